@@ -1,0 +1,64 @@
+"""Encodings added to the tokens once, before the first block."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from ndformer.framework.encoding import PerAxis, PositionEncoding
+from ndformer.framework.registry import ENCODINGS
+from ndformer.framework.tokens import Where
+
+
+@ENCODINGS.register_module()
+class Sincos(PositionEncoding):
+    """Sines and cosines of each axis (Vaswani 2017; Wang & Liu 2021 for 2-D; here for any number of dimensions).
+
+    Axis p owns D_p channels (dim // P; the last axis takes what remains); channels 2i and 2i+1 of it are sin and cos of
+    r_p / base^(2i / D_p). The first channels turn fastest. `preset='pape_repo'` puts all sines of an axis before its
+    cosines: the same numbers in another order, for that repository's checkpoints.
+    """
+
+    translation_invariant = False
+    rotation_invariant = False
+
+    def __init__(
+        self,
+        dim: int,
+        heads: int,
+        position_dims: int,
+        depth: int,
+        base: float = 10000.0,
+        preset: Literal["original", "pape_repo"] = "original",
+        position_scale: PerAxis = 1.0,
+    ) -> None:
+        super().__init__(dim, heads, position_dims, depth, position_scale)
+        if dim < 2 * position_dims:
+            raise ValueError(
+                f"Sincos needs two channels per axis, {2 * position_dims} for {position_dims} dimensions, got dim {dim}"
+            )
+        self.base = base
+        self.interleaved = preset == "original"
+
+    def tables(self, positions: Tensor, where: Where) -> Tensor:
+        each = self.dim // self.position_dims
+        widths = [each] * (self.position_dims - 1) + [self.dim - each * (self.position_dims - 1)]
+        table = torch.cat(
+            [self._axis(r, width) for r, width in zip(positions.unbind(-1), widths)], dim=-1
+        )  # (B, N, dim)
+        return table if where.real is None else table.masked_fill(~where.real[..., None], 0)
+
+    def _axis(self, r: Tensor, width: int) -> Tensor:
+        """(B, N) -> (B, N, width)."""
+        turns = torch.arange((width + 1) // 2, dtype=torch.float64, device=r.device) * 2 / width
+        angles = r[..., None] * (self.base**-turns).to(r.dtype)
+        sin, cos = angles.sin(), angles.cos()[..., : width // 2]
+        if not self.interleaved:
+            return torch.cat([sin, cos], dim=-1)
+        pairs = torch.stack([sin[..., : width // 2], cos], dim=-1).flatten(-2)
+        return torch.cat([pairs, sin[..., width // 2 :]], dim=-1)
+
+    def embed(self, x: Tensor, state: Tensor) -> Tensor:
+        return x + state.to(x.dtype)

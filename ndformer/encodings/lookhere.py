@@ -1,0 +1,97 @@
+"""LookHere: heads that look one way each, and less far the deeper they are (Fuller 2024).
+
+The published masks are cones about lattice directions, so they are computed from positions: one dot product per pair,
+nothing N x N stored, any size and shape of image, and any number of dimensions.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Literal
+
+import numpy as np
+from torch import Tensor
+
+from ndformer.framework.bias import Bias, ConeBias, DistanceBias, SumBias
+from ndformer.framework.encoding import LayerEncoding, PerAxis, PositionEncoding
+from ndformer.framework.registry import ENCODINGS
+from ndformer.framework.tokens import Where
+
+
+@ENCODINGS.register_module()
+class LookHere(PositionEncoding):
+    """-layer_slope slope_h |dr| for keys inside head h's field of view, -inf outside.
+
+    `fov` is the angle of the view: 180 (half planes), 90 (quadrants about the diagonals, then about the axes) or 45
+    degrees. A third of the heads looks everywhere. Layer slopes fall from 1.5 in the first block to 0.5 in the last.
+    `preset='pape_repo'`: 1.5 in all layers, times a global slope of 2.
+    """
+
+    rotation_invariant = False
+
+    def __init__(
+        self,
+        dim: int,
+        heads: int,
+        position_dims: int,
+        depth: int,
+        fov: Literal[180, 90, 45] = 90,
+        global_slope: float | None = None,
+        preset: Literal["original", "pape_repo"] = "original",
+        position_scale: PerAxis = 1.0,
+    ) -> None:
+        super().__init__(dim, heads, position_dims, depth, position_scale)
+        if fov not in (180, 90, 45):
+            raise ValueError(f"fov is 180, 90 or 45 degrees, got {fov}")
+        repo = preset == "pape_repo"
+        self.global_slope = global_slope if global_slope is not None else 2.0 if repo else 1.0
+        self.layer_slopes = (1.5, 1.5) if repo else (1.5, 0.5)
+        everywhere = heads // 3 if heads < 12 else heads // 12 * 4
+        sets = np.array(directions(position_dims, fov))  # (n, P)
+        looking = np.arange(heads - everywhere)
+        self.directions = np.concatenate([sets[looking % len(sets)], np.zeros((everywhere, position_dims))])  # (H, P)
+        self.cosines = [math.cos(math.radians(fov / 2))] * len(looking) + [-1.0] * everywhere
+        # each time round the directions looks twice as far; heads that look everywhere range widely
+        self.slopes = [2.0 ** -(1 + i // len(sets)) for i in looking] + [4.0 ** -(1 + i % 4) for i in range(everywhere)]
+
+    def tables(self, positions: Tensor, where: Where) -> tuple[Tensor, Tensor, Bias]:
+        cone = ConeBias(positions.new_tensor(self.directions), positions.new_tensor(self.cosines), positions)
+        return positions, positions.new_tensor(self.slopes), cone
+
+    def layer(self, index: int, depth: int) -> LayerEncoding:
+        first, last = self.layer_slopes
+        return _Looking(self.global_slope * (first + (last - first) * index / max(1, depth - 1)))
+
+
+class _Looking(LayerEncoding):
+    def __init__(self, slope: float) -> None:
+        super().__init__()
+        self.slope = slope
+
+    def bias(self, q: Tensor, k: Tensor, x: Tensor, state: tuple[Tensor, Tensor, Bias]) -> Bias:
+        positions, slopes, cone = state
+        return SumBias([DistanceBias(self.slope * slopes, positions), cone])
+
+
+def directions(dims: int, fov: int) -> list[tuple[float, ...]]:
+    """Unit vectors to look along, in the order in which heads take them.
+
+    Images have the published sets: 4 axes (180), 4 diagonals and 4 axes (90), 8 odd multiples of 22.5 degrees (45).
+    Otherwise the lattice directions, axes first, then always the one farthest from those before it.
+    """
+    if dims == 2 and fov == 45:
+        turns = [math.radians(22.5 + 45 * i) for i in range(8)]
+        return [(math.sin(t), math.cos(t)) for t in turns]
+    lattice = np.array([c for c in itertools.product((0, 1, -1), repeat=dims) if any(c)], dtype=float)
+    lattice /= np.linalg.norm(lattice, axis=1, keepdims=True)
+    axes = np.concatenate([np.eye(dims), -np.eye(dims)])
+    if fov == 180 or dims == 1:
+        return [tuple(u) for u in axes]
+    chosen = list(axes)
+    while len(chosen) < min(len(lattice), 64):
+        closeness = (lattice @ np.array(chosen).T).max(axis=1)
+        chosen.append(lattice[closeness.argmin()])
+    if dims == 2:  # published order: quadrants first
+        chosen = chosen[4:] + chosen[:4]
+    return [tuple(u) for u in chosen]

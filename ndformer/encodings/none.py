@@ -1,0 +1,11 @@
+"""NoPE: no position at all, the floor that every encoding is compared with."""
+
+from __future__ import annotations
+
+from ndformer.framework.encoding import PositionEncoding
+from ndformer.framework.registry import ENCODINGS
+
+
+@ENCODINGS.register_module()
+class NoPE(PositionEncoding):
+    """Attention that sees a set: permute the tokens and the outputs permute."""

@@ -1,0 +1,281 @@
+"""PaPE and PaPE-RI: parabolas of relative position whose shape the query decides (Ohrstrom 2026).
+
+The paper adds <a_i, (Wp dr)^2> + <b_i, Wp dr> to q_i k_j, with dr = r_j - r_i, a = -softplus(Wa x), b = Wb x. Summed
+over the m parabolas it is one quadratic form in dr,
+
+    dr' M_i dr + c_i' dr      M_i = Wp' diag(a_i) Wp      c_i = Wp' b_i,
+
+so P(P+1)/2 + P numbers per token and head say it all, whatever m: 5 for images, 9 for points.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Literal, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ndformer.framework.bias import Bias, IsotropicBias, QuadraticBias, features_fit
+from ndformer.framework.encoding import LayerEncoding, PerAxis, PositionEncoding
+from ndformer.framework.registry import ENCODINGS
+from ndformer.framework.tokens import Where
+
+MEAN_SOFTPLUS = 0.7344  # of N(0, 1/3), which Wa x follows at the start
+
+
+class Centred(NamedTuple):
+    positions: Tensor  # (B or 1, N, P)
+    separable: bool  # near enough to each other for features of q and k
+
+
+def centre(positions: Tensor, where: Where, factors: tuple[float, ...], curvature: float) -> Centred:
+    """Positions about a whole number near their mean, where the bias will ride on q and k: features lose digits far
+    from 0. Differences, and so the encoding, stay as they are."""
+    if not features_fit(where, factors, curvature):
+        return Centred(positions, False)
+    if where.cut is not None:  # each sample about its own mean
+        total = positions.shape[0] * positions.shape[1]
+        moved = torch.zeros_like(positions)
+        for rows, place in where.cut:
+            parts = _centred(rows.gather(positions.flatten(0, 1)), place.real)
+            moved = moved + rows.scatter(parts, total).view_as(positions)
+        return Centred(moved, True)
+    return Centred(_centred(positions, where.real), True)
+
+
+def _centred(r: Tensor, real: Tensor | None) -> Tensor:
+    if real is None:
+        return r - r.mean(1, keepdim=True).round()
+    count = real.sum(1)[:, None, None].clamp(min=1)
+    mean = (r.sum(1, keepdim=True) / count).round()  # tokens that are not real stand at 0
+    return torch.where(real[..., None], r - mean, 0.0)
+
+
+@ENCODINGS.register_module()
+class PaPE(PositionEncoding):
+    """m parabolas per head along learned directions, steered by the query's content.
+
+    The switches are the paper's ablation (Table 2): without `distance` or `direction` that term is gone; without
+    `context` a and b are learned per layer and head instead of computed from the token; without `activation` a is not
+    forced to be negative; without `project` there is one parabola per axis.
+
+    `init_radius=None` starts as the paper does, with an attention radius that depends on m and on the unit of the
+    positions (0.8 patches for m=50). A number starts every head with that radius: the standard deviation, in scaled
+    position units, of the attention that the distance term alone would give.
+    """
+
+    content_dependent = True
+    rotation_invariant = False
+
+    def __init__(
+        self,
+        dim: int,
+        heads: int,
+        position_dims: int,
+        depth: int,
+        m: int = 50,
+        distance: bool = True,
+        direction: bool = True,
+        context: bool = True,
+        activation: bool = True,
+        project: bool = True,
+        init_radius: float | None = None,
+        impl: Literal["quadratic", "paper_concat"] = "quadratic",
+        position_scale: PerAxis = 1.0,
+    ) -> None:
+        super().__init__(dim, heads, position_dims, depth, position_scale)
+        if not distance and not direction:
+            raise ValueError("PaPE without distance and direction has no position left: take NoPE")
+        if init_radius is not None and not (project and activation and distance):
+            raise ValueError(
+                "init_radius shapes the distance term through Wp: it needs distance, activation and project"
+            )
+        if impl not in ("quadratic", "paper_concat"):
+            raise ValueError(f"impl is 'quadratic' or 'paper_concat', got {impl!r}")
+        self.m = m if project else position_dims
+        self.distance, self.direction, self.context, self.activation, self.project = (
+            distance,
+            direction,
+            context,
+            activation,
+            project,
+        )
+        self.init_radius, self.impl = init_radius, impl
+
+    def tables(self, positions: Tensor, where: Where) -> Centred | tuple[Tensor, Tensor | None]:
+        if self.impl == "paper_concat":
+            return positions, where.real
+        # how sharply the distance term falls at the start: Wp is uniform within 1/sqrt(P)
+        falls = self.m * MEAN_SOFTPLUS / (3 * self.position_dims) if self.project else MEAN_SOFTPLUS
+        falls = falls * self.head_dim**-0.5 if self.init_radius is None else 0.5 / self.init_radius**2
+        return centre(positions, where, self.factors, falls)
+
+    def layer(self, index: int, depth: int) -> LayerEncoding:
+        return (PaPELayer if self.impl == "quadratic" else _PaperConcat)(self)
+
+
+class _Parabolas(LayerEncoding):
+    """The weights of one layer, and a and b of its tokens."""
+
+    wp: Tensor  # (H, m, P)
+    wa: Tensor  # (H, m, dim), as wb
+    wb: Tensor
+    a: Tensor  # (H, m), as b: instead of wa and wb, without context
+    b: Tensor
+
+    def __init__(self, config: PaPE) -> None:
+        super().__init__()
+        heads, m, dim, P = config.heads, config.m, config.dim, config.position_dims
+        self.head_dim, self.activation = config.head_dim, config.activation
+        self.distance, self.direction = config.distance, config.direction
+        if config.project:
+            self.wp = nn.Parameter(_uniform(heads, m, P, bound=P**-0.5))
+            if config.init_radius is not None:
+                with torch.no_grad():
+                    self.wp.copy_(_isotropic(self.wp, config.init_radius, self.head_dim))
+        else:
+            self.register_buffer("wp", torch.eye(P).expand(heads, P, P).clone(), persistent=False)
+        # per token (H, m, dim), or the same for all tokens: then as spread as Wa x would be
+        shape, bound = ((heads, m, dim), dim**-0.5) if config.context else ((heads, m), 1.0)
+        a, b = ("wa", "wb") if config.context else ("a", "b")
+        if config.distance:
+            self.register_parameter(a, nn.Parameter(_uniform(*shape, bound=bound)))
+        if config.direction:
+            self.register_parameter(b, nn.Parameter(_uniform(*shape, bound=bound)))
+        self.context = config.context
+
+    def _a(self, x: Tensor) -> Tensor:
+        """(B, N, D) -> (B, N, H, m), negative."""
+        a = project(x, self.wa) if self.context else self.a.to(x.dtype).expand(*x.shape[:2], -1, -1)
+        return -F.softplus(a) if self.activation else -a
+
+    def _b(self, x: Tensor) -> Tensor:
+        return project(x, self.wb) if self.context else self.b.to(x.dtype).expand(*x.shape[:2], -1, -1)
+
+
+class PaPELayer(_Parabolas):
+    def bias(self, q: Tensor, k: Tensor, x: Tensor, state: Centred) -> Bias:
+        x = x.to(torch.promote_types(x.dtype, torch.float32))
+        wp = self.wp.to(x.dtype)
+        M = form(self._a(x), wp, self.head_dim) if self.distance else None
+        c = None
+        if self.direction and self.context:
+            folded = torch.einsum("hmp,hmd->phd", wp, self.wb.to(x.dtype)) * self.head_dim**-0.5  # Wp' Wb: m is gone
+            c = (x @ folded.flatten(0, 1).T).unflatten(-1, folded.shape[:2]).permute(2, 0, 3, 1).contiguous()
+        elif self.direction:
+            c = slope(self._b(x), wp, self.head_dim)
+        positions = state.positions.to(x.dtype)
+        return QuadraticBias(
+            None if M is None else M.unbind(0), None if c is None else c.unbind(0), positions, state.separable
+        )
+
+
+class _PaperConcat(_Parabolas):
+    """The paper's own form (eq. 13, 14), to compare with: 3 m + 2 more channels on q and k."""
+
+    def qk(self, q: Tensor, k: Tensor, x: Tensor, state: tuple[Tensor, Tensor | None]) -> tuple[Tensor, Tensor]:
+        positions, real = state
+        x = x.to(torch.promote_types(x.dtype, torch.float32))
+        a = self._a(x) if self.distance else x.new_zeros(*x.shape[:2], *self.wp.shape[:2])
+        b = self._b(x) if self.direction else torch.zeros_like(a)
+        fq, fk = concat_features(a, b, self.wp.to(x.dtype), positions.to(x.dtype))
+        if real is not None:
+            fq, fk = (torch.where(real[:, None, :, None], f, 0.0) for f in (fq, fk))
+        fk = fk.expand(k.shape[0], -1, -1, -1)
+        return torch.cat([q, fq.to(q.dtype)], dim=-1), torch.cat([k, fk.to(k.dtype)], dim=-1)
+
+
+@ENCODINGS.register_module()
+class PaPERI(PositionEncoding):
+    """PaPE-RI: alpha_i scale_h^2 |dr|^2, alpha = -softplus(Wa x): one parabola, the same in all directions.
+
+    The paper learns the scale; `preset='pape_repo'` keeps it as drawn. `init_radius` as in PaPE.
+    """
+
+    content_dependent = True
+
+    def __init__(
+        self,
+        dim: int,
+        heads: int,
+        position_dims: int,
+        depth: int,
+        init_radius: float | None = None,
+        preset: Literal["original", "pape_repo"] = "original",
+        position_scale: PerAxis = 1.0,
+    ) -> None:
+        super().__init__(dim, heads, position_dims, depth, position_scale)
+        self.init_radius, self.trainable_scale = init_radius, preset == "original"
+
+    def tables(self, positions: Tensor, where: Where) -> Centred:
+        falls = MEAN_SOFTPLUS / (3 * self.position_dims) * self.head_dim**-0.5
+        falls = falls if self.init_radius is None else 0.5 / self.init_radius**2
+        return centre(positions, where, self.factors, falls)
+
+    def layer(self, index: int, depth: int) -> LayerEncoding:
+        return PaPERILayer(self)
+
+
+class PaPERILayer(LayerEncoding):
+    def __init__(self, config: PaPERI) -> None:
+        super().__init__()
+        self.head_dim = config.head_dim
+        scale = _uniform(config.heads, bound=config.position_dims**-0.5)
+        if config.init_radius is not None:
+            scale = torch.full_like(scale, math.sqrt(curvature(config.init_radius, self.head_dim)))
+        if config.trainable_scale:
+            self.scale = nn.Parameter(scale)
+        else:
+            self.register_buffer("scale", scale)
+        self.wa = nn.Parameter(_uniform(config.heads, config.dim, bound=config.dim**-0.5))
+
+    def bias(self, q: Tensor, k: Tensor, x: Tensor, state: Centred) -> Bias:
+        x = x.to(torch.promote_types(x.dtype, torch.float32))
+        alpha = -F.softplus(x @ self.wa.to(x.dtype).T) * (
+            self.scale.to(x.dtype) ** 2 * self.head_dim**-0.5
+        )  # (B, N, H)
+        return IsotropicBias(alpha.transpose(1, 2).contiguous(), state.positions.to(x.dtype), state.separable)
+
+
+def project(x: Tensor, weight: Tensor) -> Tensor:
+    """(B, N, D) and (H, m, D) -> (B, N, H, m), in x's precision."""
+    return F.linear(x, weight.to(x.dtype).flatten(0, 1)).unflatten(-1, weight.shape[:2])
+
+
+def form(a: Tensor, wp: Tensor, head_dim: int) -> Tensor:
+    """M: a (B, N, H, m) and Wp (H, m, P) -> the P(P+1)/2 upper entries (T, B, H, N) of Wp' diag(a) Wp / sqrt(h)."""
+    p, q = torch.triu_indices(wp.shape[-1], wp.shape[-1])
+    return torch.einsum("bnhm,hmt->tbhn", a, wp[..., p] * wp[..., q] * head_dim**-0.5).contiguous()
+
+
+def slope(b: Tensor, wp: Tensor, head_dim: int) -> Tensor:
+    """c: b (B, N, H, m) and Wp (H, m, P) -> (P, B, H, N), Wp' b / sqrt(h)."""
+    return torch.einsum("bnhm,hmp->pbhn", b, wp * head_dim**-0.5).contiguous()
+
+
+def concat_features(a: Tensor, b: Tensor, wp: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
+    """The paper's features (B, H, N, 3 m + 2) of queries and (B or 1, H, N, 3 m + 2) of keys."""
+    a, b = a.transpose(1, 2), b.transpose(1, 2)  # (B, H, N, m)
+    s = torch.einsum("bnp,hmp->bhnm", positions, wp)
+    one = torch.ones_like(s[..., :1])
+    fq = torch.cat([(a * s**2).sum(-1, keepdim=True), a, -2 * a * s, -(b * s).sum(-1, keepdim=True), b], dim=-1)
+    return fq, torch.cat([one, s**2, s, one, s], dim=-1)
+
+
+def curvature(radius: float, head_dim: int) -> float:
+    """What Wp' Wp must be on its diagonal for exp(-dr^2 / (2 radius^2)) at the start."""
+    return math.sqrt(head_dim) / (2 * radius**2 * MEAN_SOFTPLUS)
+
+
+def _isotropic(wp: Tensor, radius: float, head_dim: int) -> Tensor:
+    """Wp with orthogonal columns of one length, so that all directions start with the same radius."""
+    m, P = wp.shape[-2:]
+    if m < P:  # too few parabolas for all directions: the right size on average
+        return wp * math.sqrt(curvature(radius, head_dim) * P / m) / wp.norm(dim=-1, keepdim=True)
+    return torch.linalg.qr(wp).Q * math.sqrt(curvature(radius, head_dim))
+
+
+def _uniform(*shape: int, bound: float) -> Tensor:
+    return torch.empty(*shape).uniform_(-bound, bound)

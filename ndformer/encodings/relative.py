@@ -1,0 +1,59 @@
+"""Learned values for relative positions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from ndformer.framework.bias import Bias, TableBias
+from ndformer.framework.encoding import LayerEncoding, PerAxis, PositionEncoding
+from ndformer.framework.registry import ENCODINGS
+
+
+@ENCODINGS.register_module()
+class RelativeBias(PositionEncoding):
+    """A learned bias per head and step of r_j - r_i, whatever the tokens hold.
+
+    One table per axis, summed (Point Transformer V3's RPE), or with `joint` one for all axes together (Swin). `reach`
+    is the largest step, one number or one per axis; farther keys share its value. Steps are whole position units:
+    choose them with `position_scale`.
+    """
+
+    float_positions = False
+    rotation_invariant = False
+
+    def __init__(
+        self,
+        dim: int,
+        heads: int,
+        position_dims: int,
+        depth: int,
+        reach: int | Sequence[int] = 16,
+        joint: bool = False,
+        position_scale: PerAxis = 1.0,
+    ) -> None:
+        super().__init__(dim, heads, position_dims, depth, position_scale)
+        self.reach = (reach,) * position_dims if isinstance(reach, int) else tuple(reach)
+        if len(self.reach) != position_dims:
+            raise ValueError(f"reach is one number or one per position dimension ({position_dims}), got {reach}")
+        steps = [2 * r + 1 for r in self.reach]
+        self.sizes = [int(torch.tensor(steps).prod())] if joint else steps
+        if max(self.sizes) > 10**7:
+            raise ValueError(f"a joint table of {self.sizes[0]} entries per head: use joint=False or a smaller reach")
+
+    def layer(self, index: int, depth: int) -> LayerEncoding:
+        return _Tables(self.heads, self.sizes, self.reach)
+
+
+class _Tables(LayerEncoding):
+    no_weight_decay = ("tables",)
+
+    def __init__(self, heads: int, sizes: Sequence[int], reach: Sequence[int]) -> None:
+        super().__init__()
+        self.reach = reach
+        self.tables = nn.ParameterList([nn.init.trunc_normal_(torch.empty(heads, size), std=0.02) for size in sizes])
+
+    def bias(self, q: Tensor, k: Tensor, x: Tensor, state: Tensor) -> Bias:
+        return TableBias([table.to(state.dtype) for table in self.tables], self.reach, state)

@@ -1,0 +1,102 @@
+"""Self-attention that is told where its tokens are.
+
+encoding = build_encoding(dict(type='PaPE', m=50), dim=384, heads=6, position_dims=2, depth=12)
+attention = Attention(384, 6, encoding=encoding.layer(0, 12))
+state = encoding.prepare(where)
+y = attention(x, where, state)                                   # (B, N, dim)
+terms = attention.logits(x, where, state, parts=True)            # where it looks, and why
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, overload
+
+import torch
+from torch import Tensor, nn
+
+from ndformer.framework.bias import Bias
+from ndformer.framework.encoding import LayerEncoding, PositionEncoding, build_encoding, without_autocast
+from ndformer.framework.kernels import attend
+from ndformer.framework.kernels.masks import bias_rows, seen
+from ndformer.framework.tokens import Where
+
+__all__ = ["Attention", "LayerEncoding", "PositionEncoding", "attend", "build_encoding"]
+
+
+class Attention(nn.Module):
+    """Projections, a layer's position encoding, and one call of attend()."""
+
+    def __init__(
+        self,
+        dim: int,
+        heads: int,
+        encoding: LayerEncoding | None = None,
+        qkv_bias: bool = True,
+        qk_norm: bool = False,
+        backend: str = "auto",
+    ) -> None:
+        super().__init__()
+        if dim % heads:
+            raise ValueError(f"dim {dim} does not divide into {heads} heads")
+        self.heads, self.head_dim, self.backend = heads, dim // heads, backend
+        self.qkv = nn.Linear(dim, 3 * dim, bias=qkv_bias)  # q, k, v, then heads
+        self.q_norm = nn.LayerNorm(self.head_dim) if qk_norm else nn.Identity()
+        self.k_norm = nn.LayerNorm(self.head_dim) if qk_norm else nn.Identity()
+        self.proj = nn.Linear(dim, dim)
+        self.encoding = LayerEncoding() if encoding is None else encoding
+
+    def forward(self, x: Tensor, where: Where, state: Any = None, encoding: LayerEncoding | None = None) -> Tensor:
+        """(B, N, dim) -> (B, N, dim), 0 for padding. `encoding`: these weights over another position space (its state)."""
+        q, k, v, bias = self._project(x, where, state, encoding)
+        y = attend(q, k, v, where, bias, self.head_dim**-0.5, self.backend)  # (B, H, N, h)
+        y = self.proj(y.transpose(1, 2).flatten(2))
+        return y if where.valid is None else y.masked_fill(~where.valid[..., None], 0)
+
+    @overload
+    def logits(
+        self,
+        x: Tensor,
+        where: Where,
+        state: Any = ...,
+        encoding: LayerEncoding | None = ...,
+        *,
+        parts: Literal[False] = ...,
+    ) -> Tensor: ...
+    @overload
+    def logits(
+        self, x: Tensor, where: Where, state: Any = ..., encoding: LayerEncoding | None = ..., *, parts: Literal[True]
+    ) -> dict[str, Tensor]: ...
+    def logits(
+        self, x: Tensor, where: Where, state: Any = None, encoding: LayerEncoding | None = None, *, parts: bool = False
+    ) -> Tensor | dict[str, Tensor]:
+        """(B, H, N, N) before the softmax, in float32 or float64; keys that a query does not see are -inf.
+
+        With `parts`, the terms by name: `semantic` (q k' scale, rotated where the encoding rotates), those of the bias
+        (`distance`, `direction` ...) and `mask`; they sum to the logits. Logits of padding queries mean nothing.
+        """
+        q, k, _, bias = self._project(x, where, state, encoding)
+        exact = torch.promote_types(q.dtype, torch.float32)
+        N = q.shape[2]
+        with without_autocast(q):
+            terms = {"semantic": q.to(exact) @ k.to(exact).mT * self.head_dim**-0.5}
+            for name, part in ({} if bias is None else bias.parts()).items():
+                terms[name] = bias_rows(part, where, 0, N).expand_as(terms["semantic"])
+            visible = seen(where, 0, N)
+            if visible is not None:
+                visible = visible.expand(q.shape[0], 1, N, N)
+                terms["mask"] = torch.zeros(visible.shape, dtype=exact, device=q.device).masked_fill(
+                    ~visible, -torch.inf
+                )
+            return terms if parts else sum(terms.values(), torch.zeros((), dtype=exact, device=q.device))
+
+    def _project(
+        self, x: Tensor, where: Where, state: Any, encoding: LayerEncoding | None
+    ) -> tuple[Tensor, Tensor, Tensor, Bias | None]:
+        encoding = self.encoding if encoding is None else encoding
+        if where.valid is not None:
+            x = x.masked_fill(~where.valid[..., None], 0)  # whatever padding holds, NaN too, stays there
+        x = encoding.input(x, state)
+        q, k, v = self.qkv(x).unflatten(-1, (3, self.heads, self.head_dim)).permute(2, 0, 3, 1, 4)  # 3 of (B, H, N, h)
+        q, k = self.q_norm(q).to(v.dtype), self.k_norm(k).to(v.dtype)  # norms answer in float32 under autocast
+        q, k, bias = encoding(q, k, x, state)
+        return q, k, v, bias

@@ -1,0 +1,337 @@
+"""Terms added to attention logits, each written so that every kernel can use it.
+
+    pair(b, h, i, j)   the value for one query i and key j, from index tensors of any one shape (FlexAttention's form)
+    rows(lo, hi)       the same for queries lo..hi-1 and all keys, at once: (B or 1, H, hi - lo, N)
+
+Values are final: slopes and 1/sqrt(head_dim) are inside. Position differences are taken before anything is squared or
+multiplied, in the positions' own precision, so that far-away tokens lose nothing. Pairs with an unplaced token get no
+bias: the kernels see to that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from ndformer.framework.tokens import Rows, Where
+
+# Largest curvature x size^2 at which float32 features of centred positions are good to 2e-5: 64 x 64 patches for PaPE
+# as it starts. Logits of unplaced keys lack the query's own term, which then no longer cancels: there, 32 x 32.
+FEATURES, FEATURES_UNPLACED = 6400.0, 1600.0
+
+
+class Bias:
+    """Extend it with `pair` or `rows` or both; `size` (B, H, N) is needed where only `pair` is written."""
+
+    size: tuple[int, int, int] | None = None
+    excludes = False  # gives -inf for some pairs
+    handles_unplaced = False  # gives values for pairs with unplaced tokens itself
+    separable = False  # `features` is exact enough for these positions
+
+    def pair(self, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+        raise TypeError(
+            f"{type(self).__name__} exists only as whole rows, so backend 'flex' cannot use it: take 'dense' or 'sdpa'"
+        )
+
+    def rows(self, lo: int, hi: int) -> Tensor:
+        """(B or 1, H or 1, hi - lo, N)."""
+        if self.size is None:
+            raise TypeError(f"{type(self).__name__} must write rows(), or pair() and size = (B, H, N)")
+        batch, heads, tokens = (torch.arange(n) for n in self.size)
+        return self.pair(batch[:, None, None, None], heads[:, None, None], tokens[lo:hi, None], tokens)
+
+    def cut(self, rows: Rows) -> Bias | None:
+        """This bias for the rows that packed rows are cut into; None where it cannot be cut."""
+        return None
+
+    def parts(self) -> dict[str, Bias]:
+        """Its terms by name, which sum to it."""
+        return {"bias": self}
+
+    def features(self, constant: bool) -> tuple[Tensor, Tensor]:
+        """Extra q and k features (B, H, N, F), (B or 1, 1, N, F) whose products are the bias, up to a term that depends
+        on the query alone and cancels in the softmax; with `constant` that one too (unplaced keys do not have it)."""
+        raise TypeError(f"{type(self).__name__} is not separable")
+
+
+class SumBias(Bias):
+    """Several biases of one attention layer."""
+
+    def __init__(self, terms: Sequence[Bias]) -> None:
+        self.terms = list(terms)
+        self.excludes = any(t.excludes for t in terms)
+        if len({t.handles_unplaced for t in terms}) > 1:
+            raise ValueError("biases that handle unplaced tokens themselves cannot be summed with biases that do not")
+        self.handles_unplaced = self.terms[0].handles_unplaced
+
+    def pair(self, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+        total = self.terms[0].pair(b, h, i, j)
+        for term in self.terms[1:]:
+            total = total + term.pair(b, h, i, j)
+        return total
+
+    def rows(self, lo: int, hi: int) -> Tensor:
+        total = self.terms[0].rows(lo, hi)
+        for term in self.terms[1:]:
+            total = total + term.rows(lo, hi)
+        return total
+
+    def cut(self, rows: Rows) -> Bias | None:
+        terms = [term.cut(rows) for term in self.terms]
+        kept = [term for term in terms if term is not None]
+        return SumBias(kept) if len(kept) == len(terms) else None
+
+    def parts(self) -> dict[str, Bias]:
+        named: dict[str, Bias] = {}
+        for term in self.terms:
+            for name, part in term.parts().items():
+                while name in named:
+                    name += "'"
+                named[name] = part
+        return named
+
+
+class PositionBias(Bias):
+    """A bias of position differences: keeps each axis as a contiguous (B or 1, N) tensor."""
+
+    def __init__(self, positions: Tensor) -> None:
+        self.axes = [axis.detach().contiguous() for axis in positions.unbind(-1)]
+
+    def difference(self, p: int, b: Tensor, i: Tensor, j: Tensor) -> Tensor:
+        """r_j - r_i along axis p."""
+        axis = self.axes[p]
+        if axis.shape[0] == 1:
+            return axis[0, j] - axis[0, i]
+        return axis[b, j] - axis[b, i]
+
+    def differences(self, lo: int, hi: int) -> list[Tensor]:
+        """Per axis r_j - r_i: (B or 1, hi - lo, N)."""
+        return [axis[:, None, :] - axis[:, lo:hi, None] for axis in self.axes]
+
+    def cut_positions(self, rows: Rows) -> Tensor:
+        return torch.stack([rows.gather(axis.flatten()) for axis in self.axes], dim=-1)
+
+
+class DistanceBias(PositionBias):
+    """-slope_h |r_j - r_i|."""
+
+    def __init__(self, slopes: Tensor, positions: Tensor) -> None:
+        super().__init__(positions)
+        self.slopes = slopes  # (H,)
+
+    def pair(self, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+        return -self.slopes[h] * _norm([self.difference(p, b, i, j) for p in range(len(self.axes))])
+
+    def rows(self, lo: int, hi: int) -> Tensor:
+        return -self.slopes[:, None, None] * _norm(self.differences(lo, hi))[:, None]
+
+    def cut(self, rows: Rows) -> Bias:
+        return DistanceBias(self.slopes, self.cut_positions(rows))
+
+    def parts(self) -> dict[str, Bias]:
+        return {"distance": self}
+
+
+class ConeBias(PositionBias):
+    """-inf where r_j - r_i leaves the closed cone of a head: an angle with `direction` whose cosine is below `cosine`.
+
+    Cones closed up to rounding: keys on the boundary, as most of a lattice's diagonal neighbours are, are inside.
+    """
+
+    excludes = True
+    tolerance = 1e-5  # far below the angle between two lattice directions up to |dr| = 1000
+
+    def __init__(self, directions: Tensor, cosines: Tensor, positions: Tensor) -> None:
+        super().__init__(positions)
+        self.directions = [axis.contiguous() for axis in directions.unbind(-1)]  # P of (H,)
+        self.cosines = cosines  # (H,); -1 sees everything
+
+    def pair(self, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+        dr = [self.difference(p, b, i, j) for p in range(len(self.axes))]
+        along = sum((u[h] * d for u, d in zip(self.directions, dr)), torch.zeros_like(dr[0]))
+        inside = along >= (self.cosines[h] - self.tolerance) * _norm(dr)
+        return torch.where(inside, 0.0, -torch.inf)
+
+    def rows(self, lo: int, hi: int) -> Tensor:
+        dr = [d[:, None] for d in self.differences(lo, hi)]  # P of (B or 1, 1, n, N)
+        along = sum((u[:, None, None] * d for u, d in zip(self.directions, dr)), torch.zeros_like(dr[0]))
+        inside = along >= (self.cosines[:, None, None] - self.tolerance) * _norm(dr)
+        return torch.zeros_like(along).masked_fill(~inside, -torch.inf)
+
+    def cut(self, rows: Rows) -> Bias:
+        return ConeBias(torch.stack(self.directions, dim=-1), self.cosines, self.cut_positions(rows))
+
+    def parts(self) -> dict[str, Bias]:
+        return {"cone": self}
+
+
+class TableBias(PositionBias):
+    """A learned value per head and whole step of r_j - r_i: one table per axis, summed, or one for all axes together.
+
+    Differences are rounded, not positions, and clamped to -reach..reach, so that recentring changes nothing.
+    """
+
+    def __init__(self, tables: Sequence[Tensor], reach: Sequence[int], positions: Tensor) -> None:
+        super().__init__(positions)
+        self.tables = list(tables)  # P of (H, 2 reach + 1), or one (H, product of them)
+        self.reach = tuple(reach)
+
+    def _indices(self, dr: Sequence[Tensor]) -> list[Tensor]:
+        steps = [torch.floor(d + 0.5).clamp(-reach, reach).long() + reach for d, reach in zip(dr, self.reach)]
+        if len(self.tables) == len(steps):
+            return steps
+        joint = steps[0]
+        for step, reach in zip(steps[1:], self.reach[1:]):
+            joint = joint * (2 * reach + 1) + step
+        return [joint]
+
+    def pair(self, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+        indices = self._indices([self.difference(p, b, i, j) for p in range(len(self.axes))])
+        values = [table[h, index] for table, index in zip(self.tables, indices)]
+        return sum(values[1:], values[0])
+
+    def rows(self, lo: int, hi: int) -> Tensor:
+        values = [table[:, index] for table, index in zip(self.tables, self._indices(self.differences(lo, hi)))]
+        return sum(values[1:], values[0]).transpose(0, 1)  # (H, B, n, N) -> (B, H, n, N)
+
+    def cut(self, rows: Rows) -> Bias:
+        return TableBias(self.tables, self.reach, self.cut_positions(rows))
+
+    def parts(self) -> dict[str, Bias]:
+        return {"table": self}
+
+
+class QuadraticBias(PositionBias):
+    """dr' M_i dr + c_i' dr with dr = r_j - r_i: PaPE's parabolas, summed into one small form per query and head.
+
+    M is symmetric: its P(P+1)/2 upper entries, row by row, each (B, H, N); c has P. Either may be absent.
+    """
+
+    def __init__(
+        self, M: Sequence[Tensor] | None, c: Sequence[Tensor] | None, positions: Tensor, separable: bool = False
+    ) -> None:
+        super().__init__(positions)
+        self.M = None if M is None else list(M)
+        self.c = None if c is None else list(c)
+        self.separable = separable
+
+    @property
+    def _entries(self) -> list[tuple[int, int]]:
+        P = len(self.axes)
+        return [(p, q) for p in range(P) for q in range(p, P)]
+
+    def _monomials(self, dr: Sequence[Tensor]) -> list[tuple[Tensor, Tensor]]:
+        """Each coefficient (B, H, N) with what it multiplies; off-diagonal entries of M count twice."""
+        terms = []
+        if self.M is not None:
+            terms += [(m, dr[p] * dr[q] if p == q else 2 * dr[p] * dr[q]) for m, (p, q) in zip(self.M, self._entries)]
+        if self.c is not None:
+            terms += list(zip(self.c, dr))
+        return terms
+
+    def pair(self, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+        dr = [self.difference(p, b, i, j) for p in range(len(self.axes))]
+        values = [coefficient[b, h, i] * monomial for coefficient, monomial in self._monomials(dr)]
+        return sum(values[1:], values[0])
+
+    def rows(self, lo: int, hi: int) -> Tensor:
+        values = [
+            coefficient[:, :, lo:hi, None] * monomial[:, None]
+            for coefficient, monomial in self._monomials(self.differences(lo, hi))
+        ]
+        return sum(values[1:], values[0])
+
+    def features(self, constant: bool) -> tuple[Tensor, Tensor]:
+        r = self.axes  # P of (B or 1, N)
+        q: list[Tensor] = []
+        k: list[Tensor] = []
+        gradient = [torch.zeros(())] * len(r) if self.c is None else list(self.c)  # c - 2 M r_i
+        alone = torch.zeros(())  # r_i' M r_i - c' r_i
+        if self.M is not None:
+            for m, (a, b) in zip(self.M, self._entries):
+                q.append(m)
+                k.append(r[a] * r[b] if a == b else 2 * r[a] * r[b])
+                gradient[a] = gradient[a] - 2 * m * r[b][:, None]
+                if a != b:
+                    gradient[b] = gradient[b] - 2 * m * r[a][:, None]
+                if constant:
+                    alone = alone + m * k[-1][:, None]
+        q += gradient
+        k += r
+        if constant:
+            if self.c is not None:
+                for c, axis in zip(self.c, r):
+                    alone = alone - c * axis[:, None]
+            q.append(alone)
+            k.append(torch.ones_like(r[0]))
+        return torch.stack(q, dim=-1), torch.stack(k, dim=-1)[:, None]
+
+    def cut(self, rows: Rows) -> Bias:
+        M = None if self.M is None else [_cut_heads(m, rows) for m in self.M]
+        c = None if self.c is None else [_cut_heads(c, rows) for c in self.c]
+        return QuadraticBias(M, c, self.cut_positions(rows), self.separable)
+
+    def parts(self) -> dict[str, Bias]:
+        positions = torch.stack(self.axes, dim=-1)
+        parts: dict[str, Bias] = {}
+        if self.M is not None:
+            parts["distance"] = QuadraticBias(self.M, None, positions)
+        if self.c is not None:
+            parts["direction"] = QuadraticBias(None, self.c, positions)
+        return parts
+
+
+class IsotropicBias(PositionBias):
+    """alpha_i |r_j - r_i|^2, the quadratic form of PaPE-RI."""
+
+    def __init__(self, alpha: Tensor, positions: Tensor, separable: bool = False) -> None:
+        super().__init__(positions)
+        self.alpha = alpha  # (B, H, N)
+        self.separable = separable
+
+    def pair(self, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+        return self.alpha[b, h, i] * _squares([self.difference(p, b, i, j) for p in range(len(self.axes))])
+
+    def rows(self, lo: int, hi: int) -> Tensor:
+        return self.alpha[:, :, lo:hi, None] * _squares(self.differences(lo, hi))[:, None]
+
+    def features(self, constant: bool) -> tuple[Tensor, Tensor]:
+        squares = _squares(self.axes)
+        q = [self.alpha] + [-2 * self.alpha * axis[:, None] for axis in self.axes]
+        k = [squares, *self.axes]
+        if constant:
+            q.append(self.alpha * squares[:, None])
+            k.append(torch.ones_like(squares))
+        return torch.stack(q, dim=-1), torch.stack(k, dim=-1)[:, None]
+
+    def cut(self, rows: Rows) -> Bias:
+        return IsotropicBias(_cut_heads(self.alpha, rows), self.cut_positions(rows), self.separable)
+
+    def parts(self) -> dict[str, Bias]:
+        return {"distance": self}
+
+
+def features_fit(where: Where, factors: Sequence[float], curvature: float) -> bool:
+    """Whether a bias of -curvature |dr|^2, dr in positions times `factors`, may ride on q and k in float32."""
+    if where.extent is None:
+        return False
+    size = sum((2.0**log2 * factor) ** 2 for log2, factor in zip(where.extent, factors))
+    return curvature * size <= (FEATURES if where.placed is None else FEATURES_UNPLACED)
+
+
+def _squares(dr: Sequence[Tensor]) -> Tensor:
+    total = dr[0] * dr[0]
+    for d in dr[1:]:
+        total = total + d * d
+    return total
+
+
+def _norm(dr: Sequence[Tensor]) -> Tensor:
+    return dr[0].abs() if len(dr) == 1 else _squares(dr).sqrt()
+
+
+def _cut_heads(t: Tensor, rows: Rows) -> Tensor:
+    """(B, H, N) -> (R, H, K)."""
+    return rows.gather(t.transpose(1, 2).flatten(0, 1)).transpose(1, 2).contiguous()

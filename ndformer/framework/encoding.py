@@ -1,0 +1,196 @@
+"""What a position encoding is: the two classes that every encoding extends, and how one is built from a config.
+
+encoding = build_encoding(dict(type='PaPE', m=50), dim=384, heads=6, position_dims=2, depth=12)
+layers = [encoding.layer(i, 12) for i in range(12)]     # one per attention layer, owned by it
+state = encoding.prepare(where)                         # once per row layout
+x = encoding.embed(x, state)                            # once per model
+q, k, bias = layers[i](q, k, x, state)                  # in each attention layer
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar, cast
+
+import torch
+from torch import Tensor, nn
+
+from ndformer.framework.bias import Bias, SumBias
+from ndformer.framework.registry import ENCODINGS
+from ndformer.framework.tokens import Where
+
+PerAxis = float | Sequence[float]
+
+
+class PositionEncoding(nn.Module):
+    """One per stage: the blocks that share width, heads and position dimensions. By itself it does nothing: NoPE."""
+
+    needs_grid: bool = False  # works only where `where.grid` says that the tokens are a full grid
+    float_positions: bool = True  # False: rounds positions to whole steps
+    content_dependent: bool = False  # positions act differently for different tokens
+    translation_invariant: bool = True  # a move of all positions changes no logit between placed tokens
+    rotation_invariant: bool = True  # so does a turn about the origin
+    min_dims: int = 1
+    max_dims: int | None = None
+
+    def __init__(self, dim: int, heads: int, position_dims: int, depth: int, position_scale: PerAxis = 1.0) -> None:
+        """`position_scale` multiplies the positions, one factor or one per axis: the encoding's own unit of length."""
+        super().__init__()
+        name = type(self).__name__
+        if dim % heads:
+            raise ValueError(
+                f"dim {dim} does not divide into {heads} heads: the nearest that does is {dim // heads * heads or heads}"
+            )
+        if position_dims < self.min_dims or (self.max_dims is not None and position_dims > self.max_dims):
+            most = "or more" if self.max_dims is None else f"to {self.max_dims}"
+            raise ValueError(
+                f"{name} works for {self.min_dims} {most} position dimensions, got {position_dims}: "
+                "PaPE and AxialRoPE take any number"
+            )
+        self.dim, self.heads, self.head_dim, self.position_dims, self.depth = (
+            dim,
+            heads,
+            dim // heads,
+            position_dims,
+            depth,
+        )
+        self.position_scale = per_axis(position_scale, position_dims, f"position_scale of {name}")
+        self.scale_positions: PerAxis = 1.0  # position interpolation: set it at test time, to train_size / test_size
+
+    def prepare(self, where: Where) -> Any:
+        """What all layers share for one row layout (tables, cos and sin): called once per layout, not per layer."""
+        name = type(self).__name__
+        if where.positions.shape[2] != self.position_dims:
+            raise ValueError(
+                f"{name} was built for {self.position_dims} position dimensions, got {where.positions.shape[2]}"
+            )
+        if self.needs_grid and where.grid is None:
+            raise ValueError(
+                f"{name} needs tokens on a full grid (where.grid): for free positions take PaPE, ALiBi or a rotary encoding"
+            )
+        with without_autocast(where.positions):
+            return self.tables(scaled(where.positions, self.factors), where)
+
+    @property
+    def factors(self) -> tuple[float, ...]:
+        """What positions are multiplied with: position_scale times the interpolation set in scale_positions."""
+        interpolation = per_axis(self.scale_positions, self.position_dims, "scale_positions")
+        return tuple(a * b for a, b in zip(self.position_scale, interpolation))
+
+    def tables(self, positions: Tensor, where: Where) -> Any:
+        """The state, from scaled positions (B or 1, N, P), float32 or float64. Invalid and unplaced tokens stand at 0."""
+        return positions
+
+    def embed(self, x: Tensor, state: Any) -> Tensor:
+        """(B, N, dim) -> the same, with positions added; once per model, before tokens are cut into rows."""
+        return x
+
+    def layer(self, index: int, depth: int) -> LayerEncoding:
+        """A NEW module for attention layer `index` of `depth`, owned by the caller: do not keep it."""
+        return LayerEncoding()
+
+
+class LayerEncoding(nn.Module):
+    """An encoding's part in one attention layer; its weights are the layer's."""
+
+    no_weight_decay: ClassVar[tuple[str, ...]] = ()  # names of parameters that optimizers leave undecayed
+
+    def forward(self, q: Tensor, k: Tensor, x: Tensor, state: Any) -> tuple[Tensor, Tensor, Bias | None]:
+        """Positions put into attention: q, k (B, H, N, h), and the bias for their logits. In float32 under autocast."""
+        with without_autocast(q):
+            bias = self.bias(q, k, x, state)
+            q, k = self.qk(q, k, x, state)
+        return q, k, bias
+
+    def input(self, x: Tensor, state: Any) -> Tensor:
+        """What q, k and v are made from."""
+        return x
+
+    def qk(self, q: Tensor, k: Tensor, x: Tensor, state: Any) -> tuple[Tensor, Tensor]:
+        """Queries and keys with positions in them; return the dtype that came."""
+        return q, k
+
+    def bias(self, q: Tensor, k: Tensor, x: Tensor, state: Any) -> Bias | None:
+        """What is added to the scaled logits. q, k as before qk(); x as after input()."""
+        return None
+
+
+class Composed(PositionEncoding):
+    """Several encodings at once: embeddings and rotations one after the other, biases summed."""
+
+    def __init__(self, parts: Sequence[PositionEncoding]) -> None:
+        first = parts[0]
+        super().__init__(first.dim, first.heads, first.position_dims, first.depth)
+        self.parts = cast(list[PositionEncoding], nn.ModuleList(parts))
+        self.needs_grid = any(p.needs_grid for p in parts)
+        self.float_positions = all(p.float_positions for p in parts)
+        self.content_dependent = any(p.content_dependent for p in parts)
+        self.translation_invariant = all(p.translation_invariant for p in parts)
+        self.rotation_invariant = all(p.rotation_invariant for p in parts)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, value)
+        if name == "scale_positions" and "parts" in self._modules:
+            for part in self.parts:
+                part.scale_positions = value
+
+    def prepare(self, where: Where) -> Any:
+        return tuple(part.prepare(where) for part in self.parts)
+
+    def embed(self, x: Tensor, state: Any) -> Tensor:
+        for part, s in zip(self.parts, state):
+            x = part.embed(x, s)
+        return x
+
+    def layer(self, index: int, depth: int) -> LayerEncoding:
+        return ComposedLayer([part.layer(index, depth) for part in self.parts])
+
+
+class ComposedLayer(LayerEncoding):
+    def __init__(self, parts: Sequence[LayerEncoding]) -> None:
+        super().__init__()
+        self.parts = cast(list[LayerEncoding], nn.ModuleList(parts))
+
+    def input(self, x: Tensor, state: Any) -> Tensor:
+        for part, s in zip(self.parts, state):
+            x = part.input(x, s)
+        return x
+
+    def qk(self, q: Tensor, k: Tensor, x: Tensor, state: Any) -> tuple[Tensor, Tensor]:
+        for part, s in zip(self.parts, state):
+            q, k = part.qk(q, k, x, s)
+        return q, k
+
+    def bias(self, q: Tensor, k: Tensor, x: Tensor, state: Any) -> Bias | None:
+        biases = [part.bias(q, k, x, s) for part, s in zip(self.parts, state)]
+        biases = [b for b in biases if b is not None]
+        return SumBias(biases) if len(biases) > 1 else biases[0] if biases else None
+
+
+def build_encoding(
+    cfg: dict[str, Any] | Sequence[dict[str, Any]] | None, *, dim: int, heads: int, position_dims: int, depth: int
+) -> PositionEncoding:
+    """An encoding from its config: dict(type='PaPE', m=50), or a list of several at once. None is NoPE."""
+    place = dict(dim=dim, heads=heads, position_dims=position_dims, depth=depth)
+    if cfg is None:
+        return PositionEncoding(**place)
+    if isinstance(cfg, dict):
+        return ENCODINGS.create(cfg, **place)
+    return Composed([ENCODINGS.create(part, **place) for part in cfg])
+
+
+def per_axis(value: PerAxis, position_dims: int, what: str) -> tuple[float, ...]:
+    """One number or one per axis, as one per axis."""
+    values = (float(value),) * position_dims if isinstance(value, (int, float)) else tuple(float(v) for v in value)
+    if len(values) != position_dims:
+        raise ValueError(f"{what} takes one number or one per position dimension ({position_dims}), got {value!r}")
+    return values
+
+
+def scaled(positions: Tensor, factors: tuple[float, ...]) -> Tensor:
+    """(..., P) times one factor per axis."""
+    return positions if all(f == 1.0 for f in factors) else positions * positions.new_tensor(factors)
+
+
+def without_autocast(tensor: Tensor) -> torch.autocast:
+    return torch.autocast(tensor.device.type, enabled=False)

@@ -1,0 +1,49 @@
+"""torch's scaled_dot_product_attention, with positions in one of three forms.
+
+no bias      as it is
+features     a separable bias rides on q and k as a few extra channels: near the price of no position. In float32
+             only, and only where the encoding says that the extent of the positions allows it
+a mask       the bias of all pairs, made in float32
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from ndformer.framework.bias import Bias
+from ndformer.framework.kernels.masks import bias_rows, seen
+from ndformer.framework.tokens import Where
+
+
+def sdpa(q: Tensor, k: Tensor, v: Tensor, where: Where, bias: Bias | None, scale: float) -> Tensor:
+    dtype, width = q.dtype, v.shape[-1]
+    if bias is not None and q.device.type == "cpu" and dtype in (torch.bfloat16, torch.float16):
+        q, k, v = q.float(), k.float(), v.float()  # on CPU no slower than 16 bit, and exact
+    if bias is not None and bias.separable and q.dtype == torch.float32:
+        q, k = widen(q, k, where, bias, scale)
+        bias = None
+    mask = seen(where, 0, q.shape[2])
+    if bias is not None:
+        total = bias_rows(bias, where, 0, q.shape[2])
+        if mask is not None:
+            total = total.masked_fill(~mask, -torch.inf)
+        # one form for all kernels: they know no broadcast over heads with gradients
+        mask = total.to(q.dtype).expand(q.shape[0], q.shape[1], -1, -1)
+    if q.shape[-1] > width:
+        v = F.pad(v, (0, q.shape[-1] - width))  # flash wants q, k and v equally wide
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale)[..., :width].to(dtype)
+
+
+def widen(q: Tensor, k: Tensor, where: Where, bias: Bias, scale: float) -> tuple[Tensor, Tensor]:
+    """q and k with the bias as extra channels, to a multiple of 8."""
+    fq, fk = bias.features(constant=where.placed is not None)
+    fq = fq / scale
+    if where.placed is not None:
+        fq = torch.where(where.placed[:, None, :, None], fq, 0.0)
+        fk = torch.where(where.placed[:, None, :, None], fk, 0.0)
+    spare = -(q.shape[-1] + fq.shape[-1]) % 8
+    fq, fk = F.pad(fq, (0, spare)), F.pad(fk, (0, spare))
+    fk = fk.to(k.dtype).expand(k.shape[0], k.shape[1], -1, -1)
+    return torch.cat([q, fq.to(q.dtype).expand(*q.shape[:3], -1)], dim=-1), torch.cat([k, fk], dim=-1)

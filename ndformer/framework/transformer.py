@@ -1,0 +1,131 @@
+"""The shared transformer: pre-norm blocks over token sets of any modality."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from ndformer.framework.attention import Attention
+from ndformer.framework.encoding import LayerEncoding, build_encoding
+from ndformer.framework.tokens import TokenSet, Where
+
+
+class MLP(nn.Sequential):
+    def __init__(self, dim: int, ratio: float = 4.0) -> None:
+        hidden = int(dim * ratio)
+        super().__init__(nn.Linear(dim, hidden), nn.GELU(), nn.Linear(hidden, dim))
+
+
+class LayerScale(nn.Module):
+    """A learned factor per channel on what a branch adds, small at the start (Touvron 2021)."""
+
+    def __init__(self, dim: int, start: float) -> None:
+        super().__init__()
+        self.gamma = nn.Parameter(torch.full((dim,), start))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * self.gamma
+
+
+class DropPath(nn.Module):
+    """In training, leaves a branch out for whole samples with probability `rate`, and scales up what remains."""
+
+    def __init__(self, rate: float) -> None:
+        super().__init__()
+        if not 0.0 <= rate < 1.0:
+            raise ValueError(f"drop path is a probability below 1, got {rate}")
+        self.rate = rate
+
+    def forward(self, x: Tensor, where: Where) -> Tensor:
+        if not self.training or self.rate == 0.0:
+            return x
+        keep = 1.0 - self.rate
+        if where.segment is None:
+            kept = torch.rand(x.shape[0], 1, device=x.device) < keep
+        else:  # packed rows hold several samples
+            kept = (torch.rand(x.shape[:2], device=x.device) < keep).gather(1, where.runs())
+        return x * (kept.to(x.dtype) / keep)[..., None]
+
+
+class Block(nn.Module):
+    """x + attention(norm(x)), then x + mlp(norm(x))."""
+
+    def __init__(
+        self,
+        dim: int,
+        heads: int,
+        encoding: LayerEncoding | None = None,
+        mlp_ratio: float = 4.0,
+        drop_path: float = 0.0,
+        layer_scale: float | None = None,
+        qk_norm: bool = False,
+        backend: str = "auto",
+    ) -> None:
+        super().__init__()
+
+        def scale() -> nn.Module:
+            return nn.Identity() if layer_scale is None else LayerScale(dim, layer_scale)
+
+        self.norm1 = nn.LayerNorm(dim)
+        self.attention = Attention(dim, heads, encoding, qk_norm=qk_norm, backend=backend)
+        self.scale1 = scale()
+        self.norm2 = nn.LayerNorm(dim)
+        self.mlp = MLP(dim, mlp_ratio)
+        self.scale2 = scale()
+        self.drop_path = DropPath(drop_path)
+
+    def forward(self, x: Tensor, where: Where, state: Any, encoding: LayerEncoding | None = None) -> Tensor:
+        x = x + self.drop_path(self.scale1(self.attention(self.norm1(x), where, state, encoding)), where)
+        return x + self.drop_path(self.scale2(self.mlp(self.norm2(x))), where)
+
+
+class Transformer(nn.Module):
+    """`depth` blocks with one position encoding. TokenSet in, TokenSet out, at the same places.
+
+    The PaPE paper's ViT has `initial_norm` and `final_norm` and one `drop_path` rate in all layers; a sequence gives
+    one rate per layer. `checkpointing` trades time for memory: blocks are recomputed in backward.
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        depth: int,
+        heads: int,
+        position_dims: int,
+        encoding: dict[str, Any] | Sequence[dict[str, Any]] | None = None,
+        mlp_ratio: float = 4.0,
+        drop_path: float | Sequence[float] = 0.0,
+        layer_scale: float | None = None,
+        qk_norm: bool = False,
+        initial_norm: bool = False,
+        final_norm: bool = True,
+        checkpointing: bool = False,
+        backend: str = "auto",
+    ) -> None:
+        super().__init__()
+        rates = [drop_path] * depth if isinstance(drop_path, (int, float)) else list(drop_path)
+        if len(rates) != depth:
+            raise ValueError(f"drop_path is one rate or one per layer ({depth}), got {len(rates)}")
+        self.encoding = build_encoding(encoding, dim=dim, heads=heads, position_dims=position_dims, depth=depth)
+        self.blocks = nn.ModuleList(
+            Block(dim, heads, self.encoding.layer(i, depth), mlp_ratio, rates[i], layer_scale, qk_norm, backend)
+            for i in range(depth)
+        )
+        self.initial_norm = nn.LayerNorm(dim) if initial_norm else nn.Identity()
+        self.final_norm = nn.LayerNorm(dim) if final_norm else nn.Identity()
+        self.checkpointing = checkpointing
+
+    def forward(self, tokens: TokenSet) -> TokenSet:
+        where = tokens.where
+        state = self.encoding.prepare(where)
+        x = self.initial_norm(self.encoding.embed(tokens.features, state))
+        for block in self.blocks:
+            if self.checkpointing and torch.is_grad_enabled():
+                x = checkpoint(block, x, where, state, use_reentrant=False)
+            else:
+                x = block(x, where, state)
+        return TokenSet(self.final_norm(x), where, tokens.modality)
