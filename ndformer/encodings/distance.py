@@ -14,7 +14,7 @@ from ndformer.framework.tokens import Where
 
 
 def alibi_slopes(heads: int) -> list[float]:
-    """2^(-8/n), its square, ... for a power of two n; else those of the power below, and every other one of the next."""
+    """2^(-8/n), its square, ... for a power of two n; else those of the power below and every other of the next."""
     if heads & (heads - 1) == 0:
         return [2.0 ** (-8.0 * (i + 1) / heads) for i in range(heads)]
     below = 2 ** math.floor(math.log2(heads))

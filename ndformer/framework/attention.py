@@ -46,7 +46,7 @@ class Attention(nn.Module):
         self.encoding = LayerEncoding() if encoding is None else encoding
 
     def forward(self, x: Tensor, where: Where, state: Any = None, encoding: LayerEncoding | None = None) -> Tensor:
-        """(B, N, dim) -> (B, N, dim), 0 for padding. `encoding`: these weights over another position space (its state)."""
+        """(B, N, dim) -> (B, N, dim), 0 for padding. `encoding`: these weights over another position space."""
         q, k, v, bias = self._project(x, where, state, encoding)
         y = attend(q, k, v, where, bias, self.head_dim**-0.5, self.backend)  # (B, H, N, h)
         y = self.proj(y.transpose(1, 2).flatten(2))

@@ -38,9 +38,7 @@ class PositionEncoding(nn.Module):
         super().__init__()
         name = type(self).__name__
         if dim % heads:
-            raise ValueError(
-                f"dim {dim} does not divide into {heads} heads: the nearest that does is {dim // heads * heads or heads}"
-            )
+            raise ValueError(f"dim {dim} does not divide into {heads} heads: {dim // heads * heads or heads} would")
         if position_dims < self.min_dims or (self.max_dims is not None and position_dims > self.max_dims):
             most = "or more" if self.max_dims is None else f"to {self.max_dims}"
             raise ValueError(
@@ -66,7 +64,7 @@ class PositionEncoding(nn.Module):
             )
         if self.needs_grid and where.grid is None:
             raise ValueError(
-                f"{name} needs tokens on a full grid (where.grid): for free positions take PaPE, ALiBi or a rotary encoding"
+                f"{name} needs tokens on a full grid (where.grid): free positions want PaPE, ALiBi or a rotary one"
             )
         with without_autocast(where.positions):
             return self.tables(scaled(where.positions, self.factors), where)
@@ -78,7 +76,7 @@ class PositionEncoding(nn.Module):
         return tuple(a * b for a, b in zip(self.position_scale, interpolation))
 
     def tables(self, positions: Tensor, where: Where) -> Any:
-        """The state, from scaled positions (B or 1, N, P), float32 or float64. Invalid and unplaced tokens stand at 0."""
+        """The state, from scaled positions (B or 1, N, P), float32 or float64. Padding and unplaced tokens stand at 0."""
         return positions
 
     def embed(self, x: Tensor, state: Any) -> Tensor:

@@ -176,8 +176,8 @@ def join(*sets: TokenSet) -> TokenSet:
     for other in sets[1:]:
         if other.where.positions.shape[2] != first.where.positions.shape[2]:
             raise ValueError(
-                f"sets of {first.where.positions.shape[2]} and {other.where.positions.shape[2]} position dimensions cannot "
-                "be joined: place both in one space first (an image plane in 3-D, for example)"
+                f"sets of {first.where.positions.shape[2]} and {other.where.positions.shape[2]} position dimensions "
+                "cannot be joined: place both in one space first (an image plane in 3-D, for example)"
             )
         if other.features.shape[2] != first.features.shape[2]:
             raise ValueError(
