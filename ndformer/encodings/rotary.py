@@ -156,5 +156,5 @@ def _enough(encoding: PositionEncoding, pairs: int) -> None:
     if pairs == 0:
         raise ValueError(
             f"{type(encoding).__name__} turns two channels per axis: a head of {encoding.head_dim} is too narrow for "
-            f"{encoding.position_dims} dimensions, which take {2 * encoding.position_dims}. PaPE and ALiBi fit any width"
+            f"{encoding.position_dims} dimensions, which take {2 * encoding.position_dims}. PaPE and ALiBi fit all"
         )

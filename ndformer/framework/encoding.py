@@ -76,7 +76,7 @@ class PositionEncoding(nn.Module):
         return tuple(a * b for a, b in zip(self.position_scale, interpolation))
 
     def tables(self, positions: Tensor, where: Where) -> Any:
-        """The state, from scaled positions (B or 1, N, P), float32 or float64. Padding and unplaced tokens stand at 0."""
+        """The state, from scaled positions (B or 1, N, P), float32 or float64. Padding and unplaced stand at 0."""
         return positions
 
     def embed(self, x: Tensor, state: Any) -> Tensor:
