@@ -10,6 +10,7 @@ bias: the kernels see to that.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -17,9 +18,10 @@ from torch import Tensor
 
 from ndformer.framework.tokens import Rows, Where
 
-# Largest curvature x size^2 at which float32 features of centred positions are good to 2e-5: 64 x 64 patches for PaPE
-# as it starts. Logits of unplaced keys lack the query's own term, which then no longer cancels: there, 32 x 32.
-FEATURES, FEATURES_UNPLACED = 6400.0, 1600.0
+# Largest curvature x size^2 at which float32 features of centred positions serve; 1600 is 32 x 32 patches for PaPE as
+# it starts. Whole positions give outputs as exact as without any position; what limits them is the gradient of the
+# coefficients, good to 3e-5 there. Other positions lose digits already in the outputs: good to 1e-5.
+FEATURES, FEATURES_WHOLE, FEATURES_WHOLE_FORWARD = 400.0, 1600.0, 6400.0
 
 
 class Bias:
@@ -50,9 +52,13 @@ class Bias:
         """Its terms by name, which sum to it."""
         return {"bias": self}
 
-    def features(self, constant: bool) -> tuple[Tensor, Tensor]:
-        """Extra q and k features (B, H, N, F), (B or 1, 1, N, F) whose products are the bias, up to a term that depends
-        on the query alone and cancels in the softmax; with `constant` that one too (unplaced keys do not have it)."""
+    def features(self) -> tuple[Tensor, Tensor]:
+        """Extra channels of q and k, (B, H, N, F) and (B or 1, 1, N, F), whose products are the bias.
+
+        Products of far-apart features are large and cancel. So that nothing is lost, coefficients are split into a high
+        part of 11 bits and the rest: with whole positions all products of high parts, and their sums, are exact in
+        float32, and those of the low parts too small for their rounding to matter.
+        """
         raise TypeError(f"{type(self).__name__} is not separable")
 
 
@@ -218,6 +224,10 @@ class QuadraticBias(PositionBias):
         self.separable = separable
 
     @property
+    def _given(self) -> list[Tensor]:
+        return [*(self.M or ()), *(self.c or ())]
+
+    @property
     def _entries(self) -> list[tuple[int, int]]:
         P = len(self.axes)
         return [(p, q) for p in range(P) for q in range(p, P)]
@@ -243,30 +253,34 @@ class QuadraticBias(PositionBias):
         ]
         return sum(values[1:], values[0])
 
-    def features(self, constant: bool) -> tuple[Tensor, Tensor]:
-        r = self.axes  # P of (B or 1, N)
-        q: list[Tensor] = []
-        k: list[Tensor] = []
-        gradient = [torch.zeros(())] * len(r) if self.c is None else list(self.c)  # c - 2 M r_i
-        alone = torch.zeros(())  # r_i' M r_i - c' r_i
-        if self.M is not None:
-            for m, (a, b) in zip(self.M, self._entries):
-                q.append(m)
-                k.append(r[a] * r[b] if a == b else 2 * r[a] * r[b])
-                gradient[a] = gradient[a] - 2 * m * r[b][:, None]
-                if a != b:
-                    gradient[b] = gradient[b] - 2 * m * r[a][:, None]
-                if constant:
-                    alone = alone + m * k[-1][:, None]
-        q += gradient
-        k += r
-        if constant:
-            if self.c is not None:
-                for c, axis in zip(self.c, r):
-                    alone = alone - c * axis[:, None]
-            q.append(alone)
-            k.append(torch.ones_like(r[0]))
-        return torch.stack(q, dim=-1), torch.stack(k, dim=-1)[:, None]
+    def features(self) -> tuple[Tensor, Tensor]:
+        M, c = self.M, self.c
+        if M is None:
+            M = [torch.zeros_like(self._given[0])] * len(self._entries)
+        if c is None:
+            c = [torch.zeros_like(self._given[0])] * len(self.axes)
+        high_M, low_M = _split(M)
+        high_c, low_c = _split(c)
+        q = self._query_features(high_M, high_c) + self._query_features(low_M, low_c)
+        k = self._key_features()
+        return torch.stack(q, dim=-1), torch.stack(k + k, dim=-1)[:, None]
+
+    def _query_features(self, M: Sequence[Tensor], c: Sequence[Tensor]) -> list[Tensor]:
+        """dr' M dr + c' dr as a polynomial in r_j: its constant, linear and quadratic coefficients."""
+        r = [axis[:, None] for axis in self.axes]  # P of (B or 1, 1, N)
+        constant = -sum((a * b for a, b in zip(c, r)), torch.zeros_like(c[0]))
+        linear = list(c)
+        for m, (a, b) in zip(M, self._entries):
+            constant = constant + (1 if a == b else 2) * m * (r[a] * r[b])
+            linear[a] = linear[a] - 2 * m * r[b]
+            if a != b:
+                linear[b] = linear[b] - 2 * m * r[a]
+        return [constant, *linear, *M]
+
+    def _key_features(self) -> list[Tensor]:
+        r = self.axes
+        quadratic = [r[a] * r[b] if a == b else 2 * r[a] * r[b] for a, b in self._entries]
+        return [torch.ones_like(r[0]), *r, *quadratic]
 
     def cut(self, rows: Rows) -> Bias:
         M = None if self.M is None else [_cut_heads(m, rows) for m in self.M]
@@ -297,14 +311,13 @@ class IsotropicBias(PositionBias):
     def rows(self, lo: int, hi: int) -> Tensor:
         return self.alpha[:, :, lo:hi, None] * _squares(self.differences(lo, hi))[:, None]
 
-    def features(self, constant: bool) -> tuple[Tensor, Tensor]:
+    def features(self) -> tuple[Tensor, Tensor]:
         squares = _squares(self.axes)
-        q = [self.alpha] + [-2 * self.alpha * axis[:, None] for axis in self.axes]
-        k = [squares, *self.axes]
-        if constant:
-            q.append(self.alpha * squares[:, None])
-            k.append(torch.ones_like(squares))
-        return torch.stack(q, dim=-1), torch.stack(k, dim=-1)[:, None]
+        q: list[Tensor] = []
+        for (alpha,) in _split([self.alpha]):
+            q += [alpha * squares[:, None], *[-2 * alpha * axis[:, None] for axis in self.axes], alpha]
+        k = [torch.ones_like(squares), *self.axes, squares]
+        return torch.stack(q, dim=-1), torch.stack(k + k, dim=-1)[:, None]
 
     def cut(self, rows: Rows) -> Bias:
         return IsotropicBias(_cut_heads(self.alpha, rows), self.cut_positions(rows), self.separable)
@@ -318,7 +331,17 @@ def features_fit(where: Where, factors: Sequence[float], curvature: float) -> bo
     if where.extent is None:
         return False
     size = sum((2.0**log2 * factor) ** 2 for log2, factor in zip(where.extent, factors))
-    return curvature * size <= (FEATURES if where.placed is None else FEATURES_UNPLACED)
+    whole = where.whole and all(math.frexp(factor)[0] == 0.5 for factor in factors)  # powers of two cost no digits
+    limit = FEATURES if not whole else FEATURES_WHOLE if torch.is_grad_enabled() else FEATURES_WHOLE_FORWARD
+    return curvature * size <= limit
+
+
+def _split(coefficients: Sequence[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
+    """Coefficients as multiples of 2^-11 of the largest, and the rest, which carries the gradient."""
+    largest = torch.stack([c.detach().abs().amax() for c in coefficients]).amax().clamp(min=1e-30)
+    unit = torch.exp2(largest.log2().ceil() - 11)
+    high = [(c.detach() / unit).round() * unit for c in coefficients]
+    return high, [c - h for c, h in zip(coefficients, high)]
 
 
 def _squares(dr: Sequence[Tensor]) -> Tensor:

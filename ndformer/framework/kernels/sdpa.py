@@ -38,7 +38,7 @@ def sdpa(q: Tensor, k: Tensor, v: Tensor, where: Where, bias: Bias | None, scale
 
 def widen(q: Tensor, k: Tensor, where: Where, bias: Bias, scale: float) -> tuple[Tensor, Tensor]:
     """q and k with the bias as extra channels, to a multiple of 8."""
-    fq, fk = bias.features(constant=where.placed is not None)
+    fq, fk = bias.features()
     fq = fq / scale
     if where.placed is not None:
         fq = torch.where(where.placed[:, None, :, None], fq, 0.0)
@@ -46,4 +46,5 @@ def widen(q: Tensor, k: Tensor, where: Where, bias: Bias, scale: float) -> tuple
     spare = -(q.shape[-1] + fq.shape[-1]) % 8
     fq, fk = F.pad(fq, (0, spare)), F.pad(fk, (0, spare))
     fk = fk.to(k.dtype).expand(k.shape[0], k.shape[1], -1, -1)
-    return torch.cat([q, fq.to(q.dtype).expand(*q.shape[:3], -1)], dim=-1), torch.cat([k, fk], dim=-1)
+    # features first: their sum is small again before q k' is added
+    return torch.cat([fq.to(q.dtype).expand(*q.shape[:3], -1), q], dim=-1), torch.cat([fk, k], dim=-1)

@@ -1,0 +1,148 @@
+"""Pictures without a display: grids of heat maps and of curves, in one style. matplotlib is loaded by the first one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+STYLE: dict[Any, Any] = {
+    "font.size": 9.0,
+    "axes.titlesize": 9.0,
+    "axes.linewidth": 0.6,
+    "axes.edgecolor": "0.4",
+    "axes.grid": True,
+    "grid.color": "0.92",
+    "xtick.labelsize": 7.5,
+    "ytick.labelsize": 7.5,
+    "legend.frameon": False,
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Panels:
+    """One quantity, for several rows (queries, say) and columns (heads).
+
+    Maps of a `level` are coloured from the smallest to the largest value; `signed` ones about 0, -inf in grey; `share`s
+    relative to each panel's own largest value, which is written beneath it. What lies beyond `limit` is cut off.
+    """
+
+    name: str
+    values: np.ndarray  # (rows, columns, height, width) for maps, (rows, columns, length) for curves
+    kind: Literal["level", "signed", "share"] = "level"
+    limit: float = np.inf
+
+    @property
+    def range(self) -> tuple[float, float]:
+        """The smallest and the largest value to show."""
+        finite = self.values[np.isfinite(self.values)].clip(-self.limit, self.limit)
+        low, high = float(finite.min()), float(finite.max())
+        return (low, high) if self.kind == "level" else (min(low, 0.0), max(high, 0.0))
+
+
+@contextmanager
+def canvas(width: float, height: float, title: str) -> Iterator[Figure]:
+    """An empty figure, in inches, to draw on in the house's style. It leaves matplotlib's global state alone."""
+    try:
+        import matplotlib
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise ImportError("pictures are drawn with matplotlib, which is missing: pip install matplotlib") from None
+    with matplotlib.rc_context(STYLE):
+        fig = Figure((width, height), dpi=120, layout="constrained")
+        fig.suptitle(title, fontsize=11, fontweight="bold")
+        yield fig
+
+
+def heat_maps(
+    title: str,
+    blocks: Sequence[Panels],
+    rows: Sequence[str],
+    columns: Sequence[str],
+    marks: Sequence[Sequence[tuple[float, float]]],
+    note: str = "",
+) -> Figure:
+    """A block of rows x columns maps per quantity, each with a colour bar. A ring marks one (y, x) in each map."""
+    height, width = blocks[0].values.shape[2:]
+    pixel = 1.1 / max(height, width)
+    block_width = pixel * width * len(columns) + 1.1
+    block_height = (pixel * height + 0.06) * len(rows) + 0.45
+    beside = len(columns) * len(blocks) <= 8  # blocks next to each other, or else one below the other
+    across, down = (len(blocks), 1) if beside else (1, len(blocks))
+    with canvas(max(block_width * across, 5), block_height * down + 0.55, title) as fig:
+        fig.supxlabel(note, fontsize=8, color="0.35")
+        for block, part in zip(blocks, fig.subfigures(down, across, squeeze=False).flat):
+            part.suptitle(block.name, fontsize=10)
+            axes = part.subplots(len(rows), len(columns), squeeze=False)
+            for (r, c), ax in np.ndenumerate(axes):
+                _map(ax, block, block.values[r, c])
+                _ring(ax, *marks[r][c])
+                ax.set_title(columns[c] if r == 0 else "")
+                ax.set_ylabel(rows[r] if c == 0 else "")
+            _colour_bar(part, axes, block)
+    return fig
+
+
+def _map(ax: Any, block: Panels, values: np.ndarray) -> None:
+    from matplotlib.colors import PowerNorm
+
+    ax.set(xticks=[], yticks=[], facecolor="0.78")
+    low, high = block.range
+    colours: dict[str, Any] = dict(cmap="viridis", vmin=low, vmax=high)
+    if block.kind == "signed":
+        colours = dict(cmap="RdBu_r", vmin=-max(high, -low), vmax=max(high, -low))
+    beneath = f"max {values.max():.2g}" if block.kind == "share" else " "  # as tall, so that blocks stand level
+    ax.set_xlabel(beneath, fontsize=7.5, color="0.35", labelpad=2)
+    if block.kind == "share":
+        values = values / values.max()
+        colours = dict(cmap="magma", norm=PowerNorm(0.5, 0.0, 1.0))  # the root, to see what is faint
+    ax.imshow(np.ma.masked_invalid(values), interpolation="nearest", **colours)
+
+
+def _ring(ax: Any, y: float, x: float) -> None:
+    for colour, width in (("white", 2.6), ("black", 1.1)):  # seen on dark and on light
+        ax.plot(x, y, "o", ms=8.5, mfc="none", mec=colour, mew=width, clip_on=False)
+
+
+def _colour_bar(part: Any, axes: np.ndarray, block: Panels) -> None:
+    low, high = block.range
+    finite = block.values[np.isfinite(block.values)]
+    extend = {(False, False): "neither", (True, False): "min", (False, True): "max", (True, True): "both"}
+    below, above = bool(finite.min() < low), bool(finite.max() > high)
+    bar = part.colorbar(axes[0, 0].images[0], ax=axes, fraction=0.05, pad=0.02, extend=extend[below, above])
+    bar.outline.set_linewidth(0.4)
+    if block.kind == "share":
+        bar.set_ticks([0, 0.1, 0.5, 1], labels=["0", "0.1", "0.5", "max"])
+    if block.kind == "signed":
+        bar.ax.set_ylim(low, high)  # no colours for the side of 0 where nothing is
+
+
+def curves(
+    title: str, blocks: Sequence[Panels], at: np.ndarray, rows: Sequence[str], columns: Sequence[str], xlabel: str
+) -> Figure:
+    """A panel per row and quantity, with a line per column. `at` (rows, length): where the values are."""
+    with canvas(4.0 * len(blocks) + 1.2, 1.8 * len(rows) + 0.8, title) as fig:
+        axes = fig.subplots(len(rows), len(blocks), squeeze=False, sharey="col")
+        for (r, c), ax in np.ndenumerate(axes):
+            block = blocks[c]
+            for line, name in enumerate(columns):
+                values = block.values[r, line]
+                thick = 1.2 + 1.8 * (1 - (line + 1) / len(columns))  # equal lines stay visible under each other
+                ax.plot(at[r], np.where(np.isfinite(values), values, np.nan), label=name, lw=thick)
+            low, high = block.range
+            margin = 0.05 * (high - low or 1.0)
+            ax.set_ylim(low - margin, high + margin)
+            ax.axvline(0, color="0.3", lw=0.8, ls=":")
+            ax.set_title(block.name if r == 0 else "")
+            ax.set_ylabel(rows[r] if c == 0 else "")
+            ax.set_xlabel(xlabel if r == len(rows) - 1 else "")
+            ax.spines[["top", "right"]].set_visible(False)
+        if len(columns) > 1:
+            fig.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside right center")
+    return fig

@@ -1,0 +1,151 @@
+"""What the promises of contract.py are tried on: a small model with the encoding, and samples to show it."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple, cast
+
+import torch
+from torch import Tensor, nn
+
+from ndformer.framework.attention import Attention
+from ndformer.framework.bias import Bias
+from ndformer.framework.encoding import PositionEncoding
+from ndformer.framework.tokens import Where
+
+Make = Callable[..., PositionEncoding]  # of dim, heads, position_dims, depth
+Layout = tuple[Tensor, Where]  # features (B, N, dim) and where they are
+
+GRIDS = {1: (5,), 2: (2, 3), 3: (2, 2, 2), 4: (1, 2, 2, 2)}
+
+
+class Sample(NamedTuple):
+    x: Tensor  # (n, dim)
+    r: Tensor  # (n, P) in the encoding's own unit: position_scale is divided out where it becomes a Where
+    placed: Tensor  # (n,)
+
+
+class Trial(nn.Module):
+    """Two attention layers with the encoding in `dims` dimensions, in float64 until it is cast."""
+
+    def __init__(self, make: Make, dims: int) -> None:
+        super().__init__()
+        self.make, self.dims, self.heads = make, dims, 2 + dims % 2
+        self.dim = self.heads * (12 if dims == 3 else 8)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(dims)
+            self.encoding = self.another()
+            self.layers = cast(
+                list[Attention],
+                nn.ModuleList(Attention(self.dim, self.heads, self.encoding.layer(i, 2)) for i in (0, 1)),
+            )
+            with torch.no_grad():
+                for weight in self.parameters():  # what starts at 0 would not show what it does
+                    weight.add_(0.1 * torch.randn_like(weight))
+        self.dtype = torch.float64
+        self.double().eval()
+        self.samples = self._samples()
+
+    def another(self) -> PositionEncoding:
+        return self.make(dim=self.dim, heads=self.heads, position_dims=self.dims, depth=2)
+
+    def cast(self, dtype: torch.dtype) -> Trial:
+        other = copy.deepcopy(self).to(dtype)
+        other.dtype = dtype
+        return other
+
+    def using(self, backend: str) -> Trial:
+        for layer in self.layers:
+            layer.backend = backend
+        return self
+
+    def weights(self) -> dict[str, nn.Parameter]:
+        """Of the encoding, by readable names."""
+        named = {f"'{name}' of the encoding": weight for name, weight in self.encoding.named_parameters()}
+        for i, layer in enumerate(self.layers):
+            named |= {f"'{name}' of layer {i}": weight for name, weight in layer.encoding.named_parameters()}
+        return {name: weight for name, weight in named.items() if weight.requires_grad}
+
+    def forward(self, x: Tensor, where: Where) -> Tensor:
+        return self.with_state(x, where, self.encoding.prepare(where))
+
+    def with_state(self, x: Tensor, where: Where, state: Any) -> Tensor:
+        """(B, N, dim) -> the same; 0 for padding."""
+        x = self.encoding.embed(x, state)
+        for layer in self.layers:
+            x = x + layer(x, where, state)
+        return x if where.valid is None else x.masked_fill(~where.valid[..., None], 0)
+
+    def logits(self, x: Tensor, where: Where) -> Tensor:
+        """(2 B, H, N, N): both layers, shown the same tokens."""
+        state = self.encoding.prepare(where)
+        x = self.encoding.embed(x, state)
+        return torch.cat([layer.logits(x, where, state) for layer in self.layers])
+
+    def each_layer(self, x: Tensor, where: Where) -> Iterator[tuple[Tensor, Tensor, Tensor, Bias | None]]:
+        """q, k, v and the bias of each layer, shown the same tokens."""
+        state = self.encoding.prepare(where)
+        x = self.encoding.embed(x, state)
+        for layer in self.layers:
+            yield layer._project(x, where, state, None)
+
+    # Layouts of the samples
+
+    def alone(self, sample: Sample) -> Layout:
+        """(1, n, dim)."""
+        placed = None if sample.placed.all() else sample.placed[None]
+        grid = GRIDS[self.dims] if self.encoding.needs_grid else None
+        return sample.x[None].to(self.dtype), self.where(sample.r[None], None, placed, grid=grid)
+
+    def first(self, r: Tensor | None = None) -> Layout:
+        """The first sample, alone; at other places where `r` is given."""
+        return self.alone(self.samples[0] if r is None else self.samples[0]._replace(r=r))
+
+    def padded(self, filling: float = 0.0, shift: float = 0.0) -> Layout:
+        """One row per sample, and one of nothing but padding."""
+        B, N = len(self.samples) + 1, max(len(sample.x) for sample in self.samples)
+        x = torch.full((B, N, self.dim), filling, dtype=self.dtype)
+        r = torch.full((B, N, self.dims), filling, dtype=torch.float64)
+        valid, placed = torch.zeros(2, B, N, dtype=torch.bool)
+        for i, sample in enumerate(self.samples):
+            n = len(sample.x)
+            x[i, :n], r[i, :n] = sample.x.to(self.dtype), sample.r + shift
+            valid[i, :n], placed[i, :n] = True, sample.placed
+        return x, self.where(r, valid, placed)
+
+    def packed(self, filling: float = 0.0) -> Layout:
+        """All samples in one row, and two slots of padding."""
+        padding = Sample(torch.full((2, self.dim), filling), torch.full((2, self.dims), filling), torch.zeros(2).bool())
+        x, r, placed = (torch.cat(parts)[None] for parts in zip(*self.samples, padding))
+        numbers = [torch.full((len(sample.x),), i) for i, sample in enumerate(self.samples)]
+        segment = torch.cat([*numbers, torch.tensor([-1, -1])])[None]
+        return x.to(self.dtype), self.where(r, None, placed, segment)
+
+    def layouts(self) -> dict[str, Layout]:
+        if self.encoding.needs_grid:
+            return {"a grid": self.first()}
+        return {"alone": self.first(), "padded": self.padded(), "packed": self.packed()}
+
+    def where(self, r: Tensor, *masks: Tensor | None, grid: tuple[int, ...] | None = None) -> Where:
+        positions = r / r.new_tensor(self.encoding.factors)
+        return Where(positions.to(torch.promote_types(self.dtype, torch.float32)), *masks, grid=grid)
+
+    def _samples(self) -> list[Sample]:
+        """Two on a grid, or three anywhere: within 6 units, on whole numbers if need be. The first begins with an
+        unplaced token."""
+        made = torch.Generator().manual_seed(self.dims)
+        if self.encoding.needs_grid:
+            axes = torch.meshgrid(*(torch.arange(n).double() for n in GRIDS[self.dims]), indexing="ij")
+            places = [torch.stack(axes, dim=-1).flatten(0, -2)] * 2
+        else:
+            places = [6 * torch.rand(n, self.dims, generator=made, dtype=torch.float64) for n in (6, 4, 1)]
+            if not self.encoding.float_positions:
+                places = [r.round() for r in places]
+        places[0] = torch.cat([torch.zeros_like(places[0][:1]), places[0]])
+        samples = []
+        for i, r in enumerate(places):
+            x = torch.randn(len(r), self.dim, generator=made, dtype=torch.float64)
+            placed = torch.arange(len(r)) >= (i == 0)
+            samples.append(Sample(x, r, placed))
+        return samples
