@@ -224,10 +224,6 @@ class QuadraticBias(PositionBias):
         self.separable = separable
 
     @property
-    def _given(self) -> list[Tensor]:
-        return [*(self.M or ()), *(self.c or ())]
-
-    @property
     def _entries(self) -> list[tuple[int, int]]:
         P = len(self.axes)
         return [(p, q) for p in range(P) for q in range(p, P)]
@@ -254,33 +250,24 @@ class QuadraticBias(PositionBias):
         return sum(values[1:], values[0])
 
     def features(self) -> tuple[Tensor, Tensor]:
-        M, c = self.M, self.c
-        if M is None:
-            M = [torch.zeros_like(self._given[0])] * len(self._entries)
-        if c is None:
-            c = [torch.zeros_like(self._given[0])] * len(self.axes)
-        high_M, low_M = _split(M)
-        high_c, low_c = _split(c)
-        q = self._query_features(high_M, high_c) + self._query_features(low_M, low_c)
-        k = self._key_features()
-        return torch.stack(q, dim=-1), torch.stack(k + k, dim=-1)[:, None]
-
-    def _query_features(self, M: Sequence[Tensor], c: Sequence[Tensor]) -> list[Tensor]:
-        """dr' M dr + c' dr as a polynomial in r_j: its constant, linear and quadratic coefficients."""
+        """dr' M dr + c' dr as a polynomial in r_j: its constant, linear and quadratic coefficients, and the powers."""
+        P, entries = len(self.axes), self._entries
+        given = [*(self.M or ()), *(self.c or ())]
+        parts = _split(torch.stack(given)).unbind(1)  # F of (2, B, H, N)
+        none = torch.zeros_like(parts[0])
+        M = parts[: len(entries)] if self.M is not None else [none] * len(entries)
+        c = parts[-P:] if self.c is not None else [none] * P
         r = [axis[:, None] for axis in self.axes]  # P of (B or 1, 1, N)
-        constant = -sum((a * b for a, b in zip(c, r)), torch.zeros_like(c[0]))
-        linear = list(c)
-        for m, (a, b) in zip(M, self._entries):
-            constant = constant + (1 if a == b else 2) * m * (r[a] * r[b])
+        powers = [r[a] * r[b] if a == b else 2 * r[a] * r[b] for a, b in entries]
+        constant, linear = none, list(c)
+        for m, power, (a, b) in zip(M, powers, entries):
+            constant = constant + m * power
             linear[a] = linear[a] - 2 * m * r[b]
             if a != b:
                 linear[b] = linear[b] - 2 * m * r[a]
-        return [constant, *linear, *M]
-
-    def _key_features(self) -> list[Tensor]:
-        r = self.axes
-        quadratic = [r[a] * r[b] if a == b else 2 * r[a] * r[b] for a, b in self._entries]
-        return [torch.ones_like(r[0]), *r, *quadratic]
+        for coefficient, axis in zip(c, r):
+            constant = constant - coefficient * axis
+        return _side_by_side([constant, *linear, *M]), torch.stack([torch.ones_like(r[0]), *r, *powers] * 2, dim=-1)
 
     def cut(self, rows: Rows) -> Bias:
         M = None if self.M is None else [_cut_heads(m, rows) for m in self.M]
@@ -312,12 +299,13 @@ class IsotropicBias(PositionBias):
         return self.alpha[:, :, lo:hi, None] * _squares(self.differences(lo, hi))[:, None]
 
     def features(self) -> tuple[Tensor, Tensor]:
-        squares = _squares(self.axes)
-        q: list[Tensor] = []
-        for (alpha,) in _split([self.alpha]):
-            q += [alpha * squares[:, None], *[-2 * alpha * axis[:, None] for axis in self.axes], alpha]
-        k = [torch.ones_like(squares), *self.axes, squares]
-        return torch.stack(q, dim=-1), torch.stack(k + k, dim=-1)[:, None]
+        alpha = _split(self.alpha[None])[:, 0]  # (2, B, H, N)
+        r = [axis[:, None] for axis in self.axes]
+        squares = _squares(r)
+        linear = [-2 * alpha * axis for axis in r]
+        return _side_by_side([alpha * squares, *linear, alpha]), torch.stack(
+            [torch.ones_like(squares), *r, squares] * 2, dim=-1
+        )
 
     def cut(self, rows: Rows) -> Bias:
         return IsotropicBias(_cut_heads(self.alpha, rows), self.cut_positions(rows), self.separable)
@@ -336,12 +324,17 @@ def features_fit(where: Where, factors: Sequence[float], curvature: float) -> bo
     return curvature * size <= limit
 
 
-def _split(coefficients: Sequence[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
-    """Coefficients as multiples of 2^-11 of the largest, and the rest, which carries the gradient."""
-    largest = torch.stack([c.detach().abs().amax() for c in coefficients]).amax().clamp(min=1e-30)
-    unit = torch.exp2(largest.log2().ceil() - 11)
-    high = [(c.detach() / unit).round() * unit for c in coefficients]
-    return high, [c - h for c, h in zip(coefficients, high)]
+def _split(coefficients: Tensor) -> Tensor:
+    """(F, ...) -> (2, F, ...): multiples of 2^-11 of the largest, and the rest, which carries the gradient."""
+    fixed = coefficients.detach()
+    unit = torch.exp2(fixed.abs().amax().clamp(min=1e-30).log2().ceil() - 11)
+    high = (fixed / unit).round() * unit
+    return torch.stack([high, coefficients - high])
+
+
+def _side_by_side(features: Sequence[Tensor]) -> Tensor:
+    """F of (2, B, H, N) -> (B, H, N, 2 F), high parts first."""
+    return torch.stack(features, dim=-1).permute(1, 2, 3, 0, 4).flatten(-2)
 
 
 def _squares(dr: Sequence[Tensor]) -> Tensor:

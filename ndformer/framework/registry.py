@@ -29,13 +29,13 @@ def nearest(name: str, known: Iterable[str]) -> str:
 class Registry(mmengine.registry.Registry):
     """An mmengine registry of one kind of thing, found by name.
 
-    `package` is where things of this kind live: all its modules are imported at the first look-up, so a new file there
-    needs no list to be entered in.
+    `packages` are where things of this kind live: all their modules are imported at the first look-up, so a new file
+    there needs no list to be entered in.
     """
 
-    def __init__(self, name: str, package: str | None = None) -> None:
+    def __init__(self, name: str, *packages: str) -> None:
         super().__init__(name, scope="ndformer")
-        self._package = package
+        self._packages = packages
 
     def get(self, key: str) -> Any:
         self._load()
@@ -62,11 +62,18 @@ class Registry(mmengine.registry.Registry):
         return kind(**context, **options)
 
     def _load(self) -> None:
-        if self._package is None:
-            return
-        package, self._package = importlib.import_module(self._package), None
-        for module in pkgutil.iter_modules(package.__path__, package.__name__ + "."):
-            importlib.import_module(module.name)
+        packages, self._packages = self._packages, ()
+        for name in packages:
+            package = importlib.import_module(name)
+            for module in pkgutil.walk_packages(package.__path__, name + "."):
+                importlib.import_module(module.name)
 
 
-ENCODINGS = Registry("encoding", package="ndformer.encodings")
+ENCODINGS = Registry("encoding", "ndformer.encodings")
+MODALITIES = Registry("modality", "ndformer.modalities")
+DATASETS = Registry("dataset", "ndformer.modalities")
+TRANSFORMS = Registry("transform", "ndformer.modalities")
+SAMPLES = Registry("sample", "ndformer.modalities")
+BACKBONES = Registry("backbone", "ndformer.framework.backbones")
+HEADS = Registry("head", "ndformer.framework.heads")
+METRICS = Registry("metric", "ndformer.framework.evaluation")

@@ -1,4 +1,4 @@
-"""What the promises of contract.py are tried on: a small model with the encoding, and samples to show it."""
+"""What promises are tried on: a small model with the encoding, and samples to show it."""
 
 from __future__ import annotations
 
@@ -90,6 +90,16 @@ class Trial(nn.Module):
         for layer in self.layers:
             yield layer._project(x, where, state, None)
 
+    def sum(self, x: Tensor, where: Where) -> Tensor:
+        """Of the outputs, each times some number."""
+        y = self(x, where)
+        return (y * torch.randn(y.shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64).to(y)).sum()
+
+    def gradients(self, x: Tensor, where: Where) -> list[Tensor | None]:
+        """Of this sum, by the features and by the encoding's weights."""
+        x = x.detach().requires_grad_()
+        return list(torch.autograd.grad(self.sum(x, where), [x, *self.weights().values()], allow_unused=True))
+
     # Layouts of the samples
 
     def alone(self, sample: Sample) -> Layout:
@@ -149,3 +159,8 @@ class Trial(nn.Module):
             placed = torch.arange(len(r)) >= (i == 0)
             samples.append(Sample(x, r, placed))
         return samples
+
+
+def has_pair(bias: Bias) -> bool:
+    """Whether every term of it is written for single pairs."""
+    return all(type(part).pair is not Bias.pair for part in bias.parts().values())

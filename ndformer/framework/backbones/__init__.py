@@ -1,0 +1,1 @@
+"""Transformers by name: what stands between tokens and heads."""

@@ -1,0 +1,116 @@
+"""Gradients, and numbers of 16 bits."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from ndformer.framework.bias import Bias
+from ndformer.framework.contract.places import FAR
+from ndformer.framework.contract.promise import Broken, Worst, name_of, promise
+from ndformer.framework.contract.trial import Trial, has_pair
+from ndformer.framework.encoding import LayerEncoding, PositionEncoding
+
+HALF = 3.0  # allowed error in 16 bit, in errors of the same attention without positions
+
+
+@promise("gradients")
+def derivatives(tried: Sequence[Trial]) -> str:
+    worst, size, count = Worst(), 1e-3, 0
+    for trial in (copy.deepcopy(t).using("dense") for t in tried):
+        at = f"{trial.dims}-D"
+        x, where = trial.first() if trial.encoding.needs_grid else trial.padded()
+        x = (x + torch.randn_like(x)).requires_grad_()
+        leaves = {"the tokens": x, **trial.weights()}
+        count = max(count, len(leaves) - 1)
+        for (name, leaf), slope in zip(leaves.items(), trial.gradients(x, where)):
+            if slope is None:
+                raise Broken(
+                    f"{name} gets no gradient ({at}): never used, or cut off by .detach(), .data, torch.no_grad() or "
+                    "a table that __init__ makes once"
+                )
+            if not slope.isfinite().all():
+                raise Broken(
+                    f"the gradient of {name} is NaN or infinite ({at}): a root or a division at 0, as between a token "
+                    "and itself, or in a row of nothing but padding"
+                )
+            random = torch.randn_like(slope)
+            direction = random / random.norm() + slope / slope.norm().clamp(min=1e-12)
+            with torch.no_grad():
+                start, sums = leaf.clone(), []
+                for step in (size, -size):
+                    leaf.copy_(start + step * direction)
+                    sums.append(trial.sum(x, where))
+                leaf.copy_(start)
+            error = (sums[0] - sums[1]) / (2 * size) - (slope * direction).sum()
+            worst.see((error.abs() / slope.norm().clamp(min=0.1)).item(), f"{name}, {at}")
+    if worst.error > 0.01:
+        raise Broken(
+            f"a gradient is off by {worst.error:.0%} of its size, says a finite difference ({worst.at}): part of it is "
+            "cut off by .detach() or torch.no_grad(), or a backward of one's own is wrong"
+        )
+    return f"of the tokens{f' and all {count} weights' if count else ''}, as finite differences say"
+
+
+@promise("half precision")
+def halves(tried: Sequence[Trial]) -> str:
+    worst = Worst()
+    cases = {
+        "bfloat16": (torch.bfloat16, contextlib.nullcontext()),
+        "float16": (torch.float16, contextlib.nullcontext()),
+        "bfloat16 autocast": (torch.float32, torch.autocast("cpu", torch.bfloat16)),
+    }
+    for name, (dtype, context) in cases.items():
+        for trial in (t.cast(dtype) for t in tried):
+            at = f"{name}, {trial.dims}-D"
+            x, where = trial.first() if trial.encoding.needs_grid else trial.padded(shift=FAR)
+            plain = _without_positions(trial)
+            with torch.no_grad(), context:
+                if trial.encoding.embed(x, trial.encoding.prepare(where)).dtype != x.dtype:
+                    raise Broken(f"embed() does not return the {name_of(x.dtype)} it got ({at}): add table.to(x.dtype)")
+                for q, k, v, bias in trial.each_layer(x, where):
+                    if not q.dtype == k.dtype == v.dtype:
+                        raise Broken(
+                            f"qk() does not return the {name_of(v.dtype)} it got ({at}): end with .to(q.dtype)"
+                        )
+                    if bias is not None:
+                        _at_least_float32(bias, x.shape[1], at)
+                outputs = trial(x, where), plain(x, where)
+            exact = [model.cast(torch.float64)(x.double(), where) for model in (trial, plain)]
+            error, floor = ((y.double() - e).norm() / e.norm() for y, e in zip(outputs, exact))
+            worst.see((error / floor).item(), at)
+    cure = "make tables, angles and biases in the positions' dtype, and cast what is finished"
+    if worst.error == torch.inf:
+        raise Broken(f"outputs near {FAR:g} are NaN or infinite ({worst.at}), as where a square overflows: {cure}")
+    if worst.error > HALF:
+        raise Broken(
+            f"outputs near {FAR:g} are {worst.error:.1f} times as wrong as those without positions, {HALF:g} times are "
+            f"allowed ({worst.at}): {cure}"
+        )
+    return f"the bias is float32; errors are at most {worst.error:.1f} times those without positions"
+
+
+def _at_least_float32(bias: Bias, N: int, at: str) -> None:
+    zero = torch.zeros((), dtype=torch.int64)
+    for name, part in bias.parts().items():
+        values: list[Tensor] = [part.rows(0, N)]
+        if has_pair(part):
+            values.append(part.pair(zero, zero, zero, zero))
+        for value in values:
+            if value.dtype not in (torch.float32, torch.float64):
+                raise Broken(
+                    f"the bias ('{name}') is {name_of(value.dtype)} ({at}): bring weights and x to float32 first, as "
+                    "weight.to(positions.dtype), and leave autocast off, as it is in bias()"
+                )
+
+
+def _without_positions(trial: Trial) -> Trial:
+    plain = copy.deepcopy(trial)
+    plain.encoding = PositionEncoding(trial.dim, trial.heads, trial.dims, 2)
+    for layer in plain.layers:
+        layer.encoding = LayerEncoding()
+    return plain

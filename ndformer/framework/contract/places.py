@@ -1,0 +1,173 @@
+"""What a place is: not the number of a token, nothing for a token without one, and exact however far away."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from ndformer.framework.contract.promise import CLOSE, CLOSE_FLOAT32, Broken, Worst, promise
+from ndformer.framework.contract.trial import Sample, Trial
+from ndformer.framework.kernels.masks import bias_rows
+
+SMALL, FAR = 0.125, 512.0  # a move that 16 bits do not see, and where they do not
+
+
+@promise("unplaced tokens")
+def unplaced(tried: Sequence[Trial]) -> str:
+    added, turned, biased, stored = Worst(), Worst(), Worst(), Worst()
+    handled = False
+    for trial in tried:
+        at = f"{trial.dims}-D"
+        x, where = trial.first()
+        assert where.placed is not None
+        here = ~where.placed[0]
+        state = trial.encoding.prepare(where)
+        added.compare(trial.encoding.embed(x, state)[:, here], x[:, here], at)
+        for i, layer in enumerate(trial.layers):
+            before = torch.randn(2, 1, trial.heads, x.shape[1], layer.head_dim, dtype=x.dtype)
+            *after, bias = layer.encoding(*before, x, state)
+            for a, b in zip(before, after):  # more channels may come, empty for these tokens
+                wider = F.pad(a, (0, b.shape[-1] - a.shape[-1]))
+                turned.compare(b[:, :, here], wider[:, :, here], f"layer {i}, {at}")
+            if bias is not None and bias.handles_unplaced:
+                handled = True
+            elif bias is not None:
+                for name, part in bias.parts().items():
+                    rows = bias_rows(part, where, 0, x.shape[1])
+                    for values in (rows[:, :, here], rows[..., here]):
+                        biased.compare(values, torch.zeros_like(values), f"'{name}' of layer {i}, {at}")
+        elsewhere = trial.samples[0].r.masked_fill(here[:, None], 1000.0)
+        stored.compare(trial(*trial.first(elsewhere)), trial(x, where), at)
+    which = "where.real says which tokens have one"
+    if added.error > CLOSE:
+        raise Broken(f"the embedding adds {added} to a token that has no place: {which}")
+    if turned.error > CLOSE:
+        raise Broken(f"q or k of a token that has no place is changed by {turned}: {which}")
+    if biased.error > 0:
+        raise Broken(
+            f"a pair with a token that has no place gets a bias of {biased}: a bias and its parts() must agree on "
+            "handles_unplaced"
+        )
+    if stored.error > CLOSE:
+        raise Broken(f"the position stored for a token that has no place changes outputs by {stored}")
+    return "the bias handles them itself" if handled else "have no position: no bias, no turn, nothing added"
+
+
+@promise("token permutation")
+def permutation(tried: Sequence[Trial]) -> str:
+    if tried[0].encoding.needs_grid:
+        return "not tried: on a grid the order is the position"
+    worst = Worst()
+    for trial in tried:
+        order = torch.tensor([3, 6, 0, 5, 1, 4, 2])
+        shuffled = Sample(*(part[order] for part in trial.samples[0]))
+        worst.compare(trial(*trial.alone(shuffled)), trial(*trial.first())[:, order], f"{trial.dims}-D")
+    if worst.error > CLOSE:
+        raise Broken(
+            f"tokens in another order, each with its position, give outputs that differ by {worst}: the number of a "
+            "token is not its place; read the positions, or declare needs_grid"
+        )
+    return f"the order of tokens means nothing ({worst.about})"
+
+
+@promise("translation invariance")
+def translation(tried: Sequence[Trial]) -> str:
+    def shift(trial: Trial, r: Tensor) -> Tensor:
+        return r + r.new_tensor([13.0, -7.0, 22.0, 5.0][: trial.dims]) + (0.37 if trial.encoding.float_positions else 0)
+
+    return _invariance(tried, "translation_invariant", "a move of all positions", shift)
+
+
+@promise("rotation invariance")
+def rotation(tried: Sequence[Trial]) -> str:
+    def turn(trial: Trial, r: Tensor) -> Tensor:
+        q, _ = torch.linalg.qr(torch.randn(trial.dims, trial.dims, dtype=r.dtype))
+        q[:, 0] *= torch.linalg.det(q).sign()
+        return r @ q.T
+
+    if not tried[0].encoding.float_positions:
+        return "not tried: a turn does not keep whole steps"
+    several = [trial for trial in tried if trial.dims > 1]
+    return _invariance(several, "rotation_invariant", "a turn about the origin", turn)
+
+
+def _invariance(tried: Sequence[Trial], flag: str, move: str, moved: Callable[[Trial, Tensor], Tensor]) -> str:
+    """Between placed pairs, before the softmax."""
+    worst: dict[bool, Worst] = {}
+    for trial in tried:
+        sample = trial.samples[0]
+        here, there = (trial.logits(*trial.first(r)) for r in (sample.r, moved(trial, sample.r)))
+        here, there = (t[:, :, sample.placed][..., sample.placed] for t in (here, there))
+        worst.setdefault(getattr(trial.encoding, flag), Worst()).compare(there, here, f"{trial.dims}-D")
+    declared, others = worst.get(True), worst.get(False)
+    if declared is not None and declared.error > CLOSE_FLOAT32:
+        raise Broken(
+            f"{flag} is declared, but {move} changes logits by {declared}: say {flag} = False, or look only at "
+            "differences r_j - r_i, neither rounded nor taken from a fixed point"
+        )
+    if others is not None and others.error <= CLOSE_FLOAT32:
+        return f"holds undeclared: a hint that {flag} = True would be right"
+    said = [] if declared is None else [f"declared and kept ({declared.about})"]
+    said += [] if others is None else [f"not declared: {move} changes logits by {others}"]
+    return "; ".join(said) or "not tried: one dimension has none"
+
+
+@promise("precision of positions")
+def precision(tried: Sequence[Trial]) -> str:
+    if tried[0].encoding.needs_grid:
+        return "not tried: places on a grid are counted, not measured"
+    step = SMALL if tried[0].encoding.float_positions else 1.0
+    seen = 0
+    for trial in tried:
+        sample = trial.samples[1]
+        r = sample.r.round()
+        near, far, unit = (_effect(trial, sample.x, *at) for at in ((r, step), (r + FAR, step), (r, 1.0)))
+        if near.max() < 1e-9 < unit.max():
+            raise Broken(
+                f"a move of 1 changes outputs but none of {step:g} does ({trial.dims}-D): positions are rounded to "
+                "whole steps; say float_positions = False, or do not round"
+            )
+        lost = (near > 1e-9) & ~(far > 1e-3 * near)
+        if lost.any():
+            at = int((near * lost).argmax())
+            raise Broken(
+                f"a move of {step:g} changes outputs by {near[at]:.1e} near 0 but by {far[at]:.1e} near {FAR:g} "
+                f"({trial.dims}-D): positions are rounded on the way, as by .to(x.dtype) or .bfloat16(); keep their "
+                "dtype, and take differences before products"
+            )
+        seen += int((near > 1e-9).sum())
+    return f"a move of {step:g} is seen near {FAR:g} as it is near 0" if seen else "positions change nothing: a set"
+
+
+def _effect(trial: Trial, x: Tensor, base: Tensor, step: float) -> Tensor:
+    """(n P) how much a move of one token along one axis changes outputs, for each token and axis."""
+    n, P = base.shape
+    moves = step * torch.eye(n * P, dtype=base.dtype).view(n * P, n, P)
+    x = x.expand(n * P, -1, -1)
+    moved, still = (trial(x, trial.where(base + move)) for move in (moves, torch.zeros_like(moves)))
+    return (moved - still).flatten(1).abs().amax(1)
+
+
+@promise("position interpolation")
+def interpolation(tried: Sequence[Trial]) -> str:
+    worst = Worst()
+    for trial in tried:
+        r = trial.samples[0].r
+        each = [0.5, 2.0, 0.25, 1.5] if trial.encoding.float_positions else [2.0, 3.0, 1.0, 2.0]
+        for factor in (each[0], each[: trial.dims]):
+            x, where = trial.first()
+            expected = trial(*trial.first(r * torch.tensor(factor, dtype=r.dtype)))
+            trial.encoding.scale_positions = factor
+            try:
+                worst.compare(trial(x, where), expected, f"f = {factor}, {trial.dims}-D")
+            finally:
+                trial.encoding.scale_positions = 1.0
+    if worst.error > CLOSE:
+        raise Broken(
+            f"scale_positions = f and positions times f differ by {worst}: use the positions that tables() gets, not "
+            "where.positions, and leave prepare() as it is"
+        )
+    return f"scale_positions = f is positions times f ({worst.about})"

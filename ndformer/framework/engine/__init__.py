@@ -1,0 +1,1 @@
+"""What mmengine lacks: strict configs, exact schedules, reports."""

@@ -1,0 +1,1 @@
+"""Metrics: numbers from predictions, over exactly the whole set."""

@@ -1,0 +1,1 @@
+"""What makes predictions and losses from tokens."""
