@@ -334,7 +334,7 @@ def _split(coefficients: Tensor) -> Tensor:
 
 def _side_by_side(features: Sequence[Tensor]) -> Tensor:
     """F of (2, B, H, N) -> (B, H, N, 2 F), high parts first."""
-    return torch.stack(features, dim=-1).permute(1, 2, 3, 0, 4).flatten(-2)
+    return torch.stack(list(features), dim=-1).permute(1, 2, 3, 0, 4).flatten(-2)
 
 
 def _squares(dr: Sequence[Tensor]) -> Tensor:

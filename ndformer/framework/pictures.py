@@ -43,7 +43,9 @@ class Panels:
         """The smallest and the largest value to show."""
         finite = self.values[np.isfinite(self.values)].clip(-self.limit, self.limit)
         low, high = float(finite.min()), float(finite.max())
-        return (low, high) if self.kind == "level" else (min(low, 0.0), max(high, 0.0))
+        if self.kind != "level":
+            low, high = min(low, 0.0), max(high, 0.0)
+        return (low, high) if low < high else (low, low + 1.0)
 
 
 @contextmanager

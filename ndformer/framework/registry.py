@@ -20,10 +20,10 @@ class UnknownNameError(KeyError):
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """ ", did you mean 'X'?" or nothing."""
+    """The end of a sentence about an unknown name: ", did you mean 'X'?", or "." where nothing is near."""
     folded = {k.lower(): k for k in known}
     close = difflib.get_close_matches(name.lower(), folded, n=1, cutoff=0.5)
-    return f", did you mean '{folded[close[0]]}'?" if close else ""
+    return f", did you mean '{folded[close[0]]}'?" if close else "."
 
 
 class Registry(mmengine.registry.Registry):

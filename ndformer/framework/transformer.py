@@ -11,6 +11,7 @@ from torch.utils.checkpoint import checkpoint
 
 from ndformer.framework.attention import Attention
 from ndformer.framework.encoding import LayerEncoding, build_encoding
+from ndformer.framework.registry import BACKBONES
 from ndformer.framework.tokens import TokenSet, Where
 
 
@@ -83,6 +84,7 @@ class Block(nn.Module):
         return x + self.drop_path(self.scale2(self.mlp(self.norm2(x))), where)
 
 
+@BACKBONES.register_module()
 class Transformer(nn.Module):
     """`depth` blocks with one position encoding. TokenSet in, TokenSet out, at the same places.
 
@@ -110,6 +112,7 @@ class Transformer(nn.Module):
         rates = [drop_path] * depth if isinstance(drop_path, (int, float)) else list(drop_path)
         if len(rates) != depth:
             raise ValueError(f"drop_path is one rate or one per layer ({depth}), got {len(rates)}")
+        self.dim, self.depth = dim, depth
         self.encoding = build_encoding(encoding, dim=dim, heads=heads, position_dims=position_dims, depth=depth)
         self.blocks = nn.ModuleList(
             Block(dim, heads, self.encoding.layer(i, depth), mlp_ratio, rates[i], layer_scale, qk_norm, backend)

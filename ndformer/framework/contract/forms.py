@@ -83,12 +83,13 @@ def forms(tried: Sequence[Trial]) -> str:
                 for name, part in {"": bias, **bias.parts()}.items():
                     at = f"{type(part).__name__}, {layout}, {trial.dims}-D"
                     rows = part.rows(0, N)
-                    if rows.shape[2:] != (N, N) or rows.shape[0] not in (1, B) or rows.shape[1] not in (1, H):
+                    try:
+                        rows = rows.expand(B, H, N, N)
+                    except RuntimeError:
                         raise Broken(
                             f"rows(0, {N}) has shape {tuple(rows.shape)}, not {(B, H, N, N)} ({at}): where only pair() "
                             "is written, size is (B, H, N), which q.shape[:3] gives"
-                        )
-                    rows = rows.expand(B, H, N, N)
+                        ) from None
                     worst.compare(part.rows(1, 3).expand(B, H, -1, N), rows[:, :, 1:3], f"rows(1, 3) of {at}")
                     if has_pair(part):
                         worst.compare(part.pair(*index), rows, f"pair of {at}")

@@ -34,7 +34,7 @@ def attend(
 
     The output is 0 for padding. All backends give the same numbers; 'auto' takes the fastest that can.
     """
-    scale = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
+    scale = 1 / math.sqrt(v.shape[-1]) if scale is None else scale  # v has the head's width, whatever rides on q
     if backend == "auto":
         backend = choose(q, where, bias)
     if backend not in BACKENDS:

@@ -1,0 +1,110 @@
+"""mmengine with today's torch, on any machine: every trap of it that we know of is dealt with here, and only here.
+
+- mmengine 0.10 imports OpenCV at start-up, for drawing that we do not use. Where OpenCV is missing, or cannot load
+  because a server has no libGL, a placeholder stands in, which says so if anything ever calls it.
+- Its Runner prints some 190 lines about the machine before the first training line, warns about its own classes, and
+  installs a pickling checkpoint hook: `QuietRunner` does none of that.
+- Its AMP wrapper refuses CPUs and scales bf16 losses: `AmpWrapper` follows torch.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import sys
+import types
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+
+class _NoOpenCV(types.ModuleType):
+    __version__ = "none"
+
+    def setNumThreads(self, count: int) -> None:  # mmengine calls it at start-up
+        pass
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise ImportError(f"cv2.{name} needs OpenCV, which does not load here: pip install opencv-python-headless")
+
+
+def _opencv() -> None:
+    try:
+        importlib.import_module("cv2")
+    except ImportError:
+        sys.modules["cv2"] = _NoOpenCV("cv2")
+
+
+_opencv()
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    from mmengine.evaluator import BaseMetric, Evaluator
+    from mmengine.hooks import Hook
+    from mmengine.model import BaseModel
+    from mmengine.optim import OptimWrapper
+    from mmengine.runner import EpochBasedTrainLoop, Runner, TestLoop, ValLoop
+    from mmengine.visualization import Visualizer
+
+__all__ = [
+    "AmpWrapper",
+    "BaseMetric",
+    "BaseModel",
+    "EpochBasedTrainLoop",
+    "Evaluator",
+    "Hook",
+    "QuietRunner",
+    "TestLoop",
+    "ValLoop",
+    "Visualizer",
+]
+
+
+class QuietRunner(Runner):
+    """mmengine's Runner with our own hooks only; what it would print goes to its log file's level WARNING."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        off: Any = dict.fromkeys(("timer", "logger", "param_scheduler", "checkpoint"))
+        logging.getLogger("current").setLevel(logging.ERROR)
+        super().__init__(default_hooks=off, log_level="ERROR", **kwargs)
+
+    def _log_env(self, env_cfg: dict[str, Any]) -> None:
+        pass
+
+    def _init_model_weights(self) -> None:
+        pass  # models are initialised where they are built
+
+    def dump_config(self) -> None:
+        pass  # the engine writes the config
+
+
+class AmpWrapper(OptimWrapper):
+    """OptimWrapper that computes in bf16 or fp16 on any device; fp16 losses are scaled."""
+
+    def __init__(self, dtype: torch.dtype | None, device: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.dtype, self.device = dtype, device
+        self.scaler = torch.amp.GradScaler(device, enabled=dtype == torch.float16)  # pyright: ignore[reportPrivateImportUsage]
+        self.updates = 0  # optimizer steps so far
+
+    @contextmanager
+    def optim_context(self, model: nn.Module) -> Iterator[None]:
+        with super().optim_context(model), torch.autocast(self.device, self.dtype, enabled=self.dtype is not None):
+            yield
+
+    def backward(self, loss: Tensor, **kwargs: Any) -> None:
+        self.scaler.scale(loss).backward(**kwargs)
+        self._inner_count += 1
+
+    def step(self, **kwargs: Any) -> None:
+        if self.clip_grad_kwargs:
+            self.scaler.unscale_(self.optimizer)
+            self._clip_grad()
+        self.scaler.step(self.optimizer, **kwargs)
+        self.scaler.update()
+        self.updates += 1

@@ -1,0 +1,38 @@
+"""An exponential moving average of the weights, which evaluation uses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+
+
+class EMA:
+    """average <- decay average + (1 - decay) weights, after every optimizer step; buffers are copied."""
+
+    def __init__(self, model: nn.Module, decay: float) -> None:
+        if not 0 < decay < 1:
+            raise ValueError(f"the decay of an average is between 0 and 1, got {decay}")
+        self.decay = decay
+        self.average = {name: value.detach().clone() for name, value in model.state_dict().items()}
+
+    @torch.no_grad()
+    def update(self, model: nn.Module) -> None:
+        parameters = dict(model.named_parameters())
+        for name, value in model.state_dict().items():
+            if name in parameters and value.is_floating_point():
+                self.average[name].lerp_(value, 1 - self.decay)
+            else:
+                self.average[name].copy_(value)
+
+    @contextmanager
+    def applied(self, model: nn.Module) -> Iterator[None]:
+        """The average as the model's weights for a while."""
+        own: dict[str, Tensor] = {name: value.detach().clone() for name, value in model.state_dict().items()}
+        model.load_state_dict(self.average)
+        try:
+            yield
+        finally:
+            model.load_state_dict(own)

@@ -1,0 +1,71 @@
+"""Parameter groups and optimizers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+
+from ndformer.framework.encoding import LayerEncoding
+from ndformer.framework.registry import UnknownNameError, nearest
+
+
+def build_optimizer(
+    model: nn.Module, cfg: dict[str, Any], groups: dict[str, Any] | None = None
+) -> torch.optim.Optimizer:
+    """Any torch.optim class by name, over the groups of `parameter_groups`; each group keeps its `lr_scale`."""
+    options = dict(cfg)
+    name = options.pop("type")
+    kinds = {k: v for k, v in vars(torch.optim).items() if isinstance(v, type) and issubclass(v, torch.optim.Optimizer)}
+    if name not in kinds:
+        raise UnknownNameError(
+            f"no optimizer is called '{name}'{nearest(name, kinds)} Known: {', '.join(sorted(kinds))}"
+        )
+    groups_ = parameter_groups(model, options.get("weight_decay", 0.0), **(groups or {}))
+    for group in groups_:
+        group["lr"] = options["lr"] * group["lr_scale"]
+    return kinds[name](groups_, **options)
+
+
+def parameter_groups(
+    model: nn.Module, weight_decay: float, layer_decay: float | None = None, no_decay: bool = False
+) -> list[dict[str, Any]]:
+    """Parameters that share a learning rate and weight decay.
+
+    `layer_decay` d: the learning rate of block l of L is multiplied by d^(L - l), that of what comes before the blocks
+    by d^(L + 1), of what comes after by 1 (BEiT). `no_decay`: no weight decay for vectors (biases, norms, tokens) and
+    for what an encoding names in `no_weight_decay`.
+    """
+    spared = _spared(model)
+    depth = getattr(getattr(model, "backbone", model), "depth", 0)
+    groups: dict[tuple[float, float], dict[str, Any]] = {}
+    for name, parameter in model.named_parameters():
+        if not parameter.requires_grad:
+            continue
+        decay = (
+            0.0 if no_decay and (parameter.dim() <= 1 or name in spared or name.endswith(".tokens")) else weight_decay
+        )
+        scale = 1.0 if layer_decay is None else layer_decay ** (depth + 1 - _layer(name, depth))
+        group = groups.setdefault((scale, decay), dict(params=[], names=[], weight_decay=decay, lr_scale=scale))
+        group["params"].append(parameter)
+        group["names"].append(name)
+    return list(groups.values())
+
+
+def _layer(name: str, depth: int) -> int:
+    """0 before the blocks, 1..depth in them, depth + 1 after."""
+    parts = name.split(".")
+    if "blocks" in parts:
+        return int(parts[parts.index("blocks") + 1]) + 1
+    return 0 if parts[0] == "modalities" or "encoding" in parts or "initial_norm" in parts else depth + 1
+
+
+def _spared(model: nn.Module) -> set[str]:
+    names = set()
+    for path, module in model.named_modules():
+        if isinstance(module, LayerEncoding):
+            for own, _ in module.named_parameters(recurse=True):
+                if own.split(".")[0] in module.no_weight_decay:
+                    names.add(f"{path}.{own}")
+    return names

@@ -1,0 +1,67 @@
+"""What a run leaves behind to look at: results.json, learning curves, the confusion matrix."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+
+def results(path: Path, content: dict[str, Any]) -> None:
+    half = path.with_name(path.name + ".writing")
+    half.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    half.replace(path)
+
+
+def curves(path: Path, history: list[dict[str, float]], main: str) -> None:
+    """Loss, learning rate and the main validation metric over epochs."""
+    plt = _pyplot()
+    if plt is None or not history:
+        return
+    epochs = [h["epoch"] for h in history]
+    figure, axes = plt.subplots(1, 3, figsize=(11, 3))
+    for axis, name, title in zip(axes, ("loss", main, "lr"), ("training loss", f"validation {main}", "learning rate")):
+        axis.plot(epochs, [h.get(name, np.nan) for h in history], color="#3b6ea8", marker=".")
+        axis.set_title(title, fontsize=10, loc="left")
+        axis.set_xlabel("epoch", fontsize=9)
+        axis.spines[["top", "right"]].set_visible(False)
+        axis.tick_params(labelsize=8)
+    figure.tight_layout()
+    figure.savefig(path, dpi=110)
+    plt.close(figure)
+
+
+def confusion_matrix(path: Path, counts: np.ndarray, classes: list[str]) -> None:
+    """(C, C) counts, rows are the truth; drawn as shares of each row, with numbers where they are few."""
+    plt = _pyplot()
+    if plt is None:
+        return
+    C = len(counts)
+    shares = counts / np.maximum(1, counts.sum(1, keepdims=True))
+    side = min(14.0, 3.0 + 0.35 * C)
+    figure, axis = plt.subplots(figsize=(side, side))
+    axis.imshow(shares, cmap="Blues", vmin=0, vmax=1)
+    if C <= 40:
+        axis.set_xticks(range(C), classes, rotation=90, fontsize=7)
+        axis.set_yticks(range(C), classes, fontsize=7)
+    if C <= 20:
+        for i, j in np.argwhere(counts):
+            axis.text(
+                j, i, counts[i, j], ha="center", va="center", fontsize=6, color="w" if shares[i, j] > 0.5 else "k"
+            )
+    axis.set_xlabel("predicted")
+    axis.set_ylabel("truth")
+    figure.tight_layout()
+    figure.savefig(path, dpi=110)
+    plt.close(figure)
+
+
+def _pyplot() -> Any:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    return plt

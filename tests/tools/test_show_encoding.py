@@ -1,0 +1,222 @@
+"""tools/show_encoding.py: the numbers it draws are the encoding's, and what goes wrong is one sentence."""
+
+import math
+import runpy
+import sys
+from pathlib import Path
+
+import matplotlib
+import pytest
+import torch
+
+from ndformer.framework.attention import Attention, build_encoding
+from ndformer.framework.encoding import PositionEncoding
+from ndformer.framework.registry import ENCODINGS
+from ndformer.framework.tokens import Where
+from tools import show_encoding
+from tools.show_encoding import measure
+
+SCRIPT = Path(show_encoding.__file__)
+ENCODINGS.get("NoPE")  # finds them all
+NAMES = sorted(ENCODINGS.module_dict)
+GRID = torch.cartesian_prod(torch.arange(5.0), torch.arange(6.0))  # (30, 2)
+QUERIES = torch.tensor([0, 14])
+
+
+@pytest.fixture
+def where():
+    return Where(GRID[None], grid=(5, 6))
+
+
+def run_as_script(monkeypatch, *arguments):
+    monkeypatch.setattr(sys, "argv", [str(SCRIPT), *arguments])
+    runpy.run_path(str(SCRIPT), run_name="__main__")
+
+
+@pytest.mark.parametrize("dims", ["1", "2", "3"])
+@pytest.mark.parametrize("name", NAMES)
+def test_every_encoding_is_drawn(name, dims, tmp_path, capsys):
+    out = tmp_path / "x.png"
+    show_encoding.main([name, "--dims", dims, "--heads", "2", "--out", str(out)])
+    assert out.read_bytes().startswith(b"\x89PNG")
+    assert capsys.readouterr().out.strip() == str(out)
+
+
+def test_the_picture_is_called_after_the_encoding(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    show_encoding.main(["NoPE"])
+    assert Path("NoPE.png").stat().st_size > 1000
+    assert capsys.readouterr().out == "NoPE.png\n"
+
+
+def test_the_title_says_name_options_and_dimensions():
+    picture = show_encoding.draw("PaPE", dict(m=8, direction=False), [], 3, 2)
+    assert picture.get_suptitle() == "PaPE (m=8, direction=False), 3-D, untrained"
+
+
+def test_options_are_read_as_python_values_or_words(tmp_path):
+    assert [show_encoding.option(o) for o in ("m=8", "reach=[2, 3]", "context=False", "preset=pape_repo")] == [
+        ("m", 8),
+        ("reach", [2, 3]),
+        ("context", False),
+        ("preset", "pape_repo"),
+    ]
+    out = str(tmp_path / "x.png")  # options may stand before and after the others
+    show_encoding.main(["RelativeBias", "reach=4", "--dims", "1", "joint=True", "--out", out])
+
+
+def test_nope_attends_to_all_alike(where):
+    found, _ = measure(dict(type="NoPE"), where, 2, QUERIES)
+    assert list(found) == ["attention"]
+    torch.testing.assert_close(found["attention"], torch.full((2, 2, 30), 1 / 30))
+
+
+def test_sincos_shows_how_alike_its_embeddings_are(where):
+    found, _ = measure(dict(type="Sincos"), where, 1, QUERIES)
+    frequencies = 10000.0 ** -(torch.arange(16.0) / 16)  # 64 channels, two axes
+    difference = GRID - GRID[QUERIES][:, None]  # (Q, N, 2)
+    expected = (difference[..., None] * frequencies).cos().mean((-1, -2))
+    assert list(found) == ["similarity"]
+    torch.testing.assert_close(found["similarity"][:, 0], expected)
+
+
+def test_a_rotary_encoding_shows_the_logit_of_equal_queries_and_keys(where):
+    found, _ = measure(dict(type="AxialRoPE"), where, 2, QUERIES)
+    frequencies = 100.0 ** -(torch.arange(16.0) / 16)
+    difference = GRID - GRID[QUERIES][:, None]
+    expected = 8 * (difference[..., None] * frequencies).cos().mean((-1, -2))  # 64 ones, over sqrt(64)
+    torch.testing.assert_close(found["logit"], expected[:, None].expand(-1, 2, -1))
+    torch.testing.assert_close(found["attention"], found["logit"].softmax(-1))
+
+
+def test_a_bias_is_shown_as_it_is_and_as_attention(where):
+    found, random = measure(dict(type="ALiBi"), where, 2, QUERIES)
+    distance = (GRID - GRID[QUERIES][:, None]).norm(dim=-1)  # (Q, N)
+    slopes = torch.tensor([2.0**-4, 2.0**-8])
+    torch.testing.assert_close(found["bias"], -slopes[:, None] * distance[:, None])
+    torch.testing.assert_close(found["attention"], found["bias"].softmax(-1))
+    assert not random
+
+
+def test_content_dependent_biases_see_random_normed_tokens(where):
+    found, random = measure(dict(type="PaPE", m=4), where, 2, QUERIES)
+    torch.manual_seed(0)
+    encoding = build_encoding(dict(type="PaPE", m=4), dim=128, heads=2, position_dims=2, depth=12)
+    attention = Attention(128, 2, encoding.layer(0, 12))
+    x = torch.randn(1, 30, 128, generator=torch.Generator().manual_seed(0))
+    x = (x - x.mean(-1, keepdim=True)) / x.var(-1, keepdim=True, correction=0).sqrt()
+    parts = attention.logits(x, where, encoding.prepare(where), parts=True)
+    expected = (parts["distance"] + parts["direction"])[0, :, QUERIES].transpose(0, 1)
+    torch.testing.assert_close(found["bias"], expected, rtol=1e-4, atol=1e-4)
+    assert random
+
+
+def test_keys_out_of_view_are_grey_not_zero(where):
+    found, _ = measure(dict(type="LookHere"), where, 4, QUERIES)
+    assert found["bias"][0, 3].isfinite().all()  # this head looks everywhere
+    assert found["bias"][0, 0].isfinite().all()  # down and to the right, from the corner
+    assert found["bias"][0, 1].isinf().sum() == 25  # down and to the left: one column
+    note = show_encoding.draw("LookHere", {}, [], 2, 4).get_supxlabel()
+    assert note.endswith("grey: keys it does not see")
+
+
+def test_compared_settings_stand_side_by_side(where):
+    picture = show_encoding.draw("ALiBi", {}, [dict(position_scale=1), dict(position_scale=3)], 1, 2)
+    lines = picture.axes[0].get_lines()
+    assert [line.get_label() for line in lines[:2]] == ["position_scale=1", "position_scale=3"]
+    torch.testing.assert_close(torch.tensor(lines[1].get_ydata()), 3 * torch.tensor(lines[0].get_ydata()))
+
+
+def test_equal_heads_are_drawn_once():
+    assert [ax.get_title() for ax in show_encoding.draw("Sincos", {}, [], 2, 4).axes[:3]] == [
+        "query in the middle",
+        "aside",
+        "in the corner",
+    ]
+    assert show_encoding.draw("ALiBi", {}, [], 2, 4).axes[3].get_title() == "head 4"
+
+
+def test_the_query_is_ringed_where_it_is():
+    for ax in show_encoding.draw("ALiBi", {}, [], 2, 2).axes[:6]:
+        x, y = (float(value[0]) for value in ax.get_lines()[0].get_data())
+        values = ax.get_images()[0].get_array()
+        assert values is not None
+        assert values[int(y), int(x)] == values.max() == 0
+
+
+def test_attention_is_relative_to_the_largest_in_its_panel_and_says_it():
+    picture = show_encoding.draw("ALiBi", {}, [], 2, 2)
+    *panels, bar = picture.axes[7:]
+    assert len(panels) == 6  # 3 queries, 2 heads
+    assert [label.get_text() for label in bar.get_yticklabels()] == ["0", "0.1", "0.5", "max"]
+    for ax in panels:
+        values = ax.get_images()[0].get_array()
+        assert values is not None
+        assert values.max() == 1
+        assert float(ax.get_xlabel().removeprefix("max ")) == pytest.approx(1 / values.sum(), rel=0.05)
+
+
+def test_a_bias_that_starts_at_0_is_drawn_white(monkeypatch):
+    class Silent(ENCODINGS.get("ALiBi")):
+        def __init__(self, dim, heads, position_dims, depth):
+            super().__init__(dim, heads, position_dims, depth, position_scale=0.0)
+
+    monkeypatch.setitem(ENCODINGS.module_dict, "Silent", Silent)
+    show_encoding.draw("Silent", {}, [], 1, 2).canvas.draw()
+    image = show_encoding.draw("Silent", {}, [], 2, 2).axes[0].get_images()[0]
+    assert image.to_rgba(image.get_array())[8, 3].tolist() == pytest.approx(image.cmap(0.5), abs=0.01)
+
+
+def test_drawing_leaves_matplotlib_as_it_was():
+    before, backend = dict(matplotlib.rcParams), matplotlib.get_backend()
+    show_encoding.draw("PaPE", {}, [], 1, 2)
+    assert dict(matplotlib.rcParams) == before
+    assert matplotlib.get_backend() == backend
+
+
+@pytest.mark.parametrize(
+    "arguments, sentence",
+    [
+        (["pap"], "no encoding is called 'pap', did you mean 'PaPE'?"),
+        (["PaPE", "M=8"], "PaPE has no option 'M', did you mean 'm'?"),
+        (["PaPE", "8"], "options are written KEY=VALUE, got '8'"),
+        (["FlatOnly", "--dims", "3"], "FlatOnly works for 1 to 2 position dimensions, got 3"),
+    ],
+)
+def test_a_mistake_is_one_sentence(arguments, sentence, monkeypatch, tmp_path):
+    class FlatOnly(PositionEncoding):
+        max_dims = 2
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("NDFORMER_DEBUG", raising=False)
+    monkeypatch.setitem(ENCODINGS.module_dict, "FlatOnly", FlatOnly)
+    with pytest.raises(SystemExit) as stop:
+        run_as_script(monkeypatch, *arguments)
+    assert isinstance(stop.value.code, str)  # Python prints it on stderr and exits with 1
+    assert stop.value.code.startswith("show_encoding: " + sentence)
+    assert "\n" not in stop.value.code
+    monkeypatch.setenv("NDFORMER_DEBUG", "1")
+    with pytest.raises((KeyError, ValueError)):
+        run_as_script(monkeypatch, *arguments)
+
+
+def test_without_matplotlib_it_says_what_to_install(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(SystemExit, match=r"pip install matplotlib$"):
+        run_as_script(monkeypatch, "NoPE")
+
+
+def test_dimensions_that_no_page_can_show_are_refused(capsys):
+    with pytest.raises(SystemExit):
+        show_encoding.main(["PaPE", "--dims", "4"])
+    assert "choose from 1, 2, 3" in capsys.readouterr().err
+
+
+def test_pictures_do_not_depend_on_earlier_random_numbers(where):
+    torch.manual_seed(1)
+    first, _ = measure(dict(type="RoPEMixed"), where, 2, QUERIES)
+    torch.rand(7)
+    second, _ = measure(dict(type="RoPEMixed"), where, 2, QUERIES)
+    assert torch.equal(first["logit"], second["logit"])
+    assert math.isclose(float(first["logit"].max()), 8, rel_tol=1e-5)
