@@ -76,7 +76,7 @@ class TrainLoop(EpochBasedTrainLoop):
             trainer.ema.update(trainer.model)
         self.runner.call_hook("after_train_iter", batch_idx=idx, data_batch=data_batch, outputs=outputs)
         self._iter += 1
-        trainer.progress.step(len(data_batch["data_samples"]), self.waited, float(outputs["loss"]), lr)
+        trainer.progress.step(len(data_batch["data_samples"]), self.waited, outputs["loss"].item(), lr)
 
 
 class Trainer(QuietRunner):

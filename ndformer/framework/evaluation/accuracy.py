@@ -16,6 +16,7 @@ class Accuracy(BaseMetric):
     """Fractions of right labels: `accuracy` of all samples, `mean_accuracy` over classes, `top5` from 10 classes on."""
 
     main = "accuracy"  # what the best checkpoint is best at
+    default_prefix = ""
     confusion: np.ndarray  # (classes, classes) counts, rows are the truth; of the last evaluation
 
     def process(self, data_batch: Any, data_samples: Sequence[dict[str, Any]]) -> None:

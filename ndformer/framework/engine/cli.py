@@ -1,0 +1,45 @@
+"""What all command-line programs share: how a config is named, and errors as one sentence."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from mmengine.config import Config
+
+from ndformer.framework.data import DataError
+from ndformer.framework.engine.config import ConfigError, load
+from ndformer.framework.registry import UnknownNameError
+
+
+def run(main: Callable[[], object]) -> None:
+    """main() as a program: what a user can mend is one sentence and exit code 1; NDFORMER_DEBUG=1 shows the traceback."""
+    try:
+        main()
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except (DataError, UnknownNameError, ValueError, TypeError, OSError, ImportError) as error:
+        if os.environ.get("NDFORMER_DEBUG"):
+            raise
+        ours = isinstance(error, (DataError, UnknownNameError, ConfigError))
+        where = "" if ours else " (NDFORMER_DEBUG=1 shows where)"
+        sys.exit(f"{Path(sys.argv[0]).stem}: {error}{where}")
+
+
+def config_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("config", metavar="CONFIG", type=Path, help="a file of configs/")
+    parser.add_argument("--encoding", metavar="NAME", help="another encoding: PaPE, 'PaPE(m=8)'")
+    parser.add_argument("--sample", action="store_true", help="the small version, on generated data")
+    parser.add_argument("--data-root", metavar="DIR", help="where the data is")
+    parser.add_argument(
+        "--cfg-options", metavar="KEY=VALUE", nargs="+", action="extend", default=[], help="other values of its keys"
+    )
+
+
+def config_from(given: argparse.Namespace) -> Config:
+    """The config that the arguments name."""
+    root = [] if given.data_root is None else [f"data_root={given.data_root!r}"]
+    return load(given.config, [*given.cfg_options, *root], given.encoding, given.sample)

@@ -1,0 +1,48 @@
+"""MixUp and CutMix: training images and their labels, blended within a batch."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ndformer.framework.registry import TRANSFORMS
+
+
+@TRANSFORMS.register_module()
+class ImageMix:
+    """For each batch either MixUp (Zhang 2018) or CutMix (Yun 2019), with even odds where both are given.
+
+    MixUp: lambda x + (1 - lambda) x', lambda ~ Beta(mixup, mixup). CutMix: a box of x' of about 1 - lambda of the area,
+    lambda ~ Beta(cutmix, cutmix), corrected to the box that fits. x' is the batch in another order.
+    """
+
+    def __init__(self, mixup: float = 0.0, cutmix: float = 0.0) -> None:
+        if mixup <= 0 and cutmix <= 0:
+            raise ValueError(
+                "ImageMix needs mixup or cutmix above 0: they are the parameters of its Beta distributions"
+            )
+        self.mixup, self.cutmix = mixup, cutmix
+
+    def __call__(self, inputs: dict[str, Tensor], targets: Tensor) -> tuple[dict[str, Tensor], Tensor]:
+        """`inputs['image']` (B, C, H, W) and one-hot or soft `targets` (B, classes)."""
+        images = inputs["image"]
+        cut = self.cutmix > 0 and (self.mixup <= 0 or bool(torch.rand(()) < 0.5))
+        alpha = self.cutmix if cut else self.mixup
+        share = float(torch.distributions.Beta(alpha, alpha).sample())
+        order = torch.randperm(images.shape[0])
+        if cut:
+            top, bottom, left, right = box(images.shape[2], images.shape[3], share)
+            images = images.clone()
+            images[:, :, top:bottom, left:right] = images[order, :, top:bottom, left:right]
+            share = 1 - (bottom - top) * (right - left) / (images.shape[2] * images.shape[3])
+        else:
+            images = share * images + (1 - share) * images[order]
+        return inputs | dict(image=images), share * targets + (1 - share) * targets[order]
+
+
+def box(height: int, width: int, share: float) -> tuple[int, int, int, int]:
+    """A box about a random point with 1 - share of the area, cut off at the borders."""
+    size = (1 - share) ** 0.5
+    y, x = int(torch.randint(height, ())), int(torch.randint(width, ()))
+    h, w = int(height * size) // 2, int(width * size) // 2
+    return max(0, y - h), min(height, y + h), max(0, x - w), min(width, x + w)
