@@ -64,7 +64,7 @@ def measure(cfg: dict[str, Any], where: Where, heads: int, queries: Tensor) -> t
     if not (torch.equal(q, same) and torch.equal(k, same)):
         found["logit"] = (q[0, :, queries] @ k[0].mT * HEAD_DIM**-0.5).transpose(0, 1)
         logits = logits + found["logit"]
-    bias = layer.bias(split, split, x, state)
+    _, _, bias = layer(split, split, x, state)
     if bias is not None:
         rows = [bias.rows(i, i + 1)[0, :, 0].expand(heads, -1) for i in queries.tolist()]
         found["bias"] = torch.stack(rows)

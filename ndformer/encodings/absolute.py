@@ -7,7 +7,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from ndformer.framework.encoding import PerAxis, PositionEncoding
+from ndformer.framework.encoding import PerAxis, PositionEncoding, from_repo
 from ndformer.framework.registry import ENCODINGS
 from ndformer.framework.tokens import Where
 
@@ -40,7 +40,7 @@ class Sincos(PositionEncoding):
                 f"Sincos needs two channels per axis, {2 * position_dims} for {position_dims} dimensions, got dim {dim}"
             )
         self.base = base
-        self.interleaved = preset == "original"
+        self.interleaved = not from_repo(preset)
 
     def tables(self, positions: Tensor, where: Where) -> Tensor:
         each = self.dim // self.position_dims

@@ -14,7 +14,7 @@ import numpy as np
 from torch import Tensor
 
 from ndformer.framework.bias import Bias, ConeBias, DistanceBias, SumBias
-from ndformer.framework.encoding import LayerEncoding, PerAxis, PositionEncoding
+from ndformer.framework.encoding import LayerEncoding, PerAxis, PositionEncoding, from_repo
 from ndformer.framework.registry import ENCODINGS
 from ndformer.framework.tokens import Where
 
@@ -44,13 +44,13 @@ class LookHere(PositionEncoding):
         super().__init__(dim, heads, position_dims, depth, position_scale)
         if fov not in (180, 90, 45):
             raise ValueError(f"fov is 180, 90 or 45 degrees, got {fov}")
-        repo = preset == "pape_repo"
+        repo = from_repo(preset)
         self.global_slope = global_slope if global_slope is not None else 2.0 if repo else 1.0
         self.layer_slopes = (1.5, 1.5) if repo else (1.5, 0.5)
         everywhere = heads // 3 if heads < 12 else heads // 12 * 4
         sets = np.array(directions(position_dims, fov))  # (n, P)
         looking = np.arange(heads - everywhere)
-        self.directions = np.concatenate([sets[looking % len(sets)], np.zeros((everywhere, position_dims))])  # (H, P)
+        self.directions = [*sets[looking % len(sets)].tolist(), *[[0.0] * position_dims] * everywhere]  # (H, P)
         self.cosines = [math.cos(math.radians(fov / 2))] * len(looking) + [-1.0] * everywhere
         # each time round the directions looks twice as far; heads that look everywhere range widely
         self.slopes = [2.0 ** -(1 + i // len(sets)) for i in looking] + [4.0 ** -(1 + i % 4) for i in range(everywhere)]
@@ -78,20 +78,22 @@ def directions(dims: int, fov: int) -> list[tuple[float, ...]]:
     """Unit vectors to look along, in the order in which heads take them.
 
     Images have the published sets: 4 axes (180), 4 diagonals and 4 axes (90), 8 odd multiples of 22.5 degrees (45).
-    Otherwise the lattice directions, axes first, then always the one farthest from those before it.
+    Otherwise the lattice directions, axes first, then always the one farthest from those before it. Each is followed
+    by its opposite, so that few heads, too, look both ways.
     """
     if dims == 2 and fov == 45:
-        turns = [math.radians(22.5 + 45 * i) for i in range(8)]
+        turns = [math.radians(22.5 + 45 * i) for i in (0, 4, 2, 6, 1, 5, 3, 7)]
         return [(math.sin(t), math.cos(t)) for t in turns]
     lattice = np.array([c for c in itertools.product((0, 1, -1), repeat=dims) if any(c)], dtype=float)
     lattice /= np.linalg.norm(lattice, axis=1, keepdims=True)
-    axes = np.concatenate([np.eye(dims), -np.eye(dims)])
+    axes = np.stack([np.eye(dims), -np.eye(dims)], axis=1).reshape(-1, dims)  # each beside its opposite
     if fov == 180 or dims == 1:
         return [tuple(u) for u in axes]
     chosen = list(axes)
     while len(chosen) < min(len(lattice), 64):
         closeness = (lattice @ np.array(chosen).T).max(axis=1)
-        chosen.append(lattice[closeness.argmin()])
+        farthest = lattice[closeness.argmin()]
+        chosen += [farthest, -farthest]
     if dims == 2:  # published order: quadrants first
         chosen = chosen[4:] + chosen[:4]
     return [tuple(u) for u in chosen]

@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ndformer.framework.bias import Bias, IsotropicBias, QuadraticBias, features_fit
-from ndformer.framework.encoding import LayerEncoding, PerAxis, PositionEncoding
+from ndformer.framework.encoding import LayerEncoding, PerAxis, PositionEncoding, from_repo
 from ndformer.framework.registry import ENCODINGS
 from ndformer.framework.tokens import Where
 
@@ -207,7 +207,7 @@ class PaPERI(PositionEncoding):
         position_scale: PerAxis = 1.0,
     ) -> None:
         super().__init__(dim, heads, position_dims, depth, position_scale)
-        self.init_radius, self.trainable_scale = init_radius, preset == "original"
+        self.init_radius, self.trainable_scale = init_radius, not from_repo(preset)
 
     def tables(self, positions: Tensor, where: Where) -> Centred:
         falls = MEAN_SOFTPLUS / (3 * self.position_dims) * self.head_dim**-0.5
@@ -233,10 +233,9 @@ class PaPERILayer(LayerEncoding):
 
     def bias(self, q: Tensor, k: Tensor, x: Tensor, state: Centred) -> Bias:
         x = x.to(torch.promote_types(x.dtype, torch.float32))
-        alpha = -F.softplus(x @ self.wa.to(x.dtype).T) * (
-            self.scale.to(x.dtype) ** 2 * self.head_dim**-0.5
-        )  # (B, N, H)
-        return IsotropicBias(alpha.transpose(1, 2).contiguous(), state.positions.to(x.dtype), state.separable)
+        a = F.linear(x, self.wa.to(x.dtype)).transpose(1, 2).contiguous()  # (B, H, N)
+        alpha = -F.softplus(a) * (self.scale.to(x.dtype) ** 2 * self.head_dim**-0.5)[:, None]
+        return IsotropicBias(alpha, state.positions.to(x.dtype), state.separable)
 
 
 def project(x: Tensor, weight: Tensor) -> Tensor:

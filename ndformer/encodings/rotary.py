@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ndformer.framework.encoding import LayerEncoding, PerAxis, PositionEncoding
+from ndformer.framework.encoding import LayerEncoding, PerAxis, PositionEncoding, from_repo
 from ndformer.framework.registry import ENCODINGS
 from ndformer.framework.tokens import Where
 
@@ -61,7 +61,7 @@ class AxialRoPE(PositionEncoding):
         position_scale: PerAxis = 1.0,
     ) -> None:
         super().__init__(dim, heads, position_dims, depth, position_scale)
-        self.repo = preset == "pape_repo"
+        self.repo = from_repo(preset)
         self.base = base if base is not None else 10000.0 if self.repo else 100.0
         self.pairs = (math.ceil if self.repo else math.floor)(self.head_dim / (2 * position_dims))  # per axis
         _enough(self, self.pairs)
@@ -115,7 +115,7 @@ class RoPEMixed(PositionEncoding):
         position_scale: PerAxis = 1.0,
     ) -> None:
         super().__init__(dim, heads, position_dims, depth, position_scale)
-        self.repo = preset == "pape_repo"
+        self.repo = from_repo(preset)
         self.base = base if base is not None else 100.0 if self.repo else 10.0
         self.pairs = self.head_dim // 2 if self.repo else self.head_dim // (2 * position_dims)  # per direction
         _enough(self, self.pairs)

@@ -20,14 +20,15 @@ from ndformer.framework.tokens import Rows, Where
 
 # Largest curvature x size^2 at which float32 features of centred positions serve; 1600 is 32 x 32 patches for PaPE as
 # it starts. Whole positions give outputs as exact as without any position; what limits them is the gradient of the
-# coefficients, good to 3e-5 there. Other positions lose digits already in the outputs: good to 1e-5.
+# coefficients, good to 5e-5 there. Other positions lose digits already in the outputs: good to 1e-5.
 FEATURES, FEATURES_WHOLE, FEATURES_WHOLE_FORWARD = 400.0, 1600.0, 6400.0
 
 
 class Bias:
-    """Extend it with `pair` or `rows` or both; `size` (B, H, N) is needed where only `pair` is written."""
+    """Extend it with `pair` or `rows` or both. The attention layer says for which queries it is, with `made_for`."""
 
-    size: tuple[int, int, int] | None = None
+    size: tuple[int, int, int] | None = None  # (B, H, N)
+    device: torch.device | None = None
     excludes = False  # gives -inf for some pairs
     handles_unplaced = False  # gives values for pairs with unplaced tokens itself
     separable = False  # `features` is exact enough for these positions
@@ -39,10 +40,20 @@ class Bias:
 
     def rows(self, lo: int, hi: int) -> Tensor:
         """(B or 1, H or 1, hi - lo, N)."""
-        if self.size is None:
-            raise TypeError(f"{type(self).__name__} must write rows(), or pair() and size = (B, H, N)")
-        batch, heads, tokens = (torch.arange(n) for n in self.size)
-        return self.pair(batch[:, None, None, None], heads[:, None, None], tokens[lo:hi, None], tokens)
+        if self.size is None or not self.pointwise:
+            raise TypeError(f"{type(self).__name__} must write rows() or pair(), and hear made_for(q) before rows()")
+        b, h, n = (torch.arange(size, device=self.device) for size in self.size)
+        values = self.pair(b[:, None, None, None], h[:, None, None], n[lo:hi, None], n)
+        return values.expand(self.size[0], self.size[1], hi - lo, self.size[2])
+
+    def made_for(self, q: Tensor) -> None:
+        """Note the size and device of the queries (B, H, N, h)."""
+        self.size, self.device = (q.shape[0], q.shape[1], q.shape[2]), q.device
+
+    @property
+    def pointwise(self) -> bool:
+        """Whether `pair` is written."""
+        return type(self).pair is not Bias.pair
 
     def cut(self, rows: Rows) -> Bias | None:
         """This bias for the rows that packed rows are cut into; None where it cannot be cut."""
@@ -71,6 +82,14 @@ class SumBias(Bias):
         if len({t.handles_unplaced for t in terms}) > 1:
             raise ValueError("biases that handle unplaced tokens themselves cannot be summed with biases that do not")
         self.handles_unplaced = self.terms[0].handles_unplaced
+
+    def made_for(self, q: Tensor) -> None:
+        for term in self.terms:
+            term.made_for(q)
+
+    @property
+    def pointwise(self) -> bool:
+        return all(term.pointwise for term in self.terms)
 
     def pair(self, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
         total = self.terms[0].pair(b, h, i, j)

@@ -97,6 +97,8 @@ class LayerEncoding(nn.Module):
         """Positions put into attention: q, k (B, H, N, h), and the bias for their logits. In float32 under autocast."""
         with without_autocast(q):
             bias = self.bias(q, k, x, state)
+            if bias is not None:
+                bias.made_for(q)
             q, k = self.qk(q, k, x, state)
         return q, k, bias
 
@@ -183,6 +185,13 @@ def per_axis(value: PerAxis, position_dims: int, what: str) -> tuple[float, ...]
     if len(values) != position_dims:
         raise ValueError(f"{what} takes one number or one per position dimension ({position_dims}), got {value!r}")
     return values
+
+
+def from_repo(preset: str) -> bool:
+    """Whether an encoding should be as in the PaPE paper's repository instead of as its authors define it."""
+    if preset not in ("original", "pape_repo"):
+        raise ValueError(f"preset is 'original' or 'pape_repo', got {preset!r}")
+    return preset == "pape_repo"
 
 
 def scaled(positions: Tensor, factors: tuple[float, ...]) -> Tensor:

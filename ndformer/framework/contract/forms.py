@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
+from ndformer.framework.bias import Bias
 from ndformer.framework.contract.promise import CLOSE, CLOSE_FLOAT32, Broken, Worst, difference, name_of, promise
 from ndformer.framework.contract.trial import Trial, has_pair
 from ndformer.framework.kernels import attend
@@ -83,13 +84,13 @@ def forms(tried: Sequence[Trial]) -> str:
                 for name, part in {"": bias, **bias.parts()}.items():
                     at = f"{type(part).__name__}, {layout}, {trial.dims}-D"
                     rows = part.rows(0, N)
-                    try:
-                        rows = rows.expand(B, H, N, N)
-                    except RuntimeError:
+                    written = bool(name) and type(part).rows is not Bias.rows  # and not made from pair()
+                    if not _fits(rows, (B, H, N, N)) or (written and rows.dim() != 4):
                         raise Broken(
-                            f"rows(0, {N}) has shape {tuple(rows.shape)}, not {(B, H, N, N)} ({at}): where only pair() "
-                            "is written, size is (B, H, N), which q.shape[:3] gives"
-                        ) from None
+                            f"rows(0, {N}) has shape {tuple(rows.shape)}, not {(B, H, N, N)} or 1 for B and H ({at}): "
+                            "write rows() for all pairs of queries and keys, or only pair()"
+                        )
+                    rows = rows.expand(B, H, N, N)
                     worst.compare(part.rows(1, 3).expand(B, H, -1, N), rows[:, :, 1:3], f"rows(1, 3) of {at}")
                     if has_pair(part):
                         worst.compare(part.pair(*index), rows, f"pair of {at}")
@@ -104,6 +105,10 @@ def forms(tried: Sequence[Trial]) -> str:
             "dr = r_j - r_i, rows(lo, hi) the same for queries lo..hi-1, and parts() sum to it"
         )
     return f"{', '.join(sorted(kinds))}: the same in all forms ({worst.about})"
+
+
+def _fits(rows: Tensor, shape: tuple[int, ...]) -> bool:
+    return all(have in (1, want) for have, want in zip(reversed(rows.shape), reversed(shape)))
 
 
 @promise("pair fits a GPU")

@@ -13,6 +13,7 @@ from ndformer.framework.contract.trial import Sample, Trial
 from ndformer.framework.kernels.masks import bias_rows
 
 SMALL, FAR = 0.125, 512.0  # a move that 16 bits do not see, and where they do not
+SEEN = 1e-9  # a change of outputs, in float64
 
 
 @promise("unplaced tokens")
@@ -120,17 +121,13 @@ def precision(tried: Sequence[Trial]) -> str:
     if tried[0].encoding.needs_grid:
         return "not tried: places on a grid are counted, not measured"
     step = SMALL if tried[0].encoding.float_positions else 1.0
-    seen = 0
+    small = large = 0.0
     for trial in tried:
-        sample = trial.samples[1]
-        r = sample.r.round()
-        near, far, unit = (_effect(trial, sample.x, *at) for at in ((r, step), (r + FAR, step), (r, 1.0)))
-        if near.max() < 1e-9 < unit.max():
-            raise Broken(
-                f"a move of 1 changes outputs but none of {step:g} does ({trial.dims}-D): positions are rounded to "
-                "whole steps; say float_positions = False, or do not round"
-            )
-        lost = (near > 1e-9) & ~(far > 1e-3 * near)
+        x = trial.samples[1].x
+        r = (trial.samples[1].r > 3).double()  # neighbours, so that they feel each other
+        near, far, unit = (_effect(trial, x, *at) for at in ((r, step), (r + FAR, step), (r, 1.0)))
+        small, large = max(small, near.max().item()), max(large, unit.max().item())
+        lost = (near > SEEN) & ~(far > 1e-3 * near)
         if lost.any():
             at = int((near * lost).argmax())
             raise Broken(
@@ -138,8 +135,16 @@ def precision(tried: Sequence[Trial]) -> str:
                 f"({trial.dims}-D): positions are rounded on the way, as by .to(x.dtype) or .bfloat16(); keep their "
                 "dtype, and take differences before products"
             )
-        seen += int((near > 1e-9).sum())
-    return f"a move of {step:g} is seen near {FAR:g} as it is near 0" if seen else "positions change nothing: a set"
+    if small < SEEN < large:
+        raise Broken(
+            f"a move of 1 changes outputs but none of {step:g} does: positions are rounded to whole steps; say "
+            "float_positions = False, or do not round"
+        )
+    return (
+        f"a move of {step:g} is seen near {FAR:g} as it is near 0"
+        if large > SEEN
+        else "positions change nothing: a set"
+    )
 
 
 def _effect(trial: Trial, x: Tensor, base: Tensor, step: float) -> Tensor:

@@ -16,7 +16,7 @@ from ndformer.framework.registry import UnknownNameError
 
 
 def run(main: Callable[[], object]) -> None:
-    """main() as a program: what a user can mend is one sentence and exit code 1; NDFORMER_DEBUG=1 shows the traceback."""
+    """main() as a program: what a user can mend is one sentence (a traceback with NDFORMER_DEBUG=1), exit code 1."""
     try:
         main()
     except KeyboardInterrupt:

@@ -47,9 +47,7 @@ class Loader:
 
 @dataclass(kw_only=True)
 class Groups:
-    layer_decay: float | None = key(
-        "each block below the last has its learning rate multiplied by this once more", None
-    )
+    layer_decay: float | None = key("learning rates shrink by this factor from block to block, downwards", None)
     no_decay: bool = key("no weight decay for biases, norms, tokens and what an encoding spares", False)
 
 
@@ -191,7 +189,7 @@ class _Checker:
             elif name in known:
                 self.value(value, known[name], name, f"{at}{name}")
             elif not more:
-                self.unread.append(_Unread(at, name, [n for n in free if n not in given], kind, place))
+                self.unread.append(_Unread(at, name, [*free, "type"] if place else free, kind, place))
         for name in free:
             if name not in given and (known[name].required or (place and name in place.needed)):
                 self.missing.append((f"{at}{name}", "every config" if kind is Keys else kind.__name__))
@@ -200,13 +198,13 @@ class _Checker:
         place, settings = PLACES.get(name), _settings(argument.hint)
         if place is not None and isinstance(value, str) and not fits(value, argument.hint):
             self.component(value, at, place)  # a mere name
+        elif place is not None and isinstance(value, (list, tuple)) and fits([], argument.hint):
+            for i, one in enumerate(value):
+                self.component(one, f"{at}.{i}", place)
         elif not fits(value, argument.hint):
             self.found.append(f"{at}: takes {in_words(argument.hint)}, got {_short(value)}")
         elif settings is not None and isinstance(value, dict):
             self.call(value, settings, f"{at}.")
-        elif place is not None and isinstance(value, (list, tuple)):
-            for i, one in enumerate(value):
-                self.component(one, f"{at}.{i}", place)
         elif place is not None and place.named and isinstance(value, dict):
             for key, one in value.items():
                 self.component(one, f"{at}.{key}", place)
@@ -219,8 +217,9 @@ class _Checker:
                 self.found.append(f"{at}.{key}: nothing reads it, did you mean type?")
                 return
         if not isinstance(given, dict) or not isinstance(given.get("type"), str):
-            wanted = f"a {place.registry.name} is written dict(type='NAME', ...)".replace("a e", "an e")
-            self.found.append(f"{at}: {wanted.replace('a o', 'an o')}, got {_short(given)}")
+            what = place.registry.name
+            article = "an" if what[0] in "aeio" else "a"
+            self.found.append(f"{at}: {article} {what} is written dict(type='NAME', ...), got {_short(given)}")
             return
         try:
             kind = place.registry.get(given["type"])
@@ -246,7 +245,7 @@ class _Checker:
             elif unread.kind is Keys:
                 sentence += "; names of your own begin with an underscore"
             else:
-                free = ", ".join(unread.siblings) or "nothing more"
+                free = ", ".join(n for n in unread.siblings if n != "type") or "nothing"
                 sentence += f"; {unread.kind.__name__} reads {free}"
             sentences.append(sentence)
         missing = [f"{at} is missing: {who} needs it" for at, who in self.missing if at not in meant]
@@ -270,7 +269,7 @@ def _others(unread: _Unread) -> list[str]:
 
 def _settings(hint: Any) -> type | None:
     """The dataclass in `Loader` or `Loader | None`."""
-    return next((one for one in union(hint) if is_dataclass(one)), None)
+    return next((one for one in union(hint) if isinstance(one, type) and is_dataclass(one)), None)
 
 
 def _short(value: Any) -> str:

@@ -43,7 +43,7 @@ def attend(
         )
     call = BACKENDS[backend]
     with torch.autocast(q.device.type, enabled=False):
-        if where.cut is not None and backend != "flex":
+        if where.cut is not None and where.batch == q.shape[0] and backend != "flex":
             out = by_rows(call, q, k, v, where, bias, scale)
         else:
             out = call(q, k, v, where, bias, scale)
@@ -53,9 +53,9 @@ def attend(
 def choose(q: Tensor, where: Where, bias: Bias | None) -> str:
     B, H, N, _ = q.shape
     if q.device.type == "cuda" and q.dtype != torch.float64 and (bias is not None or where.segment is not None):
-        return "flex" if bias is None or type(bias).pair is not Bias.pair else "dense"
+        return "flex" if bias is None or bias.pointwise else "dense"
     whole = bias is not None and not (bias.separable and q.dtype != torch.float64)
-    if where.cut is not None:
+    if where.cut is not None and where.batch == B:
         logits = sum(rows.index.numel() * rows.index.shape[1] for rows, _ in where.cut) * H
     else:
         whole = whole or where.segment is not None

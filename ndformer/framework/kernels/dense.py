@@ -24,7 +24,7 @@ def dense(q: Tensor, k: Tensor, v: Tensor, where: Where, bias: Bias | None, scal
     size = max(1, CHUNK // (q.shape[0] * q.shape[1] * N))
 
     def some(lo: int, hi: int) -> Tensor:
-        return logits(q[:, :, lo:hi].to(exact), k, where, bias, scale, lo, hi).softmax(-1) @ v
+        return logits(q[:, :, lo:hi].to(exact), k, where, bias, scale, lo, hi).softmax(-1).to(exact) @ v
 
     if size >= N:
         return some(0, N).to(dtype)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from functools import cache
 from typing import Any
 
@@ -18,12 +19,11 @@ from ndformer.framework.tokens import Where
 def flex(q: Tensor, k: Tensor, v: Tensor, where: Where, bias: Bias | None, scale: float) -> Tensor:
     if q.device.type == "cpu" and torch.is_grad_enabled() and q.requires_grad:
         raise RuntimeError("backend 'flex' computes no gradients on CPU: take 'sdpa' or 'dense', or torch.no_grad()")
-    B, H, _, width = q.shape
-    if width < 16:  # the GPU kernel's least width
-        q, k, v = (F.pad(t, (0, 16 - width)) for t in (q, k, v))
+    B, width = q.shape[0], v.shape[-1]
+    q, k, v = (F.pad(t, (0, max(0, 16 - t.shape[-1]))) for t in (q, k, v))  # the GPU kernel's least width
     call = compiled() if q.device.type == "cuda" and not torch.compiler.is_compiling() else flex_attention
     out = call(q, k, v, score_mod=score_mod(where, bias, B), scale=scale)
-    return out[..., : v.shape[-1]][..., :width]
+    return out[..., :width]
 
 
 def score_mod(where: Where, bias: Bias | None, batch: int) -> Any:
@@ -31,12 +31,13 @@ def score_mod(where: Where, bias: Bias | None, batch: int) -> Any:
     if bias is None and where.valid is None:
         return None
     placed = None if bias is None else placed_for(bias, where)
-    placed = None if placed is None else placed.expand(batch, -1).contiguous()
+    placed = None if placed is None else buffer(placed.expand(batch, -1))
+    bias = None if bias is None else with_buffers(bias)
     keys = runs = None
     if where.segment is not None and where.valid is not None:
-        runs = where.runs().masked_fill(~where.valid, -1).expand(batch, -1).contiguous()
+        runs = buffer(where.runs().masked_fill(~where.valid, -1).expand(batch, -1))
     elif where.valid is not None:
-        keys = seen_keys(where.valid)[:, 0, 0].expand(batch, -1).contiguous()
+        keys = buffer(seen_keys(where.valid)[:, 0, 0].expand(batch, -1))
 
     def modify(score: Tensor, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
         if bias is not None:
@@ -51,6 +52,28 @@ def score_mod(where: Where, bias: Bias | None, batch: int) -> Any:
         return score
 
     return modify
+
+
+def buffer(t: Tensor) -> Tensor:
+    """A contiguous tensor that exists: compiling for CPU, torch 2.13 loses captures that the graph itself computes."""
+    t = t.contiguous()
+    return t.as_strided(t.shape, t.stride()) if torch.compiler.is_compiling() and t.device.type == "cpu" else t
+
+
+def with_buffers(bias: Bias) -> Bias:
+    """The same bias, its tensors (also those in lists, and of the biases in lists) made buffers."""
+
+    def fixed(value: Any) -> Any:
+        if isinstance(value, Tensor):
+            return buffer(value)
+        if isinstance(value, Bias):
+            return with_buffers(value)
+        return [fixed(v) for v in value] if isinstance(value, list) else value
+
+    bias = copy.copy(bias)
+    for name, value in vars(bias).items():
+        setattr(bias, name, fixed(value))
+    return bias
 
 
 @cache

@@ -1,8 +1,10 @@
-"""What the command line says of a config: KEY=VALUE options and encodings like PaPE(m=8)."""
+"""Settings as text: KEY=VALUE options, encodings like PaPE(m=8), and a whole config written as Python."""
 
 from __future__ import annotations
 
 import ast
+import keyword
+import math
 from typing import Any
 
 from ndformer.framework.engine.schema import ConfigError
@@ -56,7 +58,7 @@ def _value(text: str) -> Any:
             raise ValueError("the value does not close its brackets or quotes") from None
         return text
     if isinstance(node, (ast.Attribute, ast.BinOp, ast.Compare, ast.BoolOp)):
-        return text  # a path, a date: a text that happens to look like Python
+        return text  # a path, a file, a date: a text that happens to look like Python
     if isinstance(node, ast.Tuple) and node.elts and node.elts[0].col_offset == node.col_offset:
         return [_literal(one) for one in node.elts]  # a,b without brackets
     return _literal(node)
@@ -65,6 +67,8 @@ def _value(text: str) -> Any:
 def _literal(node: ast.expr) -> Any:
     if isinstance(node, ast.Name):
         return CONSTANTS.get(node.id.lower(), node.id)
+    if isinstance(node, ast.Attribute):
+        return ast.unparse(node)  # a dotted word, a module for example
     if isinstance(node, ast.List):
         return [_literal(one) for one in node.elts]
     if isinstance(node, ast.Tuple):
@@ -73,17 +77,13 @@ def _literal(node: ast.expr) -> Any:
         return {ast.literal_eval(key): _literal(one) for key, one in zip(node.keys, node.values) if key}
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "dict" and not node.args:
         return _keywords(node)
-    if isinstance(node, ast.Call) and ast.unparse(node) in ("float('inf')", "float('-inf')", "float('nan')"):
-        return float(ast.literal_eval(node.args[0]))
     try:
         found = ast.literal_eval(node)
     except ValueError:
         found = None
     if type(found) in (bool, int, float, str) or isinstance(node, ast.Constant) and node.value is None:
         return found
-    raise ValueError(
-        f"{ast.unparse(node)} is no plain value: put a text in quotes, write a component as dict(type=...)"
-    )
+    raise ValueError(f"{ast.unparse(node)} is no plain value: quote a text, write a component as dict(type=...)")
 
 
 def _keywords(node: ast.Call) -> dict[str, Any]:
@@ -93,3 +93,35 @@ def _keywords(node: ast.Call) -> dict[str, Any]:
     if len(set(names)) < len(names):
         raise ValueError(f"an argument is given twice in {ast.unparse(node)}")
     return {str(one.arg): _literal(one.value) for one in node.keywords}
+
+
+def spelled(cfg: dict[str, Any]) -> str:
+    """A config as Python that reads back as the same."""
+    return "".join(f"{key} = {_spelled(value, len(key) + 3, 0)}\n" for key, value in cfg.items())
+
+
+def _spelled(value: Any, used: int, depth: int) -> str:
+    """One value, on as many lines as it takes; `used` columns of the first are full."""
+    opening, closing, items = _parts(value)
+    if items is None:
+        return opening
+    lone = "," if isinstance(value, tuple) and len(items) == 1 else ""
+    flat = ", ".join(name + _spelled(one, -(10**6), 0) for name, one in items)
+    if not items or used + len(flat) + len(opening) + 2 <= 120:
+        return f"{opening}{flat}{lone}{closing}"
+    inner = " " * 4 * (depth + 1)
+    lines = [f"{inner}{name}{_spelled(one, len(inner) + len(name), depth + 1)},\n" for name, one in items]
+    return f"{opening}\n{''.join(lines)}{' ' * 4 * depth}{closing}"
+
+
+def _parts(value: Any) -> tuple[str, str, list[tuple[str, Any]] | None]:
+    if isinstance(value, dict):
+        if all(isinstance(key, str) and key.isidentifier() and not keyword.iskeyword(key) for key in value):
+            return "dict(", ")", [(f"{key}=", one) for key, one in value.items()]
+        return "{", "}", [(f"{key!r}: ", one) for key, one in value.items()]
+    if isinstance(value, (list, tuple)):
+        brackets = "[]" if isinstance(value, list) else "()"
+        return brackets[0], brackets[1], [("", one) for one in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return f"float('{value}')", "", None
+    return repr(value), "", None

@@ -1,0 +1,108 @@
+"""docs/new-encoding.md: its example is short, keeps every promise, and its commands and lines are what one gets."""
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from ndformer.framework import bias
+from ndformer.framework.contract import check
+from ndformer.framework.encoding import LayerEncoding, PositionEncoding, build_encoding
+from ndformer.framework.registry import ENCODINGS
+from ndformer.framework.tokens import TokenSet, Where
+from tools import check_encoding, show_encoding
+
+PAGE = (Path(__file__).parents[2] / "docs" / "new-encoding.md").read_text()
+EXAMPLE, USE = re.findall(r"^```python\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
+COMMANDS = dict(re.findall(r"^    python tools/(\w+)\.py (.*)$", PAGE, re.MULTILINE))
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A folder of one's own; what is imported and registered there is forgotten again."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    ENCODINGS.get("NoPE")
+    known, modules = dict(ENCODINGS.module_dict), set(sys.modules)
+    yield tmp_path
+    ENCODINGS.module_dict.clear()
+    ENCODINGS.module_dict.update(known)
+    for name in set(sys.modules) - modules:
+        if name.endswith(".py"):
+            del sys.modules[name]
+
+
+@pytest.fixture
+def page(folder):
+    """What the first block of the page defines."""
+    return vars(saved(folder / "window.py", EXAMPLE))
+
+
+def saved(path, text):
+    path.write_text(text)
+    return check_encoding.read(path)
+
+
+def test_the_example_is_under_30_lines():
+    assert len(EXAMPLE.splitlines()) < 30
+
+
+def test_the_example_keeps_every_promise(page):
+    results = list(check(lambda **place: build_encoding(dict(type="Window"), **place)))
+    assert [str(result) for result in results if not result.passed] == []
+    assert len(results) > 1
+
+
+def test_the_example_is_the_window_of_the_formula(page):
+    r = torch.rand(1, 4, 2) * 9
+    encoding = page["Window"](dim=8, heads=2, position_dims=2, depth=1)
+    q = torch.zeros(1, 2, 4, 4)
+    _, _, window = encoding.layer(0, 1)(q, q, q, encoding.prepare(Where(r)))
+    squares = (r[0, :, None] - r[0]).square().sum(-1)
+    for head, radius in enumerate([1.0, torch.e**3]):
+        torch.testing.assert_close(window.rows(0, 4)[..., head, :, :].squeeze(0), -squares / (2 * radius**2))
+
+
+def test_a_transformer_is_built_with_it_by_name(page):
+    exec(USE, page)
+    tokens = TokenSet(torch.randn(1, 5, 48), Where(torch.rand(1, 5, 2)))
+    assert page["model"](tokens).features.shape == (1, 5, 48)
+    assert [type(block.attention.encoding) for block in page["model"].blocks] == [page["WindowLayer"]] * 2
+
+
+def test_the_mistake_it_shows_gets_the_line_it_shows(folder):
+    twice = EXAMPLE.replace("self.radius[h] ** 2", "self.radius[h] * self.radius[h]")
+    (shown,) = re.findall(r"^    (FAIL .*)$", PAGE, re.MULTILINE)
+    assert "self.radius[h] * self.radius[h]" in twice
+    assert "`self.radius[h] * self.radius[h]`" in PAGE
+    Window = saved(folder / "twice.py", twice).Window
+    results = check(lambda **place: Window(**place))
+    assert [str(result) for result in results if not result.passed] == [shown]
+
+
+def test_its_command_checks_it(folder):
+    (folder / "window.py").write_text(EXAMPLE)
+    assert check_encoding.main(COMMANDS["check_encoding"].split()) == 0
+
+
+def test_its_command_draws_it(page, folder):
+    show_encoding.main(COMMANDS["show_encoding"].split())
+    assert (folder / "window.png").stat().st_size > 1000
+
+
+def test_its_tables_name_what_there_is_and_the_defaults():
+    rows = re.findall(r"^\| (`.*?) \| (.*?) \|", PAGE, re.MULTILINE)
+    named = {name: cell for names, cell in rows for name in re.findall(r"`(\w+)", names)}
+    flags = {name for name, value in vars(PositionEncoding).items() if isinstance(value, bool)}
+    assert {name: named[name] for name in flags} == {name: f"`{getattr(PositionEncoding, name)}`" for name in flags}
+    assert named["min_dims"] == f"{PositionEncoding.min_dims}, `{PositionEncoding.max_dims}`"
+    for name in named:
+        assert hasattr(PositionEncoding, name) or hasattr(LayerEncoding, name), name
+
+
+def test_the_biases_it_offers_exist():
+    offered = re.findall(r"`(\w+Bias)`", PAGE)
+    assert "QuadraticBias" in offered
+    assert all(issubclass(getattr(bias, name), bias.Bias) for name in offered)

@@ -1,0 +1,141 @@
+"""Encodings built from configs: units of length, ownership of weights, and what is said when something does not fit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from ndformer.framework.attention import build_encoding
+from ndformer.framework.tokens import Where
+from ndformer.framework.transformer import Transformer
+
+Make = Callable[..., Any]
+ENCODINGS: dict[str, dict[str, Any]] = {
+    "Sincos": dict(type="Sincos"),
+    "AxialRoPE": dict(type="AxialRoPE"),
+    "RoPEMixed": dict(type="RoPEMixed"),
+    "ALiBi": dict(type="ALiBi"),
+    "LookHere": dict(type="LookHere"),
+    "RelativeBias": dict(type="RelativeBias", reach=4),
+    "PaPE": dict(type="PaPE", m=5),
+    "PaPE-concat": dict(type="PaPE", m=5, impl="paper_concat"),
+    "PaPERI": dict(type="PaPERI"),
+}
+SCALE = (0.5, 2.0, 0.25)
+
+
+def scene(model: Any) -> tuple[torch.Tensor, torch.Tensor, dict[str, Any]]:
+    torch.manual_seed(1)
+    x, positions = torch.randn(1, 8, model.dim).double(), torch.rand(1, 8, model.dims).double() * 9
+    return x, positions, {"placed": torch.arange(8)[None] > 0}
+
+
+@pytest.mark.parametrize("dims", [1, 2, 3])
+@pytest.mark.parametrize("name", ENCODINGS)
+def test_position_scale_and_scale_positions_scale_the_positions(name: str, dims: int, make: Make) -> None:
+    plain = make(ENCODINGS[name], dims).double()
+    scaled = make(ENCODINGS[name] | dict(position_scale=SCALE[:dims]), dims).double()
+    scaled.load_state_dict(plain.state_dict())
+    x, r, class_token = scene(plain)
+    factors = torch.tensor(SCALE[:dims]).double()
+    with torch.no_grad():
+        wanted = plain(x, Where(r * factors, **class_token))
+        assert (wanted - plain(x, Where(r, **class_token))).abs().max() > 1e-5  # or it would show nothing
+        assert torch.allclose(scaled(x, Where(r, **class_token)), wanted, rtol=0, atol=1e-10)
+        plain.encoding.scale_positions = SCALE[:dims]
+        assert torch.allclose(plain(x, Where(r, **class_token)), wanted, rtol=0, atol=1e-10)
+        plain.encoding.scale_positions = scaled.encoding.scale_positions = 0.25  # one factor for all axes
+        wanted = plain(x, Where(r * factors, **class_token))
+        assert torch.allclose(scaled(x, Where(r, **class_token)), wanted, rtol=0, atol=1e-10)
+
+
+def test_scale_positions_of_several_encodings_scales_each(make: Make) -> None:
+    model = make(list(ENCODINGS.values()), 2).double()
+    x, r, class_token = scene(model)
+    with torch.no_grad():
+        wanted = model(x, Where(r * 0.25, **class_token))
+        model.encoding.scale_positions = 0.25
+        assert torch.allclose(model(x, Where(r, **class_token)), wanted, rtol=0, atol=1e-10)
+        model.encoding.scale_positions = (0.5, 2.0)
+        found = model(x, Where(r, **class_token))
+        model.encoding.scale_positions = 1.0
+        wanted = model(x, Where(r * torch.tensor([0.5, 2.0]).double(), **class_token))
+        assert torch.allclose(found, wanted, rtol=0, atol=1e-10)
+
+
+def test_biases_of_several_encodings_are_summed(make: Make) -> None:
+    names = "ALiBi", "RelativeBias", "LookHere", "PaPERI"
+    together = make([ENCODINGS[name] for name in names], 2).double()
+    apart = [make(ENCODINGS[name], 2).double() for name in names]
+    for model, layer in zip(apart, together.attention.encoding.parts):
+        model.attention.encoding.load_state_dict(layer.state_dict())
+    x, r, class_token = scene(together)
+    where = Where(r, **class_token)
+    wanted = torch.stack([model.bias(x, where) for model in apart]).sum(0)
+    assert torch.allclose(together.bias(x, where), wanted, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("cfg", [*ENCODINGS.values(), list(ENCODINGS.values())], ids=[*ENCODINGS, "all"])
+def test_every_weight_belongs_to_one_layer_and_stands_once_in_the_state_dict(cfg: Any) -> None:
+    model = Transformer(dim=24, depth=2, heads=2, position_dims=2, encoding=cfg)
+    parameters = [p for _, p in model.named_parameters(remove_duplicate=False)]
+    assert len({id(p) for p in parameters}) == len(parameters)
+    state = model.state_dict()
+    assert len({t.data_ptr() for t in state.values()}) == len(state)
+    assert not [name for name in state if name.startswith("encoding.")]  # the stage keeps none of its layers
+    assert model.encoding.layer(0, 2) is not model.encoding.layer(0, 2)
+
+
+@pytest.mark.parametrize(
+    "cfg, dims, message",
+    [
+        (dict(type="AxialRoPE"), 5, "head of 8 is too narrow for 5 dimensions, which take 10"),
+        (dict(type="RoPEMixed"), 5, "head of 8 is too narrow for 5 dimensions, which take 10"),
+        (dict(type="Sincos"), 9, "18 for 9 dimensions, got dim 16"),
+        (dict(type="PaPE", distance=False, direction=False), 2, "take NoPE"),
+        (dict(type="PaPE", init_radius=3.0, project=False), 2, "init_radius .* needs distance, activation and project"),
+        (dict(type="PaPE", impl="concat"), 2, "'quadratic' or 'paper_concat', got 'concat'"),
+        (dict(type="LookHere", fov=60), 2, "180, 90 or 45 degrees, got 60"),
+        (dict(type="RelativeBias", reach=(3, 4)), 3, r"one per position dimension \(3\), got \(3, 4\)"),
+        (dict(type="RelativeBias", reach=200, joint=True), 3, "use joint=False or a smaller reach"),
+        (dict(type="ALiBi", position_scale=(1.0, 2.0)), 3, r"one per position dimension \(3\)"),
+    ],
+)
+def test_what_cannot_work_is_refused_when_built(cfg: dict[str, Any], dims: int, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        build_encoding(cfg, dim=16, heads=2, position_dims=dims, depth=1)
+
+
+@pytest.mark.parametrize("name", ["Sincos", "AxialRoPE", "RoPEMixed", "LookHere", "PaPERI"])
+def test_an_unknown_preset_is_refused(name: str) -> None:
+    with pytest.raises(ValueError, match="pape_repo"):
+        build_encoding(dict(type=name, preset="paperepo"), dim=16, heads=2, position_dims=2, depth=1)
+
+
+def test_heads_that_do_not_divide_the_width_are_refused() -> None:
+    with pytest.raises(ValueError, match="dim 16 does not divide into 3 heads"):
+        build_encoding(dict(type="PaPE"), dim=16, heads=3, position_dims=2, depth=1)
+
+
+@pytest.mark.parametrize(
+    "cfg, nearest",
+    [
+        (dict(type="Pape"), "PaPE"),
+        (dict(type="RopeMixed"), "RoPEMixed"),
+        (dict(type="PaPE", init_radus=3.0), "init_radius"),
+        (dict(type="LookHere", fow=90), "fov"),
+        (dict(type="RelativeBias", position_scales=2.0), "position_scale"),
+    ],
+)
+def test_unknown_names_and_options_name_the_nearest(cfg: dict[str, Any], nearest: str) -> None:
+    with pytest.raises(KeyError, match=f"did you mean '{nearest}'"):
+        build_encoding(cfg, dim=16, heads=2, position_dims=2, depth=1)
+
+
+@pytest.mark.parametrize("name", ENCODINGS)
+def test_positions_of_another_number_of_dimensions_are_refused(name: str, make: Make) -> None:
+    with pytest.raises(ValueError, match="built for 2 position dimensions, got 3"):
+        make(ENCODINGS[name], 2).encoding.prepare(Where(torch.zeros(1, 4, 3)))

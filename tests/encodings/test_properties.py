@@ -1,0 +1,196 @@
+"""What encodings promise about moves, turns and distance, and about samples that share a batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from ndformer.framework.tokens import Where
+
+ENCODINGS: dict[str, dict[str, Any]] = {
+    "NoPE": dict(type="NoPE"),
+    "Sincos": dict(type="Sincos"),
+    "AxialRoPE": dict(type="AxialRoPE"),
+    "RoPEMixed": dict(type="RoPEMixed"),
+    "ALiBi": dict(type="ALiBi"),
+    "LookHere": dict(type="LookHere"),
+    "RelativeBias": dict(type="RelativeBias", reach=4),
+    "PaPE": dict(type="PaPE", m=5),
+    "PaPERI": dict(type="PaPERI"),
+}
+MOVED = ("AxialRoPE", "RoPEMixed", "ALiBi", "LookHere", "RelativeBias", "PaPE", "PaPERI")
+TURNED = ("ALiBi", "PaPERI")
+BACKENDS = ("dense", "sdpa", "flex")
+
+few = settings(max_examples=12, deadline=None, derandomize=True)
+seeds = st.integers(0, 2**31)
+Make = Callable[..., Any]
+
+
+def difference(a: Tensor, b: Tensor) -> float:
+    """The largest change of a logit; infinite where a key came into view or left it."""
+    return torch.where(a == b, 0.0, (a - b).abs()).max().item()
+
+
+def placed_logits(model: Any, x: Tensor, positions: Tensor) -> Tensor:
+    """Logits between all tokens but the first, which has no place of its own."""
+    where = Where(positions, placed=torch.arange(positions.shape[1])[None] > 0)
+    with torch.no_grad():
+        return model.logits(x, where)[:, :, 1:, 1:]
+
+
+def scene(model: Any, seed: int, tokens: int = 9) -> tuple[Tensor, Tensor]:
+    """Features, and positions half of which stand on the lattice, where a cone's edge passes through keys."""
+    torch.manual_seed(seed)
+    positions = torch.rand(1, tokens, model.dims).double() * 8
+    if model.cfg["type"] == "RelativeBias":
+        positions = positions.round()
+    positions[:, ::2] = positions[:, ::2].round()
+    return torch.randn(1, tokens, model.dim).double(), positions
+
+
+def rotation(dims: int, seed: int) -> Tensor:
+    torch.manual_seed(seed)
+    q = torch.linalg.qr(torch.randn(dims, dims).double()).Q
+    q[:, 0] *= q.det().sign()
+    return q
+
+
+@pytest.mark.parametrize("name", MOVED)
+@given(data=st.data(), dims=st.integers(1, 4), seed=seeds)
+@few
+def test_a_move_of_all_positions_changes_no_logit(name: str, make: Make, data: Any, dims: int, seed: int) -> None:
+    model = make(ENCODINGS[name], dims).double()
+    step = st.integers(-1000, 1000) if name == "RelativeBias" else st.floats(-1000, 1000)
+    shift = data.draw(st.lists(step, min_size=dims, max_size=dims))
+    x, positions = scene(model, seed)
+    moved = positions + torch.tensor(shift).double()
+    assert difference(placed_logits(model, x, positions), placed_logits(model, x, moved)) <= 1e-9
+
+
+@pytest.mark.parametrize("name", TURNED)
+@given(dims=st.integers(1, 4), seed=seeds)
+@few
+def test_a_turn_about_the_origin_changes_no_logit(name: str, make: Make, dims: int, seed: int) -> None:
+    model = make(ENCODINGS[name], dims).double()
+    x, positions = scene(model, seed)
+    turned = positions @ rotation(dims, seed).T
+    assert difference(placed_logits(model, x, positions), placed_logits(model, x, turned)) <= 1e-9
+
+
+@pytest.mark.parametrize("dims", [1, 2, 3, 4])
+@pytest.mark.parametrize("name", ENCODINGS)
+def test_the_declared_invariances_are_those_measured(name: str, dims: int, make: Make) -> None:
+    model = make(ENCODINGS[name], dims, width=24).double()
+    x, positions = scene(model, seed=1)
+    logits = placed_logits(model, x, positions)
+    moved = difference(logits, placed_logits(model, x, positions + 3))
+    assert (moved <= 1e-9) if model.encoding.translation_invariant else (moved > 1e-3)
+    if dims > 1:  # on a line there is nothing to turn
+        turned = difference(logits, placed_logits(model, x, positions @ rotation(dims, seed=2).T))
+        assert (turned <= 1e-9) if model.encoding.rotation_invariant else (turned > 1e-3)
+
+
+def test_these_and_no_others_are_declared(make: Make) -> None:
+    declared = {name: make(cfg, 2).encoding for name, cfg in ENCODINGS.items()}
+    assert {n for n, e in declared.items() if e.translation_invariant} == {"NoPE", *MOVED}
+    assert {n for n, e in declared.items() if e.rotation_invariant} == {"NoPE", *TURNED}
+    assert {n for n, e in declared.items() if e.content_dependent} == {"PaPE", "PaPERI"}
+    assert {n for n, e in declared.items() if not e.float_positions} == {"RelativeBias"}
+
+
+@pytest.mark.parametrize("width, dims", [(64, 3), (64, 2), (20, 4)])
+def test_the_paper_repositorys_rope_loses_invariance_where_it_cuts_its_padding(
+    width: int, dims: int, make: Make
+) -> None:
+    model = make(dict(type="AxialRoPE", preset="pape_repo"), dims, heads=1, width=width).double()
+    x, positions = scene(model, seed=1)
+    moved = difference(placed_logits(model, x, positions), placed_logits(model, x, positions + 1000))
+    assert model.encoding.translation_invariant == (width % (2 * dims) == 0)
+    assert (moved <= 1e-9) if model.encoding.translation_invariant else (moved > 1e-3)
+
+
+@pytest.mark.parametrize("name", ["ALiBi", "LookHere", "RelativeBias", "PaPE", "PaPERI"])
+def test_the_bias_asks_the_tokens_only_where_declared(name: str, make: Make) -> None:
+    model = make(ENCODINGS[name], 2).double()
+    x, positions = scene(model, seed=1)
+    changed = difference(model.bias(x, Where(positions)), model.bias(2 * x, Where(positions)))
+    assert (changed > 1e-3) == model.encoding.content_dependent
+
+
+@pytest.mark.parametrize("cfg", [ENCODINGS["ALiBi"], ENCODINGS["PaPERI"], ENCODINGS["PaPE"] | dict(direction=False)])
+@given(dims=st.integers(1, 4), seed=seeds)
+@few
+def test_attention_falls_along_every_ray_in_every_head(cfg: Any, make: Make, dims: int, seed: int) -> None:
+    model = make(cfg, dims, seed=seed).double()
+    x, positions = scene(model, seed)
+    ray = torch.randn(dims).double()
+    positions = positions[:, :1] + torch.arange(9).double()[:, None] * ray / ray.norm()
+    along = model.bias(x, Where(positions))[0, :, 0]  # (H, N) of the query where the ray begins
+    assert (along[:, 0] == 0).all()
+    assert (along.diff(dim=1) < 0).all()
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("name", ENCODINGS)
+@given(lengths=st.lists(st.integers(1, 6), min_size=2, max_size=3), dims=st.integers(1, 3), seed=seeds)
+@settings(few, max_examples=5)
+def test_a_padded_sample_is_the_same_sample_alone(
+    name: str, backend: str, make: Make, plain_flex: None, lengths: list[int], dims: int, seed: int
+) -> None:
+    model = make(ENCODINGS[name], dims).double()
+    x, positions, placed = samples(model, lengths, seed)
+    rows, N = len(lengths), max(lengths) + 1
+    batch_x = torch.full((rows, N, model.dim), torch.nan).double()  # whatever padding holds stays there
+    batch_r = torch.full((rows, N, dims), torch.nan).double()
+    valid = torch.arange(N) < torch.tensor(lengths)[:, None]
+    batch_x[valid], batch_r[valid] = torch.cat(x), torch.cat(positions)
+    batch_placed = torch.ones(rows, N, dtype=torch.bool)
+    batch_placed[valid] = torch.cat(placed)
+    with torch.no_grad():
+        y = model(batch_x, Where(batch_r, valid=valid, placed=batch_placed), backend)
+        assert (y[~valid] == 0).all()
+        assert_alone(model, y[valid].split(lengths), x, positions, placed)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("name", ENCODINGS)
+@given(lengths=st.lists(st.integers(1, 6), min_size=2, max_size=4), dims=st.integers(1, 3), seed=seeds)
+@settings(few, max_examples=5)
+def test_a_packed_sample_is_the_same_sample_alone(
+    name: str, backend: str, make: Make, plain_flex: None, lengths: list[int], dims: int, seed: int
+) -> None:
+    model = make(ENCODINGS[name], dims).double()
+    x, positions, placed = samples(model, lengths, seed)
+    nothing = [torch.full((1, 2, width), torch.nan).double() for width in (model.dim, dims)]
+    segment = torch.tensor([[s for s, n in enumerate(lengths) for _ in range(n)] + [-1, -1]])
+    where = Where(
+        torch.cat([torch.cat(positions)[None], nothing[1]], dim=1),
+        segment=segment,
+        placed=torch.cat([*placed, torch.tensor([True, False])])[None],
+    )
+    with torch.no_grad():
+        y = model(torch.cat([torch.cat(x)[None], nothing[0]], dim=1), where, backend)
+        assert (y[0, -2:] == 0).all()
+        assert_alone(model, y[0, :-2].split(lengths), x, positions, placed)
+
+
+def samples(model: Any, lengths: list[int], seed: int) -> tuple[list[Tensor], list[Tensor], list[Tensor]]:
+    """Features, positions and placed of samples far from each other; all but the first have a class token."""
+    torch.manual_seed(seed)
+    x = [torch.randn(n, model.dim).double() for n in lengths]
+    positions = [torch.rand(n, model.dims).double() * 8 + 50 * s for s, n in enumerate(lengths)]
+    placed = [torch.arange(n) >= (s > 0) for s, n in enumerate(lengths)]
+    return x, positions, placed
+
+
+def assert_alone(model: Any, found: Any, x: list[Tensor], positions: list[Tensor], placed: list[Tensor]) -> None:
+    for y, x_s, r_s, placed_s in zip(found, x, positions, placed):
+        alone = model(x_s[None], Where(r_s[None], placed=placed_s[None]))[0]
+        assert (y - alone).abs().max() <= 1e-10

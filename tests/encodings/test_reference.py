@@ -1,0 +1,184 @@
+"""Every encoding, in every layout of tokens and on every backend, gives the numbers of the papers' formulas."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from ndformer.framework.tokens import Where
+
+ENCODINGS: dict[str, dict[str, Any]] = {
+    "NoPE": dict(type="NoPE"),
+    "Sincos": dict(type="Sincos"),
+    "AxialRoPE": dict(type="AxialRoPE"),
+    "RoPEMixed": dict(type="RoPEMixed"),
+    "ALiBi": dict(type="ALiBi"),
+    "LookHere": dict(type="LookHere"),
+    "RelativeBias": dict(type="RelativeBias", reach=6),
+    "RelativeBias-joint": dict(type="RelativeBias", reach=(2, 3, 1, 2, 1, 1), joint=True),
+    "PaPE": dict(type="PaPE", m=8),
+    "PaPE-50": dict(type="PaPE", m=50),
+    "PaPE-near": dict(type="PaPE", m=8, position_scale=0.25),  # near enough to ride on q and k in float32
+    "PaPE-concat": dict(type="PaPE", m=8, impl="paper_concat"),
+    "PaPERI": dict(type="PaPERI"),
+}
+WIDTH = {1: 9, 2: 24, 3: 16, 4: 20, 5: 24, 6: 24}  # of a head: narrow and odd, multiples of 2P and others
+HEADS, N = 3, 12
+LAYOUTS = ("plain", "padded", "packed", "unplaced", "unplaced padded", "unplaced packed", "shared", "shared padded")
+
+
+def model_of(name: str, dims: int, make: Callable[..., Any]) -> Any:
+    cfg = ENCODINGS[name]
+    if cfg.get("joint"):
+        cfg = cfg | {"reach": cfg["reach"][:dims]}
+    return make(cfg, dims, HEADS, WIDTH[dims], seed=dims)
+
+
+def layout_of(name: str, dims: int) -> dict[str, Any]:
+    """The arguments of a Where: two rows of tokens at positions up to 32, some of them near each other."""
+    reach = torch.where(torch.arange(N) % 2 == 0, 32.0, 3.0)
+    positions = torch.rand(2, N, dims) * reach[:, None]
+    if "shared" in name:
+        positions = positions[:1].round()  # whole ones, like an image's
+    layout: dict[str, Any] = {"positions": positions}
+    if "padded" in name:
+        layout["valid"] = torch.tensor([[1] * 12, [1, 1, 0, 1, 1, 1, 0, 1, 0, 0, 0, 0]]).bool()
+    if "packed" in name:
+        layout["segment"] = torch.tensor([[0] * 5 + [1] * 3 + [2] * 4, [7] * 4 + [3] * 6 + [-1] * 2])
+        layout["valid"] = torch.arange(N) != torch.tensor([[12], [5]])  # and one token within a sample is padding
+    if "unplaced" in name:
+        layout["placed"] = (
+            torch.tensor([[0, 1, 1, 1, 1, 1, 0, 1, 1, 1, 1, 1], [0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1]]) > 0
+        )
+    elif "shared" in name:
+        layout["placed"] = torch.arange(N)[None] > 0
+    return layout
+
+
+def poisoned(x: Tensor, layout: dict[str, Any]) -> tuple[Tensor, dict[str, Any]]:
+    """NaN wherever there is nothing to read: features of padding, positions of padding and of unplaced tokens."""
+    everywhere = torch.ones(2, N, dtype=torch.bool)
+    valid = layout.get("valid", everywhere) & (layout.get("segment", torch.zeros(1)) >= 0)
+    real = valid & layout.get("placed", everywhere)
+    shared = len(layout["positions"]) == 1
+    real = real.any(0, keepdim=True) if shared else real
+    positions = layout["positions"].masked_fill(~real[..., None], torch.nan)
+    return x.masked_fill(~valid[..., None], torch.nan), layout | {"positions": positions}
+
+
+def where_of(layout: dict[str, Any], dtype: torch.dtype) -> Where:
+    return Where(**layout | {"positions": layout["positions"].to(dtype)})
+
+
+def error(found: Tensor | None, expected: Tensor) -> float:
+    """Relative to the largest magnitude, or to 1 where that is smaller; NaN where anything is."""
+    found = torch.zeros_like(expected) if found is None else found.double()
+    return ((found - expected).abs().max() / expected.abs().max().clamp(min=1)).item()
+
+
+@pytest.mark.parametrize(
+    "dims, layout_name",
+    [*itertools.product([1, 2, 3, 4], LAYOUTS), (5, "unplaced padded"), (6, "unplaced padded")],
+)
+@pytest.mark.parametrize("name", ENCODINGS)
+def test_output_and_gradients_are_those_of_the_reference(
+    name: str,
+    dims: int,
+    layout_name: str,
+    make: Callable[..., Any],
+    reference: Callable[..., Tensor],
+    plain_flex: None,
+) -> None:
+    model = model_of(name, dims, make)
+    layout = layout_of(layout_name, dims)
+    x, layout = poisoned(torch.randn(2, N, model.dim), layout)
+    towards = torch.randn(2, N, model.dim).double()  # the gradient that comes from above
+
+    weights = {n: p.detach().double().requires_grad_() for n, p in model.attention.named_parameters()}
+    exact_x = x.double().requires_grad_()
+    expected = reference(model, weights, exact_x, layout)
+    gradients = torch.autograd.grad((expected * towards).sum(), [exact_x, *weights.values()], allow_unused=True)
+    wanted = {
+        n: torch.zeros_like(w) if g is None else g for (n, w), g in zip({"x": exact_x, **weights}.items(), gradients)
+    }
+
+    for dtype, tolerance in (torch.float32, 1e-5), (torch.float64, 1e-10):
+        if name == "PaPE-concat" and dtype == torch.float32:
+            tolerance = 2e-3  # the paper's features lose digits to cancellation: why the library has another form
+        model.to(dtype)
+        where = where_of(layout, dtype)
+        if name == "PaPE-near":
+            assert model.encoding.prepare(where).separable
+        for backend in ("dense", "sdpa"):
+            model.zero_grad()
+            own_x = x.to(dtype, copy=True).requires_grad_()
+            y = model(own_x, where, backend)
+            (y * towards.to(dtype)).sum().backward()
+            found = {"x": own_x.grad, **{n: p.grad for n, p in model.attention.named_parameters()}}
+            # where the bias rides on q and k, its coefficients' gradients are sums over keys at the positions' own size
+            rides = backend == "sdpa" and getattr(model.encoding.prepare(where), "separable", False)
+            assert error(y, expected) <= tolerance, (backend, dtype, error(y, expected))
+            errors = {n: error(found[n], wanted[n]) for n in wanted}
+            wrong = {n: e for n, e in errors.items() if not e <= (5e-5 if rides else tolerance)}
+            assert not wrong, (backend, dtype, wrong)
+        with torch.no_grad():
+            y = model(x.to(dtype), where, "flex")
+        assert error(y, expected) <= tolerance, ("flex", dtype, error(y, expected))
+
+
+@pytest.mark.parametrize("name", ENCODINGS)
+def test_rows_may_share_how_they_are_packed(
+    name: str, make: Callable[..., Any], reference: Callable[..., Tensor], plain_flex: None
+) -> None:
+    model = model_of(name, 2, make).double()
+    layout = {"positions": torch.rand(1, N, 2) * 8, "segment": torch.tensor([[0] * 5 + [1] * 6 + [-1]])}
+    assert_forward(model, layout, torch.float64, 1e-10, reference)
+
+
+@pytest.mark.parametrize("name", ENCODINGS)
+def test_positions_may_be_finer_than_features(
+    name: str, make: Callable[..., Any], reference: Callable[..., Tensor], plain_flex: None
+) -> None:
+    model = model_of(name, 2, make)
+    tolerance = 1e-3 if name == "PaPE-concat" else 1e-5
+    assert_forward(model, layout_of("unplaced packed", 2), torch.float64, tolerance, reference)
+
+
+def assert_forward(
+    model: Any, layout: dict[str, Any], positions: torch.dtype, tolerance: float, reference: Callable[..., Tensor]
+) -> None:
+    x = torch.randn(2, N, model.dim).to(model.attention.qkv.weight)
+    with torch.no_grad():
+        weights = {n: p.double() for n, p in model.attention.named_parameters()}
+        expected = reference(model, weights, x.double(), layout)
+        for backend in ("dense", "sdpa", "flex"):
+            y = model(x, where_of(layout, positions), backend)
+            assert y.dtype == x.dtype
+            assert error(y, expected) <= tolerance, (backend, error(y, expected))
+
+
+@pytest.mark.parametrize(
+    "cfg, layout_name",
+    [
+        (dict(type="PaPE", m=8), "unplaced"),
+        (dict(type="RelativeBias", reach=6), "padded"),
+        (dict(type="LookHere"), "packed"),
+    ],
+)
+def test_compiled_flex_agrees_too(
+    cfg: dict[str, Any], layout_name: str, make: Callable[..., Any], reference: Callable[..., Tensor]
+) -> None:
+    model = make(cfg, 2)
+    layout = layout_of(layout_name, 2)
+    x = torch.randn(2, N, model.dim)
+    weights = {n: p.detach().double() for n, p in model.attention.named_parameters()}
+    where = where_of(layout, torch.float32)
+    model.attention.backend = "flex"
+    with torch.no_grad():
+        y = torch.compile(model.attention, fullgraph=True)(x, where, model.encoding.prepare(where))
+        assert error(y, reference(model, weights, x.double(), layout)) <= 1e-5

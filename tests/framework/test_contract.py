@@ -1,0 +1,526 @@
+"""The contract passes what keeps its promises, and says of each broken encoding what is broken, and nothing else."""
+# Broken on purpose:
+# pyright: reportIncompatibleMethodOverride=false, reportAttributeAccessIssue=false, reportOperatorIssue=false
+
+import random
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from ndformer.encodings.absolute import Sincos
+from ndformer.encodings.distance import ALiBi
+from ndformer.encodings.parabolic import PaPE, PaPERI, PaPERILayer
+from ndformer.encodings.rotary import AxialRoPE, RoPEMixed
+from ndformer.framework.bias import Bias, DistanceBias, IsotropicBias, PositionBias
+from ndformer.framework.contract import PROMISES, check, trials
+from ndformer.framework.contract.building import compiles
+from ndformer.framework.contract.forms import forms
+from ndformer.framework.contract.places import translation, unplaced
+from ndformer.framework.contract.promise import difference
+from ndformer.framework.contract.trial import Trial
+from ndformer.framework.encoding import LayerEncoding, PositionEncoding, build_encoding
+from ndformer.framework.registry import ENCODINGS
+from ndformer.framework.tokens import Where
+
+ENCODINGS.get("NoPE")  # finds them all
+NAMES = sorted(ENCODINGS.module_dict)
+
+
+QUICK = [promise for promise in PROMISES if promise is not compiles]
+
+
+def configured(cfg):
+    return lambda **place: build_encoding(cfg, **place)
+
+
+def verdicts(make, dims=2, promises=PROMISES):
+    """In one number of dimensions: name -> sentence of the promises kept, and of those broken."""
+    results = [promise([Trial(make, dims)]) for promise in promises]
+    return {r.name: r.sentence for r in results if r.passed}, {r.name: r.sentence for r in results if not r.passed}
+
+
+# ------------------------------------------------------------------------------------------------ what keeps them all
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_registered_encodings_keep_every_promise_in_1_to_4_dimensions(name):
+    results = list(check(configured(dict(type=name))))
+    assert [str(r) for r in results if not r.passed] == []
+    assert len(results) == len(PROMISES) == len({r.name for r in results})
+    assert results[0].sentence == "in 1, 2, 3, 4 position dimensions"
+
+
+VARIANTS = [
+    dict(type="Sincos", preset="pape_repo"),
+    dict(type="AxialRoPE", preset="pape_repo"),  # in 3-D it says that it is not translation invariant
+    dict(type="RoPEMixed", preset="pape_repo"),
+    dict(type="LookHere", preset="pape_repo"),
+    dict(type="LookHere", fov=45),
+    dict(type="RelativeBias", joint=True, reach=3, position_scale=0.5),
+    dict(type="PaPE", context=False, activation=False),
+    dict(type="PaPE", distance=False),
+    dict(type="PaPE", direction=False, init_radius=3),
+    dict(type="PaPE", project=False, position_scale=[1, 2, 0.3]),
+    dict(type="PaPERI", preset="pape_repo"),
+    [dict(type="Sincos"), dict(type="AxialRoPE"), dict(type="PaPE", m=2), dict(type="ALiBi")],
+]
+
+
+@pytest.mark.parametrize("cfg", VARIANTS, ids=str)
+def test_options_and_compositions_keep_every_promise(cfg):
+    _, broken = verdicts(configured(cfg), dims=3, promises=QUICK)
+    assert broken == {}
+
+
+class GridTable(PositionEncoding):
+    """A learned embedding per token of a grid: it works nowhere else."""
+
+    needs_grid = True
+    translation_invariant = rotation_invariant = True  # of what is stored as positions it reads nothing
+
+    def __init__(self, dim, heads, position_dims, depth):
+        super().__init__(dim, heads, position_dims, depth)
+        self.table = nn.Parameter(torch.zeros(6, dim))
+
+    def embed(self, x, state):
+        return x + F.pad(self.table, (0, 0, x.shape[1] - 6, 0))
+
+
+class WholeRows(Bias):
+    def __init__(self, positions):
+        self.positions = positions
+
+    def rows(self, lo, hi):
+        return -torch.cdist(self.positions[:, lo:hi], self.positions)[:, None]
+
+
+class RowsOnly(ALiBi):
+    def tables(self, positions, where):
+        return WholeRows(positions)
+
+
+class FlatRows(WholeRows):
+    def rows(self, lo, hi):
+        return super().rows(lo, hi).squeeze(0)
+
+
+class FlatRowsOnly(ALiBi):
+    def tables(self, positions, where):
+        return FlatRows(positions)
+
+
+@pytest.mark.parametrize(
+    "make, said",
+    [
+        (GridTable, {"token permutation": "on a grid", "padded = packed = alone": "never padded"}),
+        (RowsOnly, {"dense = sdpa = flex": "not on flex", "pair fits a GPU": "not tried"}),
+        (configured(dict(type="NoPE")), {"precision of positions": "a set", "pair = rows": "there is no bias"}),
+        (configured(dict(type="RelativeBias")), {"rotation invariance": "whole steps"}),
+    ],
+)
+def test_what_does_not_apply_is_not_tried_and_that_is_said(make, said):
+    kept, broken = verdicts(make)
+    assert broken == {}
+    for name, phrase in said.items():
+        assert phrase in kept[name]
+
+
+def test_an_invariance_that_holds_undeclared_is_a_hint():
+    class Modest(AxialRoPE):
+        translation_invariant = False
+
+    kept, _ = verdicts(Modest, promises=[translation])
+    assert "a hint that translation_invariant = True" in kept["translation invariance"]
+
+
+# ------------------------------------------------------------------------------------------------- what breaks some
+
+
+class CentresOverPadding(Sincos):
+    def tables(self, positions, where):
+        return super().tables(positions - positions.mean(1, keepdim=True), where)
+
+
+class NoPackedRows(ALiBi):
+    def tables(self, positions, where):
+        if where.segment is not None:
+            raise NotImplementedError("no packed rows")
+        return super().tables(positions, where)
+
+
+def alibi_with(kind):
+    """ALiBi with another bias class."""
+
+    class Other(ALiBi):
+        def tables(self, positions, where):
+            right = super().tables(positions, where)
+            return kind(right.slopes, positions)
+
+    return Other
+
+
+class Flipped(DistanceBias):
+    def rows(self, lo, hi):
+        return -super().rows(lo, hi)
+
+    def cut(self, rows):
+        return Flipped(self.slopes, self.cut_positions(rows))
+
+
+class FirstRowsOnly(DistanceBias):
+    def rows(self, lo, hi):
+        return super().rows(0, hi - lo)
+
+
+class ForgetsParts(DistanceBias):
+    def parts(self):
+        return {}
+
+
+class PartHandlesUnplaced(DistanceBias):
+    def parts(self):
+        part = DistanceBias(self.slopes, torch.stack(self.axes, dim=-1))
+        part.handles_unplaced = True
+        return {"distance": part}
+
+
+class Strided(DistanceBias):
+    def __init__(self, slopes, positions):
+        super().__init__(slopes, positions)
+        self.axes = positions.unbind(-1)
+
+
+def pape_ri_with(bias):
+    """PaPE-RI with another LayerEncoding.bias(self, q, k, x, state)."""
+
+    class Layer(PaPERILayer):
+        pass
+
+    Layer.bias = bias
+
+    class Other(PaPERI):
+        def layer(self, index, depth):
+            return Layer(self)
+
+    return Other
+
+
+class WrongFeatures(IsotropicBias):
+    def features(self):
+        q, k = super().features()
+        return 1.1 * q, k
+
+
+def wrong_features(self, q, k, x, state):
+    right = PaPERILayer.bias(self, q, k, x, state)
+    return WrongFeatures(right.alpha, state.positions, separable=True)
+
+
+def detached(self, q, k, x, state):
+    right = PaPERILayer.bias(self, q, k, x, state)
+    return IsotropicBias(right.alpha.detach(), state.positions)
+
+
+def half_detached(self, q, k, x, state):
+    right = PaPERILayer.bias(self, q, k, x, state)
+    return IsotropicBias((right.alpha + right.alpha.detach()) / 2, state.positions)
+
+
+def in_the_dtype_of_q(self, q, k, x, state):
+    right = PaPERILayer.bias(self, q, k, x, state)
+    return IsotropicBias(right.alpha.to(q.dtype), state.positions.to(q.dtype))
+
+
+class PlacesClassTokens(Sincos):
+    def tables(self, positions, where):
+        return super().tables(positions, Where(positions))
+
+
+class TurnsClassTokens(AxialRoPE):
+    def tables(self, positions, where):
+        return super().tables(positions + 1, where)
+
+
+class CountsTokens(ALiBi):
+    def tables(self, positions, where):
+        numbers = torch.arange(positions.shape[1], dtype=positions.dtype)
+        return super().tables(numbers[None, :, None], where)
+
+
+class FalselyTranslationInvariant(Sincos):
+    translation_invariant = True
+
+
+class FalselyRotationInvariant(PaPE):
+    rotation_invariant = True
+
+
+class RoundsToBfloat16(Sincos):
+    def tables(self, positions, where):
+        return super().tables(positions.bfloat16().to(positions.dtype), where)
+
+
+class RoundsDistances(ALiBi):
+    def tables(self, positions, where):
+        return super().tables(positions.bfloat16().to(positions.dtype), where)
+
+
+class RoundsToWhole(Sincos):
+    def tables(self, positions, where):
+        return super().tables(positions.round(), where)
+
+
+class IgnoresScale(Sincos):
+    def prepare(self, where):
+        return self.tables(where.positions, where)
+
+
+class Stretched(LayerEncoding):
+    """A distance with a learned length of each head, whose root has no slope at 0."""
+
+    def __init__(self, heads):
+        super().__init__()
+        self.length = nn.Parameter(torch.ones(heads))
+
+    def bias(self, q, k, x, state):
+        return StretchedBias(self.length.to(state.dtype), state, q.shape[:3])
+
+
+class StretchedBias(PositionBias):
+    def __init__(self, length, positions, size):
+        super().__init__(positions)
+        self.length, self.size = length, size
+
+    def pair(self, b, h, i, j):
+        length, squares = self.length[h], torch.zeros(())
+        for p in range(len(self.axes)):
+            squares = squares + (length * self.difference(p, b, i, j)) ** 2
+        return -squares.sqrt()
+
+
+class RootAtZero(PositionEncoding):
+    def layer(self, index, depth):
+        return Stretched(self.heads)
+
+
+class LearnedTwice(LayerEncoding):
+    def __init__(self, heads):
+        super().__init__()
+        self.slopes = nn.Parameter(torch.ones(heads))
+
+    def bias(self, q, k, x, state):
+        return TwiceBias(self.slopes.to(state.dtype), state)
+
+
+class TwiceBias(DistanceBias):
+    def cut(self, rows):
+        return TwiceBias(self.slopes, self.cut_positions(rows))
+
+    def rows(self, lo, hi):
+        return super().rows(lo, hi) - self.slopes[:, None, None]
+
+    def pair(self, b, h, i, j):
+        return super().pair(b, h, i, j) - self.slopes[h]
+
+
+class ReadsTwice(PositionEncoding):
+    def layer(self, index, depth):
+        return LearnedTwice(self.heads)
+
+
+class PositionsInHalf(ALiBi):
+    def layer(self, index, depth):
+        return RoundedLayer()
+
+
+class RoundedLayer(LayerEncoding):
+    def bias(self, q, k, x, state):
+        positions = torch.stack(state.axes, dim=-1)
+        return DistanceBias(state.slopes, positions.to(x.dtype).to(positions.dtype))
+
+
+class WidensTokens(Sincos):
+    def embed(self, x, state):
+        return x + state
+
+
+class WidensQueries(AxialRoPE):
+    def layer(self, index, depth):
+        layer = super().layer(index, depth)
+        turn = layer.qk
+        layer.qk = lambda q, k, x, state: tuple(t.to(state[0].dtype) for t in turn(q, k, x, state))
+        return layer
+
+
+class KeepsLayers(RoPEMixed):
+    def __init__(self, dim, heads, position_dims, depth):
+        super().__init__(dim, heads, position_dims, depth)
+        self.kept = nn.ModuleList()
+
+    def layer(self, index, depth):
+        self.kept.append(super().layer(index, depth))
+        return self.kept[-1]
+
+
+class HandsOutItself(ALiBi):
+    def __init__(self, dim, heads, position_dims, depth):
+        super().__init__(dim, heads, position_dims, depth)
+        self.only = super().layer(0, depth)
+
+    def layer(self, index, depth):
+        return self.only
+
+
+class DrawsWithNumpy(RoPEMixed):
+    def layer(self, index, depth):
+        layer = super().layer(index, depth)
+        with torch.no_grad():
+            layer.frequencies += np.random.default_rng().normal()
+        return layer
+
+
+class DrawsUnseen(Sincos):
+    def __init__(self, dim, heads, position_dims, depth):
+        super().__init__(dim, heads, position_dims, depth, base=random.uniform(10, 1000))
+
+
+class KeepsTheState(Sincos):
+    def tables(self, positions, where):
+        self.table = super().tables(positions, where)
+
+    def embed(self, x, state):
+        return super().embed(x, self.table)
+
+
+class ChangesTheState(Sincos):
+    def embed(self, x, state):
+        return super().embed(x, state.mul_(1.1))
+
+
+class ReadsValues(Sincos):
+    def tables(self, positions, where):
+        if positions.isnan().any():
+            raise ValueError("NaN among positions")
+        return super().tables(positions, where)
+
+
+BROKEN = [
+    (CentresOverPadding, {"padded = packed = alone": "where.real"}),
+    (
+        NoPackedRows,
+        dict.fromkeys(
+            ["padded = packed = alone", "dense = sdpa = flex", "pair = rows"], "it stops with NotImplemented"
+        ),
+    ),
+    (alibi_with(Flipped), {"dense = sdpa = flex": "(flex,", "pair = rows": "(pair of Flipped,"}),
+    (pape_ri_with(wrong_features), {"dense = sdpa = flex": "sdpa, float32,", "half precision": "times as wrong"}),
+    (FlatRowsOnly, {"pair = rows": "rows(0, 7) has shape (1, 7, 7)"}),
+    (alibi_with(FirstRowsOnly), {"pair = rows": "(rows(1, 3) of FirstRowsOnly"}),
+    (alibi_with(ForgetsParts), {"pair = rows": "(sum of parts(),"}),
+    (alibi_with(Strided), {"pair fits a GPU": "make it .contiguous()"}),
+    (ReadsTwice, {"pair fits a GPU": "gets a gradient 2 times"}),
+    (PlacesClassTokens, {"unplaced tokens": "the embedding adds"}),
+    (TurnsClassTokens, {"unplaced tokens": "q or k"}),
+    (alibi_with(PartHandlesUnplaced), {"unplaced tokens": "handles_unplaced"}),
+    (CountsTokens, {"token permutation": "the number of a token is not its place"}),
+    (FalselyTranslationInvariant, {"translation invariance": "say translation_invariant = False"}),
+    (FalselyRotationInvariant, {"rotation invariance": "say rotation_invariant = False"}),
+    (RoundsToBfloat16, {"precision of positions": "near 0 but by 0.0e+00 near 512"}),
+    (
+        RoundsDistances,
+        {
+            "precision of positions": "positions are rounded on the way",
+            "translation invariance": "neither rounded",
+            "rotation invariance": "neither rounded",
+        },
+    ),
+    (RoundsToWhole, {"precision of positions": "say float_positions = False"}),
+    (IgnoresScale, {"position interpolation": "use the positions that tables() gets"}),
+    (pape_ri_with(detached), {"gradients": "'scale' of layer 0 gets no gradient"}),
+    (pape_ri_with(half_detached), {"gradients": "says a finite difference"}),
+    (RootAtZero, {"gradients": "the gradient of 'length' of layer 0 is NaN"}),
+    (pape_ri_with(in_the_dtype_of_q), {"half precision": "the bias ('distance') is bfloat16"}),
+    (PositionsInHalf, {"half precision": "times as wrong as those without positions"}),
+    (WidensTokens, {"half precision": "embed() does not return the bfloat16"}),
+    (WidensQueries, {"half precision": "qk() does not return the bfloat16"}),
+    (configured(dict(type="PaPE", impl="paper_concat")), {"half precision": "NaN or infinite (float16"}),
+    (KeepsLayers, {"layers are the caller's": "are one tensor, twice in a checkpoint"}),
+    (HandsOutItself, {"layers are the caller's": "make a new one each time"}),
+    (DrawsWithNumpy, {"same seed, same numbers": "'layers.0.encoding.frequencies' differs"}),
+    (DrawsUnseen, {"same seed, same numbers": "answer differently"}),
+    (KeepsTheState, {"one state for all layers": "(after another batch was prepared"}),
+    (ChangesTheState, {"one state for all layers": "changes a state in place"}),
+    (ReadsValues, {"torch.compile": "no .item()"}),
+]
+
+
+@pytest.mark.parametrize("make, expected", BROKEN)
+def test_a_broken_promise_is_named_and_no_other(make, expected):
+    _, broken = verdicts(make, promises=PROMISES if "torch.compile" in expected else QUICK)
+    assert broken.keys() == expected.keys()
+    for name, phrase in expected.items():
+        assert phrase in broken[name]
+
+
+def test_a_position_stored_for_a_token_without_one_must_not_reach_the_outputs(monkeypatch):
+    monkeypatch.setattr(Where, "real", property(lambda self: None))  # nobody is told, and nobody sets it to 0
+    _, broken = verdicts(configured(dict(type="AxialRoPE")), promises=[unplaced])
+    assert "the position stored for a token that has no place" in broken["unplaced tokens"]
+
+
+def test_an_encoding_that_does_not_run_gets_one_line():
+    class Divides(Sincos):
+        def tables(self, positions, where):
+            return super().tables(positions / (positions - positions), where)
+
+    (result,) = check(lambda **place: Divides(**place))
+    assert not result.passed
+    assert "outputs are NaN or infinite (1-D)" in result.sentence
+
+
+def test_every_promise_is_broken_by_some_encoding():
+    shown = {name for _, expected in BROKEN for name in expected}
+    assert shown | {"builds and runs"} == {promise([]).name for promise in PROMISES}
+
+
+# --------------------------------------------------------------------------------------------------- how it is asked
+
+
+def test_dimensions_that_an_encoding_refuses_are_left_out_with_its_reason():
+    make = configured(dict(type="PaPE", position_scale=[1, 2]))
+    assert [trial.dims for trial in trials(make)] == [2]
+    assert next(check(make)).sentence.startswith("in 2 position dimensions; in 1 it says: position_scale of PaPE takes")
+
+
+def test_an_encoding_that_refuses_all_dimensions_says_why():
+    with pytest.raises(ValueError, match="fov is 180, 90 or 45 degrees, got 17"):
+        trials(configured(dict(type="LookHere", fov=17)))
+
+
+def test_an_error_of_the_encoding_is_kept_for_those_who_want_to_see_it():
+    result = forms([Trial(NoPackedRows, 2)])
+    assert isinstance(result.error, NotImplementedError)
+
+
+def test_checking_leaves_the_random_numbers_and_the_trial_as_they_were():
+    trial = Trial(configured(dict(type="PaPE", m=2)), 2)
+    weights, before = {name: w.clone() for name, w in trial.state_dict().items()}, torch.get_rng_state()
+    for promise in PROMISES:
+        promise([trial])
+    assert torch.equal(torch.get_rng_state(), before)
+    assert all(torch.equal(w, weights[name]) for name, w in trial.state_dict().items())
+
+
+def test_a_difference_is_relative_for_large_values_and_infinite_for_values_that_are_not_numbers():
+    def between(a, b):
+        return difference(torch.tensor(a), torch.tensor(b))
+
+    assert between([0.5, 1.0], [0.25, 1.0]) == 0.25
+    assert between([0.5, 100.0], [0.0, 100.0]) == 0.005
+    assert between([-torch.inf, 1.0], [-torch.inf, 1.0]) == 0
+    for wrong in (torch.nan, -torch.inf, 1.0):
+        assert between([wrong, 1.0], [torch.inf, 1.0]) == torch.inf
+    assert between([torch.nan], [torch.nan]) == torch.inf

@@ -1,0 +1,111 @@
+"""tools/check_encoding.py: finds an encoding, prints a line per promise, and says what is wrong in one sentence."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ndformer.encodings.parabolic import PaPE
+from ndformer.framework.contract import PROMISES
+from tools import check_encoding
+from tools.check_encoding import find, main
+
+SCRIPT = Path(check_encoding.__file__)
+
+MODULE = """
+from ndformer.encodings.absolute import Sincos
+from ndformer.framework.encoding import LayerEncoding
+
+class Right(Sincos):
+    max_dims = 1
+
+    def __init__(self, dim, heads, position_dims, depth, radius=1, kind='round'):
+        super().__init__(dim, heads, position_dims, depth)
+        print('radius', repr(radius), 'kind', repr(kind))
+
+class Wrong(Right):
+    translation_invariant = True
+
+class Stops(Right):
+    def tables(self, positions, where):
+        raise RuntimeError('no tables today')
+
+class Layer(LayerEncoding):
+    pass
+"""
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path, monkeypatch):
+    """Another folder, with two files in it, and nothing left of them afterwards."""
+    (tmp_path / "some_encodings.py").write_text(MODULE)
+    (tmp_path / "imports_what_is_missing.py").write_text("import what_is_missing\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.delitem(sys.modules, "some_encodings", raising=False)
+    monkeypatch.delenv("NDFORMER_DEBUG", raising=False)
+
+
+def test_a_name_a_module_and_a_file_are_found():
+    assert find("PaPE") is find("ndformer.encodings.parabolic:PaPE") is PaPE
+    assert find("some_encodings:Right").__name__ == find("some_encodings.py:Right").__name__ == "Right"
+
+
+def test_all_promises_kept_is_a_line_each_and_exit_code_0(capsys):
+    assert main(["NoPE"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == len(PROMISES)
+    assert all(line.startswith("pass  ") for line in lines)
+
+
+def test_a_broken_promise_is_marked_and_exit_code_1(capsys):
+    assert main(["some_encodings.py:Wrong"]) == 1
+    failed = [line for line in capsys.readouterr().out.splitlines() if line.startswith("FAIL")]
+    assert [line[:30].rstrip() for line in failed] == ["FAIL  translation invariance"]
+
+
+def test_options_are_python_values_or_words(capsys):
+    main(["some_encodings:Stops", "radius=[2, 3]", "kind=square"])
+    assert "radius [2, 3] kind 'square'" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "arguments, sentence",
+    [
+        (["PaPe"], "no encoding is called 'PaPe', did you mean 'PaPE'?"),
+        (["nothere:Right"], "there is no module 'nothere', neither installed nor in "),
+        (["some_encodings.nothere:Right"], "there is no module 'some_encodings.nothere'"),
+        (["nothere.py:Right"], "there is no file 'nothere.py' in "),
+        (["some_encodings:Rihgt"], "some_encodings has no class 'Rihgt', did you mean 'Right'?"),
+        (["some_encodings.py:Layer"], "Layer in some_encodings.py is not a position encoding"),
+        (["imports_what_is_missing:Right"], "No module named 'what_is_missing'"),
+        (["PaPE", "n=8"], "PaPE has no option 'n'"),
+        (["PaPE", "m"], "options are written KEY=VALUE, got 'm'"),
+        (["LookHere", "fov=17"], "fov is 180, 90 or 45 degrees, got 17"),
+    ],
+)
+def test_what_cannot_be_checked_is_one_sentence_and_exit_code_1(arguments, sentence, capsys):
+    assert main(arguments) == 1
+    out, error = capsys.readouterr()
+    assert out == ""
+    assert error.startswith(f"check_encoding: {sentence}")
+    assert len(error.splitlines()) == 1
+
+
+def test_debug_shows_the_whole_story(monkeypatch, capsys):
+    main(["some_encodings:Stops"])
+    out, error = capsys.readouterr()
+    assert "it stops with RuntimeError: no tables today" in out
+    assert "Traceback" not in error
+    monkeypatch.setenv("NDFORMER_DEBUG", "1")
+    main(["some_encodings:Stops"])
+    assert "in tables\n    raise RuntimeError" in capsys.readouterr().err
+    with pytest.raises(ImportError, match="there is no module 'nothere'"):
+        main(["nothere:Right"])
+
+
+def test_as_a_program_it_ends_with_the_exit_code():
+    run = subprocess.run([sys.executable, SCRIPT, "nothere.py:Right"], capture_output=True, text=True, check=False)
+    assert (run.returncode, run.stdout) == (1, "")
+    assert run.stderr.startswith("check_encoding: there is no file 'nothere.py'")
