@@ -6,6 +6,9 @@ evaluate(cfg, model, loader)          metrics of a model over exactly a whole se
 
 from __future__ import annotations
 
+import csv
+import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +21,7 @@ from ndformer.framework.engine import checkpoint, report
 from ndformer.framework.engine.compat import Evaluator
 from ndformer.framework.engine.trainer import Trainer
 from ndformer.framework.model import TokenModel
-from ndformer.framework.registry import DATASETS, METRICS
+from ndformer.framework.registry import DATASETS, METRICS, SAMPLES
 
 
 def train(cfg: Config, work_dir: Path, resume: bool = False) -> dict[str, Any]:
@@ -46,12 +49,12 @@ def finish(
     cfg: Config, work_dir: Path, model: TokenModel, loader: DataLoader[Any], val: dict[str, float], run: Trainer
 ) -> dict[str, Any]:
     """Test the best checkpoint, write results.json and the pictures."""
-    test_metrics, metrics = evaluate(cfg, model, loader)
+    tested = evaluate(cfg, model, loader)
     content = dict(
         config=str(cfg.filename),
         encoding=encoding_name(cfg),
         dataset=cfg.train_dataloader.dataset.type,
-        test=test_metrics,
+        test=tested.values,
         val=val,
         epochs=run.epoch,
         seed=cfg.seed,
@@ -64,28 +67,68 @@ def finish(
             "validation was the test set itself (val_is_test): the test figure is the best of all epochs, and flatters"
         )
     report.results(work_dir / "results.json", content)
-    for metric in metrics:
+    for metric in tested.metrics:
         if hasattr(metric, "confusion"):
             report.confusion_matrix(work_dir / "confusion_matrix.png", metric.confusion, loader.dataset.classes)  # pyright: ignore[reportAttributeAccessIssue]
-    text = "  ".join(f"{name} {value:.4f}" for name, value in test_metrics.items())
+    text = "  ".join(f"{name} {value:.4f}" for name, value in tested.values.items())
     print(f"test, with the checkpoint best on validation: {text}   ({run.seconds / 60:.1f} min of training)")
     print(work_dir / "results.json")
     return content
 
 
+@dataclass
+class Evaluation:
+    values: dict[str, float]
+    metrics: list[Any]  # the metric objects, with what else they know
+    predictions: list[dict[str, Any]]  # one per sample
+
+
 @torch.no_grad()
-def evaluate(cfg: Config, model: TokenModel, loader: DataLoader[Any]) -> tuple[dict[str, float], list[Any]]:
-    """Metrics of a model over exactly the whole set, and the metric objects."""
+def evaluate(cfg: Config, model: TokenModel, loader: DataLoader[Any]) -> Evaluation:
+    """Metrics of a model over exactly the whole set."""
     metrics = [METRICS.create(m) for m in cfg.metrics]
     evaluator = Evaluator(metrics)
     model.eval()
+    predictions = []
     for batch in loader:
-        evaluator.process(data_samples=model.val_step(batch), data_batch=batch)
-    return evaluator.evaluate(len(loader.dataset)), metrics  # pyright: ignore[reportArgumentType]
+        found = model.val_step(batch)
+        evaluator.process(data_samples=found, data_batch=batch)
+        predictions += found
+    return Evaluation(evaluator.evaluate(len(loader.dataset)), metrics, predictions)  # pyright: ignore[reportArgumentType]
+
+
+def write_predictions(path: Path, predictions: list[dict[str, Any]], classes: list[str]) -> None:
+    """What was predicted for each sample, with the score of every class, as .csv or .json."""
+    rows = []
+    for p in predictions:
+        scores = {name: round(score, 6) for name, score in zip(classes, p["scores"].tolist())}
+        truth = classes[p["label"]] if p.get("label", -1) >= 0 else ""
+        rows.append(dict(path=p.get("path", ""), truth=truth, prediction=classes[p["prediction"]], **scores))
+    if path.suffix == ".json":
+        path.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+    elif path.suffix == ".csv":
+        with path.open("w", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, rows[0])
+            writer.writeheader()
+            writer.writerows(rows)
+    else:
+        raise ValueError(f"predictions are written as .csv or .json, got {path}")
+
+
+def prepare_data(cfg: Config, sample: bool) -> None:
+    """With --sample, make the generated stand-in where it is not there yet."""
+    home = Path(cfg.train_dataloader.dataset.data_root)
+    if sample and not home.exists():
+        print(f"making the sample of {cfg.sample_data} in {home}")
+        half = home.with_name(home.name + ".making")
+        SAMPLES.get(cfg.sample_data)(half, 0)
+        half.rename(home)
 
 
 def build_model(cfg: Config) -> TokenModel:
-    return TokenModel(**{key: value for key, value in cfg.model.items() if key != "type"})
+    model = TokenModel(**{key: value for key, value in cfg.model.items() if key != "type"})
+    model.to("cuda" if torch.cuda.is_available() else "cpu")
+    return model
 
 
 def build_loader(cfg: Config, split: str) -> DataLoader[Any]:

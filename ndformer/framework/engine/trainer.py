@@ -156,7 +156,8 @@ class Trainer(QuietRunner):
         return stop
 
     def _about(self, metrics: dict[str, float]) -> dict[str, Any]:
-        return dict(epoch=self.epoch, metrics=metrics, config=self.config.pretty_text)
+        classes = list(cast(Any, self.train_dataloader.dataset).classes)
+        return dict(epoch=self.epoch, metrics=metrics, classes=classes, config=self.config.pretty_text)
 
     def _state(self) -> dict[str, Any]:
         wrapper = self.wrapper

@@ -1,0 +1,35 @@
+"""Test a checkpoint: metrics on the test set.
+
+tools/test.py configs/cifar10_pape.py work_dirs/cifar10_pape/best.pth [--out predictions.csv]
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from ndformer.framework.engine import checkpoint
+from ndformer.framework.engine.cli import config_arguments, config_from, run
+from ndformer.framework.engine.run import build_loader, build_model, evaluate, prepare_data, write_predictions
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    config_arguments(parser)
+    parser.add_argument("checkpoint", metavar="CHECKPOINT", type=Path)
+    parser.add_argument("--out", metavar="FILE", type=Path, help="predictions of every sample, .csv or .json")
+    given = parser.parse_args()
+    cfg = config_from(given)
+    model = build_model(cfg)
+    checkpoint.load_weights(model, checkpoint.load(given.checkpoint), given.checkpoint)
+    prepare_data(cfg, given.sample)
+    loader = build_loader(cfg, "test")
+    result = evaluate(cfg, model, loader)
+    print("  ".join(f"{name} {value:.4f}" for name, value in result.values.items()))
+    if given.out is not None:
+        write_predictions(given.out, result.predictions, loader.dataset.classes)  # pyright: ignore[reportAttributeAccessIssue]
+        print(given.out)
+
+
+if __name__ == "__main__":
+    run(main)
