@@ -27,7 +27,7 @@ def files_of(paths: list[Path]) -> list[Path]:
     for path in paths:
         if not path.exists():
             raise DataError(f"no file or folder at {path}")
-        inside = sorted(p for p in path.rglob("*") if p.suffix.lower() in IMAGES) if path.is_dir() else [path]
+        inside = sorted(p for p in path.rglob("*") if p.suffix.lower() in ENDINGS) if path.is_dir() else [path]
         if not inside:
             raise DataError(f"no images ({', '.join(ENDINGS)}) in {path}")
         found += inside

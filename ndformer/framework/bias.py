@@ -344,9 +344,12 @@ def features_fit(where: Where, factors: Sequence[float], curvature: float) -> bo
 
 
 def _split(coefficients: Tensor) -> Tensor:
-    """(F, ...) -> (2, F, ...): multiples of 2^-11 of the largest, and the rest, which carries the gradient."""
+    """(F, B, H, N) -> (2, F, B, H, N): multiples of 2^-11 of a head's largest, and the rest, which carries the gradient."""
     fixed = coefficients.detach()
-    unit = torch.exp2(fixed.abs().amax().clamp(min=1e-30).log2().ceil() - 11)
+    largest = fixed.abs().amax(0).amax(-1, keepdim=True) if fixed.numel() else fixed.abs().sum((0, -1))[..., None]
+    unit = torch.exp2(
+        largest.clamp(min=1e-30).log2().ceil() - 11
+    )  # (B, H, 1): samples have nothing to do with each other
     high = (fixed / unit).round() * unit
     return torch.stack([high, coefficients - high])
 

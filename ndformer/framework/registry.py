@@ -62,11 +62,11 @@ class Registry(mmengine.registry.Registry):
         return kind(**context, **options)
 
     def _load(self) -> None:
-        packages, self._packages = self._packages, ()
-        for name in packages:
+        for name in self._packages:
             package = importlib.import_module(name)
             for module in pkgutil.walk_packages(package.__path__, name + "."):
                 importlib.import_module(module.name)
+        self._packages = ()
 
 
 ENCODINGS = Registry("encoding", "ndformer.encodings")

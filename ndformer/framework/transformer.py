@@ -48,7 +48,8 @@ class DropPath(nn.Module):
         if where.segment is None:
             kept = torch.rand(x.shape[0], 1, device=x.device) < keep
         else:  # packed rows hold several samples
-            kept = (torch.rand(x.shape[:2], device=x.device) < keep).gather(1, where.runs())
+            runs = where.runs().expand(x.shape[0], -1)
+            kept = (torch.rand(x.shape[:2], device=x.device) < keep).gather(1, runs)
         return x * (kept.to(x.dtype) / keep)[..., None]
 
 
@@ -123,9 +124,11 @@ class Transformer(nn.Module):
         self.checkpointing = checkpointing
 
     def forward(self, tokens: TokenSet) -> TokenSet:
-        where = tokens.where
+        where, x = tokens.where, tokens.features
+        if where.valid is not None:
+            x = x.masked_fill(~where.valid[..., None], 0)  # NaN in padding would spoil the gradients of norms
         state = self.encoding.prepare(where)
-        x = self.initial_norm(self.encoding.embed(tokens.features, state))
+        x = self.initial_norm(self.encoding.embed(x, state))
         for block in self.blocks:
             if self.checkpointing and torch.is_grad_enabled():
                 x = checkpoint(block, x, where, state, use_reentrant=False)

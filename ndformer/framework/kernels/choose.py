@@ -76,4 +76,4 @@ def by_rows(backend: Backend, q: Tensor, k: Tensor, v: Tensor, where: Where, bia
         qr, kr, vr = (rows.gather(t).transpose(1, 2) for t in flat)  # (R, H, K, h)
         out = backend(qr, kr, vr, place, part, scale)
         total = total + rows.scatter(out.transpose(1, 2), B * N)
-    return total.reshape(B, N, H, -1).transpose(1, 2)
+    return total.reshape(B, N, H, v.shape[-1]).transpose(1, 2)

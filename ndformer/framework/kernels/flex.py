@@ -17,7 +17,9 @@ from ndformer.framework.tokens import Where
 
 
 def flex(q: Tensor, k: Tensor, v: Tensor, where: Where, bias: Bias | None, scale: float) -> Tensor:
-    if q.device.type == "cpu" and torch.is_grad_enabled() and q.requires_grad:
+    if bias is not None and not bias.pointwise:
+        raise TypeError("this bias exists only as whole rows, so backend 'flex' cannot use it: take 'dense' or 'sdpa'")
+    if q.device.type == "cpu" and torch.is_grad_enabled() and any(t.requires_grad for t in (q, k, v)):
         raise RuntimeError("backend 'flex' computes no gradients on CPU: take 'sdpa' or 'dense', or torch.no_grad()")
     B, width = q.shape[0], v.shape[-1]
     q, k, v = (F.pad(t, (0, max(0, 16 - t.shape[-1]))) for t in (q, k, v))  # the GPU kernel's least width

@@ -1,0 +1,30 @@
+"""What all programs share."""
+
+import sys
+
+import pytest
+
+from ndformer.framework.engine import cli
+from ndformer.framework.engine.config import ConfigError, load
+
+
+def test_an_error_is_one_sentence_and_exit_code_1(monkeypatch, capsys):
+    monkeypatch.delenv("NDFORMER_DEBUG", raising=False)
+    monkeypatch.setattr(sys, "argv", ["tools/train.py"])
+
+    def fail(error):
+        def main():
+            raise error
+
+        with pytest.raises(SystemExit) as end:
+            cli.run(main)
+        return end.value.code
+
+    assert fail(ConfigError("model.x: nothing reads it")) == "train: model.x: nothing reads it"
+    assert fail(TypeError("what?")) == "train: what? (NDFORMER_DEBUG=1 shows where)"
+    assert fail(KeyboardInterrupt()) == 130
+    with pytest.raises(ZeroDivisionError):  # not something a user did
+        cli.run(lambda: 1 / 0)
+    monkeypatch.setenv("NDFORMER_DEBUG", "1")
+    with pytest.raises(ConfigError):
+        cli.run(lambda: load("nowhere.py"))

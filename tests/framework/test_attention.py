@@ -1,0 +1,377 @@
+"""What one attention layer promises, next to attention written out by hand."""
+
+from __future__ import annotations
+
+import copy
+import math
+import pickle
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from ndformer.framework.attention import Attention, LayerEncoding, PositionEncoding, build_encoding
+from ndformer.framework.bias import Bias
+from ndformer.framework.registry import ENCODINGS
+from ndformer.framework.tokens import Where
+
+torch.set_num_threads(1)
+
+DIM, HEADS = 24, 2
+ENCODINGS.get("NoPE")  # the first look-up finds all
+ANYWHERE = sorted(name for name, kind in ENCODINGS.module_dict.items() if not kind.needs_grid)
+LAYOUTS = ["plain", "unplaced", "padded", "packed"]
+
+
+def layout(kind: str, dims: int = 2, rows: int = 2, tokens: int = 7, dtype: torch.dtype = torch.float32) -> Where:
+    positions = torch.randint(0, 6, (rows, tokens, dims)).to(dtype)
+    n = torch.arange(tokens).expand(rows, tokens)
+    if kind == "unplaced":
+        return Where(positions, placed=n > 0)
+    if kind == "padded":
+        return Where(positions, valid=n < tokens - torch.arange(rows)[:, None] - 1, placed=n != 1)
+    if kind == "packed":
+        segment = torch.tensor([0, 0, 0, 1, 1, 1, 1])[:tokens].repeat(rows, 1)
+        segment[:, tokens - 1] = -1
+        return Where(positions, segment=segment)
+    return Where(positions)
+
+
+def layer(cfg: Any = None, dims: int = 2, **options: Any) -> tuple[Attention, PositionEncoding]:
+    encoding = build_encoding(cfg, dim=DIM, heads=HEADS, position_dims=dims, depth=2)
+    return Attention(DIM, HEADS, encoding.layer(0, 2), **options), encoding
+
+
+def visible(where: Where, rows: int) -> Tensor:
+    """(B, N, N), said once more: the key is valid and of the query's own run."""
+    B, N, _ = where.positions.shape
+    sees = torch.ones(max(B, rows), N, N, dtype=torch.bool)
+    if where.segment is not None:
+        for b in range(sees.shape[0]):
+            for i in range(N):
+                for j in range(N):
+                    between = where.segment[b, min(i, j) : max(i, j) + 1]
+                    sees[b, i, j] = bool((between == where.segment[b, i]).all())
+    return sees if where.valid is None else sees & where.valid[:, None, :]
+
+
+@pytest.fixture(autouse=True)
+def seed() -> None:
+    torch.manual_seed(0)
+
+
+# ---------------------------------------------------------------------------------------------------- by hand
+
+
+@pytest.mark.parametrize("qk_norm", [False, True])
+def test_qkv_is_one_matrix_of_q_k_and_v_each_head_after_head(qk_norm: bool) -> None:
+    attention, _ = layer(qk_norm=qk_norm)
+    assert attention.qkv.weight.shape == (3 * DIM, DIM)
+    if qk_norm:
+        for norm in (attention.q_norm, attention.k_norm):
+            for parameter in norm.parameters():
+                torch.nn.init.normal_(parameter)
+    x, h = torch.randn(2, 5, DIM), DIM // HEADS
+    y = attention(x, Where(torch.zeros(2, 5, 1)))
+
+    W, b = attention.qkv.weight, attention.qkv.bias
+    heads = []
+    for head in range(HEADS):
+        q, k, v = (
+            x @ W[i * DIM + head * h :][:h].T + b[i * DIM + head * h :][:h]  # (B, N, h)
+            for i in range(3)
+        )
+        if qk_norm:
+            q = F.layer_norm(q, (h,), attention.q_norm.weight, attention.q_norm.bias)  # type: ignore[arg-type]
+            k = F.layer_norm(k, (h,), attention.k_norm.weight, attention.k_norm.bias)  # type: ignore[arg-type]
+        weights = torch.exp(q @ k.transpose(1, 2) / math.sqrt(h))
+        heads.append(weights / weights.sum(-1, keepdim=True) @ v)
+    expected = torch.cat(heads, dim=-1) @ attention.proj.weight.T + attention.proj.bias
+    torch.testing.assert_close(y, expected)
+
+
+@pytest.mark.parametrize("kind", LAYOUTS)
+@pytest.mark.parametrize("name", ANYWHERE)
+def test_output_is_softmax_of_logits_times_v(name: str, kind: str) -> None:
+    attention, encoding = layer(dict(type=name))
+    where, x = layout(kind), torch.randn(2, 7, DIM)
+    state = encoding.prepare(where)
+    v = F.linear(x, attention.qkv.weight[2 * DIM :], attention.qkv.bias[2 * DIM :])
+    v = v.view(2, 7, HEADS, -1).transpose(1, 2)
+    expected = attention.proj((attention.logits(x, where, state).softmax(-1) @ v).transpose(1, 2).flatten(2))
+    ours = attention(x, where, state)
+    real = torch.ones(2, 7, dtype=torch.bool) if where.valid is None else where.valid
+    torch.testing.assert_close(ours[real], expected[real], rtol=1e-4, atol=1e-5)
+
+
+# ---------------------------------------------------------------------------------------------------- padding
+
+
+@pytest.mark.parametrize("backend", ["dense", "sdpa"])
+@pytest.mark.parametrize("kind", ["padded", "packed"])
+@pytest.mark.parametrize("name", ANYWHERE)
+def test_padding_gives_zero_and_takes_and_gives_no_gradient(name: str, kind: str, backend: str) -> None:
+    attention, encoding = layer(dict(type=name), backend=backend)
+    torch.nn.init.ones_(attention.proj.bias)
+    where = layout(kind)
+    assert where.valid is not None
+    x = torch.randn(2, 7, DIM)
+    x[~where.valid] = float("nan")
+    x.requires_grad_()
+    y = attention(x, where, encoding.prepare(where))
+    assert bool((y[~where.valid] == 0).all())
+    assert bool(y.isfinite().all())
+    y.square().sum().backward()
+    assert x.grad is not None
+    assert bool((x.grad[~where.valid] == 0).all())
+    assert bool((x.grad[where.valid] != 0).any(-1).all())
+    assert all(p.grad is None or bool(p.grad.isfinite().all()) for p in attention.parameters())
+
+
+@pytest.mark.parametrize("kind", LAYOUTS)
+@pytest.mark.parametrize("name", ANYWHERE)
+def test_keys_that_a_query_does_not_see_have_logits_of_minus_infinity(name: str, kind: str) -> None:
+    attention, encoding = layer(dict(type=name))
+    where, x = layout(kind), torch.randn(2, 7, DIM)
+    hidden = attention.logits(x, where, encoding.prepare(where)) == -torch.inf  # (B, H, N, N)
+    sees = visible(where, 2)[:, None].expand_as(hidden)
+    queries = torch.ones(2, 7, dtype=torch.bool) if where.valid is None else where.valid
+    asked = queries[:, None, :, None].expand_as(hidden)
+    if name == "LookHere":  # it hides more
+        assert bool(hidden[asked & ~sees].all())
+    else:
+        assert torch.equal(hidden[asked], ~sees[asked])
+
+
+# ---------------------------------------------------------------------------------------------------- parts
+
+TERMS = {
+    "ALiBi": ["distance"],
+    "LookHere": ["distance", "cone"],
+    "PaPE": ["distance", "direction"],
+    "PaPERI": ["distance"],
+    "RelativeBias": ["table"],
+}
+
+
+@pytest.mark.parametrize("kind", LAYOUTS)
+@pytest.mark.parametrize("name", ANYWHERE)
+def test_parts_have_names_and_sum_to_the_logits(name: str, kind: str) -> None:
+    attention, encoding = layer(dict(type=name))
+    for parameter in attention.encoding.parameters():
+        torch.nn.init.normal_(parameter)
+    where, x = layout(kind), torch.randn(2, 7, DIM)
+    state = encoding.prepare(where)
+    parts = attention.logits(x, where, state, parts=True)
+    masked = ["mask"] if kind in ("padded", "packed") else []
+    assert list(parts) == ["semantic", *TERMS.get(name, []), *masked]
+    total = torch.zeros(())
+    for part in parts.values():
+        assert torch.broadcast_shapes(part.shape, (2, HEADS, 7, 7)) == (2, HEADS, 7, 7)
+        total = total + part
+    torch.testing.assert_close(total, attention.logits(x, where, state))
+    if name not in ("NoPE", "Sincos", "AxialRoPE", "RoPEMixed"):
+        assert all(bool((parts[term] != 0).any()) for term in TERMS[name])
+
+
+def test_terms_of_the_same_name_stay_apart() -> None:
+    attention, encoding = layer([dict(type="ALiBi"), dict(type="PaPE"), dict(type="PaPERI")])
+    where, x = layout("plain"), torch.randn(2, 7, DIM)
+    parts = attention.logits(x, where, encoding.prepare(where), parts=True)
+    assert list(parts) == ["semantic", "distance", "distance'", "direction", "distance''"]
+    assert not torch.equal(parts["distance"], parts["distance'"])
+
+
+def test_paper_names_are_the_papers_terms() -> None:
+    """semantic q k' / sqrt(h); distance <a, (Wp dr)^2> / sqrt(h); direction <b, Wp dr> / sqrt(h)."""
+    attention, encoding = layer(dict(type="PaPE", m=4))
+    where, x = layout("plain"), torch.randn(2, 7, DIM)
+    weights: Any = attention.encoding
+    parts = attention.logits(x, where, encoding.prepare(where), parts=True)
+    dr = where.positions[:, None] - where.positions[:, :, None]  # (B, i, j, P): r_j - r_i
+    ds = torch.einsum("hmp,bijp->bhijm", weights.wp, dr)
+    a = -F.softplus(torch.einsum("hmd,bid->bhim", weights.wa, x))
+    b = torch.einsum("hmd,bid->bhim", weights.wb, x)
+    root = math.sqrt(DIM // HEADS)
+    torch.testing.assert_close(parts["distance"], (a[:, :, :, None] * ds**2).sum(-1) / root)
+    torch.testing.assert_close(parts["direction"], (b[:, :, :, None] * ds).sum(-1) / root, rtol=1e-4, atol=1e-5)
+
+
+# ---------------------------------------------------------------------------------------------------- precision
+
+
+@pytest.mark.parametrize("name", ANYWHERE)
+@pytest.mark.parametrize("way", ["bfloat16", "float16", "float64", "autocast"])
+def test_logits_come_in_at_least_float32_and_outputs_in_the_dtype_that_came(name: str, way: str) -> None:
+    attention, encoding = layer(dict(type=name))
+    where, x = layout("unplaced"), torch.randn(2, 7, DIM)
+    exact = attention.logits(x, where, encoding.prepare(where))
+    autocast = torch.autocast("cpu", torch.bfloat16, enabled=way == "autocast")
+    dtype = torch.float32 if way == "autocast" else getattr(torch, way)
+    attention.to(dtype)
+    with autocast:
+        state = encoding.prepare(where)
+        logits = attention.logits(x.to(dtype), where, state)
+        parts = attention.logits(x.to(dtype), where, state, parts=True)
+        y = attention(x.to(dtype), where, state)
+    expected = torch.float64 if way == "float64" else torch.float32
+    assert logits.dtype == expected
+    assert {part.dtype for part in parts.values()} <= {torch.float32, expected}
+    assert y.dtype == (torch.bfloat16 if way == "autocast" else dtype)
+    error = (logits - exact).masked_fill(exact == -torch.inf, 0).abs().max().item()
+    assert error < {"float64": 1e-4, "float16": 2e-2}.get(way, 0.2)
+
+
+@pytest.mark.parametrize("backend", ["dense", "sdpa"])
+@pytest.mark.parametrize("kind", LAYOUTS)
+@pytest.mark.parametrize("name", ANYWHERE)
+def test_positions_in_float64_serve_a_model_in_float32(name: str, kind: str, backend: str) -> None:
+    attention, encoding = layer(dict(type=name), backend=backend)
+    where, x = layout(kind, dtype=torch.float64), torch.randn(2, 7, DIM)
+    single = where.to(dtype=torch.float32)
+    y = attention(x, where, encoding.prepare(where))
+    assert y.dtype == torch.float32
+    torch.testing.assert_close(y, attention(x, single, encoding.prepare(single)))
+
+
+def test_qk_norm_works_under_autocast() -> None:
+    attention, encoding = layer(dict(type="PaPE"), qk_norm=True)
+    where, x = layout("padded"), torch.randn(2, 7, DIM)
+    exact = attention(x, where, encoding.prepare(where))
+    with torch.autocast("cpu", torch.bfloat16):
+        y = attention(x, where, encoding.prepare(where))
+    assert y.dtype == torch.bfloat16
+    torch.testing.assert_close(y.float(), exact, rtol=0.05, atol=0.05)
+
+
+# ---------------------------------------------------------------------------------------------------- reuse
+
+
+def test_the_same_weights_serve_two_position_spaces() -> None:
+    attention, image = layer(dict(type="PaPE"), dims=2)
+    scene = build_encoding(dict(type="PaPE"), dim=DIM, heads=HEADS, position_dims=3, depth=2)
+    other = scene.layer(0, 2)
+    alone = Attention(DIM, HEADS, other)
+    alone.qkv.load_state_dict(attention.qkv.state_dict())
+    alone.proj.load_state_dict(attention.proj.state_dict())
+
+    x, flat, deep = torch.randn(2, 7, DIM), layout("plain", dims=2), layout("padded", dims=3)
+    before = attention(x, flat, image.prepare(flat))
+    state = scene.prepare(deep)
+    assert torch.equal(attention(x, deep, state, encoding=other), alone(x, deep, state))
+    assert torch.equal(attention.logits(x, deep, state, encoding=other), alone.logits(x, deep, state))
+    assert torch.equal(attention(x, flat, image.prepare(flat)), before)
+    assert len(list(attention.encoding.parameters())) == 3  # wp, wa, wb: the other layer was not adopted
+
+
+@pytest.mark.parametrize("kind", LAYOUTS)
+@pytest.mark.parametrize("name", ANYWHERE)
+def test_one_state_serves_all_layers_and_stays_as_it_was(name: str, kind: str) -> None:
+    encoding = build_encoding(dict(type=name), dim=DIM, heads=HEADS, position_dims=2, depth=2)
+    layers = [Attention(DIM, HEADS, encoding.layer(i, 2)) for i in range(2)]
+    where, x = layout(kind), torch.randn(2, 7, DIM)
+    shared = encoding.prepare(where)
+    for _ in range(2):
+        for attention in layers:
+            assert torch.equal(attention(x, where, shared), attention(x, where, encoding.prepare(where)))
+
+
+def test_what_attention_asks_of_an_encoding_comes_in_order() -> None:
+    """q, k and v from input(); the bias sees q and k unturned; both outside autocast."""
+
+    class Spy(LayerEncoding):
+        def input(self, x: Tensor, state: Any) -> Tensor:
+            return x + 1
+
+        def bias(self, q: Tensor, k: Tensor, x: Tensor, state: Any) -> Bias | None:
+            self.seen = q.clone(), k.clone(), x.clone()
+            assert not torch.is_autocast_enabled("cpu")
+            return None
+
+        def qk(self, q: Tensor, k: Tensor, x: Tensor, state: Any) -> tuple[Tensor, Tensor]:
+            assert not torch.is_autocast_enabled("cpu")
+            return -q, k
+
+    spy = Spy()
+    attention = Attention(DIM, HEADS, spy)
+    where, x = layout("plain"), torch.randn(2, 7, DIM)
+    with torch.autocast("cpu", torch.bfloat16):
+        attention(x, where)
+    logits = attention.logits(x, where)
+    q, k, given = spy.seen
+    assert torch.equal(given, x + 1)
+    torch.testing.assert_close(logits, -q @ k.mT / math.sqrt(DIM // HEADS))
+    plain = Attention(DIM, HEADS)
+    plain.load_state_dict(attention.state_dict())
+    torch.testing.assert_close(logits, -plain.logits(x + 1, where))
+
+
+@pytest.mark.parametrize("backend", ["dense", "sdpa"])
+@pytest.mark.parametrize("name", ANYWHERE)
+def test_rows_may_share_their_segments(name: str, backend: str) -> None:
+    attention, encoding = layer(dict(type=name), backend=backend)
+    once = layout("packed", rows=1)
+    assert once.segment is not None
+    each = Where(once.positions.expand(3, -1, -1), segment=once.segment.expand(3, -1))
+    x = torch.randn(3, 7, DIM)
+    expected = attention(x, each, encoding.prepare(each))
+    torch.testing.assert_close(attention(x, once, encoding.prepare(once)), expected)
+
+
+@pytest.mark.parametrize("kind", LAYOUTS)
+@pytest.mark.parametrize("name", ANYWHERE)
+@pytest.mark.parametrize("shape", [(0, 5), (2, 0)])
+def test_no_tokens_give_no_tokens(name: str, kind: str, shape: tuple[int, int]) -> None:
+    attention, encoding = layer(dict(type=name))
+    B, N = shape
+    masks: dict[str, Any] = {}
+    if kind == "packed":
+        masks["segment"] = torch.zeros(B, N, dtype=torch.int64)
+    if kind == "padded":
+        masks["valid"] = torch.ones(B, N, dtype=torch.bool)
+    if kind == "unplaced":
+        masks["placed"] = torch.ones(B, N, dtype=torch.bool)
+    where, x = Where(torch.zeros(B, N, 2), **masks), torch.zeros(B, N, DIM, requires_grad=True)
+    y = attention(encoding.embed(x, encoding.prepare(where)), where, encoding.prepare(where))
+    assert y.shape == (B, N, DIM)
+    y.sum().backward()
+
+
+@pytest.mark.parametrize("backend", ["dense", "sdpa"])
+@pytest.mark.parametrize("kind", ["plain", "padded"])
+@pytest.mark.parametrize("name", ANYWHERE)
+def test_a_sample_that_breaks_breaks_itself_alone(name: str, kind: str, backend: str) -> None:
+    attention, encoding = layer(dict(type=name), backend=backend)
+    where, x = layout(kind), torch.randn(2, 7, DIM)
+    state = encoding.prepare(where)
+    y = attention(x, where, state)
+    for junk in (float("nan"), float("inf"), 1e6):
+        x[1, 2] = junk
+        torch.testing.assert_close(attention(x, where, state)[0], y[0], rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ANYWHERE)
+def test_memory_layout_of_inputs_does_not_matter(name: str) -> None:
+    attention, encoding = layer(dict(type=name))
+    x, positions = torch.randn(DIM, 7, 2).permute(2, 1, 0), torch.randn(2, 7, 2).permute(2, 1, 0)
+    scattered, compact = Where(positions), Where(positions.contiguous())
+    y = attention(x, scattered, encoding.prepare(scattered))
+    torch.testing.assert_close(y, attention(x.contiguous(), compact, encoding.prepare(compact)))
+
+
+@pytest.mark.parametrize("name", ANYWHERE)
+def test_layers_survive_copies_pickles_and_inference_mode(name: str) -> None:
+    attention, encoding = layer(dict(type=name))
+    where, x = layout("packed"), torch.randn(2, 7, DIM)
+    y = attention(x, where, encoding.prepare(where))
+    for a, e in (copy.deepcopy((attention, encoding)), pickle.loads(pickle.dumps((attention, encoding)))):
+        assert torch.equal(a(x, where, e.prepare(where)), y)
+    with torch.inference_mode():
+        torch.testing.assert_close(attention(x, where, encoding.prepare(where)), y)
+
+
+def test_heads_must_divide_the_width() -> None:
+    with pytest.raises(ValueError, match="dim 10 does not divide into 3 heads"):
+        Attention(10, 3)

@@ -1,0 +1,144 @@
+"""torch.compile takes the whole model as one graph and gives the numbers of the uncompiled one."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch._dynamo.testing import CompileCounter
+
+from ndformer.framework.registry import ENCODINGS
+from ndformer.framework.tokens import TokenSet, Where
+from ndformer.framework.transformer import Transformer
+
+torch.set_num_threads(1)
+
+ENCODINGS.get("NoPE")  # the first look-up finds all
+ANYWHERE = sorted(name for name, kind in ENCODINGS.module_dict.items() if not kind.needs_grid)
+LAYOUTS = ["plain", "unplaced", "padded", "packed"]
+
+
+@pytest.fixture(autouse=True)
+def _fresh() -> Iterator[None]:
+    torch.manual_seed(0)
+    torch.compiler.reset()
+    yield
+    torch.compiler.reset()
+
+
+def tokens(layout: str, n: int = 7, size: float = 6.0) -> TokenSet:
+    positions, slot = torch.rand(2, n, 2) * size, torch.arange(n).expand(2, n)
+    masks: dict[str, Any] = dict(
+        plain={},
+        unplaced={"placed": slot > 0},
+        padded={"valid": slot < torch.tensor([[n], [n - 2]])},
+        packed={"segment": torch.where(slot == n - 1, -1, slot // 3)},
+    )[layout]
+    return TokenSet(torch.randn(2, n, 16), Where(positions, **masks))
+
+
+def model(name: str, **options: Any) -> Transformer:
+    return Transformer(16, 1, 2, position_dims=2, encoding=dict(type=name), **options)
+
+
+def both_ways(forward: Any, network: nn.Module, given: TokenSet) -> list[Tensor]:
+    network.zero_grad()
+    x = given.features.clone().requires_grad_()
+    y = forward(TokenSet(x, given.where)).features
+    y.square().sum().backward()
+    assert x.grad is not None
+    return [y.detach(), x.grad, *(p.grad.clone() for p in network.parameters() if p.grad is not None)]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("name", ANYWHERE)
+def test_one_graph_gives_the_same_forward_and_backward(name: str, layout: str) -> None:
+    network, given = model(name), tokens(layout)
+    compiled = torch.compile(network, fullgraph=True, backend="aot_eager")
+    expected = both_ways(network, network, given)
+    ours = both_ways(compiled, network, given)
+    assert len(ours) == len(expected)
+    for a, b in zip(ours, expected):
+        torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "options", [dict(backend="dense"), dict(checkpointing=True), dict(drop_path=0.0, qk_norm=True)]
+)
+def test_options_do_not_break_the_graph(options: dict[str, Any]) -> None:
+    network, given = model("PaPE", layer_scale=0.1, initial_norm=True, **options), tokens("padded")
+    compiled = torch.compile(network, fullgraph=True, backend="aot_eager")
+    for a, b in zip(both_ways(compiled, network, given), both_ways(network, network, given)):
+        torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_places_may_be_made_inside_the_graph(layout: str) -> None:
+    """Where nothing can be read off the values: no cut, no extent, the same numbers."""
+    network, given = model("PaPE"), tokens(layout)
+    w = given.where
+
+    def forward(x: Tensor, r: Tensor, valid: Tensor | None, placed: Tensor | None, segment: Tensor | None) -> Tensor:
+        where = Where(r, valid=None if segment is not None else valid, placed=placed, segment=segment)
+        assert where.cut is None
+        assert where.extent is None
+        return network(TokenSet(x, where)).features
+
+    y = torch.compile(forward, fullgraph=True, backend="eager")(
+        given.features, w.positions, w.valid, w.placed, w.segment
+    )
+    torch.testing.assert_close(y, network(given).features, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("layout", ["plain", "unplaced", "padded"])
+@pytest.mark.parametrize("name", ["NoPE", "AxialRoPE", "ALiBi", "PaPE"])
+def test_samples_of_many_lengths_and_sizes_share_a_few_graphs(name: str, layout: str) -> None:
+    network, counter = model(name), CompileCounter()
+    compiled = torch.compile(network, fullgraph=True, backend=counter)
+    for i in range(8):
+        compiled(tokens(layout, n=9 + 5 * i, size=3.0 * 2**i))
+    # the first, one for any length, and for PaPE one each with and without features
+    assert counter.frame_count <= (4 if name == "PaPE" else 2)
+
+
+def test_packing_of_one_kind_shares_a_few_graphs() -> None:
+    """Rows of samples whose lengths lie in one range from power of two to power of two."""
+    network, counter = model("PaPE"), CompileCounter()
+    compiled = torch.compile(network, fullgraph=True, backend=counter)
+    for i in range(8):
+        lengths = torch.randint(5, 9, (6,), generator=torch.Generator().manual_seed(i))
+        segment = torch.repeat_interleave(torch.arange(6), lengths)[None]
+        n = segment.shape[1]
+        compiled(TokenSet(torch.randn(1, n, 16), Where(torch.rand(1, n, 2), segment=segment)))
+    assert counter.frame_count <= 3
+
+
+@pytest.mark.parametrize("name", ["ALiBi", "PaPE"])
+def test_export_takes_any_length(name: str) -> None:
+    class Plain(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.network = model(name)
+
+        def forward(self, x: Tensor, r: Tensor) -> Tensor:
+            return self.network(TokenSet(x, Where(r))).features
+
+    plain = Plain().eval()
+    length = torch.export.Dim("length", min=2, max=100)
+    inputs = torch.randn(2, 7, 16), torch.rand(2, 7, 2)
+    exported = torch.export.export(plain, inputs, dynamic_shapes=({1: length}, {1: length})).module()
+    x, r = torch.randn(2, 11, 16), torch.rand(2, 11, 2)
+    torch.testing.assert_close(exported(x, r), plain(x, r), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="inductor compiles with g++, which is not there")
+@pytest.mark.parametrize("name, layout", [("PaPE", "padded")])
+def test_inductor_gives_the_same(name: str, layout: str) -> None:
+    network, given = model(name), tokens(layout)
+    compiled = torch.compile(network, fullgraph=True)
+    for a, b in zip(both_ways(compiled, network, given), both_ways(network, network, given)):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)

@@ -1,0 +1,548 @@
+"""Every way to compute attention gives the numbers of attention written out pair by pair."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.attention.flex_attention as flex_attention
+from torch import Tensor
+
+import ndformer.framework.kernels.choose as choose_module
+import ndformer.framework.kernels.dense as dense_module
+import ndformer.framework.kernels.sdpa as sdpa_module
+from ndformer.framework.attention import Attention, build_encoding
+from ndformer.framework.bias import (
+    Bias,
+    ConeBias,
+    DistanceBias,
+    IsotropicBias,
+    QuadraticBias,
+    SumBias,
+    TableBias,
+)
+from ndformer.framework.kernels import BACKENDS, attend
+from ndformer.framework.kernels.choose import choose
+from ndformer.framework.tokens import Where
+
+torch.set_num_threads(1)
+
+HEADS, WIDTH, DIMS = 2, 8, 2
+
+
+@pytest.fixture(autouse=True)
+def _seeded(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(0)
+    # uncompiled flex traces every call anew, which takes a hundred times as long as the call
+    monkeypatch.setattr(flex_attention, "_FLEX_ATTENTION_DISABLE_COMPILE_DEBUG", True)
+
+
+# ---------------------------------------------------------------------------------------------------- places
+
+
+def places(layout: str, dtype: torch.dtype) -> Where:
+    """Three rows; whatever stands in padding and in unplaced tokens is NaN."""
+    B, N = 3, 1 if layout == "one token" else 16
+    n = torch.arange(N).expand(B, N)
+    masks: dict[str, Any] = {}
+    if layout == "padded":  # one row of nothing but padding, one of one token
+        masks["valid"] = torch.stack([n[0] < 9, n[0] < 0, n[0] == 3])
+    if layout == "unplaced":
+        masks["placed"] = torch.stack([n[0] > 0, n[0] < 0, n[0] % 3 == 0])
+    if layout == "padded, unplaced":
+        masks["valid"], masks["placed"] = n < torch.tensor([[16], [5], [1]]), (n > 0) & (n != 4)
+    if layout.startswith("packed"):  # samples of 1, 2 and 13 tokens; equal numbers apart are not one sample
+        masks["segment"] = torch.tensor(
+            [[0] + [1] * 2 + [0] * 13, [7] * 13 + [8] * 2 + [-1], [-1] * 3 + [3] * 10 + [-1] + [3] * 2]
+        )
+        if layout == "packed, padded, unplaced":
+            masks["valid"], masks["placed"] = (n != 5) & (n != 1), n % 4 != 2
+    positions = torch.randint(0, 7, (1 if layout == "shared" else B, N, DIMS)).to(dtype)
+    if layout == "shared":
+        masks["valid"] = n < torch.tensor([[16], [7], [12]])
+    hidden = torch.zeros(B, N, dtype=torch.bool)
+    for name, mask in masks.items():
+        hidden |= mask < 0 if name == "segment" else ~mask
+    if layout != "shared":
+        positions = positions.masked_fill(hidden[..., None], math.nan)
+    return Where(positions, **masks)
+
+
+LAYOUTS = [
+    "plain",
+    "one token",
+    "shared",
+    "padded",
+    "unplaced",
+    "padded, unplaced",
+    "packed",
+    "packed, padded, unplaced",
+]
+
+
+# ---------------------------------------------------------------------------------------------------- biases
+
+
+class RowsOnly(Bias):
+    """What needs a whole row, as CoPE does: no pair(), no cut()."""
+
+    def __init__(self, values: Tensor) -> None:
+        self.values = values
+
+    def rows(self, lo: int, hi: int) -> Tensor:
+        return self.values[:, :, lo:hi]
+
+
+class PairOnly(Bias):
+    def __init__(self, values: Tensor) -> None:
+        self.values = values
+        self.size = (values.shape[0], values.shape[1], values.shape[2])
+
+    def pair(self, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+        return self.values[b, h, i, j]
+
+
+Made = tuple[Bias | None, Tensor, list[Tensor]]  # the bias, its values by hand (B, H, N, N), what is learned
+
+
+def make(kind: str, where: Where, dtype: torch.dtype) -> Made:
+    r = where.positions
+    B, N = 3, r.shape[1]
+    dr = (r[:, None, :, :] - r[:, :, None, :])[:, None].expand(B, 1, N, N, DIMS)  # r_j - r_i
+    size = dr.square().sum(-1).sqrt()
+
+    def learned(*shape: int) -> Tensor:
+        return torch.randn(*shape, dtype=dtype).mul(0.3).requires_grad_()
+
+    slopes = torch.tensor([0.5, 0.1], dtype=dtype)
+    distance = -slopes[:, None, None] * size
+    if kind == "none":
+        return None, torch.zeros(B, HEADS, N, N, dtype=dtype), []
+    if kind == "distance":
+        return DistanceBias(slopes, r), distance, []
+    if kind == "cone":
+        u, cosines = torch.tensor([[0.0, 1.0], [1.0, 0.0]], dtype=dtype), torch.tensor([0.0, -1.0], dtype=dtype)
+        inside = torch.einsum("hp,bxijp->bhij", u, dr) >= cosines[:, None, None] * size - 1e-6
+        return ConeBias(u, cosines, r), torch.zeros_like(inside, dtype=dtype).masked_fill(~inside, -math.inf), []
+    if kind == "tables":
+        tables = [learned(HEADS, 7), learned(HEADS, 5)]
+        steps = [dr[..., p].clamp(-reach, reach).long() + reach for p, reach in enumerate((3, 2))]
+        values = [t[torch.arange(HEADS)[:, None, None], s] for t, s in zip(tables, steps)]
+        return TableBias(tables, (3, 2), r), values[0] + values[1], tables
+    if kind == "joint table":
+        table = learned(HEADS, 35)
+        steps = [dr[..., p].clamp(-reach, reach).long() + reach for p, reach in enumerate((3, 2))]
+        return (
+            TableBias([table], (3, 2), r),
+            table[torch.arange(HEADS)[:, None, None], steps[0] * 5 + steps[1]],
+            [table],
+        )
+    if kind.startswith("quadratic"):
+        M, c = [learned(B, HEADS, N) for _ in range(3)], [learned(B, HEADS, N) for _ in range(2)]
+        full = torch.stack([torch.stack([M[0], M[1]], -1), torch.stack([M[1], M[2]], -1)], -1)  # (B, H, N, 2, 2)
+        second = torch.einsum("bhipq,bxijp,bxijq->bhij", full, dr, dr)
+        first = torch.einsum("bhip,bxijp->bhij", torch.stack(c, -1), dr)
+        if kind == "quadratic, distance":
+            return QuadraticBias(M, None, r, separable=True), second, M
+        if kind == "quadratic, direction":
+            return QuadraticBias(None, c, r, separable=True), first, c
+        return QuadraticBias(M, c, r, separable=kind == "quadratic, features"), second + first, [*M, *c]
+    if kind.startswith("isotropic"):
+        alpha = learned(B, HEADS, N)
+        return IsotropicBias(alpha, r, kind == "isotropic, features"), alpha[..., None] * size**2, [alpha]
+    if kind == "sum":
+        alpha = learned(B, HEADS, N)
+        both = SumBias([DistanceBias(slopes, r), IsotropicBias(alpha, r, separable=True)])
+        return both, distance + alpha[..., None] * size**2, [alpha]
+    values = learned(B, HEADS, N, N)
+    return (RowsOnly if kind == "rows only" else PairOnly)(values), values, [values]
+
+
+KINDS = [
+    "none",
+    "distance",
+    "cone",
+    "tables",
+    "joint table",
+    "quadratic",
+    "quadratic, features",
+    "quadratic, distance",
+    "quadratic, direction",
+    "isotropic",
+    "isotropic, features",
+    "sum",
+    "rows only",
+    "pair only",
+]
+
+
+def by_hand(q: Tensor, k: Tensor, v: Tensor, where: Where, values: Tensor) -> Tensor:
+    """Sums of exp(logit) over the keys of each query's own run, and nothing more clever."""
+    B, _, N, width = q.shape
+    everything = torch.ones(B, N, dtype=torch.bool)
+    valid = everything if where.valid is None else where.valid
+    placed = everything if where.placed is None else where.placed
+    sees = valid[:, :, None] & valid[:, None, :]  # (B, i, j)
+    if where.segment is not None:
+        sees = sees & torch.tensor([[[same_run(s, i, j) for j in range(N)] for i in range(N)] for s in where.segment])
+    bias = torch.where((placed[:, :, None] & placed[:, None, :])[:, None], values, 0)
+    weights = torch.exp(torch.einsum("bhic,bhjc->bhij", q, k) / math.sqrt(width) + bias) * sees[:, None]
+    total = weights.sum(-1, keepdim=True)
+    return torch.einsum("bhij,bhjc->bhic", weights, v) / total.where(total > 0, 1)
+
+
+def same_run(segment: Tensor, i: int, j: int) -> bool:
+    return len(set(segment[min(i, j) : max(i, j) + 1].tolist())) == 1
+
+
+def relative(ours: Tensor, exact: Tensor) -> float:
+    return ((ours.double() - exact.double()).abs().max() / max(1.0, exact.abs().max().item())).item()
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_all_backends_give_the_numbers_of_attention_by_hand(kind: str, layout: str) -> None:
+    """Forward and backward; float64, float32 and 16 bit, whose inputs are rounded and nothing else."""
+    for dtype, tolerance in [(torch.float64, 1e-11), (torch.float32, 1e-5), (torch.bfloat16, 2e-2), (torch.half, 2e-3)]:
+        exact = torch.promote_types(dtype, torch.float32)
+        torch.manual_seed(1)
+        where = places(layout, exact)
+        B, N = 3, where.positions.shape[1]
+        qkv = [torch.randn(B, HEADS, N, WIDTH).to(dtype).requires_grad_() for _ in range(3)]
+        bias, values, weights = make(kind, where, exact)
+        double = [t.detach().double().requires_grad_() for t in qkv]
+        expected = by_hand(double[0], double[1], double[2], where, values.double())
+        direction = torch.randn(expected.shape)
+        wanted = torch.autograd.grad((expected * direction).sum(), [*double, *weights], retain_graph=True)
+        for backend in BACKENDS:
+            if backend == "flex":
+                if kind == "rows only":
+                    continue
+                with torch.no_grad():
+                    y = attend(qkv[0], qkv[1], qkv[2], where, bias, backend=backend)
+            else:
+                y = attend(qkv[0], qkv[1], qkv[2], where, bias, backend=backend)
+                got = torch.autograd.grad((y * direction).sum(), [*qkv, *weights], retain_graph=True)
+                for ours, theirs in zip(got, wanted):
+                    assert relative(ours, theirs) <= 2 * tolerance, (backend, dtype)
+            assert y.dtype == dtype
+            assert relative(y, expected) <= tolerance, (backend, dtype)
+            if where.valid is not None:
+                assert bool((y.transpose(1, 2)[~where.valid] == 0).all())
+
+
+@pytest.mark.parametrize("backend", ["auto", *BACKENDS])
+@pytest.mark.parametrize("kind", ["none", "cone", "quadratic, features", "sum"])
+def test_autocast_does_not_reach_into_the_kernels(kind: str, backend: str) -> None:
+    where = places("padded, unplaced", torch.float32)
+    q, k, v = (torch.randn(3, HEADS, 16, WIDTH) for _ in range(3))
+    bias = make(kind, where, torch.float32)[0]
+    with torch.no_grad():
+        plain = attend(q, k, v, where, bias, backend=backend)
+        with torch.autocast("cpu", torch.bfloat16):
+            assert torch.equal(attend(q, k, v, where, bias, backend=backend), plain)
+
+
+@pytest.mark.parametrize("layout", ["plain", "padded, unplaced", "packed, padded, unplaced"])
+@pytest.mark.parametrize("kind", ["none", "tables", "quadratic", "sum", "rows only"])
+def test_dense_in_chunks_equals_dense_at_once(kind: str, layout: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    where = places(layout, torch.float64)
+    qkv = [torch.randn(3, HEADS, 16, WIDTH, dtype=torch.float64, requires_grad=True) for _ in range(3)]
+    bias, _, weights = make(kind, where, torch.float64)
+    results, rows = [], []
+    inner = dense_module.logits
+    monkeypatch.setattr(dense_module, "logits", lambda *a: rows.append(a[-1] - a[-2]) or inner(*a))
+    for chunk in (2**23, 3 * HEADS * 16 * 5, 1):  # all, five rows or more, one row
+        monkeypatch.setattr(dense_module, "CHUNK", chunk)
+        rows.clear()
+        y = attend(qkv[0], qkv[1], qkv[2], where, bias, backend="dense")
+        grads = torch.autograd.grad(y.square().sum(), [*qkv, *weights])
+        results.append((y, *grads))
+        assert (max(rows) == 1) == (chunk == 1)
+    assert all(relative(a, b) < 1e-13 for r in results[1:] for a, b in zip(r, results[0]))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_output_is_as_wide_as_v(backend: str) -> None:
+    where = places("padded", torch.float32)
+    for wide, narrow in [(8, 4), (4, 8), (20, 6), (6, 20), (24, 24), (9, 9)]:
+        q, k = torch.randn(3, HEADS, 16, wide), torch.randn(3, HEADS, 16, wide)
+        v = torch.randn(3, HEADS, 16, narrow)
+        bias, values, _ = make("distance", where, torch.float32)
+        y = attend(q, k, v, where, bias, scale=wide**-0.5, backend=backend)
+        assert y.shape == v.shape
+        assert relative(y, by_hand(q, k, v, where, values)) < 1e-5
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_scale_is_given_or_one_over_the_root_of_the_heads_width(backend: str) -> None:
+    """The head is as wide as v, whatever rides on q and k."""
+    where = places("plain", torch.float32)
+    q, k, v = torch.randn(3, HEADS, 16, 20), torch.randn(3, HEADS, 16, 20), torch.randn(3, HEADS, 16, WIDTH)
+    plain = attend(q, k, v, where, backend=backend)
+    assert torch.equal(plain, attend(q, k, v, where, scale=WIDTH**-0.5, backend=backend))
+    doubled = attend(q, k, v, where, scale=2 * WIDTH**-0.5, backend=backend)
+    torch.testing.assert_close(doubled, attend(2 * q, k, v, where, backend=backend))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_bias_may_handle_unplaced_tokens_itself(backend: str) -> None:
+    where = places("unplaced", torch.float32)
+    values = torch.randn(3, HEADS, 16, 16)
+    q, k, v = (torch.randn(3, HEADS, 16, WIDTH) for _ in range(3))
+    bias = PairOnly(values)
+    masked = attend(q, k, v, where, bias, backend=backend)
+    bias.handles_unplaced = True
+    everywhere = attend(q, k, v, Where(where.positions), PairOnly(values), backend=backend)
+    torch.testing.assert_close(attend(q, k, v, where, bias, backend=backend), everywhere)
+    assert not torch.allclose(masked, everywhere)
+    with pytest.raises(ValueError, match="handle unplaced tokens"):
+        SumBias([bias, PairOnly(values)])
+
+
+def test_dense_and_sdpa_do_not_mind_what_finite_junk_padding_holds() -> None:
+    where = places("padded", torch.float32)
+    assert where.valid is not None
+    q, k, v = (torch.randn(3, HEADS, 16, WIDTH) for _ in range(3))
+    bias = make("distance", where, torch.float32)[0]
+    for backend in BACKENDS:
+        y = attend(q, k, v, where, bias, backend=backend)
+        junk = [t.masked_fill(~where.valid[:, None, :, None], 1e4) for t in (q, k, v)]
+        assert torch.equal(attend(junk[0], junk[1], junk[2], where, bias, backend=backend), y)
+
+
+# ---------------------------------------------------------------------------------------------------- errors
+
+
+def test_unknown_backends_are_named_with_the_nearest_known() -> None:
+    where = places("plain", torch.float32)
+    q = torch.randn(3, HEADS, 16, WIDTH)
+    with pytest.raises(ValueError, match=r"called 'spda', did you mean 'sdpa'\? Known: auto, dense, sdpa, flex"):
+        attend(q, q, q, where, backend="spda")
+
+
+@pytest.mark.parametrize("which", [0, 1, 2])
+def test_flex_says_that_it_has_no_gradients_on_cpu_and_what_to_take(which: int) -> None:
+    where = places("plain", torch.float32)
+    qkv = [torch.randn(3, HEADS, 16, WIDTH) for _ in range(3)]
+    qkv[which].requires_grad_()
+    with pytest.raises(RuntimeError, match=r"no gradients on CPU: take 'sdpa' or 'dense', or torch.no_grad\(\)"):
+        attend(qkv[0], qkv[1], qkv[2], where, backend="flex")
+    with torch.no_grad():
+        attend(qkv[0], qkv[1], qkv[2], where, backend="flex")
+
+
+@pytest.mark.parametrize("summed", [False, True])
+def test_flex_says_that_it_cannot_take_whole_rows(summed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(flex_attention, "_FLEX_ATTENTION_DISABLE_COMPILE_DEBUG", False)
+    where = places("plain", torch.float32)
+    q = torch.randn(3, HEADS, 16, WIDTH)
+    bias: Bias = RowsOnly(torch.zeros(3, HEADS, 16, 16))
+    if summed:
+        bias = SumBias([DistanceBias(torch.ones(HEADS), where.positions), bias])
+    with pytest.raises(TypeError, match="exists only as whole rows, so backend 'flex' cannot use it"):
+        attend(q, q, q, where, bias, backend="flex")
+
+
+def test_a_bias_that_writes_nothing_is_told_what_to_write() -> None:
+    class Nothing(Bias):
+        def pair(self, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+            return torch.zeros(())
+
+    with pytest.raises(TypeError, match=r"Nothing must write rows\(\)"):
+        Nothing().rows(0, 1)
+
+
+# ---------------------------------------------------------------------------------------------------- the choice
+
+
+def query(tokens: int, dtype: torch.dtype = torch.float32, device: str = "cpu") -> Any:
+    return SimpleNamespace(shape=(1, 4, tokens, 64), dtype=dtype, device=torch.device(device))
+
+
+@pytest.mark.parametrize(
+    "tokens, dtype, device, layout, kind, chosen",
+    [
+        (1024, torch.float32, "cpu", "plain", "none", "sdpa"),
+        (8192, torch.float32, "cpu", "plain", "none", "sdpa"),
+        (1024, torch.float32, "cpu", "plain", "distance", "sdpa"),
+        (8192, torch.float32, "cpu", "plain", "distance", "dense"),  # 4 x 8192^2 logits at once would be 1 GiB
+        (8192, torch.bfloat16, "cpu", "plain", "distance", "dense"),
+        (8192, torch.float32, "cpu", "plain", "features", "sdpa"),
+        (8192, torch.bfloat16, "cpu", "plain", "features", "sdpa"),
+        (8192, torch.float64, "cpu", "plain", "features", "dense"),
+        (1024, torch.float64, "cpu", "plain", "features", "sdpa"),
+        (8192, torch.float32, "cpu", "packed", "distance", "sdpa"),  # cut into rows of 64
+        (8192, torch.float32, "cpu", "packed", "none", "sdpa"),
+        (8192, torch.float32, "cpu", "one segment", "distance", "dense"),
+        (8192, torch.float32, "cpu", "one segment", "none", "sdpa"),
+        (8192, torch.float32, "cpu", "uncut", "none", "dense"),  # made inside a graph: the mask is N x N
+        (1024, torch.float32, "cpu", "uncut", "none", "sdpa"),
+        (1024, torch.float32, "cuda", "plain", "none", "sdpa"),
+        (8192, torch.float32, "cuda", "plain", "none", "sdpa"),
+        (1024, torch.bfloat16, "cuda", "plain", "distance", "flex"),
+        (1024, torch.float32, "cuda", "plain", "features", "flex"),
+        (1024, torch.bfloat16, "cuda", "uncut", "none", "flex"),
+        (1024, torch.float32, "cuda", "plain", "rows only", "dense"),
+        (1024, torch.float32, "cuda", "plain", "sum with rows only", "dense"),
+        (1024, torch.float64, "cuda", "plain", "distance", "sdpa"),
+        (8192, torch.float64, "cuda", "plain", "distance", "dense"),
+    ],
+)
+def test_auto_takes(tokens: int, dtype: torch.dtype, device: str, layout: str, kind: str, chosen: str) -> None:
+    r = torch.zeros(1, tokens, 1)
+    segments = torch.zeros(1, tokens, dtype=torch.int64)
+    if layout == "packed":
+        segments = torch.arange(tokens)[None] // 64
+    where = Where(r) if layout == "plain" else Where(r, segment=segments)
+    if layout == "uncut":
+        object.__setattr__(where, "cut", None)
+    biases: dict[str, Bias | None] = {
+        "none": None,
+        "distance": DistanceBias(torch.ones(4), r),
+        "features": IsotropicBias(torch.zeros(1, 4, tokens), r, separable=True),
+        "rows only": RowsOnly(torch.zeros(())),
+        "sum with rows only": SumBias([DistanceBias(torch.ones(4), r), RowsOnly(torch.zeros(()))]),
+    }
+    assert choose(query(tokens, dtype, device), where, biases[kind]) == chosen
+
+
+@pytest.mark.parametrize("kind", ["distance", "quadratic", "tables"])
+def test_a_bias_too_large_to_be_whole_is_computed_in_chunks(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    where = places("padded", torch.float32)
+    q, k, v = (torch.randn(3, HEADS, 16, WIDTH) for _ in range(3))
+    bias = make(kind, where, torch.float32)[0]
+    expected = attend(q, k, v, where, bias, backend="dense")
+    called = spy(monkeypatch, choose_module.BACKENDS, "dense")
+    attend(q, k, v, where, bias)
+    assert called == []
+    monkeypatch.setattr(choose_module, "MASK", 3 * HEADS * 16 * 16 - 1)
+    assert torch.equal(attend(q, k, v, where, bias), expected)
+    assert len(called) == 1
+
+
+def spy(monkeypatch: pytest.MonkeyPatch, holder: Any, name: str) -> list[str]:
+    called: list[str] = []
+    inner: Callable[..., Any] = holder[name] if isinstance(holder, dict) else getattr(holder, name)
+
+    def outer(*args: Any, **kwargs: Any) -> Any:
+        called.append(name)
+        return inner(*args, **kwargs)
+
+    if isinstance(holder, dict):
+        monkeypatch.setitem(holder, name, outer)
+    else:
+        monkeypatch.setattr(holder, name, outer)
+    return called
+
+
+# ---------------------------------------------------------------------------------------------------- features
+
+
+def pape(positions: Tensor, dtype: torch.dtype = torch.float32, name: str = "PaPE", **masks: Any) -> Any:
+    """One layer on these positions: (attention, x, where, its state), always the same weights."""
+    torch.manual_seed(0)
+    encoding = build_encoding(dict(type=name), dim=32, heads=2, position_dims=positions.shape[-1], depth=1)
+    attention = Attention(32, 2, encoding.layer(0, 1)).to(dtype)
+    where = Where(positions, **masks)
+    return attention, torch.randn(positions.shape[0], positions.shape[1], 32).to(dtype), where, encoding.prepare(where)
+
+
+def image(side: int, tokens: int = 196) -> Tensor:
+    """Some of the patches of a square image, its corners among them."""
+    some = torch.randint(0, side, (1, tokens, 2), generator=torch.Generator().manual_seed(0)).float()
+    some[0, :2] = torch.tensor([[0.0, 0.0], [side - 1.0, side - 1.0]])
+    return some
+
+
+@pytest.mark.parametrize("name", ["PaPE", "PaPERI"])
+@pytest.mark.parametrize("masks", ["plain", "unplaced", "padded", "packed"])
+def test_pape_rides_on_q_and_k_in_float32_on_images(name: str, masks: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    n = torch.arange(196)[None]
+    given: dict[str, Any] = dict(
+        plain={}, unplaced={"placed": n > 0}, padded={"valid": n < 190}, packed={"segment": n // 60}
+    )[masks]
+    called = spy(monkeypatch, sdpa_module, "widen")
+    attention, x, where, state = pape(image(14), name=name, **given)
+    y = attention(x, where, state)
+    assert len(called) == (2 if masks == "packed" else 1)  # rows of 60 and of 16
+    attention.backend = "dense"
+    torch.testing.assert_close(y, attention(x, where, state), rtol=0, atol=1e-5)
+
+
+def test_pape_rides_in_16_bit_on_cpu_by_way_of_float32(monkeypatch: pytest.MonkeyPatch) -> None:
+    called = spy(monkeypatch, sdpa_module, "widen")
+    for dtype in (torch.bfloat16, torch.float16):
+        attention, x, where, state = pape(image(14), dtype)
+        attention(x, where, state)
+    assert len(called) == 2
+
+
+@pytest.mark.parametrize("case", ["float64", "wide", "fractions", "unknown extent", "composed"])
+def test_pape_does_not_ride_where_digits_would_be_lost(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    called = spy(monkeypatch, sdpa_module, "widen")
+    if case == "float64":
+        attention, x, where, state = pape(image(14).double(), torch.float64)
+    elif case == "wide":
+        attention, x, where, state = pape(image(100000))
+    elif case == "fractions":
+        attention, x, where, state = pape(image(14) * 71.3)
+    elif case == "composed":
+        encoding = build_encoding([dict(type="PaPE"), dict(type="ALiBi")], dim=32, heads=2, position_dims=2, depth=1)
+        attention, x, where, _ = pape(image(14))
+        attention.encoding, state = encoding.layer(0, 1), encoding.prepare(where)
+    else:
+        where = Where(image(14))
+        object.__setattr__(where, "extent", None)
+        torch.manual_seed(0)
+        encoding = build_encoding(dict(type="PaPE"), dim=32, heads=2, position_dims=2, depth=1)
+        attention, x, state = Attention(32, 2, encoding.layer(0, 1)), torch.randn(1, 196, 32), encoding.prepare(where)
+    y = attention(x, where, state)
+    assert called == []
+    attention.backend = "dense"
+    torch.testing.assert_close(y, attention(x, where, state), rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("unplaced", [False, True])
+@pytest.mark.parametrize("name", ["PaPE", "PaPERI"])
+@pytest.mark.parametrize("factor", [1.0, 0.73])
+def test_wherever_pape_rides_it_loses_less_than_2e5th(
+    factor: float, name: str, unplaced: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As it starts, for whole positions and others, centred at any place, forward and backward."""
+    rode = []
+    for side in (4, 8, 14, 32, 45, 64, 100, 128, 256, 512):
+        n = torch.arange(196)[None]
+        masks = {"placed": n > 0} if unplaced else {}
+        called = spy(monkeypatch, sdpa_module, "widen")
+        results = []
+        for dtype in (torch.float32, torch.float64):
+            positions = (image(side) * factor + 400).float().to(dtype)
+            attention, x, where, state = pape(positions, torch.float32, name, **masks)
+            attention.to(dtype)
+            x = x.to(dtype).requires_grad_()
+            y = attention(x, where, state)
+            results.append((y, *torch.autograd.grad(y.square().sum(), [x, *attention.encoding.parameters()])))
+        rode.append(bool(called))
+        errors = [relative(ours, exact) for ours, exact in zip(*results)]
+        if called:
+            assert errors[0] <= 2e-5, side
+            assert max(errors) <= 1e-4, side
+        else:
+            assert errors[0] <= 2e-6, side
+    assert rode[0]
+    assert not rode[-1]
+
+
+def test_packed_samples_ride_each_about_its_own_middle(monkeypatch: pytest.MonkeyPatch) -> None:
+    called = spy(monkeypatch, sdpa_module, "widen")
+    segment = torch.arange(196)[None] // 49
+    attention, x, where, state = pape(image(14) + 5000.0 * segment[..., None], segment=segment)
+    y = attention(x, where, state)
+    assert called
+    attention.backend = "dense"
+    torch.testing.assert_close(y, attention(x, where, state), rtol=0, atol=1e-5)

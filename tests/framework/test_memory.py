@@ -1,0 +1,100 @@
+"""Memory of dense attention grows with the number of tokens, not with its square, forward and backward."""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+import ndformer.framework.kernels.dense as dense_module
+from ndformer.framework.attention import Attention, build_encoding
+from ndformer.framework.tokens import Where
+
+torch.set_num_threads(1)
+
+
+class Peak(TorchDispatchMode):
+    """The most bytes of new storages alive at any one time: what an allocator would have to give, to the byte."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.live = self.peak = 0
+        self.seen: set[int] = set()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        for tensor in tree_leaves((args, kwargs)):
+            if isinstance(tensor, Tensor):
+                self.note(tensor.untyped_storage(), new=False)
+        out = func(*args, **(kwargs or {}))
+        for tensor in tree_leaves(out):
+            if isinstance(tensor, Tensor):
+                self.note(tensor.untyped_storage(), new=True)
+        return out
+
+    def note(self, storage: torch.UntypedStorage, new: bool) -> None:
+        address, size = storage._cdata, storage.nbytes() if new else 0
+        if address in self.seen:
+            return
+        self.seen.add(address)
+        self.live += size
+        self.peak = max(self.peak, self.live)
+        weakref.finalize(storage, self.forget, address, size)
+
+    def forget(self, address: int, size: int) -> None:
+        self.seen.discard(address)
+        self.live -= size
+
+
+def peak(tokens: int, backend: str, name: str = "PaPE", train: bool = True, **masks: Tensor) -> float:
+    """MiB of one attention layer of 2 heads of 16 over points."""
+    torch.manual_seed(0)
+    encoding = build_encoding(dict(type=name), dim=32, heads=2, position_dims=3, depth=1)
+    attention = Attention(32, 2, encoding.layer(0, 1), backend=backend)
+    x, where = torch.randn(1, tokens, 32, requires_grad=train), Where(torch.rand(1, tokens, 3) * 100)
+    with Peak() as memory, torch.set_grad_enabled(train):
+        y = attention(x, where, encoding.prepare(where))
+        if train:
+            y.sum().backward()
+    assert memory.live < memory.peak
+    return memory.peak / 2**20
+
+
+def test_the_measure_counts_what_is_alive_at_once() -> None:
+    a = torch.zeros(2**18)  # 1 MiB, from before
+    with Peak() as memory:
+        b = a + 1
+        c = (b.view(2, -1)[0] * 2).sum()  # half a MiB, and a number
+        del b
+        assert memory.live == c.nbytes
+        _ = a.view(-1), a[:3]
+        d = a * 2
+    assert memory.peak == 2**20 + 2**19 + 4
+    assert d.nbytes + c.nbytes == memory.live
+
+
+def test_a_bias_made_whole_grows_with_the_square() -> None:
+    """Which is why dense attention is there, and shows that the test below could fail."""
+    assert peak(1024, "sdpa", name="ALiBi") > 3 * peak(512, "sdpa", name="ALiBi")
+
+
+@pytest.mark.parametrize("train", [False, True])
+def test_dense_attention_grows_with_the_number_of_tokens(train: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    # smaller chunks than usual, so that what grows is not hidden beneath what a chunk takes
+    monkeypatch.setattr(dense_module, "CHUNK", 2**20)
+    before = first = peak(2048, "dense", train=train)
+    for tokens in (4096, 8192):
+        now = peak(tokens, "dense", train=train)
+        assert now <= 2 * 1.3 * before  # ends here, before a square fills the machine
+        before = now
+    assert before <= 4 * 1.3 * first
+    assert before >= 8192 * 32 * 4 * 4 / 2**20  # x, q, k and v at the very least
+
+
+def test_chunks_take_no_more_than_their_share() -> None:
+    """Whatever the length, as many logits are held as CHUNK says, some twenty times over for a bias in three axes."""
+    assert peak(4096, "dense") <= 25 * dense_module.CHUNK * 4 / 2**20 + 40

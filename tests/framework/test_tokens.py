@@ -1,0 +1,375 @@
+"""What token sets promise: errors that teach, padding that reaches nothing, rows that can be cut and put back."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from ndformer.framework.tokens import Rows, TokenSet, Where, join
+
+NAN, INF = float("nan"), float("inf")
+
+
+def where_with(name: str, mask: Any) -> Where:
+    return Where(torch.zeros(1, 3, 2), **{name: mask})
+
+
+def bools(*rows: list[int]) -> Tensor:
+    return torch.tensor(rows, dtype=torch.bool)
+
+
+# ---------------------------------------------------------------------------------------------------- errors teach
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.int64, torch.int32])
+def test_positions_of_few_bits_are_refused_with_the_reason(dtype: torch.dtype) -> None:
+    with pytest.raises(TypeError, match=r"positions must be float32 or float64, got torch\.\w+: 16 bits.*reference"):
+        Where(torch.zeros(2, 3, 2, dtype=dtype))
+
+
+@pytest.mark.parametrize("shape", [(3, 2), (1, 2, 3, 2), (5,)])
+def test_positions_of_the_wrong_shape_are_refused_with_the_right_one(shape: tuple[int, ...]) -> None:
+    with pytest.raises(ValueError, match=r"\(rows, tokens, dimensions\), got shape"):
+        Where(torch.zeros(shape))
+
+
+@pytest.mark.parametrize("name", ["valid", "placed", "segment"])
+@pytest.mark.parametrize("shape", [(3,), (2, 4), (3, 3), (2, 3, 1)])
+def test_masks_must_lie_like_the_positions(name: str, shape: tuple[int, ...]) -> None:
+    mask: Any = torch.ones(shape, dtype=torch.int64 if name == "segment" else torch.bool)
+    with pytest.raises(ValueError, match=rf"{name} must be \(rows, tokens\) like positions \(2, 3, 2\), got"):
+        Where(torch.zeros(2, 3, 2), **{name: mask})
+
+
+@pytest.mark.parametrize("name", ["valid", "placed"])
+def test_masks_must_be_bool_and_the_error_says_how(name: str) -> None:
+    with pytest.raises(TypeError, match=rf"{name} must be bool, got torch.int64: write {name}.bool\(\)"):
+        where_with(name, torch.ones(1, 3, dtype=torch.int64))
+
+
+@pytest.mark.parametrize("dtype", [torch.bool, torch.float32])
+def test_segments_must_be_whole_numbers(dtype: torch.dtype) -> None:
+    # a mask given by mistake would make all padding valid: False is 0, and 0 is a sample
+    with pytest.raises(TypeError, match="segment"):
+        Where(torch.zeros(1, 3, 2), segment=torch.ones(1, 3, dtype=dtype))
+
+
+def test_a_grid_must_fit_and_stand_alone() -> None:
+    positions = torch.zeros(1, 7, 2)
+    for grid in [(2, 4), (7,), (2, 3, 1)]:
+        with pytest.raises(ValueError, match="does not fit"):
+            Where(positions, grid=grid)
+    with pytest.raises(ValueError, match="cannot stand beside"):
+        Where(positions, valid=torch.ones(1, 7, dtype=torch.bool), grid=(2, 3))
+    with pytest.raises(ValueError, match="cannot stand beside"):
+        Where(positions, segment=torch.zeros(1, 7, dtype=torch.int64), grid=(2, 3))
+    assert Where(positions, grid=(2, 3)).grid == (2, 3)  # one prefix token
+    assert Where(positions, placed=torch.ones(1, 7, dtype=torch.bool), grid=(2, 3)).grid == (2, 3)
+
+
+@pytest.mark.parametrize("shape", [(2, 4, 8), (3, 3, 8), (3, 8)])
+def test_features_must_fit_their_places(shape: tuple[int, ...]) -> None:
+    with pytest.raises(ValueError, match=r"\(rows, tokens, channels\) for positions \(2, 3, 2\), got"):
+        TokenSet(torch.zeros(shape), Where(torch.zeros(2, 3, 2)))
+
+
+# ---------------------------------------------------------------------------------------------------- Where
+
+
+@pytest.mark.parametrize("junk", [NAN, INF, -INF, 1e30])
+def test_what_stands_in_padding_and_unplaced_positions_is_set_to_zero(junk: float) -> None:
+    valid, placed = bools([1, 1, 0, 0]), bools([1, 0, 1, 0])
+    positions = torch.full((1, 4, 2), junk)
+    positions[0, 0] = torch.tensor([3.0, 4.0])
+    where = Where(positions, valid=valid, placed=placed)
+    assert where.positions.tolist() == [[[3, 4], [0, 0], [0, 0], [0, 0]]]
+    packed = Where(positions, segment=torch.tensor([[0, -1, -1, -1]]))
+    assert packed.positions.tolist() == [[[3, 4], [0, 0], [0, 0], [0, 0]]]
+
+
+def test_junk_in_padding_neither_widens_the_extent_nor_reaches_a_gradient() -> None:
+    positions = torch.tensor([[[0.0], [31.0], [1e20], [-1e20]]]).requires_grad_()
+    where = Where(positions, valid=bools([1, 1, 1, 0]), placed=bools([1, 1, 0, 1]))
+    assert where.extent == (5,)
+    where.positions.square().sum().backward()
+    assert positions.grad is not None
+    assert positions.grad.flatten().tolist() == [0, 62, 0, 0]
+
+
+def test_the_callers_positions_stay_as_they_are() -> None:
+    positions = torch.ones(1, 3, 1)
+    Where(positions, valid=bools([1, 0, 0]))
+    assert positions.flatten().tolist() == [1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    "positions, extent",
+    [
+        ([[[0.0], [31.0]]], (5,)),
+        ([[[0.0], [32.0]]], (5,)),
+        ([[[0.0], [33.0]]], (6,)),
+        ([[[-400.0], [-399.0]]], (0,)),  # size, not place
+        ([[[0.0], [0.25]]], (-2,)),
+        ([[[5.0], [5.0]]], (-100,)),
+        ([[[0.0], [1.0]], [[100.0], [108.0]]], (3,)),  # the widest row, each about itself
+        ([[[0.0, 7.0], [3.0, 7.0]]], (2, -100)),
+        ([[[0.0], [NAN]]], (1000,)),
+        ([[[0.0], [INF]]], (1000,)),
+    ],
+)
+def test_extent_is_the_size_of_the_widest_row_rounded_up_to_a_power_of_two(positions: Any, extent: Any) -> None:
+    assert Where(torch.tensor(positions)).extent == extent
+
+
+def test_extent_of_packed_rows_is_that_of_the_widest_sample() -> None:
+    positions = torch.tensor([[[0.0], [3.0], [1000.0], [1001.0], [5.0]]])
+    assert Where(positions, segment=torch.tensor([[0, 0, 1, 1, -1]])).extent == (2,)
+
+
+@pytest.mark.parametrize("shape", [(0, 3, 2), (2, 0, 2), (0, 0, 2)])
+@pytest.mark.parametrize("masked", ["plain", "valid", "segment"])
+def test_no_tokens_are_tokens_too(shape: tuple[int, ...], masked: str) -> None:
+    masks: dict[str, Any] = dict(
+        plain={},
+        valid={"valid": torch.ones(shape[:2], dtype=torch.bool)},
+        segment={"segment": torch.zeros(shape[:2], dtype=torch.int64)},
+    )[masked]
+    assert Where(torch.zeros(shape), **masks).batch == shape[0]
+
+
+def test_segments_say_what_is_padding_and_valid_may_add_to_it() -> None:
+    segment = torch.tensor([[0, 0, 0, 1, 1, -1]])
+    where = Where(torch.zeros(1, 6, 1), segment=segment)
+    assert where.valid is not None
+    assert where.valid.tolist() == [[True] * 5 + [False]]
+    both = Where(torch.zeros(1, 6, 1), valid=bools([1, 0, 1, 1, 1, 1]), segment=segment)
+    assert both.valid is not None
+    assert both.valid.tolist() == [[True, False, True, True, True, False]]
+
+
+def test_runs_are_contiguous_stretches_whatever_their_number() -> None:
+    segment = torch.tensor([[7, 7, 2, 2, 7, -1], [-1, -1, 5, 5, 5, 5]])
+    where = Where(torch.zeros(2, 6, 1), segment=segment)
+    assert where.runs().tolist() == [[0, 0, 1, 1, 2, 3], [0, 0, 1, 1, 1, 1]]
+
+
+def test_cut_holds_each_run_once_alone_and_in_order() -> None:
+    """Runs do not continue into the next row, equal numbers apart are separate samples, -1 is nothing."""
+    segment = torch.tensor([[3, 3, 3, -1, 3, 3], [3, 0, 0, 0, 0, 0]])
+    valid = torch.ones(2, 6, dtype=torch.bool)
+    valid[1, 2] = False
+    where = Where(torch.arange(12.0).view(2, 6, 1), valid=valid, segment=segment)
+    assert where.cut is not None
+    found = []
+    for rows, place in where.cut:
+        for index, present, positions, inside in zip(rows.index, rows.valid, place.positions, place.valid):  # type: ignore[arg-type]
+            assert torch.equal(present, inside)
+            tokens = index[present]
+            assert torch.equal(positions[present, 0], tokens.float())
+            found.append(tokens.tolist())
+        # at most twice the tokens that are there
+        assert rows.index.numel() <= 2 * int(rows.valid.sum()) + rows.index.shape[0]
+    assert sorted(found) == [[0, 1, 2], [4, 5], [6], [7, 9, 10, 11]]
+
+
+def test_a_row_of_nothing_but_padding_has_no_runs() -> None:
+    where = Where(torch.zeros(1, 3, 1), segment=torch.full((1, 3), -1))
+    assert where.cut == ()
+
+
+def test_masks_and_positions_may_be_shared_by_all_rows() -> None:
+    positions, valid = torch.ones(1, 3, 2), bools([1, 1, 0], [1, 0, 0])
+    where = Where(positions, valid=valid)
+    assert where.batch == 2
+    assert where.positions[:, :, 0].tolist() == [[1, 1, 0], [1, 0, 0]]
+    packed = Where(positions, segment=torch.tensor([[0, 0, 1], [0, 1, 1]]))
+    assert packed.positions.shape == (2, 3, 2)
+    assert TokenSet(torch.zeros(4, 3, 8), Where(positions)).where.batch == 1
+
+
+def test_to_changes_the_dtype_of_positions_and_keeps_all_else() -> None:
+    where = Where(
+        torch.tensor([[[1.0], [2.0], [9.0]]]), placed=bools([1, 0, 1]), segment=torch.tensor([[0, 0, -1]])
+    ).to(dtype=torch.float64)
+    assert where.positions.dtype == torch.float64
+    assert where.positions.flatten().tolist() == [1, 0, 0]
+    assert where.placed is not None
+    assert where.placed.tolist() == [[True, False, True]]
+    assert where.segment is not None
+    assert where.segment.tolist() == [[0, 0, -1]]
+    assert where.cut is not None
+    assert Where(torch.zeros(1, 6, 2), grid=(2, 3)).to("cpu").grid == (2, 3)
+
+
+def test_tokens_in_16_bit_keep_positions_in_32() -> None:
+    tokens = TokenSet(torch.zeros(1, 2, 4), Where(torch.tensor([[[512.0], [513.0]]])), torch.tensor([[0, 1]]))
+    half = tokens.to(dtype=torch.bfloat16)
+    assert half.features.dtype == torch.bfloat16
+    assert half.where.positions.dtype == torch.float32
+    assert half.where.positions.flatten().tolist() == [512, 513]
+    assert half.modality is not None
+    assert half.modality.tolist() == [[0, 1]]
+    double = tokens.to(dtype=torch.float64)
+    assert double.features.dtype == double.where.positions.dtype == torch.float64
+
+
+def test_where_survives_copies_and_worker_processes() -> None:
+    where = Where(torch.arange(5.0).view(1, 5, 1), segment=torch.tensor([[0, 0, 1, 1, -1]]))
+    for other in (copy.deepcopy(where), pickle.loads(pickle.dumps(where))):
+        assert torch.equal(other.positions, where.positions)
+        assert other.extent == where.extent
+        assert len(other.cut) == len(where.cut)  # type: ignore[arg-type]
+
+
+# ---------------------------------------------------------------------------------------------------- Rows
+
+
+def borrowed() -> Rows:
+    """Five tokens in two rows: row 1 is filled up with tokens 1 and 2 of row 0; token 4 is in no row."""
+    return Rows(torch.tensor([[0, 1, 2], [3, 1, 2], [99, -7, 4]]), bools([1, 1, 1], [1, 1, 1], [0, 0, 0]))
+
+
+def test_gather_takes_tokens_and_leaves_empty_slots_zero() -> None:
+    flat = torch.arange(1.0, 6.0)[:, None] * torch.tensor([1.0, 10.0])
+    rows = borrowed().gather(flat)
+    assert rows[..., 0].tolist() == [[1, 2, 3], [4, 2, 3], [0, 0, 0]]
+    assert rows[..., 1].tolist() == [[10, 20, 30], [40, 20, 30], [0, 0, 0]]
+    flat[0] = NAN  # where empty slots point: what is there must not reach them
+    assert borrowed().gather(flat)[2].tolist() == [[0, 0]] * 3
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.bool])
+@pytest.mark.parametrize("shape", [(), (2,), (2, 3)])
+def test_scatter_undoes_gather(dtype: torch.dtype, shape: tuple[int, ...]) -> None:
+    flat = torch.randn(5, *shape).mul(9).to(dtype)
+    back = borrowed().scatter(borrowed().gather(flat), 5)
+    assert back.dtype == dtype
+    assert torch.equal(back[:4], flat[:4])
+    assert not back[4].any()
+
+
+def test_scatter_takes_a_tokens_own_slot_not_a_borrowed_one() -> None:
+    rows = torch.tensor([[[1.0], [2], [3]], [[4], [50], [60]], [[7], [8], [9]]])
+    assert borrowed().scatter(rows, 5).flatten().tolist() == [1, 2, 3, 4, 0]
+
+
+def test_gradients_flow_through_first_slots_only() -> None:
+    rows = torch.randn(3, 3, 2, dtype=torch.float64, requires_grad=True)
+    borrowed().scatter(rows, 5).sum().backward()
+    assert rows.grad is not None
+    assert rows.grad[..., 0].tolist() == [[1, 1, 1], [1, 0, 0], [0, 0, 0]]
+    flat = torch.randn(5, 2, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(borrowed().gather, (flat,))
+    assert torch.autograd.gradcheck(lambda r: borrowed().scatter(r, 5), (rows,))
+
+
+def test_rows_work_under_pytorchs_demand_for_determinism() -> None:
+    """Nothing in gather and scatter, forward or backward, depends on the order of summation."""
+    before = torch.are_deterministic_algorithms_enabled()
+    torch.use_deterministic_algorithms(True)
+    try:
+        flat = torch.randn(500, 4, requires_grad=True)
+        rows = Rows(torch.randint(0, 500, (40, 32)), torch.rand(40, 32) < 0.9)
+        results = []
+        for _ in range(3):
+            flat.grad = None
+            y = rows.scatter(rows.gather(flat) ** 2, 500)
+            y.square().sum().backward()
+            assert flat.grad is not None
+            results.append((y.detach(), flat.grad.clone()))  # type: ignore[union-attr]
+    finally:
+        torch.use_deterministic_algorithms(before)
+    for y, grad in results[1:]:
+        assert torch.equal(y, results[0][0])
+        assert torch.equal(grad, results[0][1])
+
+
+def test_the_where_of_rows_follows_its_tokens() -> None:
+    where = Where(torch.arange(1.0, 6.0).view(1, 5, 1), valid=bools([1, 1, 0, 1, 1]), placed=bools([1, 0, 1, 1, 1]))
+    cut = borrowed().where(where)
+    assert cut.valid is not None
+    assert cut.placed is not None
+    assert cut.valid.tolist() == [[True, True, False], [True, True, False], [False] * 3]
+    assert cut.placed.tolist() == [[True, False, True], [True, False, True], [False] * 3]
+    assert cut.positions.flatten().tolist() == [1, 0, 0, 4, 0, 0, 0, 0, 0]
+    plain = borrowed().where(Where(torch.ones(1, 5, 1)))
+    assert plain.valid is not None
+    assert plain.valid.tolist() == borrowed().valid.tolist()
+    assert plain.placed is None
+
+
+# ---------------------------------------------------------------------------------------------------- join
+
+
+def tokens(n: int, dims: int = 2, channels: int = 4, rows: int = 2, **where: Any) -> TokenSet:
+    return TokenSet(torch.randn(rows, n, channels), Where(torch.randn(rows, n, dims), **where))
+
+
+def test_join_lays_sets_side_by_side_and_numbers_them() -> None:
+    a, b, c = tokens(3), tokens(2), tokens(1)
+    joined = join(a, b, c)
+    assert torch.equal(joined.features, torch.cat([a.features, b.features, c.features], dim=1))
+    assert torch.equal(joined.where.positions, torch.cat([s.where.positions for s in (a, b, c)], dim=1))
+    assert joined.modality is not None
+    assert joined.modality.dtype == torch.int64
+    assert joined.modality.tolist() == [[0, 0, 0, 1, 1, 2]] * 2
+    assert joined.where.valid is joined.where.placed is joined.where.segment is None
+
+
+def test_join_keeps_modalities_that_sets_bring_and_refuses_half_of_them() -> None:
+    a = TokenSet(torch.zeros(1, 2, 4), Where(torch.zeros(1, 2, 2)), torch.tensor([[5, 6]]))
+    b = TokenSet(torch.zeros(1, 1, 4), Where(torch.zeros(1, 1, 2)), torch.tensor([[7]]))
+    assert join(a, b).modality.tolist() == [[5, 6, 7]]  # type: ignore[union-attr]
+    with pytest.raises(ValueError, match="either all sets name"):
+        join(a, tokens(1, rows=1))
+
+
+def test_join_fills_masks_that_one_set_lacks() -> None:
+    a = tokens(2, valid=bools([1, 0], [1, 1]))
+    b = tokens(2, placed=bools([0, 1], [1, 1]))
+    where = join(a, b).where
+    assert where.valid is not None
+    assert where.placed is not None
+    assert where.valid.tolist() == [[True, False, True, True], [True] * 4]
+    assert where.placed.tolist() == [[True, True, False, True], [True] * 4]
+
+
+def test_join_repeats_what_rows_share() -> None:
+    shared = TokenSet(torch.zeros(3, 2, 4), Where(torch.tensor([[[1.0], [2.0]]]), placed=bools([0, 1])))
+    own = TokenSet(torch.ones(3, 1, 4), Where(torch.tensor([[[5.0]], [[6.0]], [[7.0]]])))
+    joined = join(shared, own)
+    assert joined.features.shape == (3, 3, 4)
+    assert joined.where.positions.flatten(1).tolist() == [[0, 2, 5], [0, 2, 6], [0, 2, 7]]
+    assert joined.where.placed is not None
+    assert joined.where.placed.tolist() == [[False, True, True]] * 3
+
+
+def test_join_keeps_the_grid_that_ends_a_row_unless_there_is_padding() -> None:
+    prefix, image = tokens(1, placed=bools([0], [0])), tokens(6, grid=(2, 3))
+    assert join(prefix, image).where.grid == (2, 3)
+    assert join(image, tokens(1)).where.grid is None
+    assert join(tokens(6, grid=(3, 2)), image).where.grid == (2, 3)
+    assert join(tokens(1, valid=bools([1], [0])), image).where.grid is None
+
+
+def test_join_refuses_what_has_no_common_space_width_or_row() -> None:
+    with pytest.raises(ValueError, match=r"2 and 3 position dimensions cannot be joined: place both in one space"):
+        join(tokens(2), tokens(2, dims=3))
+    with pytest.raises(ValueError, match="4 and 5 channels"):
+        join(tokens(2), tokens(2, channels=5))
+    with pytest.raises(ValueError, match="join before packing"):
+        join(tokens(2), tokens(2, segment=torch.tensor([[0, 1], [0, 1]])))
+
+
+def test_join_passes_gradients_to_both() -> None:
+    x, y = torch.zeros(1, 2, 4, requires_grad=True), torch.zeros(1, 1, 4, requires_grad=True)
+    where = Where(torch.zeros(1, 2, 1)), Where(torch.zeros(1, 1, 1))
+    join(TokenSet(x, where[0]), TokenSet(y, where[1])).features.sum().backward()
+    assert x.grad is not None
+    assert y.grad is not None
+    assert bool((x.grad == 1).all() & (y.grad == 1).all())
