@@ -344,7 +344,7 @@ def features_fit(where: Where, factors: Sequence[float], curvature: float) -> bo
 
 
 def _split(coefficients: Tensor) -> Tensor:
-    """(F, B, H, N) -> (2, F, B, H, N): multiples of 2^-11 of a head's largest, and the rest, which carries the gradient."""
+    """(F, B, H, N) -> (2, F, B, H, N): multiples of 2^-11 of a head's largest, and the rest, with the gradient."""
     fixed = coefficients.detach()
     largest = fixed.abs().amax(0).amax(-1, keepdim=True) if fixed.numel() else fixed.abs().sum((0, -1))[..., None]
     unit = torch.exp2(

@@ -8,10 +8,11 @@ import torch
 from torch import Tensor, nn
 
 from ndformer.framework.engine.compat import BaseModel
-from ndformer.framework.registry import BACKBONES, HEADS, MODALITIES, TRANSFORMS, nearest
+from ndformer.framework.registry import BACKBONES, HEADS, MODALITIES, MODELS, TRANSFORMS, nearest
 from ndformer.framework.tokens import TokenSet, join
 
 
+@MODELS.register_module()
 class TokenModel(BaseModel):
     """Inputs by modality become token sets, joined where there are several; the backbone lets them attend; the head
     answers. `mix` changes training batches (MixUp, CutMix) before they become tokens."""

@@ -8,24 +8,22 @@ import torch
 from torch import nn
 
 from ndformer.framework.encoding import LayerEncoding
-from ndformer.framework.registry import UnknownNameError, nearest
+from ndformer.framework.registry import Registry
+
+OPTIMIZERS = Registry("optimizer")
+for _name, _kind in vars(torch.optim).items():
+    if isinstance(_kind, type) and issubclass(_kind, torch.optim.Optimizer) and _kind is not torch.optim.Optimizer:
+        OPTIMIZERS.register_module(name=_name, module=_kind)
 
 
 def build_optimizer(
     model: nn.Module, cfg: dict[str, Any], groups: dict[str, Any] | None = None
 ) -> torch.optim.Optimizer:
     """Any torch.optim class by name, over the groups of `parameter_groups`; each group keeps its `lr_scale`."""
-    options = dict(cfg)
-    name = options.pop("type")
-    kinds = {k: v for k, v in vars(torch.optim).items() if isinstance(v, type) and issubclass(v, torch.optim.Optimizer)}
-    if name not in kinds:
-        raise UnknownNameError(
-            f"no optimizer is called '{name}'{nearest(name, kinds)} Known: {', '.join(sorted(kinds))}"
-        )
-    groups_ = parameter_groups(model, options.get("weight_decay", 0.0), **(groups or {}))
-    for group in groups_:
-        group["lr"] = options["lr"] * group["lr_scale"]
-    return kinds[name](groups_, **options)
+    params = parameter_groups(model, cfg.get("weight_decay", 0.0), **(groups or {}))
+    for group in params:
+        group["lr"] = cfg["lr"] * group["lr_scale"]
+    return OPTIMIZERS.create(cfg, params=params)
 
 
 def parameter_groups(

@@ -19,9 +19,10 @@ from torch.utils.data import DataLoader
 from ndformer.framework.data import DataError, Dataset, EpochSampler, collate
 from ndformer.framework.engine import checkpoint, report
 from ndformer.framework.engine.compat import Evaluator
+from ndformer.framework.engine.samples import make_sample
 from ndformer.framework.engine.trainer import Trainer
 from ndformer.framework.model import TokenModel
-from ndformer.framework.registry import DATASETS, METRICS, SAMPLES
+from ndformer.framework.registry import DATASETS, METRICS, MODELS
 
 
 def train(cfg: Config, work_dir: Path, resume: bool = False) -> dict[str, Any]:
@@ -120,20 +121,18 @@ def prepare_data(cfg: Config, sample: bool) -> None:
     home = Path(cfg.train_dataloader.dataset.data_root)
     if sample and not home.exists():
         print(f"making the sample of {cfg.sample_data} in {home}")
-        half = home.with_name(home.name + ".making")
-        SAMPLES.get(cfg.sample_data)(half, 0)
-        half.rename(home)
+        make_sample(cfg.sample_data, home)
 
 
 def build_model(cfg: Config) -> TokenModel:
-    model = TokenModel(**{key: value for key, value in cfg.model.items() if key != "type"})
+    model: TokenModel = MODELS.create(cfg.model)
     model.to("cuda" if torch.cuda.is_available() else "cpu")
     return model
 
 
 def build_loader(cfg: Config, split: str) -> DataLoader[Any]:
     options = dict(cfg[f"{split}_dataloader"])
-    dataset: Dataset = DATASETS.create(options.pop("dataset"))
+    dataset: Dataset = DATASETS.create(options.pop("dataset"), seed=cfg.seed)
     if len(dataset) == 0:
         raise DataError(f"{type(dataset).__name__} has no {split} samples under {dataset.data_root}")
     workers = options.pop("num_workers", 0)

@@ -10,11 +10,10 @@ import difflib
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from typing import Any, Literal, NamedTuple
 
-import torch
-
+import ndformer.framework.model  # noqa: F401  (registers TokenModel)
+from ndformer.framework.engine.optim import OPTIMIZERS
 from ndformer.framework.engine.schedules import SCHEDULES
 from ndformer.framework.engine.signature import Argument, arguments, fits, in_words, union
-from ndformer.framework.model import TokenModel
 from ndformer.framework.registry import (
     BACKBONES,
     DATASETS,
@@ -22,6 +21,7 @@ from ndformer.framework.registry import (
     HEADS,
     METRICS,
     MODALITIES,
+    MODELS,
     TRANSFORMS,
     Registry,
     UnknownNameError,
@@ -101,14 +101,6 @@ class Keys:
     sample_data: str | None = key("the stand-in that --sample generates when its folder is missing", None)
 
 
-MODELS = Registry("model")
-MODELS.register_module(module=TokenModel)
-OPTIMIZERS = Registry("optimizer")
-for _name, _kind in vars(torch.optim).items():
-    if isinstance(_kind, type) and issubclass(_kind, torch.optim.Optimizer) and _kind is not torch.optim.Optimizer:
-        OPTIMIZERS.register_module(name=_name, module=_kind)
-
-
 class Place(NamedTuple):
     """What stands under an argument of some name, be it of the config or of a component."""
 
@@ -125,7 +117,7 @@ PLACES = dict(
     encoding=Place(ENCODINGS, ("dim", "heads", "position_dims", "depth")),
     head=Place(HEADS, ("dim",)),
     mix=Place(TRANSFORMS),
-    dataset=Place(DATASETS),
+    dataset=Place(DATASETS, ("seed",)),
     transforms=Place(TRANSFORMS),
     optimizer=Place(OPTIMIZERS, ("params",), ("lr",)),
     schedule=Place(SCHEDULES),

@@ -1,0 +1,58 @@
+"""CIFAR-10 in the setting of the SaPE2 paper: ViT-S with patches of 4, Adam, batches of 128, 400 epochs.
+
+That paper does not give the learning rate and its schedule, nor the augmentation; these are the field's usual ones.
+"""
+
+data_root = "data/cifar10"
+model = dict(
+    type="TokenModel",
+    modalities=dict(image=dict(type="ImagePatches", patch=4)),
+    backbone=dict(
+        type="Transformer",
+        dim=384,
+        depth=12,
+        heads=6,
+        position_dims=2,
+        encoding=dict(type="NoPE"),
+        drop_path=0.1,
+        initial_norm=True,
+    ),
+    head=dict(type="Classifier", classes=10),
+)
+
+_train = [dict(type="RandomCrop", size=32, padding=4), dict(type="Flip"), dict(type="PackImage")]
+_eval = [dict(type="PackImage")]
+train_dataloader = dict(
+    batch_size=128,
+    num_workers=2,
+    dataset=dict(type="CIFAR10", split="train", transforms=_train),
+)
+val_dataloader = dict(
+    batch_size=256,
+    num_workers=2,
+    dataset=dict(type="CIFAR10", split="val", transforms=_eval),
+)
+test_dataloader = dict(
+    batch_size=256,
+    num_workers=2,
+    dataset=dict(type="CIFAR10", split="test", transforms=_eval),
+)
+
+optimizer = dict(type="Adam", lr=5e-4)
+schedule = dict(type="WarmupCosine", warmup=0.05)
+train_cfg = dict(max_epochs=400)
+metrics = [dict(type="Accuracy")]
+
+sample_data = "cifar10"
+sample = dict(
+    data_root="data/samples/cifar10",
+    model=dict(backbone=dict(dim=96, depth=4, heads=4, drop_path=0.0)),
+    train_dataloader=dict(
+        batch_size=64,
+        dataset=dict(
+            transforms=[dict(type="RandomCrop", size=32, padding=2), dict(type="Flip"), dict(type="PackImage")]
+        ),
+    ),
+    optimizer=dict(lr=1e-3),
+    train_cfg=dict(max_epochs=15),
+)
