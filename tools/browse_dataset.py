@@ -21,7 +21,7 @@ from PIL import Image, ImageDraw
 
 from ndformer.framework.data import DataError, Dataset
 from ndformer.framework.registry import DATASETS, UnknownNameError
-from ndformer.modalities.image.transforms import statistics
+from ndformer.modalities.image.transforms import PackImage
 
 TILE, CAPTION = 128, 14
 
@@ -40,19 +40,9 @@ def dataset_options(name: str, split: str, data_root: str | None) -> dict[str, A
     return options
 
 
-def picture(sample: dict[str, Any], mean: Sequence[float] | None, std: Sequence[float] | None) -> Image.Image:
-    """The image of a sample, a packed one's too."""
-    if "inputs" not in sample:
-        return sample["image"]
-    values = sample["inputs"]["image"].numpy().transpose(1, 2, 0)  # (H, W, C)
-    centre, spread = statistics(values.shape[2], mean, std)
-    pixels = ((values * spread + centre).clip(0, 1) * 255).round().astype(np.uint8)
-    return Image.fromarray(pixels.squeeze(2) if pixels.shape[2] == 1 else pixels)
-
-
 def sheet(dataset: Dataset, count: int) -> Image.Image:
     """Samples evenly spread over the set, so over its classes, in rows."""
-    pack = next((t for t in dataset.transforms if hasattr(t, "mean")), None)
+    pack = next((t for t in dataset.transforms if isinstance(t, PackImage)), None)
     numbers = np.linspace(0, len(dataset) - 1, min(count, len(dataset))).astype(int).tolist()
     columns = math.ceil(math.sqrt(len(numbers) * 1.6))
     rows = math.ceil(len(numbers) / columns)
@@ -60,7 +50,8 @@ def sheet(dataset: Dataset, count: int) -> Image.Image:
     pen = ImageDraw.Draw(out)
     for place, i in enumerate(numbers):
         left, top = place % columns * (TILE + 4) + 2, place // columns * (TILE + CAPTION + 4) + 2
-        image = picture(dataset[i], getattr(pack, "mean", None), getattr(pack, "std", None)).convert("RGB")
+        sample = dataset[i]
+        image = (pack.unpack(sample["inputs"]["image"]) if pack else sample["image"]).convert("RGB")
         scale = TILE / max(image.size)
         resample = Image.Resampling.NEAREST if scale > 1 else Image.Resampling.LANCZOS  # small ones: show the pixels
         image = image.resize((max(1, round(image.width * scale)), max(1, round(image.height * scale))), resample)

@@ -10,25 +10,19 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from ndformer.framework.registry import DATASETS, SAMPLES, UnknownNameError
+from ndformer.framework.engine.samples import make_sample
+from ndformer.framework.registry import DATASETS, UnknownNameError
 from ndformer.modalities.image.baselines import baselines
 
 
-def make_sample(name: str, out: Path, seed: int = 0) -> None:
-    """Complete or not at all: written beside `out` first, then renamed. Never into a folder that holds something."""
-    write = SAMPLES.get(name)
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise FileExistsError(f"{out} is not empty: name another folder with --out, or take it away")
-    out.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f".{out.name}-", dir=out.parent) as beside:
-        partial = Path(beside) / out.name
-        partial.mkdir()
-        write(partial, seed)
-        partial.replace(out)
+def dataset_of(sample: str) -> str:
+    """The dataset that reads a sample: cifar10 -> CIFAR10, imagenet1k -> ImageNet."""
+    DATASETS.get("CIFAR10")  # all are known after the first look-up
+    plain = sample.replace("_", "").removesuffix("1k")
+    return next(kind for kind in DATASETS.module_dict if kind.lower() == plain)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -42,10 +36,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     make_sample(given.name, out, given.seed)
     print(out)
     if given.baselines:
-        kind = next(
-            kind for kind in DATASETS.module_dict if kind.lower() == given.name.replace("_", "").removesuffix("1k")
-        )
-        train, test = (DATASETS.create(dict(type=kind, data_root=out, split=split)) for split in ("train", "test"))
+        reader = dict(type=dataset_of(given.name), data_root=out)
+        train, test = (DATASETS.create(reader | dict(split=split)) for split in ("train", "test"))
         for name, accuracy in baselines(train, test):
             print(f"{name:20} {accuracy:6.1%}")
 

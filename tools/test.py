@@ -1,6 +1,8 @@
 """Test a checkpoint: metrics on the test set.
 
-tools/test.py configs/cifar10_pape.py work_dirs/cifar10_pape/best.pth [--out predictions.csv]
+tools/test.py work_dirs/cifar10_pape/config.py work_dirs/cifar10_pape/best.pth [--out predictions.csv]
+
+A run's own config.py says how it was trained, --sample included.
 """
 
 from __future__ import annotations

@@ -32,11 +32,14 @@ def main() -> None:
     config_arguments(parser)
     parser.add_argument("--work-dir", metavar="DIR", help="default: work_dirs/CONFIG")
     parser.add_argument("--resume", action="store_true", help="go on from last.pth in the work dir")
+    parser.add_argument("--overwrite", action="store_true", help="start anew where the work dir holds a run already")
     given = parser.parse_args()
     cfg = config_from(given)
     work_dir = work_dir_of(given, cfg)
     if given.resume and not (work_dir / "last.pth").is_file():
         raise DataError(f"nothing to resume in {work_dir}: it has no last.pth. Start without --resume")
+    if (work_dir / "last.pth").is_file() and not (given.resume or given.overwrite):
+        raise DataError(f"{work_dir} holds a run already: go on with --resume, or choose --work-dir or --overwrite")
     prepare_data(cfg, given.sample)
     train(cfg, work_dir, given.resume)
 

@@ -92,6 +92,8 @@ class PaPE(PositionEncoding):
             raise ValueError(
                 "init_radius shapes the distance term through Wp: it needs distance, activation and project"
             )
+        if m < 1 or (init_radius is not None and init_radius <= 0):
+            raise ValueError(f"m is at least 1 and init_radius above 0, got m={m}, init_radius={init_radius}")
         if impl not in ("quadratic", "paper_concat"):
             raise ValueError(f"impl is 'quadratic' or 'paper_concat', got {impl!r}")
         self.m = m if project else position_dims

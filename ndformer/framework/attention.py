@@ -43,6 +43,11 @@ class Attention(nn.Module):
         self.q_norm = nn.LayerNorm(self.head_dim) if qk_norm else nn.Identity()
         self.k_norm = nn.LayerNorm(self.head_dim) if qk_norm else nn.Identity()
         self.proj = nn.Linear(dim, dim)
+        if not isinstance(encoding, LayerEncoding | None):
+            raise TypeError(
+                f"encoding is one layer's part of a position encoding, build_encoding(...).layer(index, depth), "
+                f"got {type(encoding).__name__}"
+            )
         self.encoding = LayerEncoding() if encoding is None else encoding
 
     def forward(self, x: Tensor, where: Where, state: Any = None, encoding: LayerEncoding | None = None) -> Tensor:
@@ -93,6 +98,10 @@ class Attention(nn.Module):
         self, x: Tensor, where: Where, state: Any, encoding: LayerEncoding | None
     ) -> tuple[Tensor, Tensor, Tensor, Bias | None]:
         encoding = self.encoding if encoding is None else encoding
+        if x.shape[1] != where.positions.shape[1] or where.batch not in (1, x.shape[0]):
+            raise ValueError(
+                f"x is {tuple(x.shape)}, where has {where.batch} rows of {where.positions.shape[1]} tokens"
+            )
         if where.valid is not None:
             x = x.masked_fill(~where.valid[..., None], 0)  # whatever padding holds, NaN too, stays there
         x = encoding.input(x, state)

@@ -58,6 +58,10 @@ class PositionEncoding(nn.Module):
     def prepare(self, where: Where) -> Any:
         """What all layers share for one row layout (tables, cos and sin): called once per layout, not per layer."""
         name = type(self).__name__
+        if not isinstance(where, Where):
+            raise TypeError(
+                f"prepare() takes a Where, made of positions (rows, tokens, axes), got {type(where).__name__}"
+            )
         if where.positions.shape[2] != self.position_dims:
             raise ValueError(
                 f"{name} was built for {self.position_dims} position dimensions, got {where.positions.shape[2]}"
@@ -174,7 +178,7 @@ def build_encoding(
     place = dict(dim=dim, heads=heads, position_dims=position_dims, depth=depth)
     if cfg is None:
         return PositionEncoding(**place)
-    if isinstance(cfg, dict):
+    if isinstance(cfg, dict | str):
         return ENCODINGS.create(cfg, **place)
     return Composed([ENCODINGS.create(part, **place) for part in cfg])
 

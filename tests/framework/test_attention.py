@@ -17,8 +17,6 @@ from ndformer.framework.bias import Bias
 from ndformer.framework.registry import ENCODINGS
 from ndformer.framework.tokens import Where
 
-torch.set_num_threads(1)
-
 DIM, HEADS = 24, 2
 ENCODINGS.get("NoPE")  # the first look-up finds all
 ANYWHERE = sorted(name for name, kind in ENCODINGS.module_dict.items() if not kind.needs_grid)

@@ -11,11 +11,10 @@ import torch
 from torch import Tensor, nn
 from torch._dynamo.testing import CompileCounter
 
+from ndformer.framework.attention import Attention, build_encoding
 from ndformer.framework.registry import ENCODINGS
 from ndformer.framework.tokens import TokenSet, Where
 from ndformer.framework.transformer import Transformer
-
-torch.set_num_threads(1)
 
 ENCODINGS.get("NoPE")  # the first look-up finds all
 ANYWHERE = sorted(name for name, kind in ENCODINGS.module_dict.items() if not kind.needs_grid)
@@ -94,22 +93,21 @@ def test_places_may_be_made_inside_the_graph(layout: str) -> None:
     torch.testing.assert_close(y, network(given).features, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("layout", ["plain", "unplaced", "padded"])
-@pytest.mark.parametrize("name", ["NoPE", "AxialRoPE", "ALiBi", "PaPE"])
+@pytest.mark.parametrize("name, layout", [("AxialRoPE", "plain"), ("ALiBi", "unplaced"), ("PaPE", "padded")])
 def test_samples_of_many_lengths_and_sizes_share_a_few_graphs(name: str, layout: str) -> None:
     network, counter = model(name), CompileCounter()
     compiled = torch.compile(network, fullgraph=True, backend=counter)
-    for i in range(8):
-        compiled(tokens(layout, n=9 + 5 * i, size=3.0 * 2**i))
+    for i in range(6):
+        compiled(tokens(layout, n=9 + 5 * i, size=3.0 * 4**i))
     # the first, one for any length, and for PaPE one each with and without features
     assert counter.frame_count <= (4 if name == "PaPE" else 2)
 
 
 def test_packing_of_one_kind_shares_a_few_graphs() -> None:
     """Rows of samples whose lengths lie in one range from power of two to power of two."""
-    network, counter = model("PaPE"), CompileCounter()
+    network, counter = model("ALiBi"), CompileCounter()
     compiled = torch.compile(network, fullgraph=True, backend=counter)
-    for i in range(8):
+    for i in range(6):
         lengths = torch.randint(5, 9, (6,), generator=torch.Generator().manual_seed(i))
         segment = torch.repeat_interleave(torch.arange(6), lengths)[None]
         n = segment.shape[1]
@@ -136,9 +134,18 @@ def test_export_takes_any_length(name: str) -> None:
 
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="inductor compiles with g++, which is not there")
-@pytest.mark.parametrize("name, layout", [("PaPE", "padded")])
-def test_inductor_gives_the_same(name: str, layout: str) -> None:
-    network, given = model(name), tokens(layout)
-    compiled = torch.compile(network, fullgraph=True)
-    for a, b in zip(both_ways(compiled, network, given), both_ways(network, network, given)):
+def test_inductor_gives_the_same() -> None:
+    """The real compiler, for one attention layer: forward and backward take it a while."""
+    given = tokens("padded")
+    encoding = build_encoding(dict(type="PaPE"), dim=16, heads=2, position_dims=2, depth=1)
+    attention = Attention(16, 2, encoding.layer(0, 1))
+    state = encoding.prepare(given.where)
+    results = []
+    for forward in (attention, torch.compile(attention, fullgraph=True)):
+        attention.zero_grad()
+        y = forward(given.features, given.where, state)
+        y.square().sum().backward()
+        results.append([y.detach(), *(p.grad.clone() for p in attention.parameters() if p.grad is not None)])
+    assert len(results[0]) == len(results[1]) == 8
+    for a, b in zip(*results):
         torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)

@@ -29,8 +29,6 @@ from ndformer.framework.kernels import BACKENDS, attend
 from ndformer.framework.kernels.choose import choose
 from ndformer.framework.tokens import Where
 
-torch.set_num_threads(1)
-
 HEADS, WIDTH, DIMS = 2, 8, 2
 
 

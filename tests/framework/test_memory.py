@@ -15,8 +15,6 @@ import ndformer.framework.kernels.dense as dense_module
 from ndformer.framework.attention import Attention, build_encoding
 from ndformer.framework.tokens import Where
 
-torch.set_num_threads(1)
-
 
 class Peak(TorchDispatchMode):
     """The most bytes of new storages alive at any one time: what an allocator would have to give, to the byte."""

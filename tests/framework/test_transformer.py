@@ -15,8 +15,6 @@ from ndformer.framework.registry import ENCODINGS
 from ndformer.framework.tokens import TokenSet, Where, join
 from ndformer.framework.transformer import Block, DropPath, LayerScale, Transformer
 
-torch.set_num_threads(1)
-
 DIM, HEADS = 24, 2
 ENCODINGS.get("NoPE")  # the first look-up finds all
 ANYWHERE = sorted(name for name, kind in ENCODINGS.module_dict.items() if not kind.needs_grid)

@@ -33,7 +33,8 @@ def load(path: str | Path) -> dict[str, Any]:
     try:
         content = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:
-        raise DataError(f"{path} is not a checkpoint that can be read safely: {str(error).splitlines()[0]}") from error
+        why = str(error).splitlines()[0].split(". ")[0]
+        raise DataError(f"{path} is not a checkpoint that can be read safely ({why})") from error
     if not isinstance(content, dict) or "model" not in content:
         raise DataError(f"{path} holds no 'model': not a checkpoint of ndformer")
     return content
@@ -51,5 +52,7 @@ def load_weights(model: nn.Module, content: dict[str, Any], path: str | Path) ->
     if missing or extra or shapes:
         wrong = [*(f"{n} is missing" for n in missing), *(f"{n} is not in the model" for n in extra), *shapes]
         more = f" and {len(wrong) - 3} more" if len(wrong) > 3 else ""
-        raise DataError(f"{path} is of another model: {'; '.join(wrong[:3])}{more}")
+        own_config = Path(path).parent / "config.py"
+        hint = f". Its own config is {own_config}" if own_config.is_file() else ""
+        raise DataError(f"{path} is of another model: {'; '.join(wrong[:3])}{more}{hint}")
     model.load_state_dict(given)

@@ -19,7 +19,7 @@ from torch.utils.data import DataLoader
 from ndformer.framework.data import DataError, Dataset, EpochSampler, collate
 from ndformer.framework.engine import checkpoint, report
 from ndformer.framework.engine.compat import Evaluator
-from ndformer.framework.engine.samples import make_sample
+from ndformer.framework.engine.samples import MARK, make_sample
 from ndformer.framework.engine.trainer import Trainer
 from ndformer.framework.model import TokenModel
 from ndformer.framework.registry import DATASETS, METRICS, MODELS
@@ -32,8 +32,8 @@ def train(cfg: Config, work_dir: Path, resume: bool = False) -> dict[str, Any]:
     torch.manual_seed(cfg.seed)
     model = build_model(cfg)
     work_dir.mkdir(parents=True, exist_ok=True)
-    (work_dir / "config.py").write_text(cfg.pretty_text, encoding="utf-8")
     trainer = Trainer(cfg, work_dir, loaders, model)
+    (work_dir / "config.py").write_text(cfg.pretty_text, encoding="utf-8")
     trainer._resume = resume
     torch.manual_seed(cfg.seed)
     params = sum(p.numel() for p in model.parameters())
@@ -62,6 +62,9 @@ def finish(
         params=sum(p.numel() for p in model.parameters()),
         minutes=run.seconds / 60,
     )
+    if (Path(cfg.train_dataloader.dataset.data_root) / MARK).exists():
+        content["sample"] = True
+        print("on the generated stand-in: these figures say nothing about the dataset of that name")
     if cfg.val_dataloader.dataset.get("val_is_test"):
         content["val_is_test"] = True
         print(
@@ -117,11 +120,14 @@ def write_predictions(path: Path, predictions: list[dict[str, Any]], classes: li
 
 
 def prepare_data(cfg: Config, sample: bool) -> None:
-    """With --sample, make the generated stand-in where it is not there yet."""
+    """With --sample, make the generated stand-in where it is not there yet; without, refuse to take one for real."""
     home = Path(cfg.train_dataloader.dataset.data_root)
-    if sample and not home.exists():
+    sample = sample or cfg.get("sample") == {}  # the config of a run with --sample
+    if sample and (not home.exists() or not any(home.iterdir())):
         print(f"making the sample of {cfg.sample_data} in {home}")
         make_sample(cfg.sample_data, home)
+    if not sample and (home / MARK).exists():
+        raise DataError(f"{home} holds the generated stand-in, not the dataset: add --sample, or another --data-root")
 
 
 def build_model(cfg: Config) -> TokenModel:

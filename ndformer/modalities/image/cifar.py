@@ -7,7 +7,6 @@ data_root/[cifar-100-python/]      train, test, meta
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -36,11 +35,16 @@ def _latin1(text: str, encoding: str) -> bytes:
     return text.encode("latin1")
 
 
-ALLOWED: dict[tuple[str, str], Callable[..., Any]] = {
+def _rebuilder(protocol: int) -> Any:
+    """The function that numpy's pickles call, wherever this numpy keeps it."""
+    return np.empty(0).__reduce_ex__(protocol)[0]
+
+
+ALLOWED: dict[tuple[str, str], Any] = {
     ("numpy", "ndarray"): np.ndarray,
     ("numpy", "dtype"): np.dtype,
-    ("numpy.core.multiarray", "_reconstruct"): np.empty(0).__reduce__()[0],
-    ("numpy.core.numeric", "_frombuffer"): np.empty(0).__reduce_ex__(5)[0],
+    ("numpy.core.multiarray", "_reconstruct"): _rebuilder(2),
+    ("numpy.core.numeric", "_frombuffer"): _rebuilder(5),
     ("_codecs", "encode"): _latin1,
 }
 
@@ -85,8 +89,12 @@ class CIFAR(Dataset):
     def _batch(self, path: Path) -> tuple[np.ndarray, np.ndarray]:
         batch = unpickle(path)
         images, labels = batch.get("data"), batch.get(self.key)
-        fits = isinstance(images, np.ndarray) and images.dtype == np.uint8 and images.shape[1:] == (3072,)
-        if not fits or not isinstance(labels, list) or len(labels) != len(images):
+        if (
+            not isinstance(images, np.ndarray)
+            or not isinstance(labels, list)
+            or images.dtype != np.uint8
+            or images.shape != (len(labels), 3072)
+        ):
             raise DataError(
                 f"{path} is not a CIFAR batch (no N x 3072 bytes with N '{self.key}'): get the dataset again"
             )

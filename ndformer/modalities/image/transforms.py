@@ -1,7 +1,7 @@
 """What happens to an image between disk and model: crops, flips, sizes, and packing it as a tensor.
 
-Every transform is called as t(sample, rng): all chance comes from `rng`, and only sample["image"], a PIL image, changes.
-Sizes are one number for a square, or (height, width).
+Every transform is called as t(sample, rng). All chance comes from `rng`; only sample["image"], a PIL image,
+changes. Sizes are one number for a square, or (height, width).
 """
 
 from __future__ import annotations
@@ -85,10 +85,10 @@ class EvalCrop:
     def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
         height, width = self.size
         image = sample["image"]
-        scale = max(height / image.height, width / image.width) / self.share
         if height == width:
             image = shorter_side_to(image, round(height / self.share), self.resample)
-        else:
+        else:  # the same for a frame that is not square
+            scale = max(height / image.height, width / image.width) / self.share
             image = image.resize((round(image.width * scale), round(image.height * scale)), self.resample)
         return sample | dict(image=centre_crop(image, height, width))
 
@@ -168,19 +168,27 @@ class PackImage:
     def __init__(self, mean: Sequence[float] | None = None, std: Sequence[float] | None = None) -> None:
         self.mean, self.std = mean, std
 
-    def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
-        pixels = np.asarray(sample["image"])
-        pixels = pixels.reshape(*pixels.shape[:2], -1)  # (H, W, C), grey too
-        channels = pixels.shape[2]
+    def statistics(self, channels: int) -> tuple[np.ndarray, np.ndarray]:
         rgb = channels == 3
-        mean = self.mean or (RGB_MEAN if rgb else (0.5,))
-        std = self.std or (RGB_STD if rgb else (0.5,))
+        mean, std = self.mean or (RGB_MEAN if rgb else (0.5,)), self.std or (RGB_STD if rgb else (0.5,))
         if len(mean) != channels or len(std) != channels:
             raise DataError(
                 f"PackImage has {len(mean)} means and {len(std)} deviations for an image of {channels} channels: "
                 "give one of each per channel"
             )
-        scale = 1 / (255 * np.asarray(std, np.float32))
-        values = pixels * scale - np.asarray(mean, np.float32) / np.asarray(std, np.float32)  # float32
+        return np.array(mean, np.float32), np.array(std, np.float32)
+
+    def unpack(self, packed: torch.Tensor) -> Image.Image:
+        """The picture that a tensor (C, H, W) was made from."""
+        values = packed.numpy().transpose(1, 2, 0)
+        mean, std = self.statistics(values.shape[2])
+        pixels = ((values * std + mean).clip(0, 1) * 255).round().astype(np.uint8)
+        return Image.fromarray(pixels.squeeze(2) if pixels.shape[2] == 1 else pixels)
+
+    def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
+        pixels = np.asarray(sample["image"])
+        pixels = pixels.reshape(*pixels.shape[:2], -1)  # (H, W, C), grey too
+        mean, std = self.statistics(pixels.shape[2])
+        values = pixels * (1 / (255 * std)) - mean / std  # float32
         image = torch.from_numpy(np.ascontiguousarray(values.transpose(2, 0, 1)))
         return dict(inputs=dict(image=image), data_sample={k: v for k, v in sample.items() if k != "image"})

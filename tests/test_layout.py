@@ -1,0 +1,236 @@
+"""What the shape of the repository promises: who knows whom, what shadows nothing, what a wheel holds."""
+
+from __future__ import annotations
+
+import ast
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "ndformer"
+FOLDERS = ["framework", "modalities", "encodings"]
+
+
+class Import(NamedTuple):
+    name: str  # what is imported, as deep as it can be a module: ndformer.framework.tokens
+    line: str  # where, for messages
+    lazy: bool  # inside a function, or for the type checker alone
+
+
+def imports(file: Path) -> Iterator[Import]:
+    def walk(node: ast.AST, lazy: bool) -> Iterator[Import]:
+        for child in ast.iter_child_nodes(node):
+            where = f"{file.relative_to(ROOT)}:{getattr(child, 'lineno', 0)}"
+            if isinstance(child, ast.Import):
+                yield from (Import(alias.name, where, lazy) for alias in child.names)
+            elif isinstance(child, ast.ImportFrom):
+                assert child.level == 0, f"{where}: imports are written out in full"
+                yield from (Import(deepest(child.module or "", alias.name), where, lazy) for alias in child.names)
+            else:
+                inside = isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
+                checking = isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test)
+                yield from walk(child, lazy or inside or checking)
+
+    yield from walk(ast.parse(file.read_text()), lazy=False)
+
+
+def deepest(module: str, name: str) -> str:
+    inner = ROOT / Path(*module.split("."), name)
+    return f"{module}.{name}" if inner.is_dir() or inner.with_suffix(".py").exists() else module
+
+
+def module_name(file: Path) -> str:
+    parts = file.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = {module_name(file): list(imports(file)) for file in sorted(PACKAGE.rglob("*.py"))}
+
+
+# ---------------------------------------------------------------------------------------------------- who knows whom
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_modalities_and_encodings_know_the_framework_and_it_knows_neither(folder: str) -> None:
+    allowed = ("ndformer.framework", f"ndformer.{folder}")
+    strangers = [
+        f"{i.line} imports {i.name}"
+        for module, found in MODULES.items()
+        for i in found
+        if module.startswith(f"ndformer.{folder}") and i.name.split(".")[0] == "ndformer"
+        if not any(i.name == a or i.name.startswith(a + ".") for a in allowed)
+        if i.name != "ndformer"  # its version
+    ]
+    assert not strangers, strangers
+
+
+@pytest.mark.parametrize(
+    "folder, needed",
+    [
+        ("framework", {"torch", "numpy", "mmengine"}),
+        ("modalities", {"torch", "numpy", "mmengine", "PIL"}),
+        ("encodings", {"torch", "numpy", "mmengine"}),
+    ],
+)
+def test_what_is_imported_at_the_top_is_what_is_installed(folder: str, needed: set[str]) -> None:
+    """Anything else, an extra, is imported where it is used, so that it is missed only there."""
+    allowed = needed | {"ndformer"} | set(sys.stdlib_module_names)
+    strangers = [
+        f"{i.line} imports {i.name}"
+        for module, found in MODULES.items()
+        for i in found
+        if module.startswith(f"ndformer.{folder}") and not i.lazy and i.name.split(".")[0] not in allowed
+    ]
+    assert not strangers, strangers
+
+
+def test_nothing_is_imported_in_a_circle() -> None:
+    """Counting imports inside functions, which only hide a circle."""
+    edges = {
+        module: {i.name for i in found if i.name in MODULES and i.name != module} for module, found in MODULES.items()
+    }
+    done: set[str] = set()
+
+    def visit(module: str, path: list[str]) -> None:
+        assert module not in path, " -> ".join([*path[path.index(module) :], module])
+        if module not in done:
+            for target in sorted(edges[module]):
+                visit(target, [*path, module])
+            done.add(module)
+
+    for module in edges:
+        visit(module, [])
+    assert len(done) == len(MODULES) > 10
+
+
+def test_the_links_at_the_root_are_for_looking_not_for_importing() -> None:
+    for folder in ("ndformer", "tools", "configs", "tests"):
+        banned = {*FOLDERS, "tools", "configs", "tests"} if folder == "ndformer" else set(FOLDERS)
+        for file in sorted((ROOT / folder).rglob("*.py")):
+            bare = [i.line for i in imports(file) if i.name.split(".")[0] in banned]
+            assert not bare, bare
+
+
+def test_the_search_for_imports_finds_them() -> None:
+    """A search that finds nothing would pass all of the above."""
+    found = {(i.name, i.lazy) for i in MODULES["ndformer.framework.pictures"]}
+    assert {("numpy", False), ("matplotlib.figure", True)} <= found
+    assert ("ndformer.framework.tokens", False) in {(i.name, i.lazy) for i in MODULES["ndformer.framework.bias"]}
+    assert deepest("ndformer.framework", "tokens") == "ndformer.framework.tokens"
+    assert deepest("ndformer.framework.tokens", "Where") == "ndformer.framework.tokens"
+
+
+# ---------------------------------------------------------------------------------------------------- shadows
+
+
+def python(*args: str, path: Path | None = None, cwd: Path | None = None) -> str:
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    if path is not None:
+        environment["PYTHONPATH"] = str(path)
+    ran = subprocess.run([sys.executable, *args], env=environment, cwd=cwd, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+    return ran.stdout.strip()
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_the_repository_opens_on_its_three_folders(folder: str) -> None:
+    link = ROOT / folder
+    assert link.is_symlink()
+    assert os.readlink(link) == f"ndformer/{folder}"
+    assert link.resolve() == PACKAGE / folder
+
+
+def test_python_starts_with_the_root_on_its_path() -> None:
+    """Launch scripts put it there; were encodings/ a package, Python's own of that name would be hidden."""
+    assert not (PACKAGE / "encodings" / "__init__.py").exists()
+    python("-c", "pass", path=ROOT)
+    found = Path(python("-c", "import encodings; print(encodings.__file__)", path=ROOT))
+    assert ROOT not in found.parents or ".venv" in found.parts
+    assert (found.parent / "utf_8.py").exists()
+
+
+def test_tools_shadow_no_module_of_python() -> None:
+    names = {file.stem for file in (ROOT / "tools").iterdir()}
+    assert (names & set(sys.stdlib_module_names)) <= {"test"}
+
+
+def test_importing_is_light() -> None:
+    """The package alone loads nothing; attention loads torch but no image or plotting library."""
+    check = "import sys, {}; print(*sorted({{name.split('.')[0] for name in sys.modules}} & {{{}}}))"
+    assert python("-c", check.format("ndformer", "'torch', 'numpy', 'mmengine', 'cv2'"), path=ROOT) == ""
+    heavy = "'cv2', 'matplotlib', 'PIL', 'pandas', 'scipy', 'torchvision', 'decord', 'av'"
+    assert python("-c", check.format("ndformer.framework.attention", heavy), path=ROOT) == ""
+
+
+# ---------------------------------------------------------------------------------------------------- what is shipped
+
+
+def test_a_wheel_works_outside_the_checkout(tmp_path: Path) -> None:
+    source, elsewhere, unpacked = tmp_path / "source", tmp_path / "elsewhere", tmp_path / "unpacked"
+    shutil.copytree(PACKAGE, source / "ndformer", ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, source / name)
+    elsewhere.mkdir()
+    python("-m", "build", "--wheel", "--no-isolation", "--outdir", str(tmp_path), cwd=source)
+    (wheel,) = tmp_path.glob("ndformer-*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(unpacked)
+        names = set(archive.namelist())
+        (metadata,) = (n for n in names if n.endswith(".dist-info/METADATA"))
+        about = archive.read(metadata).decode()
+
+    ours = {f.relative_to(ROOT).as_posix() for f in PACKAGE.rglob("*.py")}
+    assert {name for name in names if ".dist-info/" not in name} == ours | {"ndformer/py.typed"}
+    assert "License-Expression: Apache-2.0" in about
+    assert any(name.endswith(".dist-info/licenses/LICENSE") for name in names)
+
+    code = (
+        "import ndformer\n"
+        "from ndformer.framework.attention import build_encoding\n"
+        "from ndformer.framework.registry import ENCODINGS\n"
+        "ENCODINGS.get('NoPE')\n"
+        "for name in ENCODINGS.module_dict:\n"
+        "    build_encoding(dict(type=name), dim=48, heads=2, position_dims=2, depth=2)\n"
+        "print(ndformer.__file__, *sorted(ENCODINGS.module_dict))\n"
+    )
+    file, *built = python("-c", code, path=unpacked, cwd=elsewhere).split()
+    assert Path(file) == unpacked / "ndformer" / "__init__.py"
+    assert len(built) >= 9
+    assert {"NoPE", "PaPE"} <= set(built)
+
+
+def test_the_licence_is_apache() -> None:
+    text = " ".join((ROOT / "LICENSE").read_text().split())
+    assert text.startswith("Apache License Version 2.0, January 2004")
+    assert "END OF TERMS AND CONDITIONS" in text
+    assert 'license = "Apache-2.0"' in (ROOT / "pyproject.toml").read_text()
+
+
+def test_every_tool_answers_help_soon() -> None:
+    """Started as a script is: with tools/ first among the places where modules are looked for."""
+    tools = sorted((ROOT / "tools").glob("*.py"))
+    code = (
+        "import runpy, sys, time\n"
+        f"sys.path[0] = {str(ROOT / 'tools')!r}\n"
+        "for tool in sys.argv[1:]:\n"
+        "    sys.argv, start = [tool, '--help'], time.process_time()\n"
+        "    try:\n"
+        "        runpy.run_path(tool, run_name='__main__')\n"
+        "    except SystemExit as end:\n"
+        "        print('tool', tool, end.code, time.process_time() - start, sep='\\t')\n"
+    )
+    answers = python("-c", code, *map(str, tools), cwd=ROOT)
+    rows = [line.split("\t")[1:] for line in answers.splitlines() if line.startswith("tool\t")]
+    assert [row[0] for row in rows] == list(map(str, tools))
+    for tool, status, seconds in rows:
+        assert status in ("0", "None"), tool
+        assert float(seconds) < 8, tool
+    assert answers.count("usage: ") == len(tools)

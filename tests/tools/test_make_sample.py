@@ -1,0 +1,89 @@
+"""tools/make_sample.py: complete or nothing, never over something else, and one sentence when it cannot."""
+
+import runpy
+import sys
+from pathlib import Path
+
+import pytest
+
+from ndformer.framework.registry import DATASETS, SAMPLES
+from tools import make_sample
+
+SCRIPT = Path(make_sample.__file__)
+
+
+def run_as_script(monkeypatch, *arguments):
+    monkeypatch.setattr(sys, "argv", [str(SCRIPT), *map(str, arguments)])
+    runpy.run_path(str(SCRIPT), run_name="__main__")
+
+
+@pytest.fixture
+def dots(monkeypatch):
+    """A sample that is quick to make."""
+
+    def write(folder, seed=0):
+        (folder / "dots.txt").write_text(f"seed {seed}")
+
+    monkeypatch.setitem(SAMPLES.module_dict, "dots", write)
+    SAMPLES.get("mnist")  # all are loaded
+    return write
+
+
+def test_it_goes_to_data_samples_where_no_place_is_given(dots, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    make_sample.main(["dots"])
+    assert (tmp_path / "data/samples/dots/dots.txt").read_text() == "seed 0"
+    assert capsys.readouterr().out == "data/samples/dots\n"
+    assert sorted(p.name for p in (tmp_path / "data/samples").iterdir()) == ["dots"]
+
+
+def test_place_and_seed_are_as_given(dots, tmp_path):
+    make_sample.main(["dots", "--out", str(tmp_path / "a/b"), "--seed", "5"])
+    assert (tmp_path / "a/b/dots.txt").read_text() == "seed 5"
+
+
+def test_an_empty_folder_is_used(dots, tmp_path):
+    make_sample.main(["dots", "--out", str(tmp_path)])
+    assert (tmp_path / "dots.txt").exists()
+
+
+def test_a_folder_with_something_in_it_is_left_alone(dots, tmp_path, monkeypatch):
+    (tmp_path / "mine.txt").write_text("mine")
+    with pytest.raises(SystemExit, match=f"make_sample: {tmp_path} is not empty.*--out"):
+        run_as_script(monkeypatch, "dots", "--out", tmp_path)
+    assert [p.name for p in tmp_path.iterdir()] == ["mine.txt"]
+
+
+def test_an_interruption_leaves_nothing_behind(dots, tmp_path, monkeypatch):
+    def half(folder, seed):
+        dots(folder, seed)
+        raise KeyboardInterrupt
+
+    monkeypatch.setitem(SAMPLES.module_dict, "dots", half)
+    with pytest.raises(KeyboardInterrupt):
+        make_sample.main(["dots", "--out", str(tmp_path / "x" / "out")])
+    assert not list((tmp_path / "x").iterdir())
+
+
+def test_an_unknown_name_gets_the_nearest_and_all(monkeypatch):
+    with pytest.raises(SystemExit, match=r"make_sample: no sample is called 'cifar1', did you mean 'cifar10+'.*mnist"):
+        run_as_script(monkeypatch, "cifar1")
+
+
+def test_a_real_one_is_read_and_its_baselines_are_printed(tmp_path, capsys):
+    make_sample.main(["imagefolder", "--out", str(tmp_path / "set"), "--baselines"])
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == str(tmp_path / "set")
+    assert [line[:20].strip() for line in lines[1:]] == [
+        "colour statistics",
+        "coarse layout",
+        "raw pixels",
+        "most frequent class",
+    ]
+    assert lines[-1].endswith("10.0%")
+    assert len(DATASETS.create(dict(type="ImageFolder", data_root=tmp_path / "set"))) == 600
+
+
+@pytest.mark.parametrize("name", ["cifar10", "cifar100", "mnist", "flowers102", "tiny_imagenet", "imagenet1k"])
+def test_every_image_sample_has_a_dataset_to_measure_baselines_with(name):
+    assert make_sample.dataset_of(name) in DATASETS.module_dict
