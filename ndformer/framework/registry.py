@@ -22,7 +22,8 @@ class UnknownNameError(KeyError):
 def nearest(name: str, known: Iterable[str]) -> str:
     """The end of a sentence about an unknown name: ", did you mean 'X'?", or "." where nothing is near."""
     folded = {k.lower(): k for k in known}
-    close = [k for k in folded if len(name) > 2 and name.lower() in k]  # RoPE: AxialRoPE or RoPEMixed, not NoPE
+    close = [name.lower()] if name.lower() in folded else []
+    close = close or [k for k in folded if len(name) > 2 and name.lower() in k]  # RoPE: AxialRoPE, RoPEMixed, not NoPE
     close = close or difflib.get_close_matches(name.lower(), folded, n=1, cutoff=0.5)
     meant = " or ".join(f"'{folded[k]}'" for k in close[:3])
     return f", did you mean {meant}?" if meant else "."

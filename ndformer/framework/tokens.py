@@ -116,6 +116,8 @@ class Where:
                 )
             if name != "segment" and mask.dtype != torch.bool:
                 raise TypeError(f"{name} must be bool, got {mask.dtype}: write {name}.bool()")
+            if name == "segment" and (mask.is_floating_point() or mask.dtype == torch.bool):
+                raise TypeError(f"segment numbers samples with integers, -1 for padding, got {mask.dtype}")
         if self.grid is None:
             return
         if self.valid is not None or self.segment is not None:
@@ -166,7 +168,8 @@ class TokenSet:
 
     def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> TokenSet:
         modality = None if self.modality is None else self.modality.to(device=device)
-        return TokenSet(self.features.to(device=device, dtype=dtype), self.where.to(device, dtype), modality)
+        exact = dtype if dtype == torch.float64 else None  # positions stay float32 for features in 16 bit
+        return TokenSet(self.features.to(device=device, dtype=dtype), self.where.to(device, exact), modality)
 
 
 def join(*sets: TokenSet) -> TokenSet:

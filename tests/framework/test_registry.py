@@ -72,7 +72,7 @@ def test_a_class_may_stand_where_its_name_could() -> None:
     "name, known, end",
     [
         ("Spda", ["sdpa", "dense"], ", did you mean 'sdpa'?"),
-        ("rope", ["AxialRoPE", "NoPE"], ", did you mean 'NoPE'?"),
+        ("rope", ["AxialRoPE", "NoPE"], ", did you mean 'AxialRoPE'?"),
         ("zzz", ["sdpa"], "."),
         ("x", [], "."),
     ],

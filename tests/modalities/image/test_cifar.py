@@ -150,6 +150,7 @@ def test_a_damaged_batch_is_named(content, tmp_path):
     [
         dict(data=IMAGES[:, :1000]),
         dict(data=IMAGES[:3]),
+        dict(data=IMAGES.astype(np.float32)),
         dict(data=[1, 2, 3, 4]),
         dict(data=IMAGES.reshape(-1)),
         dict(labels=[1, 2, 3]),

@@ -147,7 +147,7 @@ def test_posterize_drops_a_bit_every_seven_and_a_half_bins():
     assert bits == [8] * 4 + [7] * 8 + [6] * 7 + [5] * 8 + [4] * 4
 
 
-@pytest.mark.parametrize("name", set(OPERATIONS) - {"AutoContrast", "Equalize"})
+@pytest.mark.parametrize("name", sorted(set(OPERATIONS) - {"AutoContrast", "Equalize"}))
 def test_magnitude_0_changes_nothing(name, photo):
     value = OPERATIONS[name].value(0.0, (56, 40))
     x = np.asarray(photo())

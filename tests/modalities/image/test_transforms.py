@@ -107,8 +107,8 @@ def test_the_chains_of_the_recipes_make_batches(photo):
 
 
 def test_resize_to_one_number_is_of_the_shorter_side(photo):
-    assert run(dict(type="Resize", size=20), photo(40, 57))["image"].size == (28, 20)  # 28.5, rounded down
-    assert run(dict(type="Resize", size=20), photo(57, 40))["image"].size == (20, 28)
+    assert run(dict(type="Resize", size=20), photo(40, 59))["image"].size == (29, 20)  # 29.5, rounded down
+    assert run(dict(type="Resize", size=20), photo(59, 40))["image"].size == (20, 29)
 
 
 def test_resize_to_two_numbers_is_height_and_width(photo):
@@ -192,6 +192,12 @@ def test_places_of_random_pieces_are_uniform_and_inside(boxes):
     top, left, height, width = boxes
     assert kolmogorov(top / (4000 - height), 0, 1) < 2.2
     assert kolmogorov(left / (4000 - width), 0, 1) < 2.2
+
+
+def test_a_ratio_is_width_over_height():
+    step, rng = RandomResizedCrop(scale=(0.1, 0.3), ratio=(1.5, 2.0)), np.random.default_rng(0)
+    _, _, height, width = np.array([step.box(4000, 4000, rng) for _ in range(100)], float).T
+    assert (width > 1.49 * height).all()
 
 
 def test_areas_and_ratios_are_independent(boxes):
