@@ -28,7 +28,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from ndformer.encodings.parabolic import centre, concat_features, form, slope
+from ndformer.encodings.parabolic import centre, concat_features, form, slope, steepest
 from ndformer.framework.attention import Attention, build_encoding
 from ndformer.framework.bias import QuadraticBias
 from ndformer.framework.kernels import attend
@@ -102,9 +102,11 @@ def attention(args: argparse.Namespace) -> list[dict[str, Any]]:
             curvature = m * 0.7344 / 6 * width**-0.5
 
             def call() -> Tensor:
-                positions, separable = centre(where.positions, where, (1.0, 1.0), curvature)
+                positions, halvings = centre(
+                    where.positions, where, (1.0, 1.0), curvature, steepest(curvature, m, width)
+                )
                 M, c = form(a, wp, width).unbind(0), slope(b, wp, width).unbind(0)
-                return attend(q, k, v, where, QuadraticBias(M, c, positions, separable))
+                return attend(q, k, v, where, QuadraticBias(M, c, positions, halvings))
 
             return call
 

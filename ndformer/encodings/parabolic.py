@@ -17,8 +17,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ndformer.framework.bias import Bias, IsotropicBias, QuadraticBias, features_fit
+from ndformer.framework.bias import Bias, IsotropicBias, QuadraticBias
 from ndformer.framework.encoding import LayerEncoding, PerAxis, PositionEncoding, from_repo
+from ndformer.framework.features import halvings
 from ndformer.framework.registry import ENCODINGS
 from ndformer.framework.tokens import Where
 
@@ -27,22 +28,27 @@ MEAN_SOFTPLUS = 0.7344  # of N(0, 1/3), which Wa x follows at the start
 
 class Centred(NamedTuple):
     positions: Tensor  # (B or 1, N, P)
-    separable: bool  # near enough to each other for features of q and k
+    halvings: tuple[int, ...] | None  # for features of q and k; None: too far apart for them
+
+    @property
+    def separable(self) -> bool:
+        return self.halvings is not None
 
 
-def centre(positions: Tensor, where: Where, factors: tuple[float, ...], curvature: float) -> Centred:
+def centre(positions: Tensor, where: Where, factors: tuple[float, ...], curvature: float, slope: float) -> Centred:
     """Positions about a whole number near their mean, where the bias will ride on q and k: features lose digits far
     from 0. Differences, and so the encoding, stay as they are."""
-    if not features_fit(where, factors, curvature):
-        return Centred(positions, False)
+    times = halvings(where, factors, curvature, slope)
+    if times is None:
+        return Centred(positions, None)
     if where.cut is not None:  # each sample about its own mean
         total = positions.shape[0] * positions.shape[1]
         moved = torch.zeros_like(positions)
         for rows, place in where.cut:
             parts = _centred(rows.gather(positions.flatten(0, 1)), place.real)
             moved = moved + rows.scatter(parts, total).view_as(positions)
-        return Centred(moved, True)
-    return Centred(_centred(positions, where.real), True)
+        return Centred(moved, times)
+    return Centred(_centred(positions, where.real), times)
 
 
 def _centred(r: Tensor, real: Tensor | None) -> Tensor:
@@ -112,7 +118,7 @@ class PaPE(PositionEncoding):
         # how sharply the distance term falls at the start: Wp is uniform within 1/sqrt(P)
         falls = self.m * MEAN_SOFTPLUS / (3 * self.position_dims) if self.project else MEAN_SOFTPLUS
         falls = falls * self.head_dim**-0.5 if self.init_radius is None else 0.5 / self.init_radius**2
-        return centre(positions, where, self.factors, falls)
+        return centre(positions, where, self.factors, falls, steepest(falls, self.m, self.head_dim))
 
     def layer(self, index: int, depth: int) -> LayerEncoding:
         return (PaPELayer if self.impl == "quadratic" else _PaperConcat)(self)
@@ -170,7 +176,7 @@ class PaPELayer(_Parabolas):
             c = slope(self._b(x), wp, self.head_dim)
         positions = state.positions.to(x.dtype)
         return QuadraticBias(
-            None if M is None else M.unbind(0), None if c is None else c.unbind(0), positions, state.separable
+            None if M is None else M.unbind(0), None if c is None else c.unbind(0), positions, state.halvings
         )
 
 
@@ -214,7 +220,7 @@ class PaPERI(PositionEncoding):
     def tables(self, positions: Tensor, where: Where) -> Centred:
         falls = MEAN_SOFTPLUS / (3 * self.position_dims) * self.head_dim**-0.5
         falls = falls if self.init_radius is None else 0.5 / self.init_radius**2
-        return centre(positions, where, self.factors, falls)
+        return centre(positions, where, self.factors, falls, steepest(falls, 1, self.head_dim))
 
     def layer(self, index: int, depth: int) -> LayerEncoding:
         return PaPERILayer(self)
@@ -237,7 +243,7 @@ class PaPERILayer(LayerEncoding):
         x = x.to(torch.promote_types(x.dtype, torch.float32))
         a = F.linear(x, self.wa.to(x.dtype)).transpose(1, 2).contiguous()  # (B, H, N)
         alpha = -F.softplus(a) * (self.scale.to(x.dtype) ** 2 * self.head_dim**-0.5)[:, None]
-        return IsotropicBias(alpha, state.positions.to(x.dtype), state.separable)
+        return IsotropicBias(alpha, state.positions.to(x.dtype), state.halvings)
 
 
 def project(x: Tensor, weight: Tensor) -> Tensor:
@@ -268,6 +274,12 @@ def concat_features(a: Tensor, b: Tensor, wp: Tensor, positions: Tensor) -> tupl
 def curvature(radius: float, head_dim: int) -> float:
     """What Wp' Wp must be on its diagonal for exp(-dr^2 / (2 radius^2)) at the start."""
     return math.sqrt(head_dim) / (2 * radius**2 * MEAN_SOFTPLUS)
+
+
+def steepest(falls: float, m: int, head_dim: int) -> float:
+    """The largest change of the bias, over |dr|^2, with one weight of m parabolas that together fall with -falls
+    |dr|^2: the derivative of MEAN_SOFTPLUS w^2 / sqrt(h), at the end of the range that w is drawn from."""
+    return math.sqrt(12 * MEAN_SOFTPLUS * falls / (m * math.sqrt(head_dim)))
 
 
 def _isotropic(wp: Tensor, radius: float, head_dim: int) -> Tensor:

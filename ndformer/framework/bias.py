@@ -10,18 +10,13 @@ bias: the kernels see to that.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
-from ndformer.framework.tokens import Rows, Where
-
-# Largest curvature x size^2 at which float32 features of centred positions serve; 1600 is 32 x 32 patches for PaPE as
-# it starts. Whole positions give outputs as exact as without any position; what limits them is the gradient of the
-# coefficients, good to 5e-5 there. Other positions lose digits already in the outputs: good to 1e-5.
-FEATURES, FEATURES_WHOLE, FEATURES_WHOLE_FORWARD = 400.0, 1600.0, 6400.0
+from ndformer.framework.features import side_by_side, split
+from ndformer.framework.tokens import Rows
 
 
 class Bias:
@@ -31,7 +26,7 @@ class Bias:
     device: torch.device | None = None
     excludes = False  # gives -inf for some pairs
     handles_unplaced = False  # gives values for pairs with unplaced tokens itself
-    separable = False  # `features` is exact enough for these positions
+    halvings: tuple[int, ...] | None = None  # `features` serve these positions, with queries halved so often an axis
 
     def pair(self, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
         raise TypeError(
@@ -63,12 +58,15 @@ class Bias:
         """Its terms by name, which sum to it."""
         return {"bias": self}
 
-    def features(self) -> tuple[Tensor, Tensor]:
+    @property
+    def separable(self) -> bool:
+        """Whether it may ride on q and k."""
+        return self.halvings is not None
+
+    def features(self, queries: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Extra channels of q and k, (B, H, N, F) and (B or 1, 1, N, F), whose products are the bias.
 
-        Products of far-apart features are large and cancel. So that nothing is lost, coefficients are split into a high
-        part of 11 bits and the rest: with whole positions all products of high parts, and their sums, are exact in
-        float32, and those of the low parts too small for their rounding to matter.
+        With `queries`, numbers (K,) of tokens, those of q for these alone, (B, H, K, F), and both about their middle.
         """
         raise TypeError(f"{type(self).__name__} is not separable")
 
@@ -134,6 +132,15 @@ class PositionBias(Bias):
     def differences(self, lo: int, hi: int) -> list[Tensor]:
         """Per axis r_j - r_i: (B or 1, hi - lo, N)."""
         return [axis[:, None, :] - axis[:, lo:hi, None] for axis in self.axes]
+
+    def about(self, queries: Tensor | None) -> tuple[list[Tensor], list[Tensor]]:
+        """Per axis the positions of queries (B or 1, 1, K) and of keys (B or 1, 1, N), for features."""
+        keys = [axis[:, None] for axis in self.axes]
+        if queries is None:
+            return keys, keys
+        chosen = [axis[..., queries] for axis in keys]
+        middles = [axis.mean(-1, keepdim=True).round() for axis in chosen]
+        return [a - m for a, m in zip(chosen, middles)], [a - m for a, m in zip(keys, middles)]
 
     def cut_positions(self, rows: Rows) -> Tensor:
         return torch.stack([rows.gather(axis.flatten()) for axis in self.axes], dim=-1)
@@ -235,12 +242,16 @@ class QuadraticBias(PositionBias):
     """
 
     def __init__(
-        self, M: Sequence[Tensor] | None, c: Sequence[Tensor] | None, positions: Tensor, separable: bool = False
+        self,
+        M: Sequence[Tensor] | None,
+        c: Sequence[Tensor] | None,
+        positions: Tensor,
+        halvings: tuple[int, ...] | None = None,
     ) -> None:
         super().__init__(positions)
         self.M = None if M is None else list(M)
         self.c = None if c is None else list(c)
-        self.separable = separable
+        self.halvings = halvings
 
     @property
     def _entries(self) -> list[tuple[int, int]]:
@@ -251,7 +262,7 @@ class QuadraticBias(PositionBias):
         """Each coefficient (B, H, N) with what it multiplies; off-diagonal entries of M count twice."""
         terms = []
         if self.M is not None:
-            terms += [(m, dr[p] * dr[q] if p == q else 2 * dr[p] * dr[q]) for m, (p, q) in zip(self.M, self._entries)]
+            terms += [(m, _power(dr, p, q)) for m, (p, q) in zip(self.M, self._entries)]
         if self.c is not None:
             terms += list(zip(self.c, dr))
         return terms
@@ -268,30 +279,30 @@ class QuadraticBias(PositionBias):
         ]
         return sum(values[1:], values[0])
 
-    def features(self) -> tuple[Tensor, Tensor]:
+    def features(self, queries: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """dr' M dr + c' dr as a polynomial in r_j: its constant, linear and quadratic coefficients, and the powers."""
         P, entries = len(self.axes), self._entries
-        given = [*(self.M or ()), *(self.c or ())]
-        parts = _split(torch.stack(given)).unbind(1)  # F of (2, B, H, N)
+        given = torch.stack([*(self.M or ()), *(self.c or ())])
+        parts = split(given if queries is None else given[..., queries]).unbind(1)  # F of (2, B, H, K)
         none = torch.zeros_like(parts[0])
         M = parts[: len(entries)] if self.M is not None else [none] * len(entries)
         c = parts[-P:] if self.c is not None else [none] * P
-        r = [axis[:, None] for axis in self.axes]  # P of (B or 1, 1, N)
-        powers = [r[a] * r[b] if a == b else 2 * r[a] * r[b] for a, b in entries]
+        r, keys = self.about(queries)
         constant, linear = none, list(c)
-        for m, power, (a, b) in zip(M, powers, entries):
-            constant = constant + m * power
+        for m, (a, b) in zip(M, entries):
+            constant = constant + m * _power(r, a, b)
             linear[a] = linear[a] - 2 * m * r[b]
             if a != b:
                 linear[b] = linear[b] - 2 * m * r[a]
         for coefficient, axis in zip(c, r):
             constant = constant - coefficient * axis
-        return _side_by_side([constant, *linear, *M]), torch.stack([torch.ones_like(r[0]), *r, *powers] * 2, dim=-1)
+        powers = [torch.ones_like(keys[0]), *keys, *(_power(keys, a, b) for a, b in entries)]
+        return side_by_side([constant, *linear, *M]), torch.stack(powers * 2, dim=-1)
 
     def cut(self, rows: Rows) -> Bias:
         M = None if self.M is None else [_cut_heads(m, rows) for m in self.M]
         c = None if self.c is None else [_cut_heads(c, rows) for c in self.c]
-        return QuadraticBias(M, c, self.cut_positions(rows), self.separable)
+        return QuadraticBias(M, c, self.cut_positions(rows), self.halvings)
 
     def parts(self) -> dict[str, Bias]:
         positions = torch.stack(self.axes, dim=-1)
@@ -306,10 +317,10 @@ class QuadraticBias(PositionBias):
 class IsotropicBias(PositionBias):
     """alpha_i |r_j - r_i|^2, the quadratic form of PaPE-RI."""
 
-    def __init__(self, alpha: Tensor, positions: Tensor, separable: bool = False) -> None:
+    def __init__(self, alpha: Tensor, positions: Tensor, halvings: tuple[int, ...] | None = None) -> None:
         super().__init__(positions)
         self.alpha = alpha  # (B, H, N)
-        self.separable = separable
+        self.halvings = halvings
 
     def pair(self, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
         return self.alpha[b, h, i] * _squares([self.difference(p, b, i, j) for p in range(len(self.axes))])
@@ -317,46 +328,23 @@ class IsotropicBias(PositionBias):
     def rows(self, lo: int, hi: int) -> Tensor:
         return self.alpha[:, :, lo:hi, None] * _squares(self.differences(lo, hi))[:, None]
 
-    def features(self) -> tuple[Tensor, Tensor]:
-        alpha = _split(self.alpha[None])[:, 0]  # (2, B, H, N)
-        r = [axis[:, None] for axis in self.axes]
-        squares = _squares(r)
+    def features(self, queries: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        alpha = split((self.alpha if queries is None else self.alpha[..., queries])[None])[:, 0]  # (2, B, H, K)
+        r, keys = self.about(queries)
         linear = [-2 * alpha * axis for axis in r]
-        return _side_by_side([alpha * squares, *linear, alpha]), torch.stack(
-            [torch.ones_like(squares), *r, squares] * 2, dim=-1
-        )
+        powers = [torch.ones_like(keys[0]), *keys, _squares(keys)]
+        return side_by_side([alpha * _squares(r), *linear, alpha]), torch.stack(powers * 2, dim=-1)
 
     def cut(self, rows: Rows) -> Bias:
-        return IsotropicBias(_cut_heads(self.alpha, rows), self.cut_positions(rows), self.separable)
+        return IsotropicBias(_cut_heads(self.alpha, rows), self.cut_positions(rows), self.halvings)
 
     def parts(self) -> dict[str, Bias]:
         return {"distance": self}
 
 
-def features_fit(where: Where, factors: Sequence[float], curvature: float) -> bool:
-    """Whether a bias of -curvature |dr|^2, dr in positions times `factors`, may ride on q and k in float32."""
-    if where.extent is None:
-        return False
-    size = sum((2.0**log2 * factor) ** 2 for log2, factor in zip(where.extent, factors))
-    whole = where.whole and all(math.frexp(factor)[0] == 0.5 for factor in factors)  # powers of two cost no digits
-    limit = FEATURES if not whole else FEATURES_WHOLE if torch.is_grad_enabled() else FEATURES_WHOLE_FORWARD
-    return curvature * size <= limit
-
-
-def _split(coefficients: Tensor) -> Tensor:
-    """(F, B, H, N) -> (2, F, B, H, N): multiples of 2^-11 of a head's largest, and the rest, with the gradient."""
-    fixed = coefficients.detach()
-    largest = fixed.abs().amax(0).amax(-1, keepdim=True) if fixed.numel() else fixed.abs().sum((0, -1))[..., None]
-    unit = torch.exp2(
-        largest.clamp(min=1e-30).log2().ceil() - 11
-    )  # (B, H, 1): samples have nothing to do with each other
-    high = (fixed / unit).round() * unit
-    return torch.stack([high, coefficients - high])
-
-
-def _side_by_side(features: Sequence[Tensor]) -> Tensor:
-    """F of (2, B, H, N) -> (B, H, N, 2 F), high parts first."""
-    return torch.stack(list(features), dim=-1).permute(1, 2, 3, 0, 4).flatten(-2)
+def _power(r: Sequence[Tensor], a: int, b: int) -> Tensor:
+    """What an entry of M multiplies: off-diagonal ones count twice."""
+    return r[a] * r[b] if a == b else 2 * r[a] * r[b]
 
 
 def _squares(dr: Sequence[Tensor]) -> Tensor:

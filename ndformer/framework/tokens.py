@@ -69,7 +69,6 @@ class Where:
     extent: tuple[int, ...] | None = field(
         init=False, default=None, repr=False
     )  # per axis, log2 of a row's size, rounded up
-    whole: bool = field(init=False, default=False, repr=False)  # all positions are whole numbers
     cut: tuple[tuple[Rows, Where], ...] | None = field(
         init=False, default=None, repr=False
     )  # packed rows as plain ones
@@ -91,7 +90,6 @@ class Where:
             if self.segment is not None and self.valid is not None:
                 set_(self, "cut", tuple((rows, rows.where(self)) for rows in _runs(self.segment, self.valid)))
             set_(self, "extent", _extent(self))
-            set_(self, "whole", bool((self.positions == self.positions.round()).all()))
 
     def _check(self) -> None:
         r = self.positions

@@ -209,14 +209,14 @@ def pape_ri_with(bias):
 
 
 class WrongFeatures(IsotropicBias):
-    def features(self):
-        q, k = super().features()
+    def features(self, queries=None):
+        q, k = super().features(queries)
         return 1.1 * q, k
 
 
 def wrong_features(self, q, k, x, state):
     right = PaPERILayer.bias(self, q, k, x, state)
-    return WrongFeatures(right.alpha, state.positions, separable=True)
+    return WrongFeatures(right.alpha, state.positions, halvings=())
 
 
 def detached(self, q, k, x, state):

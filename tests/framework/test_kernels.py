@@ -145,16 +145,16 @@ def make(kind: str, where: Where, dtype: torch.dtype) -> Made:
         second = torch.einsum("bhipq,bxijp,bxijq->bhij", full, dr, dr)
         first = torch.einsum("bhip,bxijp->bhij", torch.stack(c, -1), dr)
         if kind == "quadratic, distance":
-            return QuadraticBias(M, None, r, separable=True), second, M
+            return QuadraticBias(M, None, r, halvings=()), second, M
         if kind == "quadratic, direction":
-            return QuadraticBias(None, c, r, separable=True), first, c
-        return QuadraticBias(M, c, r, separable=kind == "quadratic, features"), second + first, [*M, *c]
+            return QuadraticBias(None, c, r, halvings=()), first, c
+        return QuadraticBias(M, c, r, halvings=() if kind == "quadratic, features" else None), second + first, [*M, *c]
     if kind.startswith("isotropic"):
         alpha = learned(B, HEADS, N)
-        return IsotropicBias(alpha, r, kind == "isotropic, features"), alpha[..., None] * size**2, [alpha]
+        return IsotropicBias(alpha, r, () if kind == "isotropic, features" else None), alpha[..., None] * size**2, [alpha]
     if kind == "sum":
         alpha = learned(B, HEADS, N)
-        both = SumBias([DistanceBias(slopes, r), IsotropicBias(alpha, r, separable=True)])
+        both = SumBias([DistanceBias(slopes, r), IsotropicBias(alpha, r, halvings=())])
         return both, distance + alpha[..., None] * size**2, [alpha]
     values = learned(B, HEADS, N, N)
     return (RowsOnly if kind == "rows only" else PairOnly)(values), values, [values]
@@ -402,7 +402,7 @@ def test_auto_takes(tokens: int, dtype: torch.dtype, device: str, layout: str, k
     biases: dict[str, Bias | None] = {
         "none": None,
         "distance": DistanceBias(torch.ones(4), r),
-        "features": IsotropicBias(torch.zeros(1, 4, tokens), r, separable=True),
+        "features": IsotropicBias(torch.zeros(1, 4, tokens), r, halvings=()),
         "rows only": RowsOnly(torch.zeros(())),
         "sum with rows only": SumBias([DistanceBias(torch.ones(4), r), RowsOnly(torch.zeros(()))]),
     }
@@ -465,7 +465,7 @@ def test_pape_rides_on_q_and_k_in_float32_on_images(name: str, masks: str, monke
         plain={}, unplaced={"placed": n > 0}, padded={"valid": n < 190}, packed={"segment": n // 60}
     )[masks]
     called = spy(monkeypatch, sdpa_module, "widen")
-    attention, x, where, state = pape(image(14), name=name, **given)
+    attention, x, where, state = pape(image(8), name=name, **given)
     y = attention(x, where, state)
     assert len(called) == (2 if masks == "packed" else 1)  # rows of 60 and of 16
     attention.backend = "dense"
@@ -475,7 +475,7 @@ def test_pape_rides_on_q_and_k_in_float32_on_images(name: str, masks: str, monke
 def test_pape_rides_in_16_bit_on_cpu_by_way_of_float32(monkeypatch: pytest.MonkeyPatch) -> None:
     called = spy(monkeypatch, sdpa_module, "widen")
     for dtype in (torch.bfloat16, torch.float16):
-        attention, x, where, state = pape(image(14), dtype)
+        attention, x, where, state = pape(image(8), dtype)
         attention(x, where, state)
     assert len(called) == 2
 
@@ -508,7 +508,7 @@ def test_pape_does_not_ride_where_digits_would_be_lost(case: str, monkeypatch: p
 @pytest.mark.parametrize("unplaced", [False, True])
 @pytest.mark.parametrize("name", ["PaPE", "PaPERI"])
 @pytest.mark.parametrize("factor", [1.0, 0.73])
-def test_wherever_pape_rides_it_loses_less_than_2e5th(
+def test_wherever_pape_rides_it_loses_less_than_1e5th(
     factor: float, name: str, unplaced: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As it starts, for whole positions and others, centred at any place, forward and backward."""
@@ -528,8 +528,7 @@ def test_wherever_pape_rides_it_loses_less_than_2e5th(
         rode.append(bool(called))
         errors = [relative(ours, exact) for ours, exact in zip(*results)]
         if called:
-            assert errors[0] <= 2e-5, side
-            assert max(errors) <= 1e-4, side
+            assert max(errors) <= 1e-5, side
         else:
             assert errors[0] <= 2e-6, side
     assert rode[0]
@@ -539,7 +538,7 @@ def test_wherever_pape_rides_it_loses_less_than_2e5th(
 def test_packed_samples_ride_each_about_its_own_middle(monkeypatch: pytest.MonkeyPatch) -> None:
     called = spy(monkeypatch, sdpa_module, "widen")
     segment = torch.arange(196)[None] // 49
-    attention, x, where, state = pape(image(14) + 5000.0 * segment[..., None], segment=segment)
+    attention, x, where, state = pape(image(8) + 5000.0 * segment[..., None], segment=segment)
     y = attention(x, where, state)
     assert called
     attention.backend = "dense"

@@ -13,38 +13,57 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ndformer.framework.bias import Bias
+from ndformer.framework.features import blocks
 from ndformer.framework.kernels.masks import bias_rows, seen
 from ndformer.framework.tokens import Where
 
 
 def sdpa(q: Tensor, k: Tensor, v: Tensor, where: Where, bias: Bias | None, scale: float) -> Tensor:
-    dtype, width = q.dtype, v.shape[-1]
+    dtype = q.dtype
     if bias is not None and q.device.type == "cpu" and dtype in (torch.bfloat16, torch.float16):
         q, k, v = q.float(), k.float(), v.float()  # on CPU no slower than 16 bit, and exact
-    if bias is not None and bias.separable and q.dtype == torch.float32:
-        q, k = widen(q, k, where, bias, scale)
-        bias = None
     mask = seen(where, 0, q.shape[2])
+    if bias is not None and bias.separable and q.dtype == torch.float32:
+        return riding(q, k, v, where, bias, mask, scale).to(dtype)
     if bias is not None:
         total = bias_rows(bias, where, 0, q.shape[2])
         if mask is not None:
             total = total.masked_fill(~mask, -torch.inf)
         # one form for all kernels: they know no broadcast over heads with gradients
         mask = total.to(q.dtype).expand(q.shape[0], q.shape[1], -1, -1)
-    if q.shape[-1] > width:
-        v = F.pad(v, (0, q.shape[-1] - width))  # flash wants q, k and v equally wide
-    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale)[..., :width].to(dtype)
+    return _attend(q, k, v, mask, scale).to(dtype)
 
 
-def widen(q: Tensor, k: Tensor, where: Where, bias: Bias, scale: float) -> tuple[Tensor, Tensor]:
-    """q and k with the bias as extra channels, to a multiple of 8."""
-    fq, fk = bias.features()
+def riding(q: Tensor, k: Tensor, v: Tensor, where: Where, bias: Bias, mask: Tensor | None, scale: float) -> Tensor:
+    """With the bias as extra channels of q and k, for all queries at once or for a block of the grid at a time."""
+    if not any(bias.halvings or ()):
+        return _attend(*widen(q, k, where, bias, None, scale), v, mask, scale)
+    parts = blocks(where, bias.halvings or ())
+    outputs = [
+        _attend(*widen(q[:, :, queries], k, where, bias, queries, scale), v, mask, scale) for queries in parts
+    ]
+    return torch.cat(outputs, dim=2)[:, :, torch.cat(parts).argsort()]
+
+
+def widen(
+    q: Tensor, k: Tensor, where: Where, bias: Bias, queries: Tensor | None, scale: float
+) -> tuple[Tensor, Tensor]:
+    """q, of all tokens or of some, and k with the bias as extra channels, to a multiple of 8."""
+    fq, fk = bias.features(queries)
     fq = fq / scale
     if where.placed is not None:
-        fq = torch.where(where.placed[:, None, :, None], fq, 0.0)
+        theirs = where.placed if queries is None else where.placed[:, queries]
+        fq = torch.where(theirs[:, None, :, None], fq, 0.0)
         fk = torch.where(where.placed[:, None, :, None], fk, 0.0)
     spare = -(q.shape[-1] + fq.shape[-1]) % 8
     fq, fk = F.pad(fq, (0, spare)), F.pad(fk, (0, spare))
     fk = fk.to(k.dtype).expand(k.shape[0], k.shape[1], -1, -1)
     # features first: their sum is small again before q k' is added
     return torch.cat([fq.to(q.dtype).expand(*q.shape[:3], -1), q], dim=-1), torch.cat([fk, k], dim=-1)
+
+
+def _attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float) -> Tensor:
+    width = v.shape[-1]
+    if q.shape[-1] > width:
+        v = F.pad(v, (0, q.shape[-1] - width))  # flash wants q, k and v equally wide
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale)[..., :width]
