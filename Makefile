@@ -1,11 +1,17 @@
+# make train   builds .venv when needed, then trains on a generated sample: files to report in minutes
+#              make train ARGS="configs/mnist_pape.py --sample --work-dir work_dirs/mine"
 # make test    builds .venv when needed, then lints, type-checks and runs the suite
+# make headless  the built wheel on a server without libGL: a Debian of its own; needs root and debootstrap
 # make gpu     what needs a GPU: tests/gpu and the benchmarks
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: test lint types gpu clean
+.PHONY: train test lint types gpu headless clean
+
+train: $(READY)
+	$(BIN)/python tools/train.py $(or $(ARGS),configs/cifar10_pape.py --sample --overwrite)
 
 test: lint types
 	$(BIN)/python -m pytest -q -n auto
@@ -19,6 +25,9 @@ types: $(READY)
 
 gpu: $(READY)
 	$(BIN)/python -m pytest -q tests/gpu -rs
+
+headless: $(READY)
+	PYTHON=$(CURDIR)/$(BIN)/python tests/headless/run.sh
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)

@@ -3,6 +3,7 @@
 tools/show_encoding.py PaPE m=50 init_radius=3
 tools/show_encoding.py LookHere fov=180 --heads 6 --out cones.png
 tools/show_encoding.py ALiBi --dims 1
+tools/show_encoding.py window.py:Window radius=5
 tools/show_encoding.py PaPE --compare m=2 --compare m=50 --compare m=50 init_radius=3
 
 An additive encoding is drawn as the similarity of its embeddings, a rotary one as the logit of equal queries and keys,
@@ -12,7 +13,6 @@ a bias as it is; beside them the attention that positions alone would give.
 from __future__ import annotations
 
 import argparse
-import ast
 import os
 import sys
 from collections.abc import Sequence
@@ -26,8 +26,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ndformer.framework.encoding import build_encoding
+from ndformer.framework.engine import output
+from ndformer.framework.naming import find, in_a_sentence, options
 from ndformer.framework.pictures import Panels, curves, heat_maps
-from ndformer.framework.registry import UnknownNameError
 from ndformer.framework.tokens import Where
 
 SIZES = {1: (65,), 2: (17, 17), 3: (9, 9, 9)}  # odd: there is a middle
@@ -98,21 +99,22 @@ def views(dims: int) -> list[View]:
     return [View(name, query, plane, (middle, middle)) for name, plane in planes]
 
 
-def draw(name: str, options: dict[str, Any], compare: Sequence[dict[str, Any]], dims: int, heads: int) -> Any:
+def draw(name: str, given: dict[str, Any], compare: Sequence[dict[str, Any]], dims: int, heads: int) -> Any:
+    kind = find(name)
     axes = [torch.arange(float(n)) for n in SIZES[dims]]
     positions = torch.stack(torch.meshgrid(*axes, indexing="ij"), dim=-1).flatten(0, -2)[None]  # (1, N, P)
     where = Where(positions, grid=SIZES[dims])
     rows = views(dims)
     queries = torch.tensor([row.query for row in rows])
-    title = f"{name}{_spelled(options)}, {dims}-D, untrained"
+    title = f"{kind.__name__}{_spelled(given)}, {dims}-D, untrained"
     if compare:
-        each = [measure(dict(type=name, **{**options, **more}), where, heads, queries) for more in compare]
+        each = [measure(dict(type=kind, **{**given, **more}), where, heads, queries) for more in compare]
         found = {what: torch.cat([one[what][:, :1] for one, _ in each], dim=1) for what in each[0][0]}
         random = any(content for _, content in each)
         columns = ["\n".join(f"{key}={value}" for key, value in more.items()) for more in compare]
         title += ", head 1"
     else:
-        found, random = measure(dict(type=name, **options), where, heads, queries)
+        found, random = measure(dict(type=kind, **given), where, heads, queries)
         columns = [f"head {h + 1}" for h in range(heads)]
         if all(torch.equal(values, values[:, :1].expand_as(values)) for values in found.values()):
             found = {what: values[:, :1] for what, values in found.items()}
@@ -131,27 +133,18 @@ def draw(name: str, options: dict[str, Any], compare: Sequence[dict[str, Any]], 
     marks = [[row.mark] * len(columns) for row in rows]
     if len(columns) == 1:  # lying down
         blocks = [Panels(b.name, b.values.swapaxes(0, 1), b.kind, b.limit) for b in blocks]
-        names, columns, marks = columns, [name.replace("\n", " ") for name in names], [[row.mark for row in rows]]
+        names, columns = columns, names if dims == 3 else [name.replace("\n", " ") for name in names]
+        marks = [[row.mark for row in rows]]
     return heat_maps(title, blocks, names, columns, marks, note)
 
 
-def _spelled(options: dict[str, Any]) -> str:
-    return f" ({', '.join(f'{key}={value}' for key, value in options.items())})" if options else ""
-
-
-def option(text: str) -> tuple[str, Any]:
-    key, equals, value = text.partition("=")
-    if not equals:
-        raise ValueError(f"options are written KEY=VALUE, got '{text}'")
-    try:
-        return key, ast.literal_eval(value)
-    except (ValueError, SyntaxError):
-        return key, value  # a word
+def _spelled(given: dict[str, Any]) -> str:
+    return f" ({', '.join(f'{key}={value}' for key, value in given.items())})" if given else ""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("name", metavar="NAME", help="an encoding, as in a config")
+    parser.add_argument("encoding", metavar="NAME | MODULE:CLASS | FILE.py:CLASS")
     parser.add_argument("options", metavar="KEY=VALUE", nargs="*", help="its options")
     parser.add_argument("--dims", type=int, choices=SIZES, default=2, help="position dimensions (2)")
     parser.add_argument(
@@ -162,9 +155,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("--out", type=Path, help="the picture (NAME.png)")
     given = parser.parse_intermixed_args(arguments)
-    compare = [dict(map(option, column)) for column in given.compare]
-    picture = draw(given.name, dict(map(option, given.options)), compare, given.dims, given.heads)
-    out = given.out or Path(f"{given.name}.png")
+    out = given.out or Path(f"{given.encoding.rpartition(':')[2]}.png")
+    output.ready(out, output.PICTURES)
+    compare = [options(column) for column in given.compare]
+    picture = draw(given.encoding, options(given.options), compare, given.dims, given.heads)
     picture.savefig(out)
     print(out)
 
@@ -172,7 +166,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 if __name__ == "__main__":
     try:
         main()
-    except (ImportError, TypeError, UnknownNameError, ValueError) as error:
+    except Exception as error:  # whatever a stranger's module may raise
         if os.environ.get("NDFORMER_DEBUG"):
             raise
-        sys.exit(f"show_encoding: {error}")
+        sys.exit(f"show_encoding: {in_a_sentence(error)}")

@@ -10,9 +10,17 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from ndformer.framework.engine import checkpoint
+from ndformer.framework.engine import checkpoint, output
 from ndformer.framework.engine.cli import config_arguments, config_from, run
-from ndformer.framework.engine.run import build_loader, build_model, evaluate, prepare_data, write_predictions
+from ndformer.framework.engine.run import (
+    as_line,
+    build_loader,
+    build_model,
+    check_classes,
+    evaluate,
+    prepare_data,
+    write_predictions,
+)
 
 
 def main() -> None:
@@ -22,12 +30,18 @@ def main() -> None:
     parser.add_argument("--out", metavar="FILE", type=Path, help="predictions of every sample, .csv or .json")
     given = parser.parse_args()
     cfg = config_from(given)
+    if given.out is not None:
+        output.ready(given.out, output.TABLES)
     model = build_model(cfg)
     checkpoint.load_weights(model, checkpoint.load(given.checkpoint), given.checkpoint)
     prepare_data(cfg, given.sample)
     loader = build_loader(cfg, "test")
+    check_classes(model, loader)
     result = evaluate(cfg, model, loader)
-    print("  ".join(f"{name} {value:.4f}" for name, value in result.values.items()))
+    print(as_line(result.values))
+    for name in model.joined:
+        model.masked = {name}
+        print(f"without {name}:  {as_line(evaluate(cfg, model, loader).values)}")
     if given.out is not None:
         write_predictions(given.out, result.predictions, loader.dataset.classes)  # pyright: ignore[reportAttributeAccessIssue]
         print(given.out)

@@ -54,5 +54,5 @@ sample = dict(
         ),
     ),
     optimizer=dict(lr=1e-3),
-    train_cfg=dict(max_epochs=15),
+    train_cfg=dict(max_epochs=12),
 )

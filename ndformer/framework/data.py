@@ -29,7 +29,7 @@ class Dataset(torch.utils.data.Dataset[Sample]):
     """Extend it with `index` and `read`.
 
     A set without an official validation split holds out a stratified share of train for it. `val_is_test` validates on
-    test instead, the habit of other codebases; reports say so.
+    test instead, the habit of other codebases; reports say so. `per_class` keeps only so many samples of each class.
     """
 
     splits: tuple[str, ...] = ("train", "test")  # what is on disk
@@ -43,6 +43,7 @@ class Dataset(torch.utils.data.Dataset[Sample]):
         holdout: float = 0.1,
         val_is_test: bool = False,
         seed: int = 0,
+        per_class: int | None = None,
     ) -> None:
         if split not in ("train", "val", "test"):
             raise ValueError(f"split is train, val or test, got '{split}'")
@@ -57,6 +58,9 @@ class Dataset(torch.utils.data.Dataset[Sample]):
             val = stratified(labels, holdout)
             keep = val if split == "val" else np.setdiff1d(np.arange(len(labels)), val)
             records, labels = [records[i] for i in keep], labels[keep]
+        if per_class is not None:
+            keep = self._few(labels, per_class)
+            records, labels = [records[i] for i in keep], labels[keep]
         self.records, self.labels = records, labels
 
     def index(self, split: str) -> tuple[list[Any], np.ndarray]:
@@ -66,6 +70,21 @@ class Dataset(torch.utils.data.Dataset[Sample]):
     def read(self, record: Any) -> Sample:
         """One sample as it is on disk: dict(image=PIL.Image, label=int, ...)."""
         raise NotImplementedError
+
+    def _few(self, labels: np.ndarray, count: int) -> np.ndarray:
+        """Sorted numbers of `count` samples of each class: the seed draws them, and fewer are always among more."""
+        if count < 1:
+            raise ValueError(f"per_class keeps 1 sample of each class or more, got {count}")
+        chosen = []
+        for label in np.unique(labels):
+            members = np.flatnonzero(labels == label)
+            if len(members) < count:
+                raise DataError(
+                    f"per_class asks for {count} samples of each class, but the {self.split} split under "
+                    f"{self.data_root} has {len(members)} of '{self.classes[label]}': ask for fewer"
+                )
+            chosen.append(np.random.default_rng((self.seed, label)).permutation(members)[:count])
+        return np.sort(np.concatenate(chosen)) if chosen else np.arange(0)
 
     def __len__(self) -> int:
         return len(self.records)
@@ -100,14 +119,15 @@ class EpochSampler(torch.utils.data.Sampler[tuple[int, int]]):
 
 
 def collate(samples: Sequence[Sample]) -> dict[str, Any]:
-    """Batches: `inputs` by modality, stacked where shapes agree and as a list where not; `data_samples` as a list."""
-    names = samples[0]["inputs"]
-    inputs = {name: _stack([s["inputs"][name] for s in samples]) for name in names}
+    """Batches: `inputs` by modality, stacked where shapes agree and as a list where not, with None for a sample that
+    lacks it; `data_samples` as a list."""
+    names = dict.fromkeys(name for s in samples for name in s["inputs"])
+    inputs = {name: _stack([s["inputs"].get(name) for s in samples]) for name in names}
     return dict(inputs=inputs, data_samples=[s["data_sample"] for s in samples])
 
 
 def _stack(values: list[Any]) -> Any:
-    if isinstance(values[0], Tensor) and all(v.shape == values[0].shape for v in values):
+    if isinstance(values[0], Tensor) and all(v is not None and v.shape == values[0].shape for v in values):
         return torch.stack(values)
     return values
 

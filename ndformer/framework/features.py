@@ -25,9 +25,7 @@ BIAS, SLOPE = 400.0, 100.0
 FEWEST = 64  # queries in a block for blocks to pay
 
 
-def halvings(
-    where: Where, factors: Sequence[float], curvature: float, slope: float
-) -> tuple[int, ...] | None:
+def halvings(where: Where, factors: Sequence[float], curvature: float, slope: float) -> tuple[int, ...] | None:
     """How often to halve a grid of queries along each axis for a bias of -curvature |dr|^2, dr in positions times
     `factors`, to ride on q and k in float32; None where it had better not."""
     if where.extent is None:

@@ -9,13 +9,18 @@ from torch import Tensor, nn
 
 from ndformer.framework.engine.compat import BaseModel
 from ndformer.framework.registry import BACKBONES, HEADS, MODALITIES, MODELS, TRANSFORMS, nearest
-from ndformer.framework.tokens import TokenSet, join
+from ndformer.framework.tokens import TokenSet, Where, join
 
 
 @MODELS.register_module()
 class TokenModel(BaseModel):
-    """Inputs by modality become token sets, joined where there are several; the backbone lets them attend; the head
-    answers. `mix` changes training batches (MixUp, CutMix) before they become tokens."""
+    """Inputs by modality become token sets; the backbone lets them attend; the head answers. `mix` changes training
+    batches (MixUp, CutMix) before they become tokens.
+
+    One head: the modalities of a sample are joined into one token set, each with an embedding of its own; a sample may
+    lack any of them. A head per modality, dict(image=dict(type=...), points=...): each batch is of one modality, and
+    the same blocks serve all.
+    """
 
     def __init__(
         self,
@@ -28,9 +33,22 @@ class TokenModel(BaseModel):
         self.backbone = BACKBONES.create(backbone)
         dim = self.backbone.dim
         self.modalities = nn.ModuleDict({name: MODALITIES.create(cfg, dim=dim) for name, cfg in modalities.items()})
-        self.head = HEADS.create(head, dim=dim)
+        self.in_turn = "type" not in head and set(head) == set(modalities)
+        if self.in_turn:
+            self.head = nn.ModuleDict({name: HEADS.create(cfg, dim=dim) for name, cfg in head.items()})
+        else:
+            self.head = HEADS.create(head, dim=dim)
+        if len(modalities) > 1 and not self.in_turn:
+            self.kinds = nn.Parameter(torch.empty(len(modalities), dim))
+            nn.init.trunc_normal_(self.kinds, std=0.02)
         self.mix = None if mix is None else TRANSFORMS.create(mix)
         self.amp: torch.dtype | None = None  # what evaluation computes in, as training does; set by the engine
+        self.masked: set[str] = set()  # modalities that it does as if no sample had them
+
+    @property
+    def joined(self) -> list[str]:
+        """The modalities that become one token set."""
+        return [] if self.in_turn or len(self.modalities) == 1 else list(self.modalities)
 
     def forward(  # pyright: ignore[reportIncompatibleMethodOverride]
         self,
@@ -38,20 +56,64 @@ class TokenModel(BaseModel):
         data_samples: list[dict[str, Any]] | None = None,
         mode: Literal["loss", "predict", "tensor"] = "tensor",
     ) -> Any:
+        space = [self._one_of(inputs)] if self.in_turn else []
+        head: Any = self.head[space[0]] if isinstance(self.head, nn.ModuleDict) else self.head
         if mode == "loss":
-            targets = self.head.targets(data_samples, next(self.parameters()).device)
+            targets = head.targets(data_samples, next(self.parameters()).device)
             if self.mix is not None:
                 inputs, targets = self.mix(inputs, targets)
-            return self.head.loss(self.backbone(self.tokens(inputs)), targets)
+            return head.loss(self.backbone(self.tokens(inputs), *space), targets)
         with torch.autocast(next(self.parameters()).device.type, self.amp, enabled=self.amp is not None):
-            tokens = self.backbone(self.tokens(inputs))
-            return tokens if mode == "tensor" else self.head.predict(tokens, data_samples)
+            tokens = self.backbone(self.tokens(inputs), *space)
+            if mode == "tensor":
+                return tokens
+            predictions = head.predict(tokens, data_samples)
+            return [p | dict(task=space[0]) for p in predictions] if space else predictions
 
-    def tokens(self, inputs: dict[str, Tensor | list[Tensor]]) -> TokenSet:
+    def _one_of(self, inputs: dict[str, Any]) -> str:
+        if len(inputs) != 1:
+            raise ValueError(f"with a head per modality a batch is of one of them, got {', '.join(inputs) or 'none'}")
+        return next(iter(inputs))
+
+    def tokens(self, inputs: dict[str, Tensor | list[Tensor | None]]) -> TokenSet:
         """All modalities of a batch as one token set."""
         for name in inputs:
             if name not in self.modalities:
                 known = ", ".join(self.modalities)
                 raise KeyError(f"the model has no modality '{name}'{nearest(name, self.modalities)} It has: {known}")
-        sets = [self.modalities[name](value) for name, value in inputs.items()]
+        sets = []
+        for i, (name, adapter) in enumerate(self.modalities.items()):
+            value = inputs.get(name)
+            if value is None or name in self.masked or all(one is None for one in value):
+                continue
+            found = _of_those_that_have_it(adapter, value)
+            if self.joined:
+                kind = torch.full(found.features.shape[:2], i, device=found.features.device)
+                found = TokenSet(found.features + self.kinds[i].to(found.features.dtype), found.where, kind)
+            sets.append(found)
+        if not sets:
+            raise ValueError(f"no sample of this batch has any of {', '.join(self.modalities)}: nothing to look at")
         return sets[0] if len(sets) == 1 else join(*sets)
+
+
+def _of_those_that_have_it(adapter: nn.Module, value: Tensor | list[Tensor | None]) -> TokenSet:
+    """Tokens of a modality, padding in the rows of samples that lack it."""
+    if isinstance(value, Tensor):
+        return adapter(value)
+    given = [one for one in value if one is not None]
+    alike = all(one.shape == given[0].shape for one in given)
+    tokens: TokenSet = adapter(torch.stack(given) if alike else given)
+    if len(given) == len(value):
+        return tokens
+    rows = torch.tensor([i for i, one in enumerate(value) if one is not None], device=tokens.features.device)
+
+    def spread(t: Tensor) -> Tensor:
+        """Those rows in a batch of nothing."""
+        t = t.expand(len(given), *t.shape[1:])
+        return t.new_zeros(len(value), *t.shape[1:]).index_copy(0, rows, t)
+
+    where = tokens.where
+    valid = torch.ones(tokens.features.shape[:2], dtype=torch.bool, device=rows.device)
+    valid = valid if where.valid is None else where.valid
+    placed = None if where.placed is None else spread(where.placed)
+    return TokenSet(spread(tokens.features), Where(spread(where.positions), valid=spread(valid), placed=placed))

@@ -37,6 +37,7 @@ class Panels:
     values: np.ndarray  # (rows, columns, height, width) for maps, (rows, columns, length) for curves
     kind: Literal["level", "signed", "share"] = "level"
     limit: float = np.inf
+    beneath: Sequence[Sequence[str]] = ()  # a text per panel, instead of the largest share
 
     @property
     def range(self) -> tuple[float, float]:
@@ -67,47 +68,77 @@ def heat_maps(
     blocks: Sequence[Panels],
     rows: Sequence[str],
     columns: Sequence[str],
-    marks: Sequence[Sequence[tuple[float, float]]],
+    marks: Sequence[Sequence[tuple[float, float] | None]],
     note: str = "",
+    picture: np.ndarray | None = None,
 ) -> Figure:
-    """A block of rows x columns maps per quantity, each with a colour bar. A ring marks one (y, x) in each map."""
+    """A block of rows x columns maps per quantity, each with a colour bar. A ring marks one (y, x) in a map.
+
+    `picture`, (height, width, 3) of the same scene at any resolution, is shown before each row with a mark of its own.
+    """
     height, width = blocks[0].values.shape[2:]
     pixel = 1.1 / max(height, width)
     block_width = pixel * width * len(columns) + 1.1
     block_height = (pixel * height + 0.06) * len(rows) + 0.45
     beside = len(columns) * len(blocks) <= 8  # blocks next to each other, or else one below the other
     across, down = (len(blocks), 1) if beside else (1, len(blocks))
-    with canvas(max(block_width * across, 5), block_height * down + 0.55, title) as fig:
+    full = max(block_width * across, 5)
+    own = 0.0 if picture is None else pixel * width + 0.5
+    with canvas(full + own, block_height * down + 0.55, title) as fig:
         fig.supxlabel(note, fontsize=8, color="0.35")
-        for block, part in zip(blocks, fig.subfigures(down, across, squeeze=False).flat):
+        home: Any = fig
+        if picture is not None:
+            left, home = fig.subfigures(1, 2, squeeze=False, width_ratios=(own, full)).flat
+            _scene(left, picture, (height, width), [row[0] for row in marks], len(rows) * down)
+        for block, part in zip(blocks, home.subfigures(down, across, squeeze=False).flat):
             part.suptitle(block.name, fontsize=10)
             axes = part.subplots(len(rows), len(columns), squeeze=False)
             for (r, c), ax in np.ndenumerate(axes):
-                _map(ax, block, block.values[r, c])
-                _ring(ax, *marks[r][c])
+                _map(ax, block, r, c)
+                _ring(ax, marks[r][c])
                 ax.set_title(columns[c] if r == 0 else "")
                 ax.set_ylabel(rows[r] if c == 0 else "")
             _colour_bar(part, axes, block)
     return fig
 
 
-def _map(ax: Any, block: Panels, values: np.ndarray) -> None:
+def _scene(part: Any, picture: np.ndarray, grid: tuple[int, int], marks: Sequence[Any], slots: int) -> None:
+    """The picture, once per different mark, as large as the maps and in their coordinates."""
+    part.suptitle("picture", fontsize=10)
+    height, width = grid
+    different = [mark for r, mark in enumerate(marks) if r == 0 or mark != marks[r - 1]]
+    for slot, ax in enumerate(part.subplots(slots, 1, squeeze=False).flat):
+        if slot >= len(different):
+            ax.set_axis_off()
+            continue
+        ax.set(xticks=[], yticks=[])
+        ax.grid(False)
+        ax.imshow(picture, extent=(-0.5, width - 0.5, height - 0.5, -0.5), interpolation="nearest")
+        _ring(ax, different[slot])
+
+
+def _map(ax: Any, block: Panels, row: int, column: int) -> None:
     from matplotlib.colors import PowerNorm
 
+    values = block.values[row, column]
     ax.set(xticks=[], yticks=[], facecolor="0.78")
     low, high = block.range
     colours: dict[str, Any] = dict(cmap="viridis", vmin=low, vmax=high)
     if block.kind == "signed":
         colours = dict(cmap="RdBu_r", vmin=-max(high, -low), vmax=max(high, -low))
     beneath = f"max {values.max():.2g}" if block.kind == "share" else " "  # as tall, so that blocks stand level
+    beneath = block.beneath[row][column] if block.beneath else beneath
     ax.set_xlabel(beneath, fontsize=7.5, color="0.35", labelpad=2)
     if block.kind == "share":
-        values = values / values.max()
+        values = values / max(values.max(), np.finfo(np.float32).tiny)
         colours = dict(cmap="magma", norm=PowerNorm(0.5, 0.0, 1.0))  # the root, to see what is faint
     ax.imshow(np.ma.masked_invalid(values), interpolation="nearest", **colours)
 
 
-def _ring(ax: Any, y: float, x: float) -> None:
+def _ring(ax: Any, mark: tuple[float, float] | None) -> None:
+    if mark is None:
+        return
+    y, x = mark
     for colour, width in (("white", 2.6), ("black", 1.1)):  # seen on dark and on light
         ax.plot(x, y, "o", ms=8.5, mfc="none", mec=colour, mew=width, clip_on=False)
 

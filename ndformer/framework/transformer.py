@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from ndformer.framework.attention import Attention
-from ndformer.framework.encoding import LayerEncoding, build_encoding
+from ndformer.framework.encoding import LayerEncoding, PositionEncoding, build_encoding
 from ndformer.framework.registry import BACKBONES
 from ndformer.framework.tokens import TokenSet, Where
 
@@ -91,6 +91,9 @@ class Transformer(nn.Module):
 
     The PaPE paper's ViT has `initial_norm` and `final_norm` and one `drop_path` rate in all layers; a sequence gives
     one rate per layer. `checkpointing` trades time for memory: blocks are recomputed in backward.
+
+    With `position_dims` by name, dict(image=2, points=3), the same blocks serve several position spaces, each with its
+    own weights of the encoding; forward() is told which one.
     """
 
     def __init__(
@@ -98,7 +101,7 @@ class Transformer(nn.Module):
         dim: int,
         depth: int,
         heads: int,
-        position_dims: int,
+        position_dims: int | dict[str, int],
         encoding: dict[str, Any] | Sequence[dict[str, Any]] | None = None,
         mlp_ratio: float = 4.0,
         drop_path: float | Sequence[float] = 0.0,
@@ -114,24 +117,45 @@ class Transformer(nn.Module):
         if len(rates) != depth:
             raise ValueError(f"drop_path is one rate or one per layer ({depth}), got {len(rates)}")
         self.dim, self.depth = dim, depth
-        self.encoding = build_encoding(encoding, dim=dim, heads=heads, position_dims=position_dims, depth=depth)
-        self.blocks = nn.ModuleList(
-            Block(dim, heads, self.encoding.layer(i, depth), mlp_ratio, rates[i], layer_scale, qk_norm, backend)
-            for i in range(depth)
-        )
+
+        def encoding_of(dims: int) -> PositionEncoding:
+            return build_encoding(encoding, dim=dim, heads=heads, position_dims=dims, depth=depth)
+
+        def blocks(layers: Sequence[LayerEncoding | None]) -> nn.ModuleList:
+            return nn.ModuleList(
+                Block(dim, heads, layer, mlp_ratio, rate, layer_scale, qk_norm, backend)
+                for layer, rate in zip(layers, rates)
+            )
+
+        if isinstance(position_dims, int):
+            self.encoding = encoding_of(position_dims)
+            self.blocks = blocks([self.encoding.layer(i, depth) for i in range(depth)])
+        else:
+            encodings = {space: encoding_of(dims) for space, dims in position_dims.items()}
+            self.encoding = nn.ModuleDict(encodings)
+            self.blocks = blocks([None] * depth)
+            self.layers = nn.ModuleDict(
+                {name: nn.ModuleList(one.layer(i, depth) for i in range(depth)) for name, one in encodings.items()}
+            )
         self.initial_norm = nn.LayerNorm(dim) if initial_norm else nn.Identity()
         self.final_norm = nn.LayerNorm(dim) if final_norm else nn.Identity()
         self.checkpointing = checkpointing
 
-    def forward(self, tokens: TokenSet) -> TokenSet:
+    def forward(self, tokens: TokenSet, space: str | None = None) -> TokenSet:
         where, x = tokens.where, tokens.features
         if where.valid is not None:
             x = x.masked_fill(~where.valid[..., None], 0)  # NaN in padding would spoil the gradients of norms
-        state = self.encoding.prepare(where)
-        x = self.initial_norm(self.encoding.embed(x, state))
-        for block in self.blocks:
+        encoding, layers = self.encoding, [None] * self.depth  # None: a block's own
+        if isinstance(encoding, nn.ModuleDict):
+            if space is None or space not in encoding:
+                raise ValueError(f"the position spaces here are {', '.join(encoding)}: say which one, got {space!r}")
+            encoding, layers = encoding[space], self.layers[space]
+        encoding = cast(PositionEncoding, encoding)
+        state = encoding.prepare(where)
+        x = self.initial_norm(encoding.embed(x, state))
+        for block, layer in zip(self.blocks, cast(Any, layers)):
             if self.checkpointing and torch.is_grad_enabled():
-                x = checkpoint(block, x, where, state, use_reentrant=False)
+                x = checkpoint(block, x, where, state, layer, use_reentrant=False)
             else:
-                x = block(x, where, state)
+                x = block(x, where, state, layer)
         return TokenSet(self.final_norm(x), where, tokens.modality)

@@ -10,7 +10,8 @@ import torch
 from ndformer.framework import bias
 from ndformer.framework.contract import check
 from ndformer.framework.encoding import LayerEncoding, PositionEncoding, build_encoding
-from ndformer.framework.registry import ENCODINGS
+from ndformer.framework.naming import read
+from ndformer.framework.registry import ENCODINGS, UnknownNameError
 from ndformer.framework.tokens import TokenSet, Where
 from tools import check_encoding, show_encoding
 
@@ -42,7 +43,7 @@ def page(folder):
 
 def saved(path, text):
     path.write_text(text)
-    return check_encoding.read(path)
+    return read(path)
 
 
 def test_the_example_is_under_30_lines():
@@ -61,8 +62,16 @@ def test_the_example_is_the_window_of_the_formula(page):
     q = torch.zeros(1, 2, 4, 4)
     _, _, window = encoding.layer(0, 1)(q, q, q, encoding.prepare(Where(r)))
     squares = (r[0, :, None] - r[0]).square().sum(-1)
-    for head, radius in enumerate([1.0, torch.e**3]):
+    for head, radius in enumerate([1.0, 20.0]):
         torch.testing.assert_close(window.rows(0, 4)[..., head, :, :].squeeze(0), -squares / (2 * radius**2))
+
+
+def test_its_option_is_read_and_a_misspelt_one_is_refused(page):
+    place = dict(dim=8, heads=2, position_dims=2, depth=1)
+    (log_radius,) = build_encoding(dict(type="Window", radius=5), **place).layer(0, 1).parameters()
+    torch.testing.assert_close(log_radius.exp(), torch.tensor([1.0, 5.0]))
+    with pytest.raises(UnknownNameError, match="Window has no option 'raduis', did you mean 'radius'"):
+        build_encoding(dict(type="Window", raduis=5), **place)
 
 
 def test_a_transformer_is_built_with_it_by_name(page):
@@ -87,7 +96,8 @@ def test_its_command_checks_it(folder):
     assert check_encoding.main(COMMANDS["check_encoding"].split()) == 0
 
 
-def test_its_command_draws_it(page, folder):
+def test_its_command_draws_it(folder):
+    (folder / "window.py").write_text(EXAMPLE)
     show_encoding.main(COMMANDS["show_encoding"].split())
     assert (folder / "window.png").stat().st_size > 1000
 

@@ -151,7 +151,11 @@ def make(kind: str, where: Where, dtype: torch.dtype) -> Made:
         return QuadraticBias(M, c, r, halvings=() if kind == "quadratic, features" else None), second + first, [*M, *c]
     if kind.startswith("isotropic"):
         alpha = learned(B, HEADS, N)
-        return IsotropicBias(alpha, r, () if kind == "isotropic, features" else None), alpha[..., None] * size**2, [alpha]
+        return (
+            IsotropicBias(alpha, r, () if kind == "isotropic, features" else None),
+            alpha[..., None] * size**2,
+            [alpha],
+        )
     if kind == "sum":
         alpha = learned(B, HEADS, N)
         both = SumBias([DistanceBias(slopes, r), IsotropicBias(alpha, r, halvings=())])

@@ -8,8 +8,9 @@ import pytest
 
 from ndformer.encodings.parabolic import PaPE
 from ndformer.framework.contract import PROMISES
+from ndformer.framework.naming import find
 from tools import check_encoding
-from tools.check_encoding import find, main
+from tools.check_encoding import main
 
 SCRIPT = Path(check_encoding.__file__)
 

@@ -11,6 +11,7 @@ import torch
 
 from ndformer.framework.attention import Attention, build_encoding
 from ndformer.framework.encoding import PositionEncoding
+from ndformer.framework.naming import options
 from ndformer.framework.registry import ENCODINGS
 from ndformer.framework.tokens import Where
 from tools import show_encoding
@@ -55,14 +56,49 @@ def test_the_title_says_name_options_and_dimensions():
 
 
 def test_options_are_read_as_python_values_or_words(tmp_path):
-    assert [show_encoding.option(o) for o in ("m=8", "reach=[2, 3]", "context=False", "preset=pape_repo")] == [
-        ("m", 8),
-        ("reach", [2, 3]),
-        ("context", False),
-        ("preset", "pape_repo"),
-    ]
+    assert options(["m=8", "reach=[2, 3]", "context=False", "preset=pape_repo"]) == dict(
+        m=8, reach=[2, 3], context=False, preset="pape_repo"
+    )
     out = str(tmp_path / "x.png")  # options may stand before and after the others
     show_encoding.main(["RelativeBias", "reach=4", "--dims", "1", "joint=True", "--out", out])
+
+
+OWN = """
+from ndformer.encodings.distance import ALiBi
+
+class Faint(ALiBi):
+    def __init__(self, dim, heads, position_dims, depth, times=0.5):
+        super().__init__(dim, heads, position_dims, depth, position_scale=times)
+
+class Broken(ALiBi):
+    def tables(self, positions, where):
+        raise RuntimeError('no tables today')
+"""
+
+
+@pytest.mark.parametrize("place", ["own_encodings.py", "own_encodings"])
+def test_an_encoding_of_ones_own_is_drawn_from_its_file_or_module(place, tmp_path, monkeypatch, capsys):
+    (tmp_path / "own_encodings.py").write_text(OWN)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.delitem(sys.modules, "own_encodings", raising=False)
+    show_encoding.main([f"{place}:Faint", "times=2", "--dims", "1"])
+    assert capsys.readouterr().out == "Faint.png\n"
+    assert Path("Faint.png").stat().st_size > 1000
+    run_as_script(monkeypatch, f"{place}:Faint", "--compare", "times=1", "--compare", "times=3")
+    for name, sentence in [("Broken", "RuntimeError: no tables today"), ("Fain", f"{place} has no class 'Fain', did")]:
+        with pytest.raises(SystemExit, match=f"^show_encoding: {sentence}"):
+            run_as_script(monkeypatch, f"{place}:{name}")
+
+
+@pytest.mark.parametrize("dims", [2, 3])
+@pytest.mark.parametrize("name", ["AxialRoPE", "Sincos", "ALiBi"])
+def test_titles_of_neighbours_do_not_touch(name, dims):
+    picture = show_encoding.draw(name, {}, [], dims, 4)
+    picture.canvas.draw()
+    boxes = [ax.title.get_window_extent() for ax in picture.axes if ax.get_title()]
+    assert len(boxes) >= 3
+    assert not any(a.overlaps(b) for i, a in enumerate(boxes) for b in boxes[:i])
 
 
 def test_nope_attends_to_all_alike(where):

@@ -27,6 +27,9 @@ def save(path: Path, content: dict[str, Any]) -> None:
 def load(path: str | Path) -> dict[str, Any]:
     """The content of a checkpoint; it can hold no code (weights_only)."""
     path = Path(path)
+    if path.is_dir():
+        inside = ", ".join(sorted(p.name for p in path.glob("*.pth"))) or "no .pth file"
+        raise DataError(f"{path} is a folder, a checkpoint is a file; in it: {inside}")
     if not path.is_file():
         near = sorted(p.name for p in path.parent.glob("*.pth")) if path.parent.is_dir() else []
         raise DataError(f"no checkpoint at {path}" + (f"; beside it: {', '.join(near)}" if near else ""))
@@ -34,9 +37,13 @@ def load(path: str | Path) -> dict[str, Any]:
         content = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:
         why = str(error).splitlines()[0].split(". ")[0]
-        raise DataError(f"{path} is not a checkpoint that can be read safely ({why})") from error
+        raise DataError(
+            f"{path} is not a checkpoint that can be read safely ({why}): give best.pth or last.pth of a run"
+        ) from error
     if not isinstance(content, dict) or "model" not in content:
-        raise DataError(f"{path} holds no 'model': not a checkpoint of ndformer")
+        raise DataError(
+            f"{path} holds no 'model', so it is no checkpoint of ndformer: give best.pth or last.pth of a run"
+        )
     return content
 
 

@@ -26,7 +26,8 @@ def run(main: Callable[[], object]) -> None:
             raise
         ours = isinstance(error, (DataError, UnknownNameError, ConfigError))
         where = "" if ours else " (NDFORMER_DEBUG=1 shows where)"
-        sys.exit(f"{Path(sys.argv[0]).stem}: {error}{where}")
+        sentence = str(error).strip().rpartition("DataError: ")[2]  # a loader's worker sends its whole traceback
+        sys.exit(f"{Path(sys.argv[0]).stem}: {sentence}{where}")
 
 
 def config_arguments(parser: argparse.ArgumentParser) -> None:

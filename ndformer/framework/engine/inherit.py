@@ -167,5 +167,13 @@ def each_dataset(cfg: dict[str, Any], change: Callable[[dict[str, Any]], dict[st
     for name in LOADERS:
         loader = cfg.get(name)
         if isinstance(loader, dict) and isinstance(loader.get("dataset"), dict):
-            changed[name] = loader | dict(dataset=change(loader["dataset"]))
+            dataset = loader["dataset"]
+            if isinstance(dataset.get("parts"), dict):
+                parts = {
+                    key: change(part) if isinstance(part, dict) else part for key, part in dataset["parts"].items()
+                }
+                dataset = dataset | dict(parts=parts)
+            else:
+                dataset = change(dataset)
+            changed[name] = loader | dict(dataset=dataset)
     return cfg | changed

@@ -56,6 +56,8 @@ def _layer(name: str, depth: int) -> int:
     parts = name.split(".")
     if "blocks" in parts:
         return int(parts[parts.index("blocks") + 1]) + 1
+    if "layers" in parts:  # layers.SPACE.INDEX
+        return int(parts[parts.index("layers") + 2]) + 1
     return 0 if parts[0] == "modalities" or "encoding" in parts or "initial_norm" in parts else depth + 1
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,8 @@ from ndformer.framework.data import DataError, Dataset, EpochSampler, collate
 from ndformer.framework.engine import checkpoint, report
 from ndformer.framework.engine.compat import Evaluator
 from ndformer.framework.engine.samples import MARK, make_sample
-from ndformer.framework.engine.trainer import Trainer
+from ndformer.framework.engine.trainer import AMP, Trainer
+from ndformer.framework.mixture import Mixture, TurnSampler
 from ndformer.framework.model import TokenModel
 from ndformer.framework.registry import DATASETS, METRICS, MODELS
 
@@ -28,9 +30,9 @@ from ndformer.framework.registry import DATASETS, METRICS, MODELS
 def train(cfg: Config, work_dir: Path, resume: bool = False) -> dict[str, Any]:
     """The results, as in results.json."""
     torch.manual_seed(cfg.seed)
+    model = build_model(cfg)  # first: what is wrong with it shows at once
     loaders = {split: build_loader(cfg, split) for split in ("train", "val", "test")}
-    torch.manual_seed(cfg.seed)
-    model = build_model(cfg)
+    check_classes(model, loaders["train"])
     work_dir.mkdir(parents=True, exist_ok=True)
     trainer = Trainer(cfg, work_dir, loaders, model)
     (work_dir / "config.py").write_text(cfg.pretty_text, encoding="utf-8")
@@ -38,8 +40,7 @@ def train(cfg: Config, work_dir: Path, resume: bool = False) -> dict[str, Any]:
     torch.manual_seed(cfg.seed)
     params = sum(p.numel() for p in model.parameters())
     sizes = ", ".join(f"{len(loader.dataset)} {split}" for split, loader in loaders.items())  # pyright: ignore[reportArgumentType]
-    dataset = cfg.train_dataloader.dataset.type
-    print(f"{encoding_name(cfg)} on {dataset}: {sizes}; {params / 1e6:.2f} M parameters; {work_dir}")
+    print(f"{encoding_name(cfg)} on {dataset_name(cfg)}: {sizes}; {params / 1e6:.2f} M parameters; {work_dir}")
     trainer.train()
     best = checkpoint.load(work_dir / "best.pth")
     checkpoint.load_weights(model, best, work_dir / "best.pth")
@@ -54,7 +55,7 @@ def finish(
     content = dict(
         config=str(cfg.filename),
         encoding=encoding_name(cfg),
-        dataset=cfg.train_dataloader.dataset.type,
+        dataset=dataset_name(cfg),
         test=tested.values,
         val=val,
         epochs=run.epoch,
@@ -62,7 +63,7 @@ def finish(
         params=sum(p.numel() for p in model.parameters()),
         minutes=run.seconds / 60,
     )
-    if (Path(cfg.train_dataloader.dataset.data_root) / MARK).exists():
+    if any((home / MARK).exists() for home in _homes(cfg)):
         content["sample"] = True
         print("on the generated stand-in: these figures say nothing about the dataset of that name")
     if cfg.val_dataloader.dataset.get("val_is_test"):
@@ -74,10 +75,16 @@ def finish(
     for metric in tested.metrics:
         if hasattr(metric, "confusion"):
             report.confusion_matrix(work_dir / "confusion_matrix.png", metric.confusion, loader.dataset.classes)  # pyright: ignore[reportAttributeAccessIssue]
-    text = "  ".join(f"{name} {value:.4f}" for name, value in tested.values.items())
-    print(f"test, with the checkpoint best on validation: {text}   ({run.seconds / 60:.1f} min of training)")
+    print(
+        f"test, with the checkpoint best on validation: {as_line(tested.values)}   "
+        f"({content['minutes']:.1f} min of training)"
+    )
     print(work_dir / "results.json")
     return content
+
+
+def as_line(values: dict[str, float]) -> str:
+    return "  ".join(f"{name} {value:.4f}" for name, value in values.items())
 
 
 @dataclass
@@ -120,20 +127,52 @@ def write_predictions(path: Path, predictions: list[dict[str, Any]], classes: li
 
 
 def prepare_data(cfg: Config, sample: bool) -> None:
-    """With --sample, make the generated stand-in where it is not there yet; without, refuse to take one for real."""
-    home = Path(cfg.train_dataloader.dataset.data_root)
+    """With --sample, make the generated stand-ins where there is nothing yet; without, refuse to take one for real."""
+    homes = _homes(cfg)
     sample = sample or cfg.get("sample") == {}  # the config of a run with --sample
-    if sample and (not home.exists() or not any(home.iterdir())):
-        print(f"making the sample of {cfg.sample_data} in {home}")
-        make_sample(cfg.sample_data, home)
-    if not sample and (home / MARK).exists():
-        raise DataError(f"{home} holds the generated stand-in, not the dataset: add --sample, or another --data-root")
+    names = [cfg.get("sample_data")] if isinstance(cfg.get("sample_data"), str) else cfg.get("sample_data")
+    for home, name in zip(homes, names or [None] * len(homes)):
+        if sample and name and (not home.exists() or not any(home.iterdir())):
+            print(f"making the sample of {name} in {home}")
+            make_sample(name, home)
+        if not sample and (home / MARK).exists():
+            raise DataError(
+                f"{home} holds the generated stand-in, not the dataset: add --sample, or another --data-root"
+            )
+
+
+def _parts(cfg: Config) -> list[Any]:
+    """What is trained on: one dataset, or several in turn."""
+    dataset = cfg.train_dataloader.dataset
+    return list(dataset.parts.values()) if "parts" in dataset else [dataset]
+
+
+def _homes(cfg: Config) -> list[Path]:
+    return [Path(part.data_root) for part in _parts(cfg)]
+
+
+def dataset_name(cfg: Config) -> str:
+    return "+".join(part.type for part in _parts(cfg))
 
 
 def build_model(cfg: Config) -> TokenModel:
     model: TokenModel = MODELS.create(cfg.model)
+    model.amp = AMP[(cfg.get("train_cfg") or {}).get("amp")]
     model.to("cuda" if torch.cuda.is_available() else "cpu")
     return model
+
+
+def check_classes(model: TokenModel, loader: DataLoader[Any]) -> None:
+    """The heads and the data speak of the same classes."""
+    data: Any = loader.dataset
+    pairs = [(f"head.{name}", model.head[name], part) for name, part in data.parts.items()] if model.in_turn else []  # pyright: ignore[reportIndexIssue]
+    for at, head, part in pairs or [("head", model.head, data)]:
+        found, given = len(part.classes), getattr(head, "classes", None)
+        if given is not None and given != found:
+            raise DataError(
+                f"{type(part).__name__} under {part.data_root} has {found} classes, the model's head {given}: "
+                f"add --cfg-options model.{at}.classes={found}"
+            )
 
 
 def build_loader(cfg: Config, split: str) -> DataLoader[Any]:
@@ -141,14 +180,18 @@ def build_loader(cfg: Config, split: str) -> DataLoader[Any]:
     dataset: Dataset = DATASETS.create(options.pop("dataset"), seed=cfg.seed)
     if len(dataset) == 0:
         raise DataError(f"{type(dataset).__name__} has no {split} samples under {dataset.data_root}")
-    workers = options.pop("num_workers", 0)
+    workers, shuffle = min(options.pop("num_workers", 0), os.cpu_count() or 1), split == "train"
+    size = min(options.pop("batch_size"), len(dataset))
+    batches: dict[str, Any] = dict(
+        batch_size=size, sampler=EpochSampler(len(dataset), shuffle, cfg.seed), drop_last=shuffle
+    )
+    if isinstance(dataset, Mixture):
+        batches = dict(batch_sampler=TurnSampler(dataset, size, shuffle, cfg.seed))
     return DataLoader(
         dataset,
-        batch_size=min(options.pop("batch_size"), len(dataset)),
-        sampler=EpochSampler(len(dataset), shuffle=split == "train", seed=cfg.seed),
+        **batches,
         num_workers=workers,
         collate_fn=collate,
-        drop_last=split == "train",
         persistent_workers=workers > 0,
         pin_memory=torch.cuda.is_available(),
         **options,

@@ -10,7 +10,8 @@ import difflib
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from typing import Any, Literal, NamedTuple
 
-import ndformer.framework.model  # noqa: F401  (registers TokenModel)
+import ndformer.framework.mixture
+import ndformer.framework.model  # noqa: F401  (these register TokenModel and Mixture)
 from ndformer.framework.engine.optim import OPTIMIZERS
 from ndformer.framework.engine.schedules import SCHEDULES
 from ndformer.framework.engine.signature import Argument, arguments, fits, in_words, union
@@ -98,7 +99,9 @@ class Keys:
     custom_imports: Imports | None = key("your own modules, which register what the config names", None)
     default_scope: str = key("mmengine's scope of registry names", "ndformer")
     sample: dict[str, Any] | None = key("merged over the config by --sample: small model, short schedule", None)
-    sample_data: str | None = key("the stand-in that --sample generates when its folder is missing", None)
+    sample_data: str | list[str] | None = key(
+        "the stand-in that --sample generates when its folder is missing; one for each part of a mixture", None
+    )
 
 
 class Place(NamedTuple):
@@ -107,7 +110,7 @@ class Place(NamedTuple):
     registry: Registry
     given: tuple[str, ...] = ()  # arguments that the place adds
     needed: tuple[str, ...] = ()  # arguments that it wants, whatever the class says
-    named: bool = False  # several by names of the user's: dict(image=dict(type=...))
+    named: bool = False  # or several by names of the user's: dict(image=dict(type=...))
 
 
 PLACES = dict(
@@ -115,13 +118,15 @@ PLACES = dict(
     modalities=Place(MODALITIES, ("dim",), named=True),
     backbone=Place(BACKBONES),
     encoding=Place(ENCODINGS, ("dim", "heads", "position_dims", "depth")),
-    head=Place(HEADS, ("dim",)),
+    head=Place(HEADS, ("dim",), named=True),
     mix=Place(TRANSFORMS),
     dataset=Place(DATASETS, ("seed",)),
+    parts=Place(DATASETS, ("seed",), named=True),
     transforms=Place(TRANSFORMS),
     optimizer=Place(OPTIMIZERS, ("params",), ("lr",)),
     schedule=Place(SCHEDULES),
     metrics=Place(METRICS),
+    metric=Place(METRICS),
 )
 
 
@@ -197,7 +202,7 @@ class _Checker:
             self.found.append(f"{at}: takes {in_words(argument.hint)}, got {_short(value)}")
         elif settings is not None and isinstance(value, dict):
             self.call(value, settings, f"{at}.")
-        elif place is not None and place.named and isinstance(value, dict):
+        elif place is not None and place.named and isinstance(value, dict) and _several(value):
             for key, one in value.items():
                 self.component(one, f"{at}.{key}", place)
         elif place is not None and isinstance(value, dict):
@@ -249,6 +254,11 @@ class _Checker:
         near = [folded[n] for n in difflib.get_close_matches(str(unread.name).lower(), folded, 1, 0.5)]
         elsewhere = [at for at in self.readable if at.rpartition(".")[2] == unread.name]
         return near + elsewhere[:1]
+
+
+def _several(value: dict[str, Any]) -> bool:
+    """dict(image=dict(...), points=dict(...)), not dict(type=...)."""
+    return "type" not in value and any(isinstance(one, dict) for one in value.values())
 
 
 def _others(unread: _Unread) -> list[str]:

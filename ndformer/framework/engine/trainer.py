@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -48,7 +49,9 @@ class TrainLoop(EpochBasedTrainLoop):
         trainer.call_hook("before_train")
         trainer.progress = Progress(self.max_epochs, len(self.dataloader), self.iter)
         while self._epoch < self._max_epochs and not self.stop_training:
-            cast(Any, self.dataloader.sampler).set_epoch(self._epoch)  # pyright: ignore[reportAttributeAccessIssue]
+            for sampler in (self.dataloader.batch_sampler, self.dataloader.sampler):
+                if hasattr(sampler, "set_epoch"):
+                    cast(Any, sampler).set_epoch(self._epoch)
             trainer.progress.new_epoch()
             self.run_epoch()
             self.stop_training = trainer.end_epoch()
@@ -87,7 +90,6 @@ class Trainer(QuietRunner):
     def __init__(self, cfg: Config, work_dir: Path, loaders: dict[str, DataLoader[Any]], model: TokenModel) -> None:
         settings = cfg.train_cfg
         self.config, self.device_name = cfg, "cuda" if torch.cuda.is_available() else "cpu"
-        model.amp = AMP[settings.get("amp")]
         self.metrics = [METRICS.create(m) for m in cfg.metrics]
         self.main = self.metrics[0].main
         self.schedule: Schedule = SCHEDULES.create(cfg.schedule)
@@ -202,5 +204,7 @@ class Trainer(QuietRunner):
 def _visualizer(cfg: Config, work_dir: Path) -> Visualizer:
     kinds = dict(tensorboard="TensorboardVisBackend", wandb="WandbVisBackend")
     chosen = cfg.get("visualizer")
+    if chosen and importlib.util.find_spec(chosen) is None:
+        raise DataError(f"visualizer='{chosen}' needs a package that is not installed: pip install {chosen}")
     backends: Any = [dict(type="LocalVisBackend")] + ([dict(type=kinds[chosen])] if chosen else [])
     return Visualizer(name=f"{work_dir.name}_{time.time_ns()}", vis_backends=backends, save_dir=str(work_dir))

@@ -39,9 +39,7 @@ def riding(q: Tensor, k: Tensor, v: Tensor, where: Where, bias: Bias, mask: Tens
     if not any(bias.halvings or ()):
         return _attend(*widen(q, k, where, bias, None, scale), v, mask, scale)
     parts = blocks(where, bias.halvings or ())
-    outputs = [
-        _attend(*widen(q[:, :, queries], k, where, bias, queries, scale), v, mask, scale) for queries in parts
-    ]
+    outputs = [_attend(*widen(q[:, :, queries], k, where, bias, queries, scale), v, mask, scale) for queries in parts]
     return torch.cat(outputs, dim=2)[:, :, torch.cat(parts).argsort()]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 import torch
@@ -16,7 +17,10 @@ class ImagePatches(nn.Module):
     """(B, channels, height, width) -> tokens of patch x patch pixels at (row, column), counted in patches from `start`.
 
     Class and register tokens come first and have no place of their own; with `class_at='origin'` they stand at 0, the
-    PaPE repository's way (with `start=1`). Any size that divides into patches works, also other than `size`.
+    PaPE repository's way (with `start=1`). Any size that divides into patches works.
+
+    `plane` puts the image into a space of other modalities: where the first patch is, the step to the next row and the
+    step to the next column, (x, y, z) each.
     """
 
     def __init__(
@@ -28,15 +32,24 @@ class ImagePatches(nn.Module):
         registers: int = 0,
         class_at: Literal["nowhere", "origin"] = "nowhere",
         start: int = 0,
+        plane: Sequence[Sequence[float]] | None = None,
     ) -> None:
         super().__init__()
+        if plane is not None and (len(plane) != 3 or len({len(vector) for vector in plane}) != 1):
+            raise ValueError(f"plane is (first patch, step to the next row, step to the next column), got {plane}")
+        self.plane = plane
         self.patch, self.channels, self.start, self.prefix = patch, channels, start, int(class_token) + registers
         self.placed_prefix = class_at == "origin"
         self.project = nn.Conv2d(channels, dim, kernel_size=patch, stride=patch)
         self.tokens = nn.Parameter(torch.zeros(self.prefix, dim))  # class token, registers
         nn.init.trunc_normal_(self.tokens, std=0.02)
 
-    def forward(self, images: Tensor) -> TokenSet:
+    def forward(self, images: Tensor | list[Tensor]) -> TokenSet:
+        if isinstance(images, list):
+            sizes = ", ".join(sorted({f"{i.shape[1]} x {i.shape[2]}" for i in images})[:3])
+            raise ValueError(
+                f"images of one batch are of one size, got {sizes}: put a Resize or a crop before PackImage"
+            )
         B, C, height, width = images.shape
         if self.channels != C or height % self.patch or width % self.patch:
             raise ValueError(
@@ -48,9 +61,13 @@ class ImagePatches(nn.Module):
         x = x.flatten(2).transpose(1, 2)
         axes = [torch.arange(n, dtype=torch.float32, device=x.device) + self.start for n in grid]
         positions = torch.cartesian_prod(*axes)[None]  # (1, rows columns, 2)
+        if self.plane is not None:
+            first, *steps = torch.tensor(self.plane, device=x.device)
+            positions = first + positions @ torch.stack(steps)  # (1, rows columns, 3)
+        full = grid if self.plane is None else None
         if self.prefix == 0:
-            return TokenSet(x, Where(positions, grid=grid))
+            return TokenSet(x, Where(positions, grid=full))
         x = torch.cat([self.tokens.to(x.dtype).expand(B, -1, -1), x], dim=1)
-        positions = torch.cat([positions.new_zeros(1, self.prefix, 2), positions], dim=1)
+        positions = torch.cat([positions.new_zeros(1, self.prefix, positions.shape[2]), positions], dim=1)
         placed = None if self.placed_prefix else torch.arange(positions.shape[1], device=x.device)[None] >= self.prefix
-        return TokenSet(x, Where(positions, placed=placed, grid=grid))
+        return TokenSet(x, Where(positions, placed=placed, grid=full))

@@ -14,7 +14,7 @@ ENDINGS = (".jpg", ".jpeg", ".png", ".bmp", ".webp", ".ppm", ".tif", ".tiff", ".
 
 def missing(path: Path, what: str, source: str) -> DataError:
     """`path` is not there: what belongs there and where to get it."""
-    return DataError(f"{path} is missing: {what} goes there ({source}); --sample works without it")
+    return DataError(f"{path} is missing: put {what} there ({source}); --sample works without it")
 
 
 def open_image(path: Path, mode: str = "RGB") -> Image.Image:

@@ -28,6 +28,7 @@ class ImageFolder(Dataset):
         holdout: float = 0.1,
         val_is_test: bool = False,
         seed: int = 0,
+        per_class: int | None = None,
         mode: str = "RGB",
     ) -> None:
         self.mode = mode
@@ -35,7 +36,7 @@ class ImageFolder(Dataset):
         if "test" not in found and "val" in found:
             found["test"] = found.pop("val")
         self.folders, self.splits = found, tuple(found)
-        super().__init__(data_root, split, transforms, holdout, val_is_test, seed)
+        super().__init__(data_root, split, transforms, holdout, val_is_test, seed, per_class)
 
     def index(self, split: str) -> tuple[list[Any], np.ndarray]:
         for name in ("train", split):

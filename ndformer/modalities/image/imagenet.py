@@ -35,8 +35,9 @@ class ImageNet(Dataset):
         holdout: float = 0.01,
         val_is_test: bool = False,
         seed: int = 0,
+        per_class: int | None = None,
     ) -> None:
-        super().__init__(data_root, split, transforms, holdout, val_is_test, seed)
+        super().__init__(data_root, split, transforms, holdout, val_is_test, seed, per_class)
 
     def index(self, split: str) -> tuple[list[Any], np.ndarray]:
         layouts = [self.data_root / "ILSVRC/Data/CLS-LOC", self.data_root / "Data/CLS-LOC", self.data_root]

@@ -102,7 +102,7 @@ def test_a_class_that_train_does_not_have_is_named(folder):
 
 
 def test_missing_parts_say_what_where_and_sample(tmp_path):
-    with pytest.raises(DataError, match=r"/none/train is missing: a folder per class.*--sample"):
+    with pytest.raises(DataError, match=r"/none/train is missing: put a folder per class.*--sample"):
         build("ImageFolder", tmp_path / "none")
     (tmp_path / "train").mkdir()
     with pytest.raises(DataError, match="holds no class folder"):
@@ -203,7 +203,7 @@ def test_missing_images_of_imagenet_say_what_where_how_and_sample(part, tmp_path
     root = write_imagenet(tmp_path, tmp_path, SYNSETS.index)
     kaggle(root)
     (root / part).rename(root / "aside")
-    with pytest.raises(DataError, match=rf"{part} is missing: ImageNet-1K's {part} images.*kaggle\.com.*--sample"):
+    with pytest.raises(DataError, match=rf"{part} is missing: put ImageNet-1K's {part} images.*kaggle\.com.*--sample"):
         build("ImageNet", root, "test")
 
 

@@ -1,0 +1,60 @@
+"""Images (2-D) and point clouds (3-D) in turn through the same blocks: a head and an encoding's weights for each.
+
+On the generated stand-ins of CIFAR-10 and ModelNet40; docs/many-modalities.md.
+"""
+
+_images = dict(type="CIFAR10", data_root="data/samples/cifar10")
+_clouds = dict(type="ModelNet40", data_root="data/samples/modelnet40")
+_small = [dict(type="NormalizePoints"), dict(type="SamplePoints", count=512), dict(type="PackPoints")]
+
+model = dict(
+    type="TokenModel",
+    modalities=dict(
+        image=dict(type="ImagePatches", patch=4, class_token=False),
+        points=dict(type="PointPatches", centres=64, neighbours=16, unit=0.25),
+    ),
+    backbone=dict(
+        type="Transformer",
+        dim=96,
+        depth=4,
+        heads=4,
+        position_dims=dict(image=2, points=3),
+        encoding=dict(type="PaPE", m=50),
+        initial_norm=True,
+    ),
+    head=dict(
+        image=dict(type="Classifier", classes=10, pool="mean"),
+        points=dict(type="Classifier", classes=12, pool="mean"),
+    ),
+)
+
+_train = dict(
+    image=_images
+    | dict(
+        transforms=[dict(type="RandomCrop", size=32, padding=2), dict(type="Flip"), dict(type="PackImage")],
+    ),
+    points=_clouds
+    | dict(
+        transforms=[
+            dict(type="NormalizePoints"),
+            dict(type="SamplePoints", count=512),
+            dict(type="ScalePoints", scale=(0.8, 1.25), per_axis=True),
+            dict(type="ShiftPoints", most=0.1),
+            dict(type="PackPoints"),
+        ]
+    ),
+)
+_eval = dict(image=_images | dict(transforms=[dict(type="PackImage")]), points=_clouds | dict(transforms=_small))
+train_dataloader = dict(
+    batch_size=32, num_workers=0, dataset=dict(type="Mixture", parts=_train, weights=dict(image=1, points=1))
+)
+val_dataloader = dict(batch_size=64, num_workers=0, dataset=dict(type="Mixture", split="val", parts=_eval))
+test_dataloader = dict(batch_size=64, num_workers=0, dataset=dict(type="Mixture", split="test", parts=_eval))
+
+optimizer = dict(type="AdamW", lr=1e-3, weight_decay=0.01)
+schedule = dict(type="WarmupCosine", warmup=0.1)
+train_cfg = dict(max_epochs=20, clip_grad=1.0)
+metrics = [dict(type="PerTask", metric=dict(type="Accuracy"))]
+
+sample_data = ["cifar10", "modelnet40"]
+sample = {}  # it is one

@@ -1,0 +1,56 @@
+"""Figures of several runs as one: mean, spread, and the interval that holds the true mean 95 times in 100."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Summary:
+    n: int
+    mean: float
+    sd: float | None  # the spread of single runs; None of one run
+    half: float | None  # half the width of the 95 % interval
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Summary:
+        """Of at least one value."""
+        n, mean = len(values), statistics.fmean(values)
+        if n == 1:
+            return cls(n, mean, None, None)
+        sd = statistics.stdev(values)
+        return cls(n, mean, sd, student_t(n - 1) * sd / math.sqrt(n))
+
+    def overlaps(self, other: Summary) -> bool:
+        """Whether the intervals share a value; that of one run has no end."""
+        if self.half is None or other.half is None:
+            return True
+        return abs(self.mean - other.mean) <= self.half + other.half
+
+
+def student_t(freedom: int, confidence: float = 0.95) -> float:
+    """The t that Student's distribution stays within, on both sides, with this probability."""
+    low, high = 0.0, math.pi / 2
+    for _ in range(60):  # bisection in the angle whose tangent is t / sqrt(freedom)
+        middle = (low + high) / 2
+        low, high = (middle, high) if _within(middle, freedom) < confidence else (low, middle)
+    return math.tan(low) * math.sqrt(freedom)
+
+
+def _within(angle: float, freedom: int) -> float:
+    """P(|t| < sqrt(freedom) tan(angle)): a finite sum for whole degrees of freedom (Abramowitz and Stegun 26.7.3-4)."""
+    sine, cosine = math.sin(angle), math.cos(angle)
+    odd = freedom % 2
+    term, total = (cosine if odd else 1.0), 0.0
+    for k in range(2 + odd, freedom + 1, 2):
+        total += term
+        term *= cosine**2 * (k - 1) / k
+    return 2 / math.pi * (angle + sine * total) if odd else sine * total
+
+
+def in_percent(limits: tuple[float, float]) -> tuple[float, float]:
+    """Limits of an axis of shares in %, which wide intervals may have pushed beyond 0 and 100."""
+    return max(0.0, limits[0]), min(100.0, limits[1])

@@ -1,0 +1,17 @@
+"""Tables that read well on a terminal and on a page."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """The first column to the left, numbers to the right."""
+    widths = [max(map(len, column)) for column in zip(head, *rows)]
+    rule = "|".join("-" * (width + 1) + (":" if i else "-") for i, width in enumerate(widths))
+    lines = [_line(head, widths), f"|{rule}|", *(_line(row, widths) for row in rows)]
+    return "\n".join(lines)
+
+
+def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
+    return "| " + " | ".join(f"{c:{'>' if i else '<'}{w}}" for i, (c, w) in enumerate(zip(cells, widths))) + " |"

@@ -1,0 +1,1 @@
+"""Point clouds: reading, augmenting, tokenizing."""

@@ -1,0 +1,119 @@
+"""Point clouds to tokens: one per centre, made from the points around it."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
+
+from ndformer.framework.data import Sample
+from ndformer.framework.registry import MODALITIES
+from ndformer.framework.tokens import TokenSet, Where
+from ndformer.modalities.pointcloud.files import ENDINGS, read_cloud
+from ndformer.modalities.pointcloud.sampling import farthest, nearest, take
+
+
+@MODALITIES.register_module()
+class PointPatches(nn.Module):
+    """Clouds (B, N, 3 + features), or a list of (n, 3 + features), -> tokens at `centres` farthest points (x, y, z).
+
+    A token is made from the `neighbours` points nearest to its centre (with `radius`, only those within it): from
+    where they are as seen from the centre and from their features. Where the centre is, only its position tells.
+
+    Positions, and the points as seen from a centre, are counted in `unit`, a length of the data. Near the distance
+    between neighbouring centres it makes clouds what images in patches are, and the encodings' defaults fit both.
+    """
+
+    endings = ENDINGS  # files that open() reads
+
+    def __init__(
+        self,
+        dim: int,
+        centres: int = 512,
+        neighbours: int = 32,
+        features: int = 3,
+        unit: float = 1.0,
+        radius: float | None = None,
+        class_token: bool = False,
+    ) -> None:
+        super().__init__()
+        self.centres, self.neighbours, self.features, self.unit, self.radius = (
+            centres,
+            neighbours,
+            features,
+            unit,
+            radius,
+        )
+        self.embed = PointNet(3 + features, dim)
+        self.tokens = nn.Parameter(torch.zeros(int(class_token), dim))
+        nn.init.trunc_normal_(self.tokens, std=0.02)
+
+    @staticmethod
+    def open(path: Path) -> Sample:
+        """What a dataset reads of one cloud, from a file of it."""
+        return dict(read_cloud(path))
+
+    def forward(self, clouds: Tensor | list[Tensor]) -> TokenSet:
+        x, counts = self._padded(clouds)  # (B, N, 3 + features)
+        valid = None
+        if min(counts) < x.shape[1]:
+            valid = torch.arange(x.shape[1], device=x.device) < torch.tensor(counts, device=x.device)[:, None]
+        points = x[..., :3]
+        positions = take(points, farthest(points, self.centres, valid))  # (B, M, 3)
+        index, distance = nearest(points, positions, self.neighbours, valid)  # (B, M, K)
+        inside = distance <= (math.inf if self.radius is None else self.radius**2)
+        if valid is not None:
+            inside &= distance < math.inf
+        group = take(x, index)  # (B, M, K, 3 + features)
+        group = torch.cat([(group[..., :3] - positions[:, :, None]) / self.unit, group[..., 3:]], dim=-1)
+        real = None  # where a cloud has fewer points than there are centres
+        if min(counts) < self.centres:
+            real = torch.arange(self.centres, device=x.device) < torch.tensor(counts, device=x.device)[:, None]
+        return self._with_class_token(self.embed(group, inside), positions / self.unit, real)
+
+    def _padded(self, clouds: Tensor | list[Tensor]) -> tuple[Tensor, list[int]]:
+        """One tensor and the number of points of each cloud."""
+        for cloud in clouds:
+            if cloud.dim() != 2 or cloud.shape[1] != 3 + self.features:
+                raise ValueError(
+                    f"clouds must be (points, 3 + {self.features} features), got {tuple(cloud.shape)}: "
+                    "PackPoints and the modality's `features` must agree"
+                )
+        counts = [len(cloud) for cloud in clouds]
+        x = clouds if isinstance(clouds, Tensor) else pad_sequence(clouds, batch_first=True)
+        return x.float(), counts
+
+    def _with_class_token(self, x: Tensor, positions: Tensor, valid: Tensor | None) -> TokenSet:
+        if len(self.tokens) == 0:
+            return TokenSet(x, Where(positions, valid=valid))
+        x = torch.cat([self.tokens.to(x.dtype).expand(len(x), -1, -1), x], dim=1)
+        placed = torch.arange(x.shape[1], device=x.device)[None] > 0
+        valid = None if valid is None else F.pad(valid, (1, 0), value=True)
+        return TokenSet(x, Where(F.pad(positions, (0, 0, 1, 0)), valid=valid, placed=placed))
+
+
+class PointNet(nn.Module):
+    """A set of points as one vector: each alone, then each with what all of them have, the largest of every channel.
+
+    (Qi 2017; in Point-BERT's form.) LayerNorm instead of BatchNorm: a cloud's tokens depend on it alone.
+    """
+
+    def __init__(self, channels: int, dim: int) -> None:
+        super().__init__()
+        width = dim // 2
+        self.alone = nn.Sequential(nn.Linear(channels, width), nn.GELU(), nn.Linear(width, width))
+        self.own = nn.Linear(width, dim)  # own and common: one layer on both side by side
+        self.common = nn.Linear(width, dim, bias=False)
+        self.out = nn.Sequential(nn.LayerNorm(dim), nn.GELU(), nn.Linear(dim, dim))
+
+    def forward(self, group: Tensor, inside: Tensor) -> Tensor:
+        """(B, M, K, channels) of which (B, M, K) count -> (B, M, dim)."""
+        outside = ~inside[..., None]
+        x = self.alone(group)  # (B, M, K, width)
+        common = x.masked_fill(outside, -math.inf).amax(2)  # (B, M, width)
+        x = self.out(self.own(x) + self.common(common)[:, :, None])
+        return x.masked_fill(outside, -math.inf).amax(2)

@@ -1,0 +1,69 @@
+"""Triangle meshes: OFF files, and points spread over a surface."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+HEADER = re.compile(r"(?:ST)?C?N?OFF\b\s*|(?:ST)?C?N?OFF(?=\d)", re.IGNORECASE)
+
+
+def parse_off(text: str) -> tuple[np.ndarray, np.ndarray]:
+    """Vertices (V, 3) and triangles (F, 3) of the text of an OFF file. What is wrong with it is a ValueError.
+
+    Many files of ModelNet have their header glued to the counts: "OFF490 518 0".
+    """
+    lines = [line for line in (line.partition("#")[0].strip() for line in text.splitlines()) if line]
+    header = HEADER.match(lines[0]) if lines else None
+    if header is None:
+        raise ValueError("it does not begin with OFF")
+    rest = lines[0][header.end() :]
+    body = ([rest] if rest else []) + lines[1:]
+    counts = body[0].split() if body else []
+    if len(counts) < 2 or not all(count.isdigit() for count in counts):
+        raise ValueError("the numbers of vertices and faces do not follow OFF")
+    V, F = int(counts[0]), int(counts[1])
+    if len(body) - 1 < V + F:
+        raise ValueError(f"it announces {V} vertices and {F} faces, but {len(body) - 1} lines follow")
+    if V == 0:
+        raise ValueError("it has no vertices")
+    vertices = np.loadtxt(body[1 : V + 1], usecols=(0, 1, 2), ndmin=2)
+    return vertices, triangles(polygons(body[V + 1 : V + F + 1]), V)
+
+
+def polygons(lines: list[str]) -> list[np.ndarray]:
+    """Lines of "k v1 ... vk [colour]" as arrays (F, k), one for each k."""
+    corners = np.array([line.split(None, 1)[0] for line in lines], np.int64)
+    found = []
+    for k in np.unique(corners).tolist():
+        if k >= 3:  # fewer corners have no area
+            chosen = [lines[i] for i in np.flatnonzero(corners == k)]
+            found.append(np.loadtxt(chosen, usecols=range(1, k + 1), dtype=np.int64, ndmin=2))
+    return found
+
+
+def triangles(faces: list[np.ndarray], vertices: int) -> np.ndarray:
+    """Polygons (F, k) of each k as (F', 3): those of a polygon share its first corner."""
+    fans = [np.stack([np.broadcast_to(f[:, :1], f[:, 2:].shape), f[:, 1:-1], f[:, 2:]], 2) for f in faces]
+    found = np.concatenate([fan.reshape(-1, 3) for fan in fans]) if fans else np.zeros((0, 3), np.int64)
+    if found.size and (found.min() < 0 or found.max() >= vertices):
+        wrong = found[(found < 0) | (found >= vertices)][0]
+        raise ValueError(f"a face has vertex {wrong}, but vertices are numbered 0 to {vertices - 1}")
+    return found
+
+
+def surface(
+    vertices: np.ndarray, faces: np.ndarray, count: int, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
+    """Points (count, 3) spread evenly over a mesh's area, and the normals of the triangles that they lie on."""
+    a, b, c = (vertices[faces[:, i]] for i in range(3))  # (F, 3)
+    cross = np.cross(b - a, c - a)
+    size = np.linalg.norm(cross, axis=1)  # twice the area
+    reach = np.cumsum(size)
+    if not len(faces) or not 0 < reach[-1] < np.inf:
+        raise ValueError("its faces have no area")
+    face = np.searchsorted(reach, rng.random(count) * reach[-1], side="right")
+    u, v = np.sqrt(rng.random(count))[:, None], rng.random(count)[:, None]
+    points = (1 - u) * a[face] + u * (1 - v) * b[face] + u * v * c[face]
+    return points, cross[face] / size[face, None]

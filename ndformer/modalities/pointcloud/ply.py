@@ -1,0 +1,154 @@
+"""PLY files, ascii and binary: a table for each of their elements (Turk 1994)."""
+
+from __future__ import annotations
+
+import io
+from typing import NamedTuple
+
+import numpy as np
+
+TYPES = dict(char="i1", uchar="u1", short="i2", ushort="u2", int="i4", uint="u4", float="f4", double="f8")
+TYPES |= dict(int8="i1", uint8="u1", int16="i2", uint16="u2", int32="i4", uint32="u4", float32="f4", float64="f8")
+ORDER = dict(ascii="=", binary_little_endian="<", binary_big_endian=">")
+
+
+class Property(NamedTuple):
+    name: str
+    type: str  # numpy's
+    length: str | None  # a list's length is of this type; None: one value
+
+
+class Element(NamedTuple):
+    name: str
+    rows: int
+    properties: list[Property]
+
+
+def parse_ply(content: bytes) -> tuple[dict[str, np.ndarray], list[np.ndarray]]:
+    """The vertices' properties by name, (V,) each, and the faces, (F, k) for each number of corners k.
+
+    What is wrong with the file is a ValueError.
+    """
+    order, elements, start = header(content)
+    body = io.BytesIO(content[start:])
+    vertices: dict[str, np.ndarray] = {}
+    faces: list[np.ndarray] = []
+    for element in elements:
+        table = _ascii(body, element) if order == "=" else _binary(body, element, order)
+        if element.name == "vertex":
+            vertices = {name: values for name, values in table.items() if isinstance(values, np.ndarray)}
+        for name in ("vertex_indices", "vertex_index"):
+            if element.name == "face" and name in table:
+                faces = _by_length(table[name])
+    return vertices, faces
+
+
+def header(content: bytes) -> tuple[str, list[Element], int]:
+    """Byte order, elements, and where the data begins."""
+    mark = content.find(b"end_header")
+    if not content.startswith(b"ply") or mark < 0:
+        raise ValueError("it does not begin with a PLY header")
+    order, elements = "", []
+    for line in content[:mark].decode("ascii", "replace").splitlines():
+        match line.split():
+            case ["format", kind, _] if kind in ORDER:
+                order = ORDER[kind]
+            case ["element", name, rows] if rows.isdigit():
+                elements.append(Element(name, int(rows), []))
+            case ["property", "list", length, kind, name] if length in TYPES and kind in TYPES and elements:
+                elements[-1].properties.append(Property(name, TYPES[kind], TYPES[length]))
+            case ["property", kind, name] if kind in TYPES and elements:
+                elements[-1].properties.append(Property(name, TYPES[kind], None))
+            case ["ply"] | ["comment", *_] | ["obj_info", *_] | []:
+                pass
+            case _:
+                raise ValueError(f"its header has the line '{line}'")
+    if not order:
+        raise ValueError("its header names no format")
+    return order, elements, content.index(b"\n", mark) + 1
+
+
+Column = np.ndarray | list[np.ndarray]  # a list property: one array for each row
+
+
+def _ascii(body: io.BytesIO, element: Element) -> dict[str, Column]:
+    rows = []
+    while len(rows) < element.rows and (line := body.readline()):
+        if words := line.split():
+            rows.append(words)
+    if len(rows) < element.rows:
+        raise ValueError(f"it ends after {len(rows)} of {element.rows} rows of '{element.name}'")
+    if all(p.length is None for p in element.properties):
+        values = np.array([words[: len(element.properties)] for words in rows], np.float64)
+        values = values.reshape(len(rows), -1)
+        return {p.name: values[:, i] for i, p in enumerate(element.properties)} if len(rows) else {}
+    table: dict[str, list[np.ndarray]] = {p.name: [] for p in element.properties}
+    for words in rows:
+        at = 0
+        for p in element.properties:
+            first = at + (p.length is not None)
+            at = at + 1 if p.length is None else first + int(words[at] if at < len(words) else 0)
+            if not first <= at <= len(words):
+                raise ValueError(f"its row '{b' '.join(words).decode('ascii', 'replace')}' is no {element.name}")
+            table[p.name].append(np.array(words[first:at], np.float64).astype(p.type))
+    return dict(table)
+
+
+def _binary(body: io.BytesIO, element: Element, order: str) -> dict[str, Column]:
+    if all(p.length is None for p in element.properties):
+        kind = np.dtype([(p.name, order + p.type) for p in element.properties])
+        rows = np.frombuffer(_read(body, element.rows * kind.itemsize, element), kind)
+        return {name: rows[name] for name in kind.names or ()}
+    return _alike(body, element, order) or _one_by_one(body, element, order)
+
+
+def _alike(body: io.BytesIO, element: Element, order: str) -> dict[str, Column] | None:
+    """Rows whose lists have the lengths of the first row's, read at once. None, and nothing read, for others."""
+    start = body.tell()
+    if element.rows == 0:
+        return {p.name: [] for p in element.properties}
+    first = _one_by_one(body, element._replace(rows=1), order)
+    body.seek(start)
+    fields: list[tuple[str, str] | tuple[str, str, tuple[int]]] = []
+    for p in element.properties:
+        fields += [("length " + p.name, order + p.length)] if p.length else []
+        fields.append((p.name, order + p.type, (len(first[p.name][0]),)))
+    kind = np.dtype(fields)
+    content = body.read(element.rows * kind.itemsize)
+    if len(content) == element.rows * kind.itemsize:
+        rows = np.frombuffer(content, kind)
+        lists = [p.name for p in element.properties if p.length]
+        if all((rows["length " + name] == rows[name].shape[1]).all() for name in lists):
+            return {p.name: list(rows[p.name]) for p in element.properties}
+    body.seek(start)
+    return None
+
+
+def _one_by_one(body: io.BytesIO, element: Element, order: str) -> dict[str, Column]:
+    table: dict[str, list[np.ndarray]] = {p.name: [] for p in element.properties}
+    for _ in range(element.rows):
+        for p in element.properties:
+            count = 1 if p.length is None else int(_values(body, order + p.length, 1, element)[0])
+            table[p.name].append(_values(body, order + p.type, count, element))
+    return dict(table)
+
+
+def _values(body: io.BytesIO, kind: str, count: int, element: Element) -> np.ndarray:
+    return np.frombuffer(_read(body, count * np.dtype(kind).itemsize, element), kind)
+
+
+def _read(body: io.BytesIO, size: int, element: Element) -> bytes:
+    content = body.read(size)
+    if size < 0 or len(content) < size:
+        raise ValueError(f"it ends within its {element.rows} rows of '{element.name}'")
+    return content
+
+
+def _by_length(rows: Column) -> list[np.ndarray]:
+    """Faces (F, k), one array for each number k of corners from three on."""
+    lengths = np.array([len(row) for row in rows], np.int64)
+    return [
+        np.stack([rows[i] for i in np.flatnonzero(lengths == k)]).astype(np.int64)
+        for k in np.unique(lengths).tolist()
+        if k >= 3
+    ]

@@ -1,0 +1,113 @@
+"""Generated stand-ins for point-cloud datasets, each in the dataset's own format on disk, read by the same loaders.
+
+SAMPLES.get("modelnet40")(folder, seed=0). Objects are put together at random; a seed always gives the same files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+
+from ndformer.framework.registry import SAMPLES
+from ndformer.modalities.pointcloud import shapes_home, shapes_things
+from ndformer.modalities.pointcloud.shapes import Mesh, box, join, scatter, unit_sphere, write_off
+from ndformer.modalities.pointcloud.shapes_home import Dice
+
+CLASSES: dict[str, Callable[[Dice], Mesh]] = dict(
+    airplane=shapes_things.airplane,
+    bed=shapes_home.bed,
+    bottle=shapes_things.bottle,
+    car=shapes_things.car,
+    chair=shapes_home.chair,
+    cup=shapes_things.cup,
+    guitar=shapes_things.guitar,
+    lamp=shapes_home.lamp,
+    night_stand=shapes_home.night_stand,
+    sofa=shapes_home.sofa,
+    stairs=shapes_home.stairs,
+    table=shapes_home.table,
+)
+WARP, TAPER, LEAN, STRETCH, FREEDOM, PROPS = 0.25, 0.3, 0.2, 0.6, 0.7, 0.5
+TRAIN, TEST, POINTS = 80, 20, 768  # a class, a class, a cloud
+
+
+def disguise(mesh: Mesh, dice: Dice) -> Mesh:
+    """Proportions that owe little to the class, and sometimes a stand, a wall or rails that owe nothing to it.
+
+    Extents and moments would tell a bed from a bottle. What is left to tell them is what they are made of.
+    """
+    low, high = mesh.vertices.min(0), mesh.vertices.max(0)
+    extent = high - low
+    inside = (mesh.vertices - (low + high) / 2) / extent * 2  # (V, 3) in -1..1
+    inside += np.array([dice(-WARP, WARP) for _ in range(3)]) * (1 - inside**2)  # what was in the middle no longer is
+    inside[:, [0, 2]] *= 1 - dice(-TAPER, TAPER) * inside[:, 1:2]
+    inside[:, [0, 2]] += np.array([dice(-LEAN, LEAN), dice(-LEAN, LEAN)]) * inside[:, 1:2]
+    natural = np.log(extent / np.exp(np.log(extent).mean()))
+    free = np.array([dice(-STRETCH, STRETCH) for _ in range(3)])
+    x, y, z = np.exp((1 - FREEDOM) * natural + FREEDOM * free)
+    return join([Mesh(inside, mesh.faces), *surroundings(dice)]).scaled(x, y, z)
+
+
+def surroundings(dice: Dice) -> list[Mesh]:
+    """Up to two things that any object may stand on, before or among; the object fills -1..1."""
+    parts = []
+    if dice.coin(PROPS):
+        wide, deep, tall = dice(1.4, 2.6), dice(1.4, 2.6), dice(0.05, 1.2)
+        parts.append(box(wide, tall, deep, (dice(0.7, 1), dice(0.7, 1))).moved(dice(-0.2, 0.2), -1 - tall, dice(-0.2, 0.2)))
+    if dice.coin(PROPS):
+        wall = box(dice(1.0, 2.6), dice(0.8, 2.6), dice(0.03, 0.12))
+        wall = wall.moved(dice(-0.5, 0.5), -1 + dice(0, 0.5), -1.1).turned("y", dice.count(0, 3) / 4)
+        parts.append(wall)
+    return parts
+
+
+def build(name: str, rng: np.random.Generator) -> Mesh:
+    """A new object of a class, upright, looking about anywhere along its axes, in the unit sphere."""
+    dice = Dice(rng)
+    mesh = disguise(CLASSES[name](dice), dice).turned("y", dice.count(0, 3) / 4 + dice(-0.03, 0.03))
+    centre, radius = unit_sphere(scatter(mesh, 1024, rng)[:, :3])
+    return Mesh((mesh.vertices - centre) / radius, mesh.faces)
+
+
+def cloud(mesh: Mesh, count: int, rng: np.random.Generator) -> np.ndarray:
+    """(count, 6) points with normals, their centroid at the origin and the furthest at 1."""
+    points = scatter(mesh, count, rng)
+    centre, radius = unit_sphere(points[:, :3])
+    points[:, :3] = (points[:, :3] - centre) / radius
+    return points
+
+
+def write_cloud(path: Path, points: np.ndarray) -> None:
+    """Lines of x,y,z,nx,ny,nz."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    line = "%.4f,%.4f,%.4f,%.3f,%.3f,%.3f\n"
+    path.write_text(line * len(points) % tuple(points.ravel().tolist()))
+
+
+def objects(seed: int, train: int, test: int) -> Iterator[tuple[str, str, str, Mesh, np.random.Generator]]:
+    """(split, class, name, mesh, the generator to go on with) of every object; each has randomness of its own."""
+    for label, kind in enumerate(CLASSES):
+        for i in range(train + test):
+            rng = np.random.default_rng((seed, label, i))
+            yield "train" if i < train else "test", kind, f"{kind}_{i + 1:04d}", build(kind, rng), rng
+
+
+@SAMPLES.register_module(name="modelnet40")
+def modelnet40(folder: Path, seed: int = 0, train: int = TRAIN, test: int = TEST, points: int = POINTS) -> None:
+    """960 + 240 clouds of twelve classes, as modelnet40_normal_resampled has them."""
+    names: dict[str, list[str]] = dict(train=[], test=[])
+    for split, kind, name, mesh, rng in objects(seed, train, test):
+        write_cloud(folder / kind / f"{name}.txt", cloud(mesh, points, rng))
+        names[split].append(name)
+    for split, listed in names.items():
+        (folder / f"modelnet40_{split}.txt").write_text("".join(f"{name}\n" for name in listed))
+    (folder / "modelnet40_shape_names.txt").write_text("".join(f"{kind}\n" for kind in CLASSES))
+
+
+@SAMPLES.register_module(name="modelnet40_off")
+def modelnet40_off(folder: Path, seed: int = 0, train: int = TRAIN, test: int = TEST) -> None:
+    """The same objects as meshes, as ModelNet40 has them."""
+    for split, kind, name, mesh, _ in objects(seed, train, test):
+        write_off(folder / kind / split / f"{name}.off", mesh.vertices, mesh.faces)

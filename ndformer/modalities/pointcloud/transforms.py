@@ -1,0 +1,191 @@
+"""What happens to a cloud between disk and model. Lengths are in the data's unit, angles in degrees.
+
+Every transform is called as t(sample, rng), and all chance comes from `rng`. sample["points"] (n, 3) and, where there
+are some, sample["normals"] (n, 3) change; with PackPoints they become a tensor.
+
+The ModelNet40 recipe of Point Transformer V3 is: NormalizePoints(), ScalePoints((0.7, 1.5), per_axis=True),
+ShiftPoints(0.2), GridSample(0.01), ShufflePoints(); in evaluation NormalizePoints(), GridSample(0.01).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+import torch
+
+from ndformer.framework.data import DataError, Sample
+from ndformer.framework.registry import TRANSFORMS
+from ndformer.modalities.pointcloud.sampling import farthest
+
+OF_POINTS = ("points", "normals")  # what has a row for each point
+
+
+def chosen(sample: Sample, index: np.ndarray) -> Sample:
+    """The cloud of some of the points, in that order."""
+    return sample | {name: sample[name][index] for name in OF_POINTS if name in sample}
+
+
+def turned(sample: Sample, matrix: np.ndarray) -> Sample:
+    """Points and normals times a rotation or mirroring."""
+    return sample | {name: sample[name] @ matrix.T.astype(np.float32) for name in OF_POINTS if name in sample}
+
+
+@TRANSFORMS.register_module()
+class SamplePoints:
+    """`count` of the points: at random, or each the farthest from all before it, which covers a cloud evenly.
+
+    As a dataset's first transform, farthest points are found once and kept.
+    """
+
+    def __init__(self, count: int, method: Literal["random", "farthest"] = "random") -> None:
+        self.count, self.method = count, method
+
+    def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
+        points = sample["points"]
+        if len(points) < self.count:
+            raise DataError(
+                f"{sample.get('path', 'the cloud')} has {len(points)} points, fewer than the {self.count} of "
+                "SamplePoints: lower its count or take the cloud away"
+            )
+        if self.method == "random":
+            return chosen(sample, rng.permutation(len(points))[: self.count])
+        return chosen(sample, farthest(torch.from_numpy(points)[None], self.count)[0].numpy())
+
+
+@TRANSFORMS.register_module()
+class NormalizePoints:
+    """The mean of the points to 0, the farthest of them to 1."""
+
+    def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
+        points = sample["points"] - sample["points"].mean(0, dtype=np.float64)
+        radius = np.linalg.norm(points, axis=1).max()
+        if not radius > 0:
+            raise DataError(
+                f"all points of {sample.get('path', 'the cloud')} are at one place, so it has no size: take it away"
+            )
+        return sample | dict(points=(points / radius).astype(np.float32))
+
+
+@TRANSFORMS.register_module()
+class ScalePoints:
+    """Times a factor within `scale`, one or one per axis. Normals stay as they are, as in the recipe."""
+
+    def __init__(self, scale: tuple[float, float] = (0.7, 1.5), per_axis: bool = False) -> None:
+        self.scale, self.per_axis = scale, per_axis
+
+    def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
+        factor = rng.uniform(*self.scale, size=3 if self.per_axis else 1)
+        return sample | dict(points=sample["points"] * factor.astype(np.float32))
+
+
+@TRANSFORMS.register_module()
+class ShiftPoints:
+    """Up to `most` along each axis."""
+
+    def __init__(self, most: float = 0.2) -> None:
+        self.most = most
+
+    def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
+        step = rng.uniform(-self.most, self.most, 3)
+        return sample | dict(points=sample["points"] + step.astype(np.float32))
+
+
+@TRANSFORMS.register_module()
+class RotatePoints:
+    """About an axis through the origin, by up to `degrees` to both sides, with probability `p`."""
+
+    def __init__(self, axis: Literal["x", "y", "z"] = "z", degrees: float = 180.0, p: float = 1.0) -> None:
+        self.axis, self.degrees, self.p = axis, degrees, p
+
+    def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
+        if rng.random() >= self.p:
+            return sample
+        angle = np.radians(rng.uniform(-self.degrees, self.degrees))
+        first, second = {"x": (1, 2), "y": (2, 0), "z": (0, 1)}[self.axis]  # the plane, right-handed
+        matrix = np.eye(3)
+        matrix[[first, second], [first, second]] = np.cos(angle)
+        matrix[second, first], matrix[first, second] = np.sin(angle), -np.sin(angle)
+        return turned(sample, matrix)
+
+
+@TRANSFORMS.register_module()
+class FlipPoints:
+    """Each of the `axes` changes its sign with probability `p`."""
+
+    def __init__(self, axes: str = "xy", p: float = 0.5) -> None:
+        if not set(axes) <= set("xyz"):
+            raise ValueError(f"axes are some of x, y and z, got '{axes}'")
+        self.axes, self.p = axes, p
+
+    def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
+        flipped = rng.random(3) < self.p
+        return turned(sample, np.diag([-1.0 if name in self.axes and f else 1.0 for name, f in zip("xyz", flipped)]))
+
+
+@TRANSFORMS.register_module()
+class JitterPoints:
+    """Each coordinate moved on its own: normally distributed, cut off at `most`."""
+
+    def __init__(self, std: float = 0.005, most: float = 0.02) -> None:
+        self.std, self.most = std, most
+
+    def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
+        noise = rng.normal(0, self.std, sample["points"].shape).clip(-self.most, self.most)
+        return sample | dict(points=sample["points"] + noise.astype(np.float32))
+
+
+@TRANSFORMS.register_module()
+class DropPoints:
+    """Leaves out a `share` of the points, at random, with probability `p`."""
+
+    def __init__(self, share: float = 0.2, p: float = 0.2) -> None:
+        self.share, self.p = share, p
+
+    def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
+        if rng.random() >= self.p:
+            return sample
+        n = len(sample["points"])
+        return chosen(sample, rng.permutation(n)[: max(1, int(n * (1 - self.share)))])
+
+
+@TRANSFORMS.register_module()
+class ShufflePoints:
+    def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
+        return chosen(sample, rng.permutation(len(sample["points"])))
+
+
+@TRANSFORMS.register_module()
+class GridSample:
+    """One point, at random, of each cell of a grid with cells of `size`."""
+
+    def __init__(self, size: float = 0.01) -> None:
+        self.size = size
+
+    def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
+        cells = np.floor(sample["points"] / self.size).astype(np.int64)
+        cells -= cells.min(0)
+        order = rng.permutation(len(cells))
+        cell = np.asarray(np.ravel_multi_index(tuple(cells[order].T), tuple(cells.max(0) + 1)))
+        _, first = np.unique(cell, return_index=True)
+        return chosen(sample, order[first])
+
+
+@TRANSFORMS.register_module()
+class PackPoints:
+    """The last one: a float32 tensor (n, 3 + features) for the model, and all that is not of points beside it."""
+
+    def __init__(self, features: Sequence[str] = ("normals",)) -> None:
+        self.features = features
+
+    def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
+        for name in self.features:
+            if name not in sample:
+                raise DataError(
+                    f"{sample.get('path', 'the cloud')} has no {name}, which PackPoints should pack: for a model "
+                    "without them, PackPoints takes features=() and the modality features=0"
+                )
+        packed = np.concatenate([sample[name] for name in ("points", *self.features)], axis=1).astype(np.float32)
+        data_sample = {name: value for name, value in sample.items() if name not in OF_POINTS}
+        return dict(inputs=dict(points=torch.from_numpy(packed)), data_sample=data_sample)

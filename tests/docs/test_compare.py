@@ -1,0 +1,50 @@
+"""docs/compare.md: its commands are understood, and its table is in the form that one gets."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from ndformer.framework.engine import compare_table
+from ndformer.framework.engine.compare import Outcome, Run, plan
+from ndformer.framework.engine.config import load
+from tools import compare, extrapolate
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "compare.md").read_text()
+COMMANDS = [
+    shlex.split(line) for block in re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL) for line in block.splitlines()
+]
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_commands_are_understood(command, monkeypatch, tmp_path):
+    monkeypatch.chdir(ROOT)
+    python, tool, *arguments = command
+    assert python == "python"
+    if tool == "tools/compare.py":
+        given = compare.parse(arguments)
+        options, sample = given.cfg_options, given.sample
+        runs = plan(given.config, given.encodings, given.seeds, tmp_path, given.per_class, options, sample)
+        assert len(runs) == len(given.encodings) * len(given.seeds) * len(given.per_class)
+    else:
+        assert tool == "tools/extrapolate.py"
+        given = extrapolate.parse(arguments)
+        patch = load(given.config if given.checkpoints else "configs/mnist_pape.py").model.modalities.image.patch
+        assert not any(size % patch for size in given.sizes)
+
+
+def test_the_table_is_what_such_runs_give():
+    values = dict(Sincos=(80, 82, 84), PaPE=(90, 91, 92), PaPERI=(89, 91, 92))
+    minutes, params = dict(Sincos=2.0, PaPE=2.4, PaPERI=2.3), dict(Sincos=1_190_000, PaPE=1_270_000, PaPERI=1_190_000)
+    found = []
+    for name, accuracies in values.items():
+        for seed, accuracy in enumerate(accuracies):
+            run = Run(name, None, seed, Path(name), [], None)  # type: ignore[arg-type]
+            results = dict(test=dict(accuracy=accuracy / 100), minutes=minutes[name], params=params[name])
+            found.append(Outcome(run, results))
+    rows = compare_table.tabulate(found, "accuracy", "Sincos")
+    table = compare_table.text("", rows, found, "accuracy", "Sincos")
+    for line in table.splitlines():
+        assert not line.startswith("|") or line in PAGE.splitlines()

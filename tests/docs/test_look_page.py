@@ -1,0 +1,42 @@
+"""docs/look.md: its code runs, its commands are understood, its pictures are small."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ndformer.framework.attention import Attention
+from tools import show_attention
+
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE = (DOCS / "look.md").read_text()
+COMMANDS = re.findall(r"^    python tools/show_attention\.py (.*)$", PAGE, re.MULTILINE)
+
+
+def test_its_code_does_what_its_comments_say():
+    (block,) = re.findall(r"^```python\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
+    names: dict[str, Any] = {}
+    exec(block, names)
+    assert len(names["looks"]) == 4
+    assert all(isinstance(look.layer, Attention) for look in names["looks"])
+    assert {name: tuple(values.shape) for name, values in names["terms"].items()} == dict.fromkeys(
+        ["semantic", "distance", "direction"], (2, 3, 49, 49)
+    )
+    torch.testing.assert_close(torch.stack(list(names["terms"].values())).sum(0).softmax(-1), names["attention"])
+    assert names["middle"].shape == (3, 7, 7)
+
+
+def test_its_commands_are_understood():
+    assert len(COMMANDS) == 2
+    for command in COMMANDS:
+        given = show_attention.arguments().parse_args(command.split())
+        assert (DOCS.parent / given.config).is_file()
+        assert given.out.name in ("layers.png", "terms.png")
+    assert all(word in show_attention.arguments().format_help() for word in ("--query", "--layer", "--head"))
+
+
+def test_its_pictures_are_there_and_small():
+    pictures = re.findall(r"!\[[^]]+\]\((images/\w+\.png)\)", PAGE)  # each with a text for those who cannot see it
+    assert len(pictures) == 2
+    assert all((DOCS / picture).stat().st_size < 200_000 for picture in pictures)

@@ -1,0 +1,65 @@
+"""Datasets: `per_class` keeps a few samples of each class of a split."""
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from ndformer.framework.data import DataError, Dataset
+from ndformer.framework.engine.signature import arguments
+from ndformer.framework.registry import DATASETS
+
+
+class Uneven(Dataset):
+    """30, 20 and 10 samples of three classes, shuffled."""
+
+    classes = ["many", "some", "few"]
+
+    def index(self, split):
+        labels = np.random.default_rng(0).permutation(np.repeat([0, 1, 2], [30, 20, 10]))
+        return list(range(60)), labels
+
+    def read(self, record):
+        return dict(image=Image.new("L", (2, 2)), label=0)
+
+
+def train(**options):
+    return Uneven("here", holdout=0.2, **options)
+
+
+@pytest.mark.parametrize("count", [1, 5, 8])
+def test_per_class_keeps_so_many_of_each_class_with_their_labels(count):
+    dataset = train(per_class=count)
+    assert np.bincount(dataset.labels).tolist() == [count] * 3
+    everything = train()
+    labels = dict(zip(everything.records, everything.labels))
+    assert [labels[record] for record in dataset.records] == dataset.labels.tolist()
+    assert dataset.records == sorted(dataset.records)
+
+
+def test_fewer_are_among_more_and_the_seed_draws_them():
+    kept = [set(train(per_class=count, seed=4).records) for count in (2, 5, 8)]
+    assert kept[0] < kept[1] < kept[2]
+    assert set(train(per_class=2, seed=4).records) == kept[0]
+    assert set(train(per_class=2, seed=5).records) != kept[0]
+
+
+def test_validation_stays_the_same_and_apart():
+    val = [Uneven("here", "val", holdout=0.2, seed=seed).records for seed in (0, 1)]
+    assert val[0] == val[1]
+    assert not set(val[0]) & set(train(per_class=8, seed=1).records)
+
+
+def test_a_class_with_too_few_is_one_sentence():
+    with pytest.raises(
+        DataError, match=r"per_class asks for 9 .* train split under here has 8 of 'few': ask for fewer"
+    ):
+        train(per_class=9)
+    with pytest.raises(ValueError, match="1 sample of each class or more, got 0"):
+        train(per_class=0)
+
+
+@pytest.mark.parametrize(
+    "name", ["CIFAR10", "CIFAR100", "MNIST", "ImageFolder", "ImageNet", "Flowers102", "TinyImageNet"]
+)
+def test_configs_may_say_it_of_any_set_of_images(name):
+    assert "per_class" in arguments(DATASETS.get(name))[0]

@@ -1,0 +1,214 @@
+"""Single files: every form gives the same points, and each way to be wrong is one sentence that names the file."""
+
+import struct
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ndformer.framework.data import DataError
+from ndformer.modalities.pointcloud.files import read_cloud
+from ndformer.modalities.pointcloud.meshes import parse_off, surface, triangles
+from ndformer.modalities.pointcloud.ply import parse_ply
+
+ROWS = np.array([[0, 0, 0.5, 1, 0, 0], [1, 0, -2e-3, 0, 1, 0], [0, 1.25, 0, 0, 0, -1]], np.float32)
+SQUARE = "OFF\n4 2 0\n0 0 0\n1 0 0\n1 1 0\n0 1 0\n3 0 1 2\n3 0 2 3\n"
+
+
+def put(path, content):
+    path.write_bytes(content) if isinstance(content, bytes) else path.write_text(content)
+    return path
+
+
+def ply(order="ascii", normals=True, faces=(), extra=False):
+    """A PLY file of ROWS; every number written by struct."""
+    names = ["x", "y", "z", *(["nx", "ny", "nz"] if normals else [])]
+    head = f"ply\nformat {order} 1.0\ncomment by hand\nelement vertex {len(ROWS)}\n"
+    head += "".join(f"property float {name}\n" for name in names) + ("property uchar red\n" if extra else "")
+    if faces:
+        head += f"element face {len(faces)}\nproperty list uchar int vertex_indices\n"
+    head += "end_header\n"
+    if order == "ascii":
+        body = "".join(" ".join(map(str, row[: len(names)].tolist())) + (" 9\n" if extra else "\n") for row in ROWS)
+        body += "".join(f"{len(face)} {' '.join(map(str, face))}\n" for face in faces)
+        return (head + body).encode()
+    mark = "<" if "little" in order else ">"
+    rows = (struct.pack(f"{mark}{len(names)}f", *row[: len(names)]) + (b"\x09" if extra else b"") for row in ROWS)
+    return head.encode() + b"".join(rows) + b"".join(struct.pack(f"{mark}B{len(f)}i", len(f), *f) for f in faces)
+
+
+# --- the same points from every form ---
+
+
+@pytest.mark.parametrize("separator", [",", ", ", " ", "\t"])
+@pytest.mark.parametrize("count", [3, 6])
+def test_text_is_read_between_commas_or_blanks(separator, count, tmp_path):
+    lines = [separator.join(map(str, row[:count].tolist())) for row in ROWS]
+    cloud = read_cloud(put(tmp_path / "a.txt", "# x y z\n\n" + "\r\n".join(lines) + "\n\n"))
+    np.testing.assert_array_equal(cloud["points"], ROWS[:, :3])
+    assert ("normals" in cloud) == (count == 6)
+    assert cloud["points"].dtype == np.float32
+
+
+@pytest.mark.parametrize("dtype", ["f4", ">f8", "f2"])
+def test_npy_is_read(dtype, tmp_path):
+    np.save(tmp_path / "a.npy", ROWS.astype(dtype))
+    cloud = read_cloud(tmp_path / "a.npy")
+    np.testing.assert_allclose(cloud["points"], ROWS[:, :3], rtol=1e-3)
+    np.testing.assert_array_equal(cloud["normals"], ROWS[:, 3:])
+
+
+@pytest.mark.parametrize("order", ["ascii", "binary_little_endian", "binary_big_endian"])
+@pytest.mark.parametrize("extra", [False, True])
+@pytest.mark.parametrize("normals", [False, True])
+def test_ply_points_are_read(order, extra, normals, tmp_path):
+    cloud = read_cloud(put(tmp_path / "a.PLY", ply(order, normals, extra=extra)))
+    np.testing.assert_array_equal(cloud["points"], ROWS[:, :3])
+    assert ("normals" in cloud) == normals
+
+
+@pytest.mark.parametrize("order", ["ascii", "binary_little_endian", "binary_big_endian"])
+@pytest.mark.parametrize("faces", [[(0, 1, 2)] * 2, [(0, 1, 2), (0, 1, 2, 1), (2, 1)]])
+def test_ply_faces_are_read_whether_alike_or_not(order, faces):
+    _, found = parse_ply(ply(order, faces=faces))
+    assert sorted(tuple(face) for part in found for face in part.tolist()) == sorted(f for f in faces if len(f) > 2)
+
+
+def test_a_ply_mesh_becomes_points_on_it(tmp_path):
+    cloud = read_cloud(put(tmp_path / "a.ply", ply(normals=False, faces=[(0, 1, 2)])))
+    assert cloud["points"].shape == cloud["normals"].shape == (10_000, 3)
+    a, b, c = ROWS[:, :3]
+    normal = np.cross(b - a, c - a)
+    np.testing.assert_allclose((cloud["points"] - a) @ normal, 0, atol=1e-5)
+    normal /= np.linalg.norm(normal)
+    np.testing.assert_allclose(cloud["normals"], np.broadcast_to(normal, (10_000, 3)), atol=1e-5)
+
+
+# --- OFF ---
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        SQUARE,
+        SQUARE.replace("OFF\n", "OFF"),  # as many of ModelNet are
+        SQUARE.replace("OFF\n", "OFF "),
+        SQUARE.replace("OFF\n4 2 0", "off\n\n# made by hand\n4 2"),
+        SQUARE.replace("\n", "\r\n"),
+        SQUARE.replace("3 0 1 2", "3 0 1 2 255 0 0  # red"),
+        SQUARE.replace("OFF", "COFF").replace("0 0 0\n1 0 0", "0 0 0 9 9 9\n1 0 0 9 9 9"),
+    ],
+)
+def test_off_files_as_people_write_them(text):
+    vertices, faces = parse_off(text)
+    assert vertices.tolist() == [[0, 0, 0], [1, 0, 0], [1, 1, 0], [0, 1, 0]]
+    assert faces.tolist() == [[0, 1, 2], [0, 2, 3]]
+
+
+def test_polygons_are_cut_into_triangles():
+    text = "OFF\n5 4 0\n0 0 0\n2 0 0\n3 1 0\n1 2 0\n0 1 0\n5 0 1 2 3 4\n2 0 1\n3 0 1 2\n1 3\n"
+    vertices, faces = parse_off(text)
+    assert sorted(faces.tolist()) == [[0, 1, 2], [0, 1, 2], [0, 2, 3], [0, 3, 4]]
+    _, whole = parse_off(text.replace("5 4 0", "5 1 0"))
+    cross = np.cross(vertices[whole[:, 1]] - vertices[whole[:, 0]], vertices[whole[:, 2]] - vertices[whole[:, 0]])
+    x, y, _ = vertices.T
+    shoelace = (x * np.roll(y, -1) - y * np.roll(x, -1)).sum() / 2
+    np.testing.assert_allclose(cross[:, 2].sum() / 2, shoelace)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.integers(3, 7), min_size=1, max_size=6))
+def test_a_polygon_of_k_corners_is_k_minus_2_triangles(sizes):
+    faces = [np.arange(k)[None] for k in sizes]
+    assert len(triangles(faces, 7)) == sum(k - 2 for k in sizes)
+
+
+def test_points_are_spread_by_area():
+    """Triangles of areas 1, 3, 0 and 6, and evenly within each: its middle quarter has a quarter of its points."""
+    flat = [[0, 0, 0], [1, 0, 0], [0, 2, 0], [0, 0, 5], [6, 0, 5], [0, 1, 5], [0, 0, 9], [4, 0, 9], [0, 3, 9]]
+    vertices = np.array(flat, float)
+    faces = np.array([[0, 1, 2], [3, 4, 5], [0, 0, 1], [6, 7, 8]])
+    points, normals = surface(vertices, faces, 20_000, np.random.default_rng(0))
+    np.testing.assert_array_equal(normals, np.broadcast_to([0, 0, 1.0], (20_000, 3)))
+    for level, share, face in ((0, 0.1, 0), (5, 0.3, 1), (9, 0.6, 3)):
+        inside = points[np.isclose(points[:, 2], level)]
+        np.testing.assert_allclose(len(inside) / 20_000, share, atol=0.012)
+        corners = vertices[faces[face]]
+        np.testing.assert_allclose(inside.mean(0), corners.mean(0), atol=0.06)
+        given = np.vstack([inside[:, :2].T, np.ones(len(inside))])
+        weights = np.linalg.solve(np.vstack([corners[:, :2].T, np.ones(3)]), given)  # barycentric
+        assert weights.min() > -1e-9
+        np.testing.assert_allclose((weights < 0.5).all(0).mean(), 0.25, atol=0.03)
+
+
+def test_points_on_a_mesh_are_the_same_for_a_seed(tmp_path):
+    path = put(tmp_path / "a.off", SQUARE)
+    a, b, c = (read_cloud(path, np.random.default_rng(seed))["points"] for seed in (1, 1, 2))
+    np.testing.assert_array_equal(a, b)
+    assert not np.array_equal(a, c)
+
+
+# --- what is wrong, in one sentence ---
+
+
+BAD = {
+    "empty.txt": ("", "it is empty"),
+    "blank.txt": ("\n\n", "it is empty"),
+    "columns.txt": ("1,2,3,4\n1,2,3,4\n", r"shape \(2, 4\) and not rows of 3 numbers"),
+    "ragged.txt": ("1,2,3\n1,2\n", "number of columns changed from 3 to 2"),
+    "word.txt": ("1,2,3\n1,two,3\n", "could not convert string 'two'"),
+    "nan.txt": ("1,2,3\n1,nan,3\n", "1 of its 2 points are not finite, the first is point 2"),
+    "huge.txt": ("1,2,3\n1,1e300,3\n", "not finite"),
+    "one.txt": ("1,2,3\n", "it holds 1 points and a cloud takes two or more"),
+    "bytes.txt": (b"\xff\xfe\x00,1,2\n", "cannot be read as a point cloud"),
+    "empty.off": ("", "it is empty"),
+    "header.off": ("4 2 0\n", "does not begin with OFF"),
+    "binary.off": ("OFF BINARY\n", "numbers of vertices and faces do not follow OFF"),
+    "bare.off": ("OFF\n", "numbers of vertices and faces do not follow OFF"),
+    "short.off": ("OFF490 518 0\n0 0 0\n", "490 vertices and 518 faces, but 1 lines follow"),
+    "outside.off": (SQUARE.replace("3 0 2 3", "3 0 2 4"), "a face has vertex 4, but vertices are numbered 0 to 3"),
+    "nofaces.off": ("OFF\n2 0 0\n0 0 0\n1 1 1\n", "its faces have no area"),
+    "flat.off": ("OFF\n3 1 0\n0 0 0\n1 1 1\n2 2 2\n3 0 1 2\n", "its faces have no area"),
+    "nothing.off": ("OFF\n0 0 0\n", "it has no vertices"),
+    "nan.off": (SQUARE.replace("1 1 0", "1 nan 0"), "its faces have no area"),
+    "face.off": (SQUARE.replace("3 0 2 3", "3 0 2"), "cannot be read as a point cloud"),
+    "empty.ply": ("", "it is empty"),
+    "no.ply": ("solid\n", "does not begin with a PLY header"),
+    "odd.ply": (ply().replace(b"property float x", b"property quad x"), "header has the line 'property quad x'"),
+    "noz.ply": (ply().replace(b"float z", b"float w"), "its vertices have no z"),
+    "short.ply": (ply()[:-12], "could not convert|ends after|inhomogeneous|number of"),
+    "cut.ply": (ply("binary_little_endian")[:-1], "it ends within its 3 rows of 'vertex'"),
+    "list.ply": (
+        ply("binary_little_endian", faces=[(0, 1, 2), (0, 1, 2)])[:-1],
+        "it ends within its . rows",
+    ),
+    "row.ply": (ply(faces=[(0, 1, 2)])[:-3] + b"\n", "its row '3 0 1' is no face"),
+    "object.npy": (b"\x93NUMPY", "cannot be read as a point cloud"),
+    "text.npy": ("hello", "cannot be read as a point cloud"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_bad_file_is_named_in_one_sentence(name, tmp_path):
+    content, says = BAD[name]
+    with pytest.raises(DataError, match=says) as caught:
+        read_cloud(put(tmp_path / name, content))
+    text = str(caught.value)
+    assert text.startswith(str(tmp_path / name))
+    assert "\n" not in text
+    assert text.endswith("replace it or take it away")
+
+
+@pytest.mark.parametrize("array", [np.zeros((4, 2)), np.zeros(6), np.zeros((2, 3), "U3"), np.array([None] * 3)])
+def test_arrays_that_are_no_clouds_are_refused(array, tmp_path):
+    np.save(tmp_path / "a.npy", array, allow_pickle=True)
+    with pytest.raises(DataError, match=r"a\.npy cannot be read as a point cloud"):
+        read_cloud(tmp_path / "a.npy")
+
+
+def test_missing_and_unknown_files_say_so(tmp_path):
+    with pytest.raises(DataError, match=r"a\.txt is missing"):
+        read_cloud(tmp_path / "a.txt")
+    with pytest.raises(DataError, match=r"a\.jpg is no point cloud by its name: known are \.txt, "):
+        read_cloud(tmp_path / "a.jpg")

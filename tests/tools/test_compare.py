@@ -1,0 +1,95 @@
+"""tools/compare.py: a table from real runs of tools/train.py, which the same command does not run again."""
+
+import json
+import runpy
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from tools import compare
+
+SCRIPT = Path(compare.__file__)
+BASE = SCRIPT.parents[1] / "configs" / "_base_" / "imagefolder.py"
+
+CONFIG = """
+_base_ = [{base!r}]
+data_root = {root!r}
+model = dict(
+    modalities=dict(image=dict(patch=4)),
+    backbone=dict(_delete_=True, type="Transformer", dim=8, depth=1, heads=1, position_dims=2),
+    head=dict(classes=2),
+    mix=None,
+)
+_short = dict(num_workers=0, dataset=dict(transforms=[dict(type="PackImage")]))
+train_dataloader = val_dataloader = test_dataloader = _short
+train_cfg = dict(max_epochs=1)
+sample = None
+"""
+
+
+@pytest.fixture
+def config(tmp_path):
+    """Two classes of noise, and a very small model for them."""
+    rng = np.random.default_rng(0)
+    for split, count in (("train", 4), ("val", 1), ("test", 1)):
+        for name in ("ant", "bee"):
+            for i in range(count):
+                path = tmp_path / "set" / split / name / f"{i}.png"
+                path.parent.mkdir(parents=True, exist_ok=True)
+                Image.fromarray(rng.integers(0, 256, (8, 8, 3), dtype=np.uint8)).save(path)
+    path = tmp_path / "tiny.py"
+    path.write_text(CONFIG.format(base=str(BASE), root=str(tmp_path / "set")))
+    return path
+
+
+def test_it_trains_what_is_not_done_yet(config, tmp_path, capsys):
+    home = tmp_path / "out"
+    command = [str(config), "--seeds", "1", "--per-class", "3", "--threads", "1", "--work-dir", str(home)]
+    compare.main([*command, "--encodings", "PaPE(m=2)"])
+    said = capsys.readouterr().out
+    assert said.startswith(
+        f"1 to run, 0 of them done; 1 at once, torch threads each: 1; {home}\n[1/1] PaPE(m=2), 3 per class"
+    )
+    log = (home / "PaPE_m=2_n3_seed1" / "log.txt").read_text()
+    assert "PaPE on ImageFolder: 6 train, 2 val, 2 test" in log
+
+    compare.main([*command, "--encodings", "NoPE", "PaPE(m=2)"])
+    said = capsys.readouterr().out
+    assert said.startswith("2 to run, 1 of them done")
+    assert "[2/2] NoPE, 3 per class, seed 1: accuracy" in said
+    assert (home / "PaPE_m=2_n3_seed1" / "log.txt").read_text() == log
+    content = json.loads((home / "compare.json").read_text())
+    assert [(run["results"]["encoding"], run["results"]["seed"]) for run in content["runs"]] == [
+        ("NoPE", 1),
+        ("PaPE", 1),
+    ]
+    table = (home / "compare.md").read_text()
+    assert table in said
+    assert "| PaPE(m=2) |         3 | 1 |" in table
+    assert (home / "compare.png").is_file()
+
+
+@pytest.mark.parametrize(
+    "arguments, sentence",
+    [
+        (["--encodings", "PaPE2"], "no encoding is called 'PaPE2', did you mean 'PaPE'?"),
+        (["--encodings", "PaPE", "--baseline", "Pape"], "--baseline Pape is none of --encodings, did you mean 'PaPE'?"),
+        (["--encodings", "PaPE", "--data-root", "nowhere"], "nowhere/train is missing"),
+        (["--encodings", "PaPE", "--per-class", "2", "9"], "per_class asks for 9 samples of each class"),
+        (["--encodings", "PaPE", "--sample"], "has no `sample`"),
+    ],
+)
+def test_what_goes_wrong_is_one_sentence_before_any_run(config, arguments, sentence, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("NDFORMER_DEBUG", raising=False)
+    monkeypatch.setattr(sys, "argv", [str(SCRIPT), str(config), *arguments])
+    with pytest.raises(SystemExit) as end:
+        runpy.run_path(str(SCRIPT), run_name="__main__")
+    assert isinstance(end.value.code, str)
+    assert end.value.code.startswith("compare: ")
+    assert sentence in end.value.code
+    assert "\n" not in end.value.code
+    assert not (tmp_path / "work_dirs").exists()

@@ -1,0 +1,182 @@
+"""tools/predict.py, tools/test.py and tools/show_attention.py, as one uses them on a trained model."""
+
+import csv
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from ndformer.framework.engine import checkpoint, cli
+from ndformer.framework.engine.config import load
+from ndformer.framework.engine.run import build_model
+from tools import predict, show_attention
+from tools import test as test_tool
+
+CONFIG = str(Path(__file__).parents[2] / "configs" / "cifar10_pape.py")
+SMALL = ["model.backbone.dim=16", "model.backbone.depth=2", "model.backbone.heads=2"]
+CLASSES = list("abcdefghij")
+
+
+@pytest.fixture(scope="module")
+def weights(tmp_path_factory):
+    """The checkpoint of a model that sees something: its head does not start at zero any more."""
+    torch.manual_seed(0)
+    model = build_model(load(CONFIG, SMALL))
+    torch.nn.init.normal_(model.get_parameter("head.linear.weight"))
+    path = tmp_path_factory.mktemp("run") / "best.pth"
+    checkpoint.save(path, dict(model=model.state_dict(), classes=CLASSES))
+    return path
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    """A folder with a few images in it, to be in."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("NDFORMER_DEBUG", raising=False)
+    (tmp_path / "some").mkdir()
+    for name, height, width in [("some/b.png", 32, 32), ("some/a.jpg", 32, 48), ("odd.png", 33, 46)]:
+        pixels = np.random.default_rng(0).integers(0, 255, (height, width, 3), dtype=np.uint8)
+        Image.fromarray(pixels).save(tmp_path / name)
+    return tmp_path
+
+
+@pytest.fixture
+def use(monkeypatch, weights):
+    """Run a program with a config, the checkpoint and some arguments."""
+
+    def use(main, *arguments, options=()):
+        argv = ["tools/x.py", CONFIG, str(weights), *arguments, "--cfg-options", *SMALL, *options]
+        monkeypatch.setattr(sys, "argv", argv)
+        main()
+
+    return use
+
+
+@pytest.fixture
+def refused(use):
+    """The sentence with which a program ends."""
+
+    def refused(main, *arguments, **more):
+        with pytest.raises(SystemExit) as end:
+            cli.run(lambda: use(main, *arguments, **more))
+        assert isinstance(end.value.code, str)  # Python prints it on stderr and exits with 1
+        assert "\n" not in end.value.code
+        assert "NDFORMER_DEBUG" not in end.value.code
+        return end.value.code.removeprefix("x: ")
+
+    return refused
+
+
+def test_files_and_folders_are_predicted_and_written_into_a_new_folder(use, capsys):
+    use(predict.main, "some", "--out", "new/deep/out.csv")
+    a, b, out = capsys.readouterr().out.splitlines()
+    assert (a.split()[0], b.split()[0], out) == ("some/a.jpg", "some/b.png", "new/deep/out.csv")
+    with open("new/deep/out.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["path"] for row in rows] == ["some/a.jpg", "some/b.png"]
+    assert [row["prediction"] for row in rows] == [a.split()[1], b.split()[1]]
+    assert sum(float(rows[0][name]) for name in CLASSES) == pytest.approx(1, abs=1e-4)
+    use(predict.main, "some/b.png", "--out", "out.json", "--top", "1")
+    assert json.loads(Path("out.json").read_text())[0]["prediction"] == rows[1]["prediction"]
+
+
+@pytest.mark.parametrize("main", [predict.main, show_attention.main])
+def test_an_image_that_patches_do_not_divide_names_the_option_that_mends_it(main, use, refused):
+    sentence = refused(main, "odd.png")
+    assert sentence.startswith("odd.png has 33 x 46 pixels, which patches of 4 do not divide: have it resized, ")
+    option = sentence.partition('--cfg-options "')[2].removesuffix('"')
+    assert option.endswith("[dict(type='Resize', size=(32, 48)), dict(type='PackImage')]")
+    use(main, "odd.png", options=[option])
+
+
+@pytest.mark.parametrize(
+    "main, endings",
+    [(predict.main, ".csv or .json"), (test_tool.main, ".csv or .json"), (show_attention.main, ".jpg, .pdf or .svg")],
+)
+def test_where_the_result_goes_is_looked_at_before_the_work(main, endings, refused, monkeypatch, folder):
+    def work(*given):
+        raise AssertionError("too early")
+
+    for module in (predict, test_tool, show_attention):
+        monkeypatch.setattr(module, "build_model", work)
+    image = [] if main is test_tool.main else ["some/b.png"]
+    assert f"{endings}, got 'x.txt'" in refused(main, *image, "--out", "x.txt")
+    ending = "." + endings.rpartition(".")[2]
+    (folder / f"there{ending}").mkdir()
+    assert refused(main, *image, "--out", f"there{ending}").startswith("--out names a file, but there")
+    assert "cannot be made (" in refused(main, *image, "--out", f"odd.png/x{ending}")
+
+
+@pytest.mark.parametrize(
+    "main, arguments, sentence",
+    [
+        (predict.main, ["nothing.png"], "no file or folder at nothing.png"),
+        (predict.main, ["empty"], "no images (.jpg, "),
+        (predict.main, ["text.png"], "text.png cannot be read as an image ("),
+        (show_attention.main, ["some/b.png", "--query", "8,0"], "--query takes class or Y,X, a row and a column of "),
+        (show_attention.main, ["some/b.png", "--query", "1,2,3"], "--query takes class or Y,X, a row and a column of "),
+        (show_attention.main, ["some/b.png", "--query", "1,2", "3,4"], "several queries are drawn for one layer: "),
+        (show_attention.main, ["some/b.png", "--layer", "3"], "--layer is a number from 1 to 2 here, got 3"),
+        (show_attention.main, ["some/b.png", "--head", "0"], "--head is a number from 1 to 2 here, got 0"),
+        (show_attention.main, ["12"], "data/cifar10/test_batch is missing: "),
+    ],
+)
+def test_a_mistake_is_one_sentence(main, arguments, sentence, refused, folder):
+    (folder / "empty").mkdir()
+    (folder / "text.png").write_text("no pixels")
+    assert refused(main, *arguments).startswith(sentence)
+
+
+def titles(monkeypatch, use, *arguments, **more):
+    """What stands above the columns of each block, and beside its rows."""
+    drawn = []
+    draw = show_attention.draw
+    monkeypatch.setattr(show_attention, "draw", lambda *given: drawn.append(draw(*given)) or drawn[0])
+    use(show_attention.main, *arguments, **more)
+    axes = [ax for ax in drawn[0].axes if ax.get_images()]
+    return drawn[0], axes, [ax.get_ylabel() for ax in axes if ax.get_ylabel()]
+
+
+def test_all_layers_are_rows_and_all_heads_columns(monkeypatch, use, capsys):
+    picture, axes, rows = titles(monkeypatch, use, "some/a.jpg")
+    assert rows == ["layer 1", "layer 2"]
+    assert picture.get_suptitle().startswith("a.jpg: PaPE says ")
+    assert picture.get_suptitle().endswith(", query class")
+    assert len(axes) == 1 + 2 * 2  # the picture, then maps
+    assert [ax.get_images()[0].get_array().shape for ax in axes] == [(32, 48, 3)] + [(8, 12)] * 4
+    assert not any(ax.get_lines() for ax in axes)  # the class token has no place to ring
+    assert capsys.readouterr().out == "attention.png\n"
+    assert Path("attention.png").stat().st_size > 1000
+
+
+def test_one_layer_shows_the_terms_for_each_query(monkeypatch, use):
+    picture, axes, rows = titles(monkeypatch, use, "some/b.png", "--layer", "2", "--query", "class", "3,4")
+    assert rows == ["query class", "query 3,4"] * 4  # semantic, distance, direction, attention
+    assert len(axes) == 2 + 4 * 2 * 2  # the picture without and with a ring
+    rings = [tuple(float(v[0]) for v in ax.get_lines()[0].get_data()) for ax in axes if ax.get_lines()]
+    assert set(rings) == {(4.0, 3.0)}
+    assert picture.get_suptitle().endswith(", layer 2")
+
+
+def test_one_head_shows_its_terms_in_all_layers(monkeypatch, use):
+    _, axes, rows = titles(monkeypatch, use, "some/b.png", "--head", "1", "--query", "0,7")
+    assert rows == ["layer 1", "layer 2"] * 4
+    shares = [ax.get_xlabel() for ax in axes if "max" in ax.get_xlabel()]
+    assert len(shares) == 2
+    assert all(", off " in share for share in shares)
+
+
+def test_without_a_class_token_the_middle_patch_looks(monkeypatch, use, refused, weights):
+    bare = ["model.modalities.image.class_token=False", "model.head.pool=mean"]
+    model = build_model(load(CONFIG, [*SMALL, *bare]))
+    checkpoint.save(weights.with_name("bare.pth"), dict(model=model.state_dict(), classes=CLASSES))
+    monkeypatch.setattr(checkpoint, "load", lambda path, load=checkpoint.load: load(weights.with_name("bare.pth")))
+    picture, _, _ = titles(monkeypatch, use, "some/b.png", options=bare)
+    assert picture.get_suptitle().endswith(", query 4,4")
+    assert picture.get_supxlabel() == "ring: the query"
+    sentence = refused(show_attention.main, "some/b.png", "--query", "class", options=bare)
+    assert sentence.startswith("this model has no class token: ask for a patch, --query Y,X (rows 0 to 7, ")

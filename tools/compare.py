@@ -1,0 +1,94 @@
+"""Train one config under several encodings and seeds: a table with intervals.
+
+    tools/compare.py configs/mnist_pape.py --encodings Sincos AxialRoPE PaPE --seeds 0 1 2 --sample
+    tools/compare.py configs/mnist_pape.py --encodings Sincos 'PaPE(m=8)' --per-class 10 50 100 --jobs 2
+
+Every cell is a run of tools/train.py in a folder of its own. The same command again goes on where it was stopped: what
+is done is not run again. Leaves in the work dir: compare.json, compare.md, compare.png.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from ndformer.framework.engine import cli, compare_table
+from ndformer.framework.engine.compare import check_data, check_settings, cores, outcome, plan, train_all
+from ndformer.framework.registry import METRICS, UnknownNameError, nearest
+
+TRAIN = Path(__file__).with_name("train.py")
+
+
+def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("config", metavar="CONFIG", type=Path, help="a file of configs/")
+    parser.add_argument("--encodings", metavar="NAME", nargs="+", required=True, help="PaPE, 'PaPE(m=8)', ...")
+    parser.add_argument("--seeds", metavar="N", type=int, nargs="+", default=[0, 1, 2], help="(0 1 2)")
+    parser.add_argument(
+        "--per-class", metavar="N", type=int, nargs="+", default=[None], help="so many training samples of each class"
+    )
+    parser.add_argument("--baseline", metavar="NAME", help="the encoding that gains are over (the first)")
+    parser.add_argument("--sample", action="store_true", help="the small version, on generated data")
+    parser.add_argument("--data-root", metavar="DIR", help="where the data is")
+    parser.add_argument(
+        "--cfg-options", metavar="KEY=VALUE", nargs="+", action="extend", default=[], help="other values of its keys"
+    )
+    parser.add_argument("--work-dir", metavar="DIR", type=Path, help="default: work_dirs/compare_CONFIG")
+    parser.add_argument("--jobs", metavar="K", type=int, default=1, help="runs at once (1)")
+    parser.add_argument("--threads", metavar="T", type=int, help="threads of each (all cores / K)")
+    return parser.parse_args(arguments)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    given = parse(arguments)
+    home = given.work_dir or Path(f"work_dirs/compare_{given.config.stem}{'_sample' if given.sample else ''}")
+    baseline = given.baseline or given.encodings[0]
+    if baseline not in given.encodings:
+        raise UnknownNameError(f"--baseline {baseline} is none of --encodings{nearest(baseline, given.encodings)}")
+    runs = plan(
+        given.config,
+        given.encodings,
+        given.seeds,
+        home,
+        given.per_class,
+        given.cfg_options,
+        given.sample,
+        given.data_root,
+    )
+    for run in runs:
+        check_settings(run)
+    jobs = max(1, given.jobs)
+    threads = given.threads or max(1, cores() // jobs)
+    cfg = runs[0].cfg
+    metric = METRICS.get(cfg.metrics[0].type).main
+    dataset = cfg.train_dataloader.dataset.type
+    title = f"{given.config.stem}{' --sample' if given.sample else ''}, test {metric} on {dataset}"
+    report = compare_table.Report(home, title, metric, baseline)
+    outcomes = {run.folder: outcome(run) for run in runs}
+    done = sum(run.done for run in runs)
+    if done < len(runs):
+        check_data(runs, given.sample)
+        print(
+            f"{len(runs)} to run, {done} of them done; {jobs} at once, torch threads each: {threads}; {home}",
+            flush=True,
+        )
+    try:
+        with contextlib.closing(train_all(runs, [sys.executable, str(TRAIN)], jobs, threads)) as ends:
+            for end in ends:
+                done += 1
+                outcomes[end.outcome.run.folder] = end.outcome
+                print(f"[{done:{len(str(len(runs)))}}/{len(runs)}] {compare_table.line(end, metric)}", flush=True)
+                report.write(list(outcomes.values()))
+    except KeyboardInterrupt:
+        print(f"\nstopped with {sum(run.done for run in runs)} of {len(runs)} runs done: the same command goes on")
+        raise
+    print(f"\n{report.write(list(outcomes.values()))}\n{home}/compare.md, compare.json, compare.png")
+    if any(one.failed for one in outcomes.values()):
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    cli.run(main)

@@ -1,0 +1,152 @@
+"""Weights trained elsewhere, as a checkpoint of ndformer.
+
+tools/convert_checkpoint.py pointcept model_best.pth ptv3.pth      Point Transformer V3, of Pointcept or of its authors
+
+Prints the backbone that fits, to write into a config, and every entry that found no place.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ndformer.framework.data import DataError
+from ndformer.framework.engine.checkpoint import load_weights, save
+from ndformer.framework.engine.cli import run
+from ndformer.framework.registry import BACKBONES
+
+State = dict[str, Tensor]
+
+POINTCEPT = [  # in a block, a pooling or an unpooling: their name, ours
+    (r"cpe\.0\.", "cpe.conv."),
+    (r"cpe\.1\.", "cpe.linear."),
+    (r"cpe\.2\.", "cpe.norm."),
+    (r"norm([12])\.0\.", r"norm\1."),
+    (r"attn\.rpe\.rpe_table", "attention.encoding.tables"),
+    (r"attn\.", "attention."),
+    (r"mlp\.0\.fc1\.", "mlp.0."),
+    (r"mlp\.0\.fc2\.", "mlp.2."),
+    (r"down\.proj\.", "resample.proj."),
+    (r"down\.norm\.0\.", "resample.norm."),
+    (r"up\.proj\.", "resample.proj."),
+    (r"up\.proj_skip\.", "resample.skip."),
+]
+
+
+def pointcept(given: State, head_dim: int) -> tuple[dict[str, Any], State, list[str]]:
+    """The backbone that weights of Pointcept's PT-v3m1 fit, those weights by our names, and the names left over."""
+    names = {name: re.sub(r"^(module\.)?(backbone\.)?", "", name) for name in given}
+    coarsest = max((int(n) for n in _numbers(r"enc\.enc(\d+)\.", names.values())), default=-1)
+    if coarsest < 0:
+        raise DataError("these are no weights of a Point Transformer V3: none is called enc.enc0. ...")
+    found: State = {}
+    left = []
+    for old, name in names.items():
+        new = _renamed(name, coarsest)
+        if new is None:
+            left.append(old)
+        elif new.endswith("attention.encoding.tables"):  # (3 (2 reach + 1), H), by i - j; ours (H, 2 reach + 1), by j - i
+            for p, table in enumerate(given[old].chunk(3)):
+                found[f"{new}.{p}"] = table.flip(0).T.contiguous()
+        else:
+            found[new] = given[old]
+    return _sizes(found, coarsest + 1, head_dim), found, left
+
+
+def _renamed(name: str, coarsest: int) -> str | None:
+    if name.startswith("embedding.stem."):
+        return name.removeprefix("embedding.")
+    match = re.fullmatch(r"(enc|dec)\.(?:enc|dec)(\d+)\.(?:block(\d+)\.)?(.+)", name)
+    if match is None:
+        return None
+    side, stage, block, rest = match.groups()
+    for theirs, ours in POINTCEPT:
+        new, count = re.subn(rf"^{theirs}", ours, rest)
+        if count:
+            place = f"encoder.{stage}." if side == "enc" else f"decoder.{coarsest - 1 - int(stage)}."
+            return place + (f"blocks.{block}." if block else "") + new
+    return None
+
+
+def _sizes(found: State, stages: int, head_dim: int) -> dict[str, Any]:
+    """The arguments of PTv3, read off the shapes; how wide heads are, shapes do not tell."""
+
+    def stage(at: str) -> tuple[int, int]:
+        depth = len(_numbers(rf"{at}\.blocks\.(\d+)\.", found))
+        if depth == 0:
+            raise DataError(f"no weights of {at} were found: the file is not a whole Point Transformer V3")
+        return depth, len(found[f"{at}.blocks.0.norm1.weight"])
+
+    first = "encoder.0.blocks.0."
+    for name in ("stem.conv.weight", first + "norm1.weight", first + "mlp.0.weight"):
+        if name not in found:
+            raise DataError(f"no weights of {name} were found: the file is not a whole Point Transformer V3")
+    cfg: dict[str, Any] = dict(type="PTv3", in_channels=found["stem.conv.weight"].shape[-1])
+    sides = dict(enc=[f"encoder.{s}" for s in range(stages)])
+    sides["dec"] = [f"decoder.{stages - 2 - s}" for s in range(stages - 1)] if _any(found, "decoder.") else []
+    for side, places in sides.items():
+        depths, channels = zip(*map(stage, places)) if places else ((), ())
+        cfg |= {f"{side}_depths": depths, f"{side}_channels": channels}
+        cfg[f"{side}_heads"] = tuple(c // head_dim for c in channels)
+    cfg["mlp_ratio"] = found[first + "mlp.0.weight"].shape[0] / cfg["enc_channels"][0]
+    cfg["cpe"] = "xcpe" if first + "cpe.conv.weight" in found else "none"
+    cfg["bits"] = None
+    table = found.get(first + "attention.encoding.tables.0")
+    if table is not None:
+        reach = table.shape[1] // 2
+        cfg |= dict(encoding=dict(type="RelativeBias", reach=reach), positions="grid", stage_scale=True)
+    return cfg
+
+
+def _numbers(pattern: str, names: Iterable[str]) -> set[str]:
+    return {match[1] for match in (re.match(pattern, name) for name in names) if match}
+
+
+def _any(found: State, prefix: str) -> bool:
+    return any(name.startswith(prefix) for name in found)
+
+
+def read(path: Path) -> State:
+    """The tensors of a checkpoint of anyone's; it can hold no code (weights_only)."""
+    scalar: Any = (np.float64(0).__reduce__()[0], "numpy.core.multiarray.scalar")  # metrics, among the weights
+    plain = [scalar, scalar[0], np.dtype, *(type(np.dtype(t)) for t in (np.float64, np.float32, np.int64))]
+    try:
+        with torch.serialization.safe_globals(plain):
+            content = torch.load(path, map_location="cpu", weights_only=True)
+    except FileNotFoundError:
+        raise DataError(f"no checkpoint at {path}") from None
+    except Exception as error:
+        why = str(error).splitlines()[0].split(". ")[0]
+        raise DataError(f"{path} is not a checkpoint that can be read safely ({why})") from error
+    for key in ("state_dict", "model"):
+        if isinstance(content, dict) and isinstance(content.get(key), dict):
+            content = content[key]
+    if not isinstance(content, dict) or not any(isinstance(value, Tensor) for value in content.values()):
+        raise DataError(f"{path} holds no weights: it should be a dict of tensors by name, or have one as 'state_dict'")
+    return {name: value for name, value in content.items() if isinstance(value, Tensor)}
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("origin", choices=["pointcept"], help="whose names the weights have")
+    parser.add_argument("input", metavar="IN", type=Path)
+    parser.add_argument("output", metavar="OUT", type=Path)
+    parser.add_argument("--head-dim", metavar="N", type=int, default=16, help="width of a head, 16 as published")
+    given = parser.parse_args(arguments)
+    cfg, weights, left = pointcept(read(given.input), given.head_dim)
+    load_weights(BACKBONES.create(cfg), dict(model=weights), given.input)  # every name and shape, or a sentence
+    save(given.output, dict(model={f"backbone.{name}": value for name, value in weights.items()}))
+    print(f"{given.output}: {len(weights)} tensors of {sum(w.numel() for w in weights.values()):,} numbers for")
+    print("backbone=dict(" + ", ".join(f"{name}={value!r}" for name, value in cfg.items()) + ")")
+    print(f"left over: {', '.join(left) or 'nothing'}")
+
+
+if __name__ == "__main__":
+    run(main)

@@ -1,0 +1,76 @@
+"""Test trained image models at other input sizes, with and without position interpolation.
+
+    tools/extrapolate.py configs/cifar10_pape.py work_dirs/cifar10_pape/best.pth --sizes 32 48 64 96
+    tools/extrapolate.py work_dirs/compare_mnist_pape/*_seed? --sizes 28 40 56 84
+
+A CHECKPOINT is a .pth file, or a run's folder for its best.pth; without CONFIG, the config.py beside it counts. Several
+are drawn over each other; those of one encoding are averaged. Leaves extrapolate.json, .md and .png.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from mmengine.config import Config
+
+from ndformer.framework.data import DataError
+from ndformer.framework.engine import extrapolate
+from ndformer.framework.engine.cli import config_arguments, config_from, run
+from ndformer.framework.engine.run import prepare_data
+
+
+def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    config_arguments(parser)
+    parser.add_argument("checkpoints", metavar="CHECKPOINT", type=Path, nargs="*")
+    parser.add_argument("--sizes", metavar="S", type=int, nargs="+", required=True, help="in pixels, the shorter side")
+    parser.add_argument("--out", metavar="DIR", type=Path, help="default: where the checkpoints are")
+    return parser.parse_args(arguments)
+
+
+def checkpoints(given: argparse.Namespace) -> list[tuple[Path, Path]]:
+    """(config, checkpoint) of all."""
+    paths = [path / "best.pth" if path.is_dir() else path for path in given.checkpoints]
+    if given.config.suffix == ".py":
+        if not paths:
+            raise DataError(f"no CHECKPOINT: name one after {given.config}, or run folders instead of both")
+        return [(given.config, path) for path in paths]
+    first = given.config / "best.pth" if given.config.is_dir() else given.config
+    found = [(path.with_name("config.py"), path) for path in (first, *paths)]
+    for config, path in found:
+        if path.is_file() and not config.is_file():
+            raise DataError(f"no config.py beside {path}: name its CONFIG before it")
+    return found
+
+
+def load(given: argparse.Namespace, config: Path) -> Config:
+    return config_from(argparse.Namespace(**{**vars(given), "config": config}))
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    given = parse(arguments)
+    found = checkpoints(given)
+    for _, path in found:
+        if not path.is_file():
+            raise DataError(f"no checkpoint at {path}: train first, or name a run's folder or a .pth file")
+    tested = []
+    for number, (config, path) in enumerate(found, 1):
+        cfg = load(given, config)
+        prepare_data(cfg, given.sample)
+        tested.append(extrapolate.extrapolate(cfg, path, sorted(set(given.sizes))))
+        print(f"[{number}/{len(found)}] {tested[-1].encoding}, {path}", flush=True)
+    metric = tested[0].metric
+    rows = extrapolate.summarised(tested)
+    trained = sorted({min(one.trained) for one in tested})
+    tables = extrapolate.text(rows, metric, " and ".join(map(str, trained)))
+    out = given.out or Path(os.path.commonpath([path.parent for _, path in found]))
+    extrapolate.save(out, tested, rows, tables)
+    extrapolate.draw(out / "extrapolate.png", rows, metric, trained)
+    print(f"\n{tables}\n{out / 'extrapolate.md'}  {out / 'extrapolate.json'}  {out / 'extrapolate.png'}")
+
+
+if __name__ == "__main__":
+    run(main)
