@@ -52,7 +52,9 @@ def pointcept(given: State, head_dim: int) -> tuple[dict[str, Any], State, list[
         new = _renamed(name, coarsest)
         if new is None:
             left.append(old)
-        elif new.endswith("attention.encoding.tables"):  # (3 (2 reach + 1), H), by i - j; ours (H, 2 reach + 1), by j - i
+        elif new.endswith(
+            "attention.encoding.tables"
+        ):  # (3 (2 reach + 1), H), by i - j; ours (H, 2 reach + 1), by j - i
             for p, table in enumerate(given[old].chunk(3)):
                 found[f"{new}.{p}"] = table.flip(0).T.contiguous()
         else:
