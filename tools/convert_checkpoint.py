@@ -52,9 +52,7 @@ def pointcept(given: State, head_dim: int) -> tuple[dict[str, Any], State, list[
         new = _renamed(name, coarsest)
         if new is None:
             left.append(old)
-        elif new.endswith(
-            "attention.encoding.tables"
-        ):  # (3 (2 reach + 1), H), by i - j; ours (H, 2 reach + 1), by j - i
+        elif new.endswith("attention.encoding.tables"):  # theirs (3 (2 reach + 1), H) by i - j, ours the other way
             for p, table in enumerate(given[old].chunk(3)):
                 found[f"{new}.{p}"] = table.flip(0).T.contiguous()
         else:
@@ -80,39 +78,36 @@ def _renamed(name: str, coarsest: int) -> str | None:
 def _sizes(found: State, stages: int, head_dim: int) -> dict[str, Any]:
     """The arguments of PTv3, read off the shapes; how wide heads are, shapes do not tell."""
 
-    def stage(at: str) -> tuple[int, int]:
-        depth = len(_numbers(rf"{at}\.blocks\.(\d+)\.", found))
-        if depth == 0:
-            raise DataError(f"no weights of {at} were found: the file is not a whole Point Transformer V3")
-        return depth, len(found[f"{at}.blocks.0.norm1.weight"])
-
-    first = "encoder.0.blocks.0."
-    for name in ("stem.conv.weight", first + "norm1.weight", first + "mlp.0.weight"):
+    def shape(name: str) -> torch.Size:
         if name not in found:
-            raise DataError(f"no weights of {name} were found: the file is not a whole Point Transformer V3")
-    cfg: dict[str, Any] = dict(type="PTv3", in_channels=found["stem.conv.weight"].shape[-1])
-    sides = dict(enc=[f"encoder.{s}" for s in range(stages)])
-    sides["dec"] = [f"decoder.{stages - 2 - s}" for s in range(stages - 1)] if _any(found, "decoder.") else []
+            raise DataError(f"no weights of {name} were found: the file holds no whole Point Transformer V3")
+        return found[name].shape
+
+    sides = dict(
+        enc=[f"encoder.{s}." for s in range(stages)], dec=[f"decoder.{stages - 2 - s}." for s in range(stages - 1)]
+    )
+    if not any(name.startswith("decoder.") for name in found):
+        sides["dec"] = []
+    first = "encoder.0.blocks.0."
+    cfg: dict[str, Any] = dict(type="PTv3", in_channels=shape("stem.conv.weight")[-1])
     for side, places in sides.items():
-        depths, channels = zip(*map(stage, places)) if places else ((), ())
-        cfg |= {f"{side}_depths": depths, f"{side}_channels": channels}
-        cfg[f"{side}_heads"] = tuple(c // head_dim for c in channels)
-    cfg["mlp_ratio"] = found[first + "mlp.0.weight"].shape[0] / cfg["enc_channels"][0]
-    cfg["cpe"] = "xcpe" if first + "cpe.conv.weight" in found else "none"
-    cfg["bits"] = None
+        channels = tuple(shape(f"{at}blocks.0.norm1.weight")[0] for at in places)
+        if any(c % head_dim for c in channels):
+            raise DataError(
+                f"channels {channels} do not divide into heads of {head_dim}: --head-dim says how wide they are"
+            )
+        cfg[f"{side}_depths"] = tuple(len(_numbers(rf"{at}blocks\.(\d+)\.", found)) for at in places)
+        cfg |= {f"{side}_channels": channels, f"{side}_heads": tuple(c // head_dim for c in channels)}
+    cfg["mlp_ratio"] = shape(first + "mlp.0.weight")[0] / cfg["enc_channels"][0]
+    cfg |= dict(cpe="xcpe" if first + "cpe.conv.weight" in found else "none", bits=None)
     table = found.get(first + "attention.encoding.tables.0")
     if table is not None:
-        reach = table.shape[1] // 2
-        cfg |= dict(encoding=dict(type="RelativeBias", reach=reach), positions="grid", stage_scale=True)
+        cfg |= dict(encoding=dict(type="RelativeBias", reach=table.shape[1] // 2), positions="grid", stage_scale=True)
     return cfg
 
 
 def _numbers(pattern: str, names: Iterable[str]) -> set[str]:
     return {match[1] for match in (re.match(pattern, name) for name in names) if match}
-
-
-def _any(found: State, prefix: str) -> bool:
-    return any(name.startswith(prefix) for name in found)
 
 
 def read(path: Path) -> State:

@@ -15,7 +15,6 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from ndformer.framework.features import side_by_side, split
 from ndformer.framework.tokens import Rows
 
 
@@ -283,7 +282,7 @@ class QuadraticBias(PositionBias):
         """dr' M dr + c' dr as a polynomial in r_j: its constant, linear and quadratic coefficients, and the powers."""
         P, entries = len(self.axes), self._entries
         given = torch.stack([*(self.M or ()), *(self.c or ())])
-        parts = split(given if queries is None else given[..., queries]).unbind(1)  # F of (2, B, H, K)
+        parts = (given if queries is None else given[..., queries]).unbind(0)  # of (B, H, K)
         none = torch.zeros_like(parts[0])
         M = parts[: len(entries)] if self.M is not None else [none] * len(entries)
         c = parts[-P:] if self.c is not None else [none] * P
@@ -297,7 +296,7 @@ class QuadraticBias(PositionBias):
         for coefficient, axis in zip(c, r):
             constant = constant - coefficient * axis
         powers = [torch.ones_like(keys[0]), *keys, *(_power(keys, a, b) for a, b in entries)]
-        return side_by_side([constant, *linear, *M]), torch.stack(powers * 2, dim=-1)
+        return torch.stack([constant, *linear, *M], dim=-1), torch.stack(powers, dim=-1)
 
     def cut(self, rows: Rows) -> Bias:
         M = None if self.M is None else [_cut_heads(m, rows) for m in self.M]
@@ -329,11 +328,11 @@ class IsotropicBias(PositionBias):
         return self.alpha[:, :, lo:hi, None] * _squares(self.differences(lo, hi))[:, None]
 
     def features(self, queries: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        alpha = split((self.alpha if queries is None else self.alpha[..., queries])[None])[:, 0]  # (2, B, H, K)
+        alpha = self.alpha if queries is None else self.alpha[..., queries]  # (B, H, K)
         r, keys = self.about(queries)
         linear = [-2 * alpha * axis for axis in r]
         powers = [torch.ones_like(keys[0]), *keys, _squares(keys)]
-        return side_by_side([alpha * _squares(r), *linear, alpha]), torch.stack(powers * 2, dim=-1)
+        return torch.stack([alpha * _squares(r), *linear, alpha], dim=-1), torch.stack(powers, dim=-1)
 
     def cut(self, rows: Rows) -> Bias:
         return IsotropicBias(_cut_heads(self.alpha, rows), self.cut_positions(rows), self.halvings)

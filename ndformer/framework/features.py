@@ -1,12 +1,8 @@
-"""Separable biases as extra channels of q and k: when float32 has the digits for it, and how few are lost.
+"""Separable biases as extra channels of q and k: where float32 has the digits for it.
 
 A parabola about query i, written as a polynomial in the key's position, has terms as large as the positions squared,
-which cancel in the logit, and in the gradients of its coefficients. Two things keep the digits:
-
-split       coefficients are a high part of 11 bits and the rest. With whole positions all products of high parts, and
-            their sums, are exact in float32, and the low parts too small for their rounding to matter
-blocks      queries are taken in blocks of a grid, each with its own origin for the features: nothing gets larger than
-            a block. Tokens without a grid are one block
+which cancel in the logit, and in the gradients of its coefficients. So queries are taken in blocks of a grid, each with
+its own origin for the features, and nothing gets larger than a block. Tokens without a grid are one block.
 """
 
 from __future__ import annotations
@@ -53,18 +49,3 @@ def blocks(where: Where, times: Sequence[int]) -> list[Tensor]:
         parts = [part for whole in parts for part in whole.tensor_split(2**halved, dim=axis)]
     first, *others = [part.flatten() for part in parts]
     return [torch.cat([prefix, first]), *others]
-
-
-def split(coefficients: Tensor) -> Tensor:
-    """(F, B, H, N) -> (2, F, B, H, N): multiples of 2^-11 of a head's largest, and the rest, with the gradient."""
-    fixed = coefficients.detach()
-    largest = fixed.abs().amax(0).amax(-1, keepdim=True) if fixed.numel() else fixed.abs().sum((0, -1))[..., None]
-    # (B, H, 1): samples have nothing to do with each other
-    unit = torch.exp2(largest.clamp(min=1e-30).log2().ceil() - 11)
-    high = (fixed / unit).round() * unit
-    return torch.stack([high, coefficients - high])
-
-
-def side_by_side(features: Sequence[Tensor]) -> Tensor:
-    """F of (2, B, H, N) -> (B, H, N, 2 F), high parts first."""
-    return torch.stack(list(features), dim=-1).permute(1, 2, 3, 0, 4).flatten(-2)

@@ -31,15 +31,22 @@ def sdpa(q: Tensor, k: Tensor, v: Tensor, where: Where, bias: Bias | None, scale
             total = total.masked_fill(~mask, -torch.inf)
         # one form for all kernels: they know no broadcast over heads with gradients
         mask = total.to(q.dtype).expand(q.shape[0], q.shape[1], -1, -1)
-    return _attend(q, k, v, mask, scale).to(dtype)
+    width = v.shape[-1]
+    v = _as_wide(v, q)  # where something rides on q and k already
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale)[..., :width].to(dtype)
 
 
 def riding(q: Tensor, k: Tensor, v: Tensor, where: Where, bias: Bias, mask: Tensor | None, scale: float) -> Tensor:
     """With the bias as extra channels of q and k, for all queries at once or for a block of the grid at a time."""
+    width = v.shape[-1]
     if not any(bias.halvings or ()):
-        return _attend(*widen(q, k, where, bias, None, scale), v, mask, scale)
-    parts = blocks(where, bias.halvings or ())
-    outputs = [_attend(*widen(q[:, :, queries], k, where, bias, queries, scale), v, mask, scale) for queries in parts]
+        q, k = widen(q, k, where, bias, None, scale)
+        return F.scaled_dot_product_attention(q, k, _as_wide(v, q), attn_mask=mask, scale=scale)[..., :width]
+    parts, outputs = blocks(where, bias.halvings or ()), []
+    for queries in parts:
+        near, keys = widen(q[:, :, queries], k, where, bias, queries, scale)
+        v = _as_wide(v, near)
+        outputs.append(F.scaled_dot_product_attention(near, keys, v, attn_mask=mask, scale=scale)[..., :width])
     return torch.cat(outputs, dim=2)[:, :, torch.cat(parts).argsort()]
 
 
@@ -56,12 +63,9 @@ def widen(
     spare = -(q.shape[-1] + fq.shape[-1]) % 8
     fq, fk = F.pad(fq, (0, spare)), F.pad(fk, (0, spare))
     fk = fk.to(k.dtype).expand(k.shape[0], k.shape[1], -1, -1)
-    # features first: their sum is small again before q k' is added
-    return torch.cat([fq.to(q.dtype).expand(*q.shape[:3], -1), q], dim=-1), torch.cat([fk, k], dim=-1)
+    return torch.cat([q, fq.to(q.dtype).expand(*q.shape[:3], -1)], dim=-1), torch.cat([k, fk], dim=-1)
 
 
-def _attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float) -> Tensor:
-    width = v.shape[-1]
-    if q.shape[-1] > width:
-        v = F.pad(v, (0, q.shape[-1] - width))  # flash wants q, k and v equally wide
-    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale)[..., :width]
+def _as_wide(v: Tensor, q: Tensor) -> Tensor:
+    """Flash wants q, k and v equally wide."""
+    return v if v.shape[-1] >= q.shape[-1] else F.pad(v, (0, q.shape[-1] - v.shape[-1]))
