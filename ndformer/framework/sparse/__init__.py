@@ -1,0 +1,7 @@
+"""Points in voxels: convolution over the occupied ones, and reductions over groups of points."""
+
+from ndformer.framework.sparse.conv import SubMConv3d
+from ndformer.framework.sparse.segments import reduce_segments
+from ndformer.framework.sparse.sites import Sites
+
+__all__ = ["Sites", "SubMConv3d", "reduce_segments"]

@@ -1,0 +1,118 @@
+"""Submanifold convolution: out of occupied voxels into occupied voxels, in plain torch or by spconv on a GPU."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ndformer.framework.encoding import without_autocast
+from ndformer.framework.sparse import spconv
+from ndformer.framework.sparse.sites import Sites, Table
+
+
+class SubMConv3d(nn.Module):
+    """conv3d over a volume that is 0 where no point is, computed only where points are.
+
+    y[n] = bias + sum over offsets d of weight[:, d] x[site at voxel(n) + d]. Several points in one voxel: neighbours
+    see their mean, each sees itself at the centre. The weight has spconv's layout, so published checkpoints fit.
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        out_dim: int,
+        kernel: int = 3,
+        bias: bool = True,
+        backend: Literal["auto", "torch", "spconv"] = "auto",
+    ) -> None:
+        super().__init__()
+        if kernel % 2 == 0 or kernel < 3:
+            raise ValueError(f"the size of the kernel is odd and at least 3, got {kernel}")
+        if backend not in ("auto", "torch", "spconv"):
+            raise ValueError(f"backend is 'auto', 'torch' or 'spconv', got {backend!r}")
+        self.kernel, self.backend = kernel, backend
+        bound = 1 / math.sqrt(dim * kernel**3)
+        self.weight = nn.Parameter(torch.empty(out_dim, kernel, kernel, kernel, dim).uniform_(-bound, bound))
+        self.bias = nn.Parameter(torch.empty(out_dim).uniform_(-bound, bound)) if bias else None
+
+    def forward(self, x: Tensor, sites: Sites) -> Tensor:
+        """(N, dim) -> (N, out_dim)."""
+        if len(x) != len(sites.site):
+            raise ValueError(f"{len(x)} rows of features for {len(sites.site)} points")
+        weight, bias = self.weight, self.bias
+        if torch.is_autocast_enabled(x.device.type):
+            dtype = torch.get_autocast_dtype(x.device.type)
+            x, weight, bias = x.to(dtype), weight.to(dtype), None if bias is None else bias.to(dtype)
+        with without_autocast(x):
+            means = sites.gather(x)
+            if spconv.chosen(self.backend, x.device):
+                y = spconv.convolve(means, weight, sites)
+            else:
+                y = Convolve.apply(means, weight, sites.table(self.kernel))
+            y = sites.spread(y)
+            if sites.lengths is not None:
+                r = self.kernel // 2
+                y = y + F.linear(x - sites.spread(means), weight[:, r, r, r])
+            return y if bias is None else y + bias
+
+
+class Convolve(torch.autograd.Function):
+    """(V, dim) -> (V, out_dim), site by site.
+
+    Every pair of neighbours is a product of its own: gathered and multiplied offset by offset, then summed site by
+    site. Neither direction adds into scattered rows, so both are deterministic, also on a GPU.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, table: Table) -> Tensor:
+        ctx.save_for_backward(x, weight)
+        ctx.table = table
+        return _convolve(x, weight.flatten(1, 3).unbind(1), table)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        x, weight = ctx.saved_tensors
+        grad = grad.contiguous()
+        dx = dw = None
+        if ctx.needs_input_grad[0]:  # o is at offset -d from i where i is at d from o
+            dx = _convolve(grad, [w.T for w in reversed(weight.flatten(1, 3).unbind(1))], ctx.table)
+        if ctx.needs_input_grad[1]:
+            dw = torch.zeros_like(weight)
+            _products(x, grad, dw.flatten(1, 3).unbind(1), ctx.table)
+        return dx, dw, None
+
+
+def _convolve(x: Tensor, weights: Sequence[Tensor], table: Table) -> Tensor:
+    """x (V, C), per offset a weight (D, C) -> (V, D)."""
+    centre, around = _apart(weights)
+    y = x @ centre.T
+    room = x.new_empty(max(len(block.by_site) for block in table.blocks), len(centre))
+    for block in table.blocks:
+        products = room[: len(block.by_site)]
+        for product, sites, weight in zip(products.split(block.counts), block.out_of, around):
+            torch.mm(x.index_select(0, sites), weight.T, out=product)
+        y[block.lo : block.hi] += F.embedding_bag(
+            block.by_site, products, block.ends, mode="sum", include_last_offset=True
+        )
+    return y
+
+
+def _products(x: Tensor, grad: Tensor, totals: Sequence[Tensor], table: Table) -> None:
+    """Add the gradients of the weights to `totals`, per offset (D, C): x (V, C), grad (V, D)."""
+    centre, around = _apart(totals)
+    centre.addmm_(grad.T, x)
+    for block in table.blocks:
+        for total, here, there in zip(around, block.into, block.out_of):
+            total.addmm_(grad.index_select(0, here).T, x.index_select(0, there))
+
+
+def _apart(weights: Sequence[Tensor]) -> tuple[Tensor, list[Tensor]]:
+    """The weight of the centre, and those around it."""
+    half = len(weights) // 2
+    return weights[half], [*weights[:half], *weights[half + 1 :]]

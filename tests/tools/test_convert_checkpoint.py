@@ -1,0 +1,155 @@
+"""tools/convert_checkpoint.py: weights of others by our names. (Against official numbers: test_ptv3_golden.py.)"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from ndformer.framework.attention import Attention, build_encoding
+from ndformer.framework.backbones.ptv3 import PTv3
+from ndformer.framework.data import DataError
+from ndformer.framework.engine import checkpoint
+from ndformer.framework.tokens import Where
+from tools import convert_checkpoint
+
+SIZES: dict[str, Any] = dict(
+    enc_depths=(1, 2, 1),
+    enc_channels=(16, 32, 48),
+    enc_heads=(1, 2, 3),
+    dec_depths=(1, 1),
+    dec_channels=(16, 32),
+    dec_heads=(1, 2),
+    mlp_ratio=2.0,
+)
+
+
+def official(model: PTv3) -> dict[str, Tensor]:
+    """Weights of ours by Pointcept's names."""
+    found = {}
+    for name, value in model.state_dict().items():
+        name = re.sub(r"^stem\.", "embedding.stem.", name)
+        name = re.sub(r"^encoder\.(\d)\.", r"enc.enc\1.", name)
+        name = re.sub(r"^decoder\.(\d)\.", lambda m: f"dec.dec{1 - int(m[1])}.", name)
+        name = re.sub(r"blocks\.(\d)\.", r"block\1.", name)
+        down, up = ("down", "up") if name.startswith("enc") else ("", "up")
+        for ours, theirs in (
+            ("cpe.conv.", "cpe.0."),
+            ("cpe.linear.", "cpe.1."),
+            ("cpe.norm.", "cpe.2."),
+            ("norm1.", "norm1.0."),
+            ("norm2.", "norm2.0."),
+            ("attention.", "attn."),
+            ("mlp.0.", "mlp.0.fc1."),
+            ("mlp.2.", "mlp.0.fc2."),
+            ("resample.norm.", "down.norm.0."),
+            ("resample.proj.", f"{down or up}.proj."),
+            ("resample.skip.", "up.proj_skip."),
+        ):
+            if ours in name:
+                name = name.replace(ours, theirs)
+                break
+        found[name] = value
+    return found
+
+
+def test_a_checkpoint_of_pointcept_becomes_one_of_ours(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    torch.manual_seed(0)
+    model = PTv3(**SIZES)
+    theirs = {f"module.backbone.{name}": value for name, value in official(model).items()}
+    theirs |= {"module.seg_head.weight": torch.randn(20, 16), "module.seg_head.bias": torch.randn(20)}
+    content = dict(epoch=3, state_dict=theirs, best_metric_value=np.float64(0.77))
+    torch.save(content, tmp_path / "in.pth")
+    convert_checkpoint.main(["pointcept", str(tmp_path / "in.pth"), str(tmp_path / "out.pth")])
+
+    weights = checkpoint.load(tmp_path / "out.pth")["model"]
+    expected = {f"backbone.{name}": value for name, value in model.state_dict().items()}
+    assert weights.keys() == expected.keys()
+    assert all(torch.equal(weights[name], expected[name]) for name in weights)
+
+    says = capsys.readouterr().out
+    assert "left over: module.seg_head.weight, module.seg_head.bias" in says
+    line = next(line for line in says.splitlines() if line.startswith("backbone="))
+    cfg = eval(line.removeprefix("backbone="))
+    assert {name: cfg[name] for name in SIZES} == SIZES
+    assert cfg["type"] == "PTv3"
+
+
+def test_an_encoder_alone() -> None:
+    sizes: dict[str, Any] = SIZES | dict(dec_depths=(), dec_channels=(), dec_heads=())
+    cfg, weights, left = convert_checkpoint.pointcept(official(PTv3(**sizes)), head_dim=16)
+    assert left == []
+    assert cfg["dec_depths"] == ()
+    del cfg["type"]
+    PTv3(**cfg).load_state_dict(weights)
+
+
+def test_tables_of_relative_positions() -> None:
+    """bias[i, j] = sum over axes of table[clamp(g_i - g_j) + reach + axis (2 reach + 1)], as published."""
+    torch.manual_seed(0)
+    reach, heads = 3, 2
+    sizes: dict[str, Any] = SIZES | dict(encoding=dict(type="RelativeBias", reach=reach), cpe="none")
+    model = PTv3(**sizes)
+    theirs = {name: value for name, value in official(model).items() if "encoding" not in name}
+    for s, depth in enumerate(SIZES["enc_depths"]):
+        for b in range(depth):
+            theirs[f"enc.enc{s}.block{b}.attn.rpe.rpe_table"] = torch.randn(3 * (2 * reach + 1), SIZES["enc_heads"][s])
+    for s, width in enumerate(SIZES["dec_heads"]):
+        theirs[f"dec.dec{s}.block0.attn.rpe.rpe_table"] = torch.randn(3 * (2 * reach + 1), width)
+    cfg, weights, left = convert_checkpoint.pointcept(theirs, head_dim=16)
+    assert left == []
+    assert (cfg["encoding"], cfg["positions"], cfg["cpe"]) == (sizes["encoding"], "grid", "none")
+    del cfg["type"]
+    model = PTv3(**cfg)
+    model.load_state_dict(weights)
+
+    grid = torch.randint(0, 9, (6, 3))
+    table = theirs["enc.enc1.block1.attn.rpe.rpe_table"]
+    dr = (grid[:, None] - grid).clamp(-reach, reach) + reach + torch.arange(3) * (2 * reach + 1)
+    expected = table[dr].sum(2).permute(2, 0, 1)  # (H, N, N)
+    encoding = build_encoding(sizes["encoding"], dim=32, heads=heads, position_dims=3, depth=1)
+    layer: Any = model.encoder[1].blocks[1]
+    attention = Attention(32, heads, layer.attention.encoding)
+    torch.nn.init.zeros_(attention.qkv.weight)
+    torch.nn.init.zeros_(attention.qkv.bias)
+    where = Where(grid[None].float())
+    torch.testing.assert_close(attention.logits(torch.randn(1, 6, 32), where, encoding.prepare(where))[0], expected)
+
+
+def test_what_is_no_such_checkpoint_is_a_sentence(tmp_path: Path) -> None:
+    def fails(content: Any, says: str) -> None:
+        torch.save(content, tmp_path / "in.pth")
+        with pytest.raises(DataError, match=says):
+            convert_checkpoint.main(["pointcept", str(tmp_path / "in.pth"), str(tmp_path / "out.pth")])
+        assert not (tmp_path / "out.pth").exists()
+
+    whole = official(PTv3(**SIZES))
+    fails([1, 2], "holds no weights")
+    fails(dict(a=torch.zeros(2)), "no weights of a Point Transformer V3")
+    fails({n: v for n, v in whole.items() if "enc1.block" not in n}, "no weights of encoder.1.*.*whole")
+    fails({n: v for n, v in whole.items() if n != "enc.enc1.block0.norm1.0.weight"}, "norm1.weight were found")
+    fails({n: v for n, v in whole.items() if n != "enc.enc1.block0.norm1.0.bias"}, "norm1.bias is missing")
+    fails(whole | {"embedding.stem.conv.weight": torch.zeros(16, 3, 3, 3, 6)}, r"\(16, 3, 3, 3, 6\) instead of")
+    fails({n: v[:10] if v.shape == (16,) else v for n, v in whole.items()}, "heads of 16")
+    (tmp_path / "in.pth").write_bytes(b"half")
+    with pytest.raises(DataError, match="cannot|not a checkpoint"):
+        convert_checkpoint.read(tmp_path / "in.pth")
+
+
+def test_as_a_program(tmp_path: Path) -> None:
+    script = str(convert_checkpoint.__file__)
+    ran = subprocess.run(
+        [sys.executable, script, "pointcept", str(tmp_path / "none.pth"), str(tmp_path / "out.pth")],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 1
+    assert ran.stderr.strip() == f"convert_checkpoint: no checkpoint at {tmp_path / 'none.pth'}"
