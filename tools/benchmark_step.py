@@ -3,8 +3,8 @@
 tools/benchmark_step.py
 tools/benchmark_step.py --batch 16 --rounds 30
 
-Both take turns, batch by batch, in one process: the engine's own loop, with all it does around a step, asks for a batch,
-and is given one once the other loop has made a step with it. The figure is the median.
+Both take turns, batch by batch, in one process: the engine's own loop, with all it does around a step, asks for a
+batch, and is given one once the other loop has made a step with it. The figure is the median.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Turns:
     def __init__(self, batch: int, rounds: int) -> None:
         self.batch, self.rounds, self.plain = batch, rounds, plain_step()
         self.times: list[tuple[float, float]] = []  # (engine, by hand)
-        self.sampler = self  # the engine tells its sampler the epoch
+        self.sampler = self.batch_sampler = self  # the engine tells its sampler the epoch
         self.dataset = [None] * batch
 
     def set_epoch(self, epoch: int) -> None:

@@ -1,82 +1,92 @@
 """Look at what a model is given: a sheet of samples after their transforms, with class names.
 
-tools/browse_dataset.py configs/cifar10_pape.py
+tools/browse_dataset.py configs/cifar10_pape.py --sample
 tools/browse_dataset.py configs/imagenet1k_pape.py --data-root data/imagenet --count 64 --out sheet.png
-tools/browse_dataset.py CIFAR10 --data-root data/samples/cifar10 --split test     as it is on disk
+tools/browse_dataset.py ModelNet40 --data-root data/modelnet40 --split test     as it is on disk
+
+A mixture shows each of its parts.
 """
 
 from __future__ import annotations
 
 import argparse
 import math
-import os
-import sys
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from mmengine.config import Config
 from PIL import Image, ImageDraw
 
 from ndformer.framework.data import DataError, Dataset
-from ndformer.framework.registry import DATASETS, UnknownNameError
-from ndformer.modalities.image.transforms import PackImage
+from ndformer.framework.engine import gallery, output
+from ndformer.framework.engine.cli import config_arguments, config_from, run
+from ndformer.framework.engine.run import build_loader, prepare_data
+from ndformer.framework.registry import DATASETS
 
-TILE, CAPTION = 128, 14
-
-
-def dataset_options(name: str, split: str, data_root: str | None) -> dict[str, Any]:
-    """Of a config's file, or of a dataset's name: then without transforms."""
-    options: dict[str, Any] = dict(type=name, split=split)
-    if name.endswith(".py"):
-        cfg = Config.fromfile(name)
-        options = dict(cfg[f"{split}_dataloader"].dataset)
-        options.setdefault("data_root", cfg.get("data_root"))
-    if data_root is not None:
-        options["data_root"] = data_root
-    if options.get("data_root") is None:
-        raise DataError(f"--data-root says where {name} is")
-    return options
+TILE, CAPTION = 128, 16
 
 
 def sheet(dataset: Dataset, count: int) -> Image.Image:
-    """Samples evenly spread over the set, so over its classes, in rows."""
-    pack = next((t for t in dataset.transforms if isinstance(t, PackImage)), None)
+    """Samples evenly spread over the set, so over its classes, in rows; wider cells where all of them are wide."""
     numbers = np.linspace(0, len(dataset) - 1, min(count, len(dataset))).astype(int).tolist()
-    columns = math.ceil(math.sqrt(len(numbers) * 1.6))
+    pictures = [gallery.picture(dataset[i], dataset.transforms, TILE) for i in numbers]
+    wide = TILE * max(1, min(picture.shape[1] // picture.shape[0] for picture in pictures))
+    columns = min(len(numbers), math.ceil(math.sqrt(len(numbers) * 1.6 * TILE / wide)))
     rows = math.ceil(len(numbers) / columns)
-    out = Image.new("RGB", (columns * (TILE + 4), rows * (TILE + CAPTION + 4)), "white")
+    out = Image.new("RGB", (columns * (wide + 4), rows * (TILE + CAPTION + 4)), "white")
     pen = ImageDraw.Draw(out)
-    for place, i in enumerate(numbers):
-        left, top = place % columns * (TILE + 4) + 2, place // columns * (TILE + CAPTION + 4) + 2
-        sample = dataset[i]
-        image = (pack.unpack(sample["inputs"]["image"]) if pack else sample["image"]).convert("RGB")
-        scale = TILE / max(image.size)
-        resample = Image.Resampling.NEAREST if scale > 1 else Image.Resampling.LANCZOS  # small ones: show the pixels
-        image = image.resize((max(1, round(image.width * scale)), max(1, round(image.height * scale))), resample)
-        out.paste(image, (left, top + CAPTION))
-        pen.text((left, top), dataset.classes[int(dataset.labels[i])][:21], fill="black")
+    for place, (i, picture) in enumerate(zip(numbers, pictures)):
+        left, top = place % columns * (wide + 4) + 2, place // columns * (TILE + CAPTION + 4) + 2
+        out.paste(gallery.fitted(picture, TILE, wide), (left, top + CAPTION))
+        name = gallery.shortened(dataset.classes[int(dataset.labels[i])], wide, 11)
+        pen.text((left, top), name, fill="black", font=gallery.font(11))
     return out
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
+def sheets(parts: dict[str, Dataset], count: int) -> Image.Image:
+    """Of several datasets, below each other, each below its name."""
+    drawn = {name: sheet(part, count) for name, part in parts.items()}
+    if len(drawn) == 1:
+        return next(iter(drawn.values()))
+    size = max(one.width for one in drawn.values()), sum(one.height + 26 for one in drawn.values())
+    out, top = Image.new("RGB", size, "white"), 0
+    for name, one in drawn.items():
+        ImageDraw.Draw(out).text((2, top + 4), name, fill="black", font=gallery.font(15))
+        out.paste(one, (0, top + 26))
+        top += one.height + 26
+    return out
+
+
+def dataset_of(given: argparse.Namespace) -> Dataset:
+    """Of a config, or by its name: then without transforms."""
+    if given.config.suffix == ".py" or given.config.exists():
+        cfg = config_from(given)
+        prepare_data(cfg, given.sample)
+        return build_loader(cfg, given.split).data
+    name = str(given.config)
+    DATASETS.get(name)
+    if given.sample or given.encoding or given.cfg_options:
+        raise DataError(f"{name} names a dataset; --sample, --encoding and --cfg-options are for a config of it")
+    if given.data_root is None:
+        raise DataError(f"--data-root says where {name} is; tools/make_sample.py makes a small one")
+    dataset = DATASETS.create(dict(type=name, split=given.split, data_root=given.data_root))
+    if len(dataset) == 0:
+        raise DataError(f"{name} has no {given.split} samples under {given.data_root}")
+    return dataset
+
+
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("name", metavar="CONFIG|DATASET", help="a config's file, or a dataset's name: CIFAR10 ...")
+    config_arguments(parser)
     parser.add_argument("--split", choices=("train", "val", "test"), default="train")
-    parser.add_argument("--data-root", help="where the data is (what the config says)")
     parser.add_argument("--count", type=int, default=32, help="how many samples (32)")
     parser.add_argument("--out", type=Path, default=Path("sheet.png"), help="the picture (sheet.png)")
-    given = parser.parse_args(arguments)
-    dataset = DATASETS.create(dataset_options(given.name, given.split, given.data_root))
-    sheet(dataset, given.count).save(given.out)
+    given = parser.parse_args()
+    if given.count < 1:
+        raise DataError(f"--count is 1 or more, got {given.count}")
+    output.ready(given.out, (".png", ".jpg", ".pdf"))
+    sheets(gallery.parts(dataset_of(given)), given.count).save(given.out)
     print(given.out)
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except (DataError, OSError, UnknownNameError) as error:
-        if os.environ.get("NDFORMER_DEBUG"):
-            raise
-        sys.exit(f"browse_dataset: {error}")
+    run(main)

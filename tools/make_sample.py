@@ -3,31 +3,42 @@
 tools/make_sample.py cifar10
 tools/make_sample.py cifar10 --out data/cifar10 --seed 1
 tools/make_sample.py cifar10 --baselines        also: how far simple statistics get on it
+tools/make_sample.py modelnet40 --baselines     also: how far extents and moments get on it
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib
 import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from ndformer.framework.engine.samples import make_sample
 from ndformer.framework.registry import DATASETS, UnknownNameError
-from ndformer.modalities.image.baselines import baselines
 
 
 def dataset_of(sample: str) -> str:
-    """The dataset that reads a sample: cifar10 -> CIFAR10, imagenet1k -> ImageNet."""
+    """The dataset that reads a sample: cifar10 -> CIFAR10, imagenet1k -> ImageNet, modelnet40_off -> ModelNet40."""
     DATASETS.get("CIFAR10")  # all are known after the first look-up
-    plain = sample.replace("_", "").removesuffix("1k")
-    return next(kind for kind in DATASETS.module_dict if kind.lower() == plain)
+    plain = sample.replace("_", "")
+    found = [kind for kind in DATASETS.module_dict if plain.startswith(kind.lower())]
+    if not found:
+        raise UnknownNameError(f"no dataset is named after the sample '{sample}', so --baselines cannot read it")
+    return max(found, key=len)
+
+
+def baselines_of(dataset: str) -> Any:
+    """baselines(train, test) of its modality: the module of that name beside the dataset's."""
+    package = DATASETS.get(dataset).__module__.rpartition(".")[0]
+    return importlib.import_module(f"{package}.baselines").baselines
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("name", metavar="DATASET", help="cifar10, mnist, imagenet1k ...")
+    parser.add_argument("name", metavar="DATASET", help="cifar10, imagenet1k, modelnet40, paired ...")
     parser.add_argument("--out", type=Path, help="the folder to make (data/samples/DATASET)")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--baselines", action="store_true", help="logistic regression on simple statistics of it")
@@ -36,10 +47,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     make_sample(given.name, out, given.seed)
     print(out)
     if given.baselines:
-        reader = dict(type=dataset_of(given.name), data_root=out)
+        kind = dataset_of(given.name)
+        reader = dict(type=kind, data_root=out)
         train, test = (DATASETS.create(reader | dict(split=split)) for split in ("train", "test"))
-        for name, accuracy in baselines(train, test):
-            print(f"{name:20} {accuracy:6.1%}")
+        for name, accuracy in baselines_of(kind)(train, test):
+            print(f"{name:34} {accuracy:6.1%}")
 
 
 if __name__ == "__main__":

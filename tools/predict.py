@@ -1,6 +1,9 @@
 """Predict for files or folders: the likeliest classes of each.
 
 tools/predict.py configs/cifar10_pape.py work_dirs/cifar10_pape/best.pth photo.jpg folder/ [--out out.json]
+tools/predict.py configs/modelnet40_pape.py work_dirs/modelnet40_pape/best.pth chair.off scan.ply --show-dir seen
+
+Files are of any kind that the model's modalities read: images, clouds (.txt, .xyz, .npy, .off, .ply), your own.
 """
 
 from __future__ import annotations
@@ -10,10 +13,11 @@ from pathlib import Path
 
 import torch
 
-from ndformer.framework.engine import checkpoint, output
+from ndformer.framework.data import DataError
+from ndformer.framework.engine import checkpoint, gallery, output
 from ndformer.framework.engine.cli import config_arguments, config_from, run
+from ndformer.framework.engine.files import Preparation
 from ndformer.framework.engine.run import build_model, write_predictions
-from ndformer.modalities.image.trained import Preparation, files_of
 
 
 @torch.no_grad()
@@ -24,25 +28,33 @@ def main() -> None:
     parser.add_argument("files", metavar="FILE", type=Path, nargs="+")
     parser.add_argument("--top", type=int, default=3, help="how many classes to name")
     parser.add_argument("--out", metavar="FILE", type=Path, help=".csv or .json")
+    gallery.arguments(parser)
     given = parser.parse_args()
     cfg = config_from(given)
-    files = files_of(given.files)
+    if given.top < 1:
+        raise DataError(f"--top names 1 class or more, got {given.top}")
     if given.out is not None:
         output.ready(given.out, output.TABLES)
+    gallery.check(given)
     model = build_model(cfg).eval()
+    prepared = Preparation(cfg, model)
+    samples = prepared.samples_in(given.files)
     content = checkpoint.load(given.checkpoint)
     checkpoint.load_weights(model, content, given.checkpoint)
-    classes = content["classes"]
-    prepared = Preparation(cfg, model)
     predictions = []
-    for path in files:
-        predictions += model.val_step(prepared(path))
+    for files in samples:
+        predictions += model.val_step(prepared(files))
+        classes = gallery.classes_of(predictions[-1], content["classes"])
         best = predictions[-1]["scores"].topk(min(given.top, len(classes)))
         named = "  ".join(f"{classes[i]} {p:.3f}" for p, i in zip(best.values.tolist(), best.indices.tolist()))
-        print(f"{path}  {named}", flush=True)
+        print(f"{' '.join(map(str, files))}  {named}", flush=True)
     if given.out is not None:
-        write_predictions(given.out, predictions, classes)
+        write_predictions(given.out, predictions, content["classes"])
         print(given.out)
+    if given.show_dir is not None:
+        picture = lambda i: prepared.picture(samples[i], gallery.SIZE)
+        gallery.show(given.show_dir, predictions, content["classes"], picture, given.show_count)
+        print(given.show_dir)
 
 
 if __name__ == "__main__":

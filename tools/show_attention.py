@@ -23,11 +23,12 @@ from torch import Tensor
 from ndformer.framework.data import DataError, collate
 from ndformer.framework.engine import checkpoint, output
 from ndformer.framework.engine.cli import config_arguments, config_from, run
+from ndformer.framework.engine.files import Preparation
 from ndformer.framework.engine.run import build_loader, build_model, encoding_name, prepare_data
 from ndformer.framework.look import Look, looking, on_grid
 from ndformer.framework.pictures import Panels, heat_maps
 from ndformer.framework.tokens import Where
-from ndformer.modalities.image.trained import Preparation, files_of
+from ndformer.modalities.image.adapter import ImagePatches
 from ndformer.modalities.image.transforms import PackImage
 
 
@@ -119,6 +120,9 @@ def main() -> None:
     model = build_model(cfg).eval()
     content = checkpoint.load(given.checkpoint)
     checkpoint.load_weights(model, content, given.checkpoint)
+    if [type(one) for one in model.modalities.values()] != [ImagePatches]:
+        kinds = ", ".join(type(one).__name__ for one in model.modalities.values())
+        raise DataError(f"attention is drawn on images, not for {kinds}: give the config of an image model")
     prepared = Preparation(cfg, model)
     if given.image.isdecimal() and not Path(given.image).exists():
         prepare_data(cfg, given.sample)
@@ -128,15 +132,15 @@ def main() -> None:
         batch = collate([dataset[int(given.image)]])
         title = f"sample {given.image} ({dataset.classes[batch['data_samples'][0]['label']]})"
     else:
-        path = files_of([Path(given.image)])[0]
-        batch, title = prepared(path), path.name
+        files = prepared.samples_in([Path(given.image)])[0]
+        batch, title = prepared(files), files[0].name
     with looking(model) as looks:
         (found,) = model.val_step(batch)
     where = looks[0].where
     assert where.grid is not None
     middle = ",".join(str(n // 2) for n in where.grid)
     default = "class" if where.positions.shape[1] > where.grid[0] * where.grid[1] else middle
-    pack = next(step for step in prepared.steps if isinstance(step, PackImage))
+    pack = next(step for (steps,) in [prepared.steps.values()] for step in steps if isinstance(step, PackImage))
     picture = np.asarray(pack.unpack(batch["inputs"]["image"][0].cpu()).convert("RGB"))
     says = f"{content['classes'][found['prediction']]} {found['scores'].max():.2f}"
     title += f": {encoding_name(cfg)} says {says}"

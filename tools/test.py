@@ -1,6 +1,7 @@
 """Test a checkpoint: metrics on the test set.
 
 tools/test.py work_dirs/cifar10_pape/config.py work_dirs/cifar10_pape/best.pth [--out predictions.csv]
+tools/test.py configs/cifar10_pape.py work_dirs/cifar10_pape/best.pth --show-dir seen     what it took for what
 
 A run's own config.py says how it was trained, --sample included.
 """
@@ -10,7 +11,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from ndformer.framework.engine import checkpoint, output
+from ndformer.framework.engine import checkpoint, gallery, output
 from ndformer.framework.engine.cli import config_arguments, config_from, run
 from ndformer.framework.engine.run import (
     as_line,
@@ -28,10 +29,12 @@ def main() -> None:
     config_arguments(parser)
     parser.add_argument("checkpoint", metavar="CHECKPOINT", type=Path)
     parser.add_argument("--out", metavar="FILE", type=Path, help="predictions of every sample, .csv or .json")
+    gallery.arguments(parser)
     given = parser.parse_args()
     cfg = config_from(given)
     if given.out is not None:
         output.ready(given.out, output.TABLES)
+    gallery.check(given)
     model = build_model(cfg)
     checkpoint.load_weights(model, checkpoint.load(given.checkpoint), given.checkpoint)
     prepare_data(cfg, given.sample)
@@ -42,9 +45,15 @@ def main() -> None:
     for name in model.joined:
         model.masked = {name}
         print(f"without {name}:  {as_line(evaluate(cfg, model, loader).values)}")
+    data = loader.data
     if given.out is not None:
-        write_predictions(given.out, result.predictions, loader.dataset.classes)  # pyright: ignore[reportAttributeAccessIssue]
+        write_predictions(given.out, result.predictions, data.classes)
         print(given.out)
+    if given.show_dir is not None:
+        numbers = [i for i in range(len(data)) if data.name(i) not in loader.bad]  # of the samples, in their order
+        picture = lambda i: gallery.picture_at(data, numbers[i])
+        gallery.show(given.show_dir, result.predictions, data.classes, picture, given.show_count)
+        print(given.show_dir)
 
 
 if __name__ == "__main__":

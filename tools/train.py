@@ -4,7 +4,10 @@
     tools/train.py configs/cifar10_pape.py --sample              small, on generated data, in minutes
     tools/train.py configs/cifar10_pape.py --encoding 'PaPE(m=8)' --cfg-options train_cfg.max_epochs=100
 
-Leaves in the work dir: config.py, results.json, curves.png, confusion_matrix.png, best.pth, last.pth.
+    torchrun --nproc-per-node 2 tools/train.py CONFIG            several processes, each with batches of its own
+
+Leaves in the work dir: config.py, results.json, curves.png, confusion_matrix.png, best.pth, last.pth, previous.pth.
+Exit codes: 0 done; 1 one sentence says why not; 75 stopped by SIGTERM or SIGUSR1 and saved: start again with --resume.
 """
 
 from __future__ import annotations
@@ -14,7 +17,9 @@ from pathlib import Path
 
 from mmengine.config import Config
 
+from ndformer.framework import processes
 from ndformer.framework.data import DataError
+from ndformer.framework.engine import checkpoint, output
 from ndformer.framework.engine.cli import config_arguments, config_from, run
 from ndformer.framework.engine.run import encoding_name, prepare_data, train
 
@@ -32,16 +37,31 @@ def main() -> None:
     config_arguments(parser)
     parser.add_argument("--work-dir", metavar="DIR", help="default: work_dirs/CONFIG")
     parser.add_argument("--resume", action="store_true", help="go on from last.pth in the work dir")
+    parser.add_argument("--allow-config-change", action="store_true", help="--resume with another config than before")
     parser.add_argument("--overwrite", action="store_true", help="start anew where the work dir holds a run already")
+    parser.add_argument("--detect-anomaly", action="store_true", help="slow; names the operation that makes a NaN")
+    parser.add_argument("--export", metavar="FILE", type=Path, help="the best weights as .safetensors, at the end")
     given = parser.parse_args()
     cfg = config_from(given)
+    if given.detect_anomaly:
+        cfg.train_cfg.detect_anomaly = True
+    if given.export is not None:
+        checkpoint.can_export(given.export)
     work_dir = work_dir_of(given, cfg)
-    if given.resume and not (work_dir / "last.pth").is_file():
+    output.folder(work_dir, "--work-dir")
+    begun = any((work_dir / name).is_file() for name in (checkpoint.LAST, checkpoint.PREVIOUS))
+    if given.resume and not begun:
         raise DataError(f"nothing to resume in {work_dir}: it has no last.pth. Start without --resume")
-    if (work_dir / "last.pth").is_file() and not (given.resume or given.overwrite):
+    if begun and not (given.resume or given.overwrite):
         raise DataError(f"{work_dir} holds a run already: go on with --resume, or choose --work-dir or --overwrite")
-    prepare_data(cfg, given.sample)
-    train(cfg, work_dir, given.resume)
+    with processes.joined():
+        if processes.rank() == 0:
+            prepare_data(cfg, given.sample)
+        processes.wait()
+        train(cfg, work_dir, given.resume, given.allow_config_change)
+        if given.export is not None and processes.rank() == 0:
+            checkpoint.export(given.export, checkpoint.load(work_dir / checkpoint.BEST))
+            print(given.export)
 
 
 if __name__ == "__main__":

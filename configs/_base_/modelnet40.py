@@ -78,6 +78,7 @@ sample = dict(
             transforms=[
                 dict(type="NormalizePoints"),
                 dict(type="SamplePoints", count=512),
+                dict(type="RotatePoints", axis="y"),
                 dict(type="ScalePoints", scale=(0.8, 1.25), per_axis=True),
                 dict(type="ShiftPoints", most=0.1),
                 dict(type="PackPoints"),
@@ -88,5 +89,5 @@ sample = dict(
     test_dataloader=dict(num_workers=0, dataset=dict(transforms=_small)),
     optimizer=dict(lr=7e-4),
     schedule=dict(warmup=0.15),
-    train_cfg=dict(max_epochs=24, clip_grad=1.0),
+    train_cfg=dict(max_epochs=20, clip_grad=1.0),
 )

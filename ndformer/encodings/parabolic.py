@@ -154,10 +154,10 @@ class _Parabolas(LayerEncoding):
             self.register_parameter(b, nn.Parameter(_uniform(*shape, bound=bound)))
         self.context = config.context
 
-    def _a(self, x: Tensor) -> Tensor:
-        """(B, N, D) -> (B, N, H, m), negative."""
+    def _falls(self, x: Tensor) -> Tensor:
+        """-a: (B, N, D) -> (B, N, H, m), positive."""
         a = project(x, self.wa) if self.context else self.a.to(x.dtype).expand(*x.shape[:2], -1, -1)
-        return -F.softplus(a) if self.activation else -a
+        return F.softplus(a) if self.activation else a
 
     def _b(self, x: Tensor) -> Tensor:
         return project(x, self.wb) if self.context else self.b.to(x.dtype).expand(*x.shape[:2], -1, -1)
@@ -167,7 +167,7 @@ class PaPELayer(_Parabolas):
     def bias(self, q: Tensor, k: Tensor, x: Tensor, state: Centred) -> Bias:
         x = x.to(torch.promote_types(x.dtype, torch.float32))
         wp = self.wp.to(x.dtype)
-        M = form(self._a(x), wp, self.head_dim) if self.distance else None
+        M = -form(self._falls(x), wp, self.head_dim) if self.distance else None
         c = None
         if self.direction and self.context:
             folded = torch.einsum("hmp,hmd->phd", wp, self.wb.to(x.dtype)) * self.head_dim**-0.5  # Wp' Wb: m is gone
@@ -186,7 +186,7 @@ class _PaperConcat(_Parabolas):
     def qk(self, q: Tensor, k: Tensor, x: Tensor, state: tuple[Tensor, Tensor | None]) -> tuple[Tensor, Tensor]:
         positions, real = state
         x = x.to(torch.promote_types(x.dtype, torch.float32))
-        a = self._a(x) if self.distance else x.new_zeros(*x.shape[:2], *self.wp.shape[:2])
+        a = -self._falls(x) if self.distance else x.new_zeros(*x.shape[:2], *self.wp.shape[:2])
         b = self._b(x) if self.direction else torch.zeros_like(a)
         fq, fk = concat_features(a, b, self.wp.to(x.dtype), positions.to(x.dtype))
         if real is not None:
@@ -252,9 +252,16 @@ def project(x: Tensor, weight: Tensor) -> Tensor:
 
 
 def form(a: Tensor, wp: Tensor, head_dim: int) -> Tensor:
-    """M: a (B, N, H, m) and Wp (H, m, P) -> the P(P+1)/2 upper entries (T, B, H, N) of Wp' diag(a) Wp / sqrt(h)."""
+    """M: a (B, N, H, m) and Wp (H, m, P) -> the P(P+1)/2 upper entries (T, B, H, N) of Wp' diag(a) Wp / sqrt(h).
+
+    One product for all heads, with zeros between them: it leaves `a`, the largest tensor here, where it is.
+    """
     p, q = torch.triu_indices(wp.shape[-1], wp.shape[-1])
-    return torch.einsum("bnhm,hmt->tbhn", a, wp[..., p] * wp[..., q] * head_dim**-0.5).contiguous()
+    each = wp[..., p] * wp[..., q] * head_dim**-0.5  # (H, m, T)
+    heads = torch.eye(wp.shape[0], dtype=wp.dtype, device=wp.device)
+    apart = each[:, :, None] * heads[:, None, :, None]  # (H, m, H, T)
+    M = a.flatten(2) @ apart.flatten(2).flatten(0, 1)  # (B, N, H T)
+    return M.unflatten(-1, (wp.shape[0], -1)).permute(3, 0, 2, 1).contiguous()
 
 
 def slope(b: Tensor, wp: Tensor, head_dim: int) -> Tensor:

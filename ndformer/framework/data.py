@@ -7,6 +7,9 @@ Randomness is a function of (seed, epoch, sample index) alone: the numbers of wo
 
 from __future__ import annotations
 
+import contextlib
+import itertools
+import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,6 +22,7 @@ from ndformer.framework.registry import TRANSFORMS
 
 Sample = dict[str, Any]
 Transform = Callable[[Sample, np.random.Generator], Sample]
+TRIES = 100  # bad samples in a row, at most
 
 
 class DataError(RuntimeError):
@@ -34,6 +38,8 @@ class Dataset(torch.utils.data.Dataset[Sample]):
 
     splits: tuple[str, ...] = ("train", "test")  # what is on disk
     classes: list[str]  # names, set by index()
+    skip_bad = False
+    board: Tensor | None = None  # (workers, 2) process and number of the sample being read, in shared memory
 
     def __init__(
         self,
@@ -90,40 +96,100 @@ class Dataset(torch.utils.data.Dataset[Sample]):
         return len(self.records)
 
     def __getitem__(self, key: int | tuple[int, int]) -> Sample:
-        """`key` is a sample's number, or (epoch, number)."""
+        """`key` is a sample's number, or (epoch, number). With `skip_bad`, a sample of training that cannot be read is
+        replaced by the next one that can, and any other is left out; `bad` says which and why."""
         epoch, i = key if isinstance(key, tuple) else (0, key)
+        with self.watched(i):
+            if not self.skip_bad:
+                return self.sample(epoch, i)
+            bad: list[tuple[str, str]] = []
+            for _ in range(TRIES if self.split == "train" else 1):
+                try:
+                    found = self.sample(epoch, i)
+                    return found | dict(bad=bad) if bad else found
+                except DataError as error:
+                    bad.append((self.name(i), str(error)))
+                i = self.after(i)
+                if i == (key[1] if isinstance(key, tuple) else key):
+                    break  # all of them are bad
+            if self.split == "train":
+                raise DataError(f"{len(bad)} samples in a row cannot be read, the first because {bad[0][1]}")
+            return dict(bad=bad)
+
+    def sample(self, epoch: int, i: int) -> Sample:
+        """Read, and changed by the transforms."""
         sample = self.read(self.records[i]) | dict(index=i)
         rng = np.random.default_rng((self.seed, epoch, i))
         for transform in self.transforms:
             sample = transform(sample, rng)
         return sample
 
+    def after(self, i: int) -> int:
+        """The number of the sample that stands in for a bad one."""
+        return (i + 1) % len(self)
 
-class EpochSampler(torch.utils.data.Sampler[tuple[int, int]]):
-    """(epoch, number) of every sample once per epoch, in an order that (seed, epoch) decides."""
+    def name(self, i: int) -> str:
+        """What people call a sample: its path where its record has one."""
+        record = self.records[i]
+        parts = [getattr(record, "path", None), *(record if isinstance(record, tuple) else [record])]
+        return next((str(part) for part in parts if isinstance(part, (str, Path))), f"sample {i}")
 
-    def __init__(self, length: int, shuffle: bool, seed: int = 0) -> None:
-        self.length, self.shuffle, self.seed, self.epoch = length, shuffle, seed, 0
+    @contextlib.contextmanager
+    def watched(self, i: int) -> Iterator[None]:
+        """Tell, from a loader's worker, what is being read: should the worker die of it, others know."""
+        worker = torch.utils.data.get_worker_info()
+        if worker is None or self.board is None:
+            yield
+            return
+        self.board[worker.id] = torch.tensor([os.getpid(), i])
+        yield
+        self.board[worker.id, 1] = -1
+
+
+class Batches(torch.utils.data.Sampler[list[tuple[int, int]]]):
+    """Batches of (epoch, number) with every sample once per epoch, in an order that (seed, epoch) decides.
+
+    Each of several processes has its rows of every batch. Training leaves out the last batch where it is not full.
+    """
+
+    sampler = None  # mmengine asks batch samplers for theirs
+
+    def __init__(
+        self, length: int, batch_size: int, shuffle: bool, seed: int = 0, rank: int = 0, processes: int = 1
+    ) -> None:
+        """`batch_size` is that of all processes together."""
+        self.length, self.batch_size, self.shuffle, self.seed = length, batch_size, shuffle, seed
+        self.rank, self.processes = rank, processes
+        self.epoch = self.skip = 0  # the next pass leaves out so many batches: they were trained on before
 
     def set_epoch(self, epoch: int) -> None:
         self.epoch = epoch
 
     def __len__(self) -> int:
-        return self.length
+        return self.length // self.batch_size if self.shuffle else -(-self.length // self.batch_size)
 
-    def __iter__(self) -> Iterator[tuple[int, int]]:
+    def whole(self) -> Iterator[np.ndarray]:
+        """Numbers of the batches of all processes together."""
         order = np.arange(self.length)
         if self.shuffle:
             order = np.random.default_rng((self.seed, self.epoch)).permutation(self.length)
-        return iter([(self.epoch, int(i)) for i in order])
+        return (order[i * self.batch_size : (i + 1) * self.batch_size] for i in range(len(self)))
+
+    def __iter__(self) -> Iterator[list[tuple[int, int]]]:
+        skip, self.skip = self.skip, 0
+        for numbers in itertools.islice(self.whole(), skip, None):
+            own = np.array_split(numbers, self.processes)[self.rank]
+            yield [(self.epoch, int(i)) for i in own]
 
 
 def collate(samples: Sequence[Sample]) -> dict[str, Any]:
     """Batches: `inputs` by modality, stacked where shapes agree and as a list where not, with None for a sample that
-    lacks it; `data_samples` as a list."""
+    lacks it; `data_samples` as a list; `bad` where samples could not be read."""
+    bad = [one for s in samples for one in s.get("bad", ())]
+    samples = [s for s in samples if "inputs" in s]
     names = dict.fromkeys(name for s in samples for name in s["inputs"])
     inputs = {name: _stack([s["inputs"].get(name) for s in samples]) for name in names}
-    return dict(inputs=inputs, data_samples=[s["data_sample"] for s in samples])
+    return dict(inputs=inputs, data_samples=[s["data_sample"] for s in samples]) | (dict(bad=bad) if bad else {})
 
 
 def _stack(values: list[Any]) -> Any:

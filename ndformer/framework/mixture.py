@@ -1,4 +1,4 @@
-"""Several datasets trained on in turn: each batch is of one of them, so that each modality keeps its own shapes."""
+"""Several modalities: datasets trained on in turn, each batch of one of them, and samples that have several at once."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from torch.utils.data import Sampler
 
-from ndformer.framework.data import Dataset, Sample
-from ndformer.framework.registry import DATASETS
+from ndformer.framework.data import Batches, DataError, Dataset, Sample
+from ndformer.framework.registry import DATASETS, TRANSFORMS
 
 
 @DATASETS.register_module()
@@ -32,42 +31,75 @@ class Mixture(Dataset):
         }
         if weights is not None and set(weights) != set(parts):
             raise ValueError(f"weights are for {', '.join(parts)}, got {', '.join(weights)}")
+        self.split = split
         self.weights = None if weights is None else [weights[name] for name in parts]
         self.starts = np.cumsum([0, *(len(part) for part in self.parts.values())])
         self.classes = [f"{name}: {label}" for name, part in self.parts.items() for label in part.classes]
         self.records, self.labels = range(int(self.starts[-1])), np.concatenate([p.labels for p in self.parts.values()])
 
-    def __getitem__(self, key: int | tuple[int, int]) -> Sample:
-        epoch, i = key if isinstance(key, tuple) else (0, key)
+    def sample(self, epoch: int, i: int) -> Sample:
+        k, j = self._at(i)
+        return list(self.parts.values())[k].sample(epoch, j)
+
+    def after(self, i: int) -> int:
+        k, j = self._at(i)
+        return int(self.starts[k]) + list(self.parts.values())[k].after(j)
+
+    def name(self, i: int) -> str:
+        k, j = self._at(i)
+        return list(self.parts.values())[k].name(j)
+
+    def _at(self, i: int) -> tuple[int, int]:
+        """The part of a sample, and its number there."""
         k = int(np.searchsorted(self.starts, i, side="right")) - 1
-        return list(self.parts.values())[k][epoch, i - int(self.starts[k])]
+        return k, i - int(self.starts[k])
 
 
-class TurnSampler(Sampler[list[tuple[int, int]]]):
-    """Batches of (epoch, number) from a Mixture, each of one part, in an order that (seed, epoch) decides."""
+@TRANSFORMS.register_module()
+class PerModality:
+    """Transforms for each modality of a sample, dict(image=[...], points=[...]), packed into one; what a sample lacks
+    it keeps lacking."""
 
-    sampler = None  # mmengine asks batch samplers for theirs
+    def __init__(self, chains: dict[str, list[dict[str, Any]]]) -> None:
+        self.chains = {name: [TRANSFORMS.create(t) for t in chain] for name, chain in chains.items()}
 
-    def __init__(self, data: Mixture, batch_size: int, shuffle: bool, seed: int = 0) -> None:
-        self.data, self.batch_size, self.shuffle, self.seed, self.epoch = data, batch_size, shuffle, seed, 0
+    def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
+        packed = []
+        for name, chain in self.chains.items():
+            if name in sample:
+                one = sample
+                for transform in chain:
+                    one = transform(one, rng)
+                packed.append(one)
+        if not packed:
+            raise DataError(f"{sample.get('path', 'a sample')} has none of {', '.join(self.chains)}: leave it out")
+        inputs = {name: value for one in packed for name, value in one["inputs"].items()}
+        common = [key for key in packed[0]["data_sample"] if all(key in one["data_sample"] for one in packed)]
+        return dict(inputs=inputs, data_sample={key: packed[0]["data_sample"][key] for key in common})
+
+
+class TurnBatches(Batches):
+    """Batches from a Mixture, each of one part, in an order that (seed, epoch) decides."""
+
+    def __init__(
+        self, data: Mixture, batch_size: int, shuffle: bool, seed: int = 0, rank: int = 0, processes: int = 1
+    ) -> None:
+        super().__init__(len(data), batch_size, shuffle, seed, rank, processes)
+        self.data = data
         self.sizes = np.diff(data.starts)
         whole = -(-self.sizes // batch_size)
         share = whole if data.weights is None or not shuffle else np.asarray(data.weights, float)
         self.counts = np.maximum(1, (whole.sum() * share / share.sum()).round().astype(int))  # batches of each part
 
-    def set_epoch(self, epoch: int) -> None:
-        self.epoch = epoch
-
     def __len__(self) -> int:
         return int(self.counts.sum())
 
-    def __iter__(self) -> Iterator[list[tuple[int, int]]]:
+    def whole(self) -> Iterator[np.ndarray]:
         turns = np.repeat(np.arange(len(self.counts)), self.counts)
         if self.shuffle:
             turns = np.random.default_rng((self.seed, self.epoch)).permutation(turns)
         batches = [iter(self._batches(k)) for k in range(len(self.counts))]
-        for k in turns:
-            yield [(self.epoch, int(i)) for i in next(batches[k])]
+        return (next(batches[k]) for k in turns)
 
     def _batches(self, k: int) -> list[np.ndarray]:
         """Numbers of one part, batch by batch; all but evaluation's last are full."""

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
 from ndformer.framework.engine.compat import BaseModel
-from ndformer.framework.registry import BACKBONES, HEADS, MODALITIES, MODELS, TRANSFORMS, nearest
+from ndformer.framework.engine.signature import arguments
+from ndformer.framework.registry import (
+    BACKBONES,
+    HEADS,
+    MODALITIES,
+    MODELS,
+    TRANSFORMS,
+    UnknownNameError,
+    nearest,
+)
 from ndformer.framework.tokens import TokenSet, Where, join
 
 
@@ -32,7 +43,8 @@ class TokenModel(BaseModel):
         super().__init__()
         self.backbone = BACKBONES.create(backbone)
         dim = self.backbone.dim
-        self.modalities = nn.ModuleDict({name: MODALITIES.create(cfg, dim=dim) for name, cfg in modalities.items()})
+        self.modalities = nn.ModuleDict({name: _adapter(cfg, dim) for name, cfg in modalities.items()})
+        self.position_dims = backbone.get("position_dims")
         self.in_turn = "type" not in head and set(head) == set(modalities)
         if self.in_turn:
             self.head = nn.ModuleDict({name: HEADS.create(cfg, dim=dim) for name, cfg in head.items()})
@@ -56,6 +68,11 @@ class TokenModel(BaseModel):
         data_samples: list[dict[str, Any]] | None = None,
         mode: Literal["loss", "predict", "tensor"] = "tensor",
     ) -> Any:
+        if not inputs:
+            raise ValueError(
+                "the samples of this batch have no inputs: a dataset's last transform, or its read(), gives "
+                f"dict(inputs=dict({next(iter(self.modalities))}=tensor), data_sample=dict(label=number))"
+            )
         space = [self._one_of(inputs)] if self.in_turn else []
         head: Any = self.head[space[0]] if isinstance(self.head, nn.ModuleDict) else self.head
         if mode == "loss":
@@ -80,13 +97,15 @@ class TokenModel(BaseModel):
         for name in inputs:
             if name not in self.modalities:
                 known = ", ".join(self.modalities)
-                raise KeyError(f"the model has no modality '{name}'{nearest(name, self.modalities)} It has: {known}")
+                raise UnknownNameError(
+                    f"the model has no modality '{name}'{nearest(name, self.modalities)} It has: {known}"
+                )
         sets = []
         for i, (name, adapter) in enumerate(self.modalities.items()):
             value = inputs.get(name)
             if value is None or name in self.masked or all(one is None for one in value):
                 continue
-            found = _of_those_that_have_it(adapter, value)
+            found = _of_those_that_have_it(partial(self._made_by, name, adapter), value)
             if self.joined:
                 kind = torch.full(found.features.shape[:2], i, device=found.features.device)
                 found = TokenSet(found.features + self.kinds[i].to(found.features.dtype), found.where, kind)
@@ -95,14 +114,54 @@ class TokenModel(BaseModel):
             raise ValueError(f"no sample of this batch has any of {', '.join(self.modalities)}: nothing to look at")
         return sets[0] if len(sets) == 1 else join(*sets)
 
+    def _made_by(self, name: str, adapter: nn.Module, value: Tensor | list[Tensor]) -> TokenSet:
+        """The tokens of an adapter, who may be a newcomer, if the blocks can work with them."""
+        tokens, kind = adapter(value), type(adapter).__name__
+        if torch.compiler.is_compiling():
+            return tokens
+        if not isinstance(tokens, TokenSet):
+            raise TypeError(
+                f"{kind}.forward() gave {_short(tokens)} and not tokens: return TokenSet(features, Where(positions))"
+            )
+        width, dims, own = tokens.features.shape[2], tokens.where.positions.shape[2], self.position_dims
+        if width != self.backbone.dim:
+            raise ValueError(
+                f"{kind} gave tokens of {width} channels to blocks of {self.backbone.dim}: make them as wide as the "
+                "'dim' that it is given"
+            )
+        at, own = ("", own) if not isinstance(own, dict) else (f".{name}", own.get(name))
+        if own is not None and dims != own:
+            raise ValueError(
+                f"{kind} gave positions of {dims} dimensions to blocks of {own}: set "
+                f"model.backbone.position_dims{at}={dims}, or place the tokens in {own} dimensions"
+            )
+        return tokens
 
-def _of_those_that_have_it(adapter: nn.Module, value: Tensor | list[Tensor | None]) -> TokenSet:
+
+def _adapter(cfg: dict[str, Any], dim: int) -> nn.Module:
+    kind = MODALITIES.get(cfg["type"]) if isinstance(cfg, dict) and isinstance(cfg.get("type"), str) else None
+    if kind is not None and "dim" not in arguments(kind)[0] and not arguments(kind)[1]:
+        raise TypeError(
+            f"{kind.__name__} takes no 'dim', the width of tokens, which every modality is given: begin its "
+            "constructor with __init__(self, dim: int, ...)"
+        )
+    return MODALITIES.create(cfg, dim=dim)
+
+
+def _short(value: Any) -> str:
+    shape = f" of shape {tuple(value.shape)}" if isinstance(value, Tensor) else ""
+    return f"a {type(value).__name__}{shape}"
+
+
+def _of_those_that_have_it(
+    adapter: Callable[[Tensor | list[Tensor]], TokenSet], value: Tensor | list[Tensor | None]
+) -> TokenSet:
     """Tokens of a modality, padding in the rows of samples that lack it."""
     if isinstance(value, Tensor):
         return adapter(value)
     given = [one for one in value if one is not None]
     alike = all(one.shape == given[0].shape for one in given)
-    tokens: TokenSet = adapter(torch.stack(given) if alike else given)
+    tokens = adapter(torch.stack(given) if alike else given)
     if len(given) == len(value):
         return tokens
     rows = torch.tensor([i for i, one in enumerate(value) if one is not None], device=tokens.features.device)

@@ -11,6 +11,7 @@ from torch.utils.checkpoint import checkpoint
 
 from ndformer.framework.attention import Attention
 from ndformer.framework.encoding import LayerEncoding, PositionEncoding, build_encoding
+from ndformer.framework.processes import rand
 from ndformer.framework.registry import BACKBONES
 from ndformer.framework.tokens import TokenSet, Where
 
@@ -46,10 +47,10 @@ class DropPath(nn.Module):
             return x
         keep = 1.0 - self.rate
         if where.segment is None:
-            kept = torch.rand(x.shape[0], 1, device=x.device) < keep
+            kept = rand(x.shape[0], 1, device=x.device) < keep
         else:  # packed rows hold several samples
             runs = where.runs().expand(x.shape[0], -1)
-            kept = (torch.rand(x.shape[:2], device=x.device) < keep).gather(1, runs)
+            kept = (rand(*x.shape[:2], device=x.device) < keep).gather(1, runs)
         return x * (kept.to(x.dtype) / keep)[..., None]
 
 

@@ -86,7 +86,8 @@ def test_every_weight_belongs_to_one_layer_and_stands_once_in_the_state_dict(cfg
     state = model.state_dict()
     assert len({t.data_ptr() for t in state.values()}) == len(state)
     assert not [name for name in state if name.startswith("encoding.")]  # the stage keeps none of its layers
-    assert model.encoding.layer(0, 2) is not model.encoding.layer(0, 2)
+    encoding: Any = model.encoding
+    assert encoding.layer(0, 2) is not encoding.layer(0, 2)
 
 
 @pytest.mark.parametrize(

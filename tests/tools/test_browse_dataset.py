@@ -1,6 +1,5 @@
 """tools/browse_dataset.py: the sheet shows the samples as the model gets them, each under its class."""
 
-import runpy
 import sys
 from pathlib import Path
 
@@ -8,11 +7,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from ndformer.framework.engine import cli
 from ndformer.framework.registry import DATASETS
 from tools import browse_dataset
-from tools.browse_dataset import CAPTION, TILE, dataset_options, sheet
+from tools.browse_dataset import CAPTION, TILE, sheet
 
-SCRIPT = Path(browse_dataset.__file__)
+CONFIGS = Path(__file__).parents[2] / "configs"
 PACK = dict(type="PackImage")
 
 
@@ -62,33 +62,81 @@ def test_there_are_no_more_tiles_than_samples(folder):
 
 
 def test_oblong_images_keep_their_shape(folder):
-    transforms = [dict(type="Resize", size=(4, 8))]
+    transforms = [dict(type="Resize", size=(8, 4))]
     page = sheet(DATASETS.create(dict(type="ImageFolder", data_root=folder, transforms=transforms)), 1)
-    assert (tile(page, 0)[TILE // 2 :] == 255).all()
-    assert (tile(page, 0)[: TILE // 2] != 255).any(-1).mean() > 0.9
+    assert (tile(page, 0)[:, TILE // 2 :] == 255).all()
+    assert (tile(page, 0)[:, : TILE // 2] != 255).any(-1).mean() > 0.9
 
 
-CONFIG = """
-data_root = {root!r}
-train_dataloader = dict(dataset=dict(type="ImageFolder", split="train", transforms=[dict(type="Flip")]))
-test_dataloader = dict(dataset=dict(type="ImageFolder", data_root="elsewhere", split="test"))
-"""
+@pytest.fixture
+def browse(tmp_path, monkeypatch):
+    """The program, run in an empty folder; gives the picture it made."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("NDFORMER_DEBUG", raising=False)
+
+    def browse(*arguments, out="sheet.png"):
+        monkeypatch.setattr(sys, "argv", ["tools/browse_dataset.py", *map(str, arguments), "--out", str(out)])
+        cli.run(browse_dataset.main)
+        with Image.open(out) as made:
+            return made.copy()
+
+    return browse
 
 
-def test_a_config_says_what_to_show_and_options_change_it(folder, tmp_path):
-    path = tmp_path / "config.py"
-    path.write_text(CONFIG.format(root=str(folder)))
-    train = dataset_options(str(path), "train", None)
-    assert (train["data_root"], train["transforms"]) == (str(folder), [dict(type="Flip")])
-    assert dataset_options(str(path), "test", None)["data_root"] == "elsewhere"
-    assert dataset_options(str(path), "test", "here") == dict(type="ImageFolder", data_root="here", split="test")
+@pytest.fixture
+def clouds(tmp_path):
+    """Two classes of clouds, as ModelNet has them."""
+    home = tmp_path / "clouds"
+    rng = np.random.default_rng(0)
+    names = [f"{kind}_{i:04}" for kind in ("cup", "jar") for i in range(1, 4)]
+    for name in names:
+        file = home / name[:3] / f"{name}.txt"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        np.savetxt(
+            file, np.concatenate([rng.normal(size=(50, 3)), np.eye(3)[rng.integers(3, size=50)]], 1), "%.4f", ","
+        )
+    for split in ("train", "test"):
+        (home / f"modelnet40_{split}.txt").write_text("\n".join(names))
+    (home / "modelnet40_shape_names.txt").write_text("cup\njar")
+    return home
 
 
-def test_it_writes_a_picture(folder, tmp_path, capsys):
-    out = tmp_path / "sheet.png"
-    browse_dataset.main(["ImageFolder", "--data-root", str(folder), "--count", "4", "--out", str(out)])
-    assert out.read_bytes().startswith(b"\x89PNG")
-    assert capsys.readouterr().out == f"{out}\n"
+def test_a_config_is_read_as_for_training(browse, folder, capsys):
+    options = [
+        "--cfg-options",
+        "train_dataloader.dataset.transforms=[dict(type='Flip', p=1.0), dict(type='PackImage')]",
+    ]
+    made = browse(CONFIGS / "imagefolder_pape.py", "--data-root", folder, "--count", 1, *options, out="new/deep/s.png")
+    assert capsys.readouterr().out == "new/deep/s.png\n"
+    plain = DATASETS.create(dict(type="ImageFolder", data_root=folder))
+    np.testing.assert_array_equal(tile(made, 0)[8::16, 8::16], np.asarray(plain[0]["image"])[:, ::-1])
+
+
+def test_sample_makes_the_stand_in_and_shows_it(browse, folder, monkeypatch, capsys):
+    made = []
+    monkeypatch.setattr(
+        "ndformer.framework.engine.run.make_sample", lambda name, home: made.append(name) or folder.rename(home)
+    )
+    (folder.parent / "data" / "samples").mkdir(parents=True)
+    browse(CONFIGS / "imagefolder_pape.py", "--sample", "--count", 3)
+    assert made == ["imagefolder"]
+
+
+def test_clouds_are_drawn_from_three_sides_in_cells_as_wide(browse, clouds):
+    page = browse("ModelNet40", "--data-root", clouds, "--count", 2)
+    assert page.size == (2 * (3 * TILE + 4), TILE + CAPTION + 4)
+    views = np.asarray(page)[2 + CAPTION : 2 + CAPTION + TILE, 2 : 2 + 3 * TILE].reshape(TILE, 3, TILE, 3)
+    assert all((views[:, i] < 200).any() for i in range(3))
+
+
+def test_a_mixture_shows_its_parts_below_each_other(browse, folder, clouds, tmp_path):
+    text = (CONFIGS / "joint_sample.py").read_text()
+    text = text.replace('type="CIFAR10", data_root="data/samples/cifar10"', f'type="ImageFolder", data_root="{folder}"')
+    text = text.replace("data/samples/modelnet40", str(clouds)).replace("count=512", "count=20")
+    (tmp_path / "joint.py").write_text(text.replace("batch_size=32", "batch_size=2"))
+    page = browse("joint.py", "--count", 2, "--split", "test")
+    assert page.size == (2 * (3 * TILE + 4), 2 * (TILE + CAPTION + 4 + 26))
+    assert (np.asarray(page)[: TILE + CAPTION, 2 * (TILE + 4) :] == 255).all()  # images are not as wide as clouds
 
 
 @pytest.mark.parametrize(
@@ -96,11 +144,26 @@ def test_it_writes_a_picture(folder, tmp_path, capsys):
     [
         (["ImageFolder"], "--data-root says where ImageFolder is"),
         (["ImageFolder", "--data-root", "/nowhere"], "/nowhere/train is missing"),
+        (
+            ["ImageFolder", "--data-root", "/nowhere", "--sample"],
+            "ImageFolder names a dataset; --sample, --encoding and",
+        ),
         (["ImageFoldr", "--data-root", "/nowhere"], "no dataset is called 'ImageFoldr', did you mean 'ImageFolder'"),
-        (["none.py"], "none.py"),
+        (["none.py"], "none.py does not exist"),
+        (["bad.py"], "model.type: no model is called 'TokenModl', did you mean 'TokenModel'"),
+        ([CONFIGS / "cifar10_pape.py"], "data/cifar10/data_batch_1 is missing"),
+        ([CONFIGS / "cifar10_pape.py", "--cfg-options", "model.depht=3"], "model.depht: nothing reads it"),
+        ([CONFIGS / "cifar10_pape.py", "--out", "x.txt"], "--out takes a name that ends in .png, .jpg or .pdf, got"),
+        ([CONFIGS / "cifar10_pape.py", "--count", "0"], "--count is 1 or more, got 0"),
     ],
 )
-def test_what_goes_wrong_is_one_sentence(arguments, message, monkeypatch):
-    monkeypatch.setattr(sys, "argv", [str(SCRIPT), *arguments])
-    with pytest.raises(SystemExit, match=f"browse_dataset: .*{message}"):
-        runpy.run_path(str(SCRIPT), run_name="__main__")
+def test_what_goes_wrong_is_one_sentence(arguments, message, browse):
+    Path("bad.py").write_text(
+        (CONFIGS / "joint_sample.py").read_text().replace("TokenModel", "TokenModl").replace("joint", "")
+    )
+    out = arguments[arguments.index("--out") + 1] if "--out" in arguments else "sheet.png"
+    with pytest.raises(SystemExit) as end:
+        browse(*arguments, out=out)
+    assert isinstance(end.value.code, str)
+    assert end.value.code.startswith(f"browse_dataset: {message}")
+    assert "\n" not in end.value.code

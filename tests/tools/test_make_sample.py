@@ -74,7 +74,7 @@ def test_a_real_one_is_read_and_its_baselines_are_printed(tmp_path, capsys):
     make_sample.main(["imagefolder", "--out", str(tmp_path / "set"), "--baselines"])
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == str(tmp_path / "set")
-    assert [line[:20].strip() for line in lines[1:]] == [
+    assert [line[:34].strip() for line in lines[1:]] == [
         "colour statistics",
         "coarse layout",
         "raw pixels",
@@ -84,6 +84,26 @@ def test_a_real_one_is_read_and_its_baselines_are_printed(tmp_path, capsys):
     assert len(DATASETS.create(dict(type="ImageFolder", data_root=tmp_path / "set"))) == 600
 
 
-@pytest.mark.parametrize("name", ["cifar10", "cifar100", "mnist", "flowers102", "tiny_imagenet", "imagenet1k"])
-def test_every_image_sample_has_a_dataset_to_measure_baselines_with(name):
-    assert make_sample.dataset_of(name) in DATASETS.module_dict
+@pytest.mark.parametrize(
+    "name, dataset",
+    [
+        ("cifar10", "CIFAR10"),
+        ("cifar100", "CIFAR100"),
+        ("mnist", "MNIST"),
+        ("flowers102", "Flowers102"),
+        ("tiny_imagenet", "TinyImageNet"),
+        ("imagenet1k", "ImageNet"),
+        ("modelnet40", "ModelNet40"),
+        ("modelnet40_off", "ModelNet40"),
+        ("modelnet40_hdf5", "ModelNet40"),
+    ],
+)
+def test_a_sample_has_a_dataset_and_its_modality_baselines(name, dataset):
+    assert make_sample.dataset_of(name) == dataset
+    package = make_sample.baselines_of(dataset).__module__
+    assert package.split(".")[:3] == DATASETS.get(dataset).__module__.split(".")[:3]
+
+
+def test_a_sample_without_a_dataset_of_its_name_has_no_baselines(dots, tmp_path, monkeypatch):
+    with pytest.raises(SystemExit, match="make_sample: no dataset is named after the sample 'dots'"):
+        run_as_script(monkeypatch, "dots", "--out", tmp_path / "x", "--baselines")

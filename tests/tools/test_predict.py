@@ -115,7 +115,7 @@ def test_where_the_result_goes_is_looked_at_before_the_work(main, endings, refus
     "main, arguments, sentence",
     [
         (predict.main, ["nothing.png"], "no file or folder at nothing.png"),
-        (predict.main, ["empty"], "no images (.jpg, "),
+        (predict.main, ["empty"], "no file that this model reads (.jpg, "),
         (predict.main, ["text.png"], "text.png cannot be read as an image ("),
         (show_attention.main, ["some/b.png", "--query", "8,0"], "--query takes class or Y,X, a row and a column of "),
         (show_attention.main, ["some/b.png", "--query", "1,2,3"], "--query takes class or Y,X, a row and a column of "),
@@ -129,6 +129,49 @@ def test_a_mistake_is_one_sentence(main, arguments, sentence, refused, folder):
     (folder / "empty").mkdir()
     (folder / "text.png").write_text("no pixels")
     assert refused(main, *arguments).startswith(sentence)
+
+
+def test_cards_are_drawn_for_files_and_refused_where_something_is(use, refused, capsys):
+    use(predict.main, "some", "--show-dir", "new/seen")
+    a, b, seen = capsys.readouterr().out.splitlines()
+    assert seen == "new/seen"
+    names = [f"000_{a.split()[1]}_a.png", f"001_{b.split()[1]}_b.png"]
+    assert sorted(path.name for path in Path(seen).iterdir()) == names
+    assert refused(predict.main, "some", "--show-dir", "new/seen").startswith("--show-dir new/seen is not empty: name")
+    assert refused(predict.main, "some", "--show-dir", "odd.png").startswith("--show-dir odd.png is to be a folder, ")
+    assert refused(predict.main, "some", "--show-dir", "x", "--show-count", "0") == "--show-count is 1 or more, got 0"
+
+
+def test_clouds_are_predicted_from_their_files(monkeypatch, tmp_path, capsys):
+    config = str(Path(CONFIG).with_name("modelnet40_pape.py"))
+    small = [
+        *SMALL,
+        "model.modalities.points.centres=8",
+        "model.modalities.points.neighbours=4",
+        "model.head.classes=3",
+    ]
+    small += ["test_dataloader.dataset.transforms=[dict(type='NormalizePoints'), dict(type='PackPoints')]"]
+    small += ["model.backbone.drop_path=0.0"]
+    model = build_model(load(config, small))
+    checkpoint.save(tmp_path / "best.pth", dict(model=model.state_dict(), classes=["cup", "jar", "mug"]))
+    cloud = np.random.default_rng(0).normal(size=(40, 6))
+    np.savetxt("a.txt", cloud, "%.6f", ",")
+    np.save("b.npy", cloud)
+    (tmp_path / "c.off").write_text("OFF\n3 1 0\n0 0 0\n1 0 0\n0 1 0\n3 0 1 2\n")
+    argv = ["tools/x.py", config, "best.pth", "a.txt", "b.npy", "c.off", "--cfg-options", *small, "--show-dir", "seen"]
+    monkeypatch.setattr(sys, "argv", argv)
+    predict.main()
+    a, b, c, _ = capsys.readouterr().out.splitlines()
+    assert a.split()[1:] == b.split()[1:]
+    assert c.startswith("c.off")
+    cards = sorted(Path("seen").iterdir())
+    assert [card.name[:4] + card.name[-5:] for card in cards] == ["000_a.png", "001_b.png", "002_c.png"]
+    with Image.open(cards[0]) as card:
+        assert card.width > 3 * card.height / 2  # three sides
+    (tmp_path / "d.txt").write_text("1,2\n3,4\n")
+    monkeypatch.setattr(sys, "argv", [*argv[:3], "d.txt", "--cfg-options", *small])
+    with pytest.raises(SystemExit, match=r"^x: d.txt cannot be read as a point cloud \(it holds .*\): replace it or"):
+        cli.run(predict.main)
 
 
 def titles(monkeypatch, use, *arguments, **more):

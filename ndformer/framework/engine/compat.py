@@ -21,6 +21,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ndformer.framework.engine.nonfinite import finite
+
 
 class _NoOpenCV(types.ModuleType):
     __version__ = "none"
@@ -90,21 +92,48 @@ class AmpWrapper(OptimWrapper):
         super().__init__(**kwargs)
         self.dtype, self.device = dtype, device
         self.scaler = torch.amp.GradScaler(device, enabled=dtype == torch.float16)  # pyright: ignore[reportPrivateImportUsage]
-        self.updates = 0  # optimizer steps so far
+        self.updates = 0  # optimizer steps so far, those among them that fp16 made too large included
+        self.skipped = 0  # the latest of them in a row that were left out for that
+        self.epoch = 0  # batches in an epoch: each ends with a step, so that no gradient is pending when it is saved
 
     @contextmanager
     def optim_context(self, model: nn.Module) -> Iterator[None]:
         with super().optim_context(model), torch.autocast(self.device, self.dtype, enabled=self.dtype is not None):
             yield
 
+    def should_update(self) -> bool:
+        return super().should_update() if not self.epoch else self._ends_step(self._inner_count)
+
+    def should_sync(self) -> bool:
+        return super().should_sync() if not self.epoch else self._ends_step(self._inner_count + 1)
+
+    def _ends_step(self, count: int) -> bool:
+        within = (count - 1) % self.epoch + 1
+        return within % self._accumulative_counts == 0 or within == self.epoch
+
+    def scale_loss(self, loss: Tensor) -> Tensor:
+        if not self.epoch:
+            return super().scale_loss(loss)
+        k = self._accumulative_counts
+        rest = self.epoch % k
+        last = self._inner_count % self.epoch >= self.epoch - rest
+        return loss / (rest if last else k)
+
     def backward(self, loss: Tensor, **kwargs: Any) -> None:
         self.scaler.scale(loss).backward(**kwargs)
         self._inner_count += 1
+        if not self.scaler.is_enabled() and not finite(p.grad for p in self.parameters() if p.grad is not None):
+            raise FloatingPointError("the gradient is not finite")
+
+    def parameters(self) -> Iterator[Tensor]:
+        return (p for group in self.optimizer.param_groups for p in group["params"])
 
     def step(self, **kwargs: Any) -> None:
         if self.clip_grad_kwargs:
             self.scaler.unscale_(self.optimizer)
             self._clip_grad()
+        before = self.scaler.get_scale()
         self.scaler.step(self.optimizer, **kwargs)
         self.scaler.update()
+        self.skipped = self.skipped + 1 if self.scaler.get_scale() < before else 0
         self.updates += 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from ndformer.framework.data import DataError
@@ -20,3 +21,12 @@ def ready(path: Path, endings: tuple[str, ...]) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise DataError(f"the folder of --out {path} cannot be made ({error.strerror}): name another one") from None
+
+
+def folder(path: Path, option: str) -> None:
+    """Say why a folder could not be made or written into; making it is left to who fills it."""
+    there = next(one for one in (path, *path.parents) if one.exists())  # "." and "/" always are
+    if not there.is_dir():
+        raise DataError(f"{option} {path} is to be a folder, but {there} is a file: name another one")
+    if not os.access(there, os.W_OK):
+        raise DataError(f"{option} {path} cannot be written, {there} allows no writing: name another one")

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from typing import TextIO
+
+SLOW = 0.3  # the share of an epoch spent on waiting from which on it is said
 
 
 class Progress:
@@ -17,8 +20,12 @@ class Progress:
         self.live = self.stream.isatty()
         self.done = self.first = done
         self.start = time.perf_counter()
-        self.shown = 0.0
+        self.shown, self.warned = 0.0, False
         self.new_epoch()
+
+    def begin(self) -> None:
+        """Time counts from here on, not from when the run was prepared."""
+        self.start = self.epoch_start = time.perf_counter()
 
     def new_epoch(self) -> None:
         self.samples, self.waited, self.loss, self.steps = 0, 0.0, 0.0, 0
@@ -33,10 +40,18 @@ class Progress:
         now = time.perf_counter()
         if self.live and now - self.shown > 0.2:
             self.shown = now
-            share = self.done / (self.epochs * self.iterations)
+            share = self.done / max(1, self.epochs * self.iterations)
             bar = ("=" * int(24 * share)).ljust(24)
             self.stream.write(f"\r[{bar}] {self.line(lr)}   \033[K")
             self.stream.flush()
+
+    def state(self) -> dict[str, float]:
+        """What the mean loss of an epoch is made of."""
+        return dict(done=self.done, loss=self.loss, steps=self.steps)
+
+    def restore(self, state: dict[str, float]) -> None:
+        self.done = self.first = int(state["done"])
+        self.loss, self.steps = state["loss"], int(state["steps"])
 
     @property
     def rate(self) -> float:
@@ -63,7 +78,42 @@ class Progress:
     def end_epoch(self, lr: float, metrics: dict[str, float]) -> None:
         text = "  ".join(f"{name} {value:.4f}" for name, value in metrics.items())
         self.stream.write(("\r\033[K" if self.live else "") + f"{self.line(lr)}  {text}\n")
+        if not self.warned and self.wait_share > SLOW and time.perf_counter() - self.epoch_start > 20:
+            self.warned = True
+            self.stream.write(
+                f"loading is the bottleneck: training waited for it {self.wait_share:.0%} of the epoch. "
+                f"Raise train_dataloader.num_workers (this machine has {os.cpu_count()} cores), or put the data on a "
+                "faster disk\n"
+            )
         self.stream.flush()
+
+
+class Interval:
+    """When a checkpoint is due: every N optimizer steps, or 'M minutes'."""
+
+    def __init__(self, every: int | str | None) -> None:
+        self.steps, self.seconds = 0, 0.0
+        if isinstance(every, str):
+            number, _, unit = every.partition(" ")
+            try:
+                self.seconds = 60 * float(number)
+            except ValueError:
+                self.seconds = 0.0
+            if unit not in ("minute", "minutes") or not 0 < self.seconds < float("inf"):
+                raise ValueError(f"checkpoint_every is a number of steps or a text like '10 minutes', got '{every}'")
+        elif every is not None:
+            if every < 1:
+                raise ValueError(f"checkpoint_every is 1 step or more, got {every}")
+            self.steps = every
+        self.restart()
+
+    def restart(self) -> None:
+        self.since = time.monotonic()
+
+    def due(self, step: int) -> bool:
+        if self.steps:
+            return step % self.steps == 0
+        return bool(self.seconds) and time.monotonic() - self.since >= self.seconds
 
 
 def clock(seconds: float) -> str:

@@ -6,10 +6,11 @@ evaluate(cfg, model, loader)          metrics of a model over exactly a whole se
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import json
-import os
-from dataclasses import dataclass
+import warnings
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -17,41 +18,54 @@ import torch
 from mmengine.config import Config
 from torch.utils.data import DataLoader
 
-from ndformer.framework.data import DataError, Dataset, EpochSampler, collate
+from ndformer.framework import processes
+from ndformer.framework.data import DataError
 from ndformer.framework.engine import checkpoint, report
-from ndformer.framework.engine.compat import Evaluator
+from ndformer.framework.engine.evaluate import Evaluation, measure
+from ndformer.framework.engine.loading import Loader, all_bad, build_loader, workers_explained
 from ndformer.framework.engine.samples import MARK, make_sample
 from ndformer.framework.engine.trainer import AMP, Trainer
-from ndformer.framework.mixture import Mixture, TurnSampler
 from ndformer.framework.model import TokenModel
-from ndformer.framework.registry import DATASETS, METRICS, MODELS
+from ndformer.framework.registry import MODELS
 
 
-def train(cfg: Config, work_dir: Path, resume: bool = False) -> dict[str, Any]:
-    """The results, as in results.json."""
+def train(cfg: Config, work_dir: Path, resume: bool = False, allow_config_change: bool = False) -> dict[str, Any]:
+    """The results, as in results.json. A signal to end, as clusters send it, saves and raises SystemExit(75)."""
     torch.manual_seed(cfg.seed)
     model = build_model(cfg)  # first: what is wrong with it shows at once
     loaders = {split: build_loader(cfg, split) for split in ("train", "val", "test")}
     check_classes(model, loaders["train"])
+    first = processes.rank() == 0
     work_dir.mkdir(parents=True, exist_ok=True)
     trainer = Trainer(cfg, work_dir, loaders, model)
-    (work_dir / "config.py").write_text(cfg.pretty_text, encoding="utf-8")
-    trainer._resume = resume
-    torch.manual_seed(cfg.seed)
+    trainer._resume, trainer.allow_config_change = resume, allow_config_change
+    if first and not resume:
+        for name in (checkpoint.LAST, checkpoint.PREVIOUS, checkpoint.BEST):  # of a run that is overwritten
+            (work_dir / name).unlink(missing_ok=True)
     params = sum(p.numel() for p in model.parameters())
-    sizes = ", ".join(f"{len(loader.dataset)} {split}" for split, loader in loaders.items())  # pyright: ignore[reportArgumentType]
+    sizes = ", ".join(f"{len(loader.data)} {split}" for split, loader in loaders.items())
     print(f"{encoding_name(cfg)} on {dataset_name(cfg)}: {sizes}; {params / 1e6:.2f} M parameters; {work_dir}")
-    trainer.train()
-    best = checkpoint.load(work_dir / "best.pth")
-    checkpoint.load_weights(model, best, work_dir / "best.pth")
-    return finish(cfg, work_dir, model, loaders["test"], best["metrics"], trainer)
+    with trainer.preemption, workers_explained([loader.data for loader in loaders.values()]), _anomalies(cfg):
+        trainer.train()
+        trainer.preemption.at_once = True  # all is saved
+        processes.wait()
+        best = checkpoint.load(work_dir / checkpoint.BEST)
+        checkpoint.load_weights(model, best, work_dir / checkpoint.BEST)
+        return finish(cfg, work_dir, model, loaders, best["metrics"], trainer)
+
+
+def _anomalies(cfg: Config) -> contextlib.AbstractContextManager[Any]:
+    if not cfg.train_cfg.get("detect_anomaly"):
+        return contextlib.nullcontext()
+    warnings.filterwarnings("ignore", message="Anomaly Detection has been enabled")
+    return torch.autograd.set_detect_anomaly(True)
 
 
 def finish(
-    cfg: Config, work_dir: Path, model: TokenModel, loader: DataLoader[Any], val: dict[str, float], run: Trainer
+    cfg: Config, work_dir: Path, model: TokenModel, loaders: dict[str, Loader], val: dict[str, float], run: Trainer
 ) -> dict[str, Any]:
     """Test the best checkpoint, write results.json and the pictures."""
-    tested = evaluate(cfg, model, loader)
+    tested = evaluate(cfg, model, loaders["test"])
     content = dict(
         config=str(cfg.filename),
         encoding=encoding_name(cfg),
@@ -71,10 +85,20 @@ def finish(
         print(
             "validation was the test set itself (val_is_test): the test figure is the best of all epochs, and flatters"
         )
-    report.results(work_dir / "results.json", content)
-    for metric in tested.metrics:
-        if hasattr(metric, "confusion"):
-            report.confusion_matrix(work_dir / "confusion_matrix.png", metric.confusion, loader.dataset.classes)  # pyright: ignore[reportAttributeAccessIssue]
+    bad = all_bad(loaders)
+    if bad:
+        content["bad"] = bad
+        for split, found in bad.items():
+            print(f"{len(found)} samples of {split} could not be read and were left out:")
+            print("\n".join(f"  {why}" for why in list(found.values())[:20]))
+            print(f"  and {len(found) - 20} more: results.json has them all" if len(found) > 20 else "", end="")
+    if processes.rank() == 0:
+        report.results(work_dir / "results.json", content)
+        for metric in tested.metrics:
+            if hasattr(metric, "confusion"):
+                report.confusion_matrix(
+                    work_dir / "confusion_matrix.png", metric.confusion, loaders["test"].data.classes
+                )
     print(
         f"test, with the checkpoint best on validation: {as_line(tested.values)}   "
         f"({content['minutes']:.1f} min of training)"
@@ -87,25 +111,9 @@ def as_line(values: dict[str, float]) -> str:
     return "  ".join(f"{name} {value:.4f}" for name, value in values.items())
 
 
-@dataclass
-class Evaluation:
-    values: dict[str, float]
-    metrics: list[Any]  # the metric objects, with what else they know
-    predictions: list[dict[str, Any]]  # one per sample
-
-
-@torch.no_grad()
-def evaluate(cfg: Config, model: TokenModel, loader: DataLoader[Any]) -> Evaluation:
+def evaluate(cfg: Config, model: TokenModel, loader: Iterable[dict[str, Any]]) -> Evaluation:
     """Metrics of a model over exactly the whole set."""
-    metrics = [METRICS.create(m) for m in cfg.metrics]
-    evaluator = Evaluator(metrics)
-    model.eval()
-    predictions = []
-    for batch in loader:
-        found = model.val_step(batch)
-        evaluator.process(data_samples=found, data_batch=batch)
-        predictions += found
-    return Evaluation(evaluator.evaluate(len(loader.dataset)), metrics, predictions)  # pyright: ignore[reportArgumentType]
+    return measure(cfg.metrics, model, loader)
 
 
 def write_predictions(path: Path, predictions: list[dict[str, Any]], classes: list[str]) -> None:
@@ -173,29 +181,6 @@ def check_classes(model: TokenModel, loader: DataLoader[Any]) -> None:
                 f"{type(part).__name__} under {part.data_root} has {found} classes, the model's head {given}: "
                 f"add --cfg-options model.{at}.classes={found}"
             )
-
-
-def build_loader(cfg: Config, split: str) -> DataLoader[Any]:
-    options = dict(cfg[f"{split}_dataloader"])
-    dataset: Dataset = DATASETS.create(options.pop("dataset"), seed=cfg.seed)
-    if len(dataset) == 0:
-        raise DataError(f"{type(dataset).__name__} has no {split} samples under {dataset.data_root}")
-    workers, shuffle = min(options.pop("num_workers", 0), os.cpu_count() or 1), split == "train"
-    size = min(options.pop("batch_size"), len(dataset))
-    batches: dict[str, Any] = dict(
-        batch_size=size, sampler=EpochSampler(len(dataset), shuffle, cfg.seed), drop_last=shuffle
-    )
-    if isinstance(dataset, Mixture):
-        batches = dict(batch_sampler=TurnSampler(dataset, size, shuffle, cfg.seed))
-    return DataLoader(
-        dataset,
-        **batches,
-        num_workers=workers,
-        collate_fn=collate,
-        persistent_workers=workers > 0,
-        pin_memory=torch.cuda.is_available(),
-        **options,
-    )
 
 
 def encoding_name(cfg: Config) -> str:

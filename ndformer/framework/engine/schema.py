@@ -44,6 +44,8 @@ class Loader:
     batch_size: int = key("samples per batch")
     dataset: Component = key("a dataset, its split and transforms")
     num_workers: int = key("processes that read samples; 0: the training process does", 0)
+    skip_bad: bool = key("leave out samples that cannot be read, and list them at the end", False)
+    timeout: float = key("seconds without a batch from the workers after which a run ends", 600.0)
 
 
 @dataclass(kw_only=True)
@@ -59,6 +61,8 @@ class Training:
     clip_grad: float | None = key("the largest norm of the gradient", None)
     amp: Literal["bf16", "fp16"] | None = key("16-bit autocast", None)
     compile: bool = key("torch.compile the backbone", False)
+    checkpoint_every: int | str | None = key("N optimizer steps or 'M minutes' between checkpoints in an epoch", None)
+    detect_anomaly: bool = key("torch's anomaly detection: slow, names the operation that makes the first NaN", False)
 
 
 @dataclass(kw_only=True)
@@ -123,6 +127,7 @@ PLACES = dict(
     dataset=Place(DATASETS, ("seed",)),
     parts=Place(DATASETS, ("seed",), named=True),
     transforms=Place(TRANSFORMS),
+    chains=Place(TRANSFORMS, named=True),
     optimizer=Place(OPTIMIZERS, ("params",), ("lr",)),
     schedule=Place(SCHEDULES),
     metrics=Place(METRICS),
@@ -204,7 +209,8 @@ class _Checker:
             self.call(value, settings, f"{at}.")
         elif place is not None and place.named and isinstance(value, dict) and _several(value):
             for key, one in value.items():
-                self.component(one, f"{at}.{key}", place)
+                for i, single in enumerate(one if isinstance(one, list) else [one]):
+                    self.component(single, f"{at}.{key}" + f".{i}" * isinstance(one, list), place)
         elif place is not None and isinstance(value, dict):
             self.component(value, at, place)
 
@@ -258,7 +264,7 @@ class _Checker:
 
 def _several(value: dict[str, Any]) -> bool:
     """dict(image=dict(...), points=dict(...)), not dict(type=...)."""
-    return "type" not in value and any(isinstance(one, dict) for one in value.values())
+    return "type" not in value and any(isinstance(one, (dict, list)) for one in value.values())
 
 
 def _others(unread: _Unread) -> list[str]:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from pathlib import Path
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
+from ndformer.framework.data import DataError, Sample
+from ndformer.framework.engine.text import spelled
 from ndformer.framework.registry import MODALITIES
 from ndformer.framework.tokens import TokenSet, Where
+from ndformer.modalities.image.files import ENDINGS, open_image
 
 
 @MODALITIES.register_module()
@@ -22,6 +26,8 @@ class ImagePatches(nn.Module):
     `plane` puts the image into a space of other modalities: where the first patch is, the step to the next row and the
     step to the next column, (x, y, z) each.
     """
+
+    endings = ENDINGS  # files that open() reads
 
     def __init__(
         self,
@@ -43,6 +49,23 @@ class ImagePatches(nn.Module):
         self.project = nn.Conv2d(channels, dim, kernel_size=patch, stride=patch)
         self.tokens = nn.Parameter(torch.zeros(self.prefix, dim))  # class token, registers
         nn.init.trunc_normal_(self.tokens, std=0.02)
+
+    def open(self, path: Path) -> Sample:
+        """What a dataset reads of one image, from a file of it, in the model's channels."""
+        return dict(image=open_image(path, "RGB" if self.channels == 3 else "L"))
+
+    def check_file(self, image: Tensor, path: Path, transforms: Sequence[dict[str, Any]], at: str) -> None:
+        """Patches must divide what the transforms `at` a place of the config make of a file; else a Resize helps."""
+        sides = image.shape[1:]
+        if not any(side % self.patch for side in sides):
+            return
+        near = tuple(max(1, round(side / self.patch)) * self.patch for side in sides)
+        *before, pack = transforms
+        text = spelled(dict(transforms=[*before, dict(type="Resize", size=near), pack]))
+        raise DataError(
+            f"{path} has {sides[0]} x {sides[1]} pixels, which patches of {self.patch} do not divide: have it resized, "
+            f'--cfg-options "{at}={" ".join(text.partition(" = ")[2].split())}"'
+        )
 
     def forward(self, images: Tensor | list[Tensor]) -> TokenSet:
         if isinstance(images, list):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from ndformer.framework.processes import gathered, rows
 from ndformer.framework.registry import TRANSFORMS
 
 
@@ -13,7 +14,7 @@ class ImageMix:
     """For each batch either MixUp (Zhang 2018) or CutMix (Yun 2019), with even odds where both are given.
 
     MixUp: lambda x + (1 - lambda) x', lambda ~ Beta(mixup, mixup). CutMix: a box of x' of about 1 - lambda of the area,
-    lambda ~ Beta(cutmix, cutmix), corrected to the box that fits. x' is the batch in another order.
+    lambda ~ Beta(cutmix, cutmix), corrected to the box that fits. x' is the batch, of all processes, in another order.
     """
 
     def __init__(self, mixup: float = 0.0, cutmix: float = 0.0) -> None:
@@ -29,15 +30,16 @@ class ImageMix:
         cut = self.cutmix > 0 and (self.mixup <= 0 or bool(torch.rand(()) < 0.5))
         alpha = self.cutmix if cut else self.mixup
         share = float(torch.distributions.Beta(alpha, alpha).sample())
-        order = torch.randperm(images.shape[0])
+        others, others_targets = gathered(images), gathered(targets)
+        order = torch.randperm(others.shape[0])[rows(images.shape[0])]
         if cut:
             top, bottom, left, right = box(images.shape[2], images.shape[3], share)
             images = images.clone()
-            images[:, :, top:bottom, left:right] = images[order, :, top:bottom, left:right]
+            images[:, :, top:bottom, left:right] = others[order, :, top:bottom, left:right]
             share = 1 - (bottom - top) * (right - left) / (images.shape[2] * images.shape[3])
         else:
-            images = share * images + (1 - share) * images[order]
-        return inputs | dict(image=images), share * targets + (1 - share) * targets[order]
+            images = share * images + (1 - share) * others[order]
+        return inputs | dict(image=images), share * targets + (1 - share) * others_targets[order]
 
 
 def box(height: int, width: int, share: float) -> tuple[int, int, int, int]:

@@ -165,6 +165,8 @@ class PackImage:
     `mean` and `std` are of values in 0..1, one per channel; ImageNet's for RGB and 0.5 for grey where not given.
     """
 
+    of = "image"
+
     def __init__(self, mean: Sequence[float] | None = None, std: Sequence[float] | None = None) -> None:
         self.mean, self.std = mean, std
 
@@ -184,6 +186,11 @@ class PackImage:
         mean, std = self.statistics(values.shape[2])
         pixels = ((values * std + mean).clip(0, 1) * 255).round().astype(np.uint8)
         return Image.fromarray(pixels.squeeze(2) if pixels.shape[2] == 1 else pixels)
+
+    def picture(self, sample: Sample, size: int) -> np.ndarray:
+        """(H, W, 3) uint8: the image of a sample, packed or not yet, pixel by pixel."""
+        image = self.unpack(sample["inputs"]["image"]) if "inputs" in sample else sample["image"]
+        return np.asarray(image.convert("RGB"))
 
     def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
         pixels = np.asarray(sample["image"])

@@ -8,12 +8,12 @@ from collections.abc import Sequence
 import numpy as np
 from PIL import Image, ImageDraw
 
-from ndformer.modalities.pointcloud.render import view_axes
+from ndformer.modalities.pointcloud.render import LIGHT, view_axes
 
 VIEWS = ((35.0, 25.0), (125.0, 25.0), (35.0, 70.0))  # azimuth and elevation in degrees: two corners, and from above
 SMOOTH = 2  # drawn this many times larger, then shrunk
 CAPTION = 16
-INK, PAPER = (58, 96, 150), (250, 250, 250)
+INK, PAPER = np.array([70, 112, 168]), np.array([250, 250, 250])
 PALETTE = np.array(  # Okabe and Ito's, told apart by most eyes
     [(0, 114, 178), (230, 159, 0), (0, 158, 115), (204, 121, 167), (86, 180, 233), (213, 94, 0), (150, 150, 150)]
 )
@@ -54,15 +54,20 @@ def _view(points: np.ndarray, colours: np.ndarray | None, size: int, azimuth: fl
     axes = view_axes(azimuth, elevation)  # (3, 3): right, up, towards the eye
     seen = (place - middle) / reach @ axes.T  # (N, 3) in -1..1
     colour = np.broadcast_to(INK, place.shape) if colours is None else colours
-    light = 0.65 + 0.35 * seen[:, 2:] if normals is None else 0.4 + 0.6 * np.abs(normals @ axes.T @ (0.35, 0.45, 0.82))[:, None]
     near = (0.5 + 0.5 * seen[:, 2:]).clip(0, 1)
-    shaded = (np.array(PAPER) + (0.45 + 0.55 * near) * (colour * light - np.array(PAPER))).clip(0, 255)
+    strength, light, hidden = 0.35 + 0.65 * near, np.ones(1), np.zeros(len(place), bool)
+    if normals is not None:
+        facing = normals @ axes.T  # (N, 3)
+        hidden = facing[:, 2] < -0.05  # on a far side: only a hint of it, behind the rest
+        strength = np.where(hidden[:, None], 0.15, strength)
+        light = 0.5 + 0.75 * (facing @ LIGHT).clip(0)[:, None]
+    shaded = (PAPER + strength * ((colour * light).clip(0, 255) - PAPER)).clip(0, 255)
     wide = SMOOTH * size
-    radius = SMOOTH * (0.5 + 0.28 * size / math.sqrt(len(place)) / 2)  # discs that about close a surface
+    radius = SMOOTH * (0.5 + 0.42 * size / math.sqrt(len(place)))  # discs that about close a surface
     steps = np.arange(-math.ceil(radius), math.ceil(radius) + 1)
     dy, dx = (grid.ravel() for grid in np.meshgrid(steps, steps, indexing="ij"))
     dx, dy = dx[dx**2 + dy**2 <= radius**2], dy[dx**2 + dy**2 <= radius**2]
-    order = np.argsort(seen[:, 2], kind="stable")
+    order = np.lexsort([seen[:, 2], ~hidden])
     x = ((seen[order, 0] * 0.94 + 1) * wide / 2).astype(int)[:, None] + dx  # (N, D)
     y = ((1 - seen[order, 1] * 0.94) * wide / 2).astype(int)[:, None] + dy
     inside = (x >= 0) & (x < wide) & (y >= 0) & (y < wide)

@@ -139,8 +139,16 @@ class HDF5:
         try:
             with h5py.File(path) as file:
                 tables = {name: np.asarray(file[name]) for name in ("data", "label", "normal") if name in file}
-        except OSError as error:
-            raise DataError(f"{path} cannot be read as an hdf5 file ({error}): get the dataset again") from None
+        except (
+            OSError,
+            KeyError,
+            RuntimeError,
+            ValueError,
+            TypeError,
+            MemoryError,
+        ) as error:  # as h5py has it
+            why = " ".join(str(error).split())
+            raise DataError(f"{path} cannot be read as an hdf5 file ({why}): get the dataset again") from None
         points, labels = tables.get("data", np.zeros(0)), tables.get("label", np.zeros(0)).reshape(-1)
         normals = tables.get("normal", points)
         if points.ndim != 3 or points.shape[2] != 3 or len(labels) != len(points) or normals.shape != points.shape:
@@ -159,4 +167,8 @@ def listed(path: Path) -> list[str]:
     """The lines of a list that a dataset comes with."""
     if not path.is_file():
         raise DataError(f"{path} is missing, which the files beside it belong to: get the dataset again")
-    return [line.strip() for line in path.read_text().splitlines() if line.strip()]
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path} is not a list of names ({error}): get the dataset again") from None
+    return [line.strip() for line in lines if line.strip()]

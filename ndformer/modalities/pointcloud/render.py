@@ -13,9 +13,9 @@ LIGHT = np.array([-0.4, 0.6, 0.7]) / math.sqrt(0.4**2 + 0.6**2 + 0.7**2)  # righ
 
 
 def view_axes(azimuth: float, elevation: float) -> np.ndarray:
-    """(3, 3): the picture's right and up and the way towards the eye, as rows. Degrees; at 0, 0 the eye is on the z axis.
+    """(3, 3): the picture's right and up and the way towards the eye, as rows. y is up.
 
-    y is up; a growing azimuth takes the eye towards x, a growing elevation takes it up.
+    At 0, 0 degrees the eye is on the z axis; a growing azimuth takes it towards x, a growing elevation up.
     """
     a, e = math.radians(azimuth), math.radians(elevation)
     right = (math.cos(a), 0, -math.sin(a))
@@ -73,7 +73,7 @@ def render(
     hit = nearest[nearest >= 0]
     places = (shares[hit, :, None] * vertices[faces[face[hit]]]).sum(1)  # (K, 3)
     facing = normal[face[hit]] @ LIGHT / np.linalg.norm(normal[face[hit]], axis=1)
-    canvas = np.broadcast_to(np.array(background), (wide, wide, 3)).copy()
+    canvas = np.full((wide, wide, 3), background, float)
     canvas[nearest >= 0] = paint(places) * (0.35 + 0.65 * facing.clip(0))[:, None]
     smooth = canvas.reshape(size, SMOOTH, size, SMOOTH, 3).mean((1, 3))
     return (smooth.clip(0, 1) * 255).round().astype(np.uint8)

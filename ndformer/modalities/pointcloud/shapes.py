@@ -1,4 +1,4 @@
-"""Closed triangle meshes of simple solids, and points on them. y is up, faces run counter-clockwise seen from outside."""
+"""Closed triangle meshes of simple solids, and points on them. y is up; faces run counter-clockwise from outside."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
+from ndformer.modalities.pointcloud.meshes import surface
+
+Outline = Sequence[tuple[float, float]] | np.ndarray  # (K, 2)
 AXES = {"x": 0, "y": 1, "z": 2}
 
 
@@ -54,9 +57,7 @@ def both(mesh: Mesh, axis: str = "x") -> Mesh:
 # ------------------------------------------------------------------------------------------------------------- solids
 
 
-def box(
-    x: float, y: float, z: float, top: tuple[float, float] = (1, 1), lean: tuple[float, float] = (0, 0)
-) -> Mesh:
+def box(x: float, y: float, z: float, top: tuple[float, float] = (1, 1), lean: tuple[float, float] = (0, 0)) -> Mesh:
     """Stands on y = 0. `top` shrinks its upper side along x and z, `lean` moves it."""
     corners = np.array([[-1, -1], [1, -1], [1, 1], [-1, 1]]) * np.array([x, z]) / 2
     low = np.insert(corners, 1, 0, axis=1)
@@ -65,7 +66,7 @@ def box(
     return Mesh(np.concatenate([low, high]), quads[:, [[0, 1, 2], [0, 2, 3]]].reshape(-1, 3))
 
 
-def prism(outline: Sequence[tuple[float, float]] | np.ndarray, depth: float) -> Mesh:
+def prism(outline: Outline, depth: float) -> Mesh:
     """An outline (x, y), counter-clockwise and seen whole from its centre, thickened along z, centred there."""
     flat = np.asarray(outline, float)
     n = len(flat)
@@ -77,7 +78,7 @@ def prism(outline: Sequence[tuple[float, float]] | np.ndarray, depth: float) -> 
     return Mesh(np.concatenate([back, front]), np.concatenate([np.stack(f, 1) for f in faces]))
 
 
-def lathe(outline: Sequence[tuple[float, float]] | np.ndarray, sides: int = 20) -> Mesh:
+def lathe(outline: Outline, sides: int = 20) -> Mesh:
     """An outline (radius, height) turned about the y axis, walked with the solid at its left hand: up on the outside.
 
     It starts and ends on the axis, or runs back to its start. Four sides face along x and z.
@@ -108,14 +109,14 @@ def ball(x: float, y: float, z: float, sides: int = 14) -> Mesh:
     return lathe(outline, sides).scaled(x, y, z)
 
 
-def shell(outline: Sequence[tuple[float, float]], wall: float, sides: int = 20) -> Mesh:
+def shell(outline: Outline, wall: float, sides: int = 20) -> Mesh:
     """A lathe's outer outline, open at both ends, with a wall of some thickness inside."""
     outer = np.asarray(outline, float)
     inner = np.column_stack([np.maximum(outer[:, 0] - wall, 0.2 * wall), outer[:, 1]])[::-1]
     return lathe(np.concatenate([outer, inner, outer[:1]]), sides)
 
 
-def vessel(outline: Sequence[tuple[float, float]], wall: float, sides: int = 20) -> Mesh:
+def vessel(outline: Outline, wall: float, sides: int = 20) -> Mesh:
     """A lathe's outer outline from the bottom up, hollow and open at the top."""
     outer = np.asarray(outline, float)
     inner = np.column_stack([np.maximum(outer[:, 0] - wall, 0.2 * wall), outer[:, 1]])[::-1]
@@ -158,21 +159,9 @@ def arc(radius: float, start: float, stop: float, pieces: int = 8) -> np.ndarray
 # ------------------------------------------------------------------------------------------------------------- points
 
 
-def crosses(mesh: Mesh) -> np.ndarray:
-    """(F, 3): twice each face's area, along its outward normal."""
-    a, b, c = mesh.vertices[mesh.faces].transpose(1, 0, 2)
-    return np.cross(b - a, c - a)
-
-
 def scatter(mesh: Mesh, count: int, rng: np.random.Generator) -> np.ndarray:
     """(count, 6): points spread evenly over the surface, with outward unit normals."""
-    cross = crosses(mesh)
-    double = np.linalg.norm(cross, axis=1)
-    face = rng.choice(len(double), count, p=double / double.sum())
-    u, v = rng.random((2, count, 1))
-    u, v = np.where(u + v > 1, 1 - u, u), np.where(u + v > 1, 1 - v, v)  # the parallelogram's other half, folded back
-    a, b, c = mesh.vertices[mesh.faces[face]].transpose(1, 0, 2)
-    return np.column_stack([a + u * (b - a) + v * (c - a), cross[face] / double[face, None]])
+    return np.concatenate(surface(mesh.vertices, mesh.faces, count, rng), 1)
 
 
 def unit_sphere(points: np.ndarray) -> tuple[np.ndarray, float]:
@@ -183,7 +172,7 @@ def unit_sphere(points: np.ndarray) -> tuple[np.ndarray, float]:
 
 def write_off(path: Path, vertices: np.ndarray, faces: np.ndarray) -> None:
     """As ModelNet40's, with the counts on a line of their own."""
-    corners = "".join("%.6f %.6f %.6f\n" % tuple(vertex) for vertex in vertices.tolist())
-    triangles = "".join("3 %d %d %d\n" % tuple(face) for face in faces.tolist())
+    corners = "".join(f"{x:.6f} {y:.6f} {z:.6f}\n" for x, y, z in vertices.tolist())
+    triangles = "".join(f"3 {a} {b} {c}\n" for a, b, c in faces.tolist())
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(f"OFF\n{len(vertices)} {len(faces)} 0\n{corners}{triangles}")

@@ -87,7 +87,10 @@ def car(dice: Dice) -> Mesh:
         parts += [both(box(x * 0.3, 0.2, 0.12, (0.9, 0.7), (0, -0.05)).moved(x * 0.2, roof - 0.02, -z * 0.1))]
         parts.append(box(x * 0.9, 0.18, 0.03, (0.85, 1), (0, -0.1)).moved(0, roof, z * 0.15))
         if dice.coin():
-            parts += [box(x, 0.03, 0.15).moved(0, roof + 0.18, -z * 0.45), both(box(0.03, 0.18, 0.08).moved(x * 0.3, roof, -z * 0.45))]
+            parts += [
+                box(x, 0.03, 0.15).moved(0, roof + 0.18, -z * 0.45),
+                both(box(0.03, 0.18, 0.08).moved(x * 0.3, roof, -z * 0.45)),
+            ]
     else:
         parts.append(box(x, tall * 1.2, z * 0.22, (0.95, 0.85)).moved(0, roof, z * 0.36))
         parts.append(box(x * 1.05, tall * dice(1, 2.2), z * 0.66).moved(0, roof, -z * 0.14))
@@ -160,7 +163,9 @@ def guitar(dice: Dice) -> Mesh:
     turn = np.linspace(0, 2 * math.pi, 28, endpoint=False)
     style = dice.pick("waisted", "waisted", "horned", "vee")
     if style == "vee":
-        outline = np.array([(0, -0.15), (0.75, -1.0), (1.0, -0.75), (0.25, 0.9), (-0.25, 0.9), (-1, -0.75), (-0.75, -1)])
+        outline = np.array(
+            [(0, -0.15), (0.75, -1.0), (1.0, -0.75), (0.25, 0.9), (-0.25, 0.9), (-1, -0.75), (-0.75, -1)]
+        )
         shape = outline[[0, 1, 2, 3, 4, 5, 6]] * np.array([wide, tall])
     else:
         pinch, upper = dice(0.15, 0.32), dice(0.65, 0.9)

@@ -17,6 +17,7 @@ import torch
 
 from ndformer.framework.data import DataError, Sample
 from ndformer.framework.registry import TRANSFORMS
+from ndformer.modalities.pointcloud.drawing import draw
 from ndformer.modalities.pointcloud.sampling import farthest
 
 OF_POINTS = ("points", "normals")  # what has a row for each point
@@ -176,8 +177,19 @@ class GridSample:
 class PackPoints:
     """The last one: a float32 tensor (n, 3 + features) for the model, and all that is not of points beside it."""
 
+    of = "points"
+
     def __init__(self, features: Sequence[str] = ("normals",)) -> None:
         self.features = features
+
+    def picture(self, sample: Sample, size: int) -> np.ndarray:
+        """(size, 3 size, 3) uint8: the cloud of a sample, packed or not yet, from three sides."""
+        if "inputs" in sample:
+            cloud = sample["inputs"]["points"].numpy()
+            cloud = cloud[:, : 6 if tuple(self.features[:1]) == ("normals",) else 3]
+        else:
+            cloud = np.concatenate([sample[name] for name in OF_POINTS if name in sample], axis=1)
+        return np.asarray(draw(cloud, size=size))
 
     def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
         for name in self.features:

@@ -1,0 +1,82 @@
+"""DVS128 Gesture as in the PaPE paper (appendix, Table 8): ViT-B on spiking patches of the whole gesture.
+
+Patches of 16 x 16 pixels spike at 256 events, then rest for 100 ms. Positions are (time since the gesture began in
+50 ms, row, column). The class token stands at the origin, as in that repository. Users 21 to 23 validate.
+"""
+
+data_root = "data/dvsgesture"
+model = dict(
+    type="TokenModel",
+    modalities=dict(events=dict(type="SpikingPatches", patch=16, bins=10, time_unit=50_000, class_at="origin")),
+    backbone=dict(
+        type="Transformer",
+        dim=768,
+        depth=12,
+        heads=12,
+        position_dims=3,
+        encoding=dict(type="NoPE"),
+        drop_path=0.1,
+        initial_norm=True,
+    ),
+    head=dict(type="Classifier", classes=11, label_smoothing=0.1),
+)
+
+_mirrored = [0, 2, 1, 6, 5, 4, 3, 7, 8, 9, 10]  # right becomes left, clockwise counter-clockwise
+_spikes = dict(type="PackSpikes", threshold=256, refractory=100_000, patch=16, bins=10, reference="start")
+_train = [
+    dict(type="FlipEvents", p=0.5, labels=_mirrored),
+    dict(
+        type="OneOf",
+        transforms=[
+            dict(type="DropArea"),
+            dict(type="DropTime"),
+            dict(type="DropEvents"),
+            dict(type="ShearEvents"),
+            dict(type="RollEvents"),
+            dict(type="RotateEvents"),
+        ],
+    ),
+    _spikes,
+]
+train_dataloader = dict(
+    batch_size=32,
+    num_workers=8,
+    dataset=dict(type="DvsGesture", split="train", transforms=_train),
+)
+val_dataloader = dict(
+    batch_size=32,
+    num_workers=8,
+    dataset=dict(type="DvsGesture", split="val", transforms=[_spikes]),
+)
+test_dataloader = dict(
+    batch_size=32,
+    num_workers=8,
+    dataset=dict(type="DvsGesture", split="test", transforms=[_spikes]),
+)
+
+optimizer = dict(type="AdamW", lr=5e-5, betas=(0.9, 0.999), weight_decay=0.05)  # decay on all parameters
+schedule = dict(type="WarmupCosine", warmup=15 / 300, end=0.01)
+train_cfg = dict(max_epochs=300, amp="fp16")
+metrics = [dict(type="Accuracy")]
+
+_few = dict(type="PackSpikes", threshold=64, refractory=50_000, patch=16, bins=5, reference="start")
+sample_data = "dvsgesture"
+sample = dict(
+    data_root="data/samples/dvsgesture",
+    model=dict(
+        modalities=dict(events=dict(bins=5)),
+        backbone=dict(dim=96, depth=4, heads=4, drop_path=0.0),
+    ),
+    train_dataloader=dict(
+        batch_size=16,
+        num_workers=0,
+        dataset=dict(
+            transforms=[dict(type="FlipEvents", p=0.5, labels=_mirrored), dict(type="DropEvents", share=(0, 0.3)), _few]
+        ),
+    ),
+    val_dataloader=dict(num_workers=0, dataset=dict(transforms=[_few])),
+    test_dataloader=dict(num_workers=0, dataset=dict(transforms=[_few])),
+    optimizer=dict(lr=1e-3),
+    schedule=dict(warmup=0.1),
+    train_cfg=dict(max_epochs=32, amp=None, clip_grad=1.0),
+)

@@ -1,0 +1,181 @@
+"""Pictures of samples, alone or with what a model says of them.
+
+A transform that packs a modality knows what it looks like: `of` names what it packs, picture(sample, size) gives
+(H, W, 3) uint8, `size` high where the sample has no size of its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ndformer.framework.data import DataError, Dataset, Sample
+from ndformer.framework.engine import output
+from ndformer.framework.mixture import Mixture
+from ndformer.framework.registry import TRANSFORMS
+
+SIZE, LEAST, EDGE, LINE = 256, 230, 12, 18  # of a card: its picture, its least width, its margin, a line of text
+BAR, NAMES = 90, 3  # the longest bar, and how many classes are named
+INK, GREY, RIGHT, WRONG, OTHER = (20, 20, 20), (120, 120, 120), (0, 128, 96), (200, 70, 20), (140, 165, 200)
+
+
+# ------------------------------------------------------------------------------------------------------- the sample
+
+
+def picture(sample: Sample, transforms: Sequence[Any], size: int = SIZE) -> np.ndarray:
+    """(H, W, 3) uint8: all that a sample holds, packed or not yet, side by side. Transforms that pack it draw it."""
+    TRANSFORMS.get("PackImage")  # all are known after the first look-up
+    kinds = [kind for kind in TRANSFORMS.module_dict.values() if hasattr(kind, "picture")]
+    own = [one for one in _each(transforms) if hasattr(one, "picture")]
+    held = sample.get("inputs", sample)
+    packs = {one.of: one for one in [*(kind() for kind in kinds if kind.of in held), *own]}
+    found = [pack.picture(sample, size) for name, pack in packs.items() if held.get(name) is not None]
+    if not found:
+        raise DataError(
+            f"nothing draws samples of {', '.join(held)}: give the transform that packs them `of` and "
+            "picture(sample, size), as docs/new-modality.md shows"
+        )
+    if len(found) == 1:
+        return found[0]
+    return np.concatenate([np.asarray(fitted(one, size, 4 * size)) for one in found], 1)
+
+
+def _each(transforms: Sequence[Any]) -> Iterator[Any]:
+    for one in transforms:
+        yield one
+        for chain in getattr(one, "chains", {}).values():
+            yield from _each(chain)
+
+
+def fitted(pixels: np.ndarray, height: int, width: int) -> Any:
+    """As a PIL image, as large as fits; small ones show their pixels."""
+    from PIL import Image
+
+    image = Image.fromarray(pixels)
+    scale = min(height / image.height, width / image.width)
+    if scale == 1:
+        return image
+    resample = Image.Resampling.NEAREST if scale > 1 else Image.Resampling.LANCZOS
+    return image.resize((max(1, round(image.width * scale)), max(1, round(image.height * scale))), resample)
+
+
+def parts(dataset: Dataset) -> dict[str, Dataset]:
+    """The datasets of a mixture by name, or the one."""
+    return dataset.parts if isinstance(dataset, Mixture) else {"": dataset}
+
+
+def picture_at(dataset: Dataset, i: int, size: int = SIZE) -> np.ndarray:
+    """Of a sample by its number."""
+    for part in parts(dataset).values():
+        if i < len(part):
+            return picture(part[i], part.transforms, size)
+        i -= len(part)
+    raise IndexError(i)
+
+
+# ------------------------------------------------------------------------------------------------ what is said of it
+
+
+def classes_of(prediction: dict[str, Any], classes: list[str]) -> list[str]:
+    """The names that a prediction chose from: with several tasks, those of its own."""
+    start = f"{prediction['task']}: " if "task" in prediction else ""
+    return [name.removeprefix(start) for name in classes if name.startswith(start)]
+
+
+def first_wrong(predictions: Sequence[dict[str, Any]]) -> list[int]:
+    """Numbers: of the wrong ones, the surest first; of the right ones, the least sure first; of those without truth."""
+
+    def order(i: int) -> tuple[int, float]:
+        one = predictions[i]
+        sure = float(one["scores"].max())
+        if one.get("label", -1) < 0:
+            return 2, 0.0
+        return (1, sure) if one["prediction"] == one["label"] else (0, -sure)
+
+    return sorted(range(len(predictions)), key=order)
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--show-dir", metavar="DIR", type=Path, help="draw samples there, the wrong ones first")
+    parser.add_argument("--show-count", metavar="N", type=int, default=64, help="how many at most (64)")
+
+
+def check(given: argparse.Namespace) -> None:
+    """Before the work: where cards go, and how many."""
+    if given.show_dir is None:
+        return
+    output.folder(given.show_dir, "--show-dir")
+    if given.show_dir.is_dir() and any(given.show_dir.iterdir()):
+        raise DataError(f"--show-dir {given.show_dir} is not empty: name another folder, or take it away")
+    if given.show_count < 1:
+        raise DataError(f"--show-count is 1 or more, got {given.show_count}")
+
+
+def show(
+    folder: Path,
+    predictions: Sequence[dict[str, Any]],
+    classes: list[str],
+    picture_of: Callable[[int], np.ndarray],
+    count: int,
+) -> None:
+    """A card each, at most `count`: 000_wrong_bowl_as_cup_NAME.png, 012_right_cup_NAME.png, 000_cup_NAME.png."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for place, i in enumerate(first_wrong(predictions)[:count]):
+        one = predictions[i]
+        names, name = classes_of(one, classes), one.get("path", "")
+        says, truth = names[one["prediction"]], names[one["label"]] if one.get("label", -1) >= 0 else None
+        verdict = says if truth is None else f"right_{says}" if says == truth else f"wrong_{truth}_as_{says}"
+        file = re.sub(r"[^\w.-]+", "-", f"{place:03}_{verdict}_{Path(name).stem or i}"[:120]).rstrip("-.")
+        card(picture_of(i), names, one["scores"].tolist(), truth, name).save(folder / f"{file}.png")
+
+
+def card(pixels: np.ndarray, names: list[str], scores: list[float], truth: str | None, title: str) -> Any:
+    """A picture below what is said of it, above the likeliest classes and the sample's own name. A PIL image."""
+    from PIL import Image, ImageDraw
+
+    order = sorted(range(len(scores)), key=lambda i: -scores[i])
+    says, shown = names[order[0]], order[:NAMES]
+    if truth is not None and names.index(truth) not in shown:
+        shown.append(names.index(truth))
+    drawn = fitted(pixels, SIZE, 4 * SIZE)
+    wide = max(drawn.width, LEAST) + 2 * EDGE
+    sheet = Image.new("RGB", (wide, drawn.height + LINE * (len(shown) + 2) + 3 * EDGE + 6), "white")
+    pen = ImageDraw.Draw(sheet)
+    head = says if truth in (None, says) else f"says {says}, is {truth}"
+    colour = INK if truth is None else RIGHT if truth == says else WRONG
+    pen.text((EDGE, EDGE - 4), shortened(head, wide - 2 * EDGE, 15), fill=colour, font=font(15))
+    top = EDGE + LINE + 4
+    sheet.paste(drawn, ((wide - drawn.width) // 2, top))
+    top += drawn.height + 8
+    room = min(wide - 2 * EDGE - BAR - 44, 180)
+    for i in shown:
+        tint = RIGHT if names[i] == truth else WRONG if names[i] == says and truth is not None else OTHER
+        pen.text((EDGE, top), shortened(names[i], room, 12), fill=INK, font=font(12))
+        left = EDGE + room + 6
+        pen.rectangle((left, top + 3, left + max(1, round(BAR * scores[i])), top + 13), fill=tint)
+        pen.text((left + BAR + 6, top), f"{scores[i]:.2f}", fill=INK, font=font(12))
+        top += LINE
+    pen.text((EDGE, top + 4), shortened(title, wide - 2 * EDGE, 10, end=True), fill=GREY, font=font(10))
+    return sheet
+
+
+def font(size: int) -> Any:
+    """The one that comes with matplotlib: it has more than Latin letters."""
+    import matplotlib
+    from PIL import ImageFont
+
+    return ImageFont.truetype(f"{matplotlib.get_data_path()}/fonts/ttf/DejaVuSans.ttf", size)
+
+
+def shortened(text: str, width: int, size: int, end: bool = False) -> str:
+    """As much of a text as fits, from its start or its end."""
+    whole, letters = font(size), len(text)
+    cut = lambda n: text if n == len(text) else f"…{text[len(text) - n :]}" if end else f"{text[:n]}…"
+    while letters > 1 and whole.getlength(cut(letters)) > width:
+        letters -= 1
+    return cut(letters)

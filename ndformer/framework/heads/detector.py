@@ -1,0 +1,106 @@
+"""Boxes with a class: a pyramid of maps, and YOLOv10's head without non-maximum suppression."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ndformer.framework.heads.yolo import Branch, best, suppressed
+from ndformer.framework.losses.assignment import Objects, TaskAligned
+from ndformer.framework.losses.detection import DetectionLoss
+from ndformer.framework.necks import NECKS
+from ndformer.framework.registry import HEADS
+from ndformer.framework.tokens import TokenSet
+
+
+@HEADS.register_module()
+class Detector(nn.Module):
+    """Two branches see the same maps. In the first, which also trains the backbone, many anchors learn an object. In
+    the second, which answers, a single one does: so an object is found once.
+
+    A sample has its `boxes` (G, 4), x1 y1 x2 y2 in pixels of the input, and `labels` (G,). Where it has a `frame`
+    (scale x, scale y, offset x, offset y) and the `size` (height, width) of the original image, what is `found` is in
+    pixels of that: original = input * scale + offset.
+
+    `patch`: pixels from one cell of the tokens' grid to the next. `nms`: the IoU above which the better of two boxes of
+    a class stays alone; none by default. `one_to_one`: anchors that an object of the second branch considers, and of
+    which it keeps one (newer programs: 7).
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        classes: int,
+        neck: dict[str, Any],
+        patch: float = 16,
+        most: int = 100,
+        least_score: float = 0.001,
+        nms: float | None = None,
+        one_to_one: int = 1,
+        least_side: float = 0.0,
+        norm_eps: float = 1e-3,
+        norm_momentum: float = 0.03,
+    ) -> None:
+        super().__init__()
+        self.neck = NECKS.create(neck, dim=dim)
+        self.classes, self.most, self.least_score, self.nms = classes, most, least_score, nms
+        strides = [patch / scale for scale in self.neck.scales]
+        self.many = Branch(self.neck.width, classes, strides, norm_eps, norm_momentum)
+        self.one = copy.deepcopy(self.many)
+        self.assign_many = TaskAligned(least_side=least_side)
+        self.assign_one = TaskAligned(one_to_one, keep=None if one_to_one == 1 else 1, least_side=least_side)
+        self.parts = DetectionLoss()
+
+    def targets(self, data_samples: list[dict[str, Any]], device: torch.device) -> Objects:
+        count = max(len(sample["labels"]) for sample in data_samples)
+        boxes = torch.zeros(len(data_samples), count, 4)
+        labels = torch.zeros(len(data_samples), count, dtype=torch.int64)
+        real = torch.zeros(len(data_samples), count, dtype=torch.bool)
+        for i, sample in enumerate(data_samples):
+            own = len(sample["labels"])
+            boxes[i, :own], labels[i, :own], real[i, :own] = sample["boxes"].reshape(-1, 4), sample["labels"], True
+        if labels.numel() and int(labels.max()) >= self.classes:
+            raise ValueError(
+                f"an object has the label {int(labels.max())}, but the head has {self.classes} classes, from 0 on: "
+                "give it as many as the dataset has, model.head.classes"
+            )
+        return Objects(boxes.to(device), labels.to(device), real.to(device))
+
+    def loss(self, tokens: TokenSet, targets: Objects) -> dict[str, Tensor]:
+        """The `loss`, and its parts of both branches to look at."""
+        maps = self.neck(tokens)
+        many, one = self.many(maps), self.one([x.detach() for x in maps])
+        with torch.autocast(many.boxes.device.type, enabled=False):
+            told = self.parts(many, targets, self.assign_many)
+            answer = self.parts(one, targets, self.assign_one)
+        parts = {f"many_{k}": v for k, v in told.items()} | {f"one_{k}": v for k, v in answer.items()}
+        return dict(loss=torch.stack(list(parts.values())).sum()) | {k: v.detach() for k, v in parts.items()}
+
+    @torch.no_grad()
+    def predict(self, tokens: TokenSet, data_samples: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """What the samples say of themselves, with what was `found`: dict(boxes, labels, scores), best first."""
+        anchors = self.one(self.neck(tokens))
+        predictions = []
+        answers = (x.cpu() for x in best(anchors.logits, anchors.boxes, self.most))  # waits for the device once
+        for sample, *found in zip(data_samples, *answers):
+            scores, labels, boxes = found
+            keep = scores >= self.least_score
+            if self.nms is not None:
+                keep &= ~suppressed(boxes, labels, self.nms)
+            boxes = original(boxes[keep], sample)
+            predictions.append(sample | dict(found=dict(boxes=boxes, labels=labels[keep], scores=scores[keep])))
+        return predictions
+
+
+def original(boxes: Tensor, sample: dict[str, Any]) -> Tensor:
+    """Boxes of the input in pixels of the image that it was made from, cut off at its borders."""
+    if "frame" not in sample:
+        return boxes
+    scale, offset = torch.as_tensor(sample["frame"]).to(boxes).view(2, 2)
+    height, width = sample["size"]
+    moved = (boxes * scale.repeat(2) + offset.repeat(2)).clamp(min=0).minimum(boxes.new_tensor([width, height] * 2))
+    low, high = moved.chunk(2, -1)  # a mirrored input has negative scales
+    return torch.cat([low.minimum(high), low.maximum(high)], -1)

@@ -1,0 +1,122 @@
+"""YOLOv10's head (Wang 2024): at every cell of every map, a box and class scores, and which of them to believe."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from ndformer.framework.losses.detection import Anchors
+
+BINS = 16  # distances of 0 to 15 strides
+
+
+class Branch(nn.Module):
+    """One opinion about the maps: convolutions for boxes and lighter ones for classes, on each level its own."""
+
+    def __init__(
+        self, channels: int, classes: int, strides: Sequence[float], norm_eps: float, norm_momentum: float
+    ) -> None:
+        super().__init__()
+        self.strides = tuple(strides)
+        inner, wide = max(16, channels // 4, 4 * BINS), max(channels, min(classes, 100))
+
+        def conv(inputs: int, outputs: int, size: int, groups: int = 1) -> nn.Sequential:
+            return nn.Sequential(
+                nn.Conv2d(inputs, outputs, size, padding=size // 2, groups=groups, bias=False),
+                nn.BatchNorm2d(outputs, norm_eps, norm_momentum),
+                nn.SiLU(),
+            )
+
+        self.box = nn.ModuleList(
+            nn.Sequential(conv(channels, inner, 3), conv(inner, inner, 3), nn.Conv2d(inner, 4 * BINS, 1))
+            for _ in strides
+        )
+        self.score = nn.ModuleList(
+            nn.Sequential(
+                conv(channels, channels, 3, groups=channels),
+                conv(channels, wide, 1),
+                conv(wide, wide, 3, groups=wide),
+                conv(wide, wide, 1),
+                nn.Conv2d(wide, classes, 1),
+            )
+            for _ in strides
+        )
+        for level, stride in enumerate(strides):
+            nn.init.ones_(_last(self.box[level]))
+            nn.init.constant_(_last(self.score[level]), math.log(5 / classes / (640 / stride) ** 2))  # 5 in 640 pixels
+
+    def forward(self, maps: Sequence[Tensor]) -> Anchors:
+        """From (B, C, H, W) maps, one per stride. Beyond the convolutions everything is float32: IoU^6 is 0 in fp16."""
+        sides = torch.cat([_flat(layer(x)) for layer, x in zip(self.box, maps)], 1)  # (B, A, 4 R)
+        logits = torch.cat([_flat(layer(x)) for layer, x in zip(self.score, maps)], 1)
+        with torch.autocast(sides.device.type, enabled=False):
+            sides, logits = (x.to(torch.promote_types(x.dtype, torch.float32)) for x in (sides, logits))
+            centres, stride = centres_of(maps, self.strides, sides.dtype)
+            sides = sides.unflatten(-1, (4, BINS))
+            return Anchors(centres, stride, logits, sides, decode(sides, centres, stride))
+
+
+def centres_of(maps: Sequence[Tensor], strides: Sequence[float], dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """(A, 2) x y in pixels and (A,) strides, by level and row: made anew, so they are never those of another size."""
+    centres, all_strides = [], []
+    for x, stride in zip(maps, strides):
+        rows, columns = (torch.arange(n, device=x.device, dtype=dtype) + 0.5 for n in x.shape[-2:])
+        y, x_ = torch.meshgrid(rows, columns, indexing="ij")
+        centres.append(torch.stack([x_, y], -1).flatten(0, 1) * stride)
+        all_strides.append(torch.full((y.numel(),), stride, device=x.device, dtype=dtype))
+    return torch.cat(centres), torch.cat(all_strides)
+
+
+def decode(sides: Tensor, centres: Tensor, stride: Tensor) -> Tensor:
+    """(B, A, 4, R) logits -> (B, A, 4) boxes x1 y1 x2 y2 in pixels: expected distances from the centres."""
+    bins = torch.arange(sides.shape[-1], device=sides.device, dtype=sides.dtype)
+    left_top, right_bottom = ((sides.softmax(-1) * bins).sum(-1) * stride[:, None]).chunk(2, -1)
+    return torch.cat([centres - left_top, centres + right_bottom], -1)
+
+
+def best(logits: Tensor, boxes: Tensor, most: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Scores (B, K), labels (B, K) and boxes (B, K, 4) of the K = min(most, A) best, falling.
+
+    The anchors with the best classes first, then the best classes of those: an anchor may stand for two.
+    """
+    scores = logits.sigmoid()
+    classes, count = scores.shape[-1], min(most, scores.shape[1])
+    anchor = scores.amax(-1).topk(count).indices  # (B, K)
+    scores, index = scores.gather(1, anchor[..., None].expand(-1, -1, classes)).flatten(1).topk(count)
+    anchor = anchor.gather(1, index // classes)
+    return scores, index % classes, boxes.gather(1, anchor[..., None].expand(-1, -1, 4))
+
+
+def suppressed(boxes: Tensor, labels: Tensor, threshold: float) -> Tensor:
+    """(K,) which boxes, best first, overlap by more than `threshold` with a better one of their class that stays.
+
+    A box's fate hangs on those before it, so as many rounds as a chain of overlaps is long settle all.
+    """
+    side = (boxes[:, 2:] - boxes[:, :2]).clamp(min=0)
+    low = torch.maximum(boxes[:, None, :2], boxes[:, :2])
+    high = torch.minimum(boxes[:, None, 2:], boxes[:, 2:])
+    both = (high - low).clamp(min=0).prod(-1)
+    area = side.prod(-1)
+    over = both > threshold * (area[:, None] + area - both)
+    over = (over & (labels[:, None] == labels)).triu(1)  # (K, K) row before column
+    gone = torch.zeros_like(labels, dtype=torch.bool)
+    while True:
+        now = (over & ~gone[:, None]).any(0)
+        if torch.equal(now, gone):
+            return gone
+        gone = now
+
+
+def _flat(x: Tensor) -> Tensor:
+    """(B, C, H, W) -> (B, H W, C)"""
+    return x.flatten(2).transpose(1, 2)
+
+
+def _last(layers: nn.Module) -> Tensor:
+    """The bias of the last convolution."""
+    bias = list(layers.children())[-1].bias
+    assert isinstance(bias, Tensor)
+    return bias

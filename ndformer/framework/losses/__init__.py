@@ -1,0 +1,1 @@
+"""Losses that several heads share, and who learns from what."""

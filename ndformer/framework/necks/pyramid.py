@@ -1,0 +1,89 @@
+"""The simple feature pyramid of ViTDet (Li 2022): maps of several sizes from the one that a plain transformer has."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ndformer.framework.necks import NECKS
+from ndformer.framework.necks.maps import grid_map, latest_map
+from ndformer.framework.tokens import TokenSet
+
+T = TypeVar("T")
+
+
+class ChannelNorm(nn.LayerNorm):
+    """LayerNorm over the channels of a map (B, C, H, W)."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__(channels, eps=1e-6)
+
+    def forward(self, input: Tensor) -> Tensor:
+        return super().forward(input.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
+
+
+class Halve(nn.Module):
+    """The maximum of 2 x 2 cells. An odd last row or column stays: events and small objects are there too."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.max_pool2d(x, 2, ceil_mode=True)
+
+
+@NECKS.register_module()
+class SimpleFeaturePyramid(nn.Module):
+    """A map of `width` channels for each of `scales`, relative to the tokens' grid.
+
+    ViTDet's levels have 3 x 3 convolutions; `reduced=True` is the PaPE paper's form without them. Sparse tokens become
+    a map of `cells` (rows, columns), each `cell` wide in units of their positions, by the latest token of each cell.
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        width: int = 256,
+        scales: Sequence[float] = (2, 1, 0.5),
+        reduced: bool = False,
+        cells: tuple[int, int] | None = None,
+        cell: float = 1.0,
+    ) -> None:
+        super().__init__()
+        self.width, self.scales, self.cells, self.cell = width, tuple(scales), cells, cell
+        level = _reduced if reduced else _level
+        self.levels = nn.ModuleList(level(dim, width, scale) for scale in self.scales)
+
+    def forward(self, tokens: TokenSet) -> list[Tensor]:
+        """(B, width, H s, W s) for each scale s, rounded up."""
+        x = grid_map(tokens) if self.cells is None else latest_map(tokens, self.cells, self.cell)
+        return [level(x) for level in self.levels]
+
+
+def _level(dim: int, width: int, scale: float) -> nn.Sequential:
+    half, quarter = dim // 2, dim // 4
+    double = [nn.ConvTranspose2d(dim, half, 2, 2)]
+    resize: dict[float, tuple[int, list[nn.Module]]] = {
+        4: (quarter, [*double, ChannelNorm(half), nn.GELU(), nn.ConvTranspose2d(half, quarter, 2, 2)]),
+        2: (half, [*double]),
+        1: (dim, []),
+        0.5: (dim, [Halve()]),
+    }
+    channels, layers = _at(resize, scale)
+    out = [nn.Conv2d(channels, width, 1, bias=False), ChannelNorm(width)]
+    return nn.Sequential(*layers, *out, nn.Conv2d(width, width, 3, padding=1, bias=False), ChannelNorm(width))
+
+
+def _reduced(dim: int, width: int, scale: float) -> nn.Sequential:
+    resize: dict[float, list[nn.Module]] = {
+        2: [nn.ConvTranspose2d(dim, width, 2, 2)],
+        1: [nn.Conv2d(dim, width, 1)],
+        0.5: [Halve(), nn.Conv2d(dim, width, 1)],
+    }
+    return nn.Sequential(*_at(resize, scale), ChannelNorm(width))
+
+
+def _at(levels: dict[float, T], scale: float) -> T:
+    if scale not in levels:
+        raise ValueError(f"this pyramid has levels at scales {', '.join(f'{s:g}' for s in levels)}, got {scale:g}")
+    return levels[scale]

@@ -1,0 +1,93 @@
+"""Several processes, each with its rows of every batch, that together do what one process would.
+
+Rank r of W has rows r B to (r + 1) B of a batch of W B samples. Random numbers are drawn for all rows in every process,
+from the same seed, and each takes its own: so the number of processes does not change them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator, Sequence
+from datetime import timedelta
+from typing import Any, TypeVar
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+T = TypeVar("T")
+TIMEOUT = timedelta(minutes=30)  # a process that waits longer for the others ends
+
+
+@contextlib.contextmanager
+def joined() -> Iterator[None]:
+    """In the group that torchrun names in the environment, if there is one. Only rank 0 prints."""
+    if "WORLD_SIZE" not in os.environ:
+        yield
+        return
+    cuda = torch.cuda.is_available()
+    if cuda:
+        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
+    dist.init_process_group("nccl" if cuda else "gloo", timeout=TIMEOUT)
+    with contextlib.ExitStack() as stack:
+        if rank() > 0:
+            stack.enter_context(contextlib.redirect_stdout(stack.enter_context(open(os.devnull, "w"))))
+        yield
+        dist.barrier()  # a group that is left while another process still talks in it fails there
+        dist.destroy_process_group()
+
+
+def several() -> bool:
+    return dist.is_available() and dist.is_initialized()
+
+
+def rank() -> int:
+    return dist.get_rank() if several() else 0
+
+
+def count() -> int:
+    return dist.get_world_size() if several() else 1
+
+
+def rows(own: int) -> slice:
+    """This process's rows of a batch in which each process has as many."""
+    return slice(rank() * own, (rank() + 1) * own)
+
+
+def rand(own: int, *shape: int, device: torch.device | None = None) -> Tensor:
+    """torch.rand(own, *shape) for this process's rows."""
+    return torch.rand(own * count(), *shape, device=device)[rows(own)]
+
+
+def mean(value: Tensor) -> Tensor:
+    """The mean over processes."""
+    if several():
+        value = value.clone()
+        dist.all_reduce(value)
+        value /= count()
+    return value
+
+
+def gathered(value: Tensor) -> Tensor:
+    """The rows of all processes, in order of rank; without gradients."""
+    if not several():
+        return value
+    found = [torch.empty_like(value, memory_format=torch.contiguous_format) for _ in range(count())]
+    dist.all_gather(found, value.contiguous())
+    return torch.cat(found)
+
+
+def collected(value: T) -> Sequence[T]:
+    """The values of all processes, in order of rank."""
+    if not several():
+        return [value]
+    found: list[Any] = [None] * count()
+    dist.all_gather_object(found, value)
+    return found
+
+
+def wait() -> None:
+    """Until all processes are here."""
+    if several():
+        dist.barrier()

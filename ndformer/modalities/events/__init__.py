@@ -1,0 +1,1 @@
+"""Event cameras: reading, augmenting, tokenizing."""

@@ -1,0 +1,113 @@
+"""Films of somebody gesturing: two hands on forearms, moving as the eleven gestures of DvsGesture say.
+
+Seen from the front: the right hand is at the left of the picture. Places are in pixels of 128 x 128.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+SIDE = 128
+TURN = 2 * np.pi
+Path = np.ndarray  # (T, 2): x, y of a hand
+Hands = tuple[Path, Path]  # the right one, the left one
+
+
+def at(x: float | np.ndarray, y: float | np.ndarray, phase: np.ndarray) -> Path:
+    return np.stack(np.broadcast_arrays(x, y, phase)[:2], 1).astype(np.float64)
+
+
+def mirrored(hands: Hands) -> Hands:
+    return tuple(path * (-1, 1) + (SIDE, 0) for path in reversed(hands))  # pyright: ignore[reportReturnType]
+
+
+def resting(phase: np.ndarray) -> Path:
+    return at(84, 98, phase)
+
+
+def clap(phase: np.ndarray, rng: np.random.Generator) -> Hands:
+    apart = 5 + 9 * (1 + np.cos(phase))
+    return at(64 - apart, 66, phase), at(64 + apart, 66, phase)
+
+
+def wave(phase: np.ndarray, rng: np.random.Generator) -> Hands:
+    return at(38 + 14 * np.sin(phase), 50 - 4 * np.cos(2 * phase), phase), resting(phase)
+
+
+def circle(phase: np.ndarray, rng: np.random.Generator) -> Hands:
+    """Clockwise as the camera sees it."""
+    return at(40 + 15 * np.cos(phase), 60 + 15 * np.sin(phase), phase), resting(phase)
+
+
+def back(phase: np.ndarray, rng: np.random.Generator) -> Hands:
+    return circle(-phase, rng)
+
+
+def roll(phase: np.ndarray, rng: np.random.Generator) -> Hands:
+    x, y = 9 * np.cos(phase), 12 * np.sin(phase)
+    return at(60 + x, 68 + y, phase), at(68 - x, 68 - y, phase)
+
+
+def drums(phase: np.ndarray, rng: np.random.Generator) -> Hands:
+    beat = 14 * np.sin(phase)
+    return at(46, 66 + beat, phase), at(82, 66 - beat, phase)
+
+
+def guitar(phase: np.ndarray, rng: np.random.Generator) -> Hands:
+    """The right hand strums, the left one goes up and down the neck, slower."""
+    return at(56 + 3 * np.sin(phase), 82 + 11 * np.sin(phase), phase), at(98 + 6 * np.sin(phase / 2), 56, phase)
+
+
+def other(phase: np.ndarray, rng: np.random.Generator) -> Hands:
+    """Wherever hands go."""
+
+    def wander(x: float) -> Path:
+        waves = [rng.uniform(5, 12) * np.sin(rng.uniform(0.4, 1.6) * phase + rng.uniform(0, TURN)) for _ in range(4)]
+        return at(x + waves[0] + waves[1], 66 + waves[2] + waves[3], phase)
+
+    return wander(rng.uniform(36, 54)), wander(rng.uniform(74, 92))
+
+
+def left(
+    motion: Callable[[np.ndarray, np.random.Generator], Hands],
+) -> Callable[[np.ndarray, np.random.Generator], Hands]:
+    return lambda phase, rng: mirrored(motion(phase, rng))
+
+
+MOTIONS = (clap, wave, left(wave), circle, back, left(back), left(circle), roll, drums, guitar, other)
+
+
+def film(label: int, times: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """(T, 128, 128) float32: one gesture, at a pace, place, size and in a light of its own."""
+    phase = TURN * (rng.uniform(1.2, 2.2) * (times - times[0]) / 1e6 + rng.random())
+    hands = MOTIONS[label](phase, rng)
+    size, shift = rng.uniform(0.85, 1.15), rng.uniform(-7, 7, 2)
+    sway = rng.uniform(0, 1.2) * np.sin(phase / 3 + rng.uniform(0, TURN))[:, None]
+    place = lambda path: (path - 64) * size + 64 + shift + sway
+    wall, shirt, skin = rng.uniform(0.25, 0.5), rng.uniform(0.05, 0.2), rng.uniform(0.6, 0.95)
+    y, x = np.mgrid[0:SIDE, 0:SIDE].astype(np.float32)
+    frames = np.full((len(times), SIDE, SIDE), wall, np.float32)
+    frames *= 1 + 0.15 * rng.standard_normal((SIDE, SIDE), np.float32)  # what hangs on the wall
+    for hand, elbow_x in zip(hands, (36, 92)):
+        hand, elbow = place(hand), place(at(elbow_x, 96, phase) + 0.3 * (hand - hand.mean(0)))
+        _paint(frames, x, y, elbow, hand, 4.5 * size, shirt)
+        _paint(frames, x, y, hand, hand, 8.5 * size, skin)
+    return frames.clip(0, 1)
+
+
+def _paint(
+    frames: np.ndarray, x: np.ndarray, y: np.ndarray, begin: Path, end: Path, radius: float, brightness: float
+) -> None:
+    """All that is nearer than `radius` to the line between two moving points, with soft edges."""
+    for frame, (x0, y0), (x1, y1) in zip(frames, begin, end):
+        low_x, high_x = (int(v) for v in (max(0, min(x0, x1) - radius - 3), max(0, max(x0, x1) + radius + 4)))
+        low_y, high_y = (int(v) for v in (max(0, min(y0, y1) - radius - 3), max(0, max(y0, y1) + radius + 4)))
+        part = slice(low_y, high_y), slice(low_x, high_x)
+        dx, dy = x1 - x0, y1 - y0
+        px, py = x[part] - np.float32(x0), y[part] - np.float32(y0)
+        along = ((px * dx + py * dy) / max(dx * dx + dy * dy, 1e-6)).clip(0, 1)
+        distance = np.hypot(px - along * dx, py - along * dy)
+        cover = ((radius - distance) / 1.5 + 0.5).clip(0, 1)
+        frame[part] += cover * (brightness - frame[part])

@@ -1,0 +1,75 @@
+"""Events to tokens: one per spike of a patch, or per patch and window, at (time, row, column)."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ndformer.framework.registry import MODALITIES
+from ndformer.framework.tokens import TokenSet, Where
+from ndformer.modalities.events.tokens import check_patch, unpack
+
+
+@MODALITIES.register_module()
+class SpikingPatches(nn.Module):
+    """What PackSpikes, PackFrames or PackVoxels made, (B, n, HEAD + K) or a list of (n, HEAD + K), -> tokens.
+
+    A token's feature is a linear function of log(1 + events) in each cell of its patch. `patch` and `bins` are those
+    of the packing. Positions are (time from the packing's reference in `time_unit` microseconds, row, column), float32.
+
+    A class token comes first and has no place of its own; with `class_at='origin'` it stands at 0, the PaPE
+    repository's way.
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        patch: int = 16,
+        bins: int = 10,
+        time_unit: float = 50_000.0,
+        class_token: bool = True,
+        class_at: Literal["nowhere", "origin"] = "nowhere",
+    ) -> None:
+        super().__init__()
+        self.patch, self.bins, self.time_unit = patch, bins, time_unit
+        self.volume, self.placed_prefix = check_patch(patch, bins), class_at == "origin"
+        self.project = nn.Linear(self.volume, dim)
+        self.tokens = nn.Parameter(torch.zeros(int(class_token), dim))
+        nn.init.trunc_normal_(self.tokens, std=0.02)
+
+    def forward(self, packed: Tensor | list[Tensor]) -> TokenSet:
+        counts = [len(one) for one in packed]
+        width = max(one.shape[1] for one in packed)
+        flat = torch.cat([F.pad(one, (0, width - one.shape[1]), value=-1) for one in packed])  # (T, HEAD + K)
+        if len(flat) and bool((flat[:, 0] != self.volume).any()):
+            raise ValueError(
+                f"the modality has {self.volume} cells a patch (2 bins patch^2), but tokens were packed with "
+                f"{int(flat[0, 0])}: patch and bins must be those of the packing"
+            )
+        since, place, cells = unpack(flat)
+        # time in whole microseconds up to here: a float32 could not tell those of a long recording apart
+        time = (since.double() / self.time_unit).float()
+        features = self.project(self.counted(cells).log1p())  # (T, dim)
+        rows = max([*counts, 1 - len(self.tokens)])  # never nothing at all
+        valid = torch.arange(rows, device=flat.device) < torch.tensor(counts, device=flat.device)[:, None]  # (B, N)
+        x = features.new_zeros(*valid.shape, features.shape[1])
+        positions = time.new_zeros(*valid.shape, 3)
+        x[valid], positions[valid] = features, torch.stack([time, *place.float().unbind(1)], dim=1)
+        return self._with_class_token(x, positions, None if min(counts) == rows else valid)
+
+    def counted(self, cells: Tensor) -> Tensor:
+        """(T, volume) float32: how many of (T, K) events are in each cell."""
+        dense = torch.zeros(len(cells), self.volume + 1, device=cells.device)  # the last is for those that are none
+        ones = dense.new_ones(()).expand(cells.shape)
+        return dense.scatter_add_(1, cells.where(cells >= 0, self.volume), ones)[:, : self.volume]
+
+    def _with_class_token(self, x: Tensor, positions: Tensor, valid: Tensor | None) -> TokenSet:
+        if len(self.tokens) == 0:
+            return TokenSet(x, Where(positions, valid=valid))
+        x = torch.cat([self.tokens.to(x.dtype).expand(len(x), -1, -1), x], dim=1)
+        placed = None if self.placed_prefix else torch.arange(x.shape[1], device=x.device)[None] > 0
+        valid = None if valid is None else F.pad(valid, (1, 0), value=True)
+        return TokenSet(x, Where(F.pad(positions, (0, 0, 1, 0)), valid=valid, placed=placed))

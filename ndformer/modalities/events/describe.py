@@ -1,0 +1,69 @@
+"""What a file of events holds, in numbers."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ndformer.modalities.events.files import ENDINGS, checked, format_of, read_events
+from ndformer.modalities.events.gen1 import read_boxes
+from ndformer.modalities.events.stream import Events
+
+__all__ = ["ENDINGS", "describe"]
+
+
+def describe(path: Path, rows: int = 5) -> dict[str, Any]:
+    """Plain values by name; `odd` is a list of sentences, `first` the first rows."""
+    if path.name.endswith("_bbox.npy"):
+        return describe_boxes(path, rows)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        events = read_events(path)
+    odd = [str(warning.message).removeprefix(f"{path} ") for warning in caught]
+    found: dict[str, Any] = dict(format=format_of(path), bytes=path.stat().st_size, events=len(events))
+    found |= dict(height=events.height, width=events.width)
+    if len(events):
+        span = int(events.t.max() - events.t.min())
+        found |= dict(start_us=int(events.t[0]), end_us=int(events.t[-1]), seconds=span / 1e6)
+        found |= dict(events_per_second=round(len(events) * 1e6 / span) if span else None)
+        found |= dict(positive_share=round(float((events.p > 0).mean()), 4))
+        found |= {axis: [int(getattr(events, axis).min()), int(getattr(events, axis).max())] for axis in "xy"}
+    first = [dict(zip("xytp", row)) for row in zip(*(getattr(events, name)[:rows].tolist() for name in "xytp"))]
+    return found | dict(odd=odd + oddities(events), first=first)
+
+
+def oddities(events: Events) -> list[str]:
+    found = []
+    if len(events) == 0:
+        return ["it holds no events"]
+    back = int((np.diff(events.t) < 0).sum())
+    if back:
+        found.append(f"time goes back {back} times: put .ordered() after reading it")
+    outside = len(events) - len(events.inside())
+    if outside:
+        found.append(f"{outside} events lie outside of the sensor of {events.height} x {events.width}")
+    if events.p.min() == events.p.max():
+        found.append(f"all polarities are {events.p[0]}")
+    if (events.p > 1).any():
+        found.append(f"polarities reach to {events.p.max()}")
+    pixel = np.bincount(events.y.astype(np.int64) * (int(events.x.max()) + 1) + events.x)
+    if len(events) >= 1000 and pixel.max() > 0.05 * len(events):
+        y, x = divmod(int(pixel.argmax()), int(events.x.max()) + 1)
+        found.append(f"the pixel at row {y}, column {x} has {pixel.max()} of all events: it may be stuck")
+    gap = int(np.diff(events.t).max(initial=0))
+    if gap > 1_000_000:
+        found.append(f"nothing happens for {gap / 1e6:.1f} s")
+    return found
+
+
+def describe_boxes(path: Path, rows: int) -> dict[str, Any]:
+    boxes = checked(path, read_boxes)
+    found: dict[str, Any] = dict(format="GEN1 boxes", bytes=path.stat().st_size, boxes=len(boxes))
+    if len(boxes):
+        found |= dict(moments=len(np.unique(boxes["t"])), start_us=int(boxes["t"].min()), end_us=int(boxes["t"].max()))
+        found |= dict(classes={int(c): int(n) for c, n in zip(*np.unique(boxes["class_id"], return_counts=True))})
+    first = [{name: row[name].item() for name in boxes.dtype.names or ()} for row in boxes[:rows]]
+    return found | dict(odd=[], first=first)

@@ -1,0 +1,71 @@
+"""A piece of an event camera's stream: where, when and in which direction pixels changed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+
+@dataclass(frozen=True, eq=False)
+class Events:
+    """N events on a sensor of height x width pixels, in the order in which they came.
+
+    Times stay whole microseconds, int64, until a token's distance from a reference time is taken.
+    """
+
+    x: np.ndarray  # (N,) uint16
+    y: np.ndarray  # (N,) uint16
+    t: np.ndarray  # (N,) int64, microseconds
+    p: np.ndarray  # (N,) uint8, 1 = brighter, 0 = darker
+    height: int
+    width: int
+
+    @classmethod
+    def of(cls, x: Any, y: Any, t: Any, p: Any, height: int, width: int) -> Events:
+        """From arrays of any kind of whole numbers within the sensor."""
+        return cls(
+            np.asarray(x).astype(np.uint16, copy=False),
+            np.asarray(y).astype(np.uint16, copy=False),
+            np.asarray(t).astype(np.int64, copy=False),
+            np.asarray(p).astype(np.uint8, copy=False),
+            height,
+            width,
+        )
+
+    @classmethod
+    def none(cls, height: int, width: int) -> Events:
+        return cls.of([], [], [], [], height, width)
+
+    def __len__(self) -> int:
+        return len(self.t)
+
+    def take(self, index: np.ndarray | slice) -> Events:
+        """Some of the events: by number, by a mask or by a slice."""
+        return Events(self.x[index], self.y[index], self.t[index], self.p[index], self.height, self.width)
+
+    def between(self, start: int, end: int) -> Events:
+        """Those with start <= t < end, of events in order."""
+        first, last = np.searchsorted(self.t, [start, end])
+        return self.take(slice(first, last))
+
+    @property
+    def in_order(self) -> bool:
+        return bool((self.t[1:] >= self.t[:-1]).all())
+
+    def ordered(self) -> Events:
+        """By time. Events of one time keep their order: on real sensors most have a neighbour of the same time."""
+        return self if self.in_order else self.take(np.argsort(self.t, kind="stable"))
+
+    def inside(self) -> Events:
+        """Those on the sensor."""
+        kept = (self.x < self.width) & (self.y < self.height)
+        return self if kept.all() else self.take(kept)
+
+
+def concatenate(parts: Sequence[Events]) -> Events:
+    """Pieces of one stream, one after the other."""
+    x, y, t, p = (np.concatenate([getattr(part, name) for part in parts]) for name in "xytp")
+    return Events(x, y, t, p, parts[0].height, parts[0].width)

@@ -1,0 +1,77 @@
+"""Events as tables of x, y, t and p: structured .npy, .npz, and HDF5 in the layouts that are about.
+
+HDF5: x, y, t, p as datasets of the file itself or of `events` (with `t_offset`, DSEC's), or one dataset with these
+fields, `events` or `CD/events`. Times are whole microseconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ndformer.modalities.events.stream import Events
+
+NAMES = dict(x=("x",), y=("y",), t=("t", "ts", "timestamp", "timestamps"), p=("p", "pol", "polarity", "polarities"))
+
+
+def columns(table: Mapping[str, Any], names: list[str], size: tuple[int, int] | None = None) -> Events:
+    """Of arrays under any of their usual names."""
+    found: dict[str, np.ndarray] = {}
+    for column, aliases in NAMES.items():
+        name = next((name for name in aliases if name in names), None)
+        if name is None:
+            raise ValueError(f"it has no column {column}, but {', '.join(names) or 'none'}")
+        values = np.asarray(table[name])
+        if values.dtype.kind not in "iub" or values.ndim != 1:
+            raise ValueError(
+                f"its column {name} holds {values.dtype} of shape {values.shape} and not whole numbers (N,)"
+            )
+        found[column] = values
+    lengths = {len(values) for values in found.values()}
+    if len(lengths) > 1:
+        raise ValueError(f"its columns have {' and '.join(map(str, sorted(lengths)))} rows")
+    for axis in "xy":
+        if len(found[axis]) and not (found[axis].min() >= 0 and found[axis].max() < 1 << 16):
+            raise ValueError(f"its {axis} reaches from {found[axis].min()} to {found[axis].max()}")
+    height, width = size or tuple(int(found[axis].max(initial=0)) + 1 for axis in "yx")
+    return Events.of(found["x"], found["y"], found["t"], found["p"] > 0, height, width)
+
+
+def read_npy(path: Path) -> Events:
+    try:
+        table = np.load(path, mmap_mode="r", allow_pickle=False)
+    except OSError:
+        raise
+    except Exception as error:  # the header is Python, and its parser raises what Python's does
+        raise ValueError(f"its header is damaged: {error}") from None
+    if table.dtype.names is None:
+        raise ValueError(f"it holds {table.dtype} of shape {table.shape}: columns x, y, t, p must have their names")
+    return columns(table, list(table.dtype.names))
+
+
+def read_npz(path: Path) -> Events:
+    with path.open("rb") as file, np.load(file, allow_pickle=False) as table:  # closed where numpy would forget to
+        return columns(table, list(table.files))
+
+
+def read_hdf5(path: Path) -> Events:
+    try:
+        import h5py
+    except ImportError:
+        raise ValueError("HDF5 needs h5py: pip install 'ndformer[hdf5]'") from None
+    with h5py.File(path, "r") as file:
+        for name in ("CD/events", "events", "/"):
+            if name not in file:
+                continue
+            table: Any = file[name]
+            if isinstance(table, h5py.Dataset) and table.dtype.names:
+                return columns(table[:], list(table.dtype.names))
+            if "x" in table:
+                names = [key for key in table if isinstance(table[key], h5py.Dataset) and table[key].ndim == 1]
+                events = columns({key: table[key][:] for key in names}, names)
+                offset = int(np.asarray(file["t_offset"])) if "t_offset" in file else 0
+                return Events(events.x, events.y, events.t + offset, events.p, events.height, events.width)
+        raise ValueError(f"no events are in it, only {', '.join(file) or 'nothing'}")

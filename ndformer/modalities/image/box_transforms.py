@@ -1,0 +1,100 @@
+"""Changes of an image that its boxes go along with: sizes, jitter, flips, and packing both."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from PIL import Image, ImageOps
+
+from ndformer.framework.data import Sample
+from ndformer.framework.registry import TRANSFORMS
+from ndformer.modalities.image.detection import inside
+from ndformer.modalities.image.transforms import RGB_MEAN, PackImage, Size, height_width
+
+FILL = tuple(round(255 * mean) for mean in RGB_MEAN)  # about 0 once it is normalised
+
+
+def moved(sample: Sample, image: Image.Image, scale: tuple[float, float], offset: tuple[float, float]) -> Sample:
+    """The sample as `image`, whose pixels are old * scale + offset."""
+    to, by = np.array([*scale, *scale]), np.array([*offset, *offset])
+    old = sample["frame"]
+    frame = np.concatenate([old[:2] / scale, old[2:] - old[:2] * offset / scale])
+    kept = inside(sample["boxes"] * to + by, sample["labels"], *image.size)
+    return sample | kept | dict(image=image, frame=frame)
+
+
+def resized(image: Image.Image, scale: float) -> tuple[Image.Image, tuple[float, float]]:
+    """The image, a pixel wide at least, and the scale of x and y that whole pixels leave."""
+    width, height = (max(1, round(side * scale)) for side in image.size)
+    new = image.resize((width, height), Image.Resampling.BILINEAR)
+    return new, (width / image.width, height / image.height)
+
+
+def piece(image: Image.Image, left: int, top: int, height: int, width: int) -> Image.Image:
+    """A piece of an image; what lies outside of it is grey."""
+    frame = Image.new(image.mode, (width, height), FILL)
+    frame.paste(image, (-left, -top))
+    return frame
+
+
+@TRANSFORMS.register_module()
+class Letterbox:
+    """As large as fits into `size` without a change of shape; grey to the right and below."""
+
+    def __init__(self, size: Size) -> None:
+        self.size = height_width(size)
+
+    def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
+        height, width = self.size
+        image = sample["image"]
+        small, scale = resized(image, min(height / image.height, width / image.width))
+        return moved(sample, piece(small, 0, 0, height, width), scale, (0, 0))
+
+
+@TRANSFORMS.register_module()
+class LargeScaleJitter:
+    """As Letterbox, times a number drawn from `scale`; of what is larger than `size`, a random piece (Ghiasi 2021).
+
+    Objects of which less than a pixel is left are gone.
+    """
+
+    def __init__(self, size: Size, scale: tuple[float, float] = (0.1, 2.0)) -> None:
+        self.size, self.scale = height_width(size), scale
+
+    def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
+        height, width = self.size
+        image = sample["image"]
+        fit = min(height / image.height, width / image.width)
+        new, scale = resized(image, fit * rng.uniform(*self.scale))
+        left, top = (int(rng.integers(max(0, room) + 1)) for room in (new.width - width, new.height - height))
+        return moved(sample, piece(new, left, top, height, width), scale, (-left, -top))
+
+
+@TRANSFORMS.register_module()
+class FlipBoxes:
+    """Left and right change places, with probability `p`."""
+
+    def __init__(self, p: float = 0.5) -> None:
+        self.p = p
+
+    def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
+        if rng.random() >= self.p:
+            return sample
+        width = sample["image"].width
+        boxes = sample["boxes"].copy()
+        boxes[:, [0, 2]] = width - boxes[:, [2, 0]]
+        scale_x, scale_y, x, y = sample["frame"]
+        frame = np.array([-scale_x, scale_y, x + scale_x * width, y])
+        return sample | dict(image=ImageOps.mirror(sample["image"]), boxes=boxes, frame=frame)
+
+
+@TRANSFORMS.register_module()
+class PackBoxes(PackImage):
+    """The last one: PackImage, and boxes and labels as tensors."""
+
+    def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
+        packed = super().__call__(sample, rng)
+        found = packed["data_sample"]
+        boxes = torch.from_numpy(found["boxes"].astype(np.float32).reshape(-1, 4))
+        found |= dict(boxes=boxes, labels=torch.from_numpy(found["labels"].astype(np.int64)))
+        return packed

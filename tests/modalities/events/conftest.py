@@ -1,0 +1,121 @@
+"""Writers of the formats that nothing but tests writes, and streams to write."""
+
+import struct
+
+import h5py
+import numpy as np
+import pytest
+
+from ndformer.modalities.events.aedat import write_aedat3
+from ndformer.modalities.events.nmnist_bin import write_bin
+from ndformer.modalities.events.prophesee import write_dat
+from ndformer.modalities.events.stream import Events
+
+
+def random_events(n, height=32, width=32, seed=0, until=200_000):
+    rng = np.random.default_rng(seed)
+    t = np.sort(rng.integers(0, until, n))
+    return Events.of(rng.integers(0, width, n), rng.integers(0, height, n), t, rng.integers(0, 2, n), height, width)
+
+
+def write_aedat2(path, events):
+    address = (127 - events.x.astype(int)) << 1 | (127 - events.y.astype(int)) << 8 | (1 - events.p.astype(int))
+    body = np.stack([address, events.t], 1).astype(">u4").tobytes()
+    path.write_bytes(b"#!AER-DAT2.0\r\n# made by a test\r\n" + body)
+
+
+def write_evt2(path, events):
+    words, high = [], None
+    for x, y, t, p in zip(events.x.tolist(), events.y.tolist(), events.t.tolist(), events.p.tolist()):
+        if t >> 6 != high:
+            high = t >> 6
+            words.append(8 << 28 | high & 0xFFFFFFF)
+        words.append(p << 28 | (t & 0x3F) << 22 | x << 11 | y)
+    path.write_bytes(b"% evt 2.0\n% geometry 32x32\n% end\n" + np.array(words, "<u4").tobytes())
+
+
+def write_evt3(path, events):
+    """Neighbours of one time, row and polarity as vectors."""
+    words, high, low, row, i = [], None, None, None, 0
+    rows = list(zip(events.x.tolist(), events.y.tolist(), events.t.tolist(), events.p.tolist()))
+    while i < len(rows):
+        x, y, t, p = rows[i]
+        if t >> 12 != high:
+            high, low = t >> 12, None
+            words.append(8 << 12 | high & 0xFFF)
+        if t & 0xFFF != low:
+            low = t & 0xFFF
+            words.append(6 << 12 | low)
+        if y != row:
+            row = y
+            words.append(y)
+        run = [x]
+        while (
+            i + len(run) < len(rows)
+            and rows[i + len(run)][1:] == (y, t, p)
+            and run[-1] < rows[i + len(run)][0] < x + 20
+        ):
+            run.append(rows[i + len(run)][0])
+        if len(run) > 1:
+            mask = sum(1 << (column - x) for column in run)
+            words += [3 << 12 | p << 11 | x, 4 << 12 | mask & 0xFFF, 5 << 12 | mask >> 12]
+        else:
+            words.append(2 << 12 | p << 11 | x)
+        i += len(run)
+    path.write_bytes(b"% format EVT3;height=32;width=32\n% end\n" + np.array(words, "<u2").tobytes())
+
+
+def structured(events, names=("x", "y", "t", "p")):
+    table = np.zeros(len(events), list(zip(names, ("<u2", "<u2", "<i8", "<i1"))))
+    for name, column in zip(names, "xytp"):
+        table[name] = getattr(events, column)
+    return table
+
+
+def write_npy(path, events):
+    np.save(path, structured(events, ("x", "y", "timestamp", "polarity")))
+
+
+def write_hdf5(path, events):
+    with h5py.File(path, "w") as file:
+        for name, values in dict(x=events.x, y=events.y, t=events.t - 1000, p=events.p).items():
+            file[f"events/{name}"] = values
+        file["t_offset"] = 1000
+
+
+WRITERS = {
+    "a.aedat": lambda path, events: write_aedat3(path, events, packet=37),
+    "b.aedat": write_aedat2,
+    "c_td.dat": write_dat,
+    "d.raw": write_evt2,
+    "e.raw": write_evt3,
+    "f.bin": write_bin,
+    "g.npy": write_npy,
+    "h.h5": write_hdf5,
+}
+
+
+@pytest.fixture(scope="session")
+def writers():
+    return WRITERS
+
+
+@pytest.fixture(scope="session")
+def make_events():
+    return random_events
+
+
+@pytest.fixture(scope="session")
+def tables():
+    return structured
+
+
+def packet(kind, body, overflow=0, capacity=None, number=None, size=8):
+    count = len(body) // size
+    capacity, number = count if capacity is None else capacity, count if number is None else number
+    return struct.pack("<HHIIIIII", kind, 1, size, 4, overflow, capacity, number, number) + body
+
+
+@pytest.fixture(scope="session")
+def aedat_packet():
+    return packet

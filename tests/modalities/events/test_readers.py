@@ -1,0 +1,214 @@
+"""Files of events: what was written comes back, what is cut off is counted, and damage is one sentence."""
+
+import struct
+import time
+import warnings
+
+import h5py
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from ndformer.framework.data import DataError
+from ndformer.modalities.events.aedat import Packets, write_aedat3
+from ndformer.modalities.events.files import format_of, read_events
+from ndformer.modalities.events.prophesee import Dat, write_dat
+from ndformer.modalities.events.stream import Events
+
+NAMES = ["a.aedat", "b.aedat", "c_td.dat", "d.raw", "e.raw", "f.bin", "g.npy", "h.h5"]
+FORMATS = ["AEDAT 3.1", "AEDAT 2.0", "Prophesee DAT", "Prophesee EVT2", "Prophesee EVT3", "N-MNIST", "NumPy", "HDF5"]
+HEAD = b"#!AER-DAT3.1\r\n#!END-HEADER\r\n"
+
+
+def same(a: Events, b: Events):
+    for name in "xytp":
+        assert np.array_equal(getattr(a, name), getattr(b, name)), name
+
+
+@pytest.mark.parametrize("name, kind", list(zip(NAMES, FORMATS)))
+@pytest.mark.parametrize("n", [0, 1, 500])
+def test_what_was_written_comes_back(tmp_path, writers, make_events, name, kind, n):
+    events = make_events(n)
+    writers[name](tmp_path / name, events)
+    if n == 0 and name == "f.bin":
+        assert (tmp_path / name).stat().st_size == 0
+    assert format_of(tmp_path / name) == kind
+    found = read_events(tmp_path / name)
+    same(found, events)
+    assert found.t.dtype == np.int64
+    assert (found.x.dtype, found.y.dtype, found.p.dtype) == (np.uint16, np.uint16, np.uint8)
+
+
+@pytest.mark.parametrize("name", NAMES[:6])
+def test_a_cut_off_tail_is_a_warning_with_the_count(tmp_path, writers, make_events, name):
+    events, path = make_events(100), tmp_path / name
+    writers[name](path, events)
+    path.write_bytes(path.read_bytes()[:-1])
+    missing = 1
+    with pytest.warns(UserWarning, match=r"cut off: .*(99|1 events of its last packet|8[0-9]) "):
+        found = read_events(path)
+    if name == "e.raw":  # a vector may hold several
+        missing = 100 - len(found)
+        assert 1 <= missing < 20
+    same(found, events.take(slice(0, 100 - missing)))
+
+
+def test_aedat3_honours_kind_validity_and_overflow(tmp_path, aedat_packet):
+    word = lambda x, y, p, valid: x << 17 | y << 2 | p << 1 | valid
+    rows = [(word(5, 6, 1, 1), 10), (word(7, 8, 0, 0), 11), (word(127, 0, 0, 1), 0x7FFFFFFF)]
+    body = b"".join(struct.pack("<II", *row) for row in rows)
+    imu = aedat_packet(3, bytes(72), size=36)
+    later = aedat_packet(1, struct.pack("<II", word(1, 2, 1, 1), 3) + bytes(8), overflow=2, number=1, capacity=2)
+    path = tmp_path / "a.aedat"
+    path.write_bytes(HEAD + imu + aedat_packet(1, body) + imu + later)
+    found = read_events(path)
+    assert found.x.tolist() == [5, 127, 1]
+    assert found.y.tolist() == [6, 0, 2]
+    assert found.p.tolist() == [1, 0, 1]
+    assert found.t.tolist() == [10, 0x7FFFFFFF, (2 << 31) + 3]
+
+
+def test_aedat3_reads_a_stretch_of_time_without_the_rest(tmp_path, make_events):
+    events = make_events(3000, 128, 128)
+    write_aedat3(tmp_path / "a.aedat", events, packet=50)
+    packets = Packets.of(tmp_path / "a.aedat")
+    assert len(packets.place) == 60
+    for start, end in ((0, 1), (50_000, 90_000), (199_000, 1 << 40), (-5, 10_000)):
+        same(packets.between(start, end), events.between(start, end))
+
+
+def test_times_go_on_where_counters_begin_anew(tmp_path, writers, make_events):
+    t = np.array([0, 5, 2**24 - 7, 2**24 + 9, 3 * 2**24 - 1, 3 * 2**24 + 2])
+    t = np.unique(np.concatenate([t, np.arange(0, 3 * 2**24, 2**22)]))
+    n = len(t)
+    events = Events.of(np.zeros(n), np.ones(n), t, np.zeros(n), 32, 32)
+    writers["e.raw"](tmp_path / "e.raw", events)  # 24 bits
+    same(read_events(tmp_path / "e.raw"), events)
+    far = Events.of([1, 2], [0, 0], [2**34 - 100, 2**34 + 5], [0, 1], 32, 32)
+    writers["d.raw"](tmp_path / "d.raw", far)
+    same(read_events(tmp_path / "d.raw"), far)
+
+
+@pytest.mark.parametrize("times", [[0, 3, 3, 3, 9], [], [7] * 5])
+def test_dat_finds_times_like_searchsorted(tmp_path, times):
+    n = len(times)
+    write_dat(tmp_path / "a_td.dat", Events.of(np.zeros(n), np.zeros(n), times, np.zeros(n), 240, 304))
+    dat = Dat(tmp_path / "a_td.dat")
+    assert dat.size == (240, 304)
+    for time_ in range(-1, 11):
+        assert dat.until(time_) == np.searchsorted(times, time_, "right")
+
+
+def test_dat_without_header_has_no_type_and_size(tmp_path):
+    (tmp_path / "a.dat").write_bytes(struct.pack("<II", 9, 3 | 4 << 14 | 1 << 28))
+    found = read_events(tmp_path / "a.dat")
+    assert (found.x[0], found.y[0], found.t[0], found.p[0]) == (3, 4, 9, 1)
+
+
+def test_hdf5_in_its_layouts(tmp_path, make_events, tables):
+    events = make_events(50)
+    for layout in ("flat", "CD/events", "events"):
+        with h5py.File(tmp_path / "a.h5", "w") as file:
+            if layout == "flat":
+                for name in "xytp":
+                    file[name] = getattr(events, name)
+            else:
+                file[layout] = tables(events)
+        same(read_events(tmp_path / "a.h5"), events)
+
+
+@pytest.mark.parametrize(
+    "name, content, says",
+    [
+        ("a.aedat", b"hello", "no events file by its beginning or its name"),
+        ("a.xyz", b"", "known are .dat, .bin"),
+        ("a.raw", b"% evt 4.0\n% end\n", "neither EVT2 nor EVT3"),
+        ("a.raw", b"% format EVT3;width=0;height=5\n% end\n", "a sensor of 5 x 0"),
+        ("a.dat", b"% x\n\x00\x07", "size is not 8"),
+        ("a.aedat", b"#!AER-DAT3.1", "header at byte 0 does not end"),
+        ("a.aedat", HEAD + bytes(28), "packet at byte 28 is damaged"),
+        ("a.npy", b"", "cannot be read as events"),
+        ("a.npz", b"PK\x03\x04", "cannot be read as events"),
+        ("a.h5", b"\x89HDF\r\n\x1a\n", "cannot be read as events"),
+    ],
+)
+def test_damage_is_one_sentence(tmp_path, name, content, says):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(DataError) as caught:
+        read_events(tmp_path / name)
+    assert says in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert str(tmp_path / name) in str(caught.value)
+
+
+def test_missing_files_and_columns_are_named(tmp_path):
+    with pytest.raises(DataError, match="is missing"):
+        read_events(tmp_path / "a.bin")
+    np.save(tmp_path / "a.npy", np.zeros((5, 4)))
+    with pytest.raises(DataError, match="must have their names"):
+        read_events(tmp_path / "a.npy")
+    np.save(tmp_path / "a.npy", np.zeros(5, [("x", "u2"), ("y", "u2"), ("p", "u1")]))
+    with pytest.raises(DataError, match="no column t, but x, y, p"):
+        read_events(tmp_path / "a.npy")
+    np.save(tmp_path / "a.npy", np.zeros(5, [("x", "u2"), ("y", "u2"), ("t", "f8"), ("p", "u1")]))
+    with pytest.raises(DataError, match="float64 .*not whole numbers"):
+        read_events(tmp_path / "a.npy")
+
+
+def quietly(path):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        return read_events(path)
+
+
+@pytest.mark.parametrize("name", NAMES[:7])
+@settings(max_examples=25, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+@given(data=st.data())
+def test_damaged_files_give_an_error_or_what_comes_before_the_damage(
+    tmp_path_factory, writers, make_events, name, data
+):
+    """In quick form; more mutations: NDFORMER_FUZZ in tools of your own, through this same function."""
+    home = tmp_path_factory.getbasetemp() / "fuzz"
+    home.mkdir(exist_ok=True)
+    path = home / name
+    writers[name](path, make_events(40))
+    damage(path, quietly, data.draw(st.integers(0, 1 << 30)))
+
+
+def damage(path, read, seed):
+    """One to four bytes changed, added or taken away anywhere, or the end cut off."""
+    rng, content = np.random.default_rng(seed), bytearray(path.read_bytes())
+    first = at = int(rng.integers(len(content)))
+    for _ in range(rng.integers(1, 5)):
+        kind = rng.integers(4)
+        if kind == 0:
+            content[at:at] = rng.bytes(1)
+        elif kind == 1:
+            del content[at]
+        elif kind == 2 or at + 4 > len(content):
+            content[at] = int(rng.integers(256))
+        else:
+            content[at : at + 4] = rng.choice([b"\xff" * 4, bytes(4), b"\x7f\xff\xff\xff"])
+        at = int(rng.integers(first, max(first + 1, len(content))))
+        if at >= len(content):
+            break
+    before = path.with_name("before_" + path.name)
+    before.write_bytes(path.read_bytes()[:first])
+    path.write_bytes(bytes(content))
+    start = time.process_time()
+    found = error = None
+    try:
+        found = read(path)
+    except DataError as caught:
+        error = str(caught)
+    assert time.process_time() - start < 5
+    if found is None:
+        assert "\n" not in str(error)
+        return
+    try:
+        whole = read(before)
+    except DataError:
+        return  # the damage is in the header
+    assert len(found) >= len(whole)
+    same(found.take(slice(0, len(whole))), whole)

@@ -1,0 +1,128 @@
+"""The simulated camera, what is made with it, and the configs that learn from it."""
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from ndformer.framework.data import collate
+from ndformer.framework.engine.config import load
+from ndformer.framework.registry import DATASETS, MODELS
+from ndformer.modalities.events import sample
+from ndformer.modalities.events.acting import MOTIONS, film, mirrored
+from ndformer.modalities.events.simulate import DARK, film_to_events
+
+CONFIGS = sorted(p for kind in ("dvsgesture", "nmnist") for p in Path(__file__).parents[3].glob(f"configs/{kind}_*.py"))
+MIRRORED = [0, 2, 1, 6, 5, 4, 3, 7, 8, 9, 10]
+
+
+def test_a_pixel_fires_for_each_step_of_its_logarithm():
+    """One pixel brightens, one darkens, one stays: as many events as steps, evenly over the time."""
+    level = np.log(0.1 + DARK)
+    rise = np.exp(level + np.array([0.0, 1.05, 1.05, 2.1])) - DARK
+    fall = np.exp(level - np.array([0.0, 0.0, 0.55, 0.55])) - DARK
+    frames = np.stack([rise, fall, np.full(4, 0.5)], 1)[:, None].astype(np.float32)  # (T, 1, 3)
+    events = film_to_events(frames, np.array([0, 1000, 2000, 3000]), np.random.default_rng(0), 0.1, 0.0, 0.0)
+    up, down = events.take(events.x == 0), events.take(events.x == 1)
+    assert len(events) == len(up) + len(down) == 21 + 5 - 1 + 1 * (len(up) - 20)
+    assert up.p.all()
+    assert not down.p.any()
+    assert np.abs(up.t[:10] - np.arange(1, 11) * 1000 / 10.5).max() < 2
+    assert (up.t[10:] > 2000).all()
+    assert np.abs(down.t - (1000 + np.arange(1, 6) * 1000 / 5.5)).max() < 2
+
+
+def test_noise_comes_at_its_rate():
+    frames = np.full((2, 40, 50), 0.5, np.float32)
+    events = film_to_events(frames, np.array([0, 2_000_000]), np.random.default_rng(0), noise=3.0)
+    assert len(events) == pytest.approx(3 * 2 * 2000, rel=0.05)
+    assert events.in_order
+
+
+def test_gestures_mirror_as_the_label_map_says():
+    phase = np.linspace(0, 6, 50)
+    for label in (1, 3, 4):
+        ours = MOTIONS[label](phase, np.random.default_rng(0))
+        theirs = mirrored(MOTIONS[MIRRORED[label]](phase, np.random.default_rng(0)))
+        for a, b in zip(ours, theirs):
+            np.testing.assert_allclose(a, b)
+
+
+def test_a_film_is_brightness():
+    frames = film(3, np.arange(0, 100_000, 20_000), np.random.default_rng(0))
+    assert frames.shape == (5, 128, 128)
+    assert frames.dtype == np.float32
+    assert 0 <= frames.min() < frames.max() <= 1
+
+
+@pytest.fixture(scope="module")
+def homes(tmp_path_factory):
+    """The samples, shorter and with fewer people."""
+    home = tmp_path_factory.mktemp("samples")
+    patch = pytest.MonkeyPatch()
+    patch.setattr(sample, "LENGTH", 250_000)
+    patch.setattr(sample, "TRAIN", [1, 21])
+    patch.setattr(sample, "TEST", [24])
+    for name, make in (
+        ("dvsgesture", lambda f: sample.dvsgesture(f, lights=("led",))),
+        ("nmnist", lambda f: sample.nmnist(f, 0, 2, 1)),
+    ):
+        (home / name).mkdir()
+        make(home / name)
+    patch.undo()
+    return home
+
+
+def test_samples_are_read_by_the_loaders_of_the_real_sets(homes):
+    gestures = {
+        s: DATASETS.create(dict(type="DvsGesture", data_root=homes / "dvsgesture", split=s))
+        for s in ("train", "val", "test")
+    }
+    assert [len(part) for part in gestures.values()] == [11, 11, 11]
+    assert gestures["test"].labels.tolist() == list(range(11))
+    for i in range(11):
+        found = gestures["test"][i]
+        events = found["events"]
+        assert found["start"] <= events.t[0] <= events.t[-1] <= found["end"]
+        assert 500 < len(events) < 60_000
+        assert 0.3 < events.p.mean() < 0.7
+    digits = DATASETS.create(dict(type="NMNIST", data_root=homes / "nmnist", split="test"))
+    assert digits.labels.tolist() == list(range(10))
+    for i in range(10):
+        events = digits[i]["events"]
+        assert 1000 < len(events) < 20_000
+        assert 280_000 < events.t[-1] < 320_000
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
+def test_every_config_learns_from_files_at_its_sample_size(path, homes):
+    cfg = load(path, [f"data_root={str(homes / path.stem.partition('_')[0])!r}", "model.backbone.depth=2"], None, True)
+    torch.manual_seed(0)
+    model = MODELS.create(cfg.model)
+    dataset = DATASETS.create(cfg.train_dataloader.dataset, seed=0)
+    batch = collate([dataset[i] for i in range(4)])
+    loss = model(**batch, mode="loss")["loss"]
+    assert loss.item() == pytest.approx(math.log(cfg.model.head.classes), abs=1e-5)
+    loss.backward()
+    assert all(torch.isfinite(p.grad).all() for p in model.parameters() if p.grad is not None)
+    test = DATASETS.create(cfg.test_dataloader.dataset, seed=0)
+    (found,) = model.eval()(**collate([test[1]]), mode="predict")
+    assert (found["label"], len(found["scores"])) == (1, cfg.model.head.classes)
+
+
+@pytest.mark.parametrize("path", [p for p in CONFIGS if p.stem.startswith("dvsgesture")], ids=lambda path: path.stem)
+def test_the_full_configs_say_what_the_paper_does(path):
+    cfg = load(path, [], None, False)
+    assert (cfg.train_cfg.max_epochs, cfg.train_dataloader.batch_size, cfg.train_cfg.amp) == (300, 32, "fp16")
+    assert (cfg.optimizer.lr, cfg.optimizer.weight_decay, tuple(cfg.optimizer.betas)) == (5e-5, 0.05, (0.9, 0.999))
+    assert cfg.optimizer.lr * cfg.schedule.end == pytest.approx(5e-7)
+    assert cfg.schedule.warmup * 300 == 15
+    assert (cfg.model.backbone.dim, cfg.model.backbone.depth, cfg.model.backbone.heads) == (768, 12, 12)
+    assert (cfg.model.backbone.drop_path, cfg.model.head.label_smoothing) == (0.1, 0.1)
+    flip, one, pack = cfg.train_dataloader.dataset.transforms
+    assert flip["labels"] == MIRRORED
+    assert len(one["transforms"]) == 6
+    assert (pack["threshold"], pack["refractory"], pack["patch"], pack["bins"]) == (256, 100_000, 16, 10)
+    assert cfg.model.modalities.events.time_unit == 50_000

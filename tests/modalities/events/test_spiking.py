@@ -1,0 +1,223 @@
+"""Spiking patches: every way of finding them gives what a loop over the events gives, cut anywhere."""
+
+import importlib.util
+from unittest import mock
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from ndformer.modalities.events import tokenizers
+from ndformer.modalities.events.spiking import ONE, Rule, find_spikes
+from ndformer.modalities.events.spiking_numba import find_spikes_numba
+from ndformer.modalities.events.spiking_torch import find_spikes_torch
+from ndformer.modalities.events.stream import Events
+from ndformer.modalities.events.tokenizers import SpikingStream, SpikingTokenizer, WindowTokenizer
+from ndformer.modalities.events.tokens import NONE, unpack
+
+WAYS = [find_spikes]
+if importlib.util.find_spec("numba"):
+    WAYS.append(find_spikes_numba)
+patch_way = lambda find: mock.patch.object(tokenizers, "fastest", return_value=find)
+few = settings(max_examples=100, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+
+
+def by_hand(neuron, t, rule):
+    """[(event that fires, events of the buffer)] and the events left in buffers."""
+    threshold, scaled, decay, _ = rule.units
+    last, potential, buffers, previous, tokens = {}, {}, {}, {}, []
+    for i, (k, time) in enumerate(zip(neuron.tolist(), t.tolist())):
+        since = time - last[k] if k in last else None
+        if since is not None and since < rule.refractory:
+            continue
+        buffer, level = buffers.setdefault(k, []), potential.get(k, 0)
+        if buffer:
+            level -= (time - previous[k]) * decay
+        if level <= 0:
+            level = 0
+            buffer.clear()
+        previous[k] = time
+        level += scaled if since is not None and since < rule.refractory + rule.relative else ONE
+        buffer.append(i)
+        if level >= threshold:
+            tokens.append((i, list(buffer)))
+            last[k], level = time, 0
+            buffer.clear()
+        potential[k] = level
+    return tokens, sorted(sum(buffers.values(), []))
+
+
+@st.composite
+def rules(draw):
+    published = Rule(draw(st.sampled_from([1, 2, 5, 30, 300])), draw(st.sampled_from([0, 1, 700, 40_000])))
+    if draw(st.booleans()):
+        return published
+    relative, scale = draw(st.sampled_from([0, 500, 40_000])), draw(st.sampled_from([0.0, 0.4, 1.0]))
+    return Rule(
+        published.threshold, published.refractory, relative, scale, draw(st.sampled_from([0, 3.3, 500, 1e5, 1e9]))
+    )
+
+
+@st.composite
+def streams(draw, most=1500):
+    """Events of which many share their time."""
+    rng = np.random.default_rng(draw(st.integers(0, 1 << 30)))
+    n, height, width = draw(st.integers(0, most)), draw(st.integers(1, 40)), draw(st.integers(1, 40))
+    t = np.sort(rng.integers(0, draw(st.sampled_from([1, 50, 3000, 400_000])), n)) + draw(st.sampled_from([0, 1 << 40]))
+    return Events.of(rng.integers(0, width, n), rng.integers(0, height, n), t, rng.integers(0, 2, n), height, width)
+
+
+@few
+@given(streams(), rules(), st.integers(1, 20))
+def test_spikes_are_those_of_a_loop_over_events(events, rule, neurons):
+    neuron = (events.x.astype(np.uint16) * 7 + events.y) % np.uint16(neurons)
+    tokens, rest = by_hand(neuron, events.t, rule)
+    for find in WAYS:
+        found = find(neuron, events.t, neurons, rule)
+        assert found.trigger.tolist() == [fired for fired, _ in tokens]
+        assert [[i for i in row if i >= 0] for row in found.members.tolist()] == [buffer for _, buffer in tokens]
+        assert found.rest().tolist() == rest
+    if rule.published:
+        fired, members = find_spikes_torch(
+            torch.from_numpy(neuron.astype(np.int32)), torch.from_numpy(events.t), neurons, rule
+        )
+        assert fired.tolist() == [fired for fired, _ in tokens]
+        assert members.tolist() == [buffer for _, buffer in tokens]
+
+
+def volume_by_hand(events, rule, patch, bins):
+    """[(t, row, column, counts (2, bins, patch, patch))]"""
+    columns = -(-events.width // patch)
+    neuron = events.y.astype(int) // patch * columns + events.x // patch
+    out = []
+    for fired, buffer in by_hand(neuron, events.t, rule)[0]:
+        counts = np.zeros((2, bins, patch, patch), int)
+        for i in buffer:
+            ago, b = int(events.t[fired] - events.t[i]), 0
+            while b < bins - 1 and ago >= 1000 * 2**b:
+                b += 1
+            counts[events.p[i], b, events.y[i] % patch, events.x[i] % patch] += 1
+        out.append((int(events.t[fired]), *divmod(int(neuron[fired]), columns), counts))
+    return out
+
+
+def dense(tokens, bins, patch):
+    counts = np.zeros((len(tokens), tokens.volume), int)
+    for row, cells in enumerate(tokens.cells):
+        np.add.at(counts[row], cells[cells != NONE], 1)
+    return counts.reshape(-1, 2, bins, patch, patch)
+
+
+@few
+@given(
+    streams(600),
+    rules(),
+    st.sampled_from([1, 5, 8, 16]),
+    st.sampled_from([1, 4, 10]),
+    st.lists(st.floats(0, 1), max_size=6),
+)
+def test_any_cut_of_the_stream_gives_the_tokens_of_the_whole(events, rule, patch, bins, cuts):
+    wanted = volume_by_hand(events, rule, patch, bins)
+    for find in WAYS:
+        with patch_way(find):
+            same_whole_and_cut(events, SpikingTokenizer(rule, patch, bins), cuts, wanted)
+
+
+def same_whole_and_cut(events, tokenizer, cuts, wanted):
+    whole = tokenizer(events)
+    assert list(zip(whole.t.tolist(), whole.y.tolist(), whole.x.tolist())) == [token[:3] for token in wanted]
+    for found, (*_, counts) in zip(dense(whole, tokenizer.bins, tokenizer.patch), wanted):
+        assert np.array_equal(found, counts)
+
+    stream = SpikingStream(tokenizer, events.height, events.width)
+    edges = [0, *sorted(round(cut * len(events)) for cut in cuts), len(events)]
+    parts = [stream.feed(events.take(slice(a, b))) for a, b in zip(edges, edges[1:])]
+    for name in ("t", "y", "x"):
+        assert np.concatenate([getattr(part, name) for part in parts]).tolist() == getattr(whole, name).tolist()
+    rows = [row[row != NONE].tolist() for part in parts for row in part.cells]
+    assert rows == [row[row != NONE].tolist() for row in whole.cells]
+
+
+@pytest.mark.parametrize("find", WAYS)
+def test_more_tokens_than_uint16_can_number(find):
+    t = np.arange(140_000) // 3
+    neuron = (np.arange(140_000) % 5).astype(np.uint16)
+    found = find(neuron, t, 5, Rule(2, 0))
+    assert len(found.trigger) == 70_000
+    tokens, _ = by_hand(neuron, t, Rule(2, 0))
+    assert found.trigger.tolist() == [fired for fired, _ in tokens]
+
+
+@pytest.mark.parametrize("find", WAYS)
+def test_unsorted_times_are_refused(find):
+    with pytest.raises(ValueError, match=r"must be in time order.*\.ordered\(\)"):
+        find(np.zeros(3, np.uint16), np.array([1, 3, 2]), 1, Rule(1, 0))
+    with pytest.raises(ValueError, match="must be in time order"):
+        find_spikes_torch(torch.zeros(3), torch.tensor([1, 3, 2]), 1, Rule(1, 0))
+
+
+def test_a_stream_does_not_go_back_in_time():
+    stream = SpikingStream(SpikingTokenizer(Rule(2, 0)), 16, 16)
+    stream.feed(Events.of([0], [0], [5], [0], 16, 16))
+    with pytest.raises(ValueError, match="after 5 comes 4"):
+        stream.feed(Events.of([0], [0], [4], [0], 16, 16))
+
+
+def test_sorting_keeps_the_order_of_equal_times():
+    events = Events.of([1, 2, 3, 4], [0] * 4, [5, 1, 5, 1], [0] * 4, 8, 8).ordered()
+    assert events.x.tolist() == [2, 4, 1, 3]
+
+
+def test_events_outside_the_sensor_are_refused():
+    with pytest.raises(ValueError, match="outside of the sensor of 16 x 16"):
+        SpikingTokenizer(Rule(1, 0))(Events.of([16], [0], [0], [0], 16, 16))
+
+
+@pytest.mark.parametrize(
+    "options", [dict(threshold=0), dict(refractory=-1), dict(relative_scale=1.5), dict(threshold=1 << 20)]
+)
+def test_rules_that_make_no_sense_are_refused(options):
+    with pytest.raises(ValueError, match="got"):
+        Rule(**options)
+
+
+@few
+@given(
+    streams(600),
+    st.sampled_from([10, 700, 90_000]),
+    st.sampled_from([1, 5, 16]),
+    st.sampled_from([1, 4]),
+    st.integers(1, 3),
+)
+def test_windows_count_what_a_loop_counts(events, window, patch, bins, threshold):
+    start = 0 if len(events) == 0 else int(events.t[0]) - 3
+    tokens = WindowTokenizer(window, patch, bins, threshold)(events, start)
+    wanted: dict = {}
+    for x, y, t, p in zip(events.x.tolist(), events.y.tolist(), (events.t - start).tolist(), events.p.tolist()):
+        counts = wanted.setdefault((t // window, y // patch, x // patch), np.zeros((2, bins, patch, patch), int))
+        counts[p, t % window * bins // window, y % patch, x % patch] += 1
+    wanted = {key: counts for key, counts in sorted(wanted.items()) if counts.sum() >= threshold}
+    found = list(zip(((tokens.t - start) // window - 1).tolist(), tokens.y.tolist(), tokens.x.tolist()))
+    assert found == list(wanted)
+    for a, b in zip(dense(tokens, bins, patch), wanted.values()):
+        assert np.array_equal(a, b)
+
+
+def test_packed_tokens_are_what_they_were():
+    rng = np.random.default_rng(0)
+    events = Events.of(
+        rng.integers(0, 64, 5000),
+        rng.integers(0, 48, 5000),
+        np.sort(rng.integers(0, 1 << 45, 5000)),
+        rng.integers(0, 2, 5000),
+        48,
+        64,
+    )
+    tokens = SpikingTokenizer(Rule(20, 0))(events)
+    since, place, cells = unpack(tokens.pack(tokens.t - int(events.t[0])))
+    assert np.array_equal(since.numpy(), tokens.t - events.t[0])
+    assert np.array_equal(place.numpy(), np.stack([tokens.y, tokens.x], 1))
+    assert np.array_equal(cells.numpy(), tokens.cells)
+    assert tokens.cells.max() < tokens.volume

@@ -1,0 +1,153 @@
+"""Augmentations of events: as by hand, boxes and labels with them, never down to nothing."""
+
+import math
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import pytest
+
+from ndformer.modalities.events.stream import Events
+from ndformer.modalities.events.transforms import (
+    DropArea,
+    DropEvents,
+    DropTime,
+    FlipEvents,
+    OneOf,
+    PackSpikes,
+    RollEvents,
+    RotateEvents,
+    ShearEvents,
+)
+
+ALL = [DropArea(), DropEvents(), DropTime(), FlipEvents(1.0), RollEvents(), RotateEvents(), ShearEvents()]
+NAMES = [type(t).__name__ for t in ALL]
+
+
+def told(*numbers) -> Any:
+    """A generator that says what it is told."""
+    numbers = list(numbers)
+    say = numbers.pop
+    return mock.Mock(random=lambda *_: say(0), uniform=lambda *_: say(0), integers=lambda *_: say(0))
+
+
+def sample(make_events, n=400, **more) -> dict[str, Any]:
+    return dict(events=make_events(n, 24, 32), start=0, end=200_000, label=1, **more)
+
+
+def rows(events):
+    return list(zip(events.x.tolist(), events.y.tolist(), events.t.tolist(), events.p.tolist()))
+
+
+@pytest.mark.parametrize("transform", ALL, ids=NAMES)
+def test_events_stay_in_order_on_the_sensor_and_the_sample_as_it_was(make_events, transform):
+    given = sample(make_events)
+    before = rows(given["events"])
+    for seed in range(10):
+        found = transform(given, np.random.default_rng(seed))["events"]
+        assert 0 < len(found) <= 400
+        assert found.in_order
+        assert found.x.max() < 32
+        assert found.y.max() < 24
+        assert (found.x.dtype, found.y.dtype, found.t.dtype) == (np.uint16, np.uint16, np.int64)
+    assert rows(given["events"]) == before
+    assert given["label"] == 1
+
+
+@pytest.mark.parametrize("transform", ALL, ids=NAMES)
+@pytest.mark.parametrize("n", [0, 1])
+def test_few_events_are_no_error_and_never_become_none(make_events, transform, n):
+    for seed in range(20):
+        assert len(transform(sample(make_events, n), np.random.default_rng(seed))["events"]) == n
+
+
+def test_flip_mirrors_events_boxes_and_labels(make_events):
+    boxes = np.array([[2, 3, 10, 5]], np.float32)
+    given = sample(make_events, boxes=boxes, labels=np.array([0]))
+    found = FlipEvents(1.0, [0, 2, 1])(given, np.random.default_rng(0))
+    assert rows(found["events"]) == [(31 - x, y, t, p) for x, y, t, p in rows(given["events"])]
+    assert found["label"] == 2
+    assert found["boxes"].tolist() == [[32 - 12, 3, 10, 5]]
+    assert boxes.tolist() == [[2, 3, 10, 5]]
+
+
+def test_events_in_a_stretch_of_time_go(make_events):
+    given = sample(make_events)
+    t = given["events"].t
+    found = DropTime()(given, told(0.25, 0.5))["events"]
+    begin, whole = t[0] + 0.25 * (t[-1] - t[0]), t[-1] - t[0]
+    assert found.t.tolist() == [v for v in t.tolist() if v < begin or v > begin + 0.5 * whole]
+
+
+def test_events_and_boxes_in_an_area_go(make_events):
+    boxes = np.array([[0, 0, 4, 4], [20, 10, 5, 5], [14, 0, 1, 24]], np.float32)
+    given = sample(make_events, boxes=boxes, labels=np.array([0, 1, 0]))
+    found = DropArea()(given, told(0.25, 20, 12))  # 8 x 6 pixels about (20, 12): 16..24, 9..15
+    wanted = [row for row in rows(given["events"]) if not (16 <= row[0] <= 24 and 9 <= row[1] <= 15)]
+    assert rows(found["events"]) == wanted
+    assert found["boxes"].tolist() == boxes[[0, 2]].tolist()
+    assert found["labels"].tolist() == [0, 0]
+
+
+def test_shear_and_roll_as_by_hand(make_events):
+    given = sample(make_events)
+    found = ShearEvents()(given, told(-0.3))["events"]
+    sheared = [(int(np.floor(x - 0.3 * y)), y, t, p) for x, y, t, p in rows(given["events"])]
+    assert rows(found) == [row for row in sheared if 0 <= row[0] < 32]
+    found = RollEvents()(given, told(np.array([-5, 3])))["events"]
+    assert rows(found) == [((x - 5) % 32, (y + 3) % 24, t, p) for x, y, t, p in rows(given["events"])]
+
+
+def test_rotation_as_by_hand(make_events):
+    events = make_events(300, 32, 32)
+    boxes = np.array([[4, 8, 6, 2], [0, 0, 3, 3]], np.float32)
+    given = dict(events=events, boxes=boxes, labels=np.array([0, 1]))
+    cos, sin = math.cos(math.radians(20)), math.sin(math.radians(20))
+    turned = []
+    for x, y, t, p in rows(events):
+        x, y = x - 16, y - 16
+        turned.append((math.floor(cos * x - sin * y + 16), math.floor(sin * x + cos * y + 16), t, p))
+    wanted = [row for row in turned if 0 <= row[0] < 32 and 0 <= row[1] < 32]
+    assert rows(RotateEvents()(given, told(20.0))["events"]) == wanted
+    found = RotateEvents()(given, told(90.0))
+    np.testing.assert_allclose(found["boxes"], [[32 - 10, 4, 2, 6], [29, 0, 3, 3]], atol=1e-5)
+    assert found["labels"].tolist() == [0, 1]
+
+
+def test_boxes_that_turn_out_of_the_frame_go(make_events):
+    given = sample(make_events, boxes=np.array([[0, 0, 3, 3], [14, 10, 4, 4]], np.float32), labels=np.array([0, 1]))
+    found = RotateEvents()(given, told(20.0))
+    assert found["labels"].tolist() == [1]
+
+
+@pytest.mark.parametrize("transform", [ShearEvents(), RollEvents()])
+def test_those_that_know_no_boxes_say_so(make_events, transform):
+    with pytest.raises(ValueError, match="moves events but no boxes"):
+        transform(sample(make_events, boxes=np.zeros((1, 4)), labels=np.zeros(1)), np.random.default_rng(0))
+
+
+def test_one_of_takes_each_as_often_and_none_too(make_events):
+    one = OneOf([dict(type="FlipEvents", p=1.0), dict(type="DropEvents")])
+    given, kinds = sample(make_events), []
+    for seed in range(300):
+        found = one(given, np.random.default_rng(seed))["events"]
+        kinds.append("same" if found is given["events"] else "flip" if len(found) == 400 else "drop")
+    assert {k: kinds.count(k) for k in set(kinds)} == pytest.approx(dict(same=100, flip=100, drop=100), abs=25)
+
+
+def test_without_a_token_or_a_box_the_sample_stays_as_it_was(make_events):
+    rng = np.random.default_rng(1)
+    pack = PackSpikes(threshold=7, refractory=0, patch=8, bins=2)
+    given = sample(make_events, 300)
+    emptied = given | dict(events=Events.none(24, 32), before=given)
+    assert len(pack(emptied, rng)["inputs"]["events"]) == len(pack(given, rng)["inputs"]["events"]) > 0
+    assert set(pack(given, rng)["data_sample"]) == {"label"}
+
+    class Takes:
+        def __call__(self, sample, rng):
+            return sample | dict(boxes=np.zeros((0, 4)))
+
+    one = OneOf([])
+    one.transforms = [Takes()] * 50
+    boxed = sample(make_events, boxes=np.ones((2, 4)), labels=np.zeros(2))
+    assert one(boxed, rng) is boxed

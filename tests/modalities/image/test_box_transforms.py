@@ -1,0 +1,109 @@
+"""Boxes go where their pixels go, and what is found comes back to the image on disk."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image
+
+from ndformer.framework.data import Sample, collate
+from ndformer.framework.heads.detector import original
+from ndformer.framework.model import TokenModel
+from ndformer.framework.registry import METRICS, TRANSFORMS
+
+BOX = (20, 10, 60, 42)
+
+
+def sample(width=80, height=60, box=BOX) -> Sample:
+    """A white box on black."""
+    pixels = np.zeros((height, width, 3), np.uint8)
+    x1, y1, x2, y2 = box
+    pixels[y1:y2, x1:x2] = 255
+    boxes, labels = np.array([box], dtype=np.float64), np.array([1])
+    truth = dict(boxes=boxes, labels=labels, area=np.array([1.0]), crowd=np.array([False]))
+    return dict(
+        image=Image.fromarray(pixels),
+        image_id=5,
+        size=(height, width),
+        frame=np.array([1.0, 1, 0, 0]),
+        boxes=boxes,
+        labels=labels,
+        truth=truth,
+    )
+
+
+def changed(given: Sample, *transforms, seed=0) -> Sample:
+    rng = np.random.default_rng(seed)
+    for transform in transforms:
+        given = TRANSFORMS.create(transform)(given, rng)
+    return given
+
+
+def white(image):
+    """The smallest box about what is nearly white."""
+    rows, columns = np.nonzero(np.asarray(image).min(2) > 150)
+    return columns.min(), rows.min(), columns.max() + 1, rows.max() + 1
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 10**6), st.sampled_from([(64, 64), (48, 96), (160, 120)]), st.integers(0, 1))
+def test_boxes_stay_on_their_pixels_and_the_frame_leads_back(seed, size, flip):
+    jitter = dict(type="LargeScaleJitter", size=size, scale=(0.6, 2.0))
+    got = changed(sample(), jitter, dict(type="FlipBoxes", p=flip), seed=seed)
+    assert got["image"].size == size[::-1]
+    assert np.array_equal(got["truth"]["boxes"], [BOX])
+    if len(got["boxes"]):
+        assert np.abs(got["boxes"][0] - white(got["image"])).max() <= 1.5
+        back = original(torch.from_numpy(got["boxes"]), got)[0].numpy()
+        height, width = size
+        seen = [side for side in range(4) if 0 < got["boxes"][0, side] < (width, height)[side % 2]]
+        sides = [{0: 2, 2: 0}.get(s, s) if flip else s for s in seen]  # not cut off, so where it was
+        np.testing.assert_allclose(back[sides], np.array(BOX)[sides], atol=1e-6)
+
+
+def test_letterbox_keeps_the_shape_and_pads_to_the_right_and_below():
+    got = changed(sample(), dict(type="Letterbox", size=40))
+    assert got["boxes"].tolist() == [[10, 5, 30, 21]]
+    assert np.asarray(got["image"])[30:].std(axis=(0, 1)).tolist() == [0, 0, 0]
+    assert got["frame"].tolist() == [2, 2, 0, 0]
+
+
+@pytest.mark.parametrize("width, height", [(4000, 1), (1, 4000), (3, 2)])
+def test_panoramas_and_images_smaller_than_a_patch(width, height):
+    got = changed(sample(width, height, (0, 0, width, height)), dict(type="Letterbox", size=64), dict(type="PackBoxes"))
+    assert got["inputs"]["image"].shape == (3, 64, 64)
+    back = original(got["data_sample"]["boxes"], got["data_sample"])
+    assert back.tolist() == [pytest.approx([0, 0, width, height], rel=1e-5)]
+
+
+def test_an_object_that_is_cut_away_is_gone():
+    jitter = dict(type="LargeScaleJitter", size=32, scale=(2.0, 2.0))
+    counts = {len(changed(sample(box=(0, 0, 8, 8)), jitter, seed=seed)["labels"]) for seed in range(20)}
+    assert counts == {0, 1}
+
+
+def test_a_batch_goes_from_images_to_numbers_and_its_model_learns():
+    """The whole way: transforms, collate, tokens, losses, predictions, metric."""
+    torch.manual_seed(0)
+    model = TokenModel(
+        modalities=dict(image=dict(type="ImagePatches", patch=16, class_token=False)),
+        backbone=dict(type="Transformer", dim=16, depth=1, heads=2, position_dims=2, encoding=dict(type="PaPE", m=4)),
+        head=dict(type="Detector", classes=2, neck=dict(type="SimpleFeaturePyramid", width=8)),
+    )
+    last = [dict(type="Letterbox", size=(48, 64)), dict(type="PackBoxes")]
+    empty = sample() | dict(boxes=np.empty((0, 4)), labels=np.empty(0, dtype=int), image_id=6)
+    batch = collate([changed(one, *last) for one in (sample(), empty)])
+    losses = model(**batch, mode="loss")
+    assert losses["loss"].isfinite()
+    losses["loss"].backward()
+    assert all(p.grad is not None and p.grad.isfinite().all() for p in model.backbone.parameters())
+    model.eval()
+    predictions = model(**batch, mode="predict")
+    metric = METRICS.create(dict(type="CocoMetric"))
+    metric.process(batch, predictions)
+    values = metric.compute_metrics(metric.results)
+    assert 0 <= values["mAP"] <= 1
+    assert metric.images == [5, 6]
+    wide = collate([changed(sample(), dict(type="Letterbox", size=(96, 128)), dict(type="PackBoxes"))])
+    assert model(**wide, mode="predict")[0]["found"]["boxes"].shape[1] == 4  # another size, no changes

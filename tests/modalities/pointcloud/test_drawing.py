@@ -1,0 +1,122 @@
+"""Pictures of clouds and meshes: what is near hides what is far, and what is where is drawn there."""
+
+import numpy as np
+import pytest
+
+from ndformer.modalities.pointcloud.drawing import class_colours, draw, heat, sheet
+from ndformer.modalities.pointcloud.render import render, view_axes
+from ndformer.modalities.pointcloud.shapes import box
+
+FRONT = [(0.0, 0.0)]
+RED, GREEN = (np.array([c], np.uint8) for c in ((255, 0, 0), (0, 255, 0)))
+
+
+def inked(picture):
+    return (np.asarray(picture).astype(int) < 240).any(-1)
+
+
+@pytest.mark.parametrize("azimuth, elevation", [(0, 0), (35, 25), (200, -40), (90, 90)])
+def test_view_axes_are_a_right_handed_frame(azimuth, elevation):
+    axes = view_axes(azimuth, elevation)
+    np.testing.assert_allclose(axes @ axes.T, np.eye(3), atol=1e-12)
+    assert np.linalg.det(axes) == pytest.approx(1)
+
+
+def test_from_the_z_axis_x_is_to_the_right_and_y_is_up():
+    np.testing.assert_allclose(view_axes(0, 0), np.eye(3), atol=1e-12)
+    np.testing.assert_allclose(view_axes(90, 0)[2], [1, 0, 0], atol=1e-12)  # the eye has gone to the x axis
+    np.testing.assert_allclose(view_axes(0, 90)[2], [0, 1, 0], atol=1e-12)
+
+
+def test_a_point_is_drawn_where_it_is():
+    points = np.array([[-1, -1, 0], [1, 1, 0], [0.8, 0.9, 0]], float)
+    rows, columns = np.nonzero(inked(draw(points, size=64, views=FRONT)))
+    assert ((rows < 32) == (columns > 32)).all()  # upper right and lower left
+    rows, columns = np.nonzero(inked(draw(points[:, [0, 2, 1]], size=64, views=FRONT, up="z")))
+    assert len(rows)
+
+
+@pytest.mark.parametrize("order", [slice(None), slice(None, None, -1)])
+def test_the_nearer_point_hides_the_other(order):
+    points = np.array([[0, 0, -1], [0, 0, 1]], float)[order]
+    colours = np.concatenate([GREEN, RED])[order]
+    centre = np.asarray(draw(points, colours, size=64, views=FRONT))[32, 32]
+    assert centre[0] > 200 > 80 > centre[1]
+
+
+def test_a_point_that_looks_away_is_behind_all_that_do_not():
+    points = np.array([[0, 0, 1, 0, 0, -1], [0, 0, -1, 0, 0, 1]], float)
+    centre = np.asarray(draw(points, np.concatenate([RED, GREEN]), size=64, views=FRONT))[32, 32]
+    assert centre[1] > centre[0]
+
+
+@pytest.mark.parametrize("count", [1, 2, 3000])
+def test_any_number_of_points_can_be_drawn(count):
+    points = np.random.default_rng(0).standard_normal((count, 6))
+    assert draw(points, size=40, views=[*FRONT, (30, 60)]).size == (80, 40)
+
+
+def test_a_sheet_has_a_place_for_each_cloud():
+    clouds = [np.random.default_rng(i).standard_normal((50, 3)) for i in range(5)]
+    picture = sheet(clouds, [f"cloud {i}" for i in range(5)], size=48)
+    assert inked(picture).any()
+    assert picture.size[0] % 52 == picture.size[1] % 68 == 0
+    assert picture.size[0] // 52 * (picture.size[1] // 68) >= 5
+
+
+def test_colours_tell_classes_and_amounts_apart():
+    colours = class_colours(np.array([0, 1, 7, -1, 0]))
+    assert len(np.unique(colours, axis=0)) == 4
+    assert colours.dtype == heat(np.ones(3)).dtype == np.uint8
+    assert (np.diff(heat(np.linspace(0, 1, 5)).astype(int).sum(1)) < 0).all()
+
+
+def naive(vertices, faces, size, azimuth, elevation):
+    """Depth and face at each pixel's middle, one triangle and one pixel at a time."""
+    seen = vertices @ view_axes(azimuth, elevation).T
+    depth, hit = np.full((size, size), -np.inf), np.full((size, size), -1)
+    for number, (a, b, c) in enumerate(seen[faces]):
+        across = np.cross(b - a, c - a)
+        if across[2] <= 0:
+            continue
+        for row in range(size):
+            for column in range(size):
+                p = np.array([(column + 0.5) / size * 2 - 1, 1 - (row + 0.5) / size * 2])
+                sides = [
+                    (v[0] - u[0]) * (p[1] - u[1]) - (v[1] - u[1]) * (p[0] - u[0]) for u, v in ((a, b), (b, c), (c, a))
+                ]
+                z = a[2] - (across[:2] @ (p - a[:2])) / across[2]
+                if min(sides) >= 0 and z > depth[row, column]:
+                    depth[row, column], hit[row, column] = z, number
+    return hit
+
+
+@pytest.mark.parametrize("azimuth, elevation", [(20, 30), (200, -25)])
+def test_a_rendering_shows_the_nearest_face_at_every_pixel(azimuth, elevation, monkeypatch):
+    monkeypatch.setattr("ndformer.modalities.pointcloud.render.SMOOTH", 1)
+    mesh = box(0.8, 0.5, 0.6, top=(0.5, 0.7)).turned("z", 0.05)
+    other = box(0.3, 1.1, 0.2).moved(0.3, -0.5, 0.3)
+    vertices = np.concatenate([mesh.vertices, other.vertices])
+    faces = np.concatenate([mesh.faces, other.faces + len(mesh.vertices)])
+    hit = naive(vertices, faces, 28, azimuth, elevation)
+    background = (0.9, 0.0, 0.9)
+    image = render(vertices, faces, 28, azimuth, elevation, background=background)
+    np.testing.assert_array_equal((image[..., 1] > 0), hit >= 0)
+    shades = {number: np.unique(image[hit == number], axis=0) for number in np.unique(hit[hit >= 0])}
+    assert len(shades) >= 6
+    assert all(len(shade) == 1 for shade in shades.values())  # flat: one light on one plane
+
+
+def test_paint_is_asked_about_places_on_the_mesh():
+    mesh = box(1, 1, 1).moved(y=-0.5)
+    half = lambda places: np.where(places[:, :1] < 0, [[1.0, 0, 0]], [[0, 0, 1.0]])
+    image = render(mesh.vertices, mesh.faces, 32, 0, 0, paint=half, background=(0, 0, 0))
+    assert (image[16, 10, [0, 2]] > 0).tolist() == [True, False]
+    assert (image[16, 21, [0, 2]] > 0).tolist() == [False, True]
+
+
+def test_what_is_outside_the_picture_is_left_out():
+    mesh = box(5, 5, 5).moved(y=-2.5)
+    assert (render(mesh.vertices, mesh.faces, 16, 30, 20) > 30).all()
+    away = mesh.moved(10)
+    assert (render(away.vertices, away.faces, 16, 0, 0) == 26).all()

@@ -1,0 +1,238 @@
+"""The generated stand-ins: closed solids, one object in three forms, and a class that only the shape tells."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from ndformer.framework.data import Dataset
+from ndformer.framework.registry import DATASETS
+from ndformer.modalities.pointcloud import baselines, sample, sample_paired
+from ndformer.modalities.pointcloud.render import render, view_axes
+from ndformer.modalities.pointcloud.shapes import (
+    Mesh,
+    arc,
+    ball,
+    both,
+    box,
+    cylinder,
+    join,
+    lathe,
+    prism,
+    scatter,
+    shell,
+    tube,
+    vessel,
+)
+from ndformer.modalities.pointcloud.shapes_home import Dice
+
+BOW = np.insert(arc(1, 0, 0.5), 2, 0, axis=1)
+SOLIDS = {
+    "box": (box(1, 2, 3), 6),
+    "frustum": (box(2, 3, 2, top=(0.5, 0.5), lean=(0.7, 0)), 3 * (4 + 1 + 2) / 3),
+    "prism": (prism([(0, 0), (2, 0), (2, 1), (0, 1)], 0.5), 1),
+    "cone": (cylinder(1, 3, top=0, sides=200), np.pi),
+    "ball": (ball(1, 2, 0.5, sides=100), 4 / 3 * np.pi),
+    "shell": (shell([(1, 0), (1, 1)], 0.5, sides=200), 0.75 * np.pi),
+    "vessel": (vessel([(1, 0), (1, 2)], 0.5, sides=200), (2 - 1.5 / 4) * np.pi),
+    "bar": (tube([(0, 0, 0), (1, 2, 2)], 0.1, sides=100), 0.03 * np.pi),
+    "bow": (tube(np.insert(arc(1, 0, 0.5, 60), 2, 0, axis=1), 0.1, sides=60), 0.01 * np.pi**2),
+    "bow, the other way": (tube(BOW[::-1], 0.1), None),
+    "turned": (box(1, 2, 3).turned("x", 0.1).turned("y", 0.2).turned("z", 0.3).scaled(2, 1, 1), 12),
+    "both": (both(lathe([(0, 0), (1, 1), (0, 2)]).moved(2), "x"), None),
+}
+
+
+def volume(mesh):
+    """By the divergence theorem: negative where faces look inwards."""
+    a, b, c = mesh.vertices[mesh.faces].transpose(1, 0, 2)
+    return (np.cross(a, b) * c).sum() / 6
+
+
+def is_closed(mesh):
+    """Every edge is walked as often one way as the other, and no face is without area."""
+    _, same = np.unique(np.round(mesh.vertices, 9), axis=0, return_inverse=True)
+    edges = same.reshape(-1)[mesh.faces][:, [[0, 1], [1, 2], [2, 0]]].reshape(-1, 2).tolist()
+    walked = Counter(map(tuple, edges))
+    return all(walked[b, a] == count and a != b for (a, b), count in walked.items())
+
+
+@pytest.mark.parametrize("name", SOLIDS)
+def test_solids_are_closed_and_look_outwards(name):
+    mesh, expected = SOLIDS[name]
+    assert is_closed(mesh)
+    assert volume(mesh) > 0
+    if expected is not None:
+        assert volume(mesh) == pytest.approx(expected, rel=0.02)
+
+
+@pytest.mark.parametrize("kind", sample.CLASSES)
+def test_objects_are_closed_in_the_unit_sphere_and_no_two_alike(kind):
+    meshes = [sample.build(kind, np.random.default_rng(seed)) for seed in range(12)]
+    for mesh in meshes:
+        assert is_closed(mesh)
+        assert volume(mesh) > 0
+        assert np.isfinite(mesh.vertices).all()
+        assert np.linalg.norm(mesh.vertices, axis=1).max() < 1.2
+        points = sample.cloud(mesh, 256, np.random.default_rng(0))
+        np.testing.assert_allclose(points[:, :3].mean(0), 0, atol=1e-12)
+        assert np.linalg.norm(points[:, :3], axis=1).max() == pytest.approx(1)
+    assert len({mesh.vertices.tobytes() for mesh in meshes}) == 12
+
+
+def test_points_lie_on_the_surface_in_proportion_to_area_with_outward_normals():
+    mesh = box(1, 2, 4).moved(y=-1)
+    points = scatter(mesh, 20_000, np.random.default_rng(0))
+    place, normal = points[:, :3], points[:, 3:]
+    half = np.array([0.5, 1, 2])
+    np.testing.assert_allclose((place * normal).sum(1), (half * np.abs(normal)).sum(1), atol=1e-12)
+    shares = np.abs(normal).round().mean(0)  # of the sides across x, y, z: 8, 4 and 2 of 14
+    np.testing.assert_allclose(shares, [8 / 14, 4 / 14, 2 / 14], atol=0.015)
+    globe = scatter(ball(1, 1, 1, sides=60), 500, np.random.default_rng(0))
+    assert ((globe[:, :3] * globe[:, 3:]).sum(1) > 0.98).all()
+
+
+def digests(folder):
+    return {p.relative_to(folder).as_posix(): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
+
+
+def made(write, folder, seed=0, **counts):
+    folder.mkdir()
+    write(folder, seed, **counts)
+    return folder
+
+
+SMALL = dict(train=2, test=1)
+
+
+def test_a_seed_always_gives_the_same_files_and_another_gives_others(tmp_path):
+    first, again, other = (
+        digests(made(sample.modelnet40, tmp_path / name, seed, **SMALL, points=64))
+        for name, seed in (("a", 0), ("b", 0), ("c", 1))
+    )
+    assert first == again
+    clouds = [name for name in first if "/" in name]
+    assert len(clouds) == 36
+    assert not {first[name] for name in clouds} & {other[name] for name in clouds}
+
+
+def test_three_forms_hold_the_same_objects(tmp_path):
+    pytest.importorskip("h5py")
+    forms = dict(txt=sample.modelnet40, off=sample.modelnet40_off, hdf5=sample.modelnet40_hdf5)
+    sets = {}
+    for form, write in forms.items():
+        points = {} if form == "off" else dict(points=400)
+        folder = made(write, tmp_path / form, **SMALL, **points)
+        options = dict(type="ModelNet40", data_root=folder, split="test")
+        sets[form] = DATASETS.create(options)
+        assert sets[form].classes == list(sample.CLASSES)
+        assert sets[form].labels.tolist() == list(range(12))
+        assert len(DATASETS.create(options | dict(split="train", holdout=0.5))) == 12
+    for i in range(0, 12, 3):
+        text, mesh, table = (s.read(s.records[i]) for s in sets.values())
+        np.testing.assert_allclose(text["points"], table["points"], atol=1e-4)
+        np.testing.assert_allclose(text["normals"], table["normals"], atol=1e-3)
+        # a cloud is centred and scaled by its own points: near the mesh, not on it
+        apart = np.linalg.norm(text["points"][::4, None] - mesh["points"][None, ::4], axis=-1).min(1)
+        assert apart.mean() < 0.08
+
+
+# --- what the class can be told by ---
+
+
+def test_nearest_mean_is_what_a_loop_finds():
+    rng = np.random.default_rng(0)
+    x, y, asked = rng.standard_normal((40, 5)), np.arange(40) % 3, rng.standard_normal((9, 5))
+    scaled, seen = ((a - x.mean(0)) / x.std(0) for a in (x, asked))
+    expected = [np.argmin([np.linalg.norm(a - scaled[y == k].mean(0)) for k in range(3)]) for a in seen]
+    assert baselines.nearest_mean(x, y, asked).tolist() == expected
+
+
+def test_features_see_what_they_are_named_after():
+    rng = np.random.default_rng(0)
+    points = rng.uniform(-1, 1, (4000, 3)) * [1, 2, 0.5]
+    np.testing.assert_allclose(np.exp(baselines.extents(points)), [2, 4, 1, 1, 2, 4], rtol=0.01)
+    found = baselines.moments(points)
+    np.testing.assert_allclose(found[3:6], np.array([1, 2, 0.5]) / np.sqrt(3), rtol=0.03)
+    np.testing.assert_allclose(found[-6:-3], 9 / 5, rtol=0.05)  # a uniform's fourth moment
+    assert baselines.occupancy(points).sum() == pytest.approx(1)
+    np.testing.assert_allclose(baselines.occupancy(points), 1 / 125, atol=0.006)
+
+
+class Clouds(Dataset):
+    def __init__(self, seed, count):
+        self.rng, self.count = np.random.default_rng(seed), count
+        super().__init__(".", "test")
+
+    def index(self, split):
+        labels, names = np.arange(12).repeat(self.count), list(sample.CLASSES)
+        return [sample.cloud(sample.build(names[label], self.rng), 256, self.rng) for label in labels], labels
+
+    def read(self, record):
+        return dict(points=record[:, :3])
+
+
+def test_extents_and_moments_do_not_give_the_class_away(monkeypatch):
+    monkeypatch.setattr(baselines, "PENALTIES", (0.01,))
+    monkeypatch.delitem(baselines.FEATURES, "coarse occupancy")
+    found = dict(baselines.baselines(Clouds(0, 40), Clouds(1, 10)))
+    assert found["most frequent class"] == pytest.approx(1 / 12)
+    assert 0.1 < found["extents"] < 0.4
+    assert found["extents and moments"] < 0.62
+
+
+# --- views and clouds of the same objects ---
+
+
+@pytest.mark.parametrize("shapes", sample_paired.SHAPES)
+def test_what_tells_two_shapes_apart_is_hidden_from_the_view(shapes):
+    differ = 0
+    for seed in range(12):
+        plain, more = (sample_paired.pair(f"{shape}_banded", np.random.default_rng(seed)) for shape in shapes)
+        views = [render(mesh.vertices, mesh.faces, 32, a, e, paint) for mesh, paint, a, e in (plain, more)]
+        differ += not np.array_equal(views[0], views[1])
+        assert len(more[0].faces) > len(plain[0].faces)
+        for mesh, *_ in (plain, more):
+            assert is_closed(mesh)
+            assert volume(mesh) > 0
+            assert np.linalg.norm(mesh.vertices, axis=1).max() < 1
+    assert differ <= 1
+
+
+def test_the_finish_is_in_the_view_alone():
+    banded, streaked = (sample_paired.pair(f"mug_{f}", np.random.default_rng(5)) for f in ("banded", "streaked"))
+    np.testing.assert_array_equal(banded[0].vertices, streaked[0].vertices)
+    views = [render(mesh.vertices, mesh.faces, 48, a, e, paint) for mesh, paint, a, e in (banded, streaked)]
+    assert np.any(views[0] != views[1], axis=-1).mean() > 0.05
+
+
+def test_views_and_clouds_share_a_frame(tmp_path):
+    """Points that look at the eye and lie in the open fall on the object's pixels."""
+    folder = made(sample_paired.paired, tmp_path / "set", train=1, test=1, points=200)
+    assert (folder / "classes.txt").read_text().split() == sample_paired.CLASSES
+    assert len((folder / "train.txt").read_text().split()) == len((folder / "test.txt").read_text().split()) == 12
+    lines = (folder / "views.csv").read_text().splitlines()
+    assert lines[0] == "name,azimuth,elevation"
+    for line in lines[1:]:
+        name, azimuth, elevation = line.split(",")
+        points = np.loadtxt(folder / f"{name}.txt", delimiter=",")
+        image = np.asarray(Image.open(folder / f"{name}.png"))
+        assert image.shape == (48, 48, 3)
+        x, y, _ = (points[:, :3] @ view_axes(float(azimuth), float(elevation)).T).T
+        background = np.all(np.abs(image.astype(int) - round(0.1 * 255)) <= 1, axis=-1)
+        on = ~background[((1 - y) * 24).astype(int).clip(0, 47), ((x + 1) * 24).astype(int).clip(0, 47)]
+        assert on.mean() > 0.93, name
+
+
+def test_join_and_mirror_keep_the_inside_inside():
+    mesh = join([box(1, 1, 1), box(1, 1, 1, top=(0.5, 1)).moved(5)]).mirrored("x")
+    assert isinstance(mesh, Mesh)
+    assert is_closed(mesh)
+    assert volume(mesh) == pytest.approx(1.75)
+
+
+def test_dice_counts_include_both_ends():
+    dice = Dice(np.random.default_rng(0))
+    assert {dice.count(2, 4) for _ in range(60)} == {2, 3, 4}
+    assert {dice.pick("a", "b") for _ in range(20)} == {"a", "b"}

@@ -1,0 +1,252 @@
+"""Datasets with a damaged file: each reader gives a sentence, or right samples; no crash, no hang, no flood of memory.
+
+python -m tests.soak.fuzz --count 10000     each reader, in processes that may hold 1 GiB more than at the start
+python -m tests.soak.fuzz --readers mnist --seed 3
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import os
+import pickle
+import resource
+import signal
+import struct
+import sys
+import tempfile
+import time
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from PIL import Image
+
+from ndformer.framework.data import DataError
+from ndformer.framework.registry import DATASETS
+
+SECONDS, BYTES = 20, 2**30  # what one damaged dataset may take
+
+
+class Reader(NamedTuple):
+    type: str
+    write: Callable[[Path], None]  # a small dataset
+    damaged: str  # the files that are damaged, one at a time
+
+
+def images(folder: Path) -> None:
+    rng = np.random.default_rng(0)
+    for split in ("train", "test"):
+        for name, ending in (("a", "png"), ("a", "jpg"), ("b", "bmp"), ("b", "gif"), ("c", "webp"), ("c", "tif")):
+            home = folder / split / name
+            home.mkdir(parents=True, exist_ok=True)
+            Image.fromarray(rng.integers(0, 256, (9, 7, 3), dtype=np.uint8)).save(home / f"x.{ending}")
+
+
+def cifar(folder: Path) -> None:
+    rng = np.random.default_rng(0)
+    home = folder / "cifar-10-batches-py"
+    home.mkdir()
+    for name in [f"data_batch_{i}" for i in range(1, 6)] + ["test_batch"]:
+        batch = {b"data": rng.integers(0, 256, (3, 3072), dtype=np.uint8), b"labels": [0, 5, 9]}
+        (home / name).write_bytes(pickle.dumps(batch, protocol=2))
+    names = [f"class{i}" for i in range(10)]
+    (home / "batches.meta").write_bytes(pickle.dumps({b"label_names": names}, protocol=2))
+
+
+def mnist(folder: Path) -> None:
+    rng = np.random.default_rng(0)
+    arrays = {"images-idx3-ubyte": rng.integers(0, 256, (6, 4, 4), dtype=np.uint8)}
+    arrays["labels-idx1-ubyte"] = np.arange(6, dtype=np.uint8)
+    for part, pack in (("train", False), ("t10k", True)):
+        for name, array in arrays.items():
+            head = bytes((0, 0, 8, array.ndim)) + struct.pack(f">{array.ndim}i", *array.shape)
+            content = head + array.tobytes()
+            path = folder / f"{part}-{name}{'.gz' if pack else ''}"
+            path.write_bytes(gzip.compress(content) if pack else content)
+
+
+def clouds() -> Iterator[tuple[str, str, int, np.ndarray]]:
+    rng = np.random.default_rng(0)
+    for split, numbers in (("train", (1, 2)), ("test", (3,))):
+        for kind in ("box", "chair"):
+            for number in numbers:
+                yield split, kind, number, rng.normal(size=(12, 6)).astype(np.float32)
+
+
+def text(folder: Path) -> None:
+    (folder / "modelnet40_shape_names.txt").write_text("box\nchair\n")
+    lists: dict[str, list[str]] = dict(train=[], test=[])
+    for split, kind, number, rows in clouds():
+        name = f"{kind}_{number:04d}"
+        lists[split].append(name)
+        (folder / kind).mkdir(exist_ok=True)
+        np.savetxt(folder / kind / f"{name}.txt", rows, fmt="%.5f", delimiter=",")
+    for split, names in lists.items():
+        (folder / f"modelnet40_{split}.txt").write_text("\n".join(names) + "\n")
+
+
+def off(folder: Path) -> None:
+    for split, kind, number, rows in clouds():
+        home = folder / kind / split
+        home.mkdir(parents=True, exist_ok=True)
+        vertices = "\n".join(" ".join(f"{x:.4f}" for x in row[:3]) for row in rows)
+        faces = "\n".join(f"3 {i} {i + 1} {i + 2}" for i in range(10))
+        (home / f"{kind}_{number:04d}.off").write_text(f"OFF\n12 10 0\n{vertices}\n{faces}\n")
+
+
+def h5(folder: Path) -> None:
+    import h5py
+
+    (folder / "shape_names.txt").write_text("box\nchair\n")
+    for split in ("train", "test"):
+        rows = np.stack([rows[:, :3] for of, _, _, rows in clouds() if of == split])
+        labels = np.array([[kind == "chair"] for of, kind, _, _ in clouds() if of == split], np.uint8)
+        (folder / f"{split}_files.txt").write_text(f"data/{split}0.h5\n")
+        with h5py.File(folder / f"{split}0.h5", "w") as file:
+            file.create_dataset("data", data=rows, compression="gzip")
+            file.create_dataset("label", data=labels)
+
+
+READERS = dict(
+    images=Reader("ImageFolder", images, "**/x.*"),
+    cifar=Reader("CIFAR10", cifar, "*/*_batch*"),
+    mnist=Reader("MNIST", mnist, "*ubyte*"),
+    text=Reader("ModelNet40", text, "**/*.txt"),
+    off=Reader("ModelNet40", off, "**/*.off"),
+    h5=Reader("ModelNet40", h5, "*.h5"),
+)
+NUMBERS = [b"nan", b"inf", b"-1", b"0", b"1e400", b"99999999999", b"abc", b"", b"1 2", b"2147483647"]
+
+
+def mutated(content: bytes, rng: np.random.Generator) -> bytes:
+    """One to three kinds of damage, as disks, downloads and people do it."""
+    data = bytearray(content)
+    for _ in range(rng.integers(1, 4)):
+        at = int(rng.integers(len(data))) if data else 0
+        size = int(rng.integers(1, 1 + max(1, min(64, len(data)))))
+        kind = rng.integers(9)
+        if kind == 0:
+            del data[at:]  # truncated
+        elif kind == 1:
+            data[at : at + size] = rng.bytes(size)
+        elif kind == 2:
+            data[at : at + size] = bytes(size)
+        elif kind == 3:
+            del data[at : at + size]
+        elif kind == 4:
+            data[at:at] = data[at : at + size]
+        elif kind == 5 and data:
+            data[at] ^= 1 << int(rng.integers(8))
+        elif kind == 6 and data:  # the header, where sizes are
+            data[int(rng.integers(min(32, len(data))))] = int(rng.choice([0, 1, 127, 128, 255]))
+        elif kind == 7:  # a number between blanks or commas becomes another
+            parts = bytes(data).replace(b",", b" ").split(b" ")
+            parts[int(rng.integers(len(parts)))] = NUMBERS[int(rng.integers(len(NUMBERS)))]
+            data = bytearray((b"," if b"," in data else b" ").join(parts))
+        else:
+            data.extend(rng.bytes(size))
+    return bytes(data)
+
+
+def attempt(reader: Reader, folder: Path) -> str:
+    """ "said" for a sentence, "read" for samples that are right in form; anything else is raised."""
+    try:
+        for split in ("train", "test"):
+            data = DATASETS.create(dict(type=reader.type, data_root=str(folder), split=split, holdout=0.0))
+            for i in range(len(data)):
+                sample = data[i]
+                if not 0 <= sample["label"] < len(data.classes):
+                    raise AssertionError(f"label {sample['label']}")
+                points = sample.get("points")
+                if points is not None and not (points.ndim == 2 and len(points) > 1 and np.isfinite(points).all()):
+                    raise AssertionError(f"points {points.shape} or not finite")
+    except DataError as error:
+        if "\n" in str(error).strip():
+            raise AssertionError(f"not one line: {error}") from error
+        return "said"
+    return "read"
+
+
+def fuzz(name: str, count: int, seed: int, folder: Path) -> Counter[str]:
+    """`count` damaged datasets in turn."""
+    reader, tally = READERS[name], Counter[str]()
+    reader.write(folder)
+    paths = sorted(folder.glob(reader.damaged))
+    for n in range(count):
+        rng = np.random.default_rng((seed, n))
+        path = paths[int(rng.integers(len(paths)))]
+        whole = path.read_bytes()
+        damaged = mutated(whole, rng)
+        path.write_bytes(damaged)
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                tally[attempt(reader, folder)] += 1
+        except BaseException as error:
+            raise AssertionError(
+                f"{name}, number {n} of seed {seed}, {path.name}: {type(error).__name__}: {error}"
+            ) from error
+        path.write_bytes(whole)
+    return tally
+
+
+def _guarded(name: str, numbers: range, seed: int) -> tuple[str, int]:
+    """fuzz() in a process of its own, a hundred at a time: what it says of its end, and the most memory it took."""
+    reader_end, writer_end = os.pipe()
+    pid = os.fork()
+    if not pid:
+        os.close(reader_end)
+        signal.alarm(SECONDS * 10)
+        told = "?"
+        try:
+            before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+            with tempfile.TemporaryDirectory() as folder:
+                tally = fuzz(name, len(numbers), seed * 10**6 + numbers.start, Path(folder))
+            more = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - before
+            told = f"{tally['said']} {tally['read']} {more}"
+        except BaseException as error:
+            told = f"! {error}"
+        os.write(writer_end, told.encode()[:4000])
+        os._exit(0)
+    os.close(writer_end)
+    with os.fdopen(reader_end) as file:
+        told = file.read()
+    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    return told, code
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--count", type=int, default=10_000, help="damaged datasets for each reader")
+    parser.add_argument("--readers", nargs="+", choices=list(READERS), default=list(READERS))
+    parser.add_argument("--seed", type=int, default=0)
+    given = parser.parse_args()
+    DATASETS.get("CIFAR10")
+    failed = 0
+    for name in given.readers:
+        said = read = most = 0
+        begin = time.perf_counter()
+        for start in range(0, given.count, 100):
+            told, code = _guarded(name, range(start, min(start + 100, given.count)), given.seed)
+            if code or told.startswith(("!", "?")) or not told:
+                failed += 1
+                print(f"{name} from {start}: ended with {code}: {told}")
+                continue
+            a, b, more = map(int, told.split())
+            said, read, most = said + a, read + b, max(most, more)
+        failed += most > BYTES
+        print(
+            f"{name}: {said} said what is wrong, {read} read as samples; at most {most / 2**20:.0f} MiB more memory; "
+            f"{time.perf_counter() - begin:.0f} s",
+            flush=True,
+        )
+    sys.exit(1 if failed else 0)
+
+
+if __name__ == "__main__":
+    main()

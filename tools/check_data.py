@@ -1,0 +1,47 @@
+"""Read all samples of a config's datasets, and say which cannot be used: before a week is spent on training.
+
+    tools/check_data.py configs/modelnet40_pape.py --workers 8
+    tools/check_data.py configs/modelnet40_pape.py --sample --splits train
+
+Exit code 1 where something is wrong. Training stops at a bad sample, or with skip_bad=True in a loader goes on without.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+
+from ndformer.framework.data import DataError
+from ndformer.framework.engine.check import check_split
+from ndformer.framework.engine.cli import config_arguments, config_from, run
+from ndformer.framework.engine.run import prepare_data
+
+SPLITS = ("train", "val", "test")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    config_arguments(parser)
+    parser.add_argument(
+        "--workers", type=int, default=os.cpu_count() or 1, help="processes that read; default: all cores"
+    )
+    parser.add_argument("--splits", nargs="+", choices=SPLITS, default=SPLITS)
+    parser.add_argument("--show", type=int, default=20, help="how many bad samples to name")
+    given = parser.parse_args()
+    cfg = config_from(given)
+    prepare_data(cfg, given.sample)
+    total = 0
+    for split in given.splits:
+        count, wrong = check_split(cfg, split, given.workers)
+        total += len(wrong)
+        print(f"{split}: {count} samples, {len(wrong)} bad")
+        for what in wrong[: given.show]:
+            print(f"  {what}")
+        if len(wrong) > given.show:
+            print(f"  and {len(wrong) - given.show} more: --show {len(wrong)} names them all")
+    if total:
+        raise DataError(f"{total} samples cannot be used: replace them, or train with skip_bad=True in the loaders")
+
+
+if __name__ == "__main__":
+    run(main)

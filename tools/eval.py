@@ -1,0 +1,63 @@
+"""Numbers from saved predictions, without a model.
+
+    tools/eval.py coco GT.json DETECTIONS.json
+    tools/eval.py coco GT.json DETECTIONS.json --classwise --out numbers.json --pictures DIR
+
+COCO's twelve numbers for boxes, as JSON; fractions, -1 where no object has that size. GT.json is a COCO annotation
+file, DETECTIONS.json a list of dict(image_id, category_id, bbox=[x, y, width, height], score).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ndformer.framework.data import DataError
+from ndformer.framework.engine import cli, output
+from ndformer.framework.evaluation import coco_views
+from ndformer.framework.evaluation.coco_average import evaluate
+from ndformer.framework.evaluation.coco_backends import BACKENDS, twelve
+from ndformer.framework.evaluation.coco_json import read_detections, read_truth
+
+
+def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    protocols = parser.add_subparsers(dest="protocol", metavar="PROTOCOL", required=True)
+    coco = protocols.add_parser("coco", help="boxes in images")
+    coco.add_argument("truth", metavar="GT.json", type=Path)
+    coco.add_argument("detections", metavar="DETECTIONS.json", type=Path)
+    coco.add_argument("--out", metavar="FILE.json", type=Path, help="the numbers in a file too")
+    coco.add_argument("--classwise", action="store_true", help="the numbers of each class as well, under 'classes'")
+    coco.add_argument("--pictures", metavar="DIR", type=Path, help="pr_curves.png and confusion_matrix.png")
+    coco.add_argument("--backend", choices=BACKENDS, default=BACKENDS[0], help="who computes the twelve (builtin)")
+    return parser.parse_args(arguments)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    given = parse(arguments)
+    if given.out is not None:
+        if given.out.suffix != ".json":
+            raise DataError(f"--out takes a name that ends in .json, got '{given.out}'")
+        output.ready(given.out, (".json",))
+    truth = read_truth(given.truth)
+    detections = read_detections(given.detections, truth)
+    size = len(truth.images), len(truth.classes)
+    numbers: dict[str, Any] = dict(twelve(truth.boxes, detections, *size, given.backend))
+    if given.classwise or given.pictures is not None:
+        averages = evaluate(truth.boxes, detections, *size)
+        if given.classwise:
+            numbers["classes"] = coco_views.class_numbers(averages, truth.classes)
+        if given.pictures is not None:
+            counts = coco_views.confusion(truth.boxes, detections, size[1])
+            coco_views.draw(given.pictures, averages, counts, truth.classes)
+    text = json.dumps(numbers, indent=1)
+    if given.out is not None:
+        given.out.write_text(text + "\n", encoding="utf-8")
+    print(text)
+
+
+if __name__ == "__main__":
+    cli.run(main)
