@@ -11,7 +11,7 @@ READY := $(VENV)/.ready
 .PHONY: train test lint types gpu headless clean
 
 train: $(READY)
-	$(BIN)/python tools/train.py $(or $(ARGS),configs/cifar10_pape.py --sample --overwrite)
+	$(BIN)/python tools/train.py $(or $(ARGS),configs/modelnet40_pape.py --sample --overwrite)
 
 test: lint types
 	$(BIN)/python -m pytest -q -n auto
