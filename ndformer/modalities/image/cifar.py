@@ -6,6 +6,7 @@ data_root/[cifar-100-python/]      train, test, meta
 
 from __future__ import annotations
 
+import io
 import pickle
 from pathlib import Path
 from typing import Any, ClassVar
@@ -51,11 +52,11 @@ ALLOWED: dict[tuple[str, str], Any] = {
 
 def unpickle(path: Path) -> dict[str, Any]:
     try:
-        with path.open("rb") as file:
-            found = BatchUnpickler(file, encoding="latin1").load()
+        found = BatchUnpickler(io.BytesIO(path.read_bytes()), encoding="latin1").load()  # a file gives memory on demand
         return {key.decode() if isinstance(key, bytes) else key: value for key, value in found.items()}
     except Exception as error:  # whatever a damaged or hostile pickle leads to
-        raise DataError(f"{path} is not a CIFAR batch ({error}): get the dataset again") from None
+        why = " ".join(str(error).split())
+        raise DataError(f"{path} is not a CIFAR batch ({why}): get the dataset again") from None
 
 
 class CIFAR(Dataset):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zipfile
 from pathlib import Path
+from tokenize import TokenError
 
 import numpy as np
 
@@ -28,7 +29,8 @@ def read_cloud(path: Path, rng: np.random.Generator | None = None) -> Cloud:
             return checked(*READERS[path.suffix.lower()](path, rng or np.random.default_rng(0)))
     except FileNotFoundError:
         raise DataError(f"{path} is missing: get the dataset again, or give another file") from None
-    except (ValueError, OSError, EOFError, MemoryError, zipfile.BadZipFile) as error:
+    # numpy reads an npy header as Python text, and a damaged one ends as a SyntaxError or TokenError
+    except (ValueError, OSError, EOFError, MemoryError, SyntaxError, TokenError, zipfile.BadZipFile) as error:
         reason = " ".join(str(error).split()).removesuffix(".")
         raise DataError(f"{path} cannot be read as a point cloud ({reason}): replace it or take it away") from None
 
