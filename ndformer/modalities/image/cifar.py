@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import pickle
+import pickletools
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -52,7 +53,11 @@ ALLOWED: dict[tuple[str, str], Any] = {
 
 def unpickle(path: Path) -> dict[str, Any]:
     try:
-        found = BatchUnpickler(io.BytesIO(path.read_bytes()), encoding="latin1").load()  # a file gives memory on demand
+        content = path.read_bytes()
+        for step, at, _ in pickletools.genops(content):
+            if step.name in ("PUT", "LONG_BINPUT") and int(at or 0) > len(content):
+                raise pickle.UnpicklingError("it keeps more things than it has bytes")  # and pickle makes room for them
+        found = BatchUnpickler(io.BytesIO(content), encoding="latin1").load()
         return {key.decode() if isinstance(key, bytes) else key: value for key, value in found.items()}
     except Exception as error:  # whatever a damaged or hostile pickle leads to
         why = " ".join(str(error).split())
