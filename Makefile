@@ -2,13 +2,14 @@
 #              make train ARGS="configs/mnist_pape.py --sample --work-dir work_dirs/mine"
 # make test    builds .venv when needed, then lints, type-checks and runs the suite
 # make headless  the built wheel on a server without libGL: a Debian of its own; needs root and debootstrap
+# make soak    kills, faults, ranks and damaged files for an hour
 # make gpu     what needs a GPU: tests/gpu and the benchmarks
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: train test lint types gpu headless clean
+.PHONY: train test lint types gpu headless soak clean
 
 train: $(READY)
 	$(BIN)/python tools/train.py $(or $(ARGS),configs/modelnet40_pape.py --sample --overwrite)
@@ -25,6 +26,11 @@ types: $(READY)
 
 gpu: $(READY)
 	$(BIN)/python -m pytest -q tests/gpu -rs
+
+soak: $(READY)
+	$(BIN)/python -m tests.soak.kill --kills 200 --faults
+	$(BIN)/python -m tests.soak.ranks
+	$(BIN)/python -m tests.soak.fuzz --count 10000
 
 headless: $(READY)
 	PYTHON=$(CURDIR)/$(BIN)/python tests/headless/run.sh
