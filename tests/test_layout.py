@@ -16,6 +16,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "ndformer"
+LINKS = ["tools", "configs"]  # in the package, so that the wheel has them
 FOLDERS = ["framework", "modalities", "encodings"]
 
 
@@ -52,7 +53,11 @@ def module_name(file: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-MODULES = {module_name(file): list(imports(file)) for file in sorted(PACKAGE.rglob("*.py"))}
+MODULES = {
+    module_name(file): list(imports(file))
+    for file in sorted(PACKAGE.rglob("*.py"))
+    if not {PACKAGE / name for name in LINKS} & set(file.parents)
+}
 
 
 # ---------------------------------------------------------------------------------------------------- who knows whom
@@ -188,6 +193,7 @@ def test_a_wheel_works_outside_the_checkout(tmp_path: Path) -> None:
         about = archive.read(metadata).decode()
 
     ours = {f.relative_to(ROOT).as_posix() for f in PACKAGE.rglob("*.py")}
+    ours |= {f"ndformer/{f.relative_to(ROOT).as_posix()}" for name in LINKS for f in (ROOT / name).rglob("*.py")}
     assert {name for name in names if ".dist-info/" not in name} == ours | {"ndformer/py.typed"}
     assert "License-Expression: Apache-2.0" in about
     assert any(name.endswith(".dist-info/licenses/LICENSE") for name in names)
@@ -205,6 +211,9 @@ def test_a_wheel_works_outside_the_checkout(tmp_path: Path) -> None:
     assert Path(file) == unpacked / "ndformer" / "__init__.py"
     assert len(built) >= 9
     assert {"NoPE", "PaPE"} <= set(built)
+    assert "  train " in python("-m", "ndformer", path=unpacked, cwd=elsewhere)
+    config = python("-m", "ndformer", "print_config", "modelnet40_pape", "--sample", path=unpacked, cwd=elsewhere)
+    assert "encoding=dict(type='PaPE', m=50)" in config
 
 
 def test_the_licence_is_apache() -> None:

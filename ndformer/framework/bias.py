@@ -11,10 +11,12 @@ bias: the kernels see to that.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from ndformer.framework.features import Split
 from ndformer.framework.tokens import Rows
 
 
@@ -62,11 +64,9 @@ class Bias:
         """Whether it may ride on q and k."""
         return self.halvings is not None
 
-    def features(self, queries: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Extra channels of q and k, (B, H, N, F) and (B or 1, 1, N, F), whose products are the bias.
-
-        With `queries`, numbers (K,) of tokens, those of q for these alone, (B, H, K, F), and both about their middle.
-        """
+    def features(self, split: Split | None = None) -> tuple[Tensor, Tensor]:
+        """Extra channels of q and k, (B, H, N, F) and (calls, B or 1, 1, N, F), whose products are the bias: for all
+        queries in one call of attention, or as `split` has it."""
         raise TypeError(f"{type(self).__name__} is not separable")
 
 
@@ -115,6 +115,14 @@ class SumBias(Bias):
         return named
 
 
+class Local(NamedTuple):
+    """One axis of positions about origins near the queries: one, or one for each of two halves."""
+
+    queries: Tensor  # (B or 1, 1, N), each about its own origin
+    keys: list[Tensor]  # (calls, B or 1, 1, N) about each origin
+    shares: list[Tensor | None]  # (N,), 1 for the queries with this origin and 0 for others; None: all of them
+
+
 class PositionBias(Bias):
     """A bias of position differences: keeps each axis as a contiguous (B or 1, N) tensor."""
 
@@ -132,14 +140,12 @@ class PositionBias(Bias):
         """Per axis r_j - r_i: (B or 1, hi - lo, N)."""
         return [axis[:, None, :] - axis[:, lo:hi, None] for axis in self.axes]
 
-    def about(self, queries: Tensor | None) -> tuple[list[Tensor], list[Tensor]]:
-        """Per axis the positions of queries (B or 1, 1, K) and of keys (B or 1, 1, N), for features."""
-        keys = [axis[:, None] for axis in self.axes]
-        if queries is None:
-            return keys, keys
-        chosen = [axis[..., queries] for axis in keys]
-        middles = [axis.mean(-1, keepdim=True).round() for axis in chosen]
-        return [a - m for a, m in zip(chosen, middles)], [a - m for a, m in zip(keys, middles)]
+    def local(self, split: Split | None) -> list[Local]:
+        """Each axis about origins near the queries."""
+        axes = [axis[:, None] for axis in self.axes]  # of (B or 1, 1, N)
+        if split is None:
+            return [Local(axis, [axis[None]], [None]) for axis in axes]
+        return [_local(axis, late, split.calls) for axis, late in zip(axes, split.second)]
 
     def cut_positions(self, rows: Rows) -> Tensor:
         return torch.stack([rows.gather(axis.flatten()) for axis in self.axes], dim=-1)
@@ -278,15 +284,12 @@ class QuadraticBias(PositionBias):
         ]
         return sum(values[1:], values[0])
 
-    def features(self, queries: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    def features(self, split: Split | None = None) -> tuple[Tensor, Tensor]:
         """dr' M dr + c' dr as a polynomial in r_j: its constant, linear and quadratic coefficients, and the powers."""
-        P, entries = len(self.axes), self._entries
-        given = torch.stack([*(self.M or ()), *(self.c or ())])
-        parts = (given if queries is None else given[..., queries]).unbind(0)  # of (B, H, K)
-        none = torch.zeros_like(parts[0])
-        M = parts[: len(entries)] if self.M is not None else [none] * len(entries)
-        c = parts[-P:] if self.c is not None else [none] * P
-        r, keys = self.about(queries)
+        entries, axes = self._entries, self.local(split)
+        r = [axis.queries for axis in axes]
+        none = torch.zeros_like((self.M or self.c or [])[0])
+        M, c = self.M or [none] * len(entries), self.c or [none] * len(axes)
         constant, linear = none, list(c)
         for m, (a, b) in zip(M, entries):
             constant = constant + m * _power(r, a, b)
@@ -295,8 +298,18 @@ class QuadraticBias(PositionBias):
                 linear[b] = linear[b] - 2 * m * r[a]
         for coefficient, axis in zip(c, r):
             constant = constant - coefficient * axis
-        powers = [torch.ones_like(keys[0]), *keys, *(_power(keys, a, b) for a, b in entries)]
-        return torch.stack([constant, *linear, *M], dim=-1), torch.stack(powers, dim=-1)
+        ours, theirs = [constant], [torch.ones_like(axes[0].keys[0])]
+        for coefficient, axis in zip(linear, axes):
+            ours += [_share(coefficient, share) for share in axis.shares]
+            theirs += axis.keys
+        for m, (a, b) in zip(M, entries):
+            if a == b:
+                ours += [_share(m, share) for share in axes[a].shares]
+                theirs += [key * key for key in axes[a].keys]
+            else:
+                ours += [_share(_share(m, one), two) for one in axes[a].shares for two in axes[b].shares]
+                theirs += [2 * one * two for one in axes[a].keys for two in axes[b].keys]
+        return torch.stack(ours, dim=-1), torch.stack(theirs, dim=-1)
 
     def cut(self, rows: Rows) -> Bias:
         M = None if self.M is None else [_cut_heads(m, rows) for m in self.M]
@@ -327,18 +340,39 @@ class IsotropicBias(PositionBias):
     def rows(self, lo: int, hi: int) -> Tensor:
         return self.alpha[:, :, lo:hi, None] * _squares(self.differences(lo, hi))[:, None]
 
-    def features(self, queries: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        alpha = self.alpha if queries is None else self.alpha[..., queries]  # (B, H, K)
-        r, keys = self.about(queries)
-        linear = [-2 * alpha * axis for axis in r]
-        powers = [torch.ones_like(keys[0]), *keys, _squares(keys)]
-        return torch.stack([alpha * _squares(r), *linear, alpha], dim=-1), torch.stack(powers, dim=-1)
+    def features(self, split: Split | None = None) -> tuple[Tensor, Tensor]:
+        axes = self.local(split)
+        ours, theirs = [self.alpha * _squares([axis.queries for axis in axes])], [torch.ones_like(axes[0].keys[0])]
+        for axis in axes:
+            linear = -2 * self.alpha * axis.queries
+            for share, key in zip(axis.shares, axis.keys):
+                ours += [_share(linear, share), _share(self.alpha, share)]
+                theirs += [key, key * key]
+        return torch.stack(ours, dim=-1), torch.stack(theirs, dim=-1)
 
     def cut(self, rows: Rows) -> Bias:
         return IsotropicBias(_cut_heads(self.alpha, rows), self.cut_positions(rows), self.halvings)
 
     def parts(self) -> dict[str, Bias]:
         return {"distance": self}
+
+
+def _local(axis: Tensor, second: Tensor | None, calls: Sequence[Tensor]) -> Local:
+    """Origins are whole numbers near the means, so that whole positions stay whole."""
+    shares: list[Tensor | None] = [None] if second is None else [1 - second, second]
+    queries, keys = torch.zeros_like(axis), []
+    for share in shares:
+        weights = torch.ones_like(axis[0]) if share is None else share
+        sums = [((axis * weights)[..., call].sum(-1, keepdim=True), weights[..., call].sum()) for call in calls]
+        own = torch.stack([axis - (total / count).round() for total, count in sums])
+        for call, centred in zip(calls, own):
+            queries[..., call] += (centred * weights)[..., call]
+        keys.append(own)
+    return Local(queries, keys, shares)
+
+
+def _share(coefficient: Tensor, share: Tensor | None) -> Tensor:
+    return coefficient if share is None else coefficient * share
 
 
 def _power(r: Sequence[Tensor], a: int, b: int) -> Tensor:

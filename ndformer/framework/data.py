@@ -39,6 +39,7 @@ class Dataset(torch.utils.data.Dataset[Sample]):
     splits: tuple[str, ...] = ("train", "test")  # what is on disk
     classes: list[str]  # names, set by index()
     skip_bad = False
+    dealt: np.ndarray | None = None  # (N,) labels that are given instead of the samples' own
     board: Tensor | None = None  # (workers, 2) process and number of the sample being read, in shared memory
 
     def __init__(
@@ -60,6 +61,8 @@ class Dataset(torch.utils.data.Dataset[Sample]):
         if split == "val" and "val" not in self.splits:
             source = "test" if val_is_test else "train"
         records, labels = self.index(source)
+        if not hasattr(self, "classes"):
+            raise TypeError(f"{type(self).__name__}.index() has to set self.classes, the names of the classes: a list")
         if held_out and split != "test":
             val = stratified(labels, holdout)
             keep = val if split == "val" else np.setdiff1d(np.arange(len(labels)), val)
@@ -119,10 +122,23 @@ class Dataset(torch.utils.data.Dataset[Sample]):
     def sample(self, epoch: int, i: int) -> Sample:
         """Read, and changed by the transforms."""
         sample = self.read(self.records[i]) | dict(index=i)
+        if self.dealt is not None:
+            sample = self._with_label(sample, int(self.dealt[i]))
         rng = np.random.default_rng((self.seed, epoch, i))
         for transform in self.transforms:
             sample = transform(sample, rng)
         return sample
+
+    def deal_labels(self) -> None:
+        """A control: each sample gets the label of another one, drawn by the seed, the same in every epoch."""
+        self.dealt = np.random.default_rng((self.seed, len(self))).permutation(self.labels)
+
+    def _with_label(self, sample: Sample, label: int) -> Sample:
+        if "label" in sample:
+            return sample | dict(label=label)
+        if "label" in sample.get("data_sample", {}):
+            return sample | dict(data_sample=sample["data_sample"] | dict(label=label))
+        raise DataError(f"samples of {type(self).__name__} have no 'label': random_labels is for classification")
 
     def after(self, i: int) -> int:
         """The number of the sample that stands in for a bad one."""
@@ -203,6 +219,6 @@ def stratified(labels: np.ndarray, share: float) -> np.ndarray:
     chosen = []
     for label in np.unique(labels):
         members = np.flatnonzero(labels == label)
-        count = max(1, round(len(members) * share)) if len(members) > 1 else 0
+        count = max(1, round(len(members) * share)) if share and len(members) > 1 else 0
         chosen.append(members[np.linspace(0, len(members) - 1, count).round().astype(int)] if count else members[:0])
     return np.sort(np.concatenate(chosen)) if chosen else np.arange(0)

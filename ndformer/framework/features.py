@@ -3,14 +3,19 @@
 A parabola about query i, written as a polynomial in the key's position, has terms as large as the positions squared,
 which cancel in the logit, and in the gradients of its coefficients. So queries are taken in blocks of a grid, each with
 its own origin for the features, and nothing gets larger than a block. Tokens without a grid are one block.
+
+Two blocks along an axis share a call of attention: each has the terms along that axis in channels of its own, which are
+0 in the other's queries. Attention likes few long calls better than narrow heads.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from ndformer.framework.tokens import Where
@@ -39,13 +44,31 @@ def halvings(where: Where, factors: Sequence[float], curvature: float, slope: fl
     return tuple(times)
 
 
-def blocks(where: Where, times: Sequence[int]) -> list[Tensor]:
-    """The tokens of each block of the grid, halved so often along each axis; prefix tokens go with the first."""
-    tokens, grid = where.positions.shape[1], where.grid
-    assert grid is not None
-    index = torch.arange(tokens, device=where.positions.device)
+class Split(NamedTuple):
+    """How a grid's queries are taken, for features about places near them: in one call of attention or several, and in
+    each by halves along the axes, where a query speaks only to the channels of its own half."""
+
+    calls: list[Tensor]  # the tokens (K,) of each call; prefix tokens go with the first
+    second: list[
+        Tensor | None
+    ]  # per axis (N,), 1.0 in the second half of a call and 0.0 in the first; None: not halved
+
+
+def split(where: Where, times: Sequence[int]) -> Split | None:
+    """For a grid halved so often along each axis; None where it is not."""
+    grid = where.grid
+    if grid is None or not any(times):
+        return None
+    index = torch.arange(where.positions.shape[1], device=where.positions.device)
     prefix, parts = index[: -math.prod(grid)], [index[-math.prod(grid) :].view(grid)]
-    for axis, halved in enumerate(times):
-        parts = [part for whole in parts for part in whole.tensor_split(2**halved, dim=axis)]
+    second: list[Tensor | None] = [None] * len(grid)
+    for axis, (size, halved) in enumerate(zip(grid, times)):
+        if halved == 0:
+            continue
+        half = torch.arange(size, device=index.device) * 2**halved // size  # of 2**halved, two for a call
+        bounds = [-(-call * size // 2 ** (halved - 1)) for call in range(2 ** (halved - 1) + 1)]
+        parts = [part.narrow(axis, lo, hi - lo) for part in parts for lo, hi in zip(bounds, bounds[1:])]
+        along = (half % 2).to(where.positions.dtype).view([-1 if a == axis else 1 for a in range(len(grid))])
+        second[axis] = F.pad(along.expand(grid).flatten(), (len(prefix), 0))
     first, *others = [part.flatten() for part in parts]
-    return [torch.cat([prefix, first]), *others]
+    return Split([torch.cat([prefix, first]), *others], second)

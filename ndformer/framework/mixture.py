@@ -41,6 +41,10 @@ class Mixture(Dataset):
         k, j = self._at(i)
         return list(self.parts.values())[k].sample(epoch, j)
 
+    def deal_labels(self) -> None:
+        for part in self.parts.values():
+            part.deal_labels()
+
     def after(self, i: int) -> int:
         k, j = self._at(i)
         return int(self.starts[k]) + list(self.parts.values())[k].after(j)

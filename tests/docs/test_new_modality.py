@@ -85,6 +85,7 @@ MISTAKES = [
         re.sub(r"return dict\(inputs=.*", "return dict(sound=sound, label=number % 3)", chirps),
         config,
     ),
+    lambda chirps, config: (swapped(chirps, "self.classes =", "names ="), config),
     lambda chirps, config: (swapped(chirps, "inputs=dict(sound=", "inputs=dict(sounds="), config),
 ]
 

@@ -209,8 +209,8 @@ def pape_ri_with(bias):
 
 
 class WrongFeatures(IsotropicBias):
-    def features(self, queries=None):
-        q, k = super().features(queries)
+    def features(self, split=None):
+        q, k = super().features(split)
         return 1.1 * q, k
 
 

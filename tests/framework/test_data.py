@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from ndformer.framework.data import DataError, Dataset
+from ndformer.framework.data import DataError, Dataset, Sample
 from ndformer.framework.engine.signature import arguments
 from ndformer.framework.registry import DATASETS
 
@@ -18,8 +18,18 @@ class Uneven(Dataset):
         labels = np.random.default_rng(0).permutation(np.repeat([0, 1, 2], [30, 20, 10]))
         return list(range(60)), labels
 
-    def read(self, record):
+    def read(self, record) -> Sample:
         return dict(image=Image.new("L", (2, 2)), label=0)
+
+
+class Packed(Uneven):
+    def read(self, record) -> Sample:
+        return dict(inputs={}, data_sample=dict(label=0))
+
+
+class Unlabelled(Uneven):
+    def read(self, record) -> Sample:
+        return dict(inputs={}, data_sample={})
 
 
 def train(**options):
@@ -63,3 +73,27 @@ def test_a_class_with_too_few_is_one_sentence():
 )
 def test_configs_may_say_it_of_any_set_of_images(name):
     assert "per_class" in arguments(DATASETS.get(name))[0]
+
+
+@pytest.mark.parametrize("kind", [Uneven, Packed])
+def test_random_labels_are_those_of_others_and_the_same_in_every_epoch(kind):
+    datasets = [kind("here", seed=seed) for seed in (4, 4, 5)]
+    for dataset in datasets:
+        dataset.deal_labels()
+
+    def labels(dataset, epoch):
+        samples = [dataset[epoch, i] for i in range(len(dataset))]
+        return [sample.get("data_sample", sample)["label"] for sample in samples]
+
+    dealt = labels(datasets[0], 0)
+    assert sorted(dealt) == sorted(datasets[0].labels)  # as many of each as there were
+    assert dealt == labels(datasets[1], 3)
+    assert dealt != labels(datasets[2], 0)
+    assert 0 < np.mean(dealt == datasets[0].labels) < 0.7
+
+
+def test_random_labels_where_there_are_none_is_one_sentence():
+    dataset = Unlabelled("here")
+    dataset.deal_labels()
+    with pytest.raises(DataError, match="samples of Unlabelled have no 'label': random_labels is for classification"):
+        dataset[0]

@@ -468,7 +468,7 @@ def test_pape_rides_on_q_and_k_in_float32_on_images(name: str, masks: str, monke
     given: dict[str, Any] = dict(
         plain={}, unplaced={"placed": n > 0}, padded={"valid": n < 190}, packed={"segment": n // 60}
     )[masks]
-    called = spy(monkeypatch, sdpa_module, "widen")
+    called = spy(monkeypatch, sdpa_module, "features")
     attention, x, where, state = pape(image(8), name=name, **given)
     y = attention(x, where, state)
     assert len(called) == (2 if masks == "packed" else 1)  # rows of 60 and of 16
@@ -477,7 +477,7 @@ def test_pape_rides_on_q_and_k_in_float32_on_images(name: str, masks: str, monke
 
 
 def test_pape_rides_in_16_bit_on_cpu_by_way_of_float32(monkeypatch: pytest.MonkeyPatch) -> None:
-    called = spy(monkeypatch, sdpa_module, "widen")
+    called = spy(monkeypatch, sdpa_module, "features")
     for dtype in (torch.bfloat16, torch.float16):
         attention, x, where, state = pape(image(8), dtype)
         attention(x, where, state)
@@ -486,7 +486,7 @@ def test_pape_rides_in_16_bit_on_cpu_by_way_of_float32(monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize("case", ["float64", "wide", "fractions", "unknown extent", "composed"])
 def test_pape_does_not_ride_where_digits_would_be_lost(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    called = spy(monkeypatch, sdpa_module, "widen")
+    called = spy(monkeypatch, sdpa_module, "features")
     if case == "float64":
         attention, x, where, state = pape(image(14).double(), torch.float64)
     elif case == "wide":
@@ -520,7 +520,7 @@ def test_wherever_pape_rides_it_loses_less_than_1e5th(
     for side in (4, 8, 14, 32, 45, 64, 100, 128, 256, 512):
         n = torch.arange(196)[None]
         masks = {"placed": n > 0} if unplaced else {}
-        called = spy(monkeypatch, sdpa_module, "widen")
+        called = spy(monkeypatch, sdpa_module, "features")
         results = []
         for dtype in (torch.float32, torch.float64):
             positions = (image(side) * factor + 400).float().to(dtype)
@@ -540,7 +540,7 @@ def test_wherever_pape_rides_it_loses_less_than_1e5th(
 
 
 def test_packed_samples_ride_each_about_its_own_middle(monkeypatch: pytest.MonkeyPatch) -> None:
-    called = spy(monkeypatch, sdpa_module, "widen")
+    called = spy(monkeypatch, sdpa_module, "features")
     segment = torch.arange(196)[None] // 49
     attention, x, where, state = pape(image(8) + 5000.0 * segment[..., None], segment=segment)
     y = attention(x, where, state)

@@ -25,13 +25,12 @@ debootstrap --variant=minbase --include=python3,python3-venv bookworm "$root" > 
     { tail "$work/debootstrap.log" >&2; exit 1; }
 lap "minimal Debian: $(du -sm "$root" | cut -f1) MB"
 
-mkdir "$work/source" "$root/wheels" "$root/checkout"
-cp -r "$repository/ndformer" "$repository/pyproject.toml" "$repository/README.md" "$repository/LICENSE" "$work/source"
+mkdir "$work/source" "$root/wheels" "$root/elsewhere"
+cp -rL "$repository/ndformer" "$repository/pyproject.toml" "$repository/README.md" "$repository/LICENSE" "$work/source"
 "$python" -m pip wheel -qq --no-deps --wheel-dir "$root/wheels" "$work/source"
 "$python" -m pip download -qq --dest "$root/wheels" -c "$repository/constraints.txt" --only-binary=:all: \
     --python-version 3.11 "$root"/wheels/ndformer-*.whl onedl-mmengine
 cp "$repository/constraints.txt" "$root/wheels"
-cp -r "$repository/tools" "$repository/configs" "$root/checkout" # all that is not in the wheel
 lap "wheels: $(du -sm "$root/wheels" | cut -f1) MB"
 
 cat > "$root/inside.sh" <<'INSIDE'
@@ -55,8 +54,8 @@ swap) # in this order: both unpack into one folder
     pip install -q -c /wheels/constraints.txt onedl-mmengine
     ;;
 train)
-    cd /checkout
-    python tools/train.py configs/cifar10_pape.py --sample --work-dir "/$2" --cfg-options train_cfg.max_epochs=2
+    cd /elsewhere
+    ndformer train cifar10_pape --sample --work-dir "/$2" --cfg-options train_cfg.max_epochs=2
     test -s "/$2/best.pth" && test -s "/$2/curves.png" && test -s "/$2/confusion_matrix.png"
     python -c "import json; print(json.load(open('/$2/results.json'))['test'])"
     ;;

@@ -14,6 +14,8 @@ from ndformer.framework.data import DataError
 from ndformer.framework.engine.config import ConfigError, load
 from ndformer.framework.registry import UnknownNameError
 
+CONFIGS = Path(__file__).parents[2] / "configs"
+
 
 def run(main: Callable[[], object]) -> None:
     """main() as a program: what a user can mend is one sentence (a traceback with NDFORMER_DEBUG=1), exit code 1."""
@@ -31,13 +33,20 @@ def run(main: Callable[[], object]) -> None:
 
 
 def config_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("config", metavar="CONFIG", type=Path, help="a file of configs/")
+    parser.add_argument("config", metavar="CONFIG", type=config_path, help="a file, or the name of one in configs/")
     parser.add_argument("--encoding", metavar="NAME", help="another encoding: PaPE, 'PaPE(m=8)'")
     parser.add_argument("--sample", action="store_true", help="the small version, on generated data")
     parser.add_argument("--data-root", metavar="DIR", help="where the data is")
     parser.add_argument(
         "--cfg-options", metavar="KEY=VALUE", nargs="+", action="extend", default=[], help="other values of its keys"
     )
+
+
+def config_path(text: str) -> Path:
+    """A file; without one, that of the configs which ship with ndformer."""
+    path, shipped = Path(text), CONFIGS / f"{Path(text).stem}.py"
+    ours = path.parent.name in ("", CONFIGS.name) and path.suffix in ("", ".py")
+    return shipped if ours and not path.exists() and shipped.exists() else path
 
 
 def config_from(given: argparse.Namespace) -> Config:

@@ -29,6 +29,8 @@ from mmengine.config import Config
 from ndformer.framework.data import DataError
 from ndformer.framework.engine.cli import config_arguments, config_from
 from ndformer.framework.engine.config import ConfigError, load
+from ndformer.framework.engine.differences import that_matter
+from ndformer.framework.engine.preemption import RESUMABLE
 from ndformer.framework.engine.run import build_loader, prepare_data
 
 LOG = "log.txt"  # what a run said
@@ -118,24 +120,13 @@ def check_settings(run: Run) -> None:
     except ConfigError as error:
         why = str(error).splitlines()[0]
         raise DataError(f"{path} cannot be read ({why}): name another --work-dir, or take it away") from error
-    changed = list(_changes(old, run.cfg.to_dict()))
+    changed = [f"{at} was {was!r:.40} and would be {now!r:.40}" for at, was, now in that_matter(old, run.cfg.to_dict())]
     if changed:
         more = f" and {len(changed) - 3} more" if len(changed) > 3 else ""
         raise DataError(
             f"{run.folder} was made with other settings: {', '.join(changed[:3])}{more}. "
             "Name another --work-dir, or take that folder away"
         )
-
-
-def _changes(old: Any, new: Any, at: str = "") -> Iterator[str]:
-    if isinstance(old, dict) and isinstance(new, dict):
-        for key in old | new:
-            yield from _changes(old.get(key), new.get(key), f"{at}.{key}" if at else str(key))
-    elif isinstance(old, (list, tuple)) and isinstance(new, (list, tuple)) and len(old) == len(new):
-        for i, (one, other) in enumerate(zip(old, new)):
-            yield from _changes(one, other, f"{at}.{i}")
-    elif old != new:
-        yield f"{at} was {old!r:.40} and would be {new!r:.40}"
 
 
 def check_data(runs: Sequence[Run], sample: bool) -> None:
@@ -195,10 +186,12 @@ def train_all(runs: Sequence[Run], program: Sequence[str], jobs: int, threads: i
 
 
 def _reason(run: Run, code: int) -> str:
-    """Why a run ended without results: the last thing it said."""
+    """Why a run ended without results, if it failed: the last thing it said."""
     if code < 0:
         which = signal.Signals(-code)
         return f"ended by {which.name}{', perhaps out of memory' * (which is signal.SIGKILL)}"
+    if code == RESUMABLE:
+        return ""  # told to end, and saved
     lines = (run.folder / LOG).read_text(encoding="utf-8", errors="replace").splitlines()
     return next((line.strip() for line in reversed(lines) if line.strip()), "")
 

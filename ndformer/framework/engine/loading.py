@@ -62,6 +62,8 @@ def build_loader(cfg: Config, split: str) -> Loader:
     kind: Any = TurnBatches if isinstance(dataset, Mixture) else Batches
     length = dataset if isinstance(dataset, Mixture) else len(dataset)
     dataset.skip_bad = options.get("skip_bad", False)
+    if options.get("random_labels", False):
+        dataset.deal_labels()
     dataset.board = new_board(workers)
     batches = kind(length, size, shuffle, cfg.seed, processes.rank(), share)
     return Loader(dataset, split, batches, workers, options.get("timeout", 600.0))

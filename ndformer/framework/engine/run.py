@@ -22,6 +22,7 @@ from ndformer.framework import processes
 from ndformer.framework.data import DataError
 from ndformer.framework.engine import checkpoint, report
 from ndformer.framework.engine.evaluate import Evaluation, measure
+from ndformer.framework.engine.gallery import classes_of
 from ndformer.framework.engine.loading import Loader, all_bad, build_loader, workers_explained
 from ndformer.framework.engine.samples import MARK, make_sample
 from ndformer.framework.engine.trainer import AMP, Trainer
@@ -120,14 +121,16 @@ def write_predictions(path: Path, predictions: list[dict[str, Any]], classes: li
     """What was predicted for each sample, with the score of every class, as .csv or .json."""
     rows = []
     for p in predictions:
-        scores = {name: round(score, 6) for name, score in zip(classes, p["scores"].tolist())}
-        truth = classes[p["label"]] if p.get("label", -1) >= 0 else ""
-        rows.append(dict(path=p.get("path", ""), truth=truth, prediction=classes[p["prediction"]], **scores))
+        names = classes_of(p, classes)
+        scores = {name: round(score, 6) for name, score in zip(names, p["scores"].tolist())}
+        truth = names[p["label"]] if p.get("label", -1) >= 0 else ""
+        task = dict(task=p["task"]) if "task" in p else {}
+        rows.append(dict(path=p.get("path", ""), **task, truth=truth, prediction=names[p["prediction"]], **scores))
     if path.suffix == ".json":
         path.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
     elif path.suffix == ".csv":
         with path.open("w", newline="", encoding="utf-8") as file:
-            writer = csv.DictWriter(file, rows[0])
+            writer = csv.DictWriter(file, dict.fromkeys(name for row in rows for name in row), restval="")
             writer.writeheader()
             writer.writerows(rows)
     else:

@@ -45,6 +45,7 @@ class Loader:
     dataset: Component = key("a dataset, its split and transforms")
     num_workers: int = key("processes that read samples; 0: the training process does", 0)
     skip_bad: bool = key("leave out samples that cannot be read, and list them at the end", False)
+    random_labels: bool = key("a control: samples get each other's labels, so that there is nothing to learn", False)
     timeout: float = key("seconds without a batch from the workers after which a run ends", 600.0)
 
 

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ndformer.framework.bias import Bias
-from ndformer.framework.features import blocks
+from ndformer.framework.features import Split, split
 from ndformer.framework.kernels.masks import bias_rows, seen
 from ndformer.framework.tokens import Where
 
@@ -32,40 +32,37 @@ def sdpa(q: Tensor, k: Tensor, v: Tensor, where: Where, bias: Bias | None, scale
         # one form for all kernels: they know no broadcast over heads with gradients
         mask = total.to(q.dtype).expand(q.shape[0], q.shape[1], -1, -1)
     width = v.shape[-1]
-    v = _as_wide(v, q)  # where something rides on q and k already
+    v = _as_wide(v, q.shape[-1])  # where something rides on q and k already
     return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale)[..., :width].to(dtype)
 
 
 def riding(q: Tensor, k: Tensor, v: Tensor, where: Where, bias: Bias, mask: Tensor | None, scale: float) -> Tensor:
-    """With the bias as extra channels of q and k, for all queries at once or for a block of the grid at a time."""
-    width = v.shape[-1]
-    if not any(bias.halvings or ()):
-        q, k = widen(q, k, where, bias, None, scale)
-        return F.scaled_dot_product_attention(q, k, _as_wide(v, q), attn_mask=mask, scale=scale)[..., :width]
-    parts, outputs = blocks(where, bias.halvings or ()), []
-    for queries in parts:
-        near, keys = widen(q[:, :, queries], k, where, bias, queries, scale)
-        v = _as_wide(v, near)
-        outputs.append(F.scaled_dot_product_attention(near, keys, v, attn_mask=mask, scale=scale)[..., :width])
-    return torch.cat(outputs, dim=2)[:, :, torch.cat(parts).argsort()]
+    """With the bias as extra channels of q and k."""
+    width, parts = v.shape[-1], split(where, bias.halvings or ())
+    fq, fk = features(q, where, bias, parts, scale)
+    q, v = torch.cat([q, fq], dim=-1), _as_wide(v, fq.shape[-1] + q.shape[-1])
+    calls = [] if parts is None or len(parts.calls) == 1 else parts.calls  # else all tokens at once
+    outputs = []
+    for call, keys in zip(calls or [slice(None)], fk):
+        wide = torch.cat([k, keys.expand(*k.shape[:3], -1)], dim=-1)
+        outputs.append(F.scaled_dot_product_attention(q[:, :, call], wide, v, attn_mask=mask, scale=scale))
+    if not calls:
+        return outputs[0][..., :width]
+    return torch.cat(outputs, dim=2)[:, :, torch.cat(calls).argsort(), :width]
 
 
-def widen(
-    q: Tensor, k: Tensor, where: Where, bias: Bias, queries: Tensor | None, scale: float
-) -> tuple[Tensor, Tensor]:
-    """q, of all tokens or of some, and k with the bias as extra channels, to a multiple of 8."""
-    fq, fk = bias.features(queries)
+def features(q: Tensor, where: Where, bias: Bias, parts: Split | None, scale: float) -> tuple[Tensor, Tensor]:
+    """The bias as extra channels of q and, for each call, of k: as many as make the heads' width a multiple of 8."""
+    fq, fk = bias.features(parts)
     fq = fq / scale
     if where.placed is not None:
-        theirs = where.placed if queries is None else where.placed[:, queries]
-        fq = torch.where(theirs[:, None, :, None], fq, 0.0)
-        fk = torch.where(where.placed[:, None, :, None], fk, 0.0)
+        placed = where.placed[:, None, :, None]
+        fq, fk = torch.where(placed, fq, 0.0), torch.where(placed, fk, 0.0)
     spare = -(q.shape[-1] + fq.shape[-1]) % 8
     fq, fk = F.pad(fq, (0, spare)), F.pad(fk, (0, spare))
-    fk = fk.to(k.dtype).expand(k.shape[0], k.shape[1], -1, -1)
-    return torch.cat([q, fq.to(q.dtype).expand(*q.shape[:3], -1)], dim=-1), torch.cat([k, fk], dim=-1)
+    return fq.to(q.dtype).expand(*q.shape[:3], -1), fk.to(q.dtype)
 
 
-def _as_wide(v: Tensor, q: Tensor) -> Tensor:
+def _as_wide(v: Tensor, width: int) -> Tensor:
     """Flash wants q, k and v equally wide."""
-    return v if v.shape[-1] >= q.shape[-1] else F.pad(v, (0, q.shape[-1] - v.shape[-1]))
+    return v if v.shape[-1] >= width else F.pad(v, (0, width - v.shape[-1]))

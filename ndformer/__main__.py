@@ -1,0 +1,35 @@
+"""The programs of tools/, wherever ndformer is installed.
+
+ndformer                                        which there are
+ndformer train modelnet40_pape --sample         as `python tools/train.py configs/modelnet40_pape.py --sample`
+"""
+
+from __future__ import annotations
+
+import ast
+import runpy
+import sys
+from pathlib import Path
+
+from ndformer.framework.registry import nearest
+
+TOOLS = Path(__file__).parent / "tools"
+
+
+def main() -> None:
+    programs = {path.stem: path for path in sorted(TOOLS.glob("*.py"))}
+    name, *arguments = sys.argv[1:] or ["--help"]
+    if name in ("-h", "--help"):
+        print("ndformer PROGRAM ...      --help after one tells more; configs that ship go by their names\n")
+        for stem, path in programs.items():
+            says = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+            print(f"  {stem:18} {says.partition(chr(10))[0]}")
+        return
+    if name not in programs:
+        sys.exit(f"ndformer: no program '{name}'{nearest(name, programs)} There are: {', '.join(programs)}")
+    sys.argv = [str(programs[name]), *arguments]
+    runpy.run_path(sys.argv[0], run_name="__main__")
+
+
+if __name__ == "__main__":
+    main()
