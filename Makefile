@@ -30,6 +30,7 @@ gpu: $(READY)
 soak: $(READY)
 	$(BIN)/python -m tests.soak.kill --kills 200 --faults
 	$(BIN)/python -m tests.soak.ranks
+	$(BIN)/python -m tests.soak.torchrun
 	$(BIN)/python -m tests.soak.fuzz --count 10000
 
 headless: $(READY)

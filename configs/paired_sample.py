@@ -35,7 +35,8 @@ _train = [
             image=[dict(type="PackImage")],
             points=[dict(type="SamplePoints", count=384), dict(type="PackPoints")],
         ),
-    )
+    ),
+    dict(type="DropModality", probability=0.5),
 ]
 _eval = [
     dict(
@@ -52,7 +53,7 @@ test_dataloader = dict(batch_size=64, num_workers=0, dataset=dict(type="Paired",
 
 optimizer = dict(type="AdamW", lr=7e-4, weight_decay=0.01)
 schedule = dict(type="WarmupCosine", warmup=0.1)
-train_cfg = dict(max_epochs=24, clip_grad=1.0)
+train_cfg = dict(max_epochs=40, clip_grad=1.0)
 metrics = [dict(type="Accuracy")]
 
 sample_data = "paired"

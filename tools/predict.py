@@ -24,7 +24,7 @@ from ndformer.framework.engine.run import build_model, write_predictions
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     config_arguments(parser)
-    parser.add_argument("checkpoint", metavar="CHECKPOINT", type=Path)
+    checkpoint.arguments(parser)
     parser.add_argument("files", metavar="FILE", type=Path, nargs="+")
     parser.add_argument("--top", type=int, default=3, help="how many classes to name")
     parser.add_argument("--out", metavar="FILE", type=Path, help=".csv or .json")
@@ -40,7 +40,7 @@ def main() -> None:
     prepared = Preparation(cfg, model)
     samples = prepared.samples_in(given.files)
     content = checkpoint.load(given.checkpoint)
-    checkpoint.load_weights(model, content, given.checkpoint)
+    checkpoint.load_weights(model, content, given.checkpoint, given.resize_positions)
     predictions = []
     for files in samples:
         predictions += model.val_step(prepared(files))

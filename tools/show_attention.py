@@ -103,7 +103,7 @@ def draw(
 def arguments() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     config_arguments(parser)
-    parser.add_argument("checkpoint", metavar="CHECKPOINT", type=Path)
+    checkpoint.arguments(parser)
     parser.add_argument("image", metavar="IMAGE", help="a file, or the number of a test sample")
     parser.add_argument("--layer", metavar="L", type=int, help="one layer (all)")
     parser.add_argument("--head", metavar="H", type=int, help="one head (all)")
@@ -119,7 +119,7 @@ def main() -> None:
     output.ready(given.out, output.PICTURES)
     model = build_model(cfg).eval()
     content = checkpoint.load(given.checkpoint)
-    checkpoint.load_weights(model, content, given.checkpoint)
+    checkpoint.load_weights(model, content, given.checkpoint, given.resize_positions)
     if [type(one) for one in model.modalities.values()] != [ImagePatches]:
         kinds = ", ".join(type(one).__name__ for one in model.modalities.values())
         raise DataError(f"attention is drawn on images, not for {kinds}: give the config of an image model")

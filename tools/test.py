@@ -27,7 +27,7 @@ from ndformer.framework.engine.run import (
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     config_arguments(parser)
-    parser.add_argument("checkpoint", metavar="CHECKPOINT", type=Path)
+    checkpoint.arguments(parser)
     parser.add_argument("--out", metavar="FILE", type=Path, help="predictions of every sample, .csv or .json")
     gallery.arguments(parser)
     given = parser.parse_args()
@@ -36,7 +36,7 @@ def main() -> None:
         output.ready(given.out, output.TABLES)
     gallery.check(given)
     model = build_model(cfg)
-    checkpoint.load_weights(model, checkpoint.load(given.checkpoint), given.checkpoint)
+    checkpoint.load_weights(model, checkpoint.load(given.checkpoint), given.checkpoint, given.resize_positions)
     prepare_data(cfg, given.sample)
     loader = build_loader(cfg, "test")
     check_classes(model, loader)

@@ -50,7 +50,9 @@ def main() -> None:
     work_dir = work_dir_of(given, cfg)
     output.folder(work_dir, "--work-dir")
     begun = any((work_dir / name).is_file() for name in (checkpoint.LAST, checkpoint.PREVIOUS))
-    if given.resume and not begun:
+    if processes.restarted():
+        given.resume = begun
+    elif given.resume and not begun:
         raise DataError(f"nothing to resume in {work_dir}: it has no last.pth. Start without --resume")
     if begun and not (given.resume or given.overwrite):
         raise DataError(f"{work_dir} holds a run already: go on with --resume, or choose --work-dir or --overwrite")

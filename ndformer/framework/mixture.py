@@ -29,6 +29,8 @@ class Mixture(Dataset):
         self.parts: dict[str, Dataset] = {
             name: DATASETS.create({"split": split} | part, seed=seed) for name, part in parts.items()
         }
+        if weights is not None and not any(weights.values()):
+            raise ValueError("weights are all 0: nothing would be trained on")
         if weights is not None and set(weights) != set(parts):
             raise ValueError(f"weights are for {', '.join(parts)}, got {', '.join(weights)}")
         self.split = split
@@ -82,6 +84,22 @@ class PerModality:
         return dict(inputs=inputs, data_sample={key: packed[0]["data_sample"][key] for key in common})
 
 
+@TRANSFORMS.register_module()
+class DropModality:
+    """Leaves a packed sample without one of its modalities, so that what each of them says is learnt: else the one that
+    is easiest to learn from can hide the others."""
+
+    def __init__(self, probability: float) -> None:
+        self.probability = probability
+
+    def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
+        names = sorted(name for name, value in sample["inputs"].items() if value is not None)
+        if len(names) < 2 or rng.random() >= self.probability:
+            return sample
+        left_out = names[rng.integers(len(names))]
+        return sample | dict(inputs={name: value for name, value in sample["inputs"].items() if name != left_out})
+
+
 class TurnBatches(Batches):
     """Batches from a Mixture, each of one part, in an order that (seed, epoch) decides."""
 
@@ -93,7 +111,7 @@ class TurnBatches(Batches):
         self.sizes = np.diff(data.starts)
         whole = -(-self.sizes // batch_size)
         share = whole if data.weights is None or not shuffle else np.asarray(data.weights, float)
-        self.counts = np.maximum(1, (whole.sum() * share / share.sum()).round().astype(int))  # batches of each part
+        self.counts = np.maximum(share > 0, (whole.sum() * share / share.sum()).round().astype(int))  # batches of each
 
     def __len__(self) -> int:
         return int(self.counts.sum())
@@ -102,7 +120,7 @@ class TurnBatches(Batches):
         turns = np.repeat(np.arange(len(self.counts)), self.counts)
         if self.shuffle:
             turns = np.random.default_rng((self.seed, self.epoch)).permutation(turns)
-        batches = [iter(self._batches(k)) for k in range(len(self.counts))]
+        batches = [iter(self._batches(k) if count else ()) for k, count in enumerate(self.counts)]
         return (next(batches[k]) for k in turns)
 
     def _batches(self, k: int) -> list[np.ndarray]:

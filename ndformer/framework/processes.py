@@ -6,8 +6,11 @@ from the same seed, and each takes its own: so the number of processes does not 
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
+import re
+import sys
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from typing import Any, TypeVar
@@ -15,8 +18,13 @@ from typing import Any, TypeVar
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.distributed.distributed_c10d import PrefixStore
+from torch.distributed.rendezvous import rendezvous
+
+from ndformer.framework.data import DataError
 
 T = TypeVar("T")
+RESTARTS = "TORCHELASTIC_RESTART_COUNT"
 TIMEOUT = timedelta(minutes=30)  # a process that waits longer for the others ends
 
 
@@ -29,13 +37,42 @@ def joined() -> Iterator[None]:
     cuda = torch.cuda.is_available()
     if cuda:
         torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
-    dist.init_process_group("nccl" if cuda else "gloo", timeout=TIMEOUT)
+    store, own, all_of_them = next(rendezvous("env://", timeout=TIMEOUT))
+    # started again they may find the store of the start before, with the addresses of processes that are gone
+    store = PrefixStore(os.environ.get(RESTARTS, "0"), store)
+    backend = "nccl" if cuda else "gloo"
+    dist.init_process_group(backend, store=store, rank=own, world_size=all_of_them, timeout=TIMEOUT)
     with contextlib.ExitStack() as stack:
         if rank() > 0:
             stack.enter_context(contextlib.redirect_stdout(stack.enter_context(open(os.devnull, "w"))))
+        stack.enter_context(_lost_ones_told())
         yield
         dist.barrier()  # a group that is left while another process still talks in it fails there
         dist.destroy_process_group()
+
+
+@contextlib.contextmanager
+def _lost_ones_told() -> Iterator[None]:
+    """That another process has ended shows in the next exchange with it."""
+    try:
+        yield
+    except RuntimeError as error:
+        if isinstance(error, dist.DistBackendError) or re.search(r"onnection (closed|reset|refused)", str(error)):
+            atexit.register(_leave)
+            raise DataError("another process of this run has ended, and says why; --resume goes on") from error
+        raise
+
+
+def _leave() -> None:
+    """Now: the end of the interpreter would wait for the process that is gone."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(1)
+
+
+def restarted() -> bool:
+    """Whether torchrun has started these processes again, as its --max-restarts allows, after one had ended."""
+    return int(os.environ.get(RESTARTS, "0")) > 0
 
 
 def several() -> bool:

@@ -1,5 +1,5 @@
 """Two processes with batches of 4 against one with batches of 8, from one seed: every loss, and the final metrics. Then
-two processes that are killed in mid-epoch, and go on to what they would have been.
+two processes that are killed in mid-epoch, both or one of them, and go on to what they would have been.
 
 python -m tests.soak.ranks
 """
@@ -12,6 +12,8 @@ import signal
 import socket
 import sys
 import tempfile
+import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ import torch
 from mmengine.config import Config
 
 from ndformer.framework import processes
+from ndformer.framework.data import DataError
 from ndformer.framework.engine import checkpoint, report
 from ndformer.framework.engine.run import train
 from ndformer.framework.engine.trainer import Trainer
@@ -31,8 +34,11 @@ def settings(batch: int, **changes: Any) -> Config:
     return cfg
 
 
-def start(cfg: Config, folder: Path, count: int, kill_at: int = 0) -> list[int]:
-    """The ids of `count` processes of one run; each writes its losses. At step `kill_at` each is killed."""
+BOTH = (0, 1)
+
+
+def start(cfg: Config, folder: Path, count: int, kill_at: int = 0, victims: Sequence[int] = BOTH) -> list[int]:
+    """The ids of `count` processes of one run; each writes its losses. At step `kill_at` the victims are killed."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
@@ -48,7 +54,9 @@ def start(cfg: Config, folder: Path, count: int, kill_at: int = 0) -> list[int]:
             )
         code = 1
         try:
-            code = one(cfg, folder, rank, kill_at)
+            code = one(cfg, folder, rank, kill_at if rank in victims else 0)
+        except DataError as error:
+            print(f"rank {rank}: {error}", file=sys.stderr)
         finally:
             sys.stdout.flush()
             os._exit(code)
@@ -73,11 +81,18 @@ def one(cfg: Config, folder: Path, rank: int, kill_at: int) -> int:
     return 0
 
 
-def run(cfg: Config, folder: Path, count: int, kill_at: int = 0) -> None:
-    codes = [ended(pid) for pid in start(cfg, folder, count, kill_at)]
-    wanted = -signal.SIGKILL if kill_at else 0
-    if codes != [wanted] * count:
+def run(cfg: Config, folder: Path, count: int, kill_at: int = 0, victims: Sequence[int] = BOTH) -> float:
+    """Seconds from the end of the first of several victims, or of the only one, to that of all."""
+    ids = start(cfg, folder, count, kill_at, victims)
+    order = sorted(range(count), key=lambda rank: rank not in victims)
+    codes, ends = {}, []
+    for rank in order:
+        codes[rank] = ended(ids[rank])
+        ends.append(time.monotonic())
+    wanted = {rank: (-signal.SIGKILL if rank in victims else 1) if kill_at else 0 for rank in range(count)}
+    if codes != wanted:
         sys.exit(f"the processes ended with codes {codes}")
+    return ends[-1] - ends[0]
 
 
 def main() -> None:
@@ -104,6 +119,14 @@ def main() -> None:
         if wrong or not at["batch"]:
             sys.exit(f"two killed processes differ: {', '.join(wrong[:5])}")
         print("two processes, killed in mid-epoch, end bit-equal")
+        for victim in BOTH:
+            folder = Path(home) / f"victim{victim}"
+            seconds = run(short, folder, 2, kill_at=6, victims=[victim])
+            run(short, folder, 2)
+            wrong = differences(Path(home) / "whole", folder)
+            if wrong or seconds > 20:
+                sys.exit(f"rank {victim} killed, the other ended {seconds:.1f} s later, and: {', '.join(wrong[:5])}")
+            print(f"rank {victim} killed: the other ended {seconds:.1f} s later, and resumed they end bit-equal")
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import re
@@ -169,6 +170,14 @@ def _safetensors(name: str) -> Any:
     return safetensors.safe_open if name == "safe_open" else safetensors.torch.save_file
 
 
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Of programs that use what was trained."""
+    parser.add_argument("checkpoint", metavar="CHECKPOINT", type=Path)
+    parser.add_argument(
+        "--resize-positions", action="store_true", help="interpolate tables over positions to the reach of this config"
+    )
+
+
 def load_weights(model: nn.Module, content: dict[str, Any], path: str | Path, resize: bool = False) -> None:
     """The weights of a checkpoint into a model built for them, or a sentence that says which do not fit. With `resize`,
     tables over positions are interpolated to the model's reach."""
@@ -187,7 +196,7 @@ def load_weights(model: nn.Module, content: dict[str, Any], path: str | Path, re
         own_config = Path(path).parent / "config.py"
         hint = f". Its own config is {own_config}" if own_config.is_file() else ""
         if not (missing or extra) and set(wrong) == set(fitting):
-            hint += ". These are tables over positions, which can be resized"
+            hint += ". These are tables over positions, which --resize-positions resizes"
         raise DataError(f"{path} is of another model: {'; '.join(named[:3])}{more}{hint}")
     model.load_state_dict(given)
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import re
 import signal
 import time
+import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -39,11 +41,18 @@ class Loader(DataLoader[Any]):
         )
         self.data, self.split = dataset, split
         self.bad: dict[str, str] = {}
+        atexit.register(_close, weakref.ref(self))  # Python would end workers politely, and wait for GRACE
 
     def __iter__(self) -> Iterator[dict[str, Any]]:  # pyright: ignore[reportIncompatibleMethodOverride]
         for batch in super().__iter__():
             self.bad |= dict(batch.pop("bad", ()))
             yield batch
+
+
+def _close(reference: weakref.ref[Loader]) -> None:
+    loader = reference()
+    if loader is not None and loader._iterator is not None:
+        loader._iterator._shutdown_workers()  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def build_loader(cfg: Config, split: str) -> Loader:

@@ -1,0 +1,88 @@
+"""torchrun on this machine: a process that is killed, and all go on by themselves; torchrun told to end, and what it
+started saves itself.
+
+python -m tests.soak.torchrun
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+OPTIONS = ["train_cfg.checkpoint_every=5", "train_cfg.max_epochs=2"]
+
+
+def start(folder: Path, *arguments: str) -> subprocess.Popen[bytes]:
+    agent = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--nproc-per-node",
+        "2",
+        "--max-restarts",
+        "1",
+    ]
+    config = [str(ROOT / "configs" / "mnist_pape.py"), "--sample", "--work-dir", "run", *arguments]
+    environment = os.environ | dict(OMP_NUM_THREADS="1", PYTHONPATH=str(ROOT))
+    with (folder / "log.txt").open("ab") as log:
+        command = [*agent, str(ROOT / "tools" / "train.py"), *config, "--cfg-options", *OPTIONS]
+        return subprocess.Popen(command, cwd=folder, env=environment, stdout=log, stderr=log)
+
+
+def wait_for_checkpoint(folder: Path) -> None:
+    end = time.monotonic() + 300
+    while not (folder / "run" / "last.pth").exists():
+        if time.monotonic() > end:
+            sys.exit(f"no checkpoint in 5 minutes: {(folder / 'log.txt').read_text()}")
+        time.sleep(0.2)
+
+
+def children(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def said(folder: Path, *sentences: str) -> None:
+    text = (folder / "log.txt").read_text()
+    for sentence in sentences:
+        if sentence not in text:
+            sys.exit(f"not said: '{sentence}'\n{text}")
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as home:
+        folder = Path(home)
+        agent = start(folder)
+        wait_for_checkpoint(folder)
+        victim = children(agent.pid)[-1]
+        os.kill(victim, signal.SIGKILL)
+        killed = time.monotonic()
+        if agent.wait() != 0:
+            sys.exit((folder / "log.txt").read_text())
+        said(folder, "another process of this run has ended", "resumed after epoch")
+        epochs = json.loads((folder / "run" / "results.json").read_text())["epochs"]
+        print(f"killed once, {epochs} epochs were done {time.monotonic() - killed:.0f} s later, without a hand")
+
+        for name in ("results.json", "last.pth", "previous.pth", "best.pth"):
+            (folder / "run" / name).unlink(missing_ok=True)
+        agent = start(folder)
+        wait_for_checkpoint(folder)
+        agent.send_signal(signal.SIGTERM)
+        told = time.monotonic()
+        agent.wait()
+        said(folder, "stopped by SIGTERM")
+        print(f"told to end, it had saved and ended {time.monotonic() - told:.0f} s later")
+        if start(folder, "--resume").wait() != 0 or not (folder / "run" / "results.json").exists():
+            sys.exit((folder / "log.txt").read_text())
+        print("and with --resume it came to its end")
+
+
+if __name__ == "__main__":
+    main()

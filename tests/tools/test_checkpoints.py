@@ -1,0 +1,104 @@
+"""What programs make of checkpoints: hostile ones run nothing, tables over positions are resized on request, and a run
+that torchrun starts again goes on."""
+
+import pickle
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from ndformer.framework.engine import checkpoint, cli
+from ndformer.framework.engine.config import load
+from ndformer.framework.engine.run import build_model
+from tools import predict, train
+from tools import test as test_tool
+
+CONFIG = str(Path(__file__).parents[2] / "configs" / "imagefolder_pape.py")
+SMALL = ["model.backbone.dim=16", "model.backbone.depth=1", "model.backbone.heads=2", "model.head.classes=2"]
+SMALL += [f"{split}_dataloader.num_workers=0" for split in ("train", "val", "test")]
+
+
+class Hostile:
+    def __init__(self, target):
+        self.target = target
+
+    def __reduce__(self):
+        return Path.touch, (self.target,)
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    """Two classes of four images, to be in."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("NDFORMER_DEBUG", raising=False)
+    for name in ("train/cat", "train/dog", "test/cat", "test/dog"):
+        for i in range(4):
+            path = tmp_path / "data" / name / f"{i}.png"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            Image.fromarray(np.full((32, 32, 3), 60 * i, np.uint8)).save(path)
+    return tmp_path
+
+
+@pytest.fixture
+def said(monkeypatch):
+    """Run a program with arguments: the sentence it ends with."""
+
+    def said(main, *arguments):
+        argv = ["tools/x.py", CONFIG, *map(str, arguments), "--data-root", "data", "--cfg-options", *SMALL]
+        monkeypatch.setattr(sys, "argv", argv)
+        with pytest.raises(SystemExit) as end:
+            cli.run(main)
+        assert isinstance(end.value.code, str)  # which Python prints, for exit code 1
+        return end.value.code
+
+    return said
+
+
+@pytest.mark.parametrize("form", ["zip", "pickle"])
+def test_a_hostile_checkpoint_runs_nothing_in_any_program(folder, said, form):
+    run, target = folder / "run", folder / "pwned"
+    run.mkdir()
+    content = dict(model={}, evil=Hostile(target))
+    path = run / checkpoint.LAST
+    if form == "zip":
+        torch.save(content, path)
+    else:
+        path.write_bytes(pickle.dumps(content))
+    for main, arguments in [
+        (train.main, ["--work-dir", run, "--resume"]),
+        (test_tool.main, [path]),
+        (predict.main, [path, folder / "data/train/cat/0.png"]),
+    ]:
+        sentence = said(main, *arguments)
+        assert "is not a checkpoint that can be read safely" in sentence
+        assert "\n" not in sentence
+    assert not target.exists()
+
+
+def test_tables_over_positions_are_resized_on_request(folder, said, monkeypatch, capsys):
+    small = build_model(load(CONFIG, SMALL, "RelativeBias(reach=3)"))
+    checkpoint.save(folder / "small.pth", dict(model=small.state_dict(), classes=["cat", "dog"]))
+    picture = folder / "data/train/cat/0.png"
+    sentence = said(predict.main, folder / "small.pth", picture, "--encoding", "RelativeBias(reach=7)")
+    assert "These are tables over positions, which --resize-positions resizes" in sentence
+    monkeypatch.setattr(sys, "argv", [*sys.argv, "--resize-positions"])
+    predict.main()
+    assert f"{picture}  " in capsys.readouterr().out
+
+
+def test_processes_that_torchrun_starts_again_go_on(folder, said, monkeypatch):
+    def train_stub(cfg, work_dir, resume, allowed):
+        raise checkpoint.DataError(f"resume={resume}")
+
+    monkeypatch.setattr(train, "train", train_stub)
+    monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "0")
+    assert said(train.main, "--work-dir", folder / "run") == "x: resume=False"
+    assert "nothing to resume" in said(train.main, "--work-dir", folder / "run", "--resume")
+    monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "1")
+    assert said(train.main, "--work-dir", folder / "run") == "x: resume=False"  # it had ended before a checkpoint
+    (folder / "run").mkdir(exist_ok=True)
+    (folder / "run" / checkpoint.LAST).touch()
+    assert said(train.main, "--work-dir", folder / "run") == "x: resume=True"
