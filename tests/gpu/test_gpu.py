@@ -15,6 +15,7 @@ from ndformer.framework.kernels.flex import compiled
 from ndformer.framework.registry import ENCODINGS
 from ndformer.framework.tokens import TokenSet, Where
 from ndformer.framework.transformer import Transformer
+from ndformer.modalities.pointcloud.sampling import farthest, nearest, take
 
 DEVICE = "cuda"
 HEADS, WIDTH = 2, 16
@@ -286,3 +287,15 @@ def test_places_made_on_a_gpu_do_not_wait_for_it() -> None:
     assert where.cut is None
     assert where.extent is None
     assert places("packed").to(DEVICE).cut is None
+
+
+def test_farthest_points_and_neighbours_are_those_of_the_cpu() -> None:
+    points = torch.rand(3, 2000, 3, generator=torch.Generator().manual_seed(0))
+    valid = torch.arange(2000) < torch.tensor([[2000], [1500], [300]])
+    here = farthest(points, 512, valid)
+    there = farthest(points.to(DEVICE), 512, valid.to(DEVICE))
+    assert torch.equal(here, there.cpu())
+    index, distance = nearest(points, take(points, here), 16, valid)
+    others = nearest(points.to(DEVICE), take(points.to(DEVICE), there), 16, valid.to(DEVICE))
+    assert torch.equal(index, others[0].cpu())
+    assert torch.equal(distance, others[1].cpu())
