@@ -13,4 +13,4 @@ train_dataloader = dict(batch_size=32, num_workers=0, dataset=dict(transforms=_t
 val_dataloader = dict(num_workers=0, dataset=dict(transforms=_eval))
 test_dataloader = dict(num_workers=0, dataset=dict(transforms=_eval))
 optimizer = dict(lr=1e-3)
-train_cfg = dict(max_epochs=36)
+train_cfg = dict(max_epochs=30)
