@@ -4,6 +4,7 @@ tools/make_sample.py cifar10
 tools/make_sample.py cifar10 --out data/cifar10 --seed 1
 tools/make_sample.py cifar10 --baselines        also: how far simple statistics get on it
 tools/make_sample.py modelnet40 --baselines     also: how far extents and moments get on it
+tools/make_sample.py coco --baselines           also: mAP50 of the mean boxes of training
 """
 
 from __future__ import annotations
@@ -31,9 +32,10 @@ def dataset_of(sample: str) -> str:
 
 
 def baselines_of(dataset: str) -> Any:
-    """baselines(train, test) of its modality: the module of that name beside the dataset's."""
-    package = DATASETS.get(dataset).__module__.rpartition(".")[0]
-    return importlib.import_module(f"{package}.baselines").baselines
+    """baselines(train, test) of its modality: the module of that name beside the dataset's, for boxes box_baselines."""
+    kind = DATASETS.get(dataset)
+    package, name = kind.__module__.rpartition(".")[0], "box_baselines" if hasattr(kind, "scenes") else "baselines"
+    return importlib.import_module(f"{package}.{name}").baselines
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -41,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("name", metavar="DATASET", help="cifar10, imagenet1k, modelnet40, paired ...")
     parser.add_argument("--out", type=Path, help="the folder to make (data/samples/DATASET)")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--baselines", action="store_true", help="logistic regression on simple statistics of it")
+    parser.add_argument("--baselines", action="store_true", help="what simple statistics of it get")
     given = parser.parse_args(arguments)
     out = given.out or Path("data/samples") / given.name
     make_sample(given.name, out, given.seed)

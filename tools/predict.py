@@ -1,8 +1,10 @@
-"""Predict for files or folders: the likeliest classes of each.
+"""Predict for files or folders: the likeliest classes of each, or what is where in it.
 
 tools/predict.py configs/cifar10_pape.py work_dirs/cifar10_pape/best.pth photo.jpg folder/ [--out out.json]
 tools/predict.py configs/modelnet40_pape.py work_dirs/modelnet40_pape/best.pth chair.off scan.ply --show-dir seen
+tools/predict.py configs/coco_pape.py work_dirs/coco_pape/best.pth photo.jpg --show-dir seen --show-score 0.5
 
+A detector's boxes are x1, y1, x2, y2 in pixels of the file; those below --show-score are in --out alone.
 Files are of any kind that the model's modalities read: images, clouds (.txt, .xyz, .npy, .off, .ply), your own.
 """
 
@@ -44,16 +46,14 @@ def main() -> None:
     predictions = []
     for files in samples:
         predictions += model.val_step(prepared(files))
-        classes = gallery.classes_of(predictions[-1], content["classes"])
-        best = predictions[-1]["scores"].topk(min(given.top, len(classes)))
-        named = "  ".join(f"{classes[i]} {p:.3f}" for p, i in zip(best.values.tolist(), best.indices.tolist()))
+        named = gallery.in_words(predictions[-1], content["classes"], given.top, given.show_score)
         print(f"{' '.join(map(str, files))}  {named}", flush=True)
     if given.out is not None:
         write_predictions(given.out, predictions, content["classes"])
         print(given.out)
     if given.show_dir is not None:
         picture = lambda i: prepared.picture(samples[i], gallery.SIZE)
-        gallery.show(given.show_dir, predictions, content["classes"], picture, given.show_count)
+        gallery.show(given.show_dir, predictions, content["classes"], picture, given.show_count, given.show_score)
         print(given.show_dir)
 
 

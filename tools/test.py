@@ -2,7 +2,9 @@
 
 tools/test.py work_dirs/cifar10_pape/config.py work_dirs/cifar10_pape/best.pth [--out predictions.csv]
 tools/test.py configs/cifar10_pape.py work_dirs/cifar10_pape/best.pth --show-dir seen     what it took for what
+tools/test.py configs/coco_pape.py work_dirs/coco_pape/best.pth --classwise --out found.json --show-dir seen
 
+A detector's .json is COCO's list of detections, which tools/eval.py coco takes; --show-score is for the pictures alone.
 A run's own config.py says how it was trained, --sample included.
 """
 
@@ -10,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import Any
 
 from ndformer.framework.engine import checkpoint, gallery, output
 from ndformer.framework.engine.cli import config_arguments, config_from, run
@@ -29,6 +32,7 @@ def main() -> None:
     config_arguments(parser)
     checkpoint.arguments(parser)
     parser.add_argument("--out", metavar="FILE", type=Path, help="predictions of every sample, .csv or .json")
+    parser.add_argument("--classwise", action="store_true", help="also the numbers of each class, of detectors")
     gallery.arguments(parser)
     given = parser.parse_args()
     cfg = config_from(given)
@@ -42,17 +46,24 @@ def main() -> None:
     check_classes(model, loader)
     result = evaluate(cfg, model, loader)
     print(as_line(result.values))
+    for metric in result.metrics:
+        if given.classwise and hasattr(metric, "views"):
+            print(metric.views(None, loader.data.classes))
     for name in model.joined:
         model.masked = {name}
         print(f"without {name}:  {as_line(evaluate(cfg, model, loader).values)}")
-    data = loader.data
+    data: Any = loader.data
     if given.out is not None:
-        write_predictions(given.out, result.predictions, data.classes)
+        exports = [metric for metric in result.metrics if hasattr(metric, "export")]
+        if exports and given.out.suffix == ".json" and hasattr(data, "categories"):
+            exports[0].export(given.out, data.categories)
+        else:
+            write_predictions(given.out, result.predictions, data.classes)
         print(given.out)
     if given.show_dir is not None:
         numbers = [i for i in range(len(data)) if data.name(i) not in loader.bad]  # of the samples, in their order
         picture = lambda i: gallery.picture_at(data, numbers[i])
-        gallery.show(given.show_dir, result.predictions, data.classes, picture, given.show_count)
+        gallery.show(given.show_dir, result.predictions, data.classes, picture, given.show_count, given.show_score)
         print(given.show_dir)
 
 

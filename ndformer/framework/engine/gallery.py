@@ -100,9 +100,28 @@ def first_wrong(predictions: Sequence[dict[str, Any]]) -> list[int]:
     return sorted(range(len(predictions)), key=order)
 
 
+def in_words(prediction: dict[str, Any], classes: list[str], top: int, least: float) -> str:
+    """The `top` likeliest classes, or the objects with a score of `least` or more, the surest first."""
+    if "found" in prediction:
+        found = prediction["found"]
+        rows = zip(found["labels"].tolist(), found["scores"].tolist(), found["boxes"].tolist())
+        shown = [
+            f"{classes[label]} {score:.3f} ({', '.join(f'{side:.0f}' for side in box)})"
+            for label, score, box in rows
+            if score >= least
+        ]
+        return "  ".join(shown) or f"nothing with a score of {least:g} or more"
+    names = classes_of(prediction, classes)
+    best = prediction["scores"].topk(min(top, len(names)))
+    return "  ".join(f"{names[i]} {p:.3f}" for p, i in zip(best.values.tolist(), best.indices.tolist()))
+
+
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--show-dir", metavar="DIR", type=Path, help="draw samples there, the wrong ones first")
     parser.add_argument("--show-count", metavar="N", type=int, default=64, help="how many at most (64)")
+    parser.add_argument(
+        "--show-score", metavar="S", type=float, default=0.3, help="of objects: those from this score on (0.3)"
+    )
 
 
 def check(given: argparse.Namespace) -> None:
@@ -114,6 +133,8 @@ def check(given: argparse.Namespace) -> None:
         raise DataError(f"--show-dir {given.show_dir} is not empty: name another folder, or take it away")
     if given.show_count < 1:
         raise DataError(f"--show-count is 1 or more, got {given.show_count}")
+    if not 0 <= given.show_score <= 1:
+        raise DataError(f"--show-score is from 0 to 1, got {given.show_score:g}")
 
 
 def show(
@@ -122,8 +143,14 @@ def show(
     classes: list[str],
     picture_of: Callable[[int], np.ndarray],
     count: int,
+    least: float = 0.0,
 ) -> None:
-    """A card each, at most `count`: 000_wrong_bowl_as_cup_NAME.png, 012_right_cup_NAME.png, 000_cup_NAME.png."""
+    """A card each, at most `count`: 000_wrong_bowl_as_cup_NAME.png, 012_right_cup_NAME.png, 000_cup_NAME.png. Of
+    objects, those with a score of `least` or more are drawn."""
+    if predictions and "found" in predictions[0]:
+        from ndformer.framework.engine import gallery_boxes  # which draws with what is above
+
+        return gallery_boxes.show(folder, predictions, classes, picture_of, count, least)
     folder.mkdir(parents=True, exist_ok=True)
     for place, i in enumerate(first_wrong(predictions)[:count]):
         one = predictions[i]

@@ -29,6 +29,8 @@ from ndformer.framework.engine.trainer import AMP, Trainer
 from ndformer.framework.model import TokenModel
 from ndformer.framework.registry import MODELS
 
+COLUMNS = ("path", "class", "score", "x1", "y1", "x2", "y2")  # of objects, in pixels of the image on disk
+
 
 def train(cfg: Config, work_dir: Path, resume: bool = False, allow_config_change: bool = False) -> dict[str, Any]:
     """The results, as in results.json. A signal to end, as clusters send it, saves and raises SystemExit(75)."""
@@ -96,6 +98,9 @@ def finish(
     if processes.rank() == 0:
         report.results(work_dir / "results.json", content)
         for metric in tested.metrics:
+            if hasattr(metric, "views"):
+                table = metric.views(work_dir, loaders["test"].data.classes)
+                (work_dir / "classes.txt").write_text(table + "\n", encoding="utf-8")
             if hasattr(metric, "confusion"):
                 report.confusion_matrix(
                     work_dir / "confusion_matrix.png", metric.confusion, loaders["test"].data.classes
@@ -118,9 +123,12 @@ def evaluate(cfg: Config, model: TokenModel, loader: Iterable[dict[str, Any]]) -
 
 
 def write_predictions(path: Path, predictions: list[dict[str, Any]], classes: list[str]) -> None:
-    """What was predicted for each sample, with the score of every class, as .csv or .json."""
+    """What was predicted for each sample, as .csv or .json: the score of every class, or a row for each object."""
     rows = []
     for p in predictions:
+        if "found" in p:
+            rows += _objects(p, classes)
+            continue
         names = classes_of(p, classes)
         scores = {name: round(score, 6) for name, score in zip(names, p["scores"].tolist())}
         truth = names[p["label"]] if p.get("label", -1) >= 0 else ""
@@ -130,11 +138,23 @@ def write_predictions(path: Path, predictions: list[dict[str, Any]], classes: li
         path.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
     elif path.suffix == ".csv":
         with path.open("w", newline="", encoding="utf-8") as file:
-            writer = csv.DictWriter(file, dict.fromkeys(name for row in rows for name in row), restval="")
+            names = dict.fromkeys(name for row in rows for name in row) or COLUMNS
+            writer = csv.DictWriter(file, names, restval="")
             writer.writeheader()
             writer.writerows(rows)
     else:
         raise ValueError(f"predictions are written as .csv or .json, got {path}")
+
+
+def _objects(prediction: dict[str, Any], classes: list[str]) -> list[dict[str, Any]]:
+    """What was found in a sample, the surest first."""
+    found = prediction["found"]
+    rows = zip(found["labels"].tolist(), found["scores"].tolist(), found["boxes"].tolist())
+    path = prediction.get("path", "")
+    return [
+        dict(zip(COLUMNS, (path, classes[label], round(score, 6), *(round(side, 2) for side in box))))
+        for label, score, box in rows
+    ]
 
 
 def prepare_data(cfg: Config, sample: bool) -> None:

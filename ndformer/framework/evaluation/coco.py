@@ -52,11 +52,12 @@ class CocoMetric(BaseMetric):
         values = twelve(self.truth, self.detections, len(self.images), self._classes, self.backend)
         return {f"m{name}" if name.startswith("AP") else name: value for name, value in values.items()}
 
-    def views(self, folder: Path, classes: Sequence[str]) -> str:
-        """Of the last evaluation: the table of classes, and its pictures as PNG in a folder."""
+    def views(self, folder: Path | None, classes: Sequence[str]) -> str:
+        """Of the last evaluation: the table of classes, and its pictures as PNG in a folder where one is given."""
         averages = evaluate(self.truth, self.detections, len(self.images), len(classes))
-        counts = coco_views.confusion(self.truth, self.detections, len(classes))
-        coco_views.draw(folder, averages, counts, classes)
+        if folder is not None:
+            counts = coco_views.confusion(self.truth, self.detections, len(classes))
+            coco_views.draw(folder, averages, counts, classes)
         return coco_views.table(coco_views.class_numbers(averages, classes))
 
     def export(self, path: Path, categories: Sequence[Any]) -> None:

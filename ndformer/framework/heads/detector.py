@@ -11,8 +11,7 @@ from torch import Tensor, nn
 from ndformer.framework.heads.yolo import Branch, best, suppressed
 from ndformer.framework.losses.assignment import Objects, TaskAligned
 from ndformer.framework.losses.detection import DetectionLoss
-from ndformer.framework.necks import NECKS
-from ndformer.framework.registry import HEADS
+from ndformer.framework.registry import HEADS, NECKS
 from ndformer.framework.tokens import TokenSet
 
 

@@ -8,8 +8,8 @@ from typing import TypeVar
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ndformer.framework.necks import NECKS
 from ndformer.framework.necks.maps import grid_map, latest_map
+from ndformer.framework.registry import NECKS
 from ndformer.framework.tokens import TokenSet
 
 T = TypeVar("T")

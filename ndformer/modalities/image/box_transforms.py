@@ -14,8 +14,18 @@ from ndformer.modalities.image.transforms import RGB_MEAN, PackImage, Size, heig
 FILL = tuple(round(255 * mean) for mean in RGB_MEAN)  # about 0 once it is normalised
 
 
+def framed(sample: Sample) -> Sample:
+    """A sample as detection has it. A file that nobody annotated has no objects, and stands as it is on disk."""
+    if "frame" in sample:
+        return sample
+    image = sample["image"]
+    empty = dict(boxes=np.empty((0, 4)), labels=np.empty(0, np.int64))
+    return sample | empty | dict(size=(image.height, image.width), frame=np.array([1.0, 1.0, 0.0, 0.0]))
+
+
 def moved(sample: Sample, image: Image.Image, scale: tuple[float, float], offset: tuple[float, float]) -> Sample:
     """The sample as `image`, whose pixels are old * scale + offset."""
+    sample = framed(sample)
     to, by = np.array([*scale, *scale]), np.array([*offset, *offset])
     old = sample["frame"]
     frame = np.concatenate([old[:2] / scale, old[2:] - old[:2] * offset / scale])
@@ -80,6 +90,7 @@ class FlipBoxes:
     def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
         if rng.random() >= self.p:
             return sample
+        sample = framed(sample)
         width = sample["image"].width
         boxes = sample["boxes"].copy()
         boxes[:, [0, 2]] = width - boxes[:, [2, 0]]
@@ -93,7 +104,7 @@ class PackBoxes(PackImage):
     """The last one: PackImage, and boxes and labels as tensors."""
 
     def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
-        packed = super().__call__(sample, rng)
+        packed = super().__call__(framed(sample), rng)
         found = packed["data_sample"]
         boxes = torch.from_numpy(found["boxes"].astype(np.float32).reshape(-1, 4))
         found |= dict(boxes=boxes, labels=torch.from_numpy(found["labels"].astype(np.int64)))

@@ -33,7 +33,10 @@ class Scene:
 
 
 class DetectionDataset(Dataset):
-    """Extend it with `scenes`. Crowds, and boxes with nothing inside the image, are left out of training."""
+    """Extend it with `scenes`. Crowds, and boxes with nothing inside the image, are left out of training.
+
+    `mosaic`: the share of training samples that are four images in one.
+    """
 
     categories: list[Any]  # what files call the classes: ids in COCO's
 
@@ -45,7 +48,11 @@ class DetectionDataset(Dataset):
         holdout: float = 0.1,
         val_is_test: bool = False,
         seed: int = 0,
+        mosaic: float = 0.0,
     ) -> None:
+        if not 0 <= mosaic <= 1:
+            raise ValueError(f"mosaic is a share of the samples, 0 to 1, got {mosaic:g}")
+        self.mosaic = mosaic
         self.found = self.look(Path(data_root))
         if "test" not in self.found and "val" in self.found:
             self.found["test"] = self.found.pop("val")
@@ -64,6 +71,18 @@ class DetectionDataset(Dataset):
     def index(self, split: str) -> tuple[list[Any], np.ndarray]:
         scenes = self.scenes(split)
         return scenes, np.zeros(len(scenes), dtype=np.int64)  # a hold-out takes every tenth image
+
+    def sample(self, epoch: int, i: int) -> Sample:
+        rng = np.random.default_rng((self.seed, epoch, i, 1))
+        if self.split != "train" or rng.random() >= self.mosaic:
+            return super().sample(epoch, i)
+        from ndformer.modalities.image.box_augment import mosaic  # which needs `inside`, below
+
+        others = [self.read(self.records[j]) for j in rng.integers(len(self), size=3)]
+        sample = mosaic([self.read(self.records[i]), *others], rng) | dict(index=i)
+        for transform in self.transforms:
+            sample = transform(sample, rng)
+        return sample
 
     def read(self, record: Any) -> Sample:
         scene: Scene = record

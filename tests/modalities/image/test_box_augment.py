@@ -1,0 +1,116 @@
+"""Augmentations for detection: pixels and boxes go together, chance comes from the generator, four images are one."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from ndformer.framework.registry import DATASETS, TRANSFORMS
+from ndformer.modalities.image import box_augment
+from ndformer.modalities.image.box_augment import OPERATIONS, SHIFT, mosaic
+from ndformer.modalities.image.box_transforms import FILL
+
+BOX = (20, 10, 60, 42)
+
+
+def sample(width=80, height=60, boxes: Any = (BOX,), colour: Any = 255, image: Any = None) -> dict[str, Any]:
+    pixels = np.zeros((height, width, 3), np.uint8)
+    for x1, y1, x2, y2 in boxes:
+        pixels[y1:y2, x1:x2] = colour
+    return dict(
+        image=Image.fromarray(pixels) if image is None else image,
+        size=(height, width),
+        frame=np.array([1.0, 1, 0, 0]),
+        boxes=np.array(boxes, dtype=np.float64).reshape(-1, 4),
+        labels=np.arange(len(boxes)),
+    )
+
+
+def white(image):
+    rows, columns = np.nonzero(np.asarray(image).min(2) > 200)
+    return [columns.min(), rows.min(), columns.max() + 1, rows.max() + 1]
+
+
+def test_translation_moves_boxes_with_their_pixels():
+    moves = set()
+    for seed in range(30):
+        found = OPERATIONS["Translate"](sample(), np.random.default_rng(seed))
+        assert found["boxes"][0].tolist() == white(found["image"])
+        x, y = found["boxes"][0, :2] - BOX[:2]
+        assert abs(x) <= SHIFT * 80 + 0.5
+        assert abs(y) <= SHIFT * 60 + 0.5
+        assert found["frame"].tolist() == [1, 1, -x, -y]  # leads back
+        moves.add((x, y))
+    assert len(moves) > 20
+
+
+@pytest.mark.parametrize("name", sorted(set(OPERATIONS) - {"Translate"}))
+def test_colours_leave_boxes_where_they_are(name, photo):
+    before = sample(56, 40, image=photo())
+    after = OPERATIONS[name](before, np.random.default_rng(1))
+    assert np.array_equal(after["boxes"], before["boxes"])
+    assert after["image"].size == before["image"].size
+    assert (after["image"].tobytes() == before["image"].tobytes()) == (name == "Identity")
+
+
+def test_two_operations_are_drawn_from_all(monkeypatch):
+    drawn = []
+    for name in OPERATIONS:
+        monkeypatch.setitem(box_augment.OPERATIONS, name, lambda s, rng, name=name: drawn.append(name) or s)
+    transform = TRANSFORMS.create(dict(type="RandAugmentBoxes"))
+    for seed in range(100):
+        transform(sample(), np.random.default_rng(seed))
+    assert len(drawn) == 200
+    assert set(drawn) == set(OPERATIONS)
+
+
+def test_four_images_meet_at_a_point_and_keep_their_boxes():
+    """Each is white, red, green or blue where its box is; boxes are found again by their colour."""
+    colours = [(250, 250, 250), (250, 0, 0), (0, 250, 0), (0, 0, 250)]
+    sides = [(80, 60), (40, 60), (160, 120), (80, 30)]
+    for seed in range(10):
+        four = []
+        for (width, height), colour in zip(sides, colours):
+            own = (width // 4, height // 4, 3 * width // 4, 3 * height // 4)
+            four.append(sample(width, height, (own,), colour) | dict(labels=np.array([len(four)])))
+        whole = mosaic(four, np.random.default_rng(seed))
+        assert whole["image"].size == (160, 120)
+        pixels = np.asarray(whole["image"]).astype(int)
+        for box, label in zip(whole["boxes"], whole["labels"]):
+            near = np.abs(pixels - colours[label]).max(2) < 60
+            rows, columns = np.nonzero(near)
+            seen = [columns.min(), rows.min(), columns.max() + 1, rows.max() + 1]
+            assert np.abs(box - seen).max() <= 1.5
+        shown = {label for label, colour in enumerate(colours) if (np.abs(pixels - colour).max(2) < 5).any()}
+        assert shown == set(whole["labels"].tolist())
+        assert (pixels == FILL).all(2).any()  # where the images that are not as wide leave room
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """YOLO's: eight grey images with a white box each."""
+    for name in ("images", "labels"):
+        (tmp_path / name / "train").mkdir(parents=True)
+    for i in range(8):
+        sample(40, 40, ((8, 8, 24, 24),))["image"].save(tmp_path / "images" / "train" / f"{i}.png")
+        (tmp_path / "labels" / "train" / f"{i}.txt").write_text("0 0.4 0.4 0.4 0.4\n")
+    (tmp_path / "classes.txt").write_text("box\n")
+    return tmp_path
+
+
+def test_a_share_of_training_is_mosaics_the_same_every_time(folder):
+    make = lambda **more: DATASETS.create(dict(type="YoloFolder", data_root=folder, **more), seed=3)
+    train = make(mosaic=0.5)
+    twice = [[train[epoch, i]["image"] for epoch in range(8) for i in range(len(train))] for _ in range(2)]
+    sizes = [image.size for image in twice[0]]
+    assert set(sizes) == {(40, 40), (80, 80)}
+    assert 0.25 < np.mean([size == (80, 80) for size in sizes]) < 0.75
+    assert all(a.tobytes() == b.tobytes() for a, b in zip(*twice))
+    assert {make(mosaic=1.0, split="val")[0]["image"].size} == {(40, 40)}
+    assert {make()[i]["image"].size for i in range(7)} == {(40, 40)}
+
+
+def test_a_share_beyond_one_is_refused(folder):
+    with pytest.raises(ValueError, match="mosaic is a share of the samples, 0 to 1, got 4"):
+        DATASETS.create(dict(type="YoloFolder", data_root=folder, mosaic=4.0))
