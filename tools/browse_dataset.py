@@ -1,4 +1,4 @@
-"""Look at what a model is given: a sheet of samples after their transforms, with class names, or boxes.
+"""Look at what a model is given: a sheet of samples after their transforms, with class names, boxes or masks.
 
 tools/browse_dataset.py configs/cifar10_pape.py --sample
 tools/browse_dataset.py configs/imagenet1k_pape.py --data-root data/imagenet --count 64 --out sheet.png
@@ -17,7 +17,7 @@ import numpy as np
 from PIL import Image, ImageDraw
 
 from ndformer.framework.data import DataError, Dataset
-from ndformer.framework.engine import gallery, gallery_boxes, output
+from ndformer.framework.engine import gallery, gallery_boxes, gallery_masks, output
 from ndformer.framework.engine.cli import config_arguments, config_from, run
 from ndformer.framework.engine.run import build_loader, prepare_data
 from ndformer.framework.registry import DATASETS
@@ -29,8 +29,14 @@ def sheet(dataset: Dataset, count: int) -> Image.Image:
     """Samples evenly spread over the set, so over its classes, in rows; wider cells where all of them are wide."""
     numbers = np.linspace(0, len(dataset) - 1, min(count, len(dataset))).astype(int).tolist()
     samples = [dataset[i] for i in numbers]
-    high = SCENE if any("boxes" in sample.get("data_sample", sample) for sample in samples) else TILE
+    held = [sample.get("data_sample", sample) for sample in samples]
+    masked, boxed = "mask" in held[0], "boxes" in held[0] and "mask" not in held[0]
+    high = SCENE if masked or boxed else TILE
     pictures = [gallery.picture(sample, dataset.transforms, high) for sample in samples]
+    if masked:
+        count = len(dataset.classes)
+        masks = [np.asarray(one["mask"]) for one in held]
+        pictures = [gallery_masks.over(picture, mask, count) for picture, mask in zip(pictures, masks)]
     wide = high * max(1, min(picture.shape[1] // picture.shape[0] for picture in pictures))
     columns = min(len(numbers), math.ceil(math.sqrt(len(numbers) * 1.6 * high / wide)))
     rows = math.ceil(len(numbers) / columns)
@@ -38,7 +44,7 @@ def sheet(dataset: Dataset, count: int) -> Image.Image:
     pen = ImageDraw.Draw(out)
     for place, (i, picture) in enumerate(zip(numbers, pictures)):
         left, top = place % columns * (wide + 4) + 2, place // columns * (high + CAPTION + 4) + 2
-        boxes = gallery_boxes.annotated(samples[place], dataset.classes) if high == SCENE else []
+        boxes = gallery_boxes.annotated(samples[place], dataset.classes) if boxed else []
         out.paste(gallery_boxes.draw(picture, boxes, high, wide), (left, top + CAPTION))
         name = Path(dataset.name(i)).stem if high == SCENE else dataset.classes[int(dataset.labels[i])]
         pen.text((left, top), gallery.shortened(name, wide, 11), fill="black", font=gallery.font(11))

@@ -31,6 +31,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         "--per-class", metavar="N", type=int, nargs="+", default=[None], help="so many training samples of each class"
     )
     parser.add_argument("--baseline", metavar="NAME", help="the encoding that gains are over (the first)")
+    parser.add_argument("--metric", metavar="NAME", help="another value than the main one: mAP50")
     parser.add_argument("--sample", action="store_true", help="the small version, on generated data")
     parser.add_argument("--data-root", metavar="DIR", help="where the data is")
     parser.add_argument(
@@ -63,7 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     jobs = max(1, given.jobs)
     threads = given.threads or max(1, cores() // jobs)
     cfg = runs[0].cfg
-    metric = METRICS.get(cfg.metrics[0].type).main
+    metric = given.metric or METRICS.get(cfg.metrics[0].type).main
     dataset = cfg.train_dataloader.dataset.type
     title = f"{given.config.stem}{' --sample' if given.sample else ''}, test {metric} on {dataset}"
     report = compare_table.Report(home, title, metric, baseline)

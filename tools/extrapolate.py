@@ -27,6 +27,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     config_arguments(parser)
     parser.add_argument("checkpoints", metavar="CHECKPOINT", type=Path, nargs="*")
     parser.add_argument("--sizes", metavar="S", type=int, nargs="+", required=True, help="in pixels, the shorter side")
+    parser.add_argument("--metric", metavar="NAME", help="another value than the main one: mAP50")
     parser.add_argument("--out", metavar="DIR", type=Path, help="default: where the checkpoints are")
     return parser.parse_args(arguments)
 
@@ -60,7 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for number, (config, path) in enumerate(found, 1):
         cfg = load(given, config)
         prepare_data(cfg, given.sample)
-        tested.append(extrapolate.extrapolate(cfg, path, sorted(set(given.sizes))))
+        tested.append(extrapolate.extrapolate(cfg, path, sorted(set(given.sizes)), given.metric))
         print(f"[{number}/{len(found)}] {tested[-1].encoding}, {path}", flush=True)
     metric = tested[0].metric
     rows = extrapolate.summarised(tested)

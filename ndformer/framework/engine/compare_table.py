@@ -11,6 +11,7 @@ from typing import Any
 
 from ndformer.framework.engine import markdown
 from ndformer.framework.engine.compare import LOG, Ended, Outcome
+from ndformer.framework.engine.evaluate import value_of
 from ndformer.framework.engine.interval import Summary, in_percent
 from ndformer.framework.engine.progress import clock
 from ndformer.framework.pictures import canvas
@@ -36,7 +37,7 @@ def tabulate(outcomes: Sequence[Outcome], metric: str, baseline: str) -> list[Ro
     for one in outcomes:
         groups.setdefault((one.run.per_class, one.run.encoding), []).append(one)
     values = {
-        key: {o.run.seed: float(o.results["test"][metric]) for o in group if o.results is not None and not o.failed}
+        key: {o.run.seed: value_of(metric, o.results["test"]) for o in group if o.results is not None and not o.failed}
         for key, group in groups.items()
     }
     summaries = {key: Summary.of(list(found.values())) for key, found in values.items() if found}
@@ -115,7 +116,7 @@ def line(end: Ended, metric: str) -> str:
     if one.failed or one.results is None:
         says = f"failed, {one.failed}   ({one.run.folder / LOG})"
     else:
-        says = f"{metric} {one.results['test'][metric]:.4f}   {one.results['minutes']:.1f} min"
+        says = f"{metric} {value_of(metric, one.results['test']):.4f}   {one.results['minutes']:.1f} min"
     return f"{one.run}: {says}   left {clock(end.left)}"
 
 

@@ -11,7 +11,7 @@ import torch
 from ndformer.framework import processes
 from ndformer.framework.data import DataError
 from ndformer.framework.model import TokenModel
-from ndformer.framework.registry import METRICS
+from ndformer.framework.registry import METRICS, UnknownNameError, nearest
 
 
 @dataclass
@@ -53,3 +53,9 @@ def measure(
         prefix = f"{metric.prefix}/" if metric.prefix else ""
         values |= {prefix + name: value for name, value in metric.compute_metrics(everyone).items()}
     return Evaluation(values, made, predictions)
+
+
+def value_of(name: str, measured: dict[str, float]) -> float:
+    if name not in measured:
+        raise UnknownNameError(f"--metric {name} is none of what was measured{nearest(name, measured)}")
+    return float(measured[name])

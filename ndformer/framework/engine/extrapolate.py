@@ -19,6 +19,7 @@ from mmengine.config import Config
 from ndformer.framework.data import DataError
 from ndformer.framework.encoding import PositionEncoding
 from ndformer.framework.engine import checkpoint, markdown
+from ndformer.framework.engine.evaluate import value_of
 from ndformer.framework.engine.interval import Summary, in_percent
 from ndformer.framework.engine.run import build_loader, build_model, evaluate
 from ndformer.framework.model import TokenModel
@@ -51,8 +52,9 @@ class Tested:
     figures: list[Figure]
 
 
-def extrapolate(cfg: Config, path: Path, sizes: Sequence[int]) -> Tested:
-    """Evaluate a checkpoint at every size; where that is the size of training, both ways are one."""
+def extrapolate(cfg: Config, path: Path, sizes: Sequence[int], metric: str | None = None) -> Tested:
+    """Evaluate a checkpoint at every size; where that is the size of training, both ways are one. `metric` is the value
+    that tables show, the config's main one if it is None."""
     model = build_model(cfg)
     checkpoint.load_weights(model, checkpoint.load(path), path)
     trained, own = _shape(cfg, "train"), _shape(cfg, "test")
@@ -69,7 +71,9 @@ def extrapolate(cfg: Config, path: Path, sizes: Sequence[int]) -> Tested:
                 test = evaluate(at, model, build_loader(at, "test")).values
             figures.append(Figure(size, shape, interpolated, did, test))
     encoding = spelled(cfg.model.backbone.get("encoding"))
-    return Tested(str(path), encoding, cfg.seed, trained, METRICS.get(cfg.metrics[0].type).main, figures)
+    shown = metric or METRICS.get(cfg.metrics[0].type).main
+    value_of(shown, figures[0].test)
+    return Tested(str(path), encoding, cfg.seed, trained, shown, figures)
 
 
 def interpolate(model: TokenModel, trained: Shape, shape: Shape) -> None:

@@ -101,7 +101,8 @@ def first_wrong(predictions: Sequence[dict[str, Any]]) -> list[int]:
 
 
 def in_words(prediction: dict[str, Any], classes: list[str], top: int, least: float) -> str:
-    """The `top` likeliest classes, or the objects with a score of `least` or more, the surest first."""
+    """The `top` likeliest classes; or the objects with a score of `least` or more, the surest first; or the classes
+    with the largest shares of pixels."""
     if "found" in prediction:
         found = prediction["found"]
         rows = zip(found["labels"].tolist(), found["scores"].tolist(), found["boxes"].tolist())
@@ -112,6 +113,10 @@ def in_words(prediction: dict[str, Any], classes: list[str], top: int, least: fl
         ]
         return "  ".join(shown) or f"nothing with a score of {least:g} or more"
     names = classes_of(prediction, classes)
+    if "predicted" in prediction:
+        labels = prediction["predicted"].flatten().long()
+        share, which = (labels.bincount(minlength=len(names)) / max(1, len(labels))).topk(min(top, len(names)))
+        return "  ".join(f"{names[i]} {100 * p:.0f} %" for p, i in zip(share.tolist(), which.tolist()) if p > 0)
     best = prediction["scores"].topk(min(top, len(names)))
     return "  ".join(f"{names[i]} {p:.3f}" for p, i in zip(best.values.tolist(), best.indices.tolist()))
 
@@ -151,6 +156,10 @@ def show(
         from ndformer.framework.engine import gallery_boxes  # which draws with what is above
 
         return gallery_boxes.show(folder, predictions, classes, picture_of, count, least)
+    if predictions and "predicted" in predictions[0]:
+        from ndformer.framework.engine import gallery_masks
+
+        return gallery_masks.show(folder, predictions, classes, picture_of, count)
     folder.mkdir(parents=True, exist_ok=True)
     for place, i in enumerate(first_wrong(predictions)[:count]):
         one = predictions[i]

@@ -38,6 +38,8 @@ def train(cfg: Config, work_dir: Path, resume: bool = False, allow_config_change
     model = build_model(cfg)  # first: what is wrong with it shows at once
     loaders = {split: build_loader(cfg, split) for split in ("train", "val", "test")}
     check_classes(model, loaders["train"])
+    if cfg.get("weights") and not resume:
+        print(checkpoint.load_fitting(model, checkpoint.load(cfg.weights), cfg.weights))
     first = processes.rank() == 0
     work_dir.mkdir(parents=True, exist_ok=True)
     trainer = Trainer(cfg, work_dir, loaders, model)
@@ -123,11 +125,15 @@ def evaluate(cfg: Config, model: TokenModel, loader: Iterable[dict[str, Any]]) -
 
 
 def write_predictions(path: Path, predictions: list[dict[str, Any]], classes: list[str]) -> None:
-    """What was predicted for each sample, as .csv or .json: the score of every class, or a row for each object."""
+    """What was predicted for each sample, as .csv or .json: the score of every class, its share of pixels, or a row for
+    each object."""
     rows = []
     for p in predictions:
         if "found" in p:
             rows += _objects(p, classes)
+            continue
+        if "predicted" in p:
+            rows.append(dict(path=p.get("path", ""), **_shares(p, classes)))
             continue
         names = classes_of(p, classes)
         scores = {name: round(score, 6) for name, score in zip(names, p["scores"].tolist())}
@@ -155,6 +161,13 @@ def _objects(prediction: dict[str, Any], classes: list[str]) -> list[dict[str, A
         dict(zip(COLUMNS, (path, classes[label], round(score, 6), *(round(side, 2) for side in box))))
         for label, score, box in rows
     ]
+
+
+def _shares(prediction: dict[str, Any], classes: list[str]) -> dict[str, float]:
+    """Of the pixels of a sample, how large a part each class has."""
+    labels = prediction["predicted"].flatten().long()
+    share = labels.bincount(minlength=len(classes)) / max(1, len(labels))
+    return {name: round(part, 6) for name, part in zip(classes, share.tolist())}
 
 
 def prepare_data(cfg: Config, sample: bool) -> None:

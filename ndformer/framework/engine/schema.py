@@ -92,6 +92,7 @@ class Keys:
     val_dataloader: Loader = key("what chooses the best checkpoint")
     test_dataloader: Loader = key("what the best checkpoint is tested on, once, at the end")
     data_root: str | None = key("folder of the data, for every dataset that does not name its own", None)
+    weights: str | None = key("a checkpoint to begin with; what does not fit, such as another head, begins anew", None)
     optimizer: Component = key("any torch.optim class; lr is the peak of the schedule")
     param_groups: Groups | None = key("parameters with a learning rate or weight decay of their own", None)
     schedule: Component = key("the learning rate over training, per optimizer step")

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ndformer.framework.heads.frame import original
 from ndformer.framework.heads.yolo import Branch, best, suppressed
 from ndformer.framework.losses.assignment import Objects, TaskAligned
 from ndformer.framework.losses.detection import DetectionLoss
@@ -92,14 +93,3 @@ class Detector(nn.Module):
             boxes = original(boxes[keep], sample)
             predictions.append(sample | dict(found=dict(boxes=boxes, labels=labels[keep], scores=scores[keep])))
         return predictions
-
-
-def original(boxes: Tensor, sample: dict[str, Any]) -> Tensor:
-    """Boxes of the input in pixels of the image that it was made from, cut off at its borders."""
-    if "frame" not in sample:
-        return boxes
-    scale, offset = torch.as_tensor(sample["frame"]).to(boxes).view(2, 2)
-    height, width = sample["size"]
-    moved = (boxes * scale.repeat(2) + offset.repeat(2)).clamp(min=0).minimum(boxes.new_tensor([width, height] * 2))
-    low, high = moved.chunk(2, -1)  # a mirrored input has negative scales
-    return torch.cat([low.minimum(high), low.maximum(high)], -1)

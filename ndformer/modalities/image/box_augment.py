@@ -9,7 +9,7 @@ from PIL import Image, ImageEnhance, ImageOps
 
 from ndformer.framework.data import Sample
 from ndformer.framework.registry import TRANSFORMS
-from ndformer.modalities.image.box_transforms import FILL, framed, moved, piece, resized
+from ndformer.modalities.image.box_transforms import FILL, framed, moved, scaled, taken
 
 STRENGTH, SHIFT, HUE = 0.32, 0.14, 0.16  # of the PaPE paper's recipe: shares of the range and of the image's sides
 BITS, BRIGHT = 7, 179  # solarize: the recipe's 178.5 inverts from 179 on
@@ -39,7 +39,7 @@ def _translated(sample: Sample, rng: np.random.Generator) -> Sample:
     """By whole pixels."""
     image = sample["image"]
     x, y = (round(side * rng.uniform(-SHIFT, SHIFT)) for side in image.size)
-    return moved(sample, piece(image, -x, -y, image.height, image.width), (1, 1), (x, y))
+    return taken(framed(sample), image.size, -x, -y, image.height, image.width)
 
 
 OPERATIONS: dict[str, Callable[[Sample, np.random.Generator], Sample]] = {
@@ -79,7 +79,9 @@ def mosaic(samples: Sequence[Sample], rng: np.random.Generator) -> Sample:
     x, y = (round(side * rng.uniform(0.5, 1.5)) for side in (width, height))
     boxes, labels = [], []
     for k, sample in enumerate(samples):
-        image, scale = resized(sample["image"], min(height / sample["image"].height, width / sample["image"].width))
+        old = sample["image"]
+        image = old.resize(scaled(old, min(height / old.height, width / old.width)), Image.Resampling.BILINEAR)
+        scale = (image.width / old.width, image.height / old.height)
         left, top = x - image.width * (k % 2 == 0), y - image.height * (k < 2)
         canvas.paste(image, (left, top))
         boxes.append(sample["boxes"] * np.tile(scale, 2) + np.tile((left, top), 2))

@@ -1,6 +1,8 @@
-"""Changes of an image that its boxes go along with: sizes, jitter, flips, and packing both."""
+"""Changes of an image that its boxes or its mask go along with: sizes, jitter, flips, and packing both."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 import torch
@@ -11,6 +13,7 @@ from ndformer.framework.registry import TRANSFORMS
 from ndformer.modalities.image.detection import inside
 from ndformer.modalities.image.transforms import RGB_MEAN, PackImage, Size, height_width
 
+IGNORED = 255  # in a mask: nobody knows what is there
 FILL = tuple(round(255 * mean) for mean in RGB_MEAN)  # about 0 once it is normalised
 
 
@@ -33,18 +36,29 @@ def moved(sample: Sample, image: Image.Image, scale: tuple[float, float], offset
     return sample | kept | dict(image=image, frame=frame)
 
 
-def resized(image: Image.Image, scale: float) -> tuple[Image.Image, tuple[float, float]]:
-    """The image, a pixel wide at least, and the scale of x and y that whole pixels leave."""
-    width, height = (max(1, round(side * scale)) for side in image.size)
-    new = image.resize((width, height), Image.Resampling.BILINEAR)
-    return new, (width / image.width, height / image.height)
+def scaled(image: Image.Image, scale: float) -> tuple[int, int]:
+    """Width and height of an image times a number, a pixel at least."""
+    width, height = image.size
+    return max(1, round(width * scale)), max(1, round(height * scale))
 
 
-def piece(image: Image.Image, left: int, top: int, height: int, width: int) -> Image.Image:
+def piece(image: Image.Image, left: int, top: int, height: int, width: int, fill: Any = FILL) -> Image.Image:
     """A piece of an image; what lies outside of it is grey."""
-    frame = Image.new(image.mode, (width, height), FILL)
+    frame = Image.new(image.mode, (width, height), fill)
     frame.paste(image, (-left, -top))
     return frame
+
+
+def taken(sample: Sample, size: tuple[int, int], left: int, top: int, height: int, width: int) -> Sample:
+    """A piece of the sample as it is at `size` (width, height): image, boxes and, if there, mask."""
+    image = sample["image"]
+    scale = (size[0] / image.width, size[1] / image.height)
+    new = image if size == image.size else image.resize(size, Image.Resampling.BILINEAR)
+    out = moved(sample, piece(new, left, top, height, width), scale, (-left, -top))
+    if "mask" in sample:
+        mask = sample["mask"].resize(size, Image.Resampling.NEAREST)
+        out["mask"] = piece(mask, left, top, height, width, IGNORED)
+    return out
 
 
 @TRANSFORMS.register_module()
@@ -57,8 +71,7 @@ class Letterbox:
     def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
         height, width = self.size
         image = sample["image"]
-        small, scale = resized(image, min(height / image.height, width / image.width))
-        return moved(sample, piece(small, 0, 0, height, width), scale, (0, 0))
+        return taken(sample, scaled(image, min(height / image.height, width / image.width)), 0, 0, height, width)
 
 
 @TRANSFORMS.register_module()
@@ -75,9 +88,9 @@ class LargeScaleJitter:
         height, width = self.size
         image = sample["image"]
         fit = min(height / image.height, width / image.width)
-        new, scale = resized(image, fit * rng.uniform(*self.scale))
-        left, top = (int(rng.integers(max(0, room) + 1)) for room in (new.width - width, new.height - height))
-        return moved(sample, piece(new, left, top, height, width), scale, (-left, -top))
+        new = scaled(image, fit * rng.uniform(*self.scale))
+        left, top = (int(rng.integers(max(0, room) + 1)) for room in (new[0] - width, new[1] - height))
+        return taken(sample, new, left, top, height, width)
 
 
 @TRANSFORMS.register_module()
@@ -96,7 +109,8 @@ class FlipBoxes:
         boxes[:, [0, 2]] = width - boxes[:, [2, 0]]
         scale_x, scale_y, x, y = sample["frame"]
         frame = np.array([-scale_x, scale_y, x + scale_x * width, y])
-        return sample | dict(image=ImageOps.mirror(sample["image"]), boxes=boxes, frame=frame)
+        mirrored = {name: ImageOps.mirror(sample[name]) for name in ("image", "mask") if name in sample}
+        return sample | mirrored | dict(boxes=boxes, frame=frame)
 
 
 @TRANSFORMS.register_module()

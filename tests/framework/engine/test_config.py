@@ -45,7 +45,7 @@ def test_every_config_loads_and_its_small_model_builds(path):
     assert sum(p.numel() for p in build_model(small).parameters()) < 2e6
 
 
-@pytest.mark.parametrize("data", ["imagenet1k", "cifar10", "cifar100", "mnist", "imagefolder"])
+@pytest.mark.parametrize("data", ["imagenet1k", "cifar10", "cifar100", "mnist", "imagefolder", "coco", "ade20k"])
 @pytest.mark.parametrize("name", ENCODINGS)
 def test_every_dataset_has_a_config_for_every_encoding(data, name):
     cfg = load(ROOT / "configs" / f"{data}_{name}.py")

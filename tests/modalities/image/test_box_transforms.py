@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from ndformer.framework.data import Sample, collate
-from ndformer.framework.heads.detector import original
+from ndformer.framework.heads.frame import original
 from ndformer.framework.model import TokenModel
 from ndformer.framework.registry import METRICS, TRANSFORMS
 

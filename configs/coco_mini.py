@@ -1,0 +1,15 @@
+"""Can it learn by heart? 21 images of COCO, which are its test as well: a check of everything between, no measure."""
+
+_base_ = ["_base_/coco.py"]
+data_root = "data/coco_mini"
+model = dict(
+    backbone=dict(dim=128, depth=4, heads=4, drop_path=0.0, encoding=dict(type="PaPE", m=50)),
+    head=dict(neck=dict(width=64), norm_eps=1e-3, norm_momentum=0.03),
+)
+_steps = [dict(type="Letterbox", size=224), dict(type="PackBoxes")]
+_same = dict(split="train", holdout=0.0, transforms=_steps)
+train_dataloader = dict(batch_size=7, num_workers=0, dataset=_same)
+val_dataloader = dict(batch_size=7, num_workers=0, dataset=_same)
+test_dataloader = dict(batch_size=7, num_workers=0, dataset=_same)
+optimizer = dict(lr=1e-3, weight_decay=0.0)
+train_cfg = dict(max_epochs=150, amp=None)

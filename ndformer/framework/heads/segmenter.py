@@ -1,0 +1,81 @@
+"""A class for every pixel: the maps of a pyramid, added up at the size of the finest."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ndformer.framework.heads.frame import original_grid
+from ndformer.framework.necks.pyramid import ChannelNorm
+from ndformer.framework.registry import HEADS, NECKS
+from ndformer.framework.tokens import TokenSet
+
+ROWS = 64  # of an image on disk, that are answered at once: scores of many classes are large
+
+
+@HEADS.register_module()
+class Segmenter(nn.Module):
+    """A 1 x 1 convolution for each level, their sum, and one more for the classes (the light form of Kirillov 2019).
+
+    A sample has its `mask` (H, W) in pixels of the input, `ignored` where nobody knows. What is `predicted` has the
+    `size` of the image on disk where there is a `frame` that leads to it, else that of the input.
+    """
+
+    def __init__(self, dim: int, classes: int, neck: dict[str, Any], patch: int = 16, ignored: int = 255) -> None:
+        super().__init__()
+        self.neck = NECKS.create(neck, dim=dim)
+        self.classes, self.patch, self.ignored = classes, patch, ignored
+        width = self.neck.width
+        self.levels = nn.ModuleList(nn.Conv2d(width, width, 1) for _ in self.neck.scales)
+        self.answer = nn.Sequential(ChannelNorm(width), nn.GELU(), nn.Conv2d(width, classes, 1))
+        self.stride = patch / max(self.neck.scales)
+
+    def forward(self, tokens: TokenSet) -> Tensor:
+        """(B, classes, h, w) float32 logits, one per `stride` pixels."""
+        maps = [level(x) for level, x in zip(self.levels, self.neck(tokens))]
+        finest = max(maps, key=lambda x: x.shape[-1]).shape[-2:]
+        together = [x if x.shape[-2:] == finest else _enlarged(x, finest) for x in maps]
+        return self.answer(torch.stack(together).sum(0)).float()
+
+    def targets(self, data_samples: list[dict[str, Any]], device: torch.device) -> Tensor:
+        masks = torch.stack([sample["mask"] for sample in data_samples]).to(device)
+        known = masks[masks != self.ignored]
+        if known.numel() and int(known.max()) >= self.classes:
+            raise ValueError(
+                f"a pixel has the class {int(known.max())}, but the head has {self.classes} classes, from 0 on: give "
+                "it as many as the dataset has, model.head.classes"
+            )
+        return masks
+
+    def loss(self, tokens: TokenSet, targets: Tensor) -> dict[str, Tensor]:
+        """Mean over the pixels that somebody knows; 0 where there are none."""
+        logits = self(tokens)
+        with torch.autocast(logits.device.type, enabled=False):
+            logits = _enlarged(logits, targets.shape[-2:])
+            total = F.cross_entropy(logits, targets, ignore_index=self.ignored, reduction="sum")
+            return dict(loss=total / (targets != self.ignored).sum().clamp(min=1))
+
+    @torch.no_grad()
+    def predict(self, tokens: TokenSet, data_samples: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """What the samples say of themselves, with what is `predicted`, (H, W) uint8, and how many `classes`."""
+        logits = self(tokens)
+        return [
+            sample | dict(predicted=self._on_disk(one, sample), classes=self.classes)
+            for one, sample in zip(logits, data_samples)
+        ]
+
+    def _on_disk(self, logits: Tensor, sample: dict[str, Any]) -> Tensor:
+        """(H, W) the class with the largest score, interpolated, at the centre of each pixel."""
+        height, width = (round(side * self.stride) for side in logits.shape[-2:])
+        rows = []
+        for grid in original_grid(sample, (height, width), logits.device).split(ROWS):
+            scores = F.grid_sample(logits[None], grid[None], padding_mode="border", align_corners=False)
+            rows.append(scores[0].argmax(0).to(torch.uint8 if self.classes < 256 else torch.int32).cpu())
+        return torch.cat(rows)
+
+
+def _enlarged(x: Tensor, size: Any) -> Tensor:
+    return F.interpolate(x, size=tuple(size), mode="bilinear", align_corners=False)

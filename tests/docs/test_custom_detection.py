@@ -1,0 +1,124 @@
+"""docs/custom-detection.md: its three commands, on a folder of one's own, and the sentences that it shows."""
+
+import json
+import re
+import shlex
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from ndformer.framework.engine import checkpoint, cli
+from ndformer.framework.engine.config import load
+from ndformer.framework.engine.run import build_model
+from ndformer.modalities.image.sample import save
+from ndformer.modalities.image.scenes import scene
+from tools import browse_dataset, predict, train
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "custom-detection.md").read_text()
+COMMANDS = [shlex.split(line) for line in re.findall(r"^```sh\npython tools/(.*)\n```$", PAGE, re.MULTILINE)]
+SENTENCES = re.findall(r"^\| [^|]*\| `(.+)` \|$", PAGE.partition("## What goes wrong")[2], re.MULTILINE)
+TOOLS = {"browse_dataset.py": browse_dataset.main, "train.py": train.main, "predict.py": predict.main}
+TINY = [
+    "model.backbone.dim=24", "model.backbone.depth=2", "model.head.neck.width=80",
+    *(f"{split}_dataloader.dataset.transforms.0.size=64" for split in ("train", "val", "test")),
+    *(f"{split}_dataloader.num_workers=0" for split in ("train", "val", "test")),
+]  # fmt: skip
+
+
+def mine(home: Path, split: str, count: int, seed: int) -> None:
+    """Two classes of one's own, all figures of one of them, in a folder of images and one json."""
+    rng, images, annotations = np.random.default_rng(seed), [], []
+    for i in range(count):
+        one = scene(64, 64, rng)
+        save(one.image, home / "data/mine" / split / f"photo {i}.jpg")
+        images.append(dict(id=i, file_name=f"photo {i}.jpg"))
+        for (x1, y1, x2, y2), label in zip(one.boxes.tolist(), one.labels.tolist()):
+            bbox = [x1, y1, x2 - x1, y2 - y1]
+            annotations.append(dict(id=len(annotations), image_id=i, category_id=1 + label // 3, bbox=bbox))
+    content = dict(images=images, annotations=annotations, categories=[dict(id=1, name="nut"), dict(id=2, name="bolt")])
+    (home / "data/mine/annotations").mkdir(exist_ok=True)
+    (home / f"data/mine/annotations/{split}.json").write_text(json.dumps(content))
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    """A folder with data/mine, photos and a checkpoint of 80 classes."""
+    home = tmp_path_factory.mktemp("custom")
+    mine(home, "train", 24, 0)
+    mine(home, "val", 4, 1)
+    save(np.zeros((40, 60, 3), np.uint8), home / "photos/new.jpg")
+    torch.manual_seed(0)
+    model = build_model(load(ROOT / "configs/coco_vitt_pape.py", TINY))
+    (home / "work_dirs/coco_vitt_pape").mkdir(parents=True)
+    state = dict(model=model.state_dict(), classes=[str(i) for i in range(80)])
+    (home / "configs").symlink_to(ROOT / "configs")
+    checkpoint.save(home / "work_dirs/coco_vitt_pape/best.pth", state)
+    return home
+
+
+@pytest.fixture
+def use(home, monkeypatch):
+    """A command of the page, with more options."""
+    monkeypatch.chdir(home)
+    monkeypatch.delenv("NDFORMER_DEBUG", raising=False)
+
+    def use(number, *options):
+        tool, *arguments = COMMANDS[number]
+        monkeypatch.setattr(sys, "argv", [tool, *arguments, *options])
+        TOOLS[tool]()
+
+    return use
+
+
+def refused(main):
+    with pytest.raises(SystemExit) as end:
+        cli.run(main)
+    return str(end.value.code).partition(": ")[2]
+
+
+def test_three_commands_lead_from_a_folder_to_boxes_in_new_photographs(use, home, capsys):
+    assert [command[0] for command in COMMANDS] == list(TOOLS)
+    use(0, "--cfg-options", *TINY, "weights=None")
+    assert (home / "sheet.png").stat().st_size > 10_000
+    use(1, *TINY, "train_cfg.max_epochs=1")
+    said = capsys.readouterr().out
+    ends = {f"head.{branch}.score.{level}.4" for branch in ("many", "one") for level in range(3)}
+    anew = re.findall(r"begun with work_dirs/coco_vitt_pape/best.pth; anew: (.*)", said)
+    assert [set(names.split(", ")) for names in anew] == [ends]  # the last layers alone
+    results = json.loads((home / "work_dirs/custom_detection/results.json").read_text())
+    assert results["test"]["mAP50"] >= 0
+    rows = (home / "work_dirs/custom_detection/classes.txt").read_text().splitlines()
+    assert [row.split()[0] for row in rows] == ["class", "nut", "bolt"]
+    use(2)
+    assert len(list((home / "seen").iterdir())) == 1
+    assert "photos/new.jpg" in capsys.readouterr().out
+
+
+def test_the_sentences_on_the_page(home, monkeypatch):
+    head, splits, category, backbone = SENTENCES
+    monkeypatch.chdir(home)
+    plain = [argument for argument in COMMANDS[1] if not argument.startswith("model.head.classes")]
+
+    def said(*options):
+        monkeypatch.setattr(sys, "argv", [*plain, *options, "--work-dir", "x"])
+        return refused(train.main)
+
+    assert said(*TINY, "model.head.classes=80") == head
+    wide = [option.replace("dim=24", "dim=48") for option in TINY]
+    numbers = lambda text: re.sub(r"\(\d+,\)", "(N,)", text).partition(" is of another")[2]
+    assert numbers(said(*wide, "model.head.classes=2")) == numbers(backbone)
+    for split, change, sentence in (
+        ("val", lambda content: content["categories"][0].update(name="screw"), splits),
+        ("train", lambda content: content["annotations"][0].update(category_id=9), category),
+    ):
+        file = home / f"data/mine/annotations/{split}.json"
+        before = file.read_text()
+        content = json.loads(before)
+        change(content)
+        file.write_text(json.dumps(content))
+        assert said(*TINY, "model.head.classes=2") == sentence
+        file.write_text(before)

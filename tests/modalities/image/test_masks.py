@@ -1,0 +1,163 @@
+"""Masks go along with their images; folders of masks, ADE20K's and one's own; a sentence for what is wrong."""
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from ndformer.framework.data import DataError
+from ndformer.framework.registry import DATASETS, TRANSFORMS
+from ndformer.modalities.image import sample_masks
+from ndformer.modalities.image.sample import save
+from ndformer.modalities.image.sample_masks import CLASSES
+from tools import browse_dataset, predict, train
+from tools import test as test_tool
+
+CONFIG = str(Path(__file__).parents[3] / "configs" / "ade20k_pape.py")
+
+
+def folder(root, masks=None, split="train", names=("sky", "sea")):
+    """Two images of 12 x 16, white where the mask is 1."""
+    default = np.zeros((12, 16), np.uint8)
+    default[2:9, 5:11] = 1
+    for i, mask in enumerate(masks or (default, default)):
+        save(np.repeat(255 * (default == 1)[..., None], 3, 2).astype(np.uint8), root / f"images/{split}/{i}.jpg")
+        (root / f"masks/{split}").mkdir(parents=True, exist_ok=True)
+        Image.fromarray(mask).save(root / f"masks/{split}/{i}.png")
+    (root / "classes.txt").write_text("\n".join(names) + "\n")
+    return root
+
+
+def opened(root, split="train", **options):
+    return DATASETS.create(dict(type="MaskFolder", data_root=root, split=split, **options))
+
+
+@pytest.mark.parametrize("size", [(20, 20), (9, 31)])
+def test_masks_go_where_their_pixels_go(tmp_path, size):
+    data = opened(folder(tmp_path))
+    jitter = TRANSFORMS.create(dict(type="LargeScaleJitter", size=size, scale=(0.8, 2.0)))
+    flip = TRANSFORMS.create(dict(type="FlipBoxes", p=0.5))
+    pack = TRANSFORMS.create(dict(type="PackMask"))
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        found = flip(jitter(data[0], rng), rng)
+        mask, light = np.asarray(found["mask"]), np.asarray(found["image"]).min(2)
+        assert mask.shape == light.shape == size
+        assert set(np.unique(mask)) <= {0, 1, 255}
+        assert (light[mask == 1] > 128).mean() > 0.8
+        assert (light[mask == 0] < 128).mean() > 0.8
+        packed = pack(found, rng)["data_sample"]
+        assert packed["mask"].numpy().tolist() == mask.tolist()
+        assert "boxes" not in packed
+        assert np.array_equal(packed["truth"], data[0]["truth"])
+
+
+def test_zero_may_be_nothing_and_255_always_is(tmp_path):
+    mask = np.array([[0, 1, 2, 255]] * 4, np.uint8).repeat(4, 1)[:, :16].repeat(3, 0)
+    data = opened(folder(tmp_path, [mask, mask]), zero_is_nothing=True)
+    assert data[0]["truth"][0, ::4].tolist() == [255, 0, 1, 255]
+
+
+def test_palettes_are_read_as_numbers(tmp_path):
+    root = folder(tmp_path)
+    with Image.open(root / "masks/train/0.png") as mask:
+        with_palette = mask.convert("P")
+    with_palette.putdata(list(opened(root)[0]["truth"].ravel()))
+    with_palette.save(root / "masks/train/0.png")
+    assert opened(root)[0]["truth"].max() == 1
+
+
+WRONG = {
+    "a class too many": (np.full((12, 16), 2, np.uint8), "has the class 2, but 2 are named, 0 to 1: name it"),
+    "another size": (np.zeros((5, 5), np.uint8), r"has 5 x 5 pixels, but .*\.jpg 12 x 16: give both the same"),
+    "colours": (np.zeros((12, 16, 3), np.uint8), "is a picture of RGB colours, a mask is grey or has a palette"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_wrong_masks_are_one_sentence(tmp_path, case):
+    mask, sentence = WRONG[case]
+    data = opened(folder(tmp_path, [mask, mask]))
+    with pytest.raises(DataError, match=sentence):
+        data[0]
+
+
+def test_missing_things_are_one_sentence(tmp_path):
+    root = folder(tmp_path)
+    with pytest.raises(DataError, match=r"images/test is missing: put images there"):
+        opened(root, "test")
+    (root / "masks/train/1.png").unlink()
+    with pytest.raises(DataError, match=r"masks/train/1\.png is missing beside"):
+        opened(root)
+    (root / "classes.txt").unlink()
+    with pytest.raises(DataError, match=r"classes\.txt is missing: put the classes' names"):
+        opened(root)
+    (root / "classes.txt").write_text("a\nb\n")
+    (root / "masks/train/1.png").write_bytes(b"no png")
+    data = opened(root)
+    with pytest.raises(DataError, match=r"1\.png cannot be read as a mask"):
+        [data.read(record) for record in data.records]
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    """A run on a few images of the generated stand-in."""
+    home, rng = tmp_path_factory.mktemp("masks"), np.random.default_rng(0)
+    for split, count in (("training", 10), ("validation", 3)):
+        (home / "data/annotations" / split).mkdir(parents=True)
+        for i in range(count):
+            image, mask = sample_masks.scene(64, 80, rng)
+            save(image, home / "data/images" / split / f"{i}.jpg")
+            Image.fromarray(mask).save(home / "data/annotations" / split / f"{i}.png")
+    lines = ["Idx\tName", *(f"{i}\t{name}" for i, name in enumerate(CLASSES, 1))]
+    (home / "data/objectInfo150.txt").write_text("\n".join(lines))
+    tiny = ["model.backbone.dim=16", "model.backbone.depth=1", "model.backbone.heads=2", "model.head.neck.width=16",
+            "train_cfg.max_epochs=1", "train_dataloader.batch_size=4",
+            *(f"{split}_dataloader.num_workers=0" for split in ("train", "val", "test"))]  # fmt: skip
+    before = sys.argv
+    sys.argv = ["x", CONFIG, "--sample", "--data-root", f"{home}/data", "--work-dir", f"{home}/run", "--cfg-options",
+                *tiny]  # fmt: skip
+    train.main()
+    sys.argv = before
+    return home
+
+
+@pytest.fixture
+def use(home, monkeypatch):
+    monkeypatch.chdir(home)
+
+    def use(main, *arguments):
+        monkeypatch.setattr(sys, "argv", ["x", *arguments])
+        main()
+
+    return use
+
+
+def test_a_run_leaves_its_numbers_and_its_classes(home):
+    results = json.loads((home / "run/results.json").read_text())
+    assert set(results["test"]) == {"mIoU", "mAcc", "allAcc"}
+    assert [line.split()[0] for line in (home / "run/classes.txt").read_text().splitlines()] == ["class", *CLASSES]
+    assert (home / "run/confusion_matrix.png").is_file()
+
+
+def test_pictures_and_shares_of_pixels(use, home, capsys):
+    use(test_tool.main, "run/config.py", "run/best.pth", "--show-dir", "seen", "--out", "all.json")
+    names = sorted(path.name for path in (home / "seen").iterdir())
+    assert len(names) == 3
+    assert all("right" in name for name in names)
+    rows = json.loads((home / "all.json").read_text())
+    assert all(sum(row[name] for name in CLASSES) == pytest.approx(1, abs=1e-4) for row in rows)
+    Image.new("RGB", (33, 70), (200, 0, 0)).save(home / "mine.png")
+    capsys.readouterr()
+    use(predict.main, "run/config.py", "run/best.pth", "mine.png", "--show-dir", "mine")
+    assert "%" in capsys.readouterr().out
+    assert len(list((home / "mine").iterdir())) == 1
+
+
+def test_browsing_lays_masks_over_images(use, home):
+    use(browse_dataset.main, "run/config.py", "--count", "4", "--out", "sheet.png")
+    with Image.open(home / "sheet.png") as sheet:
+        assert sheet.width > 4 * 90
