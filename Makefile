@@ -2,7 +2,7 @@
 #              make train ARGS="configs/mnist_pape.py --sample --work-dir work_dirs/mine"
 # make test    builds .venv when needed, then lints, type-checks and runs the suite
 # make headless  the built wheel on a server without libGL: a Debian of its own; needs root and debootstrap
-# make soak    kills, faults, ranks and damaged files for an hour
+# make soak    kills, faults, ranks, damaged files and 16 bit for an hour
 # make gpu     what needs a GPU: tests/gpu and the benchmarks
 PYTHON ?= python3
 VENV := .venv
@@ -32,6 +32,7 @@ soak: $(READY)
 	$(BIN)/python -m tests.soak.ranks
 	$(BIN)/python -m tests.soak.torchrun
 	$(BIN)/python -m tests.soak.fuzz --count 10000
+	$(BIN)/python -m tests.soak.sixteen
 
 headless: $(READY)
 	PYTHON=$(CURDIR)/$(BIN)/python tests/headless/run.sh

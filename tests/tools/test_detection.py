@@ -145,3 +145,26 @@ def test_browsing_shows_boxes_where_transforms_put_them(home, monkeypatch):
     assert len(found) > 5
     assert all(0 <= box[0] < box[2] <= 96 and name in ("ring", "triangle", "cross", "star", "zigzag", "tee")
                for box, name, _ in found)  # fmt: skip
+
+
+def test_a_folder_with_all_that_is_odd_trains_and_one_without_objects_is_worth_nothing(tmp_path, capsys):
+    """Panoramas, images smaller than a patch, objects of a pixel, of none, and beyond the borders; nothing to find."""
+    sizes = [(400, 1), (3, 3), (64, 64), (64, 64), (64, 64), (64, 48)]  # width, height
+    boxes = {1: [(0, 0, 1, 1)], 2: [(5, 5, 0, 9), (-20, -20, 30, 30), (60, 60, 500, 500)], 3: [(90, 90, 9, 9)]}
+    for split in ("train", "val"):
+        for i, size in enumerate(sizes):
+            (tmp_path / "data" / split).mkdir(parents=True, exist_ok=True)
+            Image.new("RGB", size, (i, 90, 0)).save(tmp_path / "data" / split / f"{i}.png")
+        rows = [(i, box) for i, some in boxes.items() for box in some] if split == "train" else []
+        content = dict(
+            images=[dict(id=i, file_name=f"{i}.png") for i in range(len(sizes))],
+            annotations=[dict(id=n, image_id=i, category_id=9, bbox=list(box)) for n, (i, box) in enumerate(rows)],
+            categories=[dict(id=9, name="dot")],
+        )
+        (tmp_path / "data" / "annotations").mkdir(exist_ok=True)
+        (tmp_path / "data" / "annotations" / f"{split}.json").write_text(json.dumps(content))
+    options = ["--sample", "--data-root", tmp_path / "data", "--work-dir", tmp_path / "run"]
+    run(train.main, CONFIG, *options, "--cfg-options", *TINY, "model.head.classes=1")
+    results = json.loads((tmp_path / "run" / "results.json").read_text())
+    assert set(results["test"].values()) == {-1.0}  # COCO's word for the mean of nothing
+    assert (tmp_path / "run" / "classes.txt").read_text().split()[-12:] == ["-"] * 12

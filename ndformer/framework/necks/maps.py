@@ -22,11 +22,12 @@ def grid_map(tokens: TokenSet) -> Tensor:
     return features[:, -1].permute(0, 3, 1, 2)
 
 
-def latest_map(tokens: TokenSet, cells: tuple[int, int], cell: float = 1.0) -> Tensor:
+def latest_map(tokens: TokenSet, cells: tuple[int, int], cell: float = 1.0, ages: bool = False) -> Tensor:
     """(B, C, *cells) with the most recent token of each cell, 0 where there is none.
 
-    Positions are (y, x) or (time, y, x), cell (0, 0) reaches from 0 to `cell` on both axes. Without a time, and of
-    equal times, the later token of a row counts. Tokens beyond the map, and those without a place, are left out.
+    Positions are (y, x) or (time, y, x), cell (0, 0) reaches from 0 to `cell` on both axes. `ages`: times count back
+    from now, so the smallest is the most recent. Without a time, and of equal times, the later token of a row counts.
+    Tokens beyond the map, and those without a place, are left out.
     """
     features, where = tokens.features, tokens.where
     batch, count, _ = features.shape
@@ -39,7 +40,8 @@ def latest_map(tokens: TokenSet, cells: tuple[int, int], cell: float = 1.0) -> T
     home = torch.where(inside, row * width + column, height * width)  # the last cell takes what is left out
     order = torch.arange(count, device=features.device).expand(batch, count)
     if positions.shape[-1] > 2:  # the rank in time, equal times in their order
-        order = positions[..., 0].argsort(dim=1, stable=True).argsort(dim=1)
+        time = -positions[..., 0] if ages else positions[..., 0]
+        order = time.argsort(dim=1, stable=True).argsort(dim=1)
     latest = torch.full((batch, height * width + 1), -1, device=features.device)
     latest = latest.scatter_reduce(1, home, order, "amax")[:, :-1]  # (B, cells) a maximum, in whatever order: exact
     by_order = F.pad(order.argsort(dim=1), (0, 1), value=count)  # -1, no token, is the one of zeros at the end

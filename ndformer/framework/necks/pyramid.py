@@ -37,7 +37,8 @@ class SimpleFeaturePyramid(nn.Module):
     """A map of `width` channels for each of `scales`, relative to the tokens' grid.
 
     ViTDet's levels have 3 x 3 convolutions; `reduced=True` is the PaPE paper's form without them. Sparse tokens become
-    a map of `cells` (rows, columns), each `cell` wide in units of their positions, by the latest token of each cell.
+    a map of `cells` (rows, columns), each `cell` wide in units of their positions, by the latest token of each cell
+    (`ages`: times count back from now).
     """
 
     def __init__(
@@ -48,15 +49,16 @@ class SimpleFeaturePyramid(nn.Module):
         reduced: bool = False,
         cells: tuple[int, int] | None = None,
         cell: float = 1.0,
+        ages: bool = False,
     ) -> None:
         super().__init__()
-        self.width, self.scales, self.cells, self.cell = width, tuple(scales), cells, cell
+        self.width, self.scales, self.cells, self.cell, self.ages = width, tuple(scales), cells, cell, ages
         level = _reduced if reduced else _level
         self.levels = nn.ModuleList(level(dim, width, scale) for scale in self.scales)
 
     def forward(self, tokens: TokenSet) -> list[Tensor]:
         """(B, width, H s, W s) for each scale s, rounded up."""
-        x = grid_map(tokens) if self.cells is None else latest_map(tokens, self.cells, self.cell)
+        x = grid_map(tokens) if self.cells is None else latest_map(tokens, self.cells, self.cell, self.ages)
         return [level(x) for level in self.levels]
 
 

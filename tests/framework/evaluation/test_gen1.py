@@ -47,3 +47,21 @@ def test_rules_hold_on_both_sides():
     assert value(recording("a", [], found)) == -1  # no frame at all
     missed = recording("b", [[700_000, *box]], [[600_000, *box, 0.9]])
     assert value(recording("a", truth, found), missed) == pytest.approx(51 / 101)
+
+
+def test_a_labelled_moment_is_a_frame_of_its_own():
+    """Without times: small boxes count on neither side, and moments of one recording are kept apart by their names."""
+    zeros = lambda boxes: np.zeros(len(boxes), dtype=int)
+
+    def moment(name, truth, found, scores):
+        truth, found = (np.reshape(np.array(part, dtype=float), (-1, 4)) for part in (truth, found))
+        return dict(
+            image_id=name,
+            truth=dict(boxes=truth, labels=zeros(truth)),
+            found=dict(boxes=found, labels=zeros(found), scores=np.array(scores)),
+        )
+
+    box, small = (0, 0, 40, 40), (0, 0, 5, 50)
+    seen = moment("a[600000]", [box, small], [small, box], [0.9, 0.5])
+    assert value(seen) == pytest.approx(1)
+    assert value(seen, moment("a[700000]", [box], [], [])) == pytest.approx(51 / 101)

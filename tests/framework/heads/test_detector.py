@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
 
@@ -11,6 +12,7 @@ from ndformer.framework.losses.boxes import complete_iou, distribution_focal
 from ndformer.framework.losses.detection import Anchors, DetectionLoss
 from ndformer.framework.registry import HEADS
 from ndformer.framework.tokens import TokenSet, Where
+from tests.soak.sixteen import losses
 
 
 def detector(classes=3, dim=16, **options):
@@ -261,3 +263,10 @@ def test_a_small_head_overfits_two_images():
         assert sorted(found["labels"][sure].tolist()) == sorted(there["labels"].tolist())
         overlap = complete_iou(found["boxes"][sure][:, None], there["boxes"])
         assert overlap.amax(0).min() > 0.7
+
+
+def test_16_bit_loses_what_float32_does():
+    """Over a few steps; python -m tests.soak.sixteen goes the whole way."""
+    exact = np.mean(losses(None, 12, 2))
+    assert np.mean(losses(torch.bfloat16, 12, 2)) == pytest.approx(exact, rel=0.05)
+    assert np.mean(losses(torch.float16, 12, 2)) == pytest.approx(exact, rel=0.05)

@@ -30,22 +30,22 @@ def test_tokens_without_a_grid_need_cells():
 
 
 @settings(max_examples=25, deadline=None)
-@given(st.integers(0, 10**6), st.integers(0, 30), st.booleans())
-def test_the_latest_token_of_a_cell_makes_the_map(seed, count, timed):
+@given(st.integers(0, 10**6), st.integers(0, 30), st.booleans(), st.booleans())
+def test_the_latest_token_of_a_cell_makes_the_map(seed, count, timed, ages):
     g = torch.Generator().manual_seed(seed)
     positions = torch.rand(2, count, 3, generator=g) * torch.tensor([1.0, 7, 9]) - torch.tensor([0.0, 1, 1])
     positions[..., 0] = (positions[..., 0] * 4).floor()  # equal times
     positions = positions if timed else positions[..., 1:]
     valid = torch.rand(2, count, generator=g) < 0.8
     tokens = TokenSet(torch.randn(2, count, 4, generator=g), Where(positions, valid=valid))
-    expected = torch.zeros(2, 4, 3, 4)
+    expected, sign = torch.zeros(2, 4, 3, 4), -1 if ages else 1
     for b in range(2):
-        order = range(count) if not timed else sorted(range(count), key=lambda i: (float(positions[b, i, 0]), i))
+        order = range(count) if not timed else sorted(range(count), key=lambda i: (sign * float(positions[b, i, 0]), i))
         for i in order:
             row, column = (positions[b, i, -2:] / 2).floor().long().tolist()
             if valid[b, i] and 0 <= row < 3 and 0 <= column < 4:
                 expected[b, :, row, column] = tokens.features[b, i]
-    assert torch.equal(latest_map(tokens, (3, 4), 2.0), expected)
+    assert torch.equal(latest_map(tokens, (3, 4), 2.0, ages), expected)
 
 
 @pytest.mark.parametrize("reduced", [False, True])

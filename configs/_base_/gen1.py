@@ -1,0 +1,73 @@
+"""GEN1 automotive detection as in the PaPE paper: ViT-B on spiking patches, YOLOv10's head, 150 epochs.
+
+Patches of 16 x 16 pixels spike at 256 events, then rest for 100 ms. Positions are (age in 100 ms, row, column): times
+count back from the labelled moment. The map of each cell is its most recent token.
+"""
+
+data_root = "data/gen1"
+model = dict(
+    type="TokenModel",
+    modalities=dict(events=dict(type="SpikingPatches", patch=16, bins=10, time_unit=100_000, class_token=False)),
+    backbone=dict(
+        type="Transformer",
+        dim=768,
+        depth=12,
+        heads=12,
+        position_dims=3,
+        encoding=dict(type="NoPE"),
+        drop_path=0.1,
+        initial_norm=True,
+    ),
+    head=dict(
+        type="Detector",
+        classes=2,
+        neck=dict(type="SimpleFeaturePyramid", reduced=True, cells=(15, 19), ages=True),
+        patch=16,
+        norm_eps=1e-5,
+        norm_momentum=0.1,
+    ),
+)
+
+_pack = [
+    dict(type="PackSpikes", threshold=256, refractory=100_000, patch=16, bins=10, reference="end"),
+    dict(type="PackEventBoxes"),
+]
+_train = [
+    dict(type="FlipEvents", p=0.5),
+    dict(
+        type="OneOf",
+        transforms=[
+            dict(type="DropArea"),
+            dict(type="DropTime"),
+            dict(type="DropEvents"),
+            dict(type="RotateEvents"),
+        ],
+    ),
+    *_pack,
+]
+train_dataloader = dict(
+    batch_size=64,
+    num_workers=16,
+    dataset=dict(type="GEN1", split="train", transforms=_train),
+)
+val_dataloader = dict(batch_size=64, num_workers=16, dataset=dict(type="GEN1", split="val", transforms=_pack))
+test_dataloader = dict(batch_size=64, num_workers=16, dataset=dict(type="GEN1", split="test", transforms=_pack))
+
+optimizer = dict(type="AdamW", lr=1e-4, betas=(0.9, 0.999), weight_decay=0.05)  # decay on all parameters
+schedule = dict(type="WarmupCosine", warmup=0.05, end=0.01)
+train_cfg = dict(max_epochs=150, amp="bf16")
+metrics = [dict(type="Gen1Metric")]
+
+sample_data = "gen1"
+sample = dict(
+    data_root="data/samples/gen1",
+    model=dict(
+        backbone=dict(dim=96, depth=4, heads=4, drop_path=0.0),
+        head=dict(neck=dict(width=64)),
+    ),
+    train_dataloader=dict(batch_size=16, num_workers=2),
+    val_dataloader=dict(batch_size=32, num_workers=2),
+    test_dataloader=dict(batch_size=32, num_workers=2),
+    optimizer=dict(lr=1e-3),
+    train_cfg=dict(max_epochs=12, amp=None),
+)

@@ -1,0 +1,87 @@
+"""A detector on events: GEN1's boxes as corners, and the configs of all encodings learn from sparse tokens."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from ndformer.framework.data import collate
+from ndformer.framework.engine.config import load
+from ndformer.framework.registry import METRICS, MODELS, TRANSFORMS
+from ndformer.modalities.events.stream import Events
+
+CONFIGS = sorted(Path(__file__).parents[3].glob("configs/gen1_*.py"))
+ENCODINGS = {"alibi", "lookhere", "nope", "pape", "pape_ri", "rope", "rope_mixed", "sincos"}
+
+
+def moment(seed: int = 0, count: int = 20_000, boxes: Any = ((40, 60, 50, 30), (200, 100, 20, 60)), **more: Any):
+    """Events about two boxes, of the 240 x 304 sensor; `boxes` are x, y, width, height."""
+    rng = np.random.default_rng(seed)
+    left, top, width, height = np.array(boxes or [(0, 0, 304, 240)], float)[
+        rng.integers(max(1, len(boxes)), size=count)
+    ].T
+    x, y = (np.floor(low + rng.random(count) * side) for low, side in ((left, width), (top, height)))
+    t = np.sort(rng.integers(0, 400_000, count))
+    events = Events.of(x.astype(np.int64), y.astype(np.int64), t, rng.integers(0, 2, count), 240, 304)
+    labels = np.arange(len(boxes)) % 2
+    rows = np.array(boxes, np.float32).reshape(-1, 4)
+    return dict(events=events, start=0, end=400_000, boxes=rows, labels=labels, path=f"x_td.dat[{seed}]", **more)
+
+
+def changed(sample: Any, transforms: Any, seed: int = 0) -> Any:
+    rng = np.random.default_rng(seed)
+    for transform in transforms:
+        sample = TRANSFORMS.create(transform)(sample, rng)
+    return sample
+
+
+def test_corners_instead_of_sizes_and_the_truth_beside_them():
+    found = changed(moment(), [dict(type="PackSpikes", reference="end"), dict(type="PackEventBoxes")])["data_sample"]
+    assert found["boxes"].tolist() == [[40, 60, 90, 90], [200, 100, 220, 160]]
+    assert found["truth"]["boxes"].tolist() == found["boxes"].tolist()
+    assert (found["labels"].tolist(), found["image_id"], found["size"]) == ([0, 1], "x_td.dat[0]", (240, 304))
+
+
+def test_there_are_configs_of_all_encodings_with_the_papers_recipe():
+    assert {path.stem.removeprefix("gen1_") for path in CONFIGS} == ENCODINGS
+    cfg = load(CONFIGS[0].with_name("gen1_pape.py"))
+    assert (cfg.optimizer.lr, cfg.optimizer.weight_decay, cfg.schedule.end) == (1e-4, 0.05, 0.01)
+    assert (cfg.train_cfg.max_epochs, cfg.train_cfg.amp, cfg.train_dataloader.batch_size) == (150, "bf16", 64)
+    assert (cfg.model.backbone.dim, cfg.model.backbone.position_dims) == (768, 3)
+    assert (cfg.model.head.neck.cells, cfg.model.head.neck.ages) == ((15, 19), True)
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
+def test_a_step_and_a_prediction_of_each(path):
+    cfg = load(path, sample=True)
+    torch.manual_seed(0)
+    model = MODELS.create(cfg.model)
+    steps = cfg.train_dataloader.dataset.transforms
+    batch = collate([changed(one, steps, i) for i, one in enumerate((moment(), moment(1, 6_000, ())))])
+    losses = model(**batch, mode="loss")
+    losses["loss"].backward()
+    assert all(torch.isfinite(p.grad).all() for p in model.parameters() if p.grad is not None)
+    model.eval()
+    test = [changed(one, cfg.test_dataloader.dataset.transforms) for one in (moment(), moment(1, 0))]
+    found = model(**collate(test), mode="predict")
+    for one in found:
+        corners = one["found"]["boxes"].view(-1, 2, 2)
+        assert (corners >= 0).all()
+        assert (corners <= torch.tensor([304, 240])).all()
+    metric = METRICS.create(cfg.metrics[0])
+    metric.process({}, found)
+    assert 0 <= metric.compute_metrics(metric.results)["mAP"] <= 1
+
+
+def test_what_the_second_sample_holds_never_changes_the_first():
+    """Padding tokens fill no cell: a batch gives what each gives alone."""
+    cfg = load(CONFIGS[0].with_name("gen1_rope.py"), sample=True)
+    torch.manual_seed(0)
+    model = MODELS.create(cfg.model).eval()
+    steps = cfg.test_dataloader.dataset.transforms
+    short, long = changed(moment(2, 4_000), steps), changed(moment(3, 40_000), steps)
+    maps = lambda samples: model.head.neck(model(collate(samples)["inputs"], mode="tensor"))
+    for alone, together in zip(maps([short]), maps([short, long])):
+        torch.testing.assert_close(alone[0], together[0], rtol=1e-4, atol=1e-5)
