@@ -15,13 +15,12 @@ from typing import Any
 import numpy as np
 
 from ndformer.framework.data import DataError, Dataset, Sample
-from ndformer.framework.engine import output
+from ndformer.framework.engine import gallery_boxes, gallery_masks, output
+from ndformer.framework.engine.cards import EDGE, GREY, INK, LINE, OTHER, RIGHT, SIZE, WRONG, fitted, font, shortened
 from ndformer.framework.mixture import Mixture
 from ndformer.framework.registry import TRANSFORMS
 
-SIZE, LEAST, EDGE, LINE = 256, 230, 12, 18  # of a card: its picture, its least width, its margin, a line of text
-BAR, NAMES = 90, 3  # the longest bar, and how many classes are named
-INK, GREY, RIGHT, WRONG, OTHER = (20, 20, 20), (120, 120, 120), (0, 128, 96), (200, 70, 20), (140, 165, 200)
+LEAST, BAR, NAMES = 230, 90, 3  # the least width of a card, the longest bar, and how many classes are named
 
 
 # ------------------------------------------------------------------------------------------------------- the sample
@@ -50,18 +49,6 @@ def _each(transforms: Sequence[Any]) -> Iterator[Any]:
         yield one
         for chain in getattr(one, "chains", {}).values():
             yield from _each(chain)
-
-
-def fitted(pixels: np.ndarray, height: int, width: int) -> Any:
-    """As a PIL image, as large as fits; small ones show their pixels."""
-    from PIL import Image
-
-    image = Image.fromarray(pixels)
-    scale = min(height / image.height, width / image.width)
-    if scale == 1:
-        return image
-    resample = Image.Resampling.NEAREST if scale > 1 else Image.Resampling.LANCZOS
-    return image.resize((max(1, round(image.width * scale)), max(1, round(image.height * scale))), resample)
 
 
 def parts(dataset: Dataset) -> dict[str, Dataset]:
@@ -153,12 +140,8 @@ def show(
     """A card each, at most `count`: 000_wrong_bowl_as_cup_NAME.png, 012_right_cup_NAME.png, 000_cup_NAME.png. Of
     objects, those with a score of `least` or more are drawn."""
     if predictions and "found" in predictions[0]:
-        from ndformer.framework.engine import gallery_boxes  # which draws with what is above
-
         return gallery_boxes.show(folder, predictions, classes, picture_of, count, least)
     if predictions and "predicted" in predictions[0]:
-        from ndformer.framework.engine import gallery_masks
-
         return gallery_masks.show(folder, predictions, classes, picture_of, count)
     folder.mkdir(parents=True, exist_ok=True)
     for place, i in enumerate(first_wrong(predictions)[:count]):
@@ -198,20 +181,3 @@ def card(pixels: np.ndarray, names: list[str], scores: list[float], truth: str |
         top += LINE
     pen.text((EDGE, top + 4), shortened(title, wide - 2 * EDGE, 10, end=True), fill=GREY, font=font(10))
     return sheet
-
-
-def font(size: int) -> Any:
-    """The one that comes with matplotlib: it has more than Latin letters."""
-    import matplotlib
-    from PIL import ImageFont
-
-    return ImageFont.truetype(f"{matplotlib.get_data_path()}/fonts/ttf/DejaVuSans.ttf", size)
-
-
-def shortened(text: str, width: int, size: int, end: bool = False) -> str:
-    """As much of a text as fits, from its start or its end."""
-    whole, letters = font(size), len(text)
-    cut = lambda n: text if n == len(text) else f"…{text[len(text) - n :]}" if end else f"{text[:n]}…"
-    while letters > 1 and whole.getlength(cut(letters)) > width:
-        letters -= 1
-    return cut(letters)

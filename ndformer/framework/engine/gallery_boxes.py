@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ndformer.framework.engine.gallery import EDGE, GREY, INK, LINE, RIGHT, WRONG, fitted, font, shortened
+from ndformer.framework.engine.cards import EDGE, GREY, INK, LINE, RIGHT, WRONG, fitted, font, shortened
 from ndformer.framework.evaluation.coco import gather
 from ndformer.framework.evaluation.coco_match import assign, best_first, overlapping
 

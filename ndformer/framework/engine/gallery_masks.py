@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ndformer.framework.engine.gallery import EDGE, INK, LINE, fitted, font, shortened
+from ndformer.framework.engine.cards import EDGE, INK, LINE, fitted, font, shortened
 
 SIDE = 320  # of each picture
 

@@ -10,7 +10,7 @@ from PIL import Image, ImageOps
 
 from ndformer.framework.data import Sample
 from ndformer.framework.registry import TRANSFORMS
-from ndformer.modalities.image.detection import inside
+from ndformer.modalities.image.boxes import inside
 from ndformer.modalities.image.transforms import RGB_MEAN, PackImage, Size, height_width
 
 IGNORED = 255  # in a mask: nobody knows what is there

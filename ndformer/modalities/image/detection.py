@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 
 from ndformer.framework.data import Dataset, Sample, Transform
+from ndformer.modalities.image.box_augment import mosaic
+from ndformer.modalities.image.boxes import inside
 from ndformer.modalities.image.files import open_image
 
 LEAST = 1e-3  # pixels; what is thinner is a slip of the pen
@@ -76,8 +78,6 @@ class DetectionDataset(Dataset):
         rng = np.random.default_rng((self.seed, epoch, i, 1))
         if self.split != "train" or rng.random() >= self.mosaic:
             return super().sample(epoch, i)
-        from ndformer.modalities.image.box_augment import mosaic  # which needs `inside`, below
-
         others = [self.read(self.records[j]) for j in rng.integers(len(self), size=3)]
         sample = mosaic([self.read(self.records[i]), *others], rng) | dict(index=i)
         for transform in self.transforms:
@@ -98,10 +98,3 @@ class DetectionDataset(Dataset):
             truth=dict(boxes=scene.boxes, labels=scene.labels, area=area, crowd=crowd),
             **inside(scene.boxes[~crowd], scene.labels[~crowd], *image.size, least=LEAST),
         )
-
-
-def inside(boxes: np.ndarray, labels: np.ndarray, width: int, height: int, least: float = 1.0) -> dict[str, Any]:
-    """Boxes cut off at the borders of an image, and their labels, without those of which less than `least` is left."""
-    boxes = boxes.clip(0, [width, height, width, height])
-    keep = (boxes[:, 2:] - boxes[:, :2] >= least).all(1)
-    return dict(boxes=boxes[keep], labels=labels[keep])

@@ -1,0 +1,39 @@
+"""What cards of samples are drawn with: sizes, colours, pictures as large as fits, text as long as fits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+SIZE, EDGE, LINE = 256, 12, 18  # of a card: its picture, its margin, a line of text
+INK, GREY, RIGHT, WRONG, OTHER = (20, 20, 20), (120, 120, 120), (0, 128, 96), (200, 70, 20), (140, 165, 200)
+
+
+def fitted(pixels: np.ndarray, height: int, width: int) -> Any:
+    """As a PIL image, as large as fits; small ones show their pixels."""
+    from PIL import Image
+
+    image = Image.fromarray(pixels)
+    scale = min(height / image.height, width / image.width)
+    if scale == 1:
+        return image
+    resample = Image.Resampling.NEAREST if scale > 1 else Image.Resampling.LANCZOS
+    return image.resize((max(1, round(image.width * scale)), max(1, round(image.height * scale))), resample)
+
+
+def font(size: int) -> Any:
+    """The one that comes with matplotlib: it has more than Latin letters."""
+    import matplotlib
+    from PIL import ImageFont
+
+    return ImageFont.truetype(f"{matplotlib.get_data_path()}/fonts/ttf/DejaVuSans.ttf", size)
+
+
+def shortened(text: str, width: int, size: int, end: bool = False) -> str:
+    """As much of a text as fits, from its start or its end."""
+    whole, letters = font(size), len(text)
+    cut = lambda n: text if n == len(text) else f"…{text[len(text) - n :]}" if end else f"{text[:n]}…"
+    while letters > 1 and whole.getlength(cut(letters)) > width:
+        letters -= 1
+    return cut(letters)
