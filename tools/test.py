@@ -19,7 +19,9 @@ from ndformer.framework.engine.run import (
     build_model,
     check_classes,
     evaluate,
+    of_tokens,
     prepare_data,
+    print_tables,
     write_predictions,
 )
 
@@ -42,6 +44,7 @@ def main() -> None:
     check_classes(model, loader)
     result = evaluate(cfg, model, loader)
     print(as_line(result.values))
+    print_tables(result, loader.data.classes)
     for name in model.joined:
         model.masked = {name}
         print(f"without {name}:  {as_line(evaluate(cfg, model, loader).values)}")
@@ -49,7 +52,10 @@ def main() -> None:
     if given.out is not None:
         write_predictions(given.out, result.predictions, data.classes)
         print(given.out)
-    if given.show_dir is not None:
+    if given.show_dir is not None and of_tokens(result.predictions):
+        gallery.show_labelled(given.show_dir, result.predictions, data, given.show_count)
+        print(given.show_dir)
+    elif given.show_dir is not None:
         numbers = [i for i in range(len(data)) if data.name(i) not in loader.bad]  # of the samples, in their order
         picture = lambda i: gallery.picture_at(data, numbers[i])
         gallery.show(given.show_dir, result.predictions, data.classes, picture, given.show_count)

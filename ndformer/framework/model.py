@@ -117,6 +117,12 @@ class TokenModel(BaseModel):
             raise ValueError(f"no sample of this batch has any of {', '.join(self.modalities)}: nothing to look at")
         return sets[0] if len(sets) == 1 else join(*sets)
 
+    @torch.no_grad()
+    def test_tokens(self, batch: dict[str, Any]) -> TokenSet:
+        """What the head is given of a collated batch, for programs that do more with it than predict()."""
+        data: Any = self.data_preprocessor(batch, False)
+        return self(data["inputs"], mode="tensor")
+
     def _made_by(self, name: str, adapter: nn.Module, value: Tensor | list[Tensor]) -> TokenSet:
         """The tokens of an adapter, who may be a newcomer, if the blocks can work with them."""
         tokens, kind = adapter(value), type(adapter).__name__

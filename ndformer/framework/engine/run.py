@@ -67,6 +67,7 @@ def finish(
 ) -> dict[str, Any]:
     """Test the best checkpoint, write results.json and the pictures."""
     tested = evaluate(cfg, model, loaders["test"])
+    print_tables(tested, loaders["test"].data.classes)
     content = dict(
         config=str(cfg.filename),
         encoding=encoding_name(cfg),
@@ -117,8 +118,22 @@ def evaluate(cfg: Config, model: TokenModel, loader: Iterable[dict[str, Any]]) -
     return measure(cfg.metrics, model, loader)
 
 
+def print_tables(found: Evaluation, classes: list[str]) -> None:
+    """What metrics have to say of every class."""
+    for metric in found.metrics:
+        if hasattr(metric, "table"):
+            print(metric.table(classes))
+
+
+def of_tokens(predictions: list[dict[str, Any]]) -> bool:
+    """Whether each token of a sample was given a label, and not the sample one."""
+    return bool(predictions) and isinstance(predictions[0].get("prediction"), torch.Tensor)
+
+
 def write_predictions(path: Path, predictions: list[dict[str, Any]], classes: list[str]) -> None:
     """What was predicted for each sample, with the score of every class, as .csv or .json."""
+    if of_tokens(predictions):
+        raise DataError("a label for every point does not fit a table: tools/vote.py --out DIR writes a file per scene")
     rows = []
     for p in predictions:
         names = classes_of(p, classes)

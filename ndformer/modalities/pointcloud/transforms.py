@@ -11,6 +11,7 @@ ShiftPoints(0.2), GridSample(0.01), ShufflePoints(); in evaluation NormalizePoin
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -18,6 +19,7 @@ import torch
 
 from ndformer.framework.data import DataError, Sample
 from ndformer.framework.registry import TRANSFORMS
+from ndformer.modalities.pointcloud import labelled
 from ndformer.modalities.pointcloud.drawing import draw
 from ndformer.modalities.pointcloud.sampling import farthest
 
@@ -220,6 +222,10 @@ class PackPoints:
         else:
             cloud = np.concatenate([sample[name] for name in DIRECTED if name in sample], axis=1)
         return np.asarray(draw(cloud, size=size))
+
+    def show(self, stem: Path, sample: Sample, prediction: np.ndarray, classes: Sequence[str]) -> None:
+        """Files that show a scene as it is on disk with the label that each of its points was given."""
+        labelled.show(stem, sample, prediction, classes)
 
     def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
         points, columns = sample["points"], []
