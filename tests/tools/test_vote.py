@@ -17,8 +17,8 @@ from ndformer.framework.registry import DATASETS, TRANSFORMS
 from ndformer.modalities.pointcloud.ply import parse_ply
 from ndformer.modalities.pointcloud.scenes import SCANNET, ScanNet
 from ndformer.modalities.pointcloud.voting import fragments, looks, object_votes, scene_votes
+from tools import predict, vote
 from tools import test as test_tool
-from tools import vote
 
 CONFIG = "configs/scannet_pape.py"
 
@@ -134,6 +134,21 @@ def test_objects_are_voted_on_again_and_again(tmp_path):
     assert not np.allclose(first, second)  # stretched anew
     again = object_votes(model, sample, transforms, 1, seed=0)[0]
     assert again == pytest.approx(first, rel=1e-5)
+
+
+def test_a_cloud_of_ones_own_is_labelled(trained, home, tmp_path, monkeypatch, capsys):
+    _, arguments = trained
+    scene = ScanNet(home, "test").read(home / "val" / "scene0003_00")
+    np.savetxt(tmp_path / "mine.txt", np.concatenate([scene["points"], scene["normals"]], 1))
+    grey = "test_dataloader.dataset.transforms.4.missing=dict(colours=0.5)"  # a text file holds no colours
+    options = ["--cfg-options", grey, "--show-dir", str(tmp_path / "seen")]
+    monkeypatch.setattr(
+        sys, "argv", ["predict.py", *arguments[:2], str(tmp_path / "mine.txt"), *arguments[2:], *options]
+    )
+    predict.main()
+    said = capsys.readouterr().out.splitlines()[0].split("  ")
+    assert sum(float(one.rpartition(" ")[2].rstrip("%")) for one in said[1:]) == pytest.approx(100, abs=1.5)
+    assert sorted(p.name for p in (tmp_path / "seen").iterdir()) == ["mine.png", "mine_prediction.ply"]
 
 
 def test_show_dir_has_clouds_and_pictures_of_prediction_truth_and_error(trained, home, tmp_path, monkeypatch, capsys):
