@@ -107,5 +107,5 @@ sample = dict(
     test_dataloader=dict(num_workers=0, dataset=dict(transforms=_small)),
     optimizer=dict(lr=3e-3),
     schedule=dict(warmup=0.15),
-    train_cfg=dict(max_epochs=16, clip_grad=1.0),
+    train_cfg=dict(max_epochs=20, clip_grad=1.0),
 )

@@ -42,7 +42,7 @@ def refusal(function, *arguments, **named):
 def test_every_config_loads_and_its_small_model_builds(path):
     load(path)
     small = load(path, sample=True)
-    assert sum(p.numel() for p in build_model(small).parameters()) < 2e6
+    assert sum(p.numel() for p in build_model(small).parameters()) < 3e6  # a sparse kernel is 27 matrices
 
 
 @pytest.mark.parametrize("data", ["imagenet1k", "cifar10", "cifar100", "mnist", "imagefolder"])
