@@ -12,7 +12,7 @@ READY := $(VENV)/.ready
 .PHONY: train test lint types gpu headless soak clean
 
 train: $(READY)
-	$(BIN)/python tools/train.py $(or $(ARGS),configs/modelnet40_pape.py --sample --overwrite)
+	$(BIN)/python tools/train.py $(or $(ARGS),configs/modelnet40_plain_pape.py --sample --overwrite)
 
 test: lint types
 	$(BIN)/python -m pytest -q -n auto

@@ -1,4 +1,4 @@
-"""Predict for files or folders: the likeliest classes of each, or what is where in it.
+"""Predict for files or folders: the likeliest classes of each, what is where in it, or how much of it is what.
 
 tools/predict.py configs/cifar10_pape.py work_dirs/cifar10_pape/best.pth photo.jpg folder/ [--out out.json]
 tools/predict.py configs/modelnet40_pape.py work_dirs/modelnet40_pape/best.pth chair.off scan.ply --show-dir seen
@@ -19,7 +19,13 @@ from ndformer.framework.data import DataError
 from ndformer.framework.engine import checkpoint, gallery, output
 from ndformer.framework.engine.cli import config_arguments, config_from, run
 from ndformer.framework.engine.files import Preparation
-from ndformer.framework.engine.run import build_model, write_predictions
+from ndformer.framework.engine.run import build_model, of_tokens, write_predictions
+
+
+def shares(labels: torch.Tensor, classes: list[str]) -> str:
+    """What part of a cloud is what, the most first."""
+    count = torch.bincount(labels.long(), minlength=len(classes)) / len(labels)
+    return "  ".join(f"{classes[i]} {count[i]:.1%}" for i in count.argsort(descending=True).tolist() if count[i] > 0)
 
 
 @torch.no_grad()
@@ -46,12 +52,22 @@ def main() -> None:
     predictions = []
     for files in samples:
         predictions += model.val_step(prepared(files))
-        named = gallery.in_words(predictions[-1], content["classes"], given.top, given.show_score)
+        if of_tokens(predictions):
+            named = shares(predictions[-1]["prediction"], content["classes"])
+        else:
+            named = gallery.in_words(predictions[-1], content["classes"], given.top, given.show_score)
         print(f"{' '.join(map(str, files))}  {named}", flush=True)
     if given.out is not None:
         write_predictions(given.out, predictions, content["classes"])
         print(given.out)
-    if given.show_dir is not None:
+    if given.show_dir is not None and of_tokens(predictions):
+        pack = next(step for step in prepared.steps[prepared.modality_of(samples[0][0])] if hasattr(step, "show"))
+        given.show_dir.mkdir(parents=True, exist_ok=True)
+        for (path, *_), one in list(zip(samples, predictions))[: given.show_count]:
+            raw = prepared.adapters[prepared.modality_of(path)].open(path) | dict(path=str(path))
+            pack.show(given.show_dir / path.stem, raw, one["prediction"].long().numpy(), content["classes"])
+        print(given.show_dir)
+    elif given.show_dir is not None:
         picture = lambda i: prepared.picture(samples[i], gallery.SIZE)
         gallery.show(given.show_dir, predictions, content["classes"], picture, given.show_count, given.show_score)
         print(given.show_dir)

@@ -22,6 +22,7 @@ from ndformer.framework.engine.run import (
     build_model,
     check_classes,
     evaluate,
+    of_tokens,
     prepare_data,
     write_predictions,
 )
@@ -60,7 +61,10 @@ def main() -> None:
         else:
             write_predictions(given.out, result.predictions, data.classes)
         print(given.out)
-    if given.show_dir is not None:
+    if given.show_dir is not None and of_tokens(result.predictions):
+        gallery.show_labelled(given.show_dir, result.predictions, data, given.show_count)
+        print(given.show_dir)
+    elif given.show_dir is not None:
         numbers = [i for i in range(len(data)) if data.name(i) not in loader.bad]  # of the samples, in their order
         picture = lambda i: gallery.picture_at(data, numbers[i])
         gallery.show(given.show_dir, result.predictions, data.classes, picture, given.show_count, given.show_score)

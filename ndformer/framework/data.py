@@ -64,7 +64,7 @@ class Dataset(torch.utils.data.Dataset[Sample]):
         if not hasattr(self, "classes"):
             raise TypeError(f"{type(self).__name__}.index() has to set self.classes, the names of the classes: a list")
         if held_out and split != "test":
-            val = stratified(labels, holdout)
+            val = self.held_out(records, labels, holdout)
             keep = val if split == "val" else np.setdiff1d(np.arange(len(labels)), val)
             records, labels = [records[i] for i in keep], labels[keep]
         if per_class is not None:
@@ -75,6 +75,10 @@ class Dataset(torch.utils.data.Dataset[Sample]):
     def index(self, split: str) -> tuple[list[Any], np.ndarray]:
         """The records of a split on disk and their labels (N,), without reading a sample. Sets `classes`."""
         raise NotImplementedError
+
+    def held_out(self, records: list[Any], labels: np.ndarray, share: float) -> np.ndarray:
+        """Sorted numbers of the records of train that are kept for validation."""
+        return stratified(labels, share)
 
     def read(self, record: Any) -> Sample:
         """One sample as it is on disk: dict(image=PIL.Image, label=int, ...)."""
@@ -165,15 +169,24 @@ class Dataset(torch.utils.data.Dataset[Sample]):
 class Batches(torch.utils.data.Sampler[list[tuple[int, int]]]):
     """Batches of (epoch, number) with every sample once per epoch, in an order that (seed, epoch) decides.
 
+    With `loops`, an epoch is so many passes over the samples, and what is random about a sample differs between them.
     Each of several processes has its rows of every batch. Training leaves out the last batch where it is not full.
     """
 
     sampler = None  # mmengine asks batch samplers for theirs
 
     def __init__(
-        self, length: int, batch_size: int, shuffle: bool, seed: int = 0, rank: int = 0, processes: int = 1
+        self,
+        length: int,
+        batch_size: int,
+        shuffle: bool,
+        seed: int = 0,
+        rank: int = 0,
+        processes: int = 1,
+        loops: int = 1,
     ) -> None:
         """`batch_size` is that of all processes together."""
+        self.loops = loops
         self.length, self.batch_size, self.shuffle, self.seed = length, batch_size, shuffle, seed
         self.rank, self.processes = rank, processes
         self.epoch = self.skip = 0  # the next pass leaves out so many batches: they were trained on before
@@ -182,20 +195,23 @@ class Batches(torch.utils.data.Sampler[list[tuple[int, int]]]):
         self.epoch = epoch
 
     def __len__(self) -> int:
-        return self.length // self.batch_size if self.shuffle else -(-self.length // self.batch_size)
+        total = self.length * self.loops
+        return total // self.batch_size if self.shuffle else -(-total // self.batch_size)
 
     def whole(self) -> Iterator[np.ndarray]:
-        """Numbers of the batches of all processes together."""
-        order = np.arange(self.length)
+        """Numbers of the batches of all processes together, each pass counting on from the one before."""
+        passes = [np.arange(self.length)] * self.loops
         if self.shuffle:
-            order = np.random.default_rng((self.seed, self.epoch)).permutation(self.length)
+            first = self.epoch * self.loops
+            passes = [np.random.default_rng((self.seed, first + n)).permutation(self.length) for n in range(self.loops)]
+        order = np.concatenate([numbers + n * self.length for n, numbers in enumerate(passes)])
         return (order[i * self.batch_size : (i + 1) * self.batch_size] for i in range(len(self)))
 
     def __iter__(self) -> Iterator[list[tuple[int, int]]]:
         skip, self.skip = self.skip, 0
         for numbers in itertools.islice(self.whole(), skip, None):
             own = np.array_split(numbers, self.processes)[self.rank]
-            yield [(self.epoch, int(i)) for i in own]
+            yield [(self.epoch * self.loops + int(i) // self.length, int(i) % self.length) for i in own]
 
 
 def collate(samples: Sequence[Sample]) -> dict[str, Any]:

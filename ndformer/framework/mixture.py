@@ -104,14 +104,22 @@ class TurnBatches(Batches):
     """Batches from a Mixture, each of one part, in an order that (seed, epoch) decides."""
 
     def __init__(
-        self, data: Mixture, batch_size: int, shuffle: bool, seed: int = 0, rank: int = 0, processes: int = 1
+        self,
+        data: Mixture,
+        batch_size: int,
+        shuffle: bool,
+        seed: int = 0,
+        rank: int = 0,
+        processes: int = 1,
+        loops: int = 1,
     ) -> None:
         super().__init__(len(data), batch_size, shuffle, seed, rank, processes)
         self.data = data
         self.sizes = np.diff(data.starts)
         whole = -(-self.sizes // batch_size)
         share = whole if data.weights is None or not shuffle else np.asarray(data.weights, float)
-        self.counts = np.maximum(share > 0, (whole.sum() * share / share.sum()).round().astype(int))  # batches of each
+        batches = loops * whole.sum() * share / share.sum()
+        self.counts = np.maximum(share > 0, batches.round().astype(int))  # of each part
 
     def __len__(self) -> int:
         return int(self.counts.sum())

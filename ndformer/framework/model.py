@@ -42,8 +42,11 @@ class TokenModel(BaseModel):
     ) -> None:
         super().__init__()
         self.backbone = BACKBONES.create(backbone)
-        dim = self.backbone.dim
-        self.modalities = nn.ModuleDict({name: _adapter(cfg, dim) for name, cfg in modalities.items()})
+        dim = self.backbone.dim  # what heads get
+        self.width = getattr(
+            self.backbone, "in_channels", dim
+        )  # what adapters make; a pyramid takes fewer than it gives
+        self.modalities = nn.ModuleDict({name: _adapter(cfg, self.width) for name, cfg in modalities.items()})
         self.position_dims = backbone.get("position_dims")
         self.in_turn = "type" not in head and set(head) == set(modalities)
         if self.in_turn:
@@ -51,7 +54,7 @@ class TokenModel(BaseModel):
         else:
             self.head = HEADS.create(head, dim=dim)
         if len(modalities) > 1 and not self.in_turn:
-            self.kinds = nn.Parameter(torch.empty(len(modalities), dim))
+            self.kinds = nn.Parameter(torch.empty(len(modalities), self.width))
             nn.init.trunc_normal_(self.kinds, std=0.02)
         self.mix = None if mix is None else TRANSFORMS.create(mix)
         self.amp: torch.dtype | None = None  # what evaluation computes in, as training does; set by the engine
@@ -114,6 +117,12 @@ class TokenModel(BaseModel):
             raise ValueError(f"no sample of this batch has any of {', '.join(self.modalities)}: nothing to look at")
         return sets[0] if len(sets) == 1 else join(*sets)
 
+    @torch.no_grad()
+    def test_tokens(self, batch: dict[str, Any]) -> TokenSet:
+        """What the head is given of a collated batch, for programs that do more with it than predict()."""
+        data: Any = self.data_preprocessor(batch, False)
+        return self(data["inputs"], mode="tensor")
+
     def _made_by(self, name: str, adapter: nn.Module, value: Tensor | list[Tensor]) -> TokenSet:
         """The tokens of an adapter, who may be a newcomer, if the blocks can work with them."""
         tokens, kind = adapter(value), type(adapter).__name__
@@ -124,9 +133,9 @@ class TokenModel(BaseModel):
                 f"{kind}.forward() gave {_short(tokens)} and not tokens: return TokenSet(features, Where(positions))"
             )
         width, dims, own = tokens.features.shape[2], tokens.where.positions.shape[2], self.position_dims
-        if width != self.backbone.dim:
+        if width != self.width:
             raise ValueError(
-                f"{kind} gave tokens of {width} channels to blocks of {self.backbone.dim}: make them as wide as the "
+                f"{kind} gave tokens of {width} channels to blocks of {self.width}: make them as wide as the "
                 "'dim' that it is given"
             )
         at, own = ("", own) if not isinstance(own, dict) else (f".{name}", own.get(name))

@@ -143,7 +143,7 @@ def test_cards_are_drawn_for_files_and_refused_where_something_is(use, refused, 
 
 
 def test_clouds_are_predicted_from_their_files(monkeypatch, tmp_path, capsys):
-    config = str(Path(CONFIG).with_name("modelnet40_pape.py"))
+    config = str(Path(CONFIG).with_name("modelnet40_plain_pape.py"))
     small = [
         *SMALL,
         "model.modalities.points.centres=8",

@@ -18,6 +18,7 @@ from mmengine.config import Config
 from ndformer.framework.engine.inherit import LOADERS, each_dataset, following, joined, merged, plain, read
 from ndformer.framework.engine.schema import ConfigError, completed, problems
 from ndformer.framework.engine.text import parse_encoding, parse_option, spelled
+from ndformer.framework.registry import nearest
 
 __all__ = ["ConfigError", "StrictConfig", "check", "load"]
 
@@ -35,9 +36,10 @@ class StrictConfig(Config):
 def load(
     path: str | Path, options: Sequence[str] = (), encoding: str | None = None, sample: bool = False
 ) -> StrictConfig:
-    """A complete, checked config: the file, then its `sample` if wanted, then `encoding`, then the options."""
+    """A complete, checked config: the file, its preset, its `sample` if wanted, then `encoding`, then the options."""
     cfg = following(read(Path(path)))
     changes = _changes(options, encoding)
+    cfg = _with_preset(cfg, next((value for keys, value in changes if keys == ("preset",)), cfg.get("preset")), path)
     if sample:
         for keys, value in changes:
             if keys[0] == "sample":
@@ -60,6 +62,9 @@ def check(cfg: Config | dict[str, Any]) -> None:
     """Raise ConfigError unless something reads all that a config says, and all that its `sample` would make of it."""
     cfg = _finished(cfg.to_dict() if isinstance(cfg, Config) else cfg)
     found = problems(cfg) + _unread_root(cfg)
+    for name, changes in {} if found else (cfg["versions"] or {}).items():
+        other = _finished(merged(following(cfg), changes))
+        found += [f"versions.{name}.{problem}" for problem in problems(other) + _unread_root(other)]
     if not found and cfg["sample"]:
         small = _finished(_small(following(cfg)))
         found = [f"sample.{problem}" for problem in problems(small) + _unread_root(small)]
@@ -94,6 +99,17 @@ def _put(old: Any, keys: Sequence[str], value: Any, at: str = "") -> Any:
         raise ConfigError(f"{inner}: {at} is {old!r}, which has nothing inside")
     old = old or {}
     return {**old, key: _put(old.get(key), rest, value, inner)}
+
+
+def _with_preset(cfg: dict[str, Any], name: Any, path: str | Path) -> dict[str, Any]:
+    """The version of that name. Its `versions` are empty: there is nothing more to merge."""
+    versions = cfg.get("versions")
+    if name is None or versions == {} or not isinstance(versions, dict | None):
+        return cfg
+    if name not in (versions or {}):
+        known = ", ".join(versions or {}) or "none"
+        raise ConfigError(f"{path} has no preset '{name}'{nearest(str(name), versions or {})} It has: {known}")
+    return merged(cfg, versions[name] if versions else {}) | dict(preset=name, versions={})
 
 
 def _small(cfg: dict[str, Any]) -> dict[str, Any]:

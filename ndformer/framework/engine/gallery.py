@@ -153,6 +153,33 @@ def show(
         card(picture_of(i), names, one["scores"].tolist(), truth, name).save(folder / f"{file}.png")
 
 
+def show_labelled(folder: Path, predictions: Sequence[dict[str, Any]], dataset: Dataset, count: int) -> None:
+    """Samples whose tokens have labels, at most `count`, those with most mistakes first. The transform that packs them
+    writes their files, show(stem, sample, prediction, classes): 000_NAME.png, 000_NAME_error.ply ..."""
+    pack = next((one for one in _each(dataset.transforms) if hasattr(one, "show")), None)
+    if pack is None:
+        raise DataError("nothing draws labelled samples of this dataset: none of its transforms has a show()")
+    folder.mkdir(parents=True, exist_ok=True)
+
+    def right(one: dict[str, Any]) -> float:
+        known = one["labels"] >= 0 if "labels" in one else None
+        return (
+            1.0
+            if known is None or not known.any()
+            else float((one["labels"] == one["prediction"])[known].float().mean())
+        )
+
+    for place, one in enumerate(sorted(predictions, key=right)[:count]):
+        sample, prediction = dataset.read(dataset.records[one["index"]]), one["prediction"].numpy().astype(np.int64)
+        if len(prediction) != len(sample["points"]):
+            raise DataError(
+                f"{one.get('path', 'a sample')} has {len(sample['points'])} points and predictions for "
+                f"{len(prediction)}: GridSample takes whole=True in the test set's transforms"
+            )
+        name = re.sub(r"[^\w.-]+", "-", Path(one.get("path", "")).name or str(one["index"]))
+        pack.show(folder / f"{place:03}_{name}", sample, prediction, dataset.classes)
+
+
 def card(pixels: np.ndarray, names: list[str], scores: list[float], truth: str | None, title: str) -> Any:
     """A picture below what is said of it, above the likeliest classes and the sample's own name. A PIL image."""
     from PIL import Image, ImageDraw

@@ -74,7 +74,10 @@ def build_loader(cfg: Config, split: str) -> Loader:
     if options.get("random_labels", False):
         dataset.deal_labels()
     dataset.board = new_board(workers)
-    batches = kind(length, size, shuffle, cfg.seed, processes.rank(), share)
+    loops = options.get("loops", 1)
+    if loops < 1 or (loops > 1 and not shuffle):
+        raise DataError(f"loops are the passes over the training set in an epoch, 1 or more, got {loops} for {split}")
+    batches = kind(length, size, shuffle, cfg.seed, processes.rank(), share, loops)
     return Loader(dataset, split, batches, workers, options.get("timeout", 600.0))
 
 

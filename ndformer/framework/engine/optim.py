@@ -27,14 +27,23 @@ def build_optimizer(
 
 
 def parameter_groups(
-    model: nn.Module, weight_decay: float, layer_decay: float | None = None, no_decay: bool = False
+    model: nn.Module,
+    weight_decay: float,
+    layer_decay: float | None = None,
+    no_decay: bool = False,
+    lr_factors: dict[str, float] | None = None,
 ) -> list[dict[str, Any]]:
     """Parameters that share a learning rate and weight decay.
 
     `layer_decay` d: the learning rate of block l of L is multiplied by d^(L - l), that of what comes before the blocks
     by d^(L + 1), of what comes after by 1 (BEiT). `no_decay`: no weight decay for vectors (biases, norms, tokens) and
-    for what an encoding names in `no_weight_decay`.
+    for what an encoding names in `no_weight_decay`. `lr_factors`, dict(blocks=0.1): times a factor where a name has
+    that word in it, the first that fits.
     """
+    factors = lr_factors or {}
+    for word in factors:
+        if not any(word in name for name, _ in model.named_parameters()):
+            raise ValueError(f"param_groups.lr_factors: no parameter has '{word}' in its name, and none would change")
     spared = _spared(model)
     depth = getattr(getattr(model, "backbone", model), "depth", 0)
     groups: dict[tuple[float, float], dict[str, Any]] = {}
@@ -45,6 +54,7 @@ def parameter_groups(
             0.0 if no_decay and (parameter.dim() <= 1 or name in spared or name.endswith(".tokens")) else weight_decay
         )
         scale = 1.0 if layer_decay is None else layer_decay ** (depth + 1 - _layer(name, depth))
+        scale *= next((factor for word, factor in factors.items() if word in name), 1.0)
         group = groups.setdefault((scale, decay), dict(params=[], names=[], weight_decay=decay, lr_scale=scale))
         group["params"].append(parameter)
         group["names"].append(name)

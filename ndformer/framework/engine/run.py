@@ -124,9 +124,16 @@ def evaluate(cfg: Config, model: TokenModel, loader: Iterable[dict[str, Any]]) -
     return measure(cfg.metrics, model, loader)
 
 
+def of_tokens(predictions: list[dict[str, Any]]) -> bool:
+    """Whether each token of a sample was given a label, and not the sample one."""
+    return bool(predictions) and isinstance(predictions[0].get("prediction"), torch.Tensor)
+
+
 def write_predictions(path: Path, predictions: list[dict[str, Any]], classes: list[str]) -> None:
     """What was predicted for each sample, as .csv or .json: the score of every class, its share of pixels, or a row for
     each object."""
+    if of_tokens(predictions):
+        raise DataError("a label for every point does not fit a table: tools/vote.py --out DIR writes a file per scene")
     rows = []
     for p in predictions:
         if "found" in p:

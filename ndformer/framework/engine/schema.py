@@ -45,6 +45,7 @@ class Loader:
     batch_size: int = key("samples per batch")
     dataset: Component = key("a dataset, its split and transforms")
     num_workers: int = key("processes that read samples; 0: the training process does", 0)
+    loops: int = key("passes over the training set that make an epoch", 1)
     skip_bad: bool = key("leave out samples that cannot be read, and list them at the end", False)
     random_labels: bool = key("a control: samples get each other's labels, so that there is nothing to learn", False)
     timeout: float = key("seconds without a batch from the workers after which a run ends", 600.0)
@@ -54,6 +55,7 @@ class Loader:
 class Groups:
     layer_decay: float | None = key("learning rates shrink by this factor from block to block, downwards", None)
     no_decay: bool = key("no weight decay for biases, norms, tokens and what an encoding spares", False)
+    lr_factors: dict[str, float] | None = key("learning rates times a factor, where a name has this in it", None)
 
 
 @dataclass(kw_only=True)
@@ -105,6 +107,8 @@ class Keys:
     work_dir: str | None = key("folder of the run; None: work_dirs/CONFIG[_ENCODING]", None)
     custom_imports: Imports | None = key("your own modules, which register what the config names", None)
     default_scope: str = key("mmengine's scope of registry names", "ndformer")
+    versions: dict[str, dict[str, Any]] | None = key("other versions of the config, by name", None)
+    preset: str | None = key("the one of `versions` that is merged over the config", None)
     sample: dict[str, Any] | None = key("merged over the config by --sample: small model, short schedule", None)
     sample_data: str | list[str] | None = key(
         "the stand-in that --sample generates when its folder is missing; one for each part of a mixture", None

@@ -105,6 +105,8 @@ class Trainer(QuietRunner):
             accumulative_counts=accumulate,
             clip_grad=None if settings.get("clip_grad") is None else dict(max_norm=settings.clip_grad),
         )
+        if self.schedule.beta1(0, 2) is not None and "betas" not in self.wrapper.optimizer.defaults:
+            raise ValueError(f"schedule.betas are for optimizers with betas, and {cfg.optimizer.type} has none")
         self.wrapper.epoch = len(loaders["train"])
         self.total_updates = -(-len(loaders["train"]) // accumulate) * settings.max_epochs
         self.ema = EMA(model, **cfg.ema) if cfg.get("ema") else None
@@ -178,9 +180,11 @@ class Trainer(QuietRunner):
         )
 
     def set_lr(self, update: int) -> float:
-        factor = self.schedule(update, self.total_updates)
+        factor, beta1 = (f(update, self.total_updates) for f in (self.schedule, self.schedule.beta1))
         for group in self.wrapper.optimizer.param_groups:
             group["lr"] = self.config.optimizer.lr * group["lr_scale"] * factor
+            if beta1 is not None:
+                group["betas"] = (beta1, *group["betas"][1:])
         return self.config.optimizer.lr * factor
 
     @contextlib.contextmanager

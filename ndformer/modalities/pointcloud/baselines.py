@@ -9,8 +9,10 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from ndformer.framework.data import Dataset
+from ndformer.framework.data import Dataset, Sample
+from ndformer.framework.evaluation.mean_iou import counts, of_classes
 from ndformer.modalities.image.baselines import PENALTIES, logistic_regression
+from ndformer.modalities.pointcloud.scenes import Scenes
 
 CELLS = 5  # along each side of the bounding box
 
@@ -63,10 +65,59 @@ def nearest_mean(train: np.ndarray, labels: np.ndarray, test: np.ndarray) -> np.
 
 
 def baselines(train: Dataset, test: Dataset) -> Iterable[tuple[str, float]]:
-    """(features, test accuracy of logistic regression at the penalty that is best for it, or of the nearest mean)."""
+    """(features, test accuracy of logistic regression at the penalty that is best for it, or of the nearest mean); for
+    scenes, (features, mIoU of each point's likeliest label by them)."""
+    if isinstance(train, Scenes) and isinstance(test, Scenes):
+        yield from of_scenes(train, test)
+        return
     (given, labels), (asked, truth) = clouds(train), clouds(test)
     for name, describe in FEATURES.items():
         x, x_test = (np.stack([describe(points) for points in some]) for some in (given, asked))
         yield name, max(float((logistic_regression(x, labels, x_test, p) == truth).mean()) for p in PENALTIES)
         yield f"{name}, nearest mean", float((nearest_mean(x, labels, x_test) == truth).mean())
     yield "most frequent class", float((truth == np.bincount(labels).argmax()).mean())
+
+
+# -------------------------------------------------------------------------------------------------------------- scenes
+
+HEIGHT, SHADES = 0.05, 16  # a step of height in metres; steps of each colour channel
+
+
+def heights(sample: Sample) -> np.ndarray:
+    """(N,) whole steps above the lowest point."""
+    z = sample["points"][:, 2]
+    return ((z - z.min()) / HEIGHT).astype(int).clip(0, 99)
+
+
+def shades(sample: Sample) -> np.ndarray:
+    """(N,) one number for each box of colours."""
+    return (sample["colours"] * SHADES / 256).astype(int) @ np.array([SHADES**2, SHADES, 1])
+
+
+OF_POINTS = {
+    "height alone": heights,
+    "colour alone": shades,
+    "height and colour": lambda sample: heights(sample) // 4 * SHADES**3 + shades(sample),
+}
+
+
+def of_scenes(train: Scenes, test: Scenes) -> Iterable[tuple[str, float]]:
+    """For each number that a point has, the label that it most often had in train."""
+    given, asked = ([data.read(record) for record in data.records] for data in (train, test))
+    classes = len(train.classes)
+    for name, describe in OF_POINTS.items():
+        votes: dict[int, np.ndarray] = {}
+        for sample in given:
+            known = sample["labels"] >= 0
+            pairs = np.stack([describe(sample)[known], sample["labels"][known]])
+            for (number, label), count in zip(
+                *(a.T if a.ndim > 1 else a for a in np.unique(pairs, axis=1, return_counts=True))
+            ):
+                votes.setdefault(int(number), np.zeros(classes, np.int64))[label] += count
+        best = {number: int(count.argmax()) for number, count in votes.items()}
+        confusion = np.zeros((classes, classes), np.int64)
+        for sample in asked:
+            numbers, back = np.unique(describe(sample), return_inverse=True)
+            likeliest = np.array([best.get(int(number), 0) for number in numbers])[back]
+            confusion += counts(sample["labels"], likeliest, classes)
+        yield f"{name}, mIoU", float(of_classes(confusion)["IoU"].mean())

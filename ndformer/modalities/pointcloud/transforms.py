@@ -1,7 +1,8 @@
 """What happens to a cloud between disk and model. Lengths are in the data's unit, angles in degrees.
 
 Every transform is called as t(sample, rng), and all chance comes from `rng`. sample["points"] (n, 3) and, where there
-are some, sample["normals"] (n, 3) change; with PackPoints they become a tensor.
+are some, sample["normals"] and sample["colours"] (n, 3) and sample["labels"] (n,) change; with PackPoints those that it
+names become a tensor.
 
 The ModelNet40 recipe of Point Transformer V3 is: NormalizePoints(), ScalePoints((0.7, 1.5), per_axis=True),
 ShiftPoints(0.2), GridSample(0.01), ShufflePoints(); in evaluation NormalizePoints(), GridSample(0.01).
@@ -10,6 +11,7 @@ ShiftPoints(0.2), GridSample(0.01), ShufflePoints(); in evaluation NormalizePoin
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -17,10 +19,12 @@ import torch
 
 from ndformer.framework.data import DataError, Sample
 from ndformer.framework.registry import TRANSFORMS
+from ndformer.modalities.pointcloud import labelled
 from ndformer.modalities.pointcloud.drawing import draw
 from ndformer.modalities.pointcloud.sampling import farthest
 
-OF_POINTS = ("points", "normals")  # what has a row for each point
+OF_POINTS = ("points", "normals", "colours", "labels")  # what has a row for each point
+DIRECTED = ("points", "normals")  # what turns with the cloud
 
 
 def chosen(sample: Sample, index: np.ndarray) -> Sample:
@@ -30,7 +34,7 @@ def chosen(sample: Sample, index: np.ndarray) -> Sample:
 
 def turned(sample: Sample, matrix: np.ndarray) -> Sample:
     """Points and normals times a rotation or mirroring."""
-    return sample | {name: sample[name] @ matrix.T.astype(np.float32) for name in OF_POINTS if name in sample}
+    return sample | {name: sample[name] @ matrix.T.astype(np.float32) for name in DIRECTED if name in sample}
 
 
 @TRANSFORMS.register_module()
@@ -159,45 +163,79 @@ class ShufflePoints:
 
 @TRANSFORMS.register_module()
 class GridSample:
-    """One point, at random, of each cell of a grid with cells of `size`."""
+    """One point, at random, of each cell of a grid with cells of `size`.
 
-    def __init__(self, size: float = 0.01) -> None:
-        self.size = size
+    With `whole`, the sample remembers which of them stands for each point (`inverse`) and the labels of all
+    (`whole_labels`), so that predictions can be of all points.
+    """
+
+    def __init__(self, size: float = 0.01, whole: bool = False) -> None:
+        if size <= 0:
+            raise ValueError(f"the cells of GridSample have a size above 0, got {size}")
+        self.size, self.whole = size, whole
 
     def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
-        cells = np.floor(sample["points"] / self.size).astype(np.int64)
-        cells -= cells.min(0)
-        order = rng.permutation(len(cells))
-        cell = np.asarray(np.ravel_multi_index(tuple(cells[order].T), tuple(cells.max(0) + 1)))
-        _, first = np.unique(cell, return_index=True)
-        return chosen(sample, order[first])
+        cell = cells(sample["points"], self.size, sample.get("path", "the cloud"))
+        order = rng.permutation(len(cell))
+        _, first, inverse = np.unique(cell[order], return_index=True, return_inverse=True)
+        kept = chosen(sample, order[first])
+        if not self.whole:
+            return kept
+        back = np.empty_like(inverse)
+        back[order] = inverse
+        whole = dict(whole_labels=sample["labels"]) if "labels" in sample else {}
+        return kept | dict(inverse=back, **whole)
+
+
+def cells(points: np.ndarray, size: float, name: str) -> np.ndarray:
+    """(N,) one number for the cell of each point. In float64, as backbones find voxels: both find the same."""
+    grid = np.floor(points.astype(np.float64) / size)
+    grid -= grid.min(0)
+    shape = grid.max(0) + 1
+    if not shape.prod() < 2**62:  # NaN is not either
+        raise DataError(
+            f"{name} spans {' x '.join(f'{n:.0f}' for n in shape)} cells of {size:g}, too many to number: take "
+            "a larger size, or remove outliers"
+        )
+    return np.asarray(np.ravel_multi_index(tuple(grid.astype(np.int64).T), tuple(shape.astype(np.int64))))
 
 
 @TRANSFORMS.register_module()
 class PackPoints:
-    """The last one: a float32 tensor (n, 3 + features) for the model, and all that is not of points beside it."""
+    """The last one: a float32 tensor (n, 3 + features) for the model, and all that is not of points beside it.
+
+    `features` are some of points, normals and colours; `missing`, dict(colours=0.5), what stands for those that a
+    cloud does not have.
+    """
 
     of = "points"
 
-    def __init__(self, features: Sequence[str] = ("normals",)) -> None:
-        self.features = features
+    def __init__(self, features: Sequence[str] = ("normals",), missing: dict[str, float] | None = None) -> None:
+        self.features, self.missing = list(features), missing or {}
 
     def picture(self, sample: Sample, size: int) -> np.ndarray:
         """(size, 3 size, 3) uint8: the cloud of a sample, packed or not yet, from three sides."""
         if "inputs" in sample:
             cloud = sample["inputs"]["points"].numpy()
-            cloud = cloud[:, : 6 if tuple(self.features[:1]) == ("normals",) else 3]
+            at = 3 * (1 + self.features.index("normals")) if "normals" in self.features else None
+            cloud = cloud[:, :3] if at is None else np.concatenate([cloud[:, :3], cloud[:, at : at + 3]], 1)
         else:
-            cloud = np.concatenate([sample[name] for name in OF_POINTS if name in sample], axis=1)
+            cloud = np.concatenate([sample[name] for name in DIRECTED if name in sample], axis=1)
         return np.asarray(draw(cloud, size=size))
 
+    def show(self, stem: Path, sample: Sample, prediction: np.ndarray, classes: Sequence[str]) -> None:
+        """Files that show a scene as it is on disk with the label that each of its points was given."""
+        labelled.show(stem, sample, prediction, classes)
+
     def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
-        for name in self.features:
-            if name not in sample:
+        points, columns = sample["points"], []
+        for name in ("points", *self.features):
+            if name not in sample and name not in self.missing:
                 raise DataError(
-                    f"{sample.get('path', 'the cloud')} has no {name}, which PackPoints should pack: for a model "
-                    "without them, PackPoints takes features=() and the modality features=0"
+                    f"{sample.get('path', 'the cloud')} has no {name}, which PackPoints should pack: say with its "
+                    f"missing=dict({name}=0.0) what to take instead, or leave them out of its features and the model's"
                 )
-        packed = np.concatenate([sample[name] for name in ("points", *self.features)], axis=1).astype(np.float32)
-        data_sample = {name: value for name, value in sample.items() if name not in OF_POINTS}
-        return dict(inputs=dict(points=torch.from_numpy(packed)), data_sample=data_sample)
+            columns.append(sample[name] if name in sample else np.full_like(points, self.missing[name]))
+        packed = torch.from_numpy(np.concatenate(columns, axis=1).astype(np.float32))
+        data_sample = {name: value for name, value in sample.items() if name == "labels" or name not in OF_POINTS}
+        return dict(inputs=dict(points=packed), data_sample=data_sample)

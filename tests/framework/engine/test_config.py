@@ -42,7 +42,7 @@ def refusal(function, *arguments, **named):
 def test_every_config_loads_and_its_small_model_builds(path):
     load(path)
     small = load(path, sample=True)
-    assert sum(p.numel() for p in build_model(small).parameters()) < 2e6
+    assert sum(p.numel() for p in build_model(small).parameters()) < 3e6  # a sparse kernel is 27 matrices
 
 
 @pytest.mark.parametrize("data", ["imagenet1k", "cifar10", "cifar100", "mnist", "imagefolder", "coco", "ade20k"])
@@ -138,6 +138,19 @@ def test_a_typo_in_the_sample_shows_without_it(on_cifar):
     assert refusal(load, path) == "sample.model.backbone.dpeth: nothing reads it, did you mean depth?"
 
 
+def test_a_preset_is_merged_under_the_sample_and_the_options(write, on_cifar):
+    text = on_cifar("versions = dict(mild=dict(optimizer=dict(lr=0.5), train_cfg=dict(max_epochs=7)))")
+    assert load(text).optimizer.lr != 0.5
+    cfg = load(text, ["preset=mild", "train_cfg.max_epochs=9"])
+    assert (cfg.optimizer.lr, cfg.train_cfg.max_epochs, cfg.preset) == (0.5, 9, "mild")
+    again = load(write(cfg.pretty_text, "again.py"))
+    assert (again.optimizer.lr, again.train_cfg.max_epochs) == (0.5, 9)
+    assert "has no preset 'mid', did you mean 'mild'?" in refusal(load, text, ["preset=mid"])
+    assert "versions.bad.optimizer.lrr: nothing reads it" in refusal(
+        load, on_cifar("versions = dict(bad=dict(optimizer=dict(lrr=1)))")
+    )
+
+
 def test_a_config_without_a_sample_says_so(on_cifar):
     assert "has no `sample`" in refusal(load, on_cifar("sample = None"), sample=True)
 
@@ -217,6 +230,8 @@ OF_ONE_DATASET = [
 @settings(FILES, max_examples=40)
 @given(st.sampled_from(OF_ONE_DATASET), CHANGES, st.booleans(), st.sampled_from([None, "ALiBi", "Sincos, PaPE(m=8)"]))
 def test_a_loaded_config_reads_back_the_same(write, path, changes, sample, encoding):
+    if load(path).model.backbone.type == "PTv3":
+        changes.pop("model.backbone.drop_path", None)  # that is one rate there
     options = [f"{key}={value!r}" for key, value in changes.items()]
     cfg = load(path, options, encoding, sample)
     for key, value in changes.items():

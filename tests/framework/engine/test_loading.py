@@ -157,6 +157,19 @@ def test_processes_share_every_sample_without_repetition_or_loss(length, batch, 
         assert len(one) == len(list(one))
 
 
+def test_several_passes_make_an_epoch():
+    sampler, once = Batches(10, 4, True, seed=3, loops=3), Batches(10, 10, True, seed=3)
+    for epoch in (0, 1):
+        sampler.set_epoch(epoch)
+        drawn = [one for batch in sampler for one in batch]
+        assert len(drawn) == 4 * len(sampler) == 28
+        expected = []
+        for turn in range(3):
+            once.set_epoch(3 * epoch + turn)  # another order and another randomness in every pass
+            expected += [one for batch in once for one in batch]
+        assert drawn == expected[:28]
+
+
 def test_skipped_batches_are_those_that_were_trained_on():
     plain, resumed = Batches(20, 4, True, seed=2), Batches(20, 4, True, seed=2)
     resumed.skip = 3

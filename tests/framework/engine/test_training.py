@@ -185,6 +185,39 @@ def test_one_cycle_is_torchs(warmup, total):
             theirs.step()
 
 
+def test_beta1_cycles_as_torchs_one_cycle_does():
+    optimizer = torch.optim.AdamW([nn.Parameter(torch.zeros(1))], lr=1.0)
+    theirs = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=1.0, total_steps=40, pct_start=0.05)
+    ours = OneCycle(warmup=0.05, betas=(0.85, 0.95))
+    for step in range(40):
+        assert ours.beta1(step, 40) == pytest.approx(optimizer.param_groups[0]["betas"][0], rel=1e-9)
+        optimizer.step()
+        if step < 39:
+            theirs.step()
+    assert OneCycle().beta1(3, 40) is None
+    assert WarmupCosine().beta1(3, 40) is None
+
+
+def test_beta1_reaches_the_optimizer_or_is_refused(tmp_path):
+    cycle = dict(type="OneCycle", betas=(0.85, 0.95))
+    train(config(schedule=cycle, optimizer=dict(type="AdamW", lr=1e-3)), tmp_path / "run")
+    groups = checkpoint.load(tmp_path / "run" / "last.pth")["optimizer"]["param_groups"]
+    assert [group["betas"][0] for group in groups] == pytest.approx([0.95] * len(groups))
+    with pytest.raises(ValueError, match="SGD has none"):
+        train(config(schedule=cycle, optimizer=dict(type="SGD", lr=1e-3)), tmp_path / "other")
+
+
+def test_learning_rates_by_name():
+    model = build_model(config())
+    groups = parameter_groups(model, 0.05, lr_factors={"blocks.1": 0.01, "blocks": 0.1})
+    found = {name: g["lr_scale"] for g in groups for name in g["names"]}
+    assert found["backbone.blocks.0.mlp.0.weight"] == 0.1
+    assert found["backbone.blocks.1.mlp.0.weight"] == 0.01
+    assert found["head.linear.weight"] == 1.0
+    with pytest.raises(ValueError, match="no parameter has 'blok' in its name"):
+        parameter_groups(model, 0.05, lr_factors=dict(blok=0.1))
+
+
 def test_warmup_rises_linearly_then_half_a_cosine_falls():
     schedule = WarmupCosine(warmup=0.1, start=0.0, end=0.01)
     rates = [schedule(step, 200) for step in range(200)]

@@ -167,6 +167,7 @@ class Clouds(Dataset):
 
     def index(self, split):
         labels, names = np.arange(12).repeat(self.count), list(sample.CLASSES)
+        self.classes = names
         return [sample.cloud(sample.build(names[label], self.rng), 256, self.rng) for label in labels], labels
 
     def read(self, record):

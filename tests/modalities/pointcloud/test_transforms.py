@@ -188,7 +188,7 @@ def test_packing_puts_features_beside_positions():
 
 
 def test_packing_missing_normals_says_what_to_do():
-    with pytest.raises(DataError, match=r"b\.npy has no normals.*features=\(\).*features=0"):
+    with pytest.raises(DataError, match=r"b\.npy has no normals.*missing=dict\(normals=0\.0\)"):
         run(dict(type="PackPoints"), dict(points=cloud()["points"], path="b.npy"))
 
 

@@ -1,0 +1,30 @@
+"""Mix3D (Nekrasov 2021): two scenes in one place, so that objects are known without the rooms they stand in."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ndformer.framework.registry import TRANSFORMS
+
+
+@TRANSFORMS.register_module()
+class Mix3D:
+    """With probability `p`, the scenes of a batch are put together two by two: 1 with 2, 3 with 4 ...
+
+    The voxels of what comes out are numbered anew by the backbone, from the positions of both.
+    """
+
+    def __init__(self, p: float = 0.8) -> None:
+        self.p = p
+
+    def __call__(self, inputs: dict[str, Any], targets: list[Tensor]) -> tuple[dict[str, Any], list[Tensor]]:
+        """`inputs['points']`: B clouds (n, C); `targets`: the labels (n,) of each."""
+        if torch.rand(()) >= self.p:
+            return inputs, targets
+        pairs = [slice(i, i + 2) for i in range(0, len(targets), 2)]
+        clouds = list(inputs["points"])
+        mixed = [torch.cat(clouds[pair]) for pair in pairs]
+        return inputs | dict(points=mixed), [torch.cat(targets[pair]) for pair in pairs]

@@ -1,0 +1,98 @@
+"""Predictions that several looks at a cloud vote on: the test-time protocols of Point Transformer V3.
+
+Scenes are looked at in fragments, each with one point of every voxel, until every point was in one, and that under 13
+augmentations: 4 turns x 3 scales, and mirrored along x and y, which is half a turn once more. Objects are looked at as
+they are and stretched at random nine times. What is summed are probabilities.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, cast
+
+import numpy as np
+import torch
+
+from ndformer.framework.data import DataError, Sample, collate
+from ndformer.framework.heads.token_segmenter import TokenSegmenter
+from ndformer.framework.model import TokenModel
+from ndformer.modalities.pointcloud.transforms import GridSample, PackPoints, ScalePoints, cells, chosen, turned
+
+STRETCHES, STRETCH = 9, (0.8, 1.2)
+
+
+def looks() -> Iterator[tuple[np.ndarray, float]]:
+    """The 13 augmentations: a turn about z or a mirroring (3, 3), and a scale."""
+    for scale in (1.0, 0.95, 1.05):
+        for quarter in range(4):
+            cos, sin = (1, 0, -1, 0)[quarter], (0, 1, 0, -1)[quarter]
+            yield np.array([[cos, -sin, 0], [sin, cos, 0], [0, 0, 1.0]]), scale
+    yield np.diag([-1.0, -1.0, 1.0]), 1.0
+
+
+def fragments(cell: np.ndarray) -> Iterator[np.ndarray]:
+    """Numbers of points (V,), one of each cell (N,), until each was taken: cells with fewer points begin again."""
+    order = np.argsort(cell, kind="stable")
+    count = np.bincount(np.unique(cell, return_inverse=True)[1])
+    start = np.cumsum(count) - count
+    for i in range(int(count.max())):
+        yield order[start + i % count]
+
+
+def split(transforms: Sequence[Any]) -> tuple[list[Any], float | None, list[Any]]:
+    """What comes before points are sampled, the size of the cells, and what comes after."""
+    for i, one in enumerate(transforms):
+        if isinstance(one, GridSample):
+            return list(transforms[:i]), one.size, list(transforms[i + 1 :])
+        if isinstance(one, PackPoints):
+            return list(transforms[:i]), None, list(transforms[i:])
+    raise DataError("voting is for point clouds: none of the test set's transforms is GridSample or PackPoints")
+
+
+@torch.no_grad()
+def scene_votes(model: TokenModel, sample: Sample, transforms: Sequence[Any], batch: int = 4) -> np.ndarray:
+    """(N, classes) summed probabilities of a scene as it is on disk, `batch` fragments at a time."""
+    before, size, after = split(transforms)
+    if size is None:
+        raise DataError("fragments of a scene are made of GridSample's cells: add it to the test set's transforms")
+    rng, head = np.random.default_rng(0), cast(TokenSegmenter, model.head)
+    for transform in before:
+        sample = transform(sample, rng)
+    plain = {name: value for name, value in sample.items() if name != "labels"}
+    total = torch.zeros(len(plain["points"]), head.classes)
+    for matrix, scale in looks():
+        seen = turned(plain, matrix)
+        seen["points"] = seen["points"] * np.float32(scale)
+        parts = list(fragments(cells(seen["points"], size, str(sample.get("path", "the cloud")))))
+        for lo in range(0, len(parts), batch):
+            some = parts[lo : lo + batch]
+            tokens = model.test_tokens(collate([_through(after, chosen(seen, part), rng) for part in some]))
+            for part, logits in zip(some, head(tokens)):
+                p = logits.float().softmax(-1).cpu()
+                total.index_add_(0, torch.from_numpy(part), p)
+    return total.numpy()
+
+
+@torch.no_grad()
+def object_votes(
+    model: TokenModel, sample: Sample, transforms: Sequence[Any], repeats: int, seed: int
+) -> list[np.ndarray]:
+    """Summed probabilities (classes,) of an object, once for each repeat: as it is, and stretched nine times anew."""
+    before, size, after = split(transforms)
+    stretch, sampled = ScalePoints(STRETCH, per_axis=True), [] if size is None else [GridSample(size)]
+    found = []
+    for repeat in range(repeats):
+        rng = np.random.default_rng((seed, repeat, int(sample.get("index", 0))))
+        base = sample
+        for transform in before:
+            base = transform(base, rng)
+        some = [base, *(stretch(base, rng) for _ in range(STRETCHES))]
+        batch = collate([_through([*sampled, *after], one, rng) for one in some])
+        found.append(model.head(model.test_tokens(batch)).float().softmax(-1).sum(0).cpu().numpy())
+    return found
+
+
+def _through(transforms: Sequence[Any], sample: Sample, rng: np.random.Generator) -> Sample:
+    for transform in transforms:
+        sample = transform(sample, rng)
+    return sample

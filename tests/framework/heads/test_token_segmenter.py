@@ -1,0 +1,161 @@
+"""Segmentation: the losses against slow readings of their formulas, labels nobody knows, all points of a scene."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from ndformer.framework.data import DataError
+from ndformer.framework.evaluation.mean_iou import MeanIoU
+from ndformer.framework.heads.classifier import Classifier
+from ndformer.framework.heads.token_segmenter import TokenSegmenter
+from ndformer.framework.losses.lovasz import lovasz_softmax
+from ndformer.framework.tokens import TokenSet, Where
+
+
+def jaccard_loss(wrong, truth):
+    """1 - IoU of a class, if the points in `wrong` are taken for what they are not."""
+    truth = set(np.flatnonzero(truth))
+    found = truth ^ set(wrong)
+    return 1 - len(truth & found) / len(truth | found)
+
+
+def slow_lovasz(probabilities, labels):
+    """The Lovasz extension of the Jaccard loss, as it is defined: point by point, class by class."""
+    losses = []
+    for c in range(probabilities.shape[1]):
+        truth = labels == c
+        if truth.any():
+            errors = np.where(truth, 1 - probabilities[:, c], probabilities[:, c])
+            order = np.argsort(-errors, kind="stable")
+            sets = [jaccard_loss(order[:i], truth) for i in range(len(order) + 1)]
+            losses.append(sum(errors[i] * (b - a) for i, a, b in zip(order, sets, sets[1:])))
+    return np.mean(losses)
+
+
+@pytest.mark.parametrize("n", [1, 2, 30])
+def test_lovasz_is_the_extension_of_the_jaccard_loss(n):
+    torch.manual_seed(n)
+    p = torch.randn(n, 4, dtype=torch.float64).softmax(-1)
+    labels = torch.randint(0, 3, (n,))  # the last class is absent, and does not count
+    assert lovasz_softmax(p, labels).item() == pytest.approx(slow_lovasz(p.numpy(), labels.numpy()), abs=1e-12)
+
+
+def test_at_hard_answers_lovasz_is_the_mean_of_one_minus_iou():
+    labels, found = torch.tensor([0, 0, 1, 1, 1]), torch.tensor([0, 1, 1, 1, 0])
+    p = torch.nn.functional.one_hot(found, 2).double()
+    assert lovasz_softmax(p, labels).item() == pytest.approx(((1 - 1 / 3) + (1 - 2 / 4)) / 2)
+
+
+def tokens(counts=(5, 3), dim=6):
+    x = torch.randn(len(counts), max(counts), dim)
+    valid = torch.arange(max(counts)) < torch.tensor(counts)[:, None]
+    return TokenSet(x, Where(torch.rand(len(counts), max(counts), 3), valid=valid))
+
+
+@pytest.fixture
+def head():
+    torch.manual_seed(0)
+    return TokenSegmenter(6, 4)
+
+
+def test_the_loss_is_that_of_the_points_that_somebody_knows(head):
+    given = tokens()
+    samples = [dict(labels=np.array([0, -1, 2, 3, 3])), dict(labels=np.array([-7, 1, 1]))]
+    loss = head.loss(given, head.targets(samples, torch.device("cpu")))
+    x = torch.cat([given.features[0, [0, 2, 3, 4]], given.features[1, [1, 2]]])
+    labels = torch.tensor([0, 2, 3, 3, 1, 1])
+    p = head.linear(x).softmax(-1)
+    expected = -p[range(6), labels].log().mean().item() + slow_lovasz(p.detach().numpy(), labels.numpy())
+    assert loss["loss"].item() == pytest.approx(expected, rel=1e-5)
+
+
+def test_padding_never_reaches_the_loss(head):
+    given = tokens()
+    spoiled = TokenSet(given.features.clone(), given.where)
+    spoiled.features[1, 3:] = torch.nan
+    samples = [dict(labels=np.zeros(5, int)), dict(labels=np.ones(3, int))]
+    targets = head.targets(samples, torch.device("cpu"))
+    assert head.loss(given, targets)["loss"] == head.loss(spoiled, targets)["loss"]
+
+
+def test_a_batch_without_labels_trains_nothing(head):
+    loss = head.loss(tokens((2,)), [torch.tensor([-1, -1])])["loss"]
+    loss.backward()
+    assert loss.item() == 0
+    assert all(p.grad.abs().max() == 0 for p in head.parameters())
+
+
+def test_labels_beyond_the_head_are_told(head):
+    with pytest.raises(ValueError, match=r"room has the label 4, but the head has 4 classes"):
+        head.targets([dict(labels=np.array([0, 4]), path="room")], torch.device("cpu"))
+    with pytest.raises(ValueError, match="7 labels came for 8 tokens"):
+        head.loss(tokens(), [torch.zeros(7, dtype=torch.long)])
+
+
+def test_predictions_are_of_all_raw_points(head):
+    given = tokens()
+    inverse = np.array([4, 0, 0, 2, 1, 3, 3])
+    samples = [dict(path="a", inverse=inverse, whole_labels=np.arange(7) % 4, labels=np.arange(5)), dict(path="b")]
+    a, b = head.predict(given, samples)
+    own = head.linear(given.features).argmax(-1)
+    assert a["prediction"].tolist() == own[0, inverse].tolist()
+    assert a["labels"].tolist() == (np.arange(7) % 4).tolist()
+    assert b["prediction"].tolist() == own[1, :3].tolist()
+    assert "labels" not in b
+
+
+# ------------------------------------------------------------------------------------------------------ the metric
+
+
+def slow_iou(truth, found, classes):
+    ious, recalls = [], []
+    for c in range(classes):
+        t = {i for i, one in enumerate(truth) if one == c}
+        f = {i for i, one in enumerate(found) if one == c and truth[i] >= 0}
+        ious.append(len(t & f) / len(t | f) if t | f else 0.0)
+        recalls.append(len(t & f) / len(t) if t else 0.0)
+    known = [t == f for t, f in zip(truth, found) if t >= 0]
+    return sum(ious) / classes, sum(recalls) / classes, sum(known) / len(known)
+
+
+def test_metrics_are_of_all_scenes_together():
+    rng = np.random.default_rng(0)
+    truth, found = rng.integers(-1, 4, 60), rng.integers(0, 5, 60)  # class 4 never occurs, and is found
+    metric = MeanIoU(6)  # class 5 does neither
+    for part in (slice(0, 13), slice(13, 60)):
+        metric.process({}, [dict(labels=torch.tensor(truth[part]), prediction=torch.tensor(found[part]))])
+    values = metric.compute_metrics(metric.results)
+    names = ("mIoU", "mean_accuracy", "accuracy")
+    assert [values[name] for name in names] == pytest.approx(slow_iou(truth.tolist(), found.tolist(), 6))
+    assert metric.confusion.sum() == (truth >= 0).sum()
+    table = metric.views(None, list("abcdef")).splitlines()
+    assert len(table) == 7
+    assert table[-1].split() == ["f", "0.0", "0.0", "0.0"]
+
+
+def test_what_cannot_be_measured_is_told():
+    metric = MeanIoU(3)
+    with pytest.raises(DataError, match="has no labels"):
+        metric.process({}, [dict(path="room", prediction=torch.zeros(2))])
+    with pytest.raises(DataError, match="label 3, but MeanIoU counts 3"):
+        metric.process({}, [dict(labels=torch.tensor([3]), prediction=torch.tensor([0]))])
+    with pytest.raises(DataError, match="no point of this set has a label"):
+        metric.compute_metrics([np.zeros((3, 3), int)])
+
+
+# --------------------------------------------------------------------------------------------------- the classifier
+
+
+def test_the_classifier_of_the_recipe():
+    torch.manual_seed(0)
+    head = Classifier(512, 40, pool="mean", hidden=(256, 128), dropout=0.5, lovasz=1.0)
+    kinds = [type(layer).__name__ for layer in head.hidden]
+    assert kinds == ["Linear", "BatchNorm1d", "ReLU", "Dropout"] * 2
+    assert head.linear.in_features == 128
+    given = TokenSet(torch.randn(4, 7, 512), Where(torch.rand(4, 7, 3)))
+    targets = head.targets([dict(label=i) for i in (0, 5, 5, 39)], torch.device("cpu"))
+    p = np.full((4, 40), 1 / 40)  # zero weights: every class equally likely
+    expected = math.log(40) + slow_lovasz(p, np.array([0, 5, 5, 39]))
+    assert head.loss(given, targets)["loss"].item() == pytest.approx(expected, rel=1e-5)

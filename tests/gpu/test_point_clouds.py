@@ -1,0 +1,73 @@
+"""Point Transformer V3 on a GPU: what the CPU computes, whichever convolution; and what encodings cost there."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import pytest
+import torch
+
+from ndformer.framework.backbones.ptv3 import PTv3
+from ndformer.framework.registry import ENCODINGS
+from ndformer.framework.sparse import Sites, SubMConv3d
+from ndformer.framework.sparse.spconv import build
+from ndformer.framework.tokens import TokenSet, Where
+from tools import benchmark_points
+
+ENCODINGS.get("NoPE")  # the first look-up finds all
+FREE = sorted(name for name, kind in ENCODINGS.module_dict.items() if not kind.needs_grid)
+SMALL: dict[str, Any] = dict(
+    enc_depths=(1, 2, 1),
+    enc_channels=(16, 32, 32),
+    enc_heads=(1, 2, 2),
+    dec_depths=(1, 1),
+    dec_channels=(16, 32),
+    dec_heads=(1, 2),
+    window=64,
+)
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:.*TensorFloat32.*"),
+    pytest.mark.filterwarnings("ignore::UserWarning:torch._inductor"),
+    pytest.mark.filterwarnings("ignore::FutureWarning"),  # of spconv
+]
+
+
+@pytest.mark.parametrize("name", FREE)
+@pytest.mark.parametrize("cpe", ["xcpe", "none"])
+def test_the_gpu_computes_what_the_cpu_does(name: str, cpe: Literal["xcpe", "none"]) -> None:
+    torch.manual_seed(0)
+    model = PTv3(encoding=dict(type=name), cpe=cpe, **SMALL).eval()
+    r = benchmark_points.surface(1500)
+    tokens = TokenSet(torch.randn(1, len(r), 6), Where(r[None]))
+    with torch.no_grad():
+        expected = model.double()(tokens.to(dtype=torch.float64)).features
+        found = model.float().cuda()(tokens.to("cuda")).features
+    torch.testing.assert_close(found.cpu().double(), expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("kernel", [3, 5])
+def test_spconv_and_torch_agree(kernel: int) -> None:
+    if build()[0] is None:
+        pytest.skip(build()[1])
+    torch.manual_seed(0)
+    grid = torch.unique(torch.randint(0, 12, (900, 3)), dim=0).cuda()
+    sites = Sites(grid, torch.zeros(len(grid), dtype=torch.int64, device="cuda"))
+    x, up = torch.randn(len(grid), 16, device="cuda"), torch.randn(len(grid), 24, device="cuda")
+    layer = SubMConv3d(16, 24, kernel).cuda()
+    found = []
+    for backend in ("torch", "spconv"):
+        layer.backend = backend
+        own = x.clone().requires_grad_()
+        y = layer(own, sites)
+        found.append((y, *torch.autograd.grad((y * up).sum(), [own, layer.weight])))
+    for a, b in zip(*found):
+        torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-3)  # spconv multiplies in TF32
+
+
+def test_latency_and_memory_of_a_scene(capsys: pytest.CaptureFixture[str]) -> None:
+    for options in ([], ["--amp"], ["--amp", "--train"]):
+        benchmark_points.main(["--points", "110000", "--repeats", "3", "--cpe", "none", *options])
+    said = capsys.readouterr().out
+    assert said.count("MiB") == 3 * (1 + len(benchmark_points.ENCODINGS))
+    with capsys.disabled():
+        print(said)

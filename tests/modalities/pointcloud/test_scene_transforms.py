@@ -1,0 +1,147 @@
+"""The scene recipe's augmentations: by what they keep, by their parameters, and Mix3D."""
+
+import numpy as np
+import pytest
+import torch
+
+from ndformer.framework.data import DataError
+from ndformer.framework.registry import TRANSFORMS
+from ndformer.modalities.pointcloud.scene_transforms import smooth_noise
+
+COLOURING = ["ContrastColours", "ShiftColours", "JitterColours"]
+
+
+def room(n=200, seed=0, **more):
+    rng = np.random.default_rng(seed)
+    points = rng.uniform((-1, 2, 0.5), (3, 5, 3), (n, 3)).astype(np.float32)
+    colours = rng.integers(20, 200, (n, 3)).astype(np.float32)
+    return dict(points=points, colours=colours, labels=rng.integers(-1, 5, n)) | more
+
+
+def run(recipe, sample, seed=0):
+    return TRANSFORMS.create(recipe)(sample, np.random.default_rng(seed))
+
+
+def test_centring():
+    points = run(dict(type="CentrePoints"), room())["points"]
+    assert np.abs((points.min(0) + points.max(0))[:2]).max() < 1e-5
+    assert points[:, 2].min() == pytest.approx(0, abs=1e-6)
+    flat = run(dict(type="CentrePoints", up=False), room())["points"]
+    assert np.array_equal(flat[:, 2], room()["points"][:, 2])
+
+
+def test_centring_by_steps_keeps_points_in_their_cells():
+    sample = room(2000)
+    moved = run(dict(type="CentrePoints", step=0.02), sample)["points"]
+    before, after = (np.floor(p.astype(np.float64) / 0.02) for p in (sample["points"], moved))
+    step = after - before
+    assert (np.abs(step - np.median(step, 0)) > 0).mean() < 1e-3  # rounding, on a border
+    assert np.abs((moved.min(0) + moved.max(0))[:2] / 2).max() <= 0.0101
+
+
+def test_a_crop_is_the_nearest_points():
+    sample = room()
+    kept = run(dict(type="CropSphere", most=50), sample)
+    assert len(kept["points"]) == len(kept["labels"]) == 50
+    inside = (sample["points"][:, None] == kept["points"]).all(-1).any(1)
+    centres = [((sample["points"] - c) ** 2).sum(1) for c in sample["points"]]
+    assert any(d[inside].max() <= d[~inside].min() for d in centres)
+    assert run(dict(type="CropSphere", most=200), sample) is sample
+
+
+def test_noise_on_its_grid_is_the_blurred_noise():
+    points = np.array([[0.0, 0, 0], [0.4, 0.2, 0.6]])  # corners of the grid at spacing 0.2
+    found = smooth_noise(points, 0.2, np.random.default_rng(0))
+    noise = np.random.default_rng(0).standard_normal((*((np.ptp(points, 0) // 0.2).astype(int) + 3), 3))
+    for _ in range(2):
+        for axis in range(3):
+            box = np.apply_along_axis(lambda line: np.convolve(line, np.ones(3) / 3, "same"), axis, noise)
+            noise = box
+    assert found[0] == pytest.approx(noise[1, 1, 1])  # the grid begins one step before the lowest point
+    assert found[1] == pytest.approx(noise[3, 2, 4], abs=1e-9)
+    half = smooth_noise(points + [[0, 0, 0], [-0.1, 0, 0]], 0.2, np.random.default_rng(0))[1]
+    same_shape = ((np.ptp(points + [[0, 0, 0], [-0.1, 0, 0]], 0)) // 0.2).astype(int)
+    if (same_shape + 3 == noise.shape[:3]).all():
+        assert half == pytest.approx((noise[2, 2, 4] + noise[3, 2, 4]) / 2, abs=1e-9)
+
+
+def test_distortion_is_smooth_and_leaves_the_rest():
+    sample = room(500)
+    bent = run(dict(type="ElasticDistortion", p=1.0), sample)
+    moved = bent["points"] - sample["points"]
+    assert 0.02 < moved.std() < 0.6
+    assert bent["colours"] is sample["colours"]
+    near = sample["points"] + np.float32(1e-3)
+    both = dict(points=np.concatenate([sample["points"], near]))
+    shift = run(dict(type="ElasticDistortion", p=1.0), both)["points"] - both["points"]
+    assert np.abs(shift[:500] - shift[500:]).max() < 0.02
+    assert run(dict(type="ElasticDistortion", p=0.0), sample) is sample
+
+
+@pytest.mark.parametrize("kind", COLOURING)
+def test_colours_stay_colours_and_their_input_stays(kind):
+    sample = room()
+    before = sample["colours"].copy()
+    found = run(dict(type=kind, p=1.0), sample)["colours"]
+    assert found.dtype == np.float32
+    assert found.min() >= 0
+    assert found.max() <= 255
+    assert np.array_equal(sample["colours"], before)
+    assert not np.array_equal(found, before)
+    assert "colours" not in run(dict(type=kind, p=1.0), dict(points=sample["points"]))
+
+
+def test_colours_by_their_formulas():
+    sample = room()
+    c = sample["colours"]
+    rng = np.random.default_rng(3)
+    rng.random()
+    share = rng.random()
+    stretched = (c - c.min(0)) / (c.max(0) - c.min(0)) * 255
+    assert run(dict(type="ContrastColours", p=1.0), sample, 3)["colours"] == pytest.approx(
+        (1 - share) * c + share * stretched, abs=1e-3
+    )
+    grey = dict(colours=np.full((4, 3), 7, np.float32))
+    assert run(dict(type="ContrastColours", p=1.0), grey)["colours"] == pytest.approx(grey["colours"])
+    step = run(dict(type="ShiftColours", p=1.0), sample)["colours"] - c
+    assert np.ptp(step, 0) == pytest.approx(0, abs=1e-3)
+    assert np.abs(step).max() <= 0.05 * 255
+    noise = run(dict(type="JitterColours", p=1.0), room(20000))["colours"] - room(20000)["colours"]
+    assert noise.std() == pytest.approx(0.05 * 255, rel=0.05)
+    assert run(dict(type="UnitColours"), sample)["colours"].max() <= 1
+
+
+def test_a_grid_remembers_all_points():
+    sample = room(300)
+    kept = run(dict(type="GridSample", size=0.5, whole=True), sample)
+    cell = lambda p: np.floor(p.astype(np.float64) / 0.5)
+    assert np.array_equal(cell(kept["points"])[kept["inverse"]], cell(sample["points"]))
+    assert np.array_equal(kept["whole_labels"], sample["labels"])
+    assert len(np.unique(cell(kept["points"]), axis=0)) == len(kept["points"]) == len(kept["labels"])
+    with pytest.raises(DataError, match="too many to number"):
+        run(dict(type="GridSample", size=1e-9), sample)
+
+
+def test_packing_says_what_is_missing_or_takes_what_the_config_says():
+    pack = dict(type="PackPoints", features=("colours", "normals"))
+    with pytest.raises(DataError, match=r"lounge has no normals.*missing=dict\(normals=0\.0\)"):
+        run(pack, room(path="lounge"))
+    packed = run(pack | dict(missing=dict(normals=0.25)), room())
+    assert packed["inputs"]["points"].shape == (200, 9)
+    assert bool((packed["inputs"]["points"][:, 6:] == 0.25).all())
+    assert len(packed["data_sample"]["labels"]) == 200
+
+
+def test_mix3d_joins_scenes_two_by_two():
+    clouds = [torch.full((n, 9), float(n)) for n in (3, 4, 5)]
+    targets = [torch.full((n,), n) for n in (3, 4, 5)]
+    mix = TRANSFORMS.create(dict(type="Mix3D", p=1.0))
+    inputs, mixed = mix(dict(points=clouds), targets)
+    assert [len(t) for t in mixed] == [7, 5]
+    assert [len(c) for c in inputs["points"]] == [7, 5]
+    assert all(torch.equal(c[:, 0].long(), t) for c, t in zip(inputs["points"], mixed))
+    same = TRANSFORMS.create(dict(type="Mix3D", p=0.0))(dict(points=clouds), targets)
+    assert same[1] is targets
+    torch.manual_seed(0)
+    often = [len(TRANSFORMS.create(dict(type="Mix3D"))(dict(points=clouds), targets)[1]) == 2 for _ in range(300)]
+    assert np.mean(often) == pytest.approx(0.8, abs=0.07)

@@ -1,0 +1,171 @@
+"""Scenes on disk: read, held out, and every way that one can be wrong; the generated stand-in; points as tokens."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from ndformer.framework.data import DataError
+from ndformer.framework.registry import DATASETS, MODALITIES, SAMPLES
+from ndformer.modalities.pointcloud.baselines import baselines
+from ndformer.modalities.pointcloud.scenes import SCANNET, ScanNet, Scenes
+
+
+def write(home, seed=0, n=30, **arrays):
+    rng = np.random.default_rng(seed)
+    home.mkdir(parents=True, exist_ok=True)
+    given = dict(
+        coord=rng.normal(size=(n, 3)).astype(np.float32),
+        color=rng.integers(0, 256, (n, 3), np.uint8),
+        normal=rng.normal(size=(n, 3)).astype(np.float16),
+        segment20=rng.integers(-1, 20, n),
+    )
+    for name, values in (given | arrays).items():
+        if values is not None:
+            np.save(home / f"{name}.npy", values)
+    return home
+
+
+@pytest.fixture
+def home(tmp_path):
+    for i in range(12):  # 6 rooms, scanned twice
+        write(tmp_path / "train" / f"scene{i // 2:04d}_0{i % 2}", i)
+    write(tmp_path / "val" / "scene0700_00", 99)
+    write(tmp_path / "test" / "scene0800_00", 77, segment20=None)
+    return tmp_path
+
+
+def test_a_scene_is_read_as_it_is(home):
+    data = ScanNet(home, "test")
+    (record,) = data.records
+    sample = data.read(record)
+    assert np.array_equal(sample["points"], np.load(record / "coord.npy"))
+    assert np.array_equal(sample["colours"], np.load(record / "color.npy"))
+    assert [sample[name].dtype for name in ("points", "colours", "normals")] == [np.float32] * 3
+    assert np.array_equal(sample["labels"], np.load(record / "segment20.npy"))
+    assert data.classes == list(SCANNET)
+    assert len(SCANNET) == 20
+
+
+def test_validation_holds_out_whole_rooms(home):
+    train, val = (ScanNet(home, split, holdout=0.34) for split in ("train", "val"))
+    rooms = [{record.name[:9] for record in data.records} for data in (train, val)]
+    assert rooms[0].isdisjoint(rooms[1])
+    assert (len(train), len(val)) == (8, 4)
+    assert [r.name for r in ScanNet(home, "val", val_is_test=True).records] == ["scene0700_00"]
+
+
+def test_the_benchmarks_test_scenes_have_no_labels(home):
+    (record,) = (data := ScanNet(home, "test", test_on="test")).records
+    assert "labels" not in data.read(record)
+
+
+def test_labels_and_classes_of_ones_own(home):
+    names = ["brick", "plate"]
+    scene = write(home / "train" / "mine", segment=np.array([[0], [1], [255]] * 10), n=30, normal=None)
+    (home / "train.json").write_text(json.dumps(["train/mine"]))
+    (home / "classes.txt").write_text("brick\nplate\n")
+    data = Scenes(home, "train", holdout=0, ignore=255)
+    assert data.classes == names
+    sample = data.read(scene)
+    assert sample["labels"].tolist() == [0, 1, -1] * 10
+    assert "normals" not in sample
+    named = DATASETS.create(dict(type="Scenes", data_root=home, classes=names, labels="segment.npy"), seed=0)
+    with pytest.raises(DataError, match="has the label 255, but 2 classes are named"):
+        named.read(scene)
+
+
+def test_a_split_may_be_a_list(home):
+    (home / "val" / "scene0700_00").rename(home / "elsewhere")
+    (home / "val").rmdir()
+    (home / "val.json").write_text(json.dumps(["elsewhere"]))
+    assert [r.name for r in ScanNet(home, "test").records] == ["elsewhere"]
+    (home / "val.json").write_text("{")
+    with pytest.raises(DataError, match="no list of scenes in JSON"):
+        ScanNet(home, "test")
+
+
+WRONG = {
+    "one point": (dict(n=1), "a scene of 1 points"),
+    "labels of another length": (dict(segment20=np.zeros(7, int)), r"segment20\.npy holds int64 of shape \(7,\)"),
+    "labels that are no numbers": (dict(segment20=np.zeros(30)), "and not whole numbers of shape"),
+    "labels outside the map": (dict(segment20=np.full(30, 20)), "has the label 20, but 20 classes are named"),
+    "no labels": (dict(segment20=None), r"segment20\.npy is missing: the dataset's `labels`"),
+    "no points": (dict(coord=None), r"coord\.npy is missing"),
+    "points in the plane": (dict(coord=np.zeros((30, 2))), r"holds float64 of shape \(30, 2\)"),
+    "a number for all": (dict(coord=np.float32(3)), r"of shape \(\)"),
+    "NaN": (dict(coord=np.full((30, 3), np.nan, np.float32)), "points that are not finite"),
+    "colours of other points": (dict(color=np.zeros((29, 3), np.uint8)), r"of shape \(29, 3\)"),
+}
+
+
+@pytest.mark.parametrize("arrays, sentence", WRONG.values(), ids=list(WRONG))
+def test_a_wrong_scene_is_one_sentence(tmp_path, arrays, sentence):
+    write(tmp_path / "train" / "good")
+    data, scene = ScanNet(tmp_path, holdout=0), write(tmp_path / "train" / "room", **arrays)
+    with pytest.raises(DataError, match=sentence) as told:
+        data.read(scene)
+    assert "\n" not in str(told.value)
+
+
+@pytest.mark.parametrize("kept", [0, 5, 60, 120, 300])
+def test_half_of_a_file_is_one_sentence(home, kept):
+    path = home / "val" / "scene0700_00" / "coord.npy"
+    path.write_bytes(path.read_bytes()[:kept])
+    data = ScanNet(home, "test")
+    with pytest.raises(DataError, match="half of a file, get it again"):
+        data.read(data.records[0])
+
+
+def test_nothing_there_says_what_makes_it(tmp_path):
+    with pytest.raises(DataError, match=r"tools/prepare_scannet\.py makes them.*--sample works without"):
+        ScanNet(tmp_path)
+
+
+# ------------------------------------------------------------------------------------------------------- the sample
+
+
+@pytest.fixture(scope="module")
+def rooms(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("rooms")
+    SAMPLES.get("scannet")(folder, 0, train=6, val=6)
+    return folder
+
+
+def test_generated_rooms_hold_all_classes_and_are_the_same_again(rooms, tmp_path):
+    data = ScanNet(rooms, "test")
+    samples = [data.read(record) for record in data.records]
+    labels = np.concatenate([sample["labels"] for sample in samples])
+    assert set(np.unique(labels)) >= set(range(20)) - {15, 18}  # two come in bathrooms alone, if there is room
+    assert 0.01 < (labels < 0).mean() < 0.05
+    for sample in samples:
+        floor = sample["points"][sample["labels"] == 1]
+        assert abs(np.median(floor[:, 2])) < 0.05  # z is up
+        assert np.linalg.norm(sample["normals"], axis=1) == pytest.approx(1, abs=1e-3)
+        assert 2.0 < np.ptp(sample["points"][:, 2]) < 4
+    SAMPLES.get("scannet")(tmp_path, 0, train=1, val=0)
+    name = "train/scene0000_00/coord.npy"
+    assert np.array_equal(np.load(rooms / name), np.load(tmp_path / name))
+
+
+def test_height_and_colour_alone_say_little(rooms):
+    found = dict(baselines(ScanNet(rooms, "train", holdout=0), ScanNet(rooms, "test")))
+    assert set(found) == {f"{name}, mIoU" for name in ("height alone", "colour alone", "height and colour")}
+    assert 0.02 < found["colour alone, mIoU"] < found["height alone, mIoU"] < 0.2
+
+
+# ------------------------------------------------------------------------------------------------------- the adapter
+
+
+def test_points_are_tokens_in_a_unit():
+    adapter = MODALITIES.create(dict(type="Points", unit=0.5), dim=2)
+    clouds = [torch.randn(4, 5), torch.randn(2, 5)]
+    tokens = adapter(clouds)
+    assert tokens.where.valid.sum(1).tolist() == [4, 2]
+    for i, cloud in enumerate(clouds):
+        assert torch.equal(tokens.features[i, : len(cloud)], cloud[:, 3:])
+        assert torch.equal(tokens.where.positions[i, : len(cloud)], cloud[:, :3] / 0.5)
+    assert adapter(torch.stack([clouds[0]] * 2)).where.valid is None
+    with pytest.raises(ValueError, match=r"\(points, 3 \+ 2 features\), got \(4, 6\)"):
+        adapter([torch.zeros(4, 6)])

@@ -1,0 +1,18 @@
+"""tools/benchmark_points.py: the surface that it makes, and that it ends with a table."""
+
+import torch
+
+from tools import benchmark_points
+
+
+def test_the_surface_has_one_point_in_a_voxel():
+    r = benchmark_points.surface(2000)
+    voxels = torch.unique((r / benchmark_points.VOXEL).floor(), dim=0)
+    assert 1000 < len(r) == len(voxels) <= 2000
+
+
+def test_a_table_beside_no_encoding(capsys):
+    benchmark_points.main(["--points", "60", "--encodings", "PaPE(m=4)", "--repeats", "1", "--cpe", "none"])
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines[1:]] == ["none", "PaPE(m=4)"]
+    assert "1.00 x none" in lines[1]

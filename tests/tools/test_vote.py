@@ -1,0 +1,174 @@
+"""tools/vote.py and test.py --show-dir on tiny scenes and objects: fragments, votes, resuming, what is written."""
+
+import json
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from ndformer.framework.data import DataError, collate
+from ndformer.framework.engine import checkpoint
+from ndformer.framework.engine.config import load
+from ndformer.framework.engine.run import build_model
+from ndformer.framework.registry import DATASETS, TRANSFORMS
+from ndformer.modalities.pointcloud.ply import parse_ply
+from ndformer.modalities.pointcloud.scenes import SCANNET, ScanNet
+from ndformer.modalities.pointcloud.voting import fragments, looks, object_votes, scene_votes
+from tools import predict, vote
+from tools import test as test_tool
+
+CONFIG = "configs/scannet_pape.py"
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    root, rng = tmp_path_factory.mktemp("scannet"), np.random.default_rng(0)
+    for name in ("train/scene0000_00", "val/scene0003_00", "val/scene0004_00"):
+        (root / name).mkdir(parents=True)
+        arrays = dict(
+            coord=rng.uniform(0, 1, (250, 3)).astype(np.float32),
+            color=rng.integers(0, 256, (250, 3), np.uint8),
+            normal=rng.normal(size=(250, 3)).astype(np.float32),
+            segment20=rng.integers(-1, 20, 250),
+        )
+        for file, values in arrays.items():
+            np.save(root / name / f"{file}.npy", values)
+    (root / "GENERATED_SAMPLE").write_text("")
+    return root
+
+
+@pytest.fixture(scope="module")
+def trained(home):
+    """A model that was never trained, its checkpoint, and what every tool is told."""
+    cfg = load(CONFIG, [f"data_root={str(home)!r}"], None, True)
+    torch.manual_seed(0)
+    model = build_model(cfg).eval()
+    head: Any = model.head
+    torch.nn.init.normal_(head.linear.weight, std=0.5)
+    path = home / "best.pth"
+    checkpoint.save(path, dict(model=model.state_dict(), classes=list(SCANNET)))
+    return model, [CONFIG, str(path), "--sample", "--data-root", str(home)]
+
+
+def test_fragments_take_one_point_of_each_cell_until_all_were_taken():
+    cell = np.array([7, 3, 7, 7, 3, 9])
+    parts = [part.tolist() for part in fragments(cell)]
+    assert len(parts) == 3  # the most points in a cell
+    for part in parts:
+        assert sorted(cell[part]) == [3, 7, 9]
+    assert [sum(i in part for part in parts) for i in range(6)] == [1, 2, 1, 1, 1, 3]
+
+
+def test_there_are_thirteen_looks():
+    found = list(looks())
+    assert len(found) == 13
+    assert len({(*m.ravel().tolist(), s) for m, s in found}) == 12  # mirrored along x and y is half a turn, once more
+    assert np.array_equal(found[0][0], np.eye(3))
+    assert sorted({s for _, s in found}) == [0.95, 1.0, 1.05]
+    assert all(np.allclose(m @ m.T, np.eye(3)) for m, _ in found)
+
+
+def test_votes_are_summed_probabilities_whatever_the_batch(trained, home):
+    model, _ = trained
+    head: Any = model.head
+    cfg = load(CONFIG, [f"data_root={str(home)!r}"], None, True)
+    data = ScanNet(home, "test", cfg.test_dataloader.dataset.transforms)
+    sample = data.read(data.records[0])
+    one, four = (scene_votes(model, sample, data.transforms, batch) for batch in (1, 4))
+    assert one == pytest.approx(four, rel=1e-4, abs=1e-5)
+    times = one.sum(1)  # every point was seen under every look at least once
+    assert times.min() > 13 - 1e-3
+    assert times == pytest.approx(times.round(), abs=1e-3)
+    # the first look alone, by hand
+    centred = data.transforms[0](sample, np.random.default_rng(0))
+    grid = np.floor(centred["points"].astype(np.float64) / 0.1)
+    first = [np.flatnonzero((grid == g).all(1))[0] for g in np.unique(grid, axis=0)]
+    part = {k: v[first] if isinstance(v, np.ndarray) else v for k, v in centred.items()}
+    for transform in data.transforms[2:]:
+        part = transform(part, np.random.default_rng(0))
+    with torch.no_grad():
+        (logits,) = head(model.test_tokens(collate([part])))
+    assert (one[first] >= logits.softmax(-1).numpy() - 1e-4).all()
+
+
+def test_scenes_are_kept_gone_on_with_and_refused_for_another_model(trained, home, tmp_path, capsys):
+    model, arguments = trained
+    out, upload = tmp_path / "votes", tmp_path / "upload"
+    vote.main([*arguments, "--out", str(out), "--submit", str(upload)])
+    said = capsys.readouterr().out
+    assert "with voting: mIoU" in said
+    assert "shower curtain" in said
+    values = json.loads((out / "results.json").read_text())["test"]
+    files = sorted(out.glob("scene*.npy"))
+    assert len(files) == 2
+    nyu = np.loadtxt(upload / "scene0003_00.txt", dtype=int)
+    assert np.array_equal(nyu, np.array(list(SCANNET.values()))[np.load(files[0])])
+    kept = files[1].stat().st_mtime_ns
+    files[0].unlink()
+    vote.main([*arguments, "--out", str(out)])
+    assert "was there" in capsys.readouterr().out
+    assert files[1].stat().st_mtime_ns == kept
+    assert json.loads((out / "results.json").read_text())["test"] == values
+    other = tmp_path / "other.pth"
+    checkpoint.save(other, dict(model=model.state_dict(), classes=["x"]))
+    with pytest.raises(DataError, match="predictions of another checkpoint"):
+        vote.main([arguments[0], str(other), *arguments[2:], "--out", str(out)])
+    with pytest.raises(DataError, match="--out names the folder"):
+        vote.main(arguments)
+
+
+def test_objects_are_voted_on_again_and_again(tmp_path):
+    cfg = load("configs/modelnet40_nope.py", ["model.head.classes=2"], None, True)
+    torch.manual_seed(0)
+    model = build_model(cfg).eval()
+    head: Any = model.head
+    torch.nn.init.normal_(head.linear.weight, std=0.05)
+    rng = np.random.default_rng(0)
+    sample = {name: rng.normal(size=(600, 3)).astype(np.float32) for name in ("points", "normals")}
+    transforms = [TRANSFORMS.create(one) for one in cfg.test_dataloader.dataset.transforms]
+    first, second = object_votes(model, sample, transforms, 2, seed=0)
+    assert first.sum() == pytest.approx(10, rel=1e-5)
+    assert not np.allclose(first, second)  # stretched anew
+    again = object_votes(model, sample, transforms, 1, seed=0)[0]
+    assert again == pytest.approx(first, rel=1e-5)
+
+
+def test_a_cloud_of_ones_own_is_labelled(trained, home, tmp_path, monkeypatch, capsys):
+    _, arguments = trained
+    scene = ScanNet(home, "test").read(home / "val" / "scene0003_00")
+    np.savetxt(tmp_path / "mine.txt", np.concatenate([scene["points"], scene["normals"]], 1))
+    grey = "test_dataloader.dataset.transforms.4.missing=dict(colours=0.5)"  # a text file holds no colours
+    options = ["--cfg-options", grey, "--show-dir", str(tmp_path / "seen")]
+    monkeypatch.setattr(
+        sys, "argv", ["predict.py", *arguments[:2], str(tmp_path / "mine.txt"), *arguments[2:], *options]
+    )
+    predict.main()
+    said = capsys.readouterr().out.splitlines()[0].split("  ")
+    assert sum(float(one.rpartition(" ")[2].rstrip("%")) for one in said[1:]) == pytest.approx(100, abs=1.5)
+    assert sorted(p.name for p in (tmp_path / "seen").iterdir()) == ["mine.png", "mine_prediction.ply"]
+
+
+def test_show_dir_has_clouds_and_pictures_of_prediction_truth_and_error(trained, home, tmp_path, monkeypatch, capsys):
+    model, arguments = trained
+    monkeypatch.setattr(sys, "argv", ["test.py", *arguments, "--show-dir", str(tmp_path / "seen"), "--show-count", "1"])
+    test_tool.main()
+    assert "otherfurniture" in capsys.readouterr().out  # the table of classes
+    (picture,) = (tmp_path / "seen").glob("*.png")
+    name = picture.stem.partition("_")[2]
+    with Image.open(picture) as image:
+        assert image.size[1] > image.size[0]
+    cfg = load(CONFIG, [f"data_root={str(home)!r}"], None, True)
+    data = DATASETS.create(cfg.test_dataloader.dataset, seed=0)
+    number = next(i for i, record in enumerate(data.records) if record.name == name)
+    (found,) = model(**collate([data[number]]), mode="predict")
+    vertices, _ = parse_ply((picture.parent / f"000_{name}_error.ply").read_bytes())
+    sample = data.read(data.records[number])
+    assert np.array_equal(np.stack([vertices[a] for a in "xyz"], 1), sample["points"])
+    red = vertices["red"] == 213
+    assert np.array_equal(red, (found["prediction"] != found["labels"]).numpy() & (sample["labels"] >= 0))
+    assert len(list(picture.parent.iterdir())) == 4
+    with pytest.raises(DataError, match=r"tools/vote\.py"):
+        test_tool.write_predictions(tmp_path / "a.csv", [found], data.classes)

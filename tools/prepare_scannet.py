@@ -1,0 +1,81 @@
+"""ScanNet's release as folders of arrays, for configs/scannet_*.py.
+
+tools/prepare_scannet.py scannet/ --out data/scannet
+
+`scannet/` holds scans/ (and scans_test/), scannetv2-labels.combined.tsv and the lists scannetv2_train.txt, _val.txt and
+_test.txt, or --labels and --lists say where those are. Scenes that are there already are left alone, so it can be
+stopped and started again; scenes that cannot be read are listed at the end and in bad_scenes.txt.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from ndformer.framework.data import DataError
+from ndformer.framework.engine.cli import run
+from ndformer.modalities.pointcloud.layouts import listed
+from ndformer.modalities.pointcloud.scannet_raw import label_map, prepare
+
+SPLITS = ("train", "val", "test")
+
+
+def write(folder: Path, arrays: dict[str, np.ndarray]) -> None:
+    """Complete or not at all."""
+    beside = folder.with_name(f".{folder.name}.writing")
+    shutil.rmtree(beside, ignore_errors=True)
+    beside.mkdir(parents=True)
+    for name, values in arrays.items():
+        np.save(beside / f"{name}.npy", values)
+    beside.replace(folder)
+
+
+def find(home: Path, scene: str) -> Path:
+    """The scene's folder; where there is none, the one where it should be."""
+    places = [home / "scans" / scene, home / "scans_test" / scene, home / scene]
+    return next((place for place in places if place.is_dir()), places[0])
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("home", metavar="SCANNET", type=Path, help="the folder of the release")
+    parser.add_argument("--out", type=Path, default=Path("data/scannet"))
+    parser.add_argument("--labels", metavar="TSV", type=Path, help="SCANNET/scannetv2-labels.combined.tsv")
+    parser.add_argument("--lists", metavar="DIR", type=Path, help="where scannetv2_train.txt and its like are")
+    given = parser.parse_args(arguments)
+    labels = label_map(given.labels or given.home / "scannetv2-labels.combined.tsv")
+    lists = {split: (given.lists or given.home) / f"scannetv2_{split}.txt" for split in SPLITS}
+    there = {split: listed(path) for split, path in lists.items() if path.is_file()}
+    if not there:
+        raise DataError(f"none of {', '.join(map(str, lists.values()))} is there: --lists says where they are")
+    bad: list[str] = []
+    for split, scenes in there.items():
+        made = kept = 0
+        for scene in scenes:
+            folder = given.out / split / scene
+            if folder.is_dir():
+                kept += 1
+                continue
+            try:
+                write(folder, prepare(find(given.home, scene), None if split == "test" else labels))
+                made += 1
+            except DataError as error:
+                bad.append(f"{split}/{scene}: {error}")
+        print(f"{split}: {made} scenes made, {kept} were there, of {len(scenes)}", flush=True)
+    report = given.out / "bad_scenes.txt"
+    report.unlink(missing_ok=True)
+    if bad:
+        given.out.mkdir(parents=True, exist_ok=True)
+        report.write_text("".join(f"{line}\n" for line in bad), encoding="utf-8")
+        print(f"{len(bad)} scenes could not be read ({report}):", *bad[:20], sep="\n  ")
+    missing = [split for split in SPLITS if split not in there]
+    if missing:
+        print(f"no list of {', '.join(missing)}: left out")
+
+
+if __name__ == "__main__":
+    run(main)
