@@ -153,7 +153,9 @@ def test_a_cloud_of_ones_own_is_labelled(trained, home, tmp_path, monkeypatch, c
 
 def test_show_dir_has_clouds_and_pictures_of_prediction_truth_and_error(trained, home, tmp_path, monkeypatch, capsys):
     model, arguments = trained
-    monkeypatch.setattr(sys, "argv", ["test.py", *arguments, "--show-dir", str(tmp_path / "seen"), "--show-count", "1"])
+    monkeypatch.setattr(
+        sys, "argv", ["test.py", *arguments, "--classwise", "--show-dir", str(tmp_path / "seen"), "--show-count", "1"]
+    )
     test_tool.main()
     assert "otherfurniture" in capsys.readouterr().out  # the table of classes
     (picture,) = (tmp_path / "seen").glob("*.png")
