@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -16,6 +17,7 @@ from ndformer.framework.registry import MODALITIES
 from ndformer.framework.tokens import TokenSet, Where
 from ndformer.modalities.image.transforms import RGB_MEAN, RGB_STD
 from ndformer.modalities.video.files import ENDINGS, VideoFile
+from ndformer.modalities.video.showing import tubelets
 
 
 @MODALITIES.register_module()
@@ -69,6 +71,10 @@ class Tubelets(nn.Module):
             f"{path} has {sides[0]} x {sides[1]} pixels, which tubelets of {patch[0]} x {patch[1]} do not divide: have "
             f'it resized, --cfg-options "{at}={" ".join(text.partition(" = ")[2].split())}"'
         )
+
+    def show(self, sample: Sample, pack: Any) -> list[np.ndarray]:
+        """Pictures of the tokens of a packed sample, one for each frame."""
+        return tubelets(sample["inputs"]["video"].permute(0, 2, 3, 1).numpy(), self.tubelet)
 
     def forward(self, videos: Tensor | list[Tensor]) -> TokenSet:
         lengths = [len(video) for video in videos]

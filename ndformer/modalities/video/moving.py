@@ -1,6 +1,5 @@
-"""Films of a thing that moves, in ten ways that no single frame can tell apart.
-
-Where the thing is, how large it is and what it looks like are independent of the way it moves, in every frame.
+"""Films of a thing that moves, in ten ways. Eight of them come in twos that are each other played backwards: their frames
+are the same, and all that tells them apart is the order in time.
 """
 
 from __future__ import annotations
@@ -13,12 +12,12 @@ WAYS = (
     "SwingSideways", "Bounce",
 )  # fmt: skip
 MIRRORED = (1, 0, 2, 3, 5, 4, 6, 7, 8, 9)  # what each looks like in a mirror
-SMALL, LARGE = 9.0, 22.0  # the thing's radius
+BACKWARDS = ("SlideLeft", "Rise", "CircleCounterclockwise", "Shrink")  # each is another one, played backwards
 
 
 def scene(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     """What the clips of a group share: a background (H, W, 3) float32 0 to 255, and the thing's two colours (2, 3)."""
-    coarse = rng.uniform(40, 130, (5, 6, 3))
+    coarse = rng.uniform(50, 110, (5, 6, 3))
     rows, columns = (np.linspace(0, n - 1.001, side) for n, side in zip(coarse.shape, (HEIGHT, WIDTH)))
     y, x = rows.astype(int), columns.astype(int)
     down, right = (rows - y)[:, None, None], (columns - x)[None, :, None]
@@ -30,25 +29,26 @@ def scene(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
 
 
 def path(way: int, times: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(T,) each: x, y and radius. Things that leave the picture come in again at the other side."""
-    x, y = rng.uniform(0, WIDTH) + 0 * times, rng.uniform(0, HEIGHT) + 0 * times
-    share = rng.random() + 0 * times  # of the way from small to large
-    speed, turns, phase = rng.uniform(35, 75), rng.uniform(0.5, 0.9), 2 * np.pi * rng.random()
-    reach, angle = rng.uniform(18, 32), 2 * np.pi * turns * times + phase
+    """(T,) each: x, y and radius. `times` are seconds from the middle of the film."""
+    x, y = (side / 2 + rng.uniform(-12, 12) + 0 * times for side in (WIDTH, HEIGHT))
+    radius = rng.uniform(10, 22) + 0 * times
+    speed, reach = rng.uniform(0.8, 1.1), rng.uniform(0.8, 1.1)
     name = WAYS[way]
+    along = -times if name in BACKWARDS else times
+    angle = 2 * np.pi * (rng.uniform(0.5, 0.9) * along + rng.random())
     if name.startswith("Slide"):
-        x += speed * times * (1 if name == "SlideRight" else -1)
+        x += 55 * speed * along
     elif name in ("Rise", "Fall"):
-        y += speed * times * (1 if name == "Fall" else -1)
+        y += 42 * speed * along
     elif name.startswith("Circle"):
-        x, y = x + reach * np.cos(angle), y + reach * np.sin(angle) * (1 if name == "CircleClockwise" else -1)
+        x, y = x + 32 * reach * np.cos(angle), y + 32 * reach * np.sin(angle)
     elif name in ("Grow", "Shrink"):
-        share = (share + rng.uniform(0.3, 0.5) * times * (1 if name == "Grow" else -1)) % 1
+        radius = 19 + 12 * speed * along
     elif name == "SwingSideways":
-        x += reach * np.sin(angle)
+        x += 42 * reach * np.sin(angle)
     else:
-        y += reach * np.sin(angle)
-    return x % WIDTH, y % HEIGHT, SMALL + (LARGE - SMALL) * share
+        y += 32 * reach * np.sin(angle)
+    return x, y, radius
 
 
 def film(way: int, frames: int, rng: np.random.Generator, of: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
@@ -58,16 +58,17 @@ def film(way: int, frames: int, rng: np.random.Generator, of: tuple[np.ndarray, 
     shaking = rng.normal(0, 3, (2 * HEIGHT, 2 * WIDTH, 1)).astype(np.float32)  # a piece of it for each frame
     stripes = rng.uniform(0.15, 0.35) * np.array([np.cos(a := np.pi * rng.random()), np.sin(a)])
     out = np.empty((frames, HEIGHT, WIDTH, 3), np.uint8)
-    rows, columns = np.arange(HEIGHT), np.arange(WIDTH)
-    for frame, x, y, radius in zip(out, *path(way, np.arange(frames) / RATE, rng)):
-        dx = (columns - x + WIDTH / 2) % WIDTH - WIDTH / 2
-        dy = (rows - y + HEIGHT / 2) % HEIGHT - HEIGHT / 2
-        place = np.ix_(np.abs(dy) < radius + 1, np.abs(dx) < radius + 1)
-        dx, dy = dx[place[1][0]][None], dy[place[0][:, 0]][:, None]
-        cover = ((radius - np.hypot(dx, dy)) / 1.5 + 0.5).clip(0, 1)[..., None]
-        light = (np.sin(dx * stripes[0] + dy * stripes[1]) > -0.3)[..., None]
+    times = (np.arange(frames) - (frames - 1) / 2) / RATE
+    for frame, x, y, radius in zip(out, *path(way, times, rng)):
+        low_x, high_x = max(0, int(x - radius - 1)), max(0, int(x + radius + 2))
+        low_y, high_y = max(0, int(y - radius - 1)), max(0, int(y + radius + 2))
+        place = slice(low_y, high_y), slice(low_x, high_x)
         top, left = rng.integers(HEIGHT), rng.integers(WIDTH)
         picture = background + shaking[top : top + HEIGHT, left : left + WIDTH]
-        picture[place] += cover * (np.where(light, colours[0], colours[1]) - picture[place])
+        piece = picture[place]
+        dy, dx = np.arange(low_y, low_y + len(piece))[:, None] - y, np.arange(low_x, low_x + piece.shape[1]) - x
+        cover = ((radius - np.hypot(dx, dy)) / 1.5 + 0.5).clip(0, 1)[..., None]
+        light = (np.sin(dx * stripes[0] + dy * stripes[1]) > -0.3)[..., None]
+        piece += cover * (np.where(light, colours[0], colours[1]) - piece)
         frame[:] = picture.clip(0, 255)
     return out

@@ -13,7 +13,7 @@ from ndformer.framework.data import DataError, collate
 from ndformer.framework.engine.config import load
 from ndformer.framework.evaluation.accuracy import Accuracy
 from ndformer.framework.registry import DATASETS, MODELS
-from ndformer.modalities.video.moving import HEIGHT, WIDTH, film, path, scene
+from ndformer.modalities.video.moving import MIRRORED, WIDTH, film, path, scene
 from ndformer.modalities.video.sample import ucf101
 
 WAYS = 10
@@ -57,14 +57,19 @@ def test_samples(root):
     assert data.name(3) == str(path)
 
 
-def test_what_moves_is_seen_in_no_single_frame():
-    times = np.arange(48) / 25
-    for way in range(WAYS):
-        at = np.array([path(way, times, np.random.default_rng(seed)) for seed in range(1500)])  # (n, 3, T)
-        x, y, radius = at[:, :, [0, 20, 47]].transpose(1, 0, 2)
-        for values, low, high in ((x, 0, WIDTH), (y, 0, HEIGHT), (radius, 9, 22)):
-            share = (values - low) / (high - low)
-            assert np.abs(np.quantile(share, [0.25, 0.5, 0.75], axis=0) - [[0.25], [0.5], [0.75]]).max() < 0.06
+def test_eight_ways_are_four_and_their_reverses():
+    times = (np.arange(48) - 23.5) / 25
+    for one, other in ((0, 1), (2, 3), (4, 5), (6, 7)):
+        for seed in range(5):
+            forth = np.array(path(one, times, np.random.default_rng(seed)))
+            back = np.array(path(other, times, np.random.default_rng(seed)))
+            np.testing.assert_allclose(forth, back[:, ::-1])
+            assert np.abs(forth - back).max() > 10
+    for one, other in enumerate(MIRRORED):  # and what a mirror makes of them
+        forth = np.mean([path(one, times, np.random.default_rng(seed)) for seed in range(300)], 0)
+        back = np.mean([path(other, times, np.random.default_rng(seed)) for seed in range(300)], 0)
+        assert np.abs(WIDTH - forth[0] - back[0]).max() < 6
+        assert np.abs(forth[1:] - back[1:]).max() < 6
 
 
 def test_clips_of_a_video_count_once(root):
