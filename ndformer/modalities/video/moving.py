@@ -1,5 +1,5 @@
-"""Films of a thing that moves, in ten ways. Eight of them come in twos that are each other played backwards: their frames
-are the same, and all that tells them apart is the order in time.
+"""Films of a thing that moves, in ten ways. Eight of them come in twos that are each other played backwards: they have
+the same frames, and all that tells them apart is the order in time.
 """
 
 from __future__ import annotations
