@@ -17,7 +17,7 @@ BACKWARDS = ("SlideLeft", "Rise", "CircleCounterclockwise", "Shrink")  # each is
 
 def scene(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     """What the clips of a group share: a background (H, W, 3) float32 0 to 255, and the thing's two colours (2, 3)."""
-    coarse = rng.uniform(50, 110, (5, 6, 3))
+    coarse = rng.uniform(50, 90, (5, 6, 3))
     rows, columns = (np.linspace(0, n - 1.001, side) for n, side in zip(coarse.shape, (HEIGHT, WIDTH)))
     y, x = rows.astype(int), columns.astype(int)
     down, right = (rows - y)[:, None, None], (columns - x)[None, :, None]
@@ -31,15 +31,15 @@ def scene(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
 def path(way: int, times: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(T,) each: x, y and radius. `times` are seconds from the middle of the film."""
     x, y = (side / 2 + rng.uniform(-12, 12) + 0 * times for side in (WIDTH, HEIGHT))
-    radius = rng.uniform(10, 22) + 0 * times
+    radius = rng.uniform(12, 22) + 0 * times
     speed, reach = rng.uniform(0.8, 1.1), rng.uniform(0.8, 1.1)
     name = WAYS[way]
     along = -times if name in BACKWARDS else times
     angle = 2 * np.pi * (rng.uniform(0.5, 0.9) * along + rng.random())
     if name.startswith("Slide"):
-        x += 55 * speed * along
+        x += 68 * speed * along
     elif name in ("Rise", "Fall"):
-        y += 42 * speed * along
+        y += 50 * speed * along
     elif name.startswith("Circle"):
         x, y = x + 32 * reach * np.cos(angle), y + 32 * reach * np.sin(angle)
     elif name in ("Grow", "Shrink"):
