@@ -1,10 +1,19 @@
-"""Images (2-D) and point clouds (3-D) in turn through the same blocks: a head and an encoding's weights for each.
+"""Images (2-D), point clouds (3-D), videos and event streams (time and 2-D) in turn through the same blocks: a head and
+an encoding's weights for each.
 
-On the generated stand-ins of CIFAR-10 and ModelNet40; docs/many-modalities.md.
+On the generated stand-ins of CIFAR-10, ModelNet40, UCF101 and DvsGesture; docs/many-modalities.md.
 """
 
 _images = dict(type="CIFAR10", data_root="data/samples/cifar10")
 _clouds = dict(type="ModelNet40", data_root="data/samples/modelnet40")
+_videos = dict(type="UCF101", data_root="data/samples/ucf101")
+_gestures = dict(type="DvsGesture", data_root="data/samples/dvsgesture")
+_frames = [
+    dict(type="SampleFrames"),
+    dict(type="EachFrame", transforms=[dict(type="Resize", size=(48, 64))]),
+    dict(type="PackVideo"),
+]
+_spikes = dict(type="PackSpikes", threshold=64, refractory=50_000, patch=16, bins=5)
 _small = [dict(type="NormalizePoints"), dict(type="SamplePoints", count=512), dict(type="PackPoints")]
 
 model = dict(
@@ -12,19 +21,23 @@ model = dict(
     modalities=dict(
         image=dict(type="ImagePatches", patch=4, class_token=False),
         points=dict(type="PointPatches", centres=64, neighbours=16, unit=0.25),
+        video=dict(type="Tubelets", tubelet=(2, 16, 16)),
+        events=dict(type="SpikingPatches", patch=16, bins=5, time_unit=100_000),
     ),
     backbone=dict(
         type="Transformer",
         dim=96,
         depth=4,
         heads=4,
-        position_dims=dict(image=2, points=3),
+        position_dims=dict(image=2, points=3, video=3, events=3),
         encoding=dict(type="PaPE", m=50),
         initial_norm=True,
     ),
     head=dict(
         image=dict(type="Classifier", classes=10, pool="mean"),
         points=dict(type="Classifier", classes=12, pool="mean"),
+        video=dict(type="Classifier", classes=10),
+        events=dict(type="Classifier", classes=11),
     ),
 )
 
@@ -43,10 +56,19 @@ _train = dict(
             dict(type="PackPoints"),
         ]
     ),
+    video=_videos | dict(transforms=_frames),
+    events=_gestures | dict(transforms=[dict(type="DropEvents", share=(0, 0.3)), _spikes]),
 )
-_eval = dict(image=_images | dict(transforms=[dict(type="PackImage")]), points=_clouds | dict(transforms=_small))
+_eval = dict(
+    image=_images | dict(transforms=[dict(type="PackImage")]),
+    points=_clouds | dict(transforms=_small),
+    video=_videos | dict(transforms=_frames),
+    events=_gestures | dict(transforms=[_spikes]),
+)
 train_dataloader = dict(
-    batch_size=32, num_workers=0, dataset=dict(type="Mixture", parts=_train, weights=dict(image=1, points=1))
+    batch_size=16,
+    num_workers=0,
+    dataset=dict(type="Mixture", parts=_train, weights=dict(image=2, points=1, video=1, events=1)),
 )
 val_dataloader = dict(batch_size=64, num_workers=0, dataset=dict(type="Mixture", split="val", parts=_eval))
 test_dataloader = dict(batch_size=64, num_workers=0, dataset=dict(type="Mixture", split="test", parts=_eval))
@@ -56,5 +78,5 @@ schedule = dict(type="WarmupCosine", warmup=0.1)
 train_cfg = dict(max_epochs=20, clip_grad=1.0)
 metrics = [dict(type="PerTask", metric=dict(type="Accuracy"))]
 
-sample_data = ["cifar10", "modelnet40"]
+sample_data = ["cifar10", "modelnet40", "ucf101", "dvsgesture"]
 sample = {}  # it is one

@@ -1,15 +1,17 @@
 """Say what a file holds: format, counts, sizes, time, the first rows, and anything odd.
 
-tools/peek.py user01_led.aedat 17-04-13_td.dat
+tools/peek.py user01_led.aedat 17-04-13_td.dat photo.jpg chair.off v_Archery_g01_c01.avi
 tools/peek.py recording.raw --json              for programs: a line of JSON for each file
 
-It knows files of event cameras: AEDAT 2.0 and 3.1, .dat and .raw (EVT2, EVT3), N-MNIST's .bin, .npy, .npz, HDF5.
+It knows files of event cameras (AEDAT 2.0 and 3.1, .dat and .raw in EVT2 and EVT3, N-MNIST's .bin, .npy, .npz, HDF5),
+images, point clouds (.txt, .xyz, .npy, .off, .ply) and videos.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,7 +19,27 @@ from typing import Any
 
 from ndformer.framework.data import DataError
 from ndformer.framework.engine.cli import run
-from ndformer.modalities.events.describe import describe
+from ndformer.modalities.events import describe as events
+from ndformer.modalities.image import describe as image
+from ndformer.modalities.pointcloud import describe as pointcloud
+from ndformer.modalities.video import describe as video
+
+KINDS = (image, video, pointcloud, events)
+
+
+def describe(path: Path, rows: int) -> dict[str, Any]:
+    """By the modality that knows the ending of a file. In .npy, plain rows are a cloud, columns with names events."""
+    ending = path.suffix.lower()
+    if ending == ".npy" and path.is_file() and not path.name.endswith("_bbox.npy"):
+        return (pointcloud if plain(path) else events).describe(path, rows)
+    return next((kind for kind in KINDS if ending in kind.ENDINGS and ending != ".npy"), events).describe(path, rows)
+
+
+def plain(path: Path) -> bool:
+    """Whether an .npy file's header says rows of 3 or 6 floating-point numbers, which no table of events is."""
+    with path.open("rb") as file:
+        header = file.read(256).decode("latin-1")
+    return bool(re.search(r"'descr': '[<>=|]f[248]'.*'shape': \(\d+, [36]\)", header))
 
 
 def in_words(path: Path, found: dict[str, Any]) -> str:
@@ -25,8 +47,9 @@ def in_words(path: Path, found: dict[str, Any]) -> str:
     for name, value in found.items():
         if name in ("first", "odd"):
             continue
-        shown = f"{value:,}" if isinstance(value, int) else f"{value:g}" if isinstance(value, float) else value
-        shown = " to ".join(map(str, value)) if isinstance(value, list) else shown
+        shown = "yes" if value is True else f"{value:,}" if isinstance(value, int) else value
+        shown = f"{value:g}" if isinstance(value, float) else shown
+        shown = (" to " if len(value) == 2 else ", ").join(map(str, value)) if isinstance(value, list) else shown
         lines.append(f"  {name.replace('_', ' '):18} {shown}")
     first = found["first"]
     if first:

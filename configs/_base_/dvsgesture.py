@@ -64,7 +64,7 @@ sample_data = "dvsgesture"
 sample = dict(
     data_root="data/samples/dvsgesture",
     model=dict(
-        modalities=dict(events=dict(bins=5)),
+        modalities=dict(events=dict(bins=5, time_unit=100_000)),
         backbone=dict(dim=96, depth=4, heads=4, drop_path=0.0),
     ),
     train_dataloader=dict(
@@ -78,5 +78,5 @@ sample = dict(
     test_dataloader=dict(num_workers=0, dataset=dict(transforms=[_few])),
     optimizer=dict(lr=1e-3),
     schedule=dict(warmup=0.1),
-    train_cfg=dict(max_epochs=32, amp=None, clip_grad=1.0),
+    train_cfg=dict(max_epochs=12, amp=None, clip_grad=1.0),
 )

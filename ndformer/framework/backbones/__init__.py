@@ -1,5 +1,6 @@
 """Transformers by name: what stands between tokens and heads."""
 
+from ndformer.framework.backbones.factorised import FactorisedTransformer
 from ndformer.framework.transformer import Transformer
 
-__all__ = ["Transformer"]
+__all__ = ["FactorisedTransformer", "Transformer"]

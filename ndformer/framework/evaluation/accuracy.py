@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from ndformer.framework.engine.compat import BaseMetric
 from ndformer.framework.registry import METRICS
@@ -13,19 +15,34 @@ from ndformer.framework.registry import METRICS
 
 @METRICS.register_module()
 class Accuracy(BaseMetric):
-    """Fractions of right labels: `accuracy` of all samples, `mean_accuracy` over classes, `top5` from 10 classes on."""
+    """Fractions of right labels: `accuracy` of all samples, `mean_accuracy` over classes, `top5` from 10 classes on.
+
+    `average_by` names what samples of one thing have in common ('path': clips of one video): their scores are averaged
+    first, and each thing counts once.
+    """
 
     main = "accuracy"  # what the best checkpoint is best at
     default_prefix = ""
     confusion: np.ndarray  # (classes, classes) counts, rows are the truth; of the last evaluation
 
+    def __init__(self, average_by: str | None = None) -> None:
+        super().__init__()
+        self.average_by = average_by
+
     def process(self, data_batch: Any, data_samples: Sequence[dict[str, Any]]) -> None:
         for sample in data_samples:
             scores, label = sample["scores"], int(sample["label"])
-            rank = int((scores > scores[label]).sum())
-            self.results.append((label, int(sample["prediction"]), rank, len(scores)))
+            if self.average_by is None:
+                self.results.append(_judged(scores, label))
+            else:
+                self.results.append((str(sample[self.average_by]), scores, label))
 
-    def compute_metrics(self, results: list[tuple[int, int, int, int]]) -> dict[str, float]:
+    def compute_metrics(self, results: list[Any]) -> dict[str, float]:
+        if self.average_by is not None:
+            of: dict[str, list[tuple[Tensor, int]]] = {}
+            for name, scores, label in results:
+                of.setdefault(name, []).append((scores, label))
+            results = [_judged(torch.stack([s for s, _ in some]).mean(0), some[0][1]) for some in of.values()]
         label, prediction, rank, classes = np.array(results, dtype=np.int64).T
         count = int(classes[0])
         self.confusion = np.bincount(label * count + prediction, minlength=count * count).reshape(count, count)
@@ -36,3 +53,8 @@ class Accuracy(BaseMetric):
         if count >= 10:
             metrics["top5"] = float((rank < 5).mean())
         return metrics
+
+
+def _judged(scores: Tensor, label: int) -> tuple[int, int, int, int]:
+    """The label, what is predicted, how many classes score higher than the label, and of how many classes."""
+    return label, int(scores.argmax()), int((scores > scores[label]).sum()), len(scores)

@@ -28,17 +28,17 @@ def resting(phase: np.ndarray) -> Path:
 
 
 def clap(phase: np.ndarray, rng: np.random.Generator) -> Hands:
-    apart = 5 + 9 * (1 + np.cos(phase))
+    apart = 6 + 15 * (1 + np.cos(phase))
     return at(64 - apart, 66, phase), at(64 + apart, 66, phase)
 
 
 def wave(phase: np.ndarray, rng: np.random.Generator) -> Hands:
-    return at(38 + 14 * np.sin(phase), 50 - 4 * np.cos(2 * phase), phase), resting(phase)
+    return at(38 + 24 * np.sin(phase), 46 - 6 * np.cos(2 * phase), phase), resting(phase)
 
 
 def circle(phase: np.ndarray, rng: np.random.Generator) -> Hands:
     """Clockwise as the camera sees it."""
-    return at(40 + 15 * np.cos(phase), 60 + 15 * np.sin(phase), phase), resting(phase)
+    return at(38 + 23 * np.cos(phase), 56 + 23 * np.sin(phase), phase), resting(phase)
 
 
 def back(phase: np.ndarray, rng: np.random.Generator) -> Hands:
@@ -46,25 +46,25 @@ def back(phase: np.ndarray, rng: np.random.Generator) -> Hands:
 
 
 def roll(phase: np.ndarray, rng: np.random.Generator) -> Hands:
-    x, y = 9 * np.cos(phase), 12 * np.sin(phase)
+    x, y = 13 * np.cos(phase), 19 * np.sin(phase)
     return at(60 + x, 68 + y, phase), at(68 - x, 68 - y, phase)
 
 
 def drums(phase: np.ndarray, rng: np.random.Generator) -> Hands:
-    beat = 14 * np.sin(phase)
-    return at(46, 66 + beat, phase), at(82, 66 - beat, phase)
+    beat = 24 * np.sin(phase)
+    return at(42, 62 + beat, phase), at(86, 62 - beat, phase)
 
 
 def guitar(phase: np.ndarray, rng: np.random.Generator) -> Hands:
     """The right hand strums, the left one goes up and down the neck, slower."""
-    return at(56 + 3 * np.sin(phase), 82 + 11 * np.sin(phase), phase), at(98 + 6 * np.sin(phase / 2), 56, phase)
+    return at(54 + 5 * np.sin(phase), 80 + 18 * np.sin(phase), phase), at(96 + 12 * np.sin(phase / 2), 54, phase)
 
 
 def other(phase: np.ndarray, rng: np.random.Generator) -> Hands:
     """Wherever hands go."""
 
     def wander(x: float) -> Path:
-        waves = [rng.uniform(5, 12) * np.sin(rng.uniform(0.4, 1.6) * phase + rng.uniform(0, TURN)) for _ in range(4)]
+        waves = [rng.uniform(8, 18) * np.sin(rng.uniform(0.4, 1.6) * phase + rng.uniform(0, TURN)) for _ in range(4)]
         return at(x + waves[0] + waves[1], 66 + waves[2] + waves[3], phase)
 
     return wander(rng.uniform(36, 54)), wander(rng.uniform(74, 92))

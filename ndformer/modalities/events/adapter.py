@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from pathlib import Path
+from typing import Any, Literal
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ndformer.framework.data import Sample
 from ndformer.framework.registry import MODALITIES
 from ndformer.framework.tokens import TokenSet, Where
+from ndformer.modalities.events.files import ENDINGS, read_events
+from ndformer.modalities.events.showing import pictures
+from ndformer.modalities.events.stream import sample_of
 from ndformer.modalities.events.tokens import check_patch, unpack
 
 
@@ -23,6 +29,8 @@ class SpikingPatches(nn.Module):
     A class token comes first and has no place of its own; with `class_at='origin'` it stands at 0, the PaPE
     repository's way.
     """
+
+    endings = ENDINGS  # files that open() reads
 
     def __init__(
         self,
@@ -39,6 +47,15 @@ class SpikingPatches(nn.Module):
         self.project = nn.Linear(self.volume, dim)
         self.tokens = nn.Parameter(torch.zeros(int(class_token), dim))
         nn.init.trunc_normal_(self.tokens, std=0.02)
+
+    @staticmethod
+    def open(path: Path) -> Sample:
+        """What a dataset reads of one recording, from a file of it, all of it."""
+        return sample_of(read_events(path))
+
+    def show(self, sample: Sample, pack: Any) -> list[np.ndarray]:
+        """Pictures of the tokens of a packed sample, stretch by stretch of time."""
+        return pictures(sample["inputs"]["events"], self.patch, self.bins)
 
     def forward(self, packed: Tensor | list[Tensor]) -> TokenSet:
         counts = [len(one) for one in packed]

@@ -21,7 +21,7 @@ from ndformer.modalities.image.drawing import handwriting
 
 RATE, LENGTH, PAUSE = 60, 1_000_000, 150_000  # frames a second; microseconds of a gesture and between two
 TRAIN, TEST = range(1, 24), range(24, 30)  # users, as in the real set
-LIGHTS = ("fluorescent", "led")
+LIGHTS = ("fluorescent", "lab", "led", "natural")
 
 
 def gesture(label: int, start: int, rng: np.random.Generator) -> Events:
@@ -31,7 +31,7 @@ def gesture(label: int, start: int, rng: np.random.Generator) -> Events:
 
 @SAMPLES.register_module(name="dvsgesture")
 def dvsgesture(folder: Path, seed: int = 0, lights: tuple[str, ...] = LIGHTS) -> None:
-    """58 recordings of eleven gestures, each a little over a second long, by the 29 users."""
+    """116 recordings of eleven gestures, each a little over a second long, by the 29 users."""
     home = folder / "DvsGesture"
     home.mkdir()
     names: dict[str, list[str]] = dict(train=[], test=[])

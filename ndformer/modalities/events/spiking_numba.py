@@ -18,11 +18,13 @@ def find_spikes_numba(
 ) -> Spikes:
     """What find_spikes() gives."""
     last = np.full(neurons, NEVER) if last is None else last
+    if rule.published:
+        return _published(neuron, t, last, rule)
     relative = rule.refractory + rule.relative
     room = rule.threshold
     while True:
         after = last.copy()
-        status, trigger, count, kept, buffers, size = _scan(rule.published)(
+        status, trigger, count, kept, buffers, size = _scan()(
             neuron, t, after, room, rule.refractory, relative, *rule.units, ONE
         )
         if status == DISORDER:
@@ -35,6 +37,47 @@ def find_spikes_numba(
     return Spikes(trigger, members, after, lambda: np.sort(buffers[np.arange(buffers.shape[1]) < size[:, None]]))
 
 
+def _published(neuron: np.ndarray, t: np.ndarray, last: np.ndarray, rule: Rule) -> Spikes:
+    """Where a potential is a number of events and each token has as many."""
+    free = np.where(last > NEVER, last + rule.refractory, NEVER)  # from when on a neuron takes events
+    status, trigger, members, buffers, size = _count()(neuron, t, free, rule.threshold, rule.refractory)
+    if status == DISORDER:
+        raise ValueError(OUT_OF_ORDER)
+    last = np.where(free > NEVER, free - rule.refractory, NEVER)
+    return Spikes(trigger, members, last, lambda: np.sort(buffers[np.arange(buffers.shape[1]) < size[:, None]]))
+
+
+@functools.cache
+def _count() -> Callable[..., Any]:
+    from numba import njit
+
+    @njit(cache=True)
+    def count(neuron, t, free, threshold, refractory):
+        n, neurons = len(t), len(free)
+        buffers, size = np.empty((neurons, threshold), np.int64), np.zeros(neurons, np.int64)
+        members, trigger = np.empty((n // threshold, threshold), np.int64), np.empty(n // threshold, np.int64)
+        spikes, before = 0, t[0] if n else 0
+        for i in range(n):
+            time, k = t[i], neuron[i]
+            if time < before:
+                return DISORDER, trigger[:0], members[:0], buffers, size
+            before = time
+            if time < free[k]:
+                continue
+            held = size[k]
+            buffers[k, held] = i
+            if held + 1 == threshold:
+                members[spikes] = buffers[k]
+                trigger[spikes] = i
+                spikes += 1
+                free[k] = time + refractory
+                held = -1
+            size[k] = held + 1
+        return DONE, trigger[:spikes], members[:spikes], buffers, size
+
+    return count
+
+
 def _padded(kept: np.ndarray, count: np.ndarray) -> np.ndarray:
     """(n, K) from rows laid end to end; -1 after each."""
     real = np.arange(count.max()) < count[:, None]
@@ -44,7 +87,7 @@ def _padded(kept: np.ndarray, count: np.ndarray) -> np.ndarray:
 
 
 @functools.cache
-def _scan(published: bool) -> Callable[..., Any]:
+def _scan() -> Callable[..., Any]:
     from numba import njit
 
     @njit(cache=True)
@@ -69,17 +112,16 @@ def _scan(published: bool) -> Callable[..., Any]:
             if since < refractory:
                 continue
             level, held = potential[k], size[k]
-            if not published:  # known when this is compiled
-                level -= min(time - previous[k], longest) * decay
-                previous[k] = time
-                if level <= 0:
-                    level = held = 0
+            level -= min(time - previous[k], longest) * decay
+            previous[k] = time
+            if level <= 0:
+                level = held = 0
             if held == room:
                 status = FULL
                 break
             buffers[k, held] = i
             held += 1
-            level += one if published or since >= relative else scaled
+            level += one if since >= relative else scaled
             if level >= threshold:
                 for j in range(held):
                     kept[filled + j] = buffers[k, j]

@@ -65,6 +65,13 @@ class Events:
         return self if kept.all() else self.take(kept)
 
 
+def sample_of(events: Events) -> dict[str, Any]:
+    """A whole recording as a dataset would give it, from its first event to its last."""
+    events = events.ordered().inside()
+    start, end = (int(events.t[0]), int(events.t[-1])) if len(events) else (0, 0)
+    return dict(events=events, start=start, end=end)
+
+
 def concatenate(parts: Sequence[Events]) -> Events:
     """Pieces of one stream, one after the other."""
     x, y, t, p = (np.concatenate([getattr(part, name) for part in parts]) for name in "xytp")

@@ -17,6 +17,7 @@ import numpy as np
 
 from ndformer.framework.data import Sample
 from ndformer.framework.registry import TRANSFORMS
+from ndformer.modalities.events.showing import pictures
 from ndformer.modalities.events.spiking import Rule
 from ndformer.modalities.events.stream import Events
 from ndformer.modalities.events.tokenizers import SpikingTokenizer, Tokenizer, WindowTokenizer
@@ -207,6 +208,8 @@ class PackTokens:
     A token's time is counted from the sample's start, or, with reference='end', back from its end: its age.
     """
 
+    of = "events"
+
     def __init__(self, tokenizer: Tokenizer, reference: Literal["start", "end"]) -> None:
         self.tokenizer, self.reference = tokenizer, reference
 
@@ -217,6 +220,13 @@ class PackTokens:
         since = tokens.t - sample["start"] if self.reference == "start" else sample["end"] - tokens.t
         data_sample = {name: value for name, value in sample.items() if name not in OF_THE_STREAM}
         return dict(inputs=dict(events=tokens.pack(since)), data_sample=data_sample)
+
+    def picture(self, sample: Sample, size: int) -> np.ndarray:
+        """(H, W, 3) uint8: the tokens of a sample, packed or not yet, at four times."""
+        if "inputs" not in sample:
+            sample = self(sample, np.random.default_rng(0))
+        drawn = pictures(sample["inputs"]["events"], self.tokenizer.patch, self.tokenizer.bins)
+        return np.concatenate([drawn[len(drawn) * k // 4] for k in range(min(4, len(drawn)))], axis=1)
 
 
 @TRANSFORMS.register_module()

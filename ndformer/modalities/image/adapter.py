@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -14,6 +15,7 @@ from ndformer.framework.engine.text import spelled
 from ndformer.framework.registry import MODALITIES
 from ndformer.framework.tokens import TokenSet, Where
 from ndformer.modalities.image.files import ENDINGS, open_image
+from ndformer.modalities.image.showing import apart
 
 
 @MODALITIES.register_module()
@@ -66,6 +68,10 @@ class ImagePatches(nn.Module):
             f"{path} has {sides[0]} x {sides[1]} pixels, which patches of {self.patch} do not divide: have it resized, "
             f'--cfg-options "{at}={" ".join(text.partition(" = ")[2].split())}"'
         )
+
+    def show(self, sample: Sample, pack: Any) -> list[np.ndarray]:
+        """Pictures of the tokens of a packed sample."""
+        return [apart(pack.picture(sample, 0), (self.patch, self.patch))]
 
     def forward(self, images: Tensor | list[Tensor]) -> TokenSet:
         if isinstance(images, list):

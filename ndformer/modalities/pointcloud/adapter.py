@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -15,6 +17,7 @@ from ndformer.framework.registry import MODALITIES
 from ndformer.framework.tokens import TokenSet, Where
 from ndformer.modalities.pointcloud.files import ENDINGS, read_cloud
 from ndformer.modalities.pointcloud.sampling import farthest, nearest, take
+from ndformer.modalities.pointcloud.showing import groups
 
 
 @MODALITIES.register_module()
@@ -57,17 +60,25 @@ class PointPatches(nn.Module):
         """What a dataset reads of one cloud, from a file of it."""
         return dict(read_cloud(path))
 
+    def show(self, sample: Sample, pack: Any) -> list[np.ndarray]:
+        """A picture of the tokens of a packed sample."""
+        cloud = sample["inputs"]["points"]
+        index, inside = self.groups(cloud[None, :, :3].float())[1:]
+        return [groups(cloud.numpy(), index[0].numpy(), inside[0].numpy())]
+
+    def groups(self, points: Tensor, valid: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
+        """Of points (B, N, 3): centres (B, M, 3), the numbers of their neighbours (B, M, K) and which of them count."""
+        positions = take(points, farthest(points, self.centres, valid))
+        index, distance = nearest(points, positions, self.neighbours, valid)
+        inside = distance <= (math.inf if self.radius is None else self.radius**2)
+        return positions, index, inside if valid is None else inside & (distance < math.inf)
+
     def forward(self, clouds: Tensor | list[Tensor]) -> TokenSet:
         x, counts = self._padded(clouds)  # (B, N, 3 + features)
         valid = None
         if min(counts) < x.shape[1]:
             valid = torch.arange(x.shape[1], device=x.device) < torch.tensor(counts, device=x.device)[:, None]
-        points = x[..., :3]
-        positions = take(points, farthest(points, self.centres, valid))  # (B, M, 3)
-        index, distance = nearest(points, positions, self.neighbours, valid)  # (B, M, K)
-        inside = distance <= (math.inf if self.radius is None else self.radius**2)
-        if valid is not None:
-            inside &= distance < math.inf
+        positions, index, inside = self.groups(x[..., :3], valid)  # (B, M, 3), (B, M, K), (B, M, K)
         group = take(x, index)  # (B, M, K, 3 + features)
         group = torch.cat([(group[..., :3] - positions[:, :, None]) / self.unit, group[..., 3:]], dim=-1)
         real = None  # where a cloud has fewer points than there are centres

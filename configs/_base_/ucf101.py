@@ -1,0 +1,74 @@
+"""UCF101 as in the PaPE paper (appendix, Table 8): ViT-B on tubelets, joint space and time, from random weights.
+
+Tubelets of 2 frames and 16 x 16 pixels, 5 a clip, each 10 frames after the one before, at the video's beginning.
+Positions are (time, row, column) counted from 1, the class token stands at the origin, as in that repository. The first
+group of each class in the training list validates. The paper's figures are means over the three folds:
+train_dataloader.dataset.fold=2 and so on for the other two loaders. Unlike there, pixels are normalised.
+"""
+
+data_root = "data/ucf101"
+model = dict(
+    type="TokenModel",
+    modalities=dict(video=dict(type="Tubelets", tubelet=(2, 16, 16), class_at="origin", start=1)),
+    backbone=dict(
+        type="Transformer",
+        dim=768,
+        depth=12,
+        heads=12,
+        position_dims=3,
+        encoding=dict(type="NoPE"),
+        drop_path=0.1,
+        initial_norm=True,
+    ),
+    head=dict(type="Classifier", classes=101),
+)
+
+_frames = dict(type="SampleFrames", together=2, every=10, count=5)
+_size = dict(type="Resize", size=(240, 320))
+_train = [
+    _frames,
+    dict(type="EachFrame", transforms=[dict(type="Flip"), dict(type="RandAugment"), _size]),
+    dict(type="PackVideo"),
+]
+_eval = [_frames, dict(type="EachFrame", transforms=[_size]), dict(type="PackVideo")]
+train_dataloader = dict(
+    batch_size=32,
+    num_workers=8,
+    dataset=dict(type="UCF101", split="train", transforms=_train),
+)
+val_dataloader = dict(
+    batch_size=32,
+    num_workers=8,
+    dataset=dict(type="UCF101", split="val", transforms=_eval),
+)
+test_dataloader = dict(
+    batch_size=32,
+    num_workers=8,
+    dataset=dict(type="UCF101", split="test", transforms=_eval),
+)
+
+optimizer = dict(type="AdamW", lr=3e-5, betas=(0.9, 0.999), weight_decay=0.05)  # decay on all parameters
+schedule = dict(type="WarmupCosine", warmup=0.1)
+train_cfg = dict(max_epochs=400, amp="fp16")
+metrics = [dict(type="Accuracy")]
+
+_mirrored = [1, 0, 2, 3, 5, 4, 6, 7, 8, 9]  # what slides left slides right in a mirror
+_small = [dict(type="EachFrame", transforms=[dict(type="Resize", size=(48, 64))]), dict(type="PackVideo")]
+sample_data = "ucf101"
+sample = dict(
+    data_root="data/samples/ucf101",
+    model=dict(
+        modalities=dict(video=dict(tubelet=(2, 16, 16))),
+        backbone=dict(dim=96, depth=4, heads=4, drop_path=0.0),
+        head=dict(classes=10),
+    ),
+    train_dataloader=dict(
+        batch_size=16,
+        num_workers=1,
+        dataset=dict(transforms=[_frames, dict(type="FlipVideo", labels=_mirrored), *_small], val_groups=3),
+    ),
+    val_dataloader=dict(num_workers=1, dataset=dict(transforms=[_frames, *_small], val_groups=3)),
+    test_dataloader=dict(num_workers=1, dataset=dict(transforms=[_frames, *_small])),
+    optimizer=dict(lr=1.5e-3),
+    train_cfg=dict(max_epochs=20, amp=None, clip_grad=1.0),
+)

@@ -1,0 +1,44 @@
+"""Six actions of drawn figures (Liberated Pixel Cup), laid out like UCF101: a small transformer, minutes on a CPU.
+
+Videos of 64 x 64 pixels and 16 frames; groups are figures. The first 16 of each class in the training list validate.
+"""
+
+data_root = "data/lpc_actions"
+model = dict(
+    type="TokenModel",
+    modalities=dict(video=dict(type="Tubelets", tubelet=(2, 16, 16), class_at="origin", start=1)),
+    backbone=dict(
+        type="Transformer",
+        dim=64,
+        depth=4,
+        heads=4,
+        position_dims=3,
+        encoding=dict(type="NoPE"),
+        initial_norm=True,
+    ),
+    head=dict(type="Classifier", classes=6),
+)
+
+_frames = dict(type="SampleFrames", together=2, every=3, count=5)
+_train = [_frames, dict(type="FlipVideo"), dict(type="PackVideo")]
+_eval = [_frames, dict(type="PackVideo")]
+train_dataloader = dict(
+    batch_size=16,
+    num_workers=0,
+    dataset=dict(type="UCF101", split="train", val_groups=16, transforms=_train),
+)
+val_dataloader = dict(
+    batch_size=32,
+    num_workers=0,
+    dataset=dict(type="UCF101", split="val", val_groups=16, transforms=_eval),
+)
+test_dataloader = dict(
+    batch_size=32,
+    num_workers=0,
+    dataset=dict(type="UCF101", split="test", transforms=_eval),
+)
+
+optimizer = dict(type="AdamW", lr=1e-3, weight_decay=0.05)
+schedule = dict(type="WarmupCosine", warmup=0.1)
+train_cfg = dict(max_epochs=8, clip_grad=1.0)
+metrics = [dict(type="Accuracy")]

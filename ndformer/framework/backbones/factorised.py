@@ -1,0 +1,99 @@
+"""The factorised encoder of ViViT (Arnab 2021, model 2): space first, then time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ndformer.framework.registry import BACKBONES
+from ndformer.framework.tokens import Rows, TokenSet, Where
+from ndformer.framework.transformer import Transformer
+
+
+@BACKBONES.register_module()
+class FactorisedTransformer(nn.Module):
+    """Tokens that share the first coordinate attend to each other at the other ones; what a summary token then knows of
+    each such group attends to the other groups' at the first. For N = T S tokens T S^2 + T^2 pairs and not (T S)^2.
+
+    `depth` blocks in space and `time_depth` in time, each with weights of the encoding of its own. Tokens without a
+    place take part in time alone. Out come those, then a token for each group. Groups are of any number and size.
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        depth: int,
+        time_depth: int,
+        heads: int,
+        position_dims: int,
+        encoding: dict[str, Any] | Sequence[dict[str, Any]] | None = None,
+        mlp_ratio: float = 4.0,
+        drop_path: float = 0.0,
+        qk_norm: bool = False,
+        initial_norm: bool = False,
+        backend: str = "auto",
+    ) -> None:
+        super().__init__()
+        if position_dims < 2:
+            raise ValueError(
+                f"a factorised encoder has time and space, 2 position dimensions or more, got {position_dims}"
+            )
+        common: dict[str, Any] = dict(
+            encoding=encoding, mlp_ratio=mlp_ratio, drop_path=drop_path, qk_norm=qk_norm, backend=backend
+        )
+        self.dim = dim
+        self.summary = nn.Parameter(torch.zeros(dim))
+        nn.init.trunc_normal_(self.summary, std=0.02)
+        self.space = Transformer(dim, depth, heads, position_dims - 1, initial_norm=initial_norm, **common)
+        self.time = Transformer(dim, time_depth, heads, 1, **common)
+
+    def forward(self, tokens: TokenSet) -> TokenSet:
+        where = tokens.where
+        B, N, _ = tokens.features.shape
+        full = torch.ones(B, N, dtype=torch.bool, device=tokens.features.device)
+        positions = where.positions.expand(B, -1, -1)
+        real = full if where.real is None else full & where.real
+        unplaced = full & ~real if where.valid is None else where.valid & ~real
+        rows, sample, moment = _groups(positions[..., 0], real)
+        x = rows.gather(tokens.features.flatten(0, 1))  # (G, K, dim)
+        x = torch.cat([self.summary.to(x.dtype).expand(len(x), 1, -1), x], dim=1)
+        at = F.pad(rows.gather(positions[..., 1:].flatten(0, 1)), (0, 0, 1, 0))
+        placed = torch.arange(x.shape[1], device=x.device)[None] > 0
+        groups = Where(at, valid=F.pad(rows.valid, (1, 0), value=True), placed=placed)
+        known = self.space(TokenSet(x, groups)).features[:, 0]  # (G, dim)
+        return self.time(_in_time(tokens.features, unplaced, known, sample, moment))
+
+
+def _groups(time: Tensor, real: Tensor) -> tuple[Rows, Tensor, Tensor]:
+    """Of (B, N): the tokens of each sample and time as a row, in order; the rows' samples and times (G,)."""
+    B, N = time.shape
+    index = real.flatten().nonzero().squeeze(1)  # (T,)
+    key = torch.stack([(index // N).to(time.dtype), time.flatten()[index]], dim=1)
+    groups, group, count = key.unique(dim=0, return_inverse=True, return_counts=True)
+    order = index[group.argsort(stable=True)]
+    start = F.pad(count.cumsum(0), (1, 0))[:-1]
+    slot = torch.arange(int(count.max()) if len(count) else 0, device=time.device)
+    valid = slot < count[:, None]  # (G, K)
+    rows = Rows(order[(start[:, None] + slot).masked_fill(~valid, 0)], valid)
+    return rows, groups[:, 0].long(), groups[:, 1]
+
+
+def _in_time(x: Tensor, unplaced: Tensor, known: Tensor, sample: Tensor, moment: Tensor) -> TokenSet:
+    """(B, ...): each sample's tokens without a place, then one for each of its moments, then padding."""
+    B = len(x)
+    before, count = unplaced.sum(1), torch.bincount(sample, minlength=B)
+    width = max(1, int((before + count).max()))
+    slot = torch.arange(width, device=x.device)
+    first = F.pad(count.cumsum(0), (1, 0))[:-1]
+    place = before[sample] + torch.arange(len(sample), device=x.device) - first[sample]  # (G,)
+    features = x.new_zeros(B, width, x.shape[2])
+    own = slot < before[:, None]
+    features[own] = x[unplaced]
+    features[sample, place] = known.to(x.dtype)
+    positions = moment.new_zeros(B, width, 1)
+    positions[sample, place, 0] = moment
+    return TokenSet(features, Where(positions, valid=slot < (before + count)[:, None], placed=~own))

@@ -1,0 +1,49 @@
+"""What a model gets of events: the tokens of each stretch of time, their events counted in their patches."""
+
+from __future__ import annotations
+
+import numpy as np
+from torch import Tensor
+
+from ndformer.modalities.events.tokens import unpack
+
+FRAMES, LARGE = 24, 384  # pictures of a stream, and about how large
+PAPER, EMPTY, MORE, LESS = 255, 236, np.array([200, 40, 40]), np.array([30, 80, 190])
+
+
+def counts(cells: np.ndarray, patch: int, bins: int) -> np.ndarray:
+    """(n, 2, patch, patch): events of each token by polarity and pixel, from (n, K) cells, -1 where there is none."""
+    volume = 2 * bins * patch * patch
+    token = np.broadcast_to(np.arange(len(cells))[:, None], cells.shape)[cells >= 0]
+    counted = np.bincount(token * volume + cells[cells >= 0], minlength=len(cells) * volume)
+    return counted.reshape(len(cells), 2, bins, patch, patch).sum(2)
+
+
+def pictures(packed: Tensor, patch: int, bins: int) -> list[np.ndarray]:
+    """Of packed tokens (n, HEAD + K)."""
+    time, place, cells = unpack(packed)
+    return spikes(time.numpy(), place.long().numpy(), cells.numpy(), patch, bins)
+
+
+def spikes(time: np.ndarray, place: np.ndarray, cells: np.ndarray, patch: int, bins: int) -> list[np.ndarray]:
+    """Pictures in the order of time (n,), of tokens at rows and columns place (n, 2). Patches that say nothing in a
+    stretch of time are blank, others have red pixels where it became brighter and blue ones where darker."""
+    if len(time) == 0:
+        return [np.full((LARGE, LARGE, 3), PAPER, np.uint8)]
+    rows, columns = place.max(0) + 1
+    seen = counts(cells, patch, bins)
+    edges = np.linspace(time.min(), time.max() + 1e-9, FRAMES + 1)
+    which = np.searchsorted(edges, time, side="right") - 1
+    times = max(1, LARGE // (max(rows, columns) * patch))
+    pictures = []
+    for number in range(FRAMES):
+        board = np.full((rows, patch + 1, columns, patch + 1, 3), PAPER, np.uint8)
+        for token in np.flatnonzero(which == number):  # the last of a patch wins
+            darker, brighter = seen[token][..., None]
+            strength = (brighter + darker) / max(1, (brighter + darker).max())
+            colour = (brighter * MORE + darker * LESS) / np.maximum(1, brighter + darker)
+            row, column = place[token]
+            board[row, :patch, column, :patch] = EMPTY + strength * (colour - EMPTY)
+        picture = board.reshape(rows * (patch + 1), columns * (patch + 1), 3)
+        pictures.append(picture.repeat(times, 0).repeat(times, 1))
+    return pictures

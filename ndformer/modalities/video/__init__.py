@@ -1,0 +1,1 @@
+"""Video: reading frames exactly, augmenting clips, tubelets."""

@@ -1,0 +1,129 @@
+"""What decodes videos: a function for each library, path and wanted frames -> those frames, exactly.
+
+They run in a process of their own (process.py) and import nothing but numpy and their library. Frames are numbered from
+0 as a player shows them. All decode forward from the start: after a seek decord gives wrong frames for B-frames in AVI
+and for open groups of pictures (HEVC, MPEG-2), the latter with timestamps in perfect order. PyAV alone may seek to far
+frames, because it says the timestamp of what it decoded, so that a wrong frame cannot pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+FAR = 1000  # frames before the first wanted one, from which on seeking is worth its while
+SEEKABLE = (
+    "mov,mp4,m4a,3gp,3g2,mj2",
+    "matroska,webm",
+)  # containers that keep timestamps; MPEG's are guessed after a seek
+CHECKED = 16  # leading frames whose timestamps must be those of the index
+Found = tuple[list[np.ndarray], list[int]]  # frames (H, W, 3) uint8 and their numbers; those after the end are left out
+
+
+def decord_frames(path: str, wanted: list[int]) -> Found:
+    import decord
+
+    reader = decord.VideoReader(path, ctx=decord.cpu(0), num_threads=1)
+    frames, numbers = [], []
+    asked = set(wanted)
+    for number in range(min(len(reader), wanted[-1] + 1)):
+        frame = reader.next()  # skip_frames() seeks
+        if number in asked:
+            frames.append(frame.asnumpy())
+            if frames[-1].shape[2] != 3:  # narrow pictures of a camera held sideways
+                raise ValueError("it mixes up the rows of this video")
+            numbers.append(number)
+    return frames, numbers
+
+
+def pyav_frames(path: str, wanted: list[int]) -> Found:
+    import av
+
+    with av.open(path) as container:
+        if wanted[0] >= FAR:
+            found = _sought(av, path, wanted)
+            if found is not None:
+                return found
+        frames, numbers = [], []
+        asked = set(wanted)
+        for number, frame in enumerate(container.decode(_stream(container))):
+            if number in asked:
+                frames.append(_pixels(frame))
+                numbers.append(number)
+            if number == wanted[-1]:
+                break
+    return frames, numbers
+
+
+def _stream(container: Any) -> Any:
+    """The one that players and decord choose, where a file has several."""
+    stream = container.streams.best("video")
+    if stream is None:
+        raise ValueError("it has no pictures")
+    stream.codec_context.thread_count = 1
+    return stream
+
+
+def _pixels(frame: Any) -> np.ndarray:
+    """(H, W, 3) uint8, upright: some cameras write how they were held."""
+    turns = round(frame.rotation / 90) % 4  # counter-clockwise
+    return np.ascontiguousarray(np.rot90(frame.to_ndarray(format="rgb24"), turns))
+
+
+def _sought(av: Any, path: str, wanted: list[int]) -> Found | None:
+    """From the key frame before the first wanted one; None where timestamps do not number the frames."""
+    with av.open(path) as container:
+        if container.format.name not in SEEKABLE:
+            return None
+        packets = [p.pts for p in container.demux(_stream(container)) if p.size]
+    if None in packets or len(set(packets)) < len(packets):
+        return None
+    index = {pts: number for number, pts in enumerate(sorted(packets))}
+    with av.open(path) as container:  # the index must be right where it can be checked
+        for number, frame in zip(range(CHECKED), container.decode(_stream(container))):
+            if index.get(frame.pts) != number:
+                return None
+    inside = [number for number in wanted if number < len(packets)]
+    if not inside:
+        return [], []
+    with av.open(path) as container:
+        stream, times = _stream(container), sorted(packets)
+        container.seek(times[inside[0]], stream=stream, backward=True)
+        found = {}
+        for frame in container.decode(stream):
+            number = index.get(frame.pts)
+            if number in inside:
+                found[number] = _pixels(frame)
+            if number is None or number >= inside[-1]:
+                break
+    return ([found[number] for number in inside], inside) if len(found) == len(inside) else None
+
+
+def decord_facts(path: str) -> dict[str, Any]:
+    import decord
+
+    reader = decord.VideoReader(path, ctx=decord.cpu(0), num_threads=1)
+    height, width = reader.next().shape[:2]
+    return dict(frames=len(reader), height=height, width=width, frames_per_second=float(reader.get_avg_fps()))
+
+
+def pyav_facts(path: str) -> dict[str, Any]:
+    import av
+
+    with av.open(path) as container:
+        stream = _stream(container)
+        first = next(container.decode(stream), None)
+        if first is None:
+            raise ValueError("it has no frame")
+        height, width = _pixels(first).shape[:2]
+        facts = dict(container=container.format.name, codec=stream.codec_context.name, streams=len(container.streams))
+        facts |= dict(height=height, width=width, frames_per_second=float(stream.average_rate or 0))
+    with av.open(path) as container:
+        facts |= dict(frames=sum(p.size > 0 for p in container.demux(_stream(container))))
+    return facts
+
+
+FRAMES: dict[str, Callable[[str, list[int]], Found]] = dict(decord=decord_frames, pyav=pyav_frames)
+FACTS: dict[str, Callable[[str], dict[str, Any]]] = dict(decord=decord_facts, pyav=pyav_facts)

@@ -1,0 +1,111 @@
+"""Tubelets: linear in their pixels, at their places; the same alone and padded for every encoding, factorised too."""
+
+from itertools import product
+from typing import Any
+
+import pytest
+import torch
+
+from ndformer.framework.backbones.factorised import FactorisedTransformer
+from ndformer.framework.model import TokenModel
+from ndformer.framework.tokens import TokenSet, Where
+from ndformer.modalities.video.adapter import Tubelets
+
+ENCODINGS = [
+    dict(type="NoPE"), dict(type="Sincos"), dict(type="AxialRoPE"), dict(type="RoPEMixed"), dict(type="ALiBi"),
+    dict(type="LookHere"), dict(type="PaPE", m=8), dict(type="PaPERI"), dict(type="RelativeBias", reach=8),
+]  # fmt: skip
+
+
+def video(frames, height=8, width=12, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randint(0, 256, (frames, 3, height, width), dtype=torch.uint8, generator=generator)
+
+
+@pytest.mark.parametrize("tubelet", [(2, 4, 4), (1, 8, 3), (4, 2, 12)])
+def test_tokens_are_linear_in_their_pixels(tubelet):
+    torch.manual_seed(0)
+    adapter = Tubelets(5, tubelet, class_token=False, start=1).double()
+    clip = video(8)
+    found = adapter(clip[None])
+    t, h, w = tubelet
+    grid = (8 // t, 8 // h, 12 // w)
+    assert found.where.grid == grid
+    mean, std = torch.tensor([0.485, 0.456, 0.406]).double(), torch.tensor([0.229, 0.224, 0.225]).double()
+    values = (clip.double() / 255 - mean[:, None, None]) / std[:, None, None]
+    weight, bias = adapter.project.weight, adapter.project.bias
+    assert bias is not None
+    for n, (i, j, k) in enumerate(product(*map(range, grid))):
+        piece = values[i * t : i * t + t, :, j * h : j * h + h, k * w : k * w + w].transpose(0, 1)  # (3, t, h, w)
+        wanted = (weight * piece).sum((1, 2, 3, 4)) + bias
+        torch.testing.assert_close(found.features[0, n], wanted, rtol=1e-6, atol=1e-6)
+        assert found.where.positions[0, n].tolist() == [i + 1, j + 1, k + 1]
+
+
+def test_the_class_token():
+    found = Tubelets(4, (2, 4, 4))(video(4)[None])
+    assert found.where.placed is not None
+    assert found.where.placed[0].tolist() == [False] + [True] * 12
+    at_origin = Tubelets(4, (2, 4, 4), class_at="origin", start=1)(video(4)[None])
+    assert at_origin.where.placed is None
+    assert at_origin.where.positions[0, :2].tolist() == [[0, 0, 0], [1, 1, 1]]
+
+
+def model(backbone, encoding, **options: Any):
+    torch.manual_seed(0)
+    made = TokenModel(
+        modalities=dict(video=dict(type="Tubelets", tubelet=(2, 4, 4), **options)),
+        backbone=dict(type=backbone, dim=24, depth=2, heads=2, position_dims=3, encoding=encoding)
+        | (dict(time_depth=1) if backbone == "FactorisedTransformer" else {}),
+        head=dict(type="Classifier", classes=3),
+    )
+    head: Any = made.head
+    torch.nn.init.normal_(head.linear.weight)
+    return made.eval()
+
+
+@pytest.mark.parametrize("class_at", ["nowhere", "origin"])
+@pytest.mark.parametrize("backbone", ["Transformer", "FactorisedTransformer"])
+@pytest.mark.parametrize("encoding", ENCODINGS, ids=lambda e: e["type"])
+def test_a_sample_is_the_same_alone_and_padded(backbone, encoding, class_at):
+    made = model(backbone, encoding, class_at=class_at)
+    clips: list[torch.Tensor | None] = [video(n, seed=n) for n in (2, 8, 4)]
+    with torch.no_grad():
+        together = made.head(made.backbone(made.tokens(dict(video=clips))))
+        for i, clip in enumerate(clips):
+            alone = made.head(made.backbone(made.tokens(dict(video=[clip]))))
+            torch.testing.assert_close(alone[0], together[i], rtol=1e-5, atol=1e-5)
+    assert not torch.allclose(together[0], together[1], atol=1e-3)
+
+
+def test_what_does_not_divide_is_a_sentence():
+    adapter = Tubelets(4, (2, 4, 4))
+    with pytest.raises(ValueError, match=r"tubelets of \(2, 4, 4\) divide, got 3 channels and \(3, 8, 12\)"):
+        adapter([video(3), video(4)])
+    with pytest.raises(ValueError, match=r"frames of one size, got 8 x 12, 8 x 16: put a Resize in an EachFrame"):
+        adapter([video(4), video(4, width=16)])
+
+
+def test_factorised_is_space_and_then_time():
+    """Against its parts, called moment by moment."""
+    torch.manual_seed(0)
+    made = FactorisedTransformer(24, 2, 1, 2, 3, dict(type="PaPE", m=4)).eval()
+    grid = torch.cartesian_prod(torch.arange(3.0), torch.arange(2.0), torch.arange(4.0))
+    order = torch.randperm(24)
+    positions = torch.cat([torch.zeros(1, 3), grid[order]])[None]  # tokens need not be in order
+    placed = torch.arange(25)[None] > 0
+    x = torch.randn(1, 25, 24)
+    found = made(TokenSet(x, Where(positions, placed=placed)))
+    known = []
+    for moment in range(3):
+        these = (positions[0, :, 0] == moment) & placed[0]
+        features = torch.cat([made.summary[None], x[0, these]])[None]
+        at = torch.cat([torch.zeros(1, 2), positions[0, these, 1:]])[None]
+        own = Where(at, placed=torch.arange(9)[None] > 0)
+        known.append(made.space(TokenSet(features, own)).features[0, 0])
+    features = torch.stack([x[0, 0], *known])[None]
+    wanted = made.time(
+        TokenSet(features, Where(torch.tensor([[[0.0], [0], [1], [2]]]), placed=torch.arange(4)[None] > 0))
+    )
+    torch.testing.assert_close(found.features, wanted.features, rtol=1e-4, atol=1e-5)
+    assert found.where.positions[0, :, 0].tolist() == [0, 0, 1, 2]

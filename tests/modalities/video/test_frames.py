@@ -1,0 +1,220 @@
+"""Every frame that is asked for is that frame, by each backend, in all containers; else there is a sentence."""
+
+import os
+import signal
+import time
+
+import numpy as np
+import pytest
+
+from ndformer.framework.data import DataError
+from ndformer.modalities.video import backends, files, process
+from ndformer.modalities.video.files import Backend, VideoFile
+
+NAMES = ["xvid.avi", "xvid_b.avi", "h264.mp4", "hevc.mp4", "mpeg2.mpg", "mjpeg.mov", "ffv1.mkv", "vp9.webm"]
+BACKENDS: list[Backend] = ["decord", "pyav"]
+WANTED = ([0, 1, 10, 11, 20, 21, 30, 31, 40, 41], [3, 25, 26, 58, 59], [37], list(range(60)))
+
+
+@pytest.fixture(autouse=True)
+def _needs(request):
+    pytest.importorskip("av")
+    if "decord" in str(getattr(request.node, "callspec", None) and request.node.callspec.params.values()):
+        pytest.importorskip("decord")
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("name", NAMES)
+def test_frames_are_those_that_were_asked_for(clips, numbers, name, backend):
+    for wanted in WANTED:
+        frames, found = VideoFile(clips[name], backend).frames(wanted)
+        assert found == wanted
+        assert numbers(frames) == wanted
+        assert frames.shape == (len(wanted), 48, 64, 3)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_what_lies_after_the_end_is_left_out(clips, numbers, backend, length):
+    frames, found = VideoFile(clips["xvid_b.avi"], backend).frames([57, length - 1, length, 500])
+    assert found == [57, length - 1] == numbers(frames)
+    with pytest.raises(DataError, match=r"ends before frame 500: replace it"):
+        VideoFile(clips["xvid_b.avi"], backend).frames([500])
+    with pytest.raises(ValueError, match="numbered from 0"):
+        VideoFile(clips["xvid_b.avi"], backend).frames([-1])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_far_frames_are_sought_exactly(clips, numbers, name, monkeypatch):
+    monkeypatch.setattr(backends, "FAR", 1)
+    sought = []
+    found_by = backends._sought
+    monkeypatch.setattr(backends, "_sought", lambda *given: sought.append(found_by(*given)) or sought[-1])
+    for wanted in ([20, 21, 40], [59], [13, 14, 15], [58, 70]):
+        frames, found = backends.pyav_frames(str(clips[name]), wanted)
+        assert numbers(frames) == found == [n for n in wanted if n < 60]
+    if name.endswith((".avi", ".mpg")):
+        assert all(one is None for one in sought)  # decoded from the start
+    elif name != "hevc.mp4":  # where a frame may be missing after a seek
+        assert all(one is not None for one in sought)
+
+
+def test_timestamps_that_do_not_number_frames_are_not_trusted(clips, numbers, monkeypatch):
+    monkeypatch.setattr(backends, "FAR", 1)
+    import av
+
+    path = str(clips["h264.mp4"])
+    assert backends._sought(av, path, [30]) is not None
+    monkeypatch.setattr(backends, "sorted", lambda values: sorted(values)[1:] + [10**9], raising=False)
+    assert backends._sought(av, path, [30]) is None  # its index fails at the first frame
+    frames, _ = backends.pyav_frames(path, [30])
+    assert numbers(frames) == [30]
+
+
+def test_both_backends_see_the_same_pixels(clips):
+    pytest.importorskip("decord")
+    for name in ("xvid.avi", "h264.mp4", "mjpeg.mov"):
+        one, other = (VideoFile(clips[name], backend).frames([5, 33])[0].astype(int) for backend in ("decord", "pyav"))
+        assert np.abs(one - other).max() <= 2
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_facts(clips, backend):
+    facts = VideoFile(clips["h264.mp4"], backend).facts()
+    assert facts["frames"] == 60
+    assert (facts["height"], facts["width"], facts["frames_per_second"]) == (48, 64, 25.0)
+
+
+def test_pictures_of_a_camera_that_was_held_sideways_are_upright(clips, tmp_path):
+    """A quarter turn in the header of the track: the matrix (0 1, -1 0) in 16.16 numbers."""
+    content = bytearray(clips["h264.mp4"].read_bytes())
+    at = content.index(b"tkhd") + 4 + 40
+    turn = [0, 1 << 16, 0, -1 << 16, 0, 0, 0, 0, 1 << 30]
+    content[at : at + 36] = b"".join(value.to_bytes(4, "big", signed=True) for value in turn)
+    path = tmp_path / "sideways.mp4"
+    path.write_bytes(content)
+    plain = VideoFile(clips["h264.mp4"], "pyav").frames([5])[0][0].astype(int)
+    turned = VideoFile(path, "pyav").frames([5])[0][0].astype(int)
+    assert turned.shape == (64, 48, 3)
+    assert np.abs(turned - np.rot90(plain, -1)).mean() < 1
+    assert np.array_equal(turned, VideoFile(path).frames([5])[0][0])
+    pytest.importorskip("decord")  # which has rows of 48 pixels in a wrong shape
+    with pytest.raises(DataError, match="mixes up the rows"):
+        VideoFile(path, "decord").frames([5])
+
+
+def test_a_backend_that_fails_is_followed_by_the_other(clips, monkeypatch):
+    pytest.importorskip("decord")
+    asked = []
+
+    class Failing(process.Decoder):
+        def ask(self, timeout, **request):
+            asked.append(request["backend"])
+            if request["backend"] == "decord":
+                raise process.DecodingError("frame 7 is damaged")
+            return super().ask(timeout, **request)
+
+    child = Failing()
+    monkeypatch.setattr(files, "decoder", lambda: child)
+    frames, found = VideoFile(clips["xvid.avi"]).frames([3])
+    assert found == [3]
+    assert asked == ["decord", "pyav"]
+    with pytest.raises(DataError, match=r"cannot be read as video \(decord: frame 7 is damaged\)"):
+        VideoFile(clips["xvid.avi"], "decord").frames([3])
+    child.end()
+
+
+def test_damaged_files_are_a_sentence(clips, tmp_path):
+    whole = clips["h264.mp4"].read_bytes()
+    rng = np.random.default_rng(0)
+    said = []
+    for n in range(12):
+        path = tmp_path / f"{n}.mp4"
+        damaged = bytearray(whole)
+        if n < 4:
+            del damaged[rng.integers(1, len(whole)) :]
+        else:
+            for at in rng.integers(0, len(whole), 40):
+                damaged[at] ^= 1 << int(rng.integers(8))
+        path.write_bytes(damaged)
+        for backend in BACKENDS:
+            try:
+                frames, found = VideoFile(path, backend, timeout=3).frames([0, 30])
+                assert len(frames) == len(found) > 0
+            except DataError as error:
+                said.append(str(error))
+    assert len(said) > 4
+    assert all(".mp4 " in one and "\n" not in one for one in said)
+    missing = tmp_path / "none.avi"
+    with pytest.raises(DataError, match=r"none.avi is missing"):
+        VideoFile(missing).frames([0])
+
+
+@pytest.fixture
+def stuck(tmp_path):
+    """A decoder whose child never answers, or dies, as its first word says."""
+
+    class Stuck(process.Decoder):
+        def _running(self):
+            if self.child is None:
+                import subprocess
+                import sys
+
+                code = "import os, sys, time\nfor line in sys.stdin:\n  os.abort() if 'die' in line else time.sleep(60)"
+                self.child = subprocess.Popen(
+                    [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
+                )
+            return self.child
+
+    made = Stuck()
+    yield made
+    made.end()
+
+
+def test_a_hang_ends_in_time_and_a_new_process_goes_on(stuck):
+    begin = time.monotonic()
+    with pytest.raises(process.DecodingError, match=r"gave no answer for 0.2 s"):
+        stuck.ask(0.2, path="hang")
+    assert time.monotonic() - begin < 5
+    first = stuck.child
+    assert first is None  # ended
+    with pytest.raises(
+        process.DecodingError, match=f"ended the process that decodes, with code -{int(signal.SIGABRT)}"
+    ):
+        stuck.ask(20, path="die")
+
+
+def test_a_file_that_hung_is_not_waited_for_twice(clips, stuck, monkeypatch):
+    monkeypatch.setattr(files, "decoder", lambda: stuck)
+    monkeypatch.setattr(files, "_slow", set())
+    with pytest.raises(DataError, match=r"gave no answer for 0.1 s"):
+        VideoFile(clips["xvid.avi"], "pyav", timeout=0.1).frames([0])
+    begin = time.monotonic()
+    with pytest.raises(DataError, match=r"gave no answer before"):
+        VideoFile(clips["xvid.avi"], "pyav", timeout=30).frames([0])
+    assert time.monotonic() - begin < 1
+
+
+def test_a_forked_worker_has_a_process_of_its_own(clips, numbers):
+    VideoFile(clips["xvid.avi"], "pyav").frames([1])
+    mine = process.decoder().child
+    assert mine is not None
+    pid = os.fork()
+    if not pid:
+        frames, _ = VideoFile(clips["xvid.avi"], "pyav").frames([2])
+        own = process.decoder().child
+        ok = numbers(frames) == [2] and own is not None and own.pid != mine.pid
+        process.decoder().end()
+        os._exit(0 if ok else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    frames, _ = VideoFile(clips["xvid.avi"], "pyav").frames([3])
+    assert numbers(frames) == [3]
+    assert process.decoder().child is mine
+
+
+def test_no_backend_is_a_sentence(clips, monkeypatch):
+    monkeypatch.setattr(files, "installed", lambda: ())
+    with pytest.raises(DataError, match=r"videos need decord or PyAV: pip install decord"):
+        VideoFile(clips["xvid.avi"]).frames([0])
+    monkeypatch.setattr(files, "installed", lambda: ("pyav",))
+    with pytest.raises(DataError, match=r"videos need decord: pip"):
+        VideoFile(clips["xvid.avi"], "decord").frames([0])

@@ -1,0 +1,147 @@
+"""tools/peek.py and tools/show_tokens.py on files of each modality."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from ndformer.framework.data import DataError
+from ndformer.modalities.events.aedat import write_aedat3
+from ndformer.modalities.events.showing import counts
+from ndformer.modalities.events.stream import Events
+from ndformer.modalities.image.showing import apart
+from ndformer.modalities.pointcloud.showing import groups
+from ndformer.modalities.video.showing import tubelets
+from tools import peek, show_tokens
+
+CONFIGS = Path(__file__).parents[2] / "configs"
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """One of each."""
+    home, rng = tmp_path_factory.mktemp("files"), np.random.default_rng(0)
+    Image.fromarray(rng.integers(0, 256, (32, 32, 3), dtype=np.uint8)).save(home / "photo.png")
+    cloud = np.concatenate([rng.normal(size=(600, 3)), np.tile([0.0, 0.0, 1.0], (600, 1))], 1)
+    np.save(home / "cloud.npy", cloud.astype(np.float32))
+    n = 6000
+    columns = rng.integers(0, 128, n), rng.integers(0, 128, n), np.sort(rng.integers(0, 400_000, n))
+    write_aedat3(home / "hand.aedat", Events.of(*columns, rng.integers(0, 2, n), 128, 128))
+    np.save(home / "events.npy", np.zeros(3, [("x", "<u2"), ("y", "<u2"), ("t", "<i8"), ("p", "<i1")]))
+    return home
+
+
+@pytest.fixture(scope="module")
+def film(files):
+    pytest.importorskip("av")
+    from ndformer.modalities.video.writing import write_avi
+
+    frames = np.random.default_rng(0).integers(0, 256, (44, 48, 64, 3), dtype=np.uint8)
+    write_avi(files / "film.avi", frames)
+    return files / "film.avi"
+
+
+def told(capsys, *arguments):
+    peek.main([*map(str, arguments), "--json"])
+    return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+
+def test_peek_knows_each_kind(files, film, capsys):
+    names = ["photo.png", "cloud.npy", "hand.aedat", "events.npy", "film.avi"]
+    photo, cloud, hand, events, video = told(capsys, *(files / name for name in names))
+    assert (photo["format"], photo["height"], photo["width"], photo["mode"]) == ("PNG", 32, 32, "RGB")
+    assert (cloud["points"], cloud["normals"], cloud["odd"]) == (600, True, [])
+    assert (hand["format"], hand["events"], hand["width"]) == ("AEDAT 3.1", 6000, 128)
+    assert events["events"] == 3
+    assert (video["frames"], video["height"], video["width"], video["odd"]) == (44, 48, 64, [])
+    peek.main([str(files / name) for name in names])
+    words = capsys.readouterr().out
+    assert "normals            yes" in words
+    assert "44" in words
+
+
+def test_peek_finds_what_is_odd(files, film, tmp_path, capsys):
+    Image.new("RGBA", (4, 4)).save(tmp_path / "a.png")
+    np.save(tmp_path / "b.npy", np.repeat(np.array([[900.0, 0.0, 3.0], [901.0, 1.0, 3.0]]), 2, axis=0))
+    (tmp_path / "c.avi").write_bytes(film.read_bytes()[:-30_000])
+    image, cloud, video = told(capsys, tmp_path / "a.png", tmp_path / "b.npy", tmp_path / "c.avi")
+    assert any("transparent" in one for one in image["odd"])
+    assert any("all pixels are 0" in one for one in image["odd"])
+    for part in ("2 points are at the place of another", "all points have one z", "far from the origin"):
+        assert any(part in one for one in cloud["odd"])
+    assert video["frames"] < 44 or video["odd"]  # it is shorter, and that is said
+    with pytest.raises(SystemExit):
+        peek.main([str(tmp_path / "gone.avi")])
+    assert "gone.avi is missing" in capsys.readouterr().out
+
+
+def shown(capsys, tmp_path, config, file, name):
+    show_tokens.main([str(CONFIGS / config), str(file), "--sample", "--out", str(tmp_path / name)])
+    with Image.open(tmp_path / name) as picture:
+        return capsys.readouterr().out, picture.size, getattr(picture, "n_frames", 1)
+
+
+def test_tokens_of_each_kind_are_shown(files, film, tmp_path, capsys):
+    words, size, _ = shown(capsys, tmp_path, "cifar10_pape.py", files / "photo.png", "a.png")
+    assert "image for ImagePatches: 64 tokens" in words
+    assert min(size) > 300
+    words, size, _ = shown(capsys, tmp_path, "modelnet40_pape.py", files / "cloud.npy", "b.png")
+    assert "points for PointPatches: 64 tokens" in words
+    assert size == (960, 320)
+    words, size, frames = shown(capsys, tmp_path, "ucf101_pape.py", film, "c.gif")
+    assert "video for Tubelets: 61 tokens" in words
+    assert frames == 10
+    words, size, frames = shown(capsys, tmp_path, "dvsgesture_pape.py", files / "hand.aedat", "d.gif")
+    assert "events for SpikingPatches:" in words
+    assert frames > 5
+    _, sheet, frames = shown(capsys, tmp_path, "ucf101_pape.py", film, "e.png")
+    assert frames == 1
+    assert sheet[0] > 6 * 200
+
+
+def test_wrong_files_are_a_sentence(files, tmp_path):
+    with pytest.raises(DataError, match="ends in .png or .gif"):
+        show_tokens.main([str(CONFIGS / "cifar10_pape.py"), str(files / "photo.png"), "--out", "x.jpg"])
+    with pytest.raises(DataError, match="no file or folder"):
+        show_tokens.main([str(CONFIGS / "cifar10_pape.py"), "gone.png"])
+
+
+def test_patches_keep_their_pixels():
+    pixels = np.random.default_rng(0).integers(0, 255, (6, 8, 3), dtype=np.uint8)
+    picture = apart(pixels, (3, 4))
+    times = 320 // 8
+    gap = times * 3 // 10
+    for row in range(2):
+        for column in range(2):
+            top, left = gap + row * (3 * times + gap), gap + column * (4 * times + gap)
+            piece = picture[top : top + 3 * times : times, left : left + 4 * times : times]
+            assert np.array_equal(piece, pixels[row * 3 : row * 3 + 3, column * 4 : column * 4 + 4])
+    assert (picture[:gap] == 255).all()
+
+
+def test_the_bar_tells_the_tubelet():
+    pictures = tubelets(np.zeros((6, 8, 8, 3), np.uint8), (2, 4, 4))
+    lit = [np.flatnonzero((picture[-1] == (20, 90, 160)).all(-1)).mean() / picture.shape[1] for picture in pictures]
+    assert np.allclose(lit, np.repeat([1 / 6, 1 / 2, 5 / 6], 2), atol=0.02)
+
+
+def test_counts_are_of_tokens_polarities_and_pixels():
+    cells = np.array([[0, 0, 5, -1], [2 * 2 * 4 - 1, 4, 8, 8]])  # patch 2, bins 2: ((p bins + b) 2 + y) 2 + x
+    found = counts(cells, 2, 2)
+    assert found.shape == (2, 2, 2, 2)
+    assert found[0].tolist() == [[[2, 1], [0, 0]], [[0, 0], [0, 0]]]
+    assert found[1].tolist() == [[[1, 0], [0, 0]], [[2, 0], [0, 1]]]
+
+
+def test_points_have_the_colour_of_their_centre():
+    cloud = np.random.default_rng(0).normal(size=(50, 3))
+    picture = groups(cloud, np.arange(50).reshape(2, 25), np.ones((2, 25), bool))
+    assert picture.shape == (320, 960, 3)
+    blue, orange = (
+        (picture[..., 2].astype(int) - picture[..., 0] > 60),
+        (picture[..., 0].astype(int) - picture[..., 2] > 60),
+    )
+    assert blue.sum() > 500
+    assert orange.sum() > 500

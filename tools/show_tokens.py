@@ -1,0 +1,93 @@
+"""Look at what a model gets of a file: its tokens, as a picture or a moving one.
+
+tools/show_tokens.py configs/imagenet1k_pape.py photo.jpg                  patches
+tools/show_tokens.py configs/modelnet40_pape.py chair.off                  points by the centre they go to
+tools/show_tokens.py configs/ucf101_pape.py video.avi --out video.gif      tubelets, frame by frame
+tools/show_tokens.py configs/dvsgesture_pape.py user24_led.aedat           spiking patches over the time
+
+The file goes through the transforms of the config's test set. Several pictures are a GIF, or in a PNG side by side.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import numpy as np
+import torch
+from PIL import Image
+
+from ndformer.framework.data import DataError, collate
+from ndformer.framework.engine import output
+from ndformer.framework.engine.cli import config_arguments, config_from, run
+from ndformer.framework.engine.files import Preparation
+from ndformer.framework.registry import MODALITIES
+from ndformer.framework.tokens import Where
+
+WIDTH = 8  # of tokens here: what they are made of is shown, not what a model makes of them
+ROW, MOST = 6, 24  # pictures in a row of a sheet, and in all of it
+
+
+def in_words(where: Where) -> list[str]:
+    """How many tokens of each kind, and where they are."""
+    real = where.real
+    count = where.positions.shape[1]
+    placed = count if real is None else int(real.sum())
+    lines = [f"{placed} tokens" + (f", and {count - placed} without a place" if count > placed else "")]
+    found = where.positions[0] if real is None else where.positions[0][real[0]]
+    for axis, values in enumerate(found.T):
+        if len(values):
+            different = len(values.unique())
+            lines.append(f"  axis {axis}: {float(values.min()):g} to {float(values.max()):g}, {different} values")
+    return lines
+
+
+def save(pictures: list[np.ndarray], path: Path, seconds: float) -> None:
+    """One as a PNG; several as a GIF, or in rows."""
+    images = [Image.fromarray(one) for one in pictures]
+    if path.suffix == ".gif":
+        images[0].save(path, save_all=True, append_images=images[1:], duration=round(1000 * seconds), loop=0)
+        return
+    chosen = [images[i] for i in np.linspace(0, len(images) - 1, min(MOST, len(images))).round().astype(int)]
+    columns = min(ROW, len(chosen))
+    wide, high = chosen[0].width + 6, chosen[0].height + 6
+    sheet = Image.new("RGB", (columns * wide - 6, -(-len(chosen) // columns) * high - 6), "white")
+    for i, image in enumerate(chosen):
+        sheet.paste(image, (i % columns * wide, i // columns * high))
+    sheet.save(path)
+
+
+@torch.no_grad()
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    config_arguments(parser)
+    parser.add_argument("file", metavar="FILE", type=Path)
+    parser.add_argument("--out", type=Path, help="a .png or .gif; default: tokens.png, tokens.gif where it moves")
+    parser.add_argument("--seconds", type=float, default=0.15, help="that each picture of a GIF stays (0.15)")
+    given = parser.parse_args(arguments)
+    if given.out is not None:
+        output.ready(given.out, (".png", ".gif"))
+    cfg = config_from(given)
+    MODALITIES.get("ImagePatches")  # all are known after the first look-up
+    kinds = {name: MODALITIES.create(dict(one), dim=WIDTH).eval() for name, one in cfg.model.modalities.items()}
+    prepared = Preparation(cfg, cast(Any, SimpleNamespace(modalities=kinds, joined=[])))
+    if len(prepared.samples_in([given.file])) != 1:
+        raise DataError(f"{given.file} holds several files: name one")
+    name = prepared.modality_of(given.file)
+    adapter: Any = kinds[name]
+    if not hasattr(adapter, "show"):
+        raise DataError(f"{type(adapter).__name__} does not show its tokens: give it show(sample, pack)")
+    sample = prepared.sample((given.file,))
+    print(f"{given.file} as {name} for {type(adapter).__name__}: ", end="")
+    print("\n".join(in_words(adapter(collate([sample])["inputs"][name]).where)))
+    pictures = adapter.show(sample, prepared.steps[name][-1])
+    out = given.out or Path("tokens.png" if len(pictures) == 1 else "tokens.gif")
+    save(pictures, out, given.seconds)
+    print(out)
+
+
+if __name__ == "__main__":
+    run(main)
