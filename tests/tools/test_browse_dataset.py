@@ -133,7 +133,8 @@ def test_a_mixture_shows_its_parts_below_each_other(browse, folder, clouds, tmp_
     text = (CONFIGS / "joint_sample.py").read_text()
     text = text.replace('type="CIFAR10", data_root="data/samples/cifar10"', f'type="ImageFolder", data_root="{folder}"')
     text = text.replace("data/samples/modelnet40", str(clouds)).replace("count=512", "count=20")
-    text += 'test_dataloader["dataset"]["parts"] = {name: _eval[name] for name in ("image", "points")}\nsample_data = None\n'
+    text += 'test_dataloader["dataset"]["parts"] = {name: _eval[name] for name in ("image", "points")}\n'
+    text += "sample_data = None\n"
     (tmp_path / "joint.py").write_text(text)
     page = browse("joint.py", "--count", 2, "--split", "test")
     assert page.size == (2 * (3 * TILE + 4), 2 * (TILE + CAPTION + 4 + 26))
