@@ -1,7 +1,7 @@
 """Look at what a model gets of a file: its tokens, as a picture or a moving one.
 
 tools/show_tokens.py configs/imagenet1k_pape.py photo.jpg                  patches
-tools/show_tokens.py configs/modelnet40_pape.py chair.off                  points by the centre they go to
+tools/show_tokens.py configs/modelnet40_plain_pape.py chair.off            points by the centre they go to
 tools/show_tokens.py configs/ucf101_pape.py video.avi --out video.gif      tubelets, frame by frame
 tools/show_tokens.py configs/dvsgesture_pape.py user24_led.aedat           spiking patches over the time
 
@@ -13,8 +13,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
@@ -24,10 +23,9 @@ from ndformer.framework.data import DataError, collate
 from ndformer.framework.engine import output
 from ndformer.framework.engine.cli import config_arguments, config_from, run
 from ndformer.framework.engine.files import Preparation
-from ndformer.framework.registry import MODALITIES
+from ndformer.framework.engine.run import build_model
 from ndformer.framework.tokens import Where
 
-WIDTH = 8  # of tokens here: what they are made of is shown, not what a model makes of them
 ROW, MOST = 6, 24  # pictures in a row of a sheet, and in all of it
 
 
@@ -71,13 +69,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if given.out is not None:
         output.ready(given.out, (".png", ".gif"))
     cfg = config_from(given)
-    MODALITIES.get("ImagePatches")  # all are known after the first look-up
-    kinds = {name: MODALITIES.create(dict(one), dim=WIDTH).eval() for name, one in cfg.model.modalities.items()}
-    prepared = Preparation(cfg, cast(Any, SimpleNamespace(modalities=kinds, joined=[])))
+    model = build_model(cfg).eval()
+    prepared = Preparation(cfg, model)
     if len(prepared.samples_in([given.file])) != 1:
         raise DataError(f"{given.file} holds several files: name one")
     name = prepared.modality_of(given.file)
-    adapter: Any = kinds[name]
+    adapter: Any = model.modalities[name]
     if not hasattr(adapter, "show"):
         raise DataError(f"{type(adapter).__name__} does not show its tokens: give it show(sample, pack)")
     sample = prepared.sample((given.file,))

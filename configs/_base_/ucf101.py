@@ -49,7 +49,7 @@ test_dataloader = dict(
 
 optimizer = dict(type="AdamW", lr=3e-5, betas=(0.9, 0.999), weight_decay=0.05)  # decay on all parameters
 schedule = dict(type="WarmupCosine", warmup=0.1)
-train_cfg = dict(max_epochs=400, amp="fp16")
+train_cfg = dict(max_epochs=200, amp="fp16")
 metrics = [dict(type="Accuracy")]
 
 _mirrored = [1, 0, 2, 3, 5, 4, 6, 7, 8, 9]  # what slides left slides right in a mirror
@@ -70,5 +70,5 @@ sample = dict(
     val_dataloader=dict(num_workers=1, dataset=dict(transforms=[_frames, *_small], val_groups=3)),
     test_dataloader=dict(num_workers=1, dataset=dict(transforms=[_frames, *_small])),
     optimizer=dict(lr=1.5e-3),
-    train_cfg=dict(max_epochs=20, amp=None, clip_grad=1.0),
+    train_cfg=dict(max_epochs=40, amp=None, clip_grad=1.0),
 )

@@ -87,7 +87,10 @@ def test_tokens_of_each_kind_are_shown(files, film, tmp_path, capsys):
     words, size, _ = shown(capsys, tmp_path, "cifar10_pape.py", files / "photo.png", "a.png")
     assert "image for ImagePatches: 64 tokens" in words
     assert min(size) > 300
-    words, size, _ = shown(capsys, tmp_path, "modelnet40_pape.py", files / "cloud.npy", "b.png")
+    words, size, _ = shown(capsys, tmp_path, "modelnet40_pape.py", files / "cloud.npy", "p.png")
+    assert "points for Points: " in words
+    assert size == (960, 320)
+    words, size, _ = shown(capsys, tmp_path, "modelnet40_plain_pape.py", files / "cloud.npy", "b.png")
     assert "points for PointPatches: 64 tokens" in words
     assert size == (960, 320)
     words, size, frames = shown(capsys, tmp_path, "ucf101_pape.py", film, "c.gif")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
@@ -11,7 +13,9 @@ from torch.nn.utils.rnn import pad_sequence
 from ndformer.framework.data import Sample
 from ndformer.framework.registry import MODALITIES
 from ndformer.framework.tokens import TokenSet, Where
+from ndformer.modalities.pointcloud.drawing import draw
 from ndformer.modalities.pointcloud.files import ENDINGS, read_cloud
+from ndformer.modalities.pointcloud.showing import SIZE
 
 
 @MODALITIES.register_module()
@@ -32,6 +36,10 @@ class Points(nn.Module):
     def open(path: Path) -> Sample:
         """What a dataset reads of one cloud, from a file of it."""
         return dict(read_cloud(path))
+
+    def show(self, sample: Sample, pack: Any) -> list[np.ndarray]:
+        """A picture of the tokens of a packed sample: the points themselves."""
+        return [np.asarray(draw(sample["inputs"]["points"][:, :3].numpy(), size=SIZE))]
 
     def forward(self, clouds: Tensor | list[Tensor]) -> TokenSet:
         for cloud in clouds:
