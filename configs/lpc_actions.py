@@ -25,12 +25,12 @@ _eval = [_frames, dict(type="PackVideo")]
 train_dataloader = dict(
     batch_size=16,
     num_workers=0,
-    dataset=dict(type="UCF101", split="train", val_groups=16, transforms=_train),
+    dataset=dict(type="UCF101", split="train", val_groups=36, transforms=_train),
 )
 val_dataloader = dict(
     batch_size=32,
     num_workers=0,
-    dataset=dict(type="UCF101", split="val", val_groups=16, transforms=_eval),
+    dataset=dict(type="UCF101", split="val", val_groups=36, transforms=_eval),
 )
 test_dataloader = dict(
     batch_size=32,
@@ -42,3 +42,11 @@ optimizer = dict(type="AdamW", lr=1e-3, weight_decay=0.05)
 schedule = dict(type="WarmupCosine", warmup=0.1)
 train_cfg = dict(max_epochs=8, clip_grad=1.0)
 metrics = [dict(type="Accuracy")]
+
+sample_data = "ucf101"
+sample = dict(
+    data_root="data/samples/ucf101",
+    model=dict(head=dict(classes=10)),
+    train_dataloader=dict(dataset=dict(val_groups=3)),
+    val_dataloader=dict(dataset=dict(val_groups=3)),
+)

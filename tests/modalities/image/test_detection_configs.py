@@ -11,7 +11,8 @@ from ndformer.framework.data import collate
 from ndformer.framework.engine.config import load
 from ndformer.framework.registry import MODELS, TRANSFORMS
 
-CONFIGS = sorted(Path(__file__).parents[3].glob("configs/coco*.py"))
+ROOT = Path(__file__).parents[3] / "configs"
+CONFIGS = sorted({*ROOT.glob("coco*.py")} - {ROOT / "coco_mini.py"})
 ENCODINGS = {"alibi", "lookhere", "nope", "pape", "pape_ri", "rope", "rope_mixed", "sincos"}
 
 
