@@ -4,12 +4,13 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 
 from ndformer.framework.data import DataError
-from ndformer.framework.engine import checkpoint, cli, report
+from ndformer.framework.engine import checkpoint, cli, output, report
 from ndformer.framework.engine.run import train
 from ndformer.framework.registry import DATASETS
 from tests.soak.tiny import config, differences, register
@@ -70,3 +71,24 @@ def test_a_disk_that_is_read_only_is_one_sentence(disk, monkeypatch, capsys):
         == f"train: --work-dir {disk / 'run'} cannot be written, {disk} allows no writing: name another one"
     )
     assert os.listdir(disk) == []
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root becomes somebody else")
+def test_a_folder_of_somebody_else_is_one_sentence():
+    with tempfile.TemporaryDirectory(dir="/tmp") as home:
+        os.chmod(home, 0o755)
+        reader, writer = os.pipe()
+        child = os.fork()
+        if child == 0:
+            try:
+                os.setuid(65534)  # nobody
+                output.folder(Path(home) / "run", "--work-dir")
+            except DataError as error:
+                os.write(writer, str(error).encode())
+            finally:
+                os._exit(0)
+        os.waitpid(child, 0)
+        os.close(writer)
+        said = os.read(reader, 1000).decode()
+        os.close(reader)
+        assert said == f"--work-dir {home}/run cannot be written, {home} allows no writing: name another one"

@@ -69,7 +69,7 @@ def killed():
     raise Killed
 
 
-@pytest.mark.parametrize("at, workers", [(2, 0), (4, 1)])
+@pytest.mark.parametrize("at, workers", [(2, 0), (4, 1), (2, 2)])
 def test_a_run_killed_in_the_middle_of_an_epoch_ends_bit_equal(tmp_path, whole, at, workers):
     cfg = short()
     cfg.train_dataloader.num_workers = workers
