@@ -137,6 +137,15 @@ def alive(folder):
     return found
 
 
+@pytest.fixture
+def heeds_ctrl_c():
+    """As in the foreground: shells start what goes to the background with SIGINT ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("heeds_ctrl_c")
 @pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="looks for processes in /proc")
 @pytest.mark.parametrize("which", [signal.SIGINT, signal.SIGTERM])
 def test_ctrl_c_and_a_polite_kill_end_the_processes(tmp_path, program, which):
