@@ -88,7 +88,7 @@ def fork(cfg: Config, folder: Path, before: Callable[[], None] = lambda: None) -
         return pid, reader
     code = 1
     try:
-        out = open(folder.with_suffix(".log"), "a")  # noqa: SIM115
+        out = open(folder.with_suffix(".log"), "a")  # noqa: SIM115 (open until the process ends)
         os.dup2(out.fileno(), 1)
         os.dup2(out.fileno(), 2)
         sys.stdout = sys.stderr = out

@@ -158,7 +158,7 @@ def _load_safetensors(path: Path) -> dict[str, Any]:
     safe_open = _safetensors("safe_open")
     with safe_open(str(path), framework="pt") as file:
         about = json.loads((file.metadata() or {}).get("ndformer", "{}"))
-        return about | dict(model={name: file.get_tensor(name) for name in file.keys()})  # noqa: SIM118
+        return about | dict(model={name: file.get_tensor(name) for name in file.keys()})  # noqa: SIM118 (it is no dict)
 
 
 def _safetensors(name: str) -> Any:

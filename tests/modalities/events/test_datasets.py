@@ -16,7 +16,7 @@ from ndformer.modalities.events.nmnist_bin import write_bin
 from ndformer.modalities.events.prophesee import write_dat
 from ndformer.modalities.events.stream import Events
 
-REAL = Path("/work/shared/data/nmnist")
+REAL = Path(__file__).parents[4] / "shared" / "data" / "nmnist"
 
 
 def recording(home, name, events, rows, head="class,startTime_usec,endTime_usec"):

@@ -16,7 +16,7 @@ from ndformer.modalities.pointcloud.meshes import surface
 
 CLASSES = ["box", "night_stand"]
 COUNTS = dict(train=4, test=2)
-REAL = Path("/work/shared/data/ldraw10_modelnet_layout")
+REAL = Path(__file__).parents[4] / "shared" / "data" / "ldraw10_modelnet_layout"
 FARTHEST = dict(type="SamplePoints", count=64, method="farthest")
 
 
