@@ -16,23 +16,30 @@ class Mixture(Dataset):
     """The samples of `parts`, dict(image=dict(type='CIFAR10', ...), points=dict(...)), one after the other.
 
     An epoch has as many batches as all parts together; `weights` say how they are shared among them, by default so that
-    each sample comes once. A part with more batches than samples is gone through again, in another order.
+    each sample comes once. A part with more batches than samples is gone through again, in another order. With `only`, as
+    if there were no other parts.
     """
 
     def __init__(
         self,
         parts: dict[str, dict[str, Any]],
         weights: dict[str, float] | None = None,
+        only: list[str] | None = None,
         split: str = "train",
         seed: int = 0,
     ) -> None:
+        if weights is not None and set(weights) != set(parts):
+            raise ValueError(f"weights are for {', '.join(parts)}, got {', '.join(weights)}")
+        if weights is not None and min(weights.values()) <= 0:
+            raise ValueError(f"weights are above 0, got {weights}: only=[...] leaves parts out")
+        if only is not None:
+            missing = next((name for name in only if name not in parts), None)
+            if missing is not None or not only:
+                raise ValueError(f"only names some of {', '.join(parts)}, got {missing or 'none'}")
+            parts = {name: part for name, part in parts.items() if name in only}
         self.parts: dict[str, Dataset] = {
             name: DATASETS.create({"split": split} | part, seed=seed) for name, part in parts.items()
         }
-        if weights is not None and not any(weights.values()):
-            raise ValueError("weights are all 0: nothing would be trained on")
-        if weights is not None and set(weights) != set(parts):
-            raise ValueError(f"weights are for {', '.join(parts)}, got {', '.join(weights)}")
         self.split = split
         self.weights = None if weights is None else [weights[name] for name in parts]
         self.starts = np.cumsum([0, *(len(part) for part in self.parts.values())])
@@ -119,7 +126,7 @@ class TurnBatches(Batches):
         whole = -(-self.sizes // batch_size)
         share = whole if data.weights is None or not shuffle else np.asarray(data.weights, float)
         batches = loops * whole.sum() * share / share.sum()
-        self.counts = np.maximum(share > 0, batches.round().astype(int))  # of each part
+        self.counts = np.maximum(1, batches.round().astype(int))  # of each part
 
     def __len__(self) -> int:
         return int(self.counts.sum())
@@ -128,7 +135,7 @@ class TurnBatches(Batches):
         turns = np.repeat(np.arange(len(self.counts)), self.counts)
         if self.shuffle:
             turns = np.random.default_rng((self.seed, self.epoch)).permutation(turns)
-        batches = [iter(self._batches(k) if count else ()) for k, count in enumerate(self.counts)]
+        batches = [iter(self._batches(k)) for k in range(len(self.counts))]
         return (next(batches[k]) for k in turns)
 
     def _batches(self, k: int) -> list[np.ndarray]:

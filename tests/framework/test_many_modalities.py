@@ -185,6 +185,17 @@ def test_evaluation_sees_every_sample_once() -> None:
 def test_weights_name_the_parts() -> None:
     with pytest.raises(ValueError, match=r"weights are for a, b, got a, c"):
         mixture(weights=dict(a=1.0, c=1.0))
+    with pytest.raises(ValueError, match=r"weights are above 0.*only=\[...\] leaves parts out"):
+        mixture(weights=dict(a=1.0, b=0.0))
+
+
+def test_only_is_as_if_there_were_no_other_parts() -> None:
+    one = mixture(weights=dict(a=1.0, b=3.0), only=["b"])
+    alone = Mixture(dict(b=dict(type="_Numbers", count=33, kind="b")), split="train")
+    assert list(TurnBatches(one, 4, shuffle=True)) == list(TurnBatches(alone, 4, shuffle=True))
+    assert one.classes == alone.classes and len(one) == 33
+    with pytest.raises(ValueError, match=r"only names some of a, b, got c"):
+        mixture(only=["b", "c"])
 
 
 # ---------------------------------------------------------------------------------------------------- joined
