@@ -93,8 +93,8 @@ def attention(args: argparse.Namespace) -> list[dict[str, Any]]:
 
         def parabolas(m: int, where: Where = where, q: Tensor = q) -> tuple[Tensor, Tensor, Tensor]:
             B, _, N, _ = q.shape
-            a = -F.softplus(torch.randn(B, N, heads, m, device=args.device))
-            b = torch.randn(B, N, heads, m, device=args.device)
+            a = -F.softplus(torch.randn(heads, m, B, N, device=args.device))
+            b = torch.randn(heads, m, B, N, device=args.device)
             return a, b, torch.empty(heads, m, 2, device=args.device).uniform_(-(2**-0.5), 2**-0.5)
 
         def quadratic(m: int, where: Where = where, q: Tensor = q, k: Tensor = k, v: Tensor = v) -> Call:

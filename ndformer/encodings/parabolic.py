@@ -155,12 +155,14 @@ class _Parabolas(LayerEncoding):
         self.context = config.context
 
     def _falls(self, x: Tensor) -> Tensor:
-        """-a: (B, N, D) -> (B, N, H, m), positive."""
-        a = project(x, self.wa) if self.context else self.a.to(x.dtype).expand(*x.shape[:2], -1, -1)
+        """-a: (B, N, D) -> (H, m, B, N), positive."""
+        a = self._of_tokens(x, "a")
         return F.softplus(a) if self.activation else a
 
-    def _b(self, x: Tensor) -> Tensor:
-        return project(x, self.wb) if self.context else self.b.to(x.dtype).expand(*x.shape[:2], -1, -1)
+    def _of_tokens(self, x: Tensor, name: Literal["a", "b"]) -> Tensor:
+        if self.context:
+            return project(x, getattr(self, f"w{name}"))
+        return getattr(self, name).to(x.dtype)[..., None, None].expand(-1, -1, *x.shape[:2])
 
 
 class PaPELayer(_Parabolas):
@@ -171,9 +173,9 @@ class PaPELayer(_Parabolas):
         c = None
         if self.direction and self.context:
             folded = torch.einsum("hmp,hmd->phd", wp, self.wb.to(x.dtype)) * self.head_dim**-0.5  # Wp' Wb: m is gone
-            c = (x @ folded.flatten(0, 1).T).unflatten(-1, folded.shape[:2]).permute(2, 0, 3, 1).contiguous()
+            c = project(x, folded).transpose(1, 2)
         elif self.direction:
-            c = slope(self._b(x), wp, self.head_dim)
+            c = slope(self._of_tokens(x, "b"), wp, self.head_dim)
         positions = state.positions.to(x.dtype)
         return QuadraticBias(
             None if M is None else M.unbind(0), None if c is None else c.unbind(0), positions, state.halvings
@@ -186,8 +188,8 @@ class _PaperConcat(_Parabolas):
     def qk(self, q: Tensor, k: Tensor, x: Tensor, state: tuple[Tensor, Tensor | None]) -> tuple[Tensor, Tensor]:
         positions, real = state
         x = x.to(torch.promote_types(x.dtype, torch.float32))
-        a = -self._falls(x) if self.distance else x.new_zeros(*x.shape[:2], *self.wp.shape[:2])
-        b = self._b(x) if self.direction else torch.zeros_like(a)
+        a = -self._falls(x) if self.distance else x.new_zeros(*self.wp.shape[:2], *x.shape[:2])
+        b = self._of_tokens(x, "b") if self.direction else torch.zeros_like(a)
         fq, fk = concat_features(a, b, self.wp.to(x.dtype), positions.to(x.dtype))
         if real is not None:
             fq, fk = (torch.where(real[:, None, :, None], f, 0.0) for f in (fq, fk))
@@ -247,31 +249,31 @@ class PaPERILayer(LayerEncoding):
 
 
 def project(x: Tensor, weight: Tensor) -> Tensor:
-    """(B, N, D) and (H, m, D) -> (B, N, H, m), in x's precision."""
-    return F.linear(x, weight.to(x.dtype).flatten(0, 1)).unflatten(-1, weight.shape[:2])
+    """(B, N, D) and (H, m, D) -> (H, m, B, N), in x's precision: tokens last, so that each head's are a matrix."""
+    values = weight.to(x.dtype).flatten(0, 1) @ x.flatten(0, 1).T
+    return values.unflatten(0, weight.shape[:2]).unflatten(-1, x.shape[:2])
 
 
 def form(a: Tensor, wp: Tensor, head_dim: int) -> Tensor:
-    """M: a (B, N, H, m) and Wp (H, m, P) -> the P(P+1)/2 upper entries (T, B, H, N) of Wp' diag(a) Wp / sqrt(h).
-
-    One product for all heads, with zeros between them: it leaves `a`, the largest tensor here, where it is.
-    """
+    """M: a (H, m, B, N) and Wp (H, m, P) -> the P(P+1)/2 upper entries (T, B, H, N) of Wp' diag(a) Wp / sqrt(h)."""
     p, q = torch.triu_indices(wp.shape[-1], wp.shape[-1])
-    each = wp[..., p] * wp[..., q] * head_dim**-0.5  # (H, m, T)
-    heads = torch.eye(wp.shape[0], dtype=wp.dtype, device=wp.device)
-    apart = each[:, :, None] * heads[:, None, :, None]  # (H, m, H, T)
-    M = a.flatten(2) @ apart.flatten(2).flatten(0, 1)  # (B, N, H T)
-    return M.unflatten(-1, (wp.shape[0], -1)).permute(3, 0, 2, 1).contiguous()
+    return _summed(wp[..., p] * wp[..., q] * head_dim**-0.5, a)
 
 
 def slope(b: Tensor, wp: Tensor, head_dim: int) -> Tensor:
-    """c: b (B, N, H, m) and Wp (H, m, P) -> (P, B, H, N), Wp' b / sqrt(h)."""
-    return torch.einsum("bnhm,hmp->pbhn", b, wp * head_dim**-0.5).contiguous()
+    """c: b (H, m, B, N) and Wp (H, m, P) -> (P, B, H, N), Wp' b / sqrt(h)."""
+    return _summed(wp * head_dim**-0.5, b)
+
+
+def _summed(weights: Tensor, values: Tensor) -> Tensor:
+    """Over m: (H, m, T) and (H, m, B, N) -> (T, B, H, N)."""
+    sums = weights.transpose(1, 2) @ values.flatten(2)  # (H, T, B N)
+    return sums.unflatten(-1, values.shape[2:]).permute(1, 2, 0, 3)
 
 
 def concat_features(a: Tensor, b: Tensor, wp: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
     """The paper's features (B, H, N, 3 m + 2) of queries and (B or 1, H, N, 3 m + 2) of keys."""
-    a, b = a.transpose(1, 2), b.transpose(1, 2)  # (B, H, N, m)
+    a, b = a.permute(2, 0, 3, 1), b.permute(2, 0, 3, 1)  # (B, H, N, m)
     s = torch.einsum("bnp,hmp->bhnm", positions, wp)
     one = torch.ones_like(s[..., :1])
     fq = torch.cat([(a * s**2).sum(-1, keepdim=True), a, -2 * a * s, -(b * s).sum(-1, keepdim=True), b], dim=-1)

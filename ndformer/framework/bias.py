@@ -290,14 +290,13 @@ class QuadraticBias(PositionBias):
         r = [axis.queries for axis in axes]
         none = torch.zeros_like((self.M or self.c or [])[0])
         M, c = self.M or [none] * len(entries), self.c or [none] * len(axes)
-        constant, linear = none, list(c)
+        linear = list(c)  # c - 2 M r_i
         for m, (a, b) in zip(M, entries):
-            constant = constant + m * _power(r, a, b)
             linear[a] = linear[a] - 2 * m * r[b]
             if a != b:
                 linear[b] = linear[b] - 2 * m * r[a]
-        for coefficient, axis in zip(c, r):
-            constant = constant - coefficient * axis
+        halves = [place * (slope + own) for place, slope, own in zip(r, linear, c)]
+        constant = -0.5 * sum(halves[1:], halves[0])  # r_i' M r_i - c' r_i
         ours, theirs = [constant], [torch.ones_like(axes[0].keys[0])]
         for coefficient, axis in zip(linear, axes):
             ours += [_share(coefficient, share) for share in axis.shares]

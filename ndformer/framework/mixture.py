@@ -16,8 +16,8 @@ class Mixture(Dataset):
     """The samples of `parts`, dict(image=dict(type='CIFAR10', ...), points=dict(...)), one after the other.
 
     An epoch has as many batches as all parts together; `weights` say how they are shared among them, by default so that
-    each sample comes once. A part with more batches than samples is gone through again, in another order. With `only`, as
-    if there were no other parts.
+    each sample comes once. A part with more batches than samples is gone through again, in another order. With `only`,
+    as if there were no other parts.
     """
 
     def __init__(

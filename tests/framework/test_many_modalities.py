@@ -193,7 +193,8 @@ def test_only_is_as_if_there_were_no_other_parts() -> None:
     one = mixture(weights=dict(a=1.0, b=3.0), only=["b"])
     alone = Mixture(dict(b=dict(type="_Numbers", count=33, kind="b")), split="train")
     assert list(TurnBatches(one, 4, shuffle=True)) == list(TurnBatches(alone, 4, shuffle=True))
-    assert one.classes == alone.classes and len(one) == 33
+    assert one.classes == alone.classes
+    assert len(one) == 33
     with pytest.raises(ValueError, match=r"only names some of a, b, got c"):
         mixture(only=["b", "c"])
 

@@ -37,30 +37,30 @@ def sdpa(q: Tensor, k: Tensor, v: Tensor, where: Where, bias: Bias | None, scale
 
 
 def riding(q: Tensor, k: Tensor, v: Tensor, where: Where, bias: Bias, mask: Tensor | None, scale: float) -> Tensor:
-    """With the bias as extra channels of q and k."""
-    width, parts = v.shape[-1], split(where, bias.halvings or ())
-    fq, fk = features(q, where, bias, parts, scale)
-    q, v = torch.cat([q, fq], dim=-1), _as_wide(v, fq.shape[-1] + q.shape[-1])
+    """With the bias as extra channels of q and k: as many as make the heads' width a multiple of 8."""
+    parts = split(where, bias.halvings or ())
+    fq, fk = features(where, bias, parts, scale)
+    spare = -(q.shape[-1] + fq.shape[-1]) % 8
+    q = torch.cat([q, fq.expand(*q.shape[:3], -1), q.new_zeros(1).expand(*q.shape[:3], spare)], dim=-1)
+    width, v = v.shape[-1], _as_wide(v, q.shape[-1])
     calls = [] if parts is None or len(parts.calls) == 1 else parts.calls  # else all tokens at once
     outputs = []
     for call, keys in zip(calls or [slice(None)], fk):
-        wide = torch.cat([k, keys.expand(*k.shape[:3], -1)], dim=-1)
+        wide = torch.cat([k, keys.expand(*k.shape[:3], -1), k.new_zeros(1).expand(*k.shape[:3], spare)], dim=-1)
         outputs.append(F.scaled_dot_product_attention(q[:, :, call], wide, v, attn_mask=mask, scale=scale))
     if not calls:
         return outputs[0][..., :width]
     return torch.cat(outputs, dim=2)[:, :, torch.cat(calls).argsort(), :width]
 
 
-def features(q: Tensor, where: Where, bias: Bias, parts: Split | None, scale: float) -> tuple[Tensor, Tensor]:
-    """The bias as extra channels of q and, for each call, of k: as many as make the heads' width a multiple of 8."""
+def features(where: Where, bias: Bias, parts: Split | None, scale: float) -> tuple[Tensor, Tensor]:
+    """The bias as extra channels of q and, for each call, of k, in float32."""
     fq, fk = bias.features(parts)
     fq = fq / scale
     if where.placed is not None:
         placed = where.placed[:, None, :, None]
         fq, fk = torch.where(placed, fq, 0.0), torch.where(placed, fk, 0.0)
-    spare = -(q.shape[-1] + fq.shape[-1]) % 8
-    fq, fk = F.pad(fq, (0, spare)), F.pad(fk, (0, spare))
-    return fq.to(q.dtype).expand(*q.shape[:3], -1), fk.to(q.dtype)
+    return fq.float(), fk.float()
 
 
 def _as_wide(v: Tensor, width: int) -> Tensor:
