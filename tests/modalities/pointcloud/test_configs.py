@@ -14,6 +14,7 @@ from ndformer.framework.registry import DATASETS, MODELS
 HOME = Path(__file__).parents[3] / "configs"
 CONFIGS = sorted(HOME.glob("modelnet40_*.py"))
 SCENES = sorted(HOME.glob("scannet_*.py"))
+BRICKS = [HOME / "ldraw10.py", HOME / "ldraw10_ptv3.py"]  # small as they are
 NAMES = ("alibi", "nope", "pape", "pape_ri", "rope", "rope_mixed", "sincos")
 
 
@@ -32,9 +33,9 @@ def toys(tmp_path_factory):
     return home
 
 
-@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", CONFIGS + BRICKS, ids=lambda path: path.stem)
 def test_every_config_learns_from_files_at_its_sample_size(path, toys):
-    cfg = load(path, [f"data_root={str(toys)!r}", "model.head.classes=2"], None, True)
+    cfg = load(path, [f"data_root={str(toys)!r}", "model.head.classes=2"], None, path not in BRICKS)
     torch.manual_seed(0)
     model = MODELS.create(cfg.model)
     dataset = DATASETS.create(cfg.train_dataloader.dataset, seed=0)
