@@ -46,7 +46,7 @@ test_dataloader = dict(batch_size=1, dataset=_scenes | dict(split="test", transf
 optimizer = dict(type="AdamW", lr=4e-3, weight_decay=0.05)
 schedule = dict(type="OneCycle", warmup=0.1, div=10, final_div=1000)
 train_cfg = dict(max_epochs=16, clip_grad=1.0)
-metrics = [dict(type="MeanIoU", classes=12)]
+metrics = [dict(type="MeanIoU", absent="zero")]
 
 _rooms = dict(
     labels="segment20.npy",
@@ -65,6 +65,5 @@ sample = dict(  # rooms, ten times as large as the models
     train_dataloader=dict(dataset=_rooms | dict(transforms=[*_train, dict(type="GridSample", size=0.1), *_ending])),
     val_dataloader=dict(dataset=_few),
     test_dataloader=dict(dataset=_few),
-    metrics=[dict(type="MeanIoU", classes=20)],
     train_cfg=dict(max_epochs=4),
 )

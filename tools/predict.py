@@ -22,12 +22,6 @@ from ndformer.framework.engine.files import Preparation
 from ndformer.framework.engine.run import build_model, of_tokens, write_predictions
 
 
-def shares(labels: torch.Tensor, classes: list[str]) -> str:
-    """What part of a cloud is what, the most first."""
-    count = torch.bincount(labels.long(), minlength=len(classes)) / len(labels)
-    return "  ".join(f"{classes[i]} {count[i]:.1%}" for i in count.argsort(descending=True).tolist() if count[i] > 0)
-
-
 @torch.no_grad()
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -52,10 +46,7 @@ def main() -> None:
     predictions = []
     for files in samples:
         predictions += model.val_step(prepared(files))
-        if of_tokens(predictions):
-            named = shares(predictions[-1]["prediction"], content["classes"])
-        else:
-            named = gallery.in_words(predictions[-1], content["classes"], given.top, given.show_score)
+        named = gallery.in_words(predictions[-1], content["classes"], given.top, given.show_score)
         print(f"{' '.join(map(str, files))}  {named}", flush=True)
     if given.out is not None:
         write_predictions(given.out, predictions, content["classes"])
@@ -65,7 +56,7 @@ def main() -> None:
         given.show_dir.mkdir(parents=True, exist_ok=True)
         for (path, *_), one in list(zip(samples, predictions))[: given.show_count]:
             raw = prepared.adapters[prepared.modality_of(path)].open(path) | dict(path=str(path))
-            pack.show(given.show_dir / path.stem, raw, one["prediction"].long().numpy(), content["classes"])
+            pack.show(given.show_dir / path.stem, raw, one["predicted"].long().numpy(), content["classes"])
         print(given.show_dir)
     elif given.show_dir is not None:
         picture = lambda i: prepared.picture(samples[i], gallery.SIZE)

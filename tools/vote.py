@@ -25,9 +25,9 @@ from ndformer.framework.data import DataError
 from ndformer.framework.engine import checkpoint, output
 from ndformer.framework.engine.cli import config_arguments, config_from, run
 from ndformer.framework.engine.run import as_line, build_loader, build_model, check_classes, prepare_data
-from ndformer.framework.evaluation.mean_iou import MeanIoU, counts
 from ndformer.framework.heads.classifier import Classifier
 from ndformer.framework.heads.token_segmenter import TokenSegmenter
+from ndformer.framework.registry import METRICS
 from ndformer.modalities.pointcloud.scenes import SCANNET
 from ndformer.modalities.pointcloud.voting import object_votes, scene_votes
 
@@ -48,9 +48,9 @@ def ready(folder: Path, content: dict[str, str]) -> None:
     kept.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
 
-def scenes(model: Any, data: Any, out: Path, batch: int) -> list[np.ndarray]:
+def scenes(model: Any, data: Any, metric: Any, out: Path, batch: int) -> list[np.ndarray]:
     """The labels (N,) of every scene, from the file of it or else predicted and written there; prints the figures."""
-    metric, found = MeanIoU(len(data.classes)), []
+    found = []
     for number, record in enumerate(data.records):
         file, begin = out / f"{Path(data.name(number)).name}.npy", time.perf_counter()
         sample = data.read(record)
@@ -64,7 +64,7 @@ def scenes(model: Any, data: Any, out: Path, batch: int) -> list[np.ndarray]:
         found.append(np.load(file).astype(np.int64))
         said = "was there" if there else f"{time.perf_counter() - begin:.1f} s"
         if "labels" in sample:
-            metric.results.append(counts(sample["labels"], found[-1], len(data.classes)))
+            metric.process({}, [dict(truth=sample["labels"], predicted=found[-1], classes=len(data.classes))])
             known = sample["labels"] >= 0
             said += f"  {(found[-1] == sample['labels'])[known].mean():.4f} of points right" if known.any() else ""
         print(f"{number + 1}/{len(data)} {file.stem}  {len(found[-1])} points  {said}", flush=True)
@@ -117,7 +117,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if given.out is None:
             raise DataError("scenes take long: --out names the folder that keeps the predictions of each")
         ready(given.out, about(given.checkpoint, cfg))
-        labels = scenes(model, loader.data, given.out, given.batch)
+        labels = scenes(model, loader.data, METRICS.create(cfg.metrics[0]), given.out, given.batch)
         if given.submit is not None:
             submit(given.submit, loader.data, labels)
     elif isinstance(model.head, Classifier):

@@ -53,7 +53,7 @@ optimizer = dict(type="AdamW", lr=5e-4, weight_decay=0.05)
 param_groups = dict(no_decay=True)
 schedule = dict(type="WarmupCosine", warmup=0.02)
 train_cfg = dict(max_epochs=130, amp="bf16", clip_grad=1.0)
-metrics = [dict(type="Segmentation")]
+metrics = [dict(type="MeanIoU")]
 
 _small_train = [
     dict(type="LargeScaleJitter", size=96, scale=(0.8, 1.25)),

@@ -72,7 +72,7 @@ test_dataloader = dict(
 optimizer = dict(type="AdamW", lr=6e-3, betas=(0.9, 0.999), weight_decay=0.05)
 schedule = dict(type="OneCycle", warmup=40 / 800, div=10, final_div=1000)
 train_cfg = dict(max_epochs=100, amp="fp16")
-metrics = [dict(type="MeanIoU", classes=20)]
+metrics = [dict(type="MeanIoU", absent="zero")]
 versions = dict(
     pointcept=dict(
         param_groups=dict(lr_factors=dict(blocks=0.1)),

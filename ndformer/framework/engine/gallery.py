@@ -89,7 +89,7 @@ def first_wrong(predictions: Sequence[dict[str, Any]]) -> list[int]:
 
 def in_words(prediction: dict[str, Any], classes: list[str], top: int, least: float) -> str:
     """The `top` likeliest classes; or the objects with a score of `least` or more, the surest first; or the classes
-    with the largest shares of pixels."""
+    with the largest shares of pixels or points."""
     if "found" in prediction:
         found = prediction["found"]
         rows = zip(found["labels"].tolist(), found["scores"].tolist(), found["boxes"].tolist())
@@ -162,15 +162,13 @@ def show_labelled(folder: Path, predictions: Sequence[dict[str, Any]], dataset: 
     folder.mkdir(parents=True, exist_ok=True)
 
     def right(one: dict[str, Any]) -> float:
-        known = one["labels"] >= 0 if "labels" in one else None
-        return (
-            1.0
-            if known is None or not known.any()
-            else float((one["labels"] == one["prediction"])[known].float().mean())
-        )
+        known = one["truth"] >= 0 if "truth" in one else None
+        if known is None or not known.any():
+            return 1.0
+        return float((one["truth"] == one["predicted"])[known].float().mean())
 
     for place, one in enumerate(sorted(predictions, key=right)[:count]):
-        sample, prediction = dataset.read(dataset.records[one["index"]]), one["prediction"].numpy().astype(np.int64)
+        sample, prediction = dataset.read(dataset.records[one["index"]]), one["predicted"].numpy().astype(np.int64)
         if len(prediction) != len(sample["points"]):
             raise DataError(
                 f"{one.get('path', 'a sample')} has {len(sample['points'])} points and predictions for "

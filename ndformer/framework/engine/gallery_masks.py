@@ -30,7 +30,7 @@ def painted(labels: np.ndarray, count: int) -> np.ndarray:
 def over(pixels: np.ndarray, labels: np.ndarray, count: int) -> np.ndarray:
     """A picture with its classes shining through; what nobody knows stays as it is."""
     mixed = (0.45 * pixels + 0.55 * painted(labels, count)).astype(np.uint8)
-    return np.where((labels < count)[..., None], mixed, pixels)
+    return np.where(((labels >= 0) & (labels < count))[..., None], mixed, pixels)
 
 
 def show(
@@ -42,7 +42,7 @@ def show(
 ) -> None:
     """A card each, at most `count`, those with the smallest share of right pixels first: 000_54-right_NAME.png"""
     folder.mkdir(parents=True, exist_ok=True)
-    right = [_right(one, len(classes)) for one in predictions]
+    right = [_right(one) for one in predictions]
     for place, i in enumerate(sorted(range(len(right)), key=lambda i: right[i])[:count]):
         name = str(predictions[i].get("path", ""))
         says = f"{100 * right[i]:.0f} % right" if "truth" in predictions[i] else "predicted"
@@ -50,11 +50,11 @@ def show(
         card(predictions[i], picture_of(i), classes, says, name).save(folder / f"{file}.png")
 
 
-def _right(one: dict[str, Any], count: int) -> float:
+def _right(one: dict[str, Any]) -> float:
     if "truth" not in one:
         return 0.0
     truth, predicted = np.asarray(one["truth"]), np.asarray(one["predicted"])
-    return float((truth == predicted)[truth < count].mean()) if (truth < count).any() else 1.0
+    return float((truth == predicted)[truth >= 0].mean()) if (truth >= 0).any() else 1.0
 
 
 def card(one: dict[str, Any], pixels: np.ndarray, classes: list[str], says: str, name: str) -> Any:

@@ -125,8 +125,8 @@ def evaluate(cfg: Config, model: TokenModel, loader: Iterable[dict[str, Any]]) -
 
 
 def of_tokens(predictions: list[dict[str, Any]]) -> bool:
-    """Whether each token of a sample was given a label, and not the sample one."""
-    return bool(predictions) and isinstance(predictions[0].get("prediction"), torch.Tensor)
+    """Whether the points of a sample were given a label each, and not the sample one, or the pixels of an image."""
+    return bool(predictions) and "predicted" in predictions[0] and predictions[0]["predicted"].ndim == 1
 
 
 def write_predictions(path: Path, predictions: list[dict[str, Any]], classes: list[str]) -> None:

@@ -1,10 +1,10 @@
-"""Segmentation: mean IoU, mean accuracy and accuracy over all points of all samples."""
+"""A class for every pixel or point: intersection over union, from one confusion matrix over the whole set."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -15,61 +15,74 @@ from ndformer.framework.registry import METRICS
 
 @METRICS.register_module()
 class MeanIoU(BaseMetric):
-    """Fractions, from counts summed over the whole set; points without a label (negative) do not count.
+    """Fractions: `mIoU` and `mean_accuracy` over classes, and the `accuracy` of all pixels or points.
 
-    `mIoU` and `mean_accuracy` are means over all `classes`, those that never occur count as 0, as benchmarks have it;
-    `accuracy` is the share of points that are right.
+    A sample has the `truth`, whole numbers in any shape, negative where nobody knows, what was `predicted` in the same
+    shape, and how many `classes` there are. A class that never occurs is left out of the means (`absent='skip'`), or
+    counts as 0 there ('zero'), as ScanNet's benchmark has it.
     """
 
     main = "mIoU"  # what the best checkpoint is best at
     default_prefix = ""
-    confusion: np.ndarray  # (classes, classes) counts, rows are the truth; of the last evaluation
+    confusion: np.ndarray  # (C, C) counts, rows are the truth; of the last evaluation
 
-    def __init__(self, classes: int) -> None:
+    def __init__(self, absent: Literal["skip", "zero"] = "skip") -> None:
         super().__init__()
-        self.classes = classes
+        self.absent = absent
 
     def process(self, data_batch: Any, data_samples: Sequence[dict[str, Any]]) -> None:
         for sample in data_samples:
-            if "labels" not in sample:
-                raise DataError(f"{sample.get('path', 'a sample')} has no labels, so nothing can be measured on it")
-            truth, found = (np.asarray(sample[name]).astype(np.int64) for name in ("labels", "prediction"))
-            self.results.append(counts(truth, found, self.classes))
+            name = str(sample.get("path", "a sample"))
+            if "truth" not in sample:
+                raise DataError(f"{name} has no labels, so nothing can be measured on it")
+            counts = counted(np.asarray(sample["truth"]), np.asarray(sample["predicted"]), sample["classes"], name)
+            where = np.flatnonzero(counts)  # few of many classes
+            self.results.append((sample["classes"], where, counts.ravel()[where]))
 
-    def compute_metrics(self, results: list[np.ndarray]) -> dict[str, float]:
-        self.confusion = np.sum(results, axis=0)
-        numbers = of_classes(self.confusion)
-        total = self.confusion.sum()
-        if total == 0:
-            raise DataError("no point of this set has a label, so there is nothing to measure")
+    def compute_metrics(self, results: list[tuple[int, np.ndarray, np.ndarray]]) -> dict[str, float]:
+        classes = results[0][0]
+        total = np.zeros(classes * classes, np.int64)
+        for _, where, counts in results:
+            total[where] += counts
+        if not total.any():
+            raise DataError("nothing in this set has a label, so there is nothing to measure")
+        self.confusion = total.reshape(classes, classes)
+        iou, accuracy = self.of_classes()
         return dict(
-            mIoU=float(numbers["IoU"].mean()),
-            mean_accuracy=float(numbers["accuracy"].mean()),
-            accuracy=float(self.confusion.trace() / total),
+            mIoU=float(np.nanmean(iou)),
+            mean_accuracy=float(np.nanmean(accuracy)),
+            accuracy=float(self.confusion.trace() / total.sum()),
         )
 
-    def views(self, folder: Path | None, names: Sequence[str]) -> str:
-        """Of the last evaluation: percent, classes below each other."""
-        numbers = of_classes(self.confusion)
-        width = max(5, *map(len, names))
-        lines = [f"{'class':{width}}    IoU  accuracy  share of points"]
-        share = self.confusion.sum(1) / self.confusion.sum()
-        for i, name in enumerate(names):
-            iou, accuracy = 100 * numbers["IoU"][i], 100 * numbers["accuracy"][i]
-            lines.append(f"{name:{width}}  {iou:5.1f}     {accuracy:5.1f}            {100 * share[i]:5.1f}")
+    def of_classes(self) -> tuple[np.ndarray, np.ndarray]:
+        """IoU and accuracy (C,) of the last evaluation; where a class never occurs nan, or 0 with absent='zero'."""
+        right, truth = self.confusion.diagonal(), self.confusion.sum(1)
+        union = truth + self.confusion.sum(0) - right
+        never = np.nan if self.absent == "skip" else 0.0
+        iou, accuracy = (
+            np.divide(right, all_of_it, out=np.full(len(right), never), where=all_of_it > 0)
+            for all_of_it in (union, truth)
+        )
+        return iou, accuracy
+
+    def views(self, folder: Path | None, classes: Sequence[str]) -> str:
+        """Of the last evaluation: the table of classes, in percent."""
+        columns = [100 * column for column in (*self.of_classes(), self.confusion.sum(1) / self.confusion.sum())]
+        width = max(5, *map(len, classes))
+        lines = [f"{'class':{width}}    IoU  accuracy  share"]
+        for name, *values in zip(classes, *columns):
+            iou, accuracy, share = ("-" if np.isnan(value) else f"{value:.1f}" for value in values)
+            lines.append(f"{name:{width}}{iou:>7}{accuracy:>10}{share:>7}")
         return "\n".join(lines)
 
 
-def counts(truth: np.ndarray, found: np.ndarray, classes: int) -> np.ndarray:
-    """(classes, classes): how many points of each label (rows) were given each label."""
+def counted(truth: np.ndarray, predicted: np.ndarray, classes: int, name: str = "a sample") -> np.ndarray:
+    """(C, C): how often class i (rows) was taken for class j, wherever the truth is known."""
     known = truth >= 0
-    truth, found = truth[known], found[known]
+    truth, predicted = truth[known].astype(np.int64), predicted[known].astype(np.int64)
     if truth.size and int(truth.max()) >= classes:
-        raise DataError(f"a point has the label {truth.max()}, but MeanIoU counts {classes} classes: give it as many")
-    return np.bincount(truth * classes + found, minlength=classes**2).reshape(classes, classes)
-
-
-def of_classes(confusion: np.ndarray) -> dict[str, np.ndarray]:
-    """IoU and accuracy (classes,), 0 for what never occurs."""
-    right, truth, found = confusion.diagonal(), confusion.sum(1), confusion.sum(0)
-    return dict(IoU=right / np.maximum(1, truth + found - right), accuracy=right / np.maximum(1, truth))
+        raise DataError(
+            f"{name} has the label {truth.max()}, but there are {classes} classes, from 0 on: give the head as many as "
+            "the data has, and negative labels to what nobody knows"
+        )
+    return np.bincount(truth * classes + predicted, minlength=classes * classes).reshape(classes, classes)

@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ndformer.framework.heads.frame import original_grid
+from ndformer.framework.losses.labels import checked, label_loss
 from ndformer.framework.necks.pyramid import ChannelNorm
 from ndformer.framework.registry import HEADS, NECKS
 from ndformer.framework.tokens import TokenSet
@@ -20,14 +21,15 @@ ROWS = 64  # of an image on disk, that are answered at once: scores of many clas
 class Segmenter(nn.Module):
     """A 1 x 1 convolution for each level, their sum, and one more for the classes (the light form of Kirillov 2019).
 
-    A sample has its `mask` (H, W) in pixels of the input, `ignored` where nobody knows. What is `predicted` has the
-    `size` of the image on disk where there is a `frame` that leads to it, else that of the input.
+    Trained by cross entropy, plus `lovasz` times the Lovasz-Softmax loss. A sample has its `mask` (H, W) in pixels of
+    the input, negative where nobody knows. What is `predicted` has the `size` of the image on disk where there is a
+    `frame` that leads to it, else that of the input.
     """
 
-    def __init__(self, dim: int, classes: int, neck: dict[str, Any], patch: int = 16, ignored: int = 255) -> None:
+    def __init__(self, dim: int, classes: int, neck: dict[str, Any], patch: int = 16, lovasz: float = 0.0) -> None:
         super().__init__()
         self.neck = NECKS.create(neck, dim=dim)
-        self.classes, self.patch, self.ignored = classes, patch, ignored
+        self.classes, self.lovasz = classes, lovasz
         width = self.neck.width
         self.levels = nn.ModuleList(nn.Conv2d(width, width, 1) for _ in self.neck.scales)
         self.answer = nn.Sequential(ChannelNorm(width), nn.GELU(), nn.Conv2d(width, classes, 1))
@@ -41,22 +43,13 @@ class Segmenter(nn.Module):
         return self.answer(torch.stack(together).sum(0)).float()
 
     def targets(self, data_samples: list[dict[str, Any]], device: torch.device) -> Tensor:
-        masks = torch.stack([sample["mask"] for sample in data_samples]).to(device)
-        known = masks[masks != self.ignored]
-        if known.numel() and int(known.max()) >= self.classes:
-            raise ValueError(
-                f"a pixel has the class {int(known.max())}, but the head has {self.classes} classes, from 0 on: give "
-                "it as many as the dataset has, model.head.classes"
-            )
-        return masks
+        """(B, H, W)."""
+        return torch.stack([checked(sample["mask"], self.classes, sample) for sample in data_samples]).to(device)
 
     def loss(self, tokens: TokenSet, targets: Tensor) -> dict[str, Tensor]:
-        """Mean over the pixels that somebody knows; 0 where there are none."""
         logits = self(tokens)
         with torch.autocast(logits.device.type, enabled=False):
-            logits = _enlarged(logits, targets.shape[-2:])
-            total = F.cross_entropy(logits, targets, ignore_index=self.ignored, reduction="sum")
-            return dict(loss=total / (targets != self.ignored).sum().clamp(min=1))
+            return label_loss(_enlarged(logits, targets.shape[-2:]), targets, self.lovasz)
 
     @torch.no_grad()
     def predict(self, tokens: TokenSet, data_samples: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ndformer.framework.losses.lovasz import lovasz_softmax
+from ndformer.framework.losses.labels import checked, label_loss
 from ndformer.framework.registry import HEADS
 from ndformer.framework.tokens import TokenSet
 
@@ -33,37 +32,25 @@ class TokenSegmenter(nn.Module):
 
     def targets(self, data_samples: list[dict[str, Any]], device: torch.device) -> list[Tensor]:
         """The labels of each sample."""
-        targets = [torch.as_tensor(sample["labels"], device=device).long() for sample in data_samples]
-        for sample, labels in zip(data_samples, targets):
-            if labels.numel() and int(labels.max()) >= self.classes:
-                raise ValueError(
-                    f"{sample.get('path', 'a sample')} has the label {int(labels.max())}, but the head has "
-                    f"{self.classes} classes, from 0 on: give it as many as the dataset has, model.head.classes"
-                )
-        return targets
+        labels = [torch.as_tensor(sample["labels"]).long() for sample in data_samples]
+        return [checked(one, self.classes, sample).to(device) for one, sample in zip(labels, data_samples)]
 
     def loss(self, tokens: TokenSet, targets: list[Tensor]) -> dict[str, Tensor]:
-        logits, labels = torch.cat(self(tokens)).float(), torch.cat(targets)
+        logits, labels = torch.cat(self(tokens)), torch.cat(targets)
         if len(logits) != len(labels):
             raise ValueError(f"{len(labels)} labels came for {len(logits)} tokens: each token has one")
-        known = labels >= 0
-        logits, labels = logits[known], labels[known]
-        if len(labels) == 0:
-            return dict(loss=logits.sum())  # 0, with gradients that are 0: a crop may hold nothing that has a label
-        parts = dict(cross_entropy=F.cross_entropy(logits, labels))
-        if self.lovasz:
-            parts["lovasz"] = self.lovasz * lovasz_softmax(logits.softmax(-1), labels)
-        return dict(loss=torch.stack(list(parts.values())).sum()) | {k: v.detach() for k, v in parts.items()}
+        return label_loss(logits, labels, self.lovasz)
 
     def predict(self, tokens: TokenSet, data_samples: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Per sample its name, the `prediction` for each point (N,) and, where they are known, the `labels` (N,)."""
-        return [told(sample, logits.argmax(-1).cpu()) for sample, logits in zip(data_samples, self(tokens))]
+        """Per sample its name, what is `predicted` for each point (N,), how many `classes`, and the `truth` (N,) where
+        it is known."""
+        return [self._of_all(sample, one.argmax(-1).cpu()) for sample, one in zip(data_samples, self(tokens))]
 
-
-def told(sample: dict[str, Any], prediction: Tensor) -> dict[str, Any]:
-    """The labels (n,) that a model gave the tokens of a sample, for all of its points."""
-    inverse, labels = sample.get("inverse"), sample.get("whole_labels", sample.get("labels"))
-    if inverse is not None:
-        prediction = prediction[torch.as_tensor(inverse)]
-    found = {name: sample[name] for name in ("path", "index") if name in sample} | dict(prediction=prediction.short())
-    return found if labels is None else found | dict(labels=torch.as_tensor(labels).short())
+    def _of_all(self, sample: dict[str, Any], predicted: Tensor) -> dict[str, Any]:
+        """The labels (n,) that the tokens of a sample were given, for all of its points."""
+        inverse, truth = sample.get("inverse"), sample.get("whole_labels", sample.get("labels"))
+        if inverse is not None:
+            predicted = predicted[torch.as_tensor(inverse)]
+        found = {name: sample[name] for name in ("path", "index") if name in sample}
+        found |= dict(predicted=predicted.short(), classes=self.classes)
+        return found if truth is None else found | dict(truth=torch.as_tensor(truth).short())

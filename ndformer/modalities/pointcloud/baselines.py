@@ -10,7 +10,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from ndformer.framework.data import Dataset, Sample
-from ndformer.framework.evaluation.mean_iou import counts, of_classes
+from ndformer.framework.evaluation.mean_iou import MeanIoU
 from ndformer.modalities.image.baselines import PENALTIES, logistic_regression
 from ndformer.modalities.pointcloud.scenes import Scenes
 
@@ -115,9 +115,9 @@ def of_scenes(train: Scenes, test: Scenes) -> Iterable[tuple[str, float]]:
             ):
                 votes.setdefault(int(number), np.zeros(classes, np.int64))[label] += count
         best = {number: int(count.argmax()) for number, count in votes.items()}
-        confusion = np.zeros((classes, classes), np.int64)
+        metric = MeanIoU(absent="zero")
         for sample in asked:
             numbers, back = np.unique(describe(sample), return_inverse=True)
             likeliest = np.array([best.get(int(number), 0) for number in numbers])[back]
-            confusion += counts(sample["labels"], likeliest, classes)
-        yield f"{name}, mIoU", float(of_classes(confusion)["IoU"].mean())
+            metric.process({}, [dict(truth=sample["labels"], predicted=likeliest, classes=classes)])
+        yield f"{name}, mIoU", metric.compute_metrics(metric.results)["mIoU"]

@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 
 from ndformer.framework.heads.frame import original_grid
+from ndformer.framework.losses.lovasz import lovasz_softmax
 from ndformer.framework.registry import HEADS
 from ndformer.framework.tokens import TokenSet, Where
 
@@ -26,24 +27,28 @@ def tokens(rows=3, columns=5, batch=1):
 
 def test_the_loss_is_the_mean_over_known_pixels():
     own, given = head(), tokens()
-    masks = torch.full((1, 24, 40), 255)
+    masks = torch.full((1, 24, 40), -1)
     masks[0, 3, 7], masks[0, 20, 31] = 1, 2
     logits = F.interpolate(own(given), (24, 40), mode="bilinear", align_corners=False)[0].log_softmax(0)
     expected = -(logits[1, 3, 7] + logits[2, 20, 31]) / 2
     torch.testing.assert_close(own.loss(given, masks)["loss"], expected)
+    more = head(lovasz=0.5).loss(given, masks)
+    known = torch.stack([logits[:, 3, 7], logits[:, 20, 31]]).exp()
+    torch.testing.assert_close(more["loss"], expected + 0.5 * lovasz_softmax(known, torch.tensor([1, 2])))
+    torch.testing.assert_close(more["cross_entropy"] + more["lovasz"], more["loss"].detach())
 
 
 def test_a_batch_in_which_nothing_is_known_has_a_loss_of_0_and_gradients():
     own = head()
-    loss = own.loss(tokens(), torch.full((1, 24, 40), 255))["loss"]
+    loss = own.loss(tokens(), torch.full((1, 24, 40), -1))["loss"]
     loss.backward()
     assert loss.item() == 0
     assert all(p.grad is None or torch.isfinite(p.grad).all() for p in own.parameters())
 
 
 def test_a_class_beyond_the_head_s_is_one_sentence():
-    with pytest.raises(ValueError, match="a pixel has the class 3, but the head has 3 classes, from 0 on"):
-        head().targets([dict(mask=torch.full((8, 8), 3))], torch.device("cpu"))
+    with pytest.raises(ValueError, match=r"a\.jpg has the label 3, but the head has 3 classes, from 0 on"):
+        head().targets([dict(mask=torch.full((8, 8), 3), path="a.jpg")], torch.device("cpu"))
 
 
 def test_answers_come_at_the_input_s_size_without_a_frame():

@@ -6,8 +6,6 @@ import numpy as np
 import pytest
 import torch
 
-from ndformer.framework.data import DataError
-from ndformer.framework.evaluation.mean_iou import MeanIoU
 from ndformer.framework.heads.classifier import Classifier
 from ndformer.framework.heads.token_segmenter import TokenSegmenter
 from ndformer.framework.losses.lovasz import lovasz_softmax
@@ -100,49 +98,10 @@ def test_predictions_are_of_all_raw_points(head):
     samples = [dict(path="a", inverse=inverse, whole_labels=np.arange(7) % 4, labels=np.arange(5)), dict(path="b")]
     a, b = head.predict(given, samples)
     own = head.linear(given.features).argmax(-1)
-    assert a["prediction"].tolist() == own[0, inverse].tolist()
-    assert a["labels"].tolist() == (np.arange(7) % 4).tolist()
-    assert b["prediction"].tolist() == own[1, :3].tolist()
-    assert "labels" not in b
-
-
-# ------------------------------------------------------------------------------------------------------ the metric
-
-
-def slow_iou(truth, found, classes):
-    ious, recalls = [], []
-    for c in range(classes):
-        t = {i for i, one in enumerate(truth) if one == c}
-        f = {i for i, one in enumerate(found) if one == c and truth[i] >= 0}
-        ious.append(len(t & f) / len(t | f) if t | f else 0.0)
-        recalls.append(len(t & f) / len(t) if t else 0.0)
-    known = [t == f for t, f in zip(truth, found) if t >= 0]
-    return sum(ious) / classes, sum(recalls) / classes, sum(known) / len(known)
-
-
-def test_metrics_are_of_all_scenes_together():
-    rng = np.random.default_rng(0)
-    truth, found = rng.integers(-1, 4, 60), rng.integers(0, 5, 60)  # class 4 never occurs, and is found
-    metric = MeanIoU(6)  # class 5 does neither
-    for part in (slice(0, 13), slice(13, 60)):
-        metric.process({}, [dict(labels=torch.tensor(truth[part]), prediction=torch.tensor(found[part]))])
-    values = metric.compute_metrics(metric.results)
-    names = ("mIoU", "mean_accuracy", "accuracy")
-    assert [values[name] for name in names] == pytest.approx(slow_iou(truth.tolist(), found.tolist(), 6))
-    assert metric.confusion.sum() == (truth >= 0).sum()
-    table = metric.views(None, list("abcdef")).splitlines()
-    assert len(table) == 7
-    assert table[-1].split() == ["f", "0.0", "0.0", "0.0"]
-
-
-def test_what_cannot_be_measured_is_told():
-    metric = MeanIoU(3)
-    with pytest.raises(DataError, match="has no labels"):
-        metric.process({}, [dict(path="room", prediction=torch.zeros(2))])
-    with pytest.raises(DataError, match="label 3, but MeanIoU counts 3"):
-        metric.process({}, [dict(labels=torch.tensor([3]), prediction=torch.tensor([0]))])
-    with pytest.raises(DataError, match="no point of this set has a label"):
-        metric.compute_metrics([np.zeros((3, 3), int)])
+    assert a["predicted"].tolist() == own[0, inverse].tolist()
+    assert a["truth"].tolist() == (np.arange(7) % 4).tolist()
+    assert b["predicted"].tolist() == own[1, :3].tolist()
+    assert "truth" not in b
 
 
 # --------------------------------------------------------------------------------------------------- the classifier

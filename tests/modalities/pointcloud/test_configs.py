@@ -14,6 +14,7 @@ from ndformer.framework.registry import DATASETS, MODELS
 HOME = Path(__file__).parents[3] / "configs"
 CONFIGS = sorted(HOME.glob("modelnet40_*.py"))
 SCENES = sorted(HOME.glob("scannet_*.py"))
+BRICKS = [HOME / "ldraw10.py", HOME / "ldraw10_ptv3.py"]  # small as they are
 NAMES = ("alibi", "nope", "pape", "pape_ri", "rope", "rope_mixed", "sincos")
 
 
@@ -32,9 +33,9 @@ def toys(tmp_path_factory):
     return home
 
 
-@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", CONFIGS + BRICKS, ids=lambda path: path.stem)
 def test_every_config_learns_from_files_at_its_sample_size(path, toys):
-    cfg = load(path, [f"data_root={str(toys)!r}", "model.head.classes=2"], None, True)
+    cfg = load(path, [f"data_root={str(toys)!r}", "model.head.classes=2"], None, path not in BRICKS)
     torch.manual_seed(0)
     model = MODELS.create(cfg.model)
     dataset = DATASETS.create(cfg.train_dataloader.dataset, seed=0)
@@ -102,7 +103,7 @@ def test_every_scene_config_learns_from_files_at_its_sample_size(path, rooms):
     model.eval()
     test = DATASETS.create(cfg.test_dataloader.dataset, seed=0)
     (found,) = model(**collate([test[0]]), mode="predict")
-    assert found["prediction"].shape == found["labels"].shape == (400,)  # of all raw points
+    assert found["predicted"].shape == found["truth"].shape == (400,)  # of all raw points
     small = test[0] | dict(inputs=dict(points=test[0]["inputs"]["points"][:70]))
     alone, mates = (model.test_tokens(collate(some)).features for some in ([small], [test[0], small, dataset[1]]))
     torch.testing.assert_close(mates[1, :70], alone[0], rtol=1e-5, atol=1e-5 * float(alone.abs().max()))

@@ -1,0 +1,38 @@
+"""A label for every token, pixel or point: cross entropy and Lovasz-Softmax over those that somebody knows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from ndformer.framework.losses.lovasz import lovasz_softmax
+
+
+def label_loss(logits: Tensor, labels: Tensor, lovasz: float = 0.0) -> dict[str, Tensor]:
+    """Logits (N, C, ...) and labels (N, ...), negative where nobody knows -> the `loss` and, with `lovasz`, its parts.
+
+    A batch in which nothing is known has a loss of 0, with gradients that are 0: a crop may hold no label.
+    """
+    with torch.autocast(logits.device.type, enabled=False):
+        logits, known = logits.float(), labels >= 0
+        total = F.cross_entropy(logits, labels.clamp(min=-1), ignore_index=-1, reduction="sum")
+        cross_entropy = total / known.sum().clamp(min=1)
+        if not lovasz or not bool(known.any()):
+            return dict(loss=cross_entropy)
+        probabilities = logits.movedim(1, -1)[known].softmax(-1)
+        other = lovasz * lovasz_softmax(probabilities, labels[known])
+    return dict(loss=cross_entropy + other, cross_entropy=cross_entropy.detach(), lovasz=other.detach())
+
+
+def checked(labels: Tensor, classes: int, sample: dict[str, Any]) -> Tensor:
+    """The labels of a sample, if the head has as many classes."""
+    largest = int(labels.max()) if labels.numel() else -1
+    if largest >= classes:
+        raise ValueError(
+            f"{sample.get('path', 'a sample')} has the label {largest}, but the head has {classes} classes, from 0 on: "
+            "give it as many as the dataset has, model.head.classes"
+        )
+    return labels

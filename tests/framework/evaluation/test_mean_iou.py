@@ -1,0 +1,77 @@
+"""mIoU from one confusion matrix: its definition pixel by pixel and point by point, and what is not there."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ndformer.framework.data import DataError
+from ndformer.framework.registry import METRICS
+
+
+def measured(pairs, classes, **options):
+    metric = METRICS.create(dict(type="MeanIoU", **options))
+    metric.process({}, [dict(truth=t, predicted=p, classes=classes) for t, p in pairs])
+    return metric, metric.compute_metrics(metric.results)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.integers(0, 10**6), st.integers(1, 5), st.integers(1, 3), st.sampled_from(["skip", "zero"]))
+def test_the_numbers_are_their_definitions(seed, classes, samples, absent):
+    rng = np.random.default_rng(seed)
+    pairs = []
+    for _ in range(samples):
+        shape = tuple(rng.integers(1, 6, 2))
+        truth = rng.integers(0, classes, shape)
+        truth[rng.random(shape) < 0.2] = -1
+        truth.flat[0] = classes - 1  # one is known at least
+        pairs.append((truth, rng.integers(0, classes, shape).astype(np.uint8)))
+    _, values = measured(pairs, classes, absent=absent)
+    known = [(t, p) for truth, predicted in pairs for t, p in zip(truth.flat, predicted.flat) if t >= 0]
+    ious, recalls, never = [], [], [0.0] if absent == "zero" else []
+    for k in range(classes):
+        both = sum(t == k and p == k for t, p in known)
+        either = sum(t == k or p == k for t, p in known)
+        there = sum(t == k for t, _ in known)
+        ious += [both / either] if either else never
+        recalls += [both / there] if there else never
+    mean = lambda some: sum(some) / len(some)
+    assert values["mIoU"] == pytest.approx(mean(ious), abs=1e-12)
+    assert values["mean_accuracy"] == pytest.approx(mean(recalls), abs=1e-12)
+    assert values["accuracy"] == pytest.approx(mean([t == p for t, p in known]), abs=1e-12)
+
+
+def test_points_and_other_shapes_are_counted_alike():
+    points, labels = torch.tensor([0, 1, 1, 2]).short(), np.array([0, 1, 2, -1])
+    metric, values = measured([(labels, points)], 3)
+    assert metric.confusion.tolist() == [[1, 0, 0], [0, 1, 0], [0, 1, 0]]
+    assert values["accuracy"] == pytest.approx(2 / 3)
+    assert metric.main in values
+
+
+def test_all_scenes_are_measured_together():
+    rng = np.random.default_rng(0)
+    truth, found = rng.integers(-1, 4, 60), rng.integers(0, 5, 60)
+    parts = [(truth[:13], found[:13]), (truth[13:], found[13:])]
+    assert measured(parts, 6)[1] == measured([(truth, found)], 6)[1]
+
+
+@pytest.mark.parametrize("absent, there", [("skip", "-"), ("zero", "0.0")])
+def test_the_table_of_classes(absent, there):
+    metric, _ = measured([(np.array([0, 0, 1]), np.array([0, 1, 1]))], 3, absent=absent)
+    rows = [line.split() for line in metric.views(None, ["sky", "sea", "fog"]).splitlines()]
+    assert rows == [
+        ["class", "IoU", "accuracy", "share"], ["sky", "50.0", "50.0", "66.7"], ["sea", "50.0", "100.0", "33.3"],
+        ["fog", there, there, "0.0"],
+    ]  # fmt: skip
+
+
+def test_what_cannot_be_measured_is_told():
+    metric = METRICS.create(dict(type="MeanIoU"))
+    with pytest.raises(DataError, match="room has no labels"):
+        metric.process({}, [dict(path="room", predicted=torch.zeros(2), classes=3)])
+    with pytest.raises(DataError, match="a sample has the label 3, but there are 3 classes, from 0 on"):
+        measured([(np.array([3]), np.array([0]))], 3)
+    with pytest.raises(DataError, match="nothing in this set has a label"):
+        measured([(np.full((2, 2), -1), np.zeros((2, 2), int))], 2)
