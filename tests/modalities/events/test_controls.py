@@ -2,6 +2,7 @@
 
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -62,7 +63,7 @@ def test_controls_of_the_config_are_its_recipe_without_motion(small, make_events
         assert still[loader].dataset.transforms == [moment, *transforms[:-1], pack]
         shuffled[loader].dataset.transforms = transforms
     assert shuffled.model == plain.model
-    sample = dict(events=make_events(5000, 128, 128), start=0, end=200_000, label=1)
+    sample: dict[str, Any] = dict(events=make_events(5000, 128, 128), start=0, end=200_000, label=1)
     for transform in still.test_dataloader.dataset.transforms:
         sample = TRANSFORMS.create(transform)(sample, np.random.default_rng(0))
     packed = sample["inputs"]["events"]
