@@ -60,6 +60,7 @@ train_cfg = dict(max_epochs=300, amp="fp16")
 metrics = [dict(type="Accuracy")]
 
 _few = dict(type="PackSpikes", threshold=64, refractory=50_000, patch=16, bins=5, reference="start")
+_small_train = [dict(type="FlipEvents", p=0.5, labels=_mirrored), dict(type="DropEvents", share=(0, 0.3))]
 sample_data = "dvsgesture"
 sample = dict(
     data_root="data/samples/dvsgesture",
@@ -70,9 +71,7 @@ sample = dict(
     train_dataloader=dict(
         batch_size=16,
         num_workers=0,
-        dataset=dict(
-            transforms=[dict(type="FlipEvents", p=0.5, labels=_mirrored), dict(type="DropEvents", share=(0, 0.3)), _few]
-        ),
+        dataset=dict(transforms=[*_small_train, _few]),
     ),
     val_dataloader=dict(num_workers=0, dataset=dict(transforms=[_few])),
     test_dataloader=dict(num_workers=0, dataset=dict(transforms=[_few])),
@@ -80,3 +79,20 @@ sample = dict(
     schedule=dict(warmup=0.1),
     train_cfg=dict(max_epochs=12, amp=None, clip_grad=1.0),
 )
+
+# controls, which are to stay below: the same events at times of others; one frame of 50 ms, a token for each patch
+_times, _moment = dict(type="ShuffleTimes"), dict(type="StillMoment", length=50_000)
+_frame = dict(type="PackFrames", window=50_000, patch=16)
+_without = lambda control, pack, small, bins: dict(
+    model=dict(modalities=dict(events=dict(bins=bins))),
+    train_dataloader=dict(dataset=dict(transforms=[control, *_train[:-1], pack])),
+    val_dataloader=dict(dataset=dict(transforms=[control, pack])),
+    test_dataloader=dict(dataset=dict(transforms=[control, pack])),
+    sample=dict(
+        model=dict(modalities=dict(events=dict(bins=min(bins, 5)))),
+        train_dataloader=dict(dataset=dict(transforms=[control, *_small_train, small])),
+        val_dataloader=dict(dataset=dict(transforms=[control, small])),
+        test_dataloader=dict(dataset=dict(transforms=[control, small])),
+    ),
+)
+versions = dict(shuffled=_without(_times, _spikes, _few, 10), still=_without(_moment, _frame, _frame, 1))

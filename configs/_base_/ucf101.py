@@ -54,6 +54,7 @@ metrics = [dict(type="Accuracy")]
 
 _mirrored = [1, 0, 2, 3, 5, 4, 6, 7, 8, 9]  # what slides left slides right in a mirror
 _small = [dict(type="EachFrame", transforms=[dict(type="Resize", size=(48, 64))]), dict(type="PackVideo")]
+_small_train = [dict(type="FlipVideo", labels=_mirrored), *_small]
 sample_data = "ucf101"
 sample = dict(
     data_root="data/samples/ucf101",
@@ -65,10 +66,23 @@ sample = dict(
     train_dataloader=dict(
         batch_size=16,
         num_workers=1,
-        dataset=dict(transforms=[_frames, dict(type="FlipVideo", labels=_mirrored), *_small], val_groups=3),
+        dataset=dict(transforms=[_frames, *_small_train], val_groups=3),
     ),
     val_dataloader=dict(num_workers=1, dataset=dict(transforms=[_frames, *_small], val_groups=3)),
     test_dataloader=dict(num_workers=1, dataset=dict(transforms=[_frames, *_small])),
     optimizer=dict(lr=1.5e-3),
     train_cfg=dict(max_epochs=40, amp=None, clip_grad=1.0),
 )
+
+# controls, which are to stay below: the same frames in an order of chance; one of them in the place of all
+_without = lambda control: dict(
+    train_dataloader=dict(dataset=dict(transforms=[_frames, control, *_train[1:]])),
+    val_dataloader=dict(dataset=dict(transforms=[_frames, control, *_eval[1:]])),
+    test_dataloader=dict(dataset=dict(transforms=[_frames, control, *_eval[1:]])),
+    sample=dict(
+        train_dataloader=dict(dataset=dict(transforms=[_frames, control, *_small_train])),
+        val_dataloader=dict(dataset=dict(transforms=[_frames, control, *_small])),
+        test_dataloader=dict(dataset=dict(transforms=[_frames, control, *_small])),
+    ),
+)
+versions = dict(shuffled=_without(dict(type="ShuffleFrames")), still=_without(dict(type="StillFrame")))

@@ -6,7 +6,7 @@ data_root/Train/DIGIT/NUMBER.bin and Test/...
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -17,15 +17,24 @@ from ndformer.modalities.events.files import read_events
 
 @DATASETS.register_module()
 class NMNIST(Dataset):
-    """`folds` and `fold`: train and test together, cut into so many parts, of which one is the test set."""
+    """`folds` and `fold`: train and test together, cut into so many parts, of which one is the test set. With
+    fold='seed' it is the seed's, counted round: as many seeds as folds test each recording once."""
 
     classes = [str(digit) for digit in range(10)]
 
-    def __init__(self, data_root: str | Path, split: str = "train", folds: int = 1, fold: int = 0, **rest: Any) -> None:
-        if folds < 1 or not 0 <= fold < folds:
-            raise ValueError(f"fold is 0 to folds - 1, got {fold} of {folds}")
-        self.folds, self.fold = folds, fold
-        super().__init__(data_root, split, **rest)
+    def __init__(
+        self,
+        data_root: str | Path,
+        split: str = "train",
+        folds: int = 1,
+        fold: int | Literal["seed"] = 0,
+        seed: int = 0,
+        **rest: Any,
+    ) -> None:
+        if folds < 1 or not (fold == "seed" or 0 <= fold < folds):
+            raise ValueError(f"fold is 0 to folds - 1 or 'seed', got {fold} of {folds}")
+        self.folds, self.fold = folds, seed % folds if fold == "seed" else fold
+        super().__init__(data_root, split, seed=seed, **rest)
 
     def index(self, split: str) -> tuple[list[Any], np.ndarray]:
         homes = dict(train=["Train"], test=["Test"])[split] if self.folds == 1 else ["Train", "Test"]

@@ -98,6 +98,15 @@ class ShuffleFrames:
 
 
 @TRANSFORMS.register_module()
+class StillFrame:
+    """One frame of a clip, drawn by chance, in the place of all: nothing moves. A control."""
+
+    def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
+        video = sample["video"]
+        return sample | dict(video=np.repeat(video[rng.integers(len(video))][None], len(video), axis=0))
+
+
+@TRANSFORMS.register_module()
 class PackVideo:
     """The last one: uint8 (T, 3, H, W) for the model, which normalises it, and all that is not video beside it."""
 

@@ -172,8 +172,10 @@ def test_nmnist_in_its_folders_and_in_folds(tmp_path, make_events):
         paths = {s: {path for path, _ in part.records} for s, part in parts.items()}
         assert len(set.union(*paths.values())) == 20
         tested += [path for path, _ in parts["test"].records]
+        seeded = DATASETS.create(kind | dict(split="test", folds=5, fold="seed"), seed=fold + 5)
+        assert seeded.records == parts["test"].records
     assert len(set(tested)) == len(tested) == 20
-    with pytest.raises(ValueError, match="fold is 0 to folds - 1, got 5 of 5"):
+    with pytest.raises(ValueError, match="fold is 0 to folds - 1 or 'seed', got 5 of 5"):
         DATASETS.create(kind | dict(folds=5, fold=5))
     with pytest.raises(DataError, match=r"no folders 0 to 9 with .bin files.*--sample"):
         DATASETS.create(dict(type="NMNIST", data_root=tmp_path / "nowhere"))

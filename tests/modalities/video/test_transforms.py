@@ -1,5 +1,6 @@
 """Which frames, changed alike, and packed."""
 
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -8,10 +9,20 @@ import torch
 from PIL import Image
 
 from ndformer.framework.data import DataError
+from ndformer.framework.engine.config import load
 from ndformer.framework.registry import TRANSFORMS
 from ndformer.modalities.image.randaugment import RandAugment
 from ndformer.modalities.video.files import VideoFile
-from ndformer.modalities.video.transforms import EachFrame, FlipVideo, PackVideo, SampleFrames, ShuffleFrames
+from ndformer.modalities.video.transforms import (
+    EachFrame,
+    FlipVideo,
+    PackVideo,
+    SampleFrames,
+    ShuffleFrames,
+    StillFrame,
+)
+
+CONFIG = Path(__file__).parents[3] / "configs" / "ucf101_pape.py"
 
 
 def rng(seed=0):
@@ -106,6 +117,27 @@ def test_shuffled_frames_are_the_same_ones():
     found = ShuffleFrames()(dict(video=clip(6)), rng(2))["video"]
     assert not np.array_equal(found, clip(6))
     assert sorted(f.tobytes() for f in found) == sorted(f.tobytes() for f in clip(6))
+
+
+def test_one_frame_takes_the_place_of_all_any_of_them():
+    video = clip(6)
+    found = [StillFrame()(dict(video=video), rng(seed))["video"] for seed in range(60)]
+    assert all(one.shape == video.shape and (one == one[:1]).all() for one in found)
+    assert {one[0].tobytes() for one in found} == {frame.tobytes() for frame in video}
+
+
+@pytest.mark.parametrize("small", [False, True])
+def test_controls_are_the_recipe_and_one_transform_more(small):
+    for preset, control in (("shuffled", "ShuffleFrames"), ("still", "StillFrame")):
+        cfg = load(CONFIG, sample=small)
+        other = load(CONFIG, [f"preset={preset}"], sample=small)
+        for loader in ("train_dataloader", "val_dataloader", "test_dataloader"):
+            transforms = cfg[loader].dataset.transforms
+            assert other[loader].dataset.transforms == [transforms[0], dict(type=control), *transforms[1:]]
+            other[loader].dataset.transforms = transforms
+        if small:
+            kept = ("preset", "versions", "sample")
+            assert {k: v for k, v in other.items() if k not in kept} == {k: v for k, v in cfg.items() if k not in kept}
 
 
 def test_packing_and_pictures():

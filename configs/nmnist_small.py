@@ -1,0 +1,18 @@
+"""N-MNIST's files, a few hundred of them, in minutes on a CPU: docs/results.md.
+
+Train and test together in five parts, of which the seed says which one is the test set: seeds 0 to 4 test each recording
+once.
+"""
+
+_base_ = ["_base_/nmnist.py"]
+model = dict(backbone=dict(dim=64, depth=4, drop_path=0.0, encoding=dict(type="PaPE", m=50)))
+train_dataloader = dict(batch_size=32, num_workers=0, dataset=dict(folds=5, fold="seed"))
+val_dataloader = dict(num_workers=0, dataset=dict(folds=5, fold="seed"))
+test_dataloader = dict(num_workers=0, dataset=dict(folds=5, fold="seed"))
+optimizer = dict(lr=1.5e-3)
+train_cfg = dict(max_epochs=30, clip_grad=1.0)
+sample = dict(
+    train_dataloader=dict(dataset=dict(folds=1, fold=0)),
+    val_dataloader=dict(dataset=dict(folds=1, fold=0)),
+    test_dataloader=dict(dataset=dict(folds=1, fold=0)),
+)
