@@ -16,7 +16,7 @@ train_dataloader = dict(batch_size=8, num_workers=0, dataset=dict(type="PascalVO
 val_dataloader = dict(batch_size=8, num_workers=0, dataset=dict(type="PascalVOC", transforms=_eval, holdout=0.1))
 test_dataloader = dict(batch_size=8, num_workers=0, dataset=dict(type="PascalVOC", transforms=_eval))
 optimizer = dict(lr=1e-3)
-train_cfg = dict(max_epochs=16, amp=None)
+train_cfg = dict(max_epochs=11, amp=None)
 sample = dict(
     train_dataloader=dict(dataset=dict(type="Coco")),
     val_dataloader=dict(dataset=dict(type="Coco")),
