@@ -173,7 +173,7 @@ class PaPELayer(_Parabolas):
         c = None
         if self.direction and self.context:
             folded = torch.einsum("hmp,hmd->phd", wp, self.wb.to(x.dtype)) * self.head_dim**-0.5  # Wp' Wb: m is gone
-            c = project(x, folded).transpose(1, 2)
+            c = project(x, folded).transpose(1, 2).contiguous()
         elif self.direction:
             c = slope(self._of_tokens(x, "b"), wp, self.head_dim)
         positions = state.positions.to(x.dtype)
@@ -268,7 +268,7 @@ def slope(b: Tensor, wp: Tensor, head_dim: int) -> Tensor:
 def _summed(weights: Tensor, values: Tensor) -> Tensor:
     """Over m: (H, m, T) and (H, m, B, N) -> (T, B, H, N)."""
     sums = weights.transpose(1, 2) @ values.flatten(2)  # (H, T, B N)
-    return sums.unflatten(-1, values.shape[2:]).permute(1, 2, 0, 3)
+    return sums.unflatten(-1, values.shape[2:]).permute(1, 2, 0, 3).contiguous()  # as compiled FlexAttention wants it
 
 
 def concat_features(a: Tensor, b: Tensor, wp: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
