@@ -3,7 +3,7 @@
 # make test    builds .venv when needed, then lints, type-checks and runs the suite
 # make headless  the built wheel on a server without libGL: a Debian of its own; needs root and debootstrap
 # make soak    kills, faults, ranks, damaged files and 16 bit for an hour
-# make gpu     what needs a GPU: tests/gpu and the benchmarks
+# make gpu     what needs a GPU: tests/gpu, then the benchmarks, into docs/benchmarks
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -26,6 +26,13 @@ types: $(READY)
 
 gpu: $(READY)
 	$(BIN)/python -m pytest -q tests/gpu -rs
+	@$(BIN)/python -c "import sys, torch; sys.exit(torch.cuda.is_available())" || for line in \
+	  "benchmark.py attention" "benchmark.py block" \
+	  "benchmark_points.py --points 110000 --cpe none --out docs/benchmarks" \
+	  "benchmark_points.py --points 110000 --cpe none --out docs/benchmarks --amp" \
+	  "benchmark_points.py --points 110000 --cpe none --out docs/benchmarks --amp --train" \
+	  "benchmark_points.py --points 110000 --cpe xcpe --out docs/benchmarks --amp"; \
+	do $(BIN)/python tools/$$line || exit 1; done
 
 soak: $(READY)
 	$(BIN)/python -m tests.soak.kill --kills 200 --faults

@@ -31,6 +31,7 @@ from torch.utils._pytree import tree_leaves
 from ndformer.encodings.parabolic import centre, concat_features, form, slope, steepest
 from ndformer.framework.attention import Attention, build_encoding
 from ndformer.framework.bias import QuadraticBias
+from ndformer.framework.engine.report import bars
 from ndformer.framework.kernels import attend
 from ndformer.framework.tokens import TokenSet, Where
 from ndformer.framework.transformer import Transformer
@@ -221,30 +222,6 @@ class LiveBytes(TorchDispatchMode):
         weakref.finalize(storage, gone)
 
 
-def draw(results: list[dict[str, Any]], path: Path) -> None:
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    height = sum(len(r["rows"]) for r in results) * 0.3 + 0.9 * len(results)
-    figure, axes = plt.subplots(
-        len(results), 1, figsize=(8, height), squeeze=False, height_ratios=[len(r["rows"]) for r in results]
-    )
-    for axis, result in zip(axes[:, 0], results):
-        names = list(result["rows"])
-        values = [row["ratio"] for row in result["rows"].values()]
-        bars = axis.barh(names, values, color=["#b0b0b0" if n == result["base"] else "#3b6ea8" for n in names])
-        axis.bar_label(bars, fmt="%.2f", padding=3, fontsize=8)
-        axis.set_title(f"{result['title']}   (1 = {result['base']})", fontsize=9, loc="left")
-        axis.invert_yaxis()
-        axis.margins(x=0.12)
-        axis.tick_params(labelsize=8)
-        axis.spines[["top", "right"]].set_visible(False)
-    figure.tight_layout()
-    figure.savefig(path, dpi=110)
-
-
 def main() -> None:
     suites = dict(attention=attention, block=block, memory=memory)
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -269,7 +246,8 @@ def main() -> None:
         device=name, torch=torch.__version__, date=str(datetime.date.today()), batch=args.batch, results=results
     )
     stem.with_suffix(".json").write_text(json.dumps(record, indent=1) + "\n")
-    draw(results, stem.with_suffix(".png"))
+    ratios = {result["title"]: {name: row["ratio"] for name, row in result["rows"].items()} for result in results}
+    bars(stem.with_suffix(".png"), ratios, results[0]["base"])
     print(f"wrote {stem}.json and {stem}.png")
 
 

@@ -58,6 +58,26 @@ def confusion_matrix(path: Path, counts: np.ndarray, classes: list[str]) -> None
     plt.close(figure)
 
 
+def bars(path: Path, groups: dict[str, dict[str, float]], base: str) -> None:
+    """Ratios by name, below each title; the one that is 1 is called `base`, and grey."""
+    plt = _pyplot()
+    sizes = [len(values) for values in groups.values()]
+    figure, axes = plt.subplots(
+        len(groups), 1, figsize=(8, sum(sizes) * 0.3 + 0.9 * len(groups)), squeeze=False, height_ratios=sizes
+    )
+    for axis, (title, values) in zip(axes[:, 0], groups.items()):
+        drawn = axis.barh(list(values), values.values(), color=["#b0b0b0" if n == base else "#3b6ea8" for n in values])
+        axis.bar_label(drawn, fmt="%.2f", padding=3, fontsize=8)
+        axis.set_title(f"{title}   (1 = {base})", fontsize=9, loc="left")
+        axis.invert_yaxis()
+        axis.margins(x=0.12)
+        axis.tick_params(labelsize=8)
+        axis.spines[["top", "right"]].set_visible(False)
+    figure.tight_layout()
+    figure.savefig(path, dpi=110)
+    plt.close(figure)
+
+
 def _pyplot() -> Any:
     import matplotlib
 
