@@ -10,6 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from ndformer.framework.data import DataError
 from ndformer.framework.registry import nearest
 
 CURVES = ("z", "z-trans", "hilbert", "hilbert-trans")
@@ -41,12 +42,12 @@ def bits_for(grid: Tensor, samples: int, bits: int | None, unit: float) -> int:
     needed = max(1, largest.bit_length())
     chosen = needed if bits is None else bits
     if needed > chosen:
-        raise ValueError(
+        raise DataError(
             f"a point cloud spans {largest + 1} voxels of {unit:g} along an axis, and {chosen} bits number "
             f"{2**chosen}: take a larger grid_size, more bits, or remove outliers"
         )
     if 3 * chosen + (samples - 1).bit_length() > 63:
-        raise ValueError(
+        raise DataError(
             f"3 x {chosen} bits for a voxel and {(samples - 1).bit_length()} for its sample are more than the 63 of a "
             "code: take a larger grid_size, fewer bits or a smaller batch, or remove outliers"
         )

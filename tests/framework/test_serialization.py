@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from ndformer.framework.data import DataError
 from ndformer.framework.serialization import CURVES, bits_for, serialize
 
 
@@ -88,9 +89,9 @@ def test_bits_are_as_many_as_asked_for_or_as_needed() -> None:
 
 
 def test_what_does_not_fit_into_63_bits_is_a_sentence() -> None:
-    with pytest.raises(ValueError, match="spans 65537 voxels of 0.02 along an axis, and 16 bits number 65536"):
+    with pytest.raises(DataError, match="spans 65537 voxels of 0.02 along an axis, and 16 bits number 65536"):
         bits_for(torch.tensor([[0, 0, 65536]]), 1, 16, 0.02)
-    with pytest.raises(ValueError, match="more than the 63"):
+    with pytest.raises(DataError, match="more than the 63"):
         bits_for(torch.tensor([[0, 0, 2**20]]), 2, None, 0.02)
     assert bits_for(torch.tensor([[0, 0, 2**20]]), 1, None, 0.02) == 21
     with pytest.raises(ValueError, match="did you mean 'hilbert'"):

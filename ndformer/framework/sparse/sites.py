@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ndformer.framework.data import DataError
 from ndformer.framework.sparse.segments import reduce_segments, run_lengths
 
 BLOCK = 8192  # voxels convolved at a time on CPU: what is gathered for them stays in the cache
@@ -46,7 +47,7 @@ class Sites:
         """(N,) one number per voxel, ascending with sample, x, y, z; steps up to `margin` do not leave a sample."""
         x, y, z = (size + 2 * margin for size in self.shape)
         if (int(self.sample.amax()) + 1) * x * y * z >= 2**62:
-            raise ValueError(
+            raise DataError(
                 f"points spread over {self.shape} voxels, too many to number: take larger ones or remove outliers"
             )
         g = self.grid - self.low + margin

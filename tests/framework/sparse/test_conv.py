@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from ndformer.framework.data import DataError
 from ndformer.framework.sparse import Sites, SubMConv3d, sites, spconv
 
 
@@ -145,7 +146,7 @@ def test_what_does_not_fit_is_told() -> None:
         SubMConv3d(4, 4)(torch.randn(3, 4), place)
     with pytest.raises(ValueError, match="odd and at least 3"):
         SubMConv3d(4, 4, kernel=2)
-    with pytest.raises(ValueError, match="too many to number"):
+    with pytest.raises(DataError, match="too many to number"):
         Sites(torch.tensor([[0, 0, 0], [2**21, 2**21, 2**21]]), torch.zeros(2))
 
 

@@ -1,0 +1,127 @@
+"""What is wrong with a scene or an object is one sentence, on its way from files through the config to the model."""
+
+import numpy as np
+import pytest
+import torch
+
+from ndformer.framework.data import DataError, collate
+from ndformer.framework.engine.config import load
+from ndformer.framework.registry import DATASETS, MODELS
+
+SCENES, OBJECTS = "configs/scannet_pape.py", "configs/modelnet40_pape.py"
+
+
+@pytest.fixture(scope="module")
+def model():
+    torch.manual_seed(0)
+    return MODELS.create(load(SCENES, [], None, True).model)
+
+
+def arrays(n=200, seed=0, **other):
+    rng = np.random.default_rng(seed)
+    given = dict(
+        coord=rng.uniform(0, 2, (n, 3)).astype(np.float32),
+        color=rng.integers(0, 256, (n, 3), np.uint8),
+        normal=rng.normal(size=(n, 3)).astype(np.float32),
+        segment20=rng.integers(-1, 20, n),
+    )
+    return given | other
+
+
+def scenes(home, options=(), split="train", **room):
+    """One scene on disk, and the dataset of the config that reads it."""
+    for i in range(2):
+        (home / f"train/scene000{i}_00").mkdir(parents=True)
+        (home / f"val/scene000{i}_00").mkdir(parents=True)
+        for name, values in arrays(**room).items():
+            if values is not None:
+                for part in ("train", "val"):
+                    np.save(home / f"{part}/scene000{i}_00/{name}.npy", values)
+    all_of_train = "train_dataloader.dataset.val_is_test=True"
+    cfg = load(SCENES, [f"data_root={str(home)!r}", all_of_train, *options], None, True)
+    return DATASETS.create(cfg[f"{split}_dataloader"].dataset, seed=0)
+
+
+def far_away(metres):
+    coord = arrays()["coord"]
+    coord[7] = metres
+    return coord
+
+
+WRONG = {
+    "too far for a number of its cell": (
+        dict(coord=far_away(1e9)),
+        "cells of 0.1, too many to number.*remove outliers",
+    ),
+    "too far for a code of 63 bits": (dict(coord=far_away(1e4)), "spans .* voxels .* 16 bits number 65536.*remove"),
+    "one point": (dict(n=1), "is a scene of 1 points, and a cloud takes two or more: take it away"),
+    "all in one voxel": (dict(coord=np.full((200, 3), 0.31, np.float32)), "lie in one voxel.*remove such samples"),
+    "no normals": (dict(normal=None), r"scene0000_00 has no normals.*missing=dict\(normals=0\.0\) what to take"),
+    "no colours": (dict(color=None), r"scene0000_00 has no colours.*missing=dict\(colours=0\.0\) what to take"),
+    "a label outside the map": (dict(segment20=np.full(200, 20)), r"segment20\.npy has the label 20, but 20 classes"),
+    "coordinates that are no numbers": (dict(coord=far_away(np.nan)), "points that are not finite"),
+}
+
+
+@pytest.mark.parametrize("room, sentence", WRONG.values(), ids=list(WRONG))
+def test_a_bad_scene_is_one_sentence_on_its_way_to_a_step(model, tmp_path, room, sentence):
+    data = scenes(tmp_path, **room)
+    with pytest.raises(DataError, match=sentence) as told:
+        model.train()(**collate([data[0]]), mode="loss")
+    assert "\n" not in str(told.value)
+
+
+@pytest.mark.parametrize("file", ["coord", "color", "normal", "segment20"])
+def test_half_of_any_file_is_one_sentence(tmp_path, file):
+    data = scenes(tmp_path)
+    path = data.records[0] / f"{file}.npy"
+    path.write_bytes(path.read_bytes()[:-40])
+    with pytest.raises(DataError, match=f"{file}.npy cannot be read .*half of a file, get it again") as told:
+        data[0]
+    assert "\n" not in str(told.value)
+
+
+def test_what_is_missing_is_taken_from_the_config(model, tmp_path):
+    at = "train_dataloader.dataset.transforms"
+    last = len(load(SCENES, [], None, True).train_dataloader.dataset.transforms) - 1
+    data = scenes(tmp_path, [f"{at}.{last}.missing=dict(colours=0.5,normals=0.25)"], color=None, normal=None)
+    sample = data[0]
+    assert sample["inputs"]["points"][:, 3:].unique(dim=0).tolist() == [[0.5] * 3 + [0.25] * 3]
+    assert model.train()(**collate([sample, data[1]]), mode="loss")["loss"].isfinite()
+
+
+def test_an_empty_sample_of_a_batch_is_told_by_its_number(model, tmp_path, monkeypatch):
+    monkeypatch.setattr(model, "mix", None)  # Mix3D may put it into another, which harms nothing
+    data = scenes(tmp_path)
+    empty = data[1]
+    empty["inputs"]["points"] = empty["inputs"]["points"][:0]
+    empty["data_sample"]["labels"] = empty["data_sample"]["labels"][:0]
+    for mode in ("loss", "predict"):
+        with pytest.raises(DataError, match="sample 1 of a batch has no points: remove it, or what removed them"):
+            model.eval()(**collate([data[0], empty]), mode=mode)
+    with pytest.raises(DataError, match="has no points"):
+        model.eval()(**collate([empty]), mode="predict")
+
+
+def test_one_voxel_is_enough_to_look_at(model, tmp_path):
+    """Only training norms over points; a scene of one voxel is predicted like any other."""
+    data = scenes(tmp_path, split="test", coord=np.full((200, 3), 0.31, np.float32))
+    (found,) = model.eval()(**collate([data[0]]), mode="predict")
+    assert found["predicted"].shape == (200,)
+    assert found["predicted"].unique().numel() == 1
+
+
+@pytest.mark.parametrize(
+    "points, sentence", [(1, "it holds 1 points and a cloud takes two or more"), (600, "at one place")]
+)
+def test_objects_of_one_point_or_at_one_place_are_told(tmp_path, points, sentence):
+    for kind in ("cone", "cup"):
+        (tmp_path / kind).mkdir()
+        for i in (1, 2):
+            np.savetxt(tmp_path / kind / f"{kind}_000{i}.txt", np.ones((points, 6)), "%.4f", ",")
+    for split in ("train", "test"):
+        (tmp_path / f"modelnet40_{split}.txt").write_text("cone_0001\ncup_0001\ncone_0002\ncup_0002\n")
+    (tmp_path / "modelnet40_shape_names.txt").write_text("cone\ncup\n")
+    cfg = load(OBJECTS, [f"data_root={str(tmp_path)!r}", "model.head.classes=2"], None, True)
+    with pytest.raises(DataError, match=sentence):
+        DATASETS.create(cfg.test_dataloader.dataset, seed=0)[0]
