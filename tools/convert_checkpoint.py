@@ -2,7 +2,7 @@
 
 tools/convert_checkpoint.py pointcept model_best.pth ptv3.pth      Point Transformer V3, of Pointcept or of its authors
 
-Prints the backbone that fits, to write into a config, and every entry that found no place.
+Prints the backbone and the head that fit, to write into a config, and every entry that found no place.
 """
 
 from __future__ import annotations
@@ -75,6 +75,31 @@ def _renamed(name: str, coarsest: int) -> str | None:
     return None
 
 
+def pointcept_head(given: State, left: Iterable[str]) -> tuple[dict[str, Any], State, list[str]]:
+    """The same of the head, from the names that the backbone left over: a linear layer on every point (`seg_head`), or
+    the classifier of objects (`cls_head`). Empty without one."""
+    numbers = [int(match[1]) for name in left if (match := re.search(r"(?:^|\.)cls_head\.(\d+)\.", name))]
+    last, found, over = max(numbers, default=0), {}, []
+    for old in left:
+        name = re.sub(r"^(module\.)?seg_head\.", "linear.", old)
+        name = re.sub(r"^(module\.)?cls_head\.(\d+)\.", lambda m: _layer(int(m[2]), last), name)
+        if name.startswith(("linear.", "hidden.")):
+            found[name] = given[old]
+        else:
+            over.append(old)
+    if "linear.weight" not in found:
+        return {}, {}, list(left)
+    hidden = tuple(len(found[f"hidden.{i}.weight"]) for i in range(0, last, 4))  # each with a norm, ReLU and dropout
+    classes = len(found["linear.weight"])
+    if not hidden:
+        return dict(type="TokenSegmenter", classes=classes), found, over
+    return dict(type="Classifier", classes=classes, pool="mean", hidden=hidden, dropout=0.5), found, over
+
+
+def _layer(number: int, last: int) -> str:
+    return "linear." if number == last else f"hidden.{number}."
+
+
 def _sizes(found: State, stages: int, head_dim: int) -> dict[str, Any]:
     """The arguments of PTv3, read off the shapes; how wide heads are, shapes do not tell."""
 
@@ -137,11 +162,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("output", metavar="OUT", type=Path)
     parser.add_argument("--head-dim", metavar="N", type=int, default=16, help="width of a head, 16 as published")
     given = parser.parse_args(arguments)
-    cfg, weights, left = pointcept(read(given.input), given.head_dim)
+    state = read(given.input)
+    cfg, weights, left = pointcept(state, given.head_dim)
     load_weights(BACKBONES.create(cfg), dict(model=weights), given.input)  # every name and shape, or a sentence
-    save(given.output, dict(model={f"backbone.{name}": value for name, value in weights.items()}))
+    head, more, left = pointcept_head(state, left)
+    weights = {f"backbone.{name}": value for name, value in weights.items()}
+    weights |= {f"head.{name}": value for name, value in more.items()}
+    save(given.output, dict(model=weights))
     print(f"{given.output}: {len(weights)} tensors of {sum(w.numel() for w in weights.values()):,} numbers for")
-    print("backbone=dict(" + ", ".join(f"{name}={value!r}" for name, value in cfg.items()) + ")")
+    for name, part in dict(backbone=cfg, head=head).items():
+        if part:
+            print(f"{name}=dict(" + ", ".join(f"{key}={value!r}" for key, value in part.items()) + ")")
     print(f"left over: {', '.join(left) or 'nothing'}")
 
 

@@ -11,13 +11,16 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ndformer.framework.attention import Attention, build_encoding
 from ndformer.framework.backbones.ptv3 import PTv3
 from ndformer.framework.data import DataError
 from ndformer.framework.engine import checkpoint
-from ndformer.framework.tokens import Where
+from ndformer.framework.heads.classifier import Classifier
+from ndformer.framework.model import TokenModel
+from ndformer.framework.registry import HEADS
+from ndformer.framework.tokens import TokenSet, Where
 from tools import convert_checkpoint
 
 SIZES: dict[str, Any] = dict(
@@ -64,20 +67,26 @@ def test_a_checkpoint_of_pointcept_becomes_one_of_ours(tmp_path: Path, capsys: p
     torch.manual_seed(0)
     model = PTv3(**SIZES)
     theirs = {f"module.backbone.{name}": value for name, value in official(model).items()}
-    theirs |= {"module.seg_head.weight": torch.randn(20, 16), "module.seg_head.bias": torch.randn(20)}
+    head = {"weight": torch.randn(20, 16), "bias": torch.randn(20)}
+    theirs |= {f"module.seg_head.{name}": value for name, value in head.items()}
+    theirs |= {"module.other.weight": torch.zeros(3)}
     content = dict(epoch=3, state_dict=theirs, best_metric_value=np.float64(0.77))
     torch.save(content, tmp_path / "in.pth")
     convert_checkpoint.main(["pointcept", str(tmp_path / "in.pth"), str(tmp_path / "out.pth")])
 
     weights = checkpoint.load(tmp_path / "out.pth")["model"]
     expected = {f"backbone.{name}": value for name, value in model.state_dict().items()}
+    expected |= {f"head.linear.{name}": value for name, value in head.items()}
     assert weights.keys() == expected.keys()
     assert all(torch.equal(weights[name], expected[name]) for name in weights)
 
     says = capsys.readouterr().out
-    assert "left over: module.seg_head.weight, module.seg_head.bias" in says
-    line = next(line for line in says.splitlines() if line.startswith("backbone="))
-    cfg = eval(line.removeprefix("backbone="))
+    assert "left over: module.other.weight\n" in says
+    parts = dict(line.split("=", 1) for line in says.splitlines() if line.startswith(("backbone=", "head=")))
+    cfg = eval(parts["backbone"])
+    points: Any = dict(points=dict(type="Points"))
+    whole = TokenModel(points, cfg, eval(parts["head"]))
+    checkpoint.load_weights(whole, checkpoint.load(tmp_path / "out.pth"), tmp_path / "out.pth")
     assert {name: cfg[name] for name in SIZES} == SIZES
     assert cfg["type"] == "PTv3"
 
@@ -89,6 +98,23 @@ def test_an_encoder_alone() -> None:
     assert cfg["dec_depths"] == ()
     del cfg["type"]
     PTv3(**cfg).load_state_dict(weights)
+
+
+def test_a_classifier_of_objects() -> None:
+    """Linear, norm, ReLU, dropout, twice, and a linear layer: numbers 0, 1, 4, 5 and 8 have weights."""
+    torch.manual_seed(0)
+    ours = Classifier(32, 40, pool="mean", hidden=(16, 8), dropout=0.5)
+    nn.init.normal_(ours.linear.weight)
+    theirs = {re.sub(r"hidden\.", "cls_head.", name): value for name, value in ours.state_dict().items()}
+    theirs = {re.sub(r"linear\.", "cls_head.8.", name): value for name, value in theirs.items()}
+    cfg, weights, left = convert_checkpoint.pointcept_head(theirs, ["odd", *theirs])
+    assert left == ["odd"]
+    assert cfg == dict(type="Classifier", classes=40, pool="mean", hidden=(16, 8), dropout=0.5)
+    made = HEADS.create(cfg, dim=32)
+    made.load_state_dict(weights)
+    given = TokenSet(torch.randn(3, 5, 32), Where(torch.rand(3, 5, 3)))
+    torch.testing.assert_close(made.eval()(given), ours.eval()(given))
+    assert convert_checkpoint.pointcept_head({}, ["odd"]) == ({}, {}, ["odd"])
 
 
 def test_tables_of_relative_positions() -> None:
