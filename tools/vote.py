@@ -34,8 +34,10 @@ from ndformer.modalities.pointcloud.voting import object_votes, scene_votes
 
 def about(path: Path, cfg: Any) -> dict[str, str]:
     """What predictions are a function of."""
-    transforms = json.dumps(cfg.test_dataloader.dataset.transforms, default=list, sort_keys=True)
-    return dict(checkpoint=hashlib.sha256(path.read_bytes()).hexdigest(), transforms=transforms)
+    model, transforms = (
+        json.dumps(part, default=list, sort_keys=True) for part in (cfg.model, cfg.test_dataloader.dataset.transforms)
+    )
+    return dict(checkpoint=hashlib.sha256(path.read_bytes()).hexdigest(), model=model, transforms=transforms)
 
 
 def ready(folder: Path, content: dict[str, str]) -> None:
@@ -62,6 +64,11 @@ def scenes(model: Any, data: Any, metric: Any, out: Path, batch: int) -> list[np
                 np.save(stream, labels)
             beside.replace(file)
         found.append(np.load(file).astype(np.int64))
+        if len(found[-1]) != len(sample["points"]):
+            raise DataError(
+                f"{file} has labels of {len(found[-1])} points, and the scene of that name {len(sample['points'])}: "
+                "it is of other data, name another folder with --out"
+            )
         said = "was there" if there else f"{time.perf_counter() - begin:.1f} s"
         if "labels" in sample:
             metric.process({}, [dict(truth=sample["labels"], predicted=found[-1], classes=len(data.classes))])

@@ -116,6 +116,11 @@ def test_scenes_are_kept_gone_on_with_and_refused_for_another_model(trained, hom
     checkpoint.save(other, dict(model=model.state_dict(), classes=["x"]))
     with pytest.raises(DataError, match="predictions of another checkpoint"):
         vote.main([arguments[0], str(other), *arguments[2:], "--out", str(out)])
+    with pytest.raises(DataError, match="predictions of another checkpoint or config"):
+        vote.main([*arguments, "--out", str(out), "--cfg-options", "model.backbone.positions=grid"])
+    np.save(files[1], np.load(files[1])[:-1])
+    with pytest.raises(DataError, match="has labels of 249 points, and the scene of that name 250: it is of other"):
+        vote.main([*arguments, "--out", str(out)])
     with pytest.raises(DataError, match="--out names the folder"):
         vote.main(arguments)
 
@@ -134,6 +139,53 @@ def test_objects_are_voted_on_again_and_again(tmp_path):
     assert not np.allclose(first, second)  # stretched anew
     again = object_votes(model, sample, transforms, 1, seed=0)[0]
     assert again == pytest.approx(first, rel=1e-5)
+
+
+def test_scenes_whose_labels_are_hidden_are_submitted(trained, home, tmp_path, capsys):
+    _, arguments = trained
+    hidden = home / "test" / "scene0707_00"
+    hidden.mkdir(parents=True)
+    for name in ("coord", "color", "normal"):
+        np.save(hidden / f"{name}.npy", np.load(home / "val" / "scene0003_00" / f"{name}.npy"))
+    asked = ["--cfg-options", "test_dataloader.dataset.test_on=test"]
+    vote.main([*arguments, "--out", str(tmp_path / "votes"), "--submit", str(tmp_path / "upload"), *asked])
+    assert "mIoU" not in capsys.readouterr().out
+    (file,) = (tmp_path / "upload").iterdir()
+    assert file.name == "scene0707_00.txt"
+    assert set(np.loadtxt(file, dtype=int)) <= set(SCANNET.values())
+    assert len(file.read_text().splitlines()) == 250
+
+
+def test_repeats_of_votes_on_objects_are_told_as_mean_and_spread(tmp_path, capsys, monkeypatch):
+    rng = np.random.default_rng(0)
+    for kind in ("cone", "cup"):
+        (tmp_path / kind).mkdir()
+        for i in range(1, 4):
+            np.savetxt(tmp_path / kind / f"{kind}_{i:04d}.txt", rng.normal(size=(600, 6)), "%.4f", ",")
+    names = [f"{kind}_{i:04d}" for kind in ("cone", "cup") for i in range(1, 4)]
+    for split in ("train", "test"):
+        (tmp_path / f"modelnet40_{split}.txt").write_text("\n".join(names))
+    (tmp_path / "modelnet40_shape_names.txt").write_text("cone\ncup\n")
+    (tmp_path / "GENERATED_SAMPLE").write_text("")
+    options = ["model.head.classes=2", "model.backbone.enc_depths=(1,1,1)"]
+    cfg = load("configs/modelnet40_nope.py", [f"data_root={str(tmp_path)!r}", *options], None, True)
+    checkpoint.save(tmp_path / "best.pth", dict(model=build_model(cfg).state_dict(), classes=["cone", "cup"]))
+    right = [[1, 1, 0, 0, 1, 1], [1, 0, 0, 0, 1, 1], [1, 0, 0, 0, 1, 0]]  # of each repeat
+    labels, looked = [0, 0, 0, 1, 1, 1], iter(range(6))
+
+    def votes(model, sample, transforms, repeats, seed):
+        i = next(looked)
+        return [np.eye(2)[labels[i] if right[repeat][i] else 1 - labels[i]] for repeat in range(repeats)]
+
+    monkeypatch.setattr(vote, "object_votes", votes)
+    arguments = ["configs/modelnet40_nope.py", str(tmp_path / "best.pth"), "--sample", "--data-root", str(tmp_path)]
+    vote.main([*arguments, "--repeats", "3", "--cfg-options", *options])
+    said = capsys.readouterr().out.strip()
+    accuracies = np.mean(right, 1)
+    assert said == (
+        f"with voting: accuracy {accuracies.mean():.4f}, sd {accuracies.std(ddof=1):.4f}, "
+        f"{accuracies.min():.4f} to {accuracies.max():.4f} over 3 repeats of 10 votes"
+    )
 
 
 def test_a_cloud_of_ones_own_is_labelled(trained, home, tmp_path, monkeypatch, capsys):
