@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import torch
 from torch import Tensor, nn
@@ -118,10 +118,12 @@ class TokenModel(BaseModel):
         return sets[0] if len(sets) == 1 else join(*sets)
 
     @torch.no_grad()
-    def test_tokens(self, batch: dict[str, Any]) -> TokenSet:
-        """What the head is given of a collated batch, for programs that do more with it than predict()."""
+    def test_scores(self, batch: dict[str, Any]) -> Any:
+        """What the head says of a collated batch, for programs that do more with it than predict()."""
         data: Any = self.data_preprocessor(batch, False)
-        return self(data["inputs"], mode="tensor")
+        tokens, head = self(data["inputs"], mode="tensor"), cast(nn.Module, self.head)
+        with torch.autocast(tokens.features.device.type, self.amp, enabled=self.amp is not None):
+            return head(tokens)
 
     def _made_by(self, name: str, adapter: nn.Module, value: Tensor | list[Tensor]) -> TokenSet:
         """The tokens of an adapter, who may be a newcomer, if the blocks can work with them."""

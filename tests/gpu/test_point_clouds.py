@@ -46,6 +46,26 @@ def test_the_gpu_computes_what_the_cpu_does(name: str, cpe: Literal["xcpe", "non
     torch.testing.assert_close(found.cpu().double(), expected, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("name", FREE)
+def test_it_learns_in_16_bit(name: str, dtype: torch.dtype) -> None:
+    """As the recipe of ScanNet does (fp16): near float32, and every gradient is finite."""
+    r = benchmark_points.surface(1500)
+    x = torch.randn(1, len(r), 6, generator=torch.Generator().manual_seed(1))
+    found = []
+    for enabled in (False, True):
+        torch.manual_seed(0)
+        model = PTv3(encoding=dict(type=name), cpe="none", shuffle="never", drop_path=0.0, **SMALL).to(DEVICE)
+        with torch.autocast(DEVICE, dtype, enabled=enabled):
+            y = model(TokenSet(x, Where(r[None])).to(DEVICE)).features
+        y.float().square().mean().backward()
+        found.append((y.detach().float(), [p.grad for p in model.parameters() if p.grad is not None]))
+    (exact, wanted), (ours, got) = found
+    assert (ours - exact).norm() <= 0.05 * exact.norm()
+    assert len(got) == len(wanted)
+    assert all(bool(gradient.isfinite().all()) for gradient in got)
+
+
 @pytest.mark.parametrize("kernel", [3, 5])
 def test_spconv_and_torch_agree(kernel: int) -> None:
     if build()[0] is None:

@@ -14,6 +14,7 @@ from ndformer.framework.engine import checkpoint
 from ndformer.framework.engine.config import load
 from ndformer.framework.engine.run import build_model
 from ndformer.framework.registry import DATASETS, TRANSFORMS
+from ndformer.modalities.pointcloud import voting
 from ndformer.modalities.pointcloud.ply import parse_ply
 from ndformer.modalities.pointcloud.scenes import SCANNET, ScanNet
 from ndformer.modalities.pointcloud.voting import fragments, looks, object_votes, scene_votes
@@ -73,7 +74,6 @@ def test_there_are_thirteen_looks():
 
 def test_votes_are_summed_probabilities_whatever_the_batch(trained, home):
     model, _ = trained
-    head: Any = model.head
     cfg = load(CONFIG, [f"data_root={str(home)!r}"], None, True)
     data = ScanNet(home, "test", cfg.test_dataloader.dataset.transforms)
     sample = data.read(data.records[0])
@@ -90,8 +90,21 @@ def test_votes_are_summed_probabilities_whatever_the_batch(trained, home):
     for transform in data.transforms[2:]:
         part = transform(part, np.random.default_rng(0))
     with torch.no_grad():
-        (logits,) = head(model.test_tokens(collate([part])))
+        (logits,) = model.test_scores(collate([part]))
     assert (one[first] >= logits.softmax(-1).numpy() - 1e-4).all()
+
+
+def test_votes_are_computed_in_the_precision_of_training(trained, home, monkeypatch):
+    model, _ = trained
+    cfg = load(CONFIG, [f"data_root={str(home)!r}"], None, True)
+    data = ScanNet(home, "test", cfg.test_dataloader.dataset.transforms)
+    sample = data.read(data.records[0])
+    monkeypatch.setattr(voting, "looks", lambda: iter([(np.eye(3), 1.0)]))
+    exact = scene_votes(model, sample, data.transforms)
+    monkeypatch.setattr(model, "amp", torch.bfloat16)
+    rounded = scene_votes(model, sample, data.transforms)
+    assert rounded == pytest.approx(exact, abs=0.1 * float(exact.max()))
+    assert not np.array_equal(rounded, exact)
 
 
 def test_scenes_are_kept_gone_on_with_and_refused_for_another_model(trained, home, tmp_path, capsys):

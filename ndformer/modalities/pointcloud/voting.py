@@ -50,24 +50,24 @@ def split(transforms: Sequence[Any]) -> tuple[list[Any], float | None, list[Any]
 
 
 @torch.no_grad()
-def scene_votes(model: TokenModel, sample: Sample, transforms: Sequence[Any], batch: int = 4) -> np.ndarray:
-    """(N, classes) summed probabilities of a scene as it is on disk, `batch` fragments at a time."""
+def scene_votes(model: TokenModel, sample: Sample, transforms: Sequence[Any], at_a_time: int = 4) -> np.ndarray:
+    """(N, classes) summed probabilities of a scene as it is on disk, so many fragments at a time."""
     before, size, after = split(transforms)
     if size is None:
         raise DataError("fragments of a scene are made of GridSample's cells: add it to the test set's transforms")
-    rng, head = np.random.default_rng(0), cast(TokenSegmenter, model.head)
+    rng, classes = np.random.default_rng(0), cast(TokenSegmenter, model.head).classes
     for transform in before:
         sample = transform(sample, rng)
     plain = {name: value for name, value in sample.items() if name != "labels"}
-    total = torch.zeros(len(plain["points"]), head.classes)
+    total = torch.zeros(len(plain["points"]), classes)
     for matrix, scale in looks():
         seen = turned(plain, matrix)
         seen["points"] = seen["points"] * np.float32(scale)
         parts = list(fragments(cells(seen["points"], size, str(sample.get("path", "the cloud")))))
-        for lo in range(0, len(parts), batch):
-            some = parts[lo : lo + batch]
-            tokens = model.test_tokens(collate([_through(after, chosen(seen, part), rng) for part in some]))
-            for part, logits in zip(some, head(tokens)):
+        for lo in range(0, len(parts), at_a_time):
+            some = parts[lo : lo + at_a_time]
+            batch = collate([_through(after, chosen(seen, part), rng) for part in some])
+            for part, logits in zip(some, model.test_scores(batch)):
                 p = logits.float().softmax(-1).cpu()
                 total.index_add_(0, torch.from_numpy(part), p)
     return total.numpy()
@@ -88,7 +88,7 @@ def object_votes(
             base = transform(base, rng)
         some = [base, *(stretch(base, rng) for _ in range(STRETCHES))]
         batch = collate([_through([*sampled, *after], one, rng) for one in some])
-        found.append(model.head(model.test_tokens(batch)).float().softmax(-1).sum(0).cpu().numpy())
+        found.append(model.test_scores(batch).float().softmax(-1).sum(0).cpu().numpy())
     return found
 
 
