@@ -181,9 +181,9 @@ def _voc(path: Path) -> Described:
 def _yolo(path: Path) -> Described:
     lines = [line.split() for line in path.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
     try:
-        rows = np.array([[float(word) for word in line] for line in lines])
+        rows: np.ndarray = np.array([[float(word) for word in line] for line in lines])
     except ValueError:
-        rows = np.zeros(0)
+        rows = np.array([])
     if rows.ndim != 2 or rows.shape[1] != 5 or not np.isfinite(rows).all():
         raise DataError(f"{path} has not five numbers in each row (class, x, y, width, height): mend it")
     about, _, numbers = _labels("", rows[:, 0].astype(np.int64))

@@ -63,8 +63,8 @@ def _modelnet(path: Path) -> Described:
     found |= dict(normals="normal" in tables)
     odd = [] if len(points) else ["it holds no clouds"]
     if points.size:
-        finite = np.isfinite(points).all(2)  # (N, n)
-        bad = sum(not cloud.all() for cloud in finite)
+        finite = np.all(np.isfinite(points), axis=2)  # (N, n)
+        bad = int(np.sum(~np.all(finite, axis=1)))
         if finite.any():
             ends = zip("xyz", points[finite].min(0), points[finite].max(0))
             found |= {axis: [round(float(v), 4) for v in (low, high)] for axis, low, high in ends}
