@@ -1,7 +1,7 @@
 """N-MNIST's files, a few hundred of them, in minutes on a CPU: docs/results.md.
 
-Train and test together in five parts, of which the seed says which one is the test set: seeds 0 to 4 test each recording
-once.
+Train and test together in five parts, of which the seed says which one is the test set: seeds 0 to 4 test each
+recording once.
 """
 
 _base_ = ["_base_/nmnist.py"]

@@ -5,6 +5,7 @@ tools/make_sample.py cifar10 --out data/cifar10 --seed 1
 tools/make_sample.py cifar10 --baselines        also: how far simple statistics get on it
 tools/make_sample.py modelnet40 --baselines     also: how far extents and moments get on it
 tools/make_sample.py coco --baselines           also: mAP50 of the mean boxes of training
+tools/make_sample.py ucf101 --baselines         also: how far frames get without their order; dvsgesture: events
 """
 
 from __future__ import annotations

@@ -4,7 +4,8 @@ tools/peek.py user01_led.aedat 17-04-13_td.dat photo.jpg chair.off v_Archery_g01
 tools/peek.py recording.raw --json              for programs: a line of JSON for each file
 
 It knows files of event cameras (AEDAT 2.0 and 3.1, .dat and .raw in EVT2 and EVT3, N-MNIST's .bin, .npy, .npz, HDF5),
-images, point clouds (.txt, .xyz, .npy, .off, .ply) and videos.
+images, point clouds (.txt, .xyz, .npy, .off, .ply) and videos; files of many images (MNIST's IDX, CIFAR's pickles), of
+many clouds (ModelNet's hdf5), of labels (.mat, ScanNet's npy and json) and of boxes (COCO, VOC, YOLO, GEN1).
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ from ndformer.framework.data import DataError
 from ndformer.framework.engine.cli import run
 from ndformer.modalities.events import describe as events
 from ndformer.modalities.image import describe as image
+from ndformer.modalities.image import describe_sets as image_sets
 from ndformer.modalities.pointcloud import describe as pointcloud
+from ndformer.modalities.pointcloud import describe_sets as pointcloud_sets
 from ndformer.modalities.video import describe as video
 
 KINDS = (image, video, pointcloud, events)
@@ -29,6 +32,9 @@ KINDS = (image, video, pointcloud, events)
 
 def describe(path: Path, rows: int) -> dict[str, Any]:
     """By the modality that knows the ending of a file. In .npy, plain rows are a cloud, columns with names events."""
+    for sets in (pointcloud_sets, image_sets):
+        if sets.knows(path):
+            return sets.describe(path, rows)
     ending = path.suffix.lower()
     if ending == ".npy" and path.is_file() and not path.name.endswith("_bbox.npy"):
         return (pointcloud if plain(path) else events).describe(path, rows)
@@ -50,6 +56,7 @@ def in_words(path: Path, found: dict[str, Any]) -> str:
         shown = "yes" if value is True else f"{value:,}" if isinstance(value, int) else value
         shown = f"{value:g}" if isinstance(value, float) else shown
         shown = (" to " if len(value) == 2 else ", ").join(map(str, value)) if isinstance(value, list) else shown
+        shown = ", ".join(f"{key}: {one}" for key, one in value.items()) if isinstance(value, dict) else shown
         lines.append(f"  {name.replace('_', ' '):18} {shown}")
     first = found["first"]
     if first:

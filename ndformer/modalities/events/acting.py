@@ -1,6 +1,8 @@
 """Films of somebody gesturing: two hands on forearms, moving as the eleven gestures of DvsGesture say.
 
-Seen from the front: the right hand is at the left of the picture. Places are in pixels of 128 x 128.
+Seen from the front: the right hand is at the left of the picture. Places are in pixels of 128 x 128. Wave, circle and
+the circle backwards go over the same ring, at the same mean pace; so do clap, drums and roll with both hands. Where
+something moved says nothing about which of these it is.
 """
 
 from __future__ import annotations
@@ -27,32 +29,46 @@ def resting(phase: np.ndarray) -> Path:
     return at(84, 98, phase)
 
 
-def clap(phase: np.ndarray, rng: np.random.Generator) -> Hands:
-    apart = 6 + 15 * (1 + np.cos(phase))
-    return at(64 - apart, 66, phase), at(64 + apart, 66, phase)
+def ring(angle: np.ndarray) -> Path:
+    """The right hand's way: clockwise, as the camera sees it, where the angle grows."""
+    return at(38 + 23 * np.cos(angle), 56 + 23 * np.sin(angle), angle)
+
+
+def swing(phase: np.ndarray) -> np.ndarray:
+    """To and fro by a whole turn, on average as fast as `phase` itself grows."""
+    return TURN / 2 * np.sin(phase / 2)
 
 
 def wave(phase: np.ndarray, rng: np.random.Generator) -> Hands:
-    return at(38 + 24 * np.sin(phase), 46 - 6 * np.cos(2 * phase), phase), resting(phase)
+    return ring(rng.uniform(0, TURN) + swing(phase)), resting(phase)
 
 
 def circle(phase: np.ndarray, rng: np.random.Generator) -> Hands:
-    """Clockwise as the camera sees it."""
-    return at(38 + 23 * np.cos(phase), 56 + 23 * np.sin(phase), phase), resting(phase)
+    return ring(phase), resting(phase)
 
 
 def back(phase: np.ndarray, rng: np.random.Generator) -> Hands:
-    return circle(-phase, rng)
+    return ring(-phase), resting(phase)
 
 
-def roll(phase: np.ndarray, rng: np.random.Generator) -> Hands:
-    x, y = 13 * np.cos(phase), 19 * np.sin(phase)
-    return at(60 + x, 68 + y, phase), at(68 - x, 68 - y, phase)
+def clap(phase: np.ndarray, rng: np.random.Generator) -> Hands:
+    """Each hand in the other's mirror."""
+    right = ring(rng.uniform(0, TURN) + swing(phase))
+    return right, mirrored((right, right))[0]
 
 
 def drums(phase: np.ndarray, rng: np.random.Generator) -> Hands:
-    beat = 24 * np.sin(phase)
-    return at(42, 62 + beat, phase), at(86, 62 - beat, phase)
+    """In turn: one goes where the other comes from."""
+    middle = rng.uniform(0, TURN)
+    left = ring(middle - swing(phase))
+    return ring(middle + swing(phase)), mirrored((left, left))[0]
+
+
+def roll(phase: np.ndarray, rng: np.random.Generator) -> Hands:
+    """Both circle in the same sense, either of the two, half a turn apart."""
+    angle = phase if rng.random() < 0.5 else -phase
+    left = ring(TURN / 2 - angle)
+    return ring(angle + TURN / 2), mirrored((left, left))[0]
 
 
 def guitar(phase: np.ndarray, rng: np.random.Generator) -> Hands:

@@ -13,7 +13,9 @@ from ndformer.framework.registry import SAMPLES
 from ndformer.modalities.video.moving import WAYS, film, scene
 from ndformer.modalities.video.writing import write_avi
 
-GROUPS, CLIPS, FRAMES = 25, 3, 48  # groups of a class, videos of a group, frames of a video
+# Groups of a class, videos of a group, frames of a video. These are as many as the paper's first, 0, to its last, 41:
+# so what a model sees of a film played backwards are the same frames.
+GROUPS, CLIPS, FRAMES = 25, 3, 42
 HELD = 7  # groups of a test list: 1 to 7 in fold 1, 8 to 14 in fold 2, 15 to 21 in fold 3, as in the real set
 
 

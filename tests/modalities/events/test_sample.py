@@ -43,11 +43,30 @@ def test_noise_comes_at_its_rate():
 
 def test_gestures_mirror_as_the_label_map_says():
     phase = np.linspace(0, 6, 50)
-    for label in (1, 3, 4):
+    for label in (1, 3, 4, 0):
         ours = MOTIONS[label](phase, np.random.default_rng(0))
         theirs = mirrored(MOTIONS[MIRRORED[label]](phase, np.random.default_rng(0)))
         for a, b in zip(ours, theirs):
             np.testing.assert_allclose(a, b)
+
+
+def test_gestures_of_a_kind_go_over_the_same_places_at_the_same_pace():
+    """Right wave, circle and back; clap, drums and roll: only the order in time differs."""
+    for kind in ((1, 3, 4), (0, 7, 8)):
+        for label in kind:
+            angles, paces = [], []
+            for seed in range(300):
+                rng = np.random.default_rng(seed)
+                phase = np.linspace(0, 2 * np.pi * rng.uniform(1.2, 2.2), 60) + rng.uniform(0, 2 * np.pi)
+                right, left = MOTIONS[label](phase, rng)
+                for hand, middle in zip((right, left), (38, 90)) if label in (0, 7, 8) else ((right, 38),):
+                    across = hand - (middle, 56)
+                    np.testing.assert_allclose(np.hypot(*across.T), 23)
+                    angles.append(np.arctan2(across[:, 1], across[:, 0]))
+                    paces.append(np.hypot(*np.diff(hand, axis=0).T).sum() / np.ptp(phase) / 23)
+            shares = np.histogram(angles, 8, (-np.pi, np.pi))[0] / np.size(angles)
+            assert np.abs(shares - 1 / 8).max() < 0.04  # all around
+            assert np.mean(paces) == pytest.approx(1, abs=0.06)
 
 
 def test_a_film_is_brightness():
