@@ -58,16 +58,22 @@ schedule = dict(type="WarmupCosine", warmup=0.05, end=0.01)
 train_cfg = dict(max_epochs=150, amp="bf16")
 metrics = [dict(type="Gen1Metric")]
 
+_few = [
+    dict(type="PackSpikes", threshold=32, refractory=50_000, patch=16, bins=4, reference="end"),
+    dict(type="PackEventBoxes"),
+]
+_few_train = [dict(type="FlipEvents", p=0.5), dict(type="DropEvents", share=(0, 0.3)), *_few]
 sample_data = "gen1"
 sample = dict(
     data_root="data/samples/gen1",
     model=dict(
-        backbone=dict(dim=96, depth=4, heads=4, drop_path=0.0),
+        modalities=dict(events=dict(bins=4)),
+        backbone=dict(dim=96, depth=4, heads=3, drop_path=0.0),
         head=dict(neck=dict(width=64)),
     ),
-    train_dataloader=dict(batch_size=16, num_workers=2),
-    val_dataloader=dict(batch_size=32, num_workers=2),
-    test_dataloader=dict(batch_size=32, num_workers=2),
+    train_dataloader=dict(batch_size=16, num_workers=0, dataset=dict(most=12_000, transforms=_few_train)),
+    val_dataloader=dict(batch_size=32, num_workers=0, dataset=dict(most=12_000, transforms=_few)),
+    test_dataloader=dict(batch_size=32, num_workers=0, dataset=dict(most=12_000, transforms=_few)),
     optimizer=dict(lr=1e-3),
     train_cfg=dict(max_epochs=12, amp=None),
 )

@@ -59,6 +59,7 @@ class GEN1(Dataset):
 
     splits = ("train", "val", "test")
     classes = ["car", "pedestrian"]
+    baselines = "box_baselines"
 
     def __init__(
         self,
@@ -90,7 +91,7 @@ class GEN1(Dataset):
             if labels.size and labels.max() >= len(self.classes):
                 raise DataError(f"{path} has the class {labels.max()}, but GEN1 has 0 and 1: get it again")
             for moment in np.unique(t).tolist():
-                if split == "train" or moment >= WARM_UP:
+                if split == "train" or moment > WARM_UP:
                     records.append((recording, moment, boxes[t == moment], labels[t == moment]))
         return records, np.zeros(len(records), np.int64)
 

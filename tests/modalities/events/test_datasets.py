@@ -99,6 +99,7 @@ NEW: Any = cast(Any, np.dtype)(
 )
 BOXES = [  # t, x, y, w, h, class
     (400_000, 10, 10, 50, 50, 0),
+    (500_000, 10, 10, 280, 50, 0),  # still in the first half second
     (600_000, -5, 230, 40, 40, 1),  # cut off to 35 x 9: too small
     (600_000, 290, 100, 40, 30, 0),  # cut off to 13 x 30
     (600_000, 0, 0, 280, 100, 0),  # faulty in training
@@ -212,7 +213,7 @@ def test_peek_says_what_files_hold(gen1, tmp_path, capsys):
     assert dat["events_per_second"] == pytest.approx(2000, rel=0.01)
     assert len(dat["first"]) == 5
     assert dat["odd"] == []
-    assert (boxes["boxes"], boxes["moments"], boxes["classes"]) == (6, 4, {"0": 4, "1": 2})
+    assert (boxes["boxes"], boxes["moments"], boxes["classes"]) == (7, 5, {"0": 5, "1": 2})
     assert strange["odd"] == [
         "time goes back 1 times: put .ordered() after reading it", "all polarities are 1", "nothing happens for 9.0 s",
     ]  # fmt: skip
