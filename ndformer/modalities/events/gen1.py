@@ -60,6 +60,10 @@ class GEN1(Dataset):
     splits = ("train", "val", "test")
     classes = ["car", "pedestrian"]
     baselines = "box_baselines"
+    shown = (
+        dict(type="PackSpikes", reference="end"),
+        dict(type="PackEventBoxes"),
+    )  # how to look at it without a config
 
     def __init__(
         self,
