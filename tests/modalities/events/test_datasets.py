@@ -158,6 +158,41 @@ def test_what_is_missing_in_gen1_is_said(gen1, tmp_path):
         DATASETS.create(dict(type="GEN1", data_root=tmp_path / "nowhere"))
 
 
+GOOD = [("t", "<u8"), *((name, "<f4") for name in "xywh"), ("class_id", "i1")]
+ROW = (900_000, 10, 10, 60, 60, 0)
+
+
+def boxes_of(*rows, kind=GOOD):
+    return np.array(list(rows), kind)
+
+
+@pytest.mark.parametrize(
+    "content, sentence",
+    [
+        (b"\x93NUMPY\x01\x00\x10\x00{'descr': (((((((", "cannot be read as events .its header is damaged"),
+        (b"", "a_bbox.npy cannot be read as events"),
+        (b"no array at all", "a_bbox.npy cannot be read as events"),
+        (boxes_of(ROW)[None], "no table with a row for each"),
+        (boxes_of(ROW[:5], kind=GOOD[:5]), "its boxes have no class_id"),
+        (boxes_of((*ROW[:5], "car"), kind=[*GOOD[:5], ("class_id", "U3")]), "its class_id holds <U3 and not a number"),
+        (boxes_of(ROW, (*ROW[:5], 7)), "has the class 7, but GEN1 has 0 and 1"),
+        (boxes_of((*ROW[:5], -1)), "has the class -1, but GEN1 has 0 and 1"),
+        (boxes_of(), "have no box that counts: sides of 10 and a diagonal of 30 pixels or more, after the first half"),
+        (boxes_of((900_000, 10, 10, -60, 60, 0), (900_000, np.nan, 0, 60, 60, 0)), "have no box that counts"),
+        (boxes_of((900_000, 900, 10, 60, 60, 0), (300_000, *ROW[1:])), "have no box that counts"),
+    ],
+)
+def test_boxes_that_are_none_are_one_sentence(content, sentence, tmp_path, make_events):
+    (tmp_path / "test").mkdir()
+    write_dat(tmp_path / "test" / "a_td.dat", make_events(20, 240, 304))
+    if isinstance(content, bytes):
+        (tmp_path / "test" / "a_bbox.npy").write_bytes(content)
+    else:
+        np.save(tmp_path / "test" / "a_bbox.npy", content)
+    with pytest.raises(DataError, match=sentence):
+        DATASETS.create(dict(type="GEN1", data_root=tmp_path, split="test"))
+
+
 def test_nmnist_in_its_folders_and_in_folds(tmp_path, make_events):
     for home, count in (("Train", 6), ("Test", 4)):
         for digit in range(2):
