@@ -72,12 +72,13 @@ def dataset_of(given: argparse.Namespace) -> Dataset:
         prepare_data(cfg, given.sample)
         return build_loader(cfg, given.split).data
     name = str(given.config)
-    DATASETS.get(name)
+    kind = DATASETS.get(name)
     if given.sample or given.encoding or given.cfg_options:
         raise DataError(f"{name} names a dataset; --sample, --encoding and --cfg-options are for a config of it")
     if given.data_root is None:
         raise DataError(f"--data-root says where {name} is; tools/make_sample.py makes a small one")
-    dataset = DATASETS.create(dict(type=name, split=given.split, data_root=given.data_root))
+    own = dict(transforms=kind.shown) if hasattr(kind, "shown") else {}
+    dataset = DATASETS.create(dict(type=name, split=given.split, data_root=given.data_root, **own))
     if len(dataset) == 0:
         raise DataError(f"{name} has no {given.split} samples under {given.data_root}")
     return dataset

@@ -4,8 +4,9 @@ tools/make_sample.py cifar10
 tools/make_sample.py cifar10 --out data/cifar10 --seed 1
 tools/make_sample.py cifar10 --baselines        also: how far simple statistics get on it
 tools/make_sample.py modelnet40 --baselines     also: how far extents and moments get on it
-tools/make_sample.py coco --baselines           also: mAP50 of the mean boxes of training
+tools/make_sample.py coco --baselines           also: mAP50 of the mean boxes of training; gen1's likewise
 tools/make_sample.py ucf101 --baselines         also: how far frames get without their order; dvsgesture: events
+tools/make_sample.py ade20k --baselines         also: mIoU of the most common class
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from typing import Any
 from ndformer.framework.engine.samples import make_sample
 from ndformer.framework.registry import DATASETS, UnknownNameError
 
+FOLDERS = dict(ade20k=dict(type="MaskFolder", zero_is_nothing=True))  # read by datasets of other names
+
 
 def dataset_of(sample: str) -> str:
     """The dataset that reads a sample: cifar10 -> CIFAR10, imagenet1k -> ImageNet, modelnet40_off -> ModelNet40."""
@@ -33,9 +36,9 @@ def dataset_of(sample: str) -> str:
 
 
 def baselines_of(dataset: str) -> Any:
-    """baselines(train, test) of its modality: the module of that name beside the dataset's, for boxes box_baselines."""
+    """baselines(train, test): of the module that a dataset names, beside its own; else of `baselines`."""
     kind = DATASETS.get(dataset)
-    package, name = kind.__module__.rpartition(".")[0], "box_baselines" if hasattr(kind, "scenes") else "baselines"
+    package, name = kind.__module__.rpartition(".")[0], getattr(kind, "baselines", "baselines")
     return importlib.import_module(f"{package}.{name}").baselines
 
 
@@ -50,11 +53,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     make_sample(given.name, out, given.seed)
     print(out)
     if given.baselines:
-        kind = dataset_of(given.name)
-        reader = dict(type=kind, data_root=out)
-        train, test = (DATASETS.create(reader | dict(split=split)) for split in ("train", "test"))
-        for name, accuracy in baselines_of(kind)(train, test):
-            print(f"{name:34} {accuracy:6.1%}")
+        reader = FOLDERS.get(given.name) or dict(type=dataset_of(given.name))
+        train, test = (DATASETS.create(reader | dict(data_root=out, split=split)) for split in ("train", "test"))
+        for name, value in baselines_of(str(reader["type"]))(train, test):
+            print(f"{name:34} {value:6.1%}")
 
 
 if __name__ == "__main__":

@@ -4,8 +4,12 @@ tools/predict.py configs/cifar10_pape.py work_dirs/cifar10_pape/best.pth photo.j
 tools/predict.py configs/modelnet40_pape.py work_dirs/modelnet40_pape/best.pth chair.off scan.ply --show-dir seen
 tools/predict.py configs/coco_pape.py work_dirs/coco_pape/best.pth photo.jpg --show-dir seen --show-score 0.5
 
+tools/predict.py work_dirs/gen1_pape/config.py work_dirs/gen1_pape/best.pth drive_td.dat --show-dir seen
+
 A detector's boxes are x1, y1, x2, y2 in pixels of the file; those below --show-score are in --out alone.
-Files are of any kind that the model's modalities read: images, clouds (.txt, .xyz, .npy, .off, .ply), your own.
+Files are of any kind that the model's modalities read: images, clouds (.txt, .xyz, .npy, .off, .ply), event recordings,
+your own. In a recording, boxes are those of its end; --cfg-options test_dataloader.dataset.transforms.0.until=3.5 asks
+about another second.
 """
 
 from __future__ import annotations

@@ -80,7 +80,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     sample = prepared.sample((given.file,))
     print(f"{given.file} as {name} for {type(adapter).__name__}: ", end="")
     print("\n".join(in_words(adapter(collate([sample])["inputs"][name]).where)))
-    pictures = adapter.show(sample, prepared.steps[name][-1])
+    steps = prepared.steps[name]
+    pack = next((step for step in reversed(steps) if getattr(step, "of", None) == name), steps[-1])
+    pictures = adapter.show(sample, pack)
     out = given.out or Path("tokens.png" if len(pictures) == 1 else "tokens.gif")
     save(pictures, out, given.seconds)
     print(out)

@@ -32,6 +32,7 @@ _pack = [
     dict(type="PackSpikes", threshold=256, refractory=100_000, patch=16, bins=10, reference="end"),
     dict(type="PackEventBoxes"),
 ]
+_eval = [dict(type="LastEvents", count=500_000), *_pack]  # for files of one's own; the dataset has no more of its own
 _train = [
     dict(type="FlipEvents", p=0.5),
     dict(
@@ -50,24 +51,31 @@ train_dataloader = dict(
     num_workers=16,
     dataset=dict(type="GEN1", split="train", transforms=_train),
 )
-val_dataloader = dict(batch_size=64, num_workers=16, dataset=dict(type="GEN1", split="val", transforms=_pack))
-test_dataloader = dict(batch_size=64, num_workers=16, dataset=dict(type="GEN1", split="test", transforms=_pack))
+val_dataloader = dict(batch_size=64, num_workers=16, dataset=dict(type="GEN1", split="val", transforms=_eval))
+test_dataloader = dict(batch_size=64, num_workers=16, dataset=dict(type="GEN1", split="test", transforms=_eval))
 
 optimizer = dict(type="AdamW", lr=1e-4, betas=(0.9, 0.999), weight_decay=0.05)  # decay on all parameters
 schedule = dict(type="WarmupCosine", warmup=0.05, end=0.01)
 train_cfg = dict(max_epochs=150, amp="bf16")
 metrics = [dict(type="Gen1Metric")]
 
+_few = [
+    dict(type="PackSpikes", threshold=32, refractory=50_000, patch=16, bins=4, reference="end"),
+    dict(type="PackEventBoxes"),
+]
+_few_eval = [dict(type="LastEvents", count=12_000), *_few]
+_few_train = [dict(type="FlipEvents", p=0.5), dict(type="DropEvents", share=(0, 0.3)), *_few]
 sample_data = "gen1"
 sample = dict(
     data_root="data/samples/gen1",
     model=dict(
-        backbone=dict(dim=96, depth=4, heads=4, drop_path=0.0),
+        modalities=dict(events=dict(bins=4)),
+        backbone=dict(dim=96, depth=4, heads=3, drop_path=0.0),
         head=dict(neck=dict(width=64)),
     ),
-    train_dataloader=dict(batch_size=16, num_workers=2),
-    val_dataloader=dict(batch_size=32, num_workers=2),
-    test_dataloader=dict(batch_size=32, num_workers=2),
+    train_dataloader=dict(batch_size=16, num_workers=0, dataset=dict(most=12_000, transforms=_few_train)),
+    val_dataloader=dict(batch_size=32, num_workers=0, dataset=dict(most=12_000, transforms=_few_eval)),
+    test_dataloader=dict(batch_size=32, num_workers=0, dataset=dict(most=12_000, transforms=_few_eval)),
     optimizer=dict(lr=1e-3),
     train_cfg=dict(max_epochs=12, amp=None),
 )

@@ -55,7 +55,7 @@ class SpikingPatches(nn.Module):
 
     def show(self, sample: Sample, pack: Any) -> list[np.ndarray]:
         """Pictures of the tokens of a packed sample, stretch by stretch of time."""
-        return pictures(sample["inputs"]["events"], self.patch, self.bins)
+        return pictures(sample["inputs"]["events"], self.patch, self.bins, pack.ages)
 
     def forward(self, packed: Tensor | list[Tensor]) -> TokenSet:
         counts = [len(one) for one in packed]

@@ -12,6 +12,12 @@ from ndformer.framework.registry import TRANSFORMS
 from ndformer.modalities.events.prophesee import GEN1 as SENSOR
 
 
+def corners(boxes: np.ndarray) -> np.ndarray:
+    """(M, 4) x1, y1, x2, y2 from x, y, width and height."""
+    given = np.asarray(boxes, np.float64).reshape(-1, 4)
+    return np.concatenate([given[:, :2], given[:, :2] + given[:, 2:]], axis=1)
+
+
 @TRANSFORMS.register_module()
 class PackEventBoxes:
     """Corners x1, y1, x2, y2 instead of a corner and a size, as tensors; the `truth` beside them.
@@ -24,8 +30,7 @@ class PackEventBoxes:
 
     def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
         found: dict[str, Any] = sample["data_sample"]
-        given = np.asarray(found.get("boxes", ()), np.float64).reshape(-1, 4)  # x, y, width, height
-        boxes = np.concatenate([given[:, :2], given[:, :2] + given[:, 2:]], axis=1)
+        boxes = corners(found.get("boxes", ()))
         labels = np.asarray(found.get("labels", ()), np.int64)
         own = dict(
             boxes=torch.from_numpy(boxes.astype(np.float32)),

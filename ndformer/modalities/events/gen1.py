@@ -19,6 +19,7 @@ from ndformer.modalities.events.prophesee import GEN1 as SENSOR
 from ndformer.modalities.events.prophesee import Dat
 
 OLD_NAMES = dict(ts="t", confidence="class_confidence")
+NEEDED = {"t", "x", "y", "w", "h", "class_id"}
 LEAST_SIDE, LEAST_DIAGONAL = 10, 30
 FAULTY_WIDTH = 9 * SENSOR[1] // 10  # in training, wider boxes are taken for errors
 WARM_UP = 500_000  # microseconds at a recording's start that evaluation leaves out
@@ -26,12 +27,22 @@ WARM_UP = 500_000  # microseconds at a recording's start that evaluation leaves 
 
 def read_boxes(path: Path) -> np.ndarray:
     """A structured array with fields t, x, y, w, h and class_id, whichever naming the file has."""
-    boxes = np.load(path, allow_pickle=False)
+    try:
+        boxes = np.load(path, allow_pickle=False)
+    except OSError:
+        raise
+    except Exception as error:  # the header is Python, and its parser raises what Python's does
+        raise ValueError(f"its header is damaged: {error}") from None
+    if not isinstance(boxes, np.ndarray) or boxes.ndim != 1:
+        raise ValueError("its boxes are no table with a row for each")
     names = boxes.dtype.names or ()
     boxes.dtype.names = tuple(OLD_NAMES.get(name, name) for name in names) or None
-    missing = {"t", "x", "y", "w", "h", "class_id"} - set(boxes.dtype.names or ())
+    missing = NEEDED - set(boxes.dtype.names or ())
     if missing:
         raise ValueError(f"its boxes have no {' and no '.join(sorted(missing))}")
+    strange = [name for name in sorted(NEEDED) if boxes[name].dtype.kind not in "iuf" or boxes[name].ndim != 1]
+    if strange:
+        raise ValueError(f"its {strange[0]} holds {boxes[strange[0]].dtype} and not a number for each box")
     return boxes
 
 
@@ -59,6 +70,11 @@ class GEN1(Dataset):
 
     splits = ("train", "val", "test")
     classes = ["car", "pedestrian"]
+    baselines = "box_baselines"
+    shown = (
+        dict(type="PackSpikes", reference="end"),
+        dict(type="PackEventBoxes"),
+    )  # how to look at it without a config
 
     def __init__(
         self,
@@ -87,11 +103,17 @@ class GEN1(Dataset):
             raw = checked(path, read_boxes)
             boxes, kept = usable(raw, split == "train")
             t, labels = raw["t"][kept].astype(np.int64), raw["class_id"][kept].astype(np.int64)
-            if labels.size and labels.max() >= len(self.classes):
-                raise DataError(f"{path} has the class {labels.max()}, but GEN1 has 0 and 1: get it again")
+            wrong = labels[(labels < 0) | (labels >= len(self.classes))]
+            if wrong.size:
+                raise DataError(f"{path} has the class {wrong[0]}, but GEN1 has 0 and 1: get it again")
             for moment in np.unique(t).tolist():
-                if split == "train" or moment >= WARM_UP:
+                if split == "train" or moment > WARM_UP:
                     records.append((recording, moment, boxes[t == moment], labels[t == moment]))
+        if not records:
+            raise DataError(
+                f"the {len(found)} recordings in {home} have no box that counts: sides of {LEAST_SIDE} and a diagonal "
+                f"of {LEAST_DIAGONAL} pixels or more{'' if split == 'train' else ', after the first half second'}"
+            )
         return records, np.zeros(len(records), np.int64)
 
     def read(self, record: Any) -> Sample:

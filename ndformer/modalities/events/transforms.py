@@ -17,7 +17,7 @@ import numpy as np
 
 from ndformer.framework.data import Sample
 from ndformer.framework.registry import TRANSFORMS
-from ndformer.modalities.events.showing import pictures
+from ndformer.modalities.events.showing import latest, pictures
 from ndformer.modalities.events.spiking import Rule
 from ndformer.modalities.events.stream import Events
 from ndformer.modalities.events.tokenizers import SpikingTokenizer, Tokenizer, WindowTokenizer
@@ -125,6 +125,24 @@ class DropArea:
 
 
 @TRANSFORMS.register_module()
+class LastEvents:
+    """Only the last `count` events, as GEN1's reader gives; of files of one's own, those before `until` seconds from
+    the start, which is then the moment that is asked about."""
+
+    def __init__(self, count: int = 500_000, until: float | None = None) -> None:
+        self.count, self.until = count, until
+
+    def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
+        events: Events = sample["events"]
+        if self.until is not None:
+            end = sample["start"] + round(1e6 * self.until)
+            events, sample = events.between(sample["start"], end + 1), sample | dict(end=end)
+        events = events.take(slice(max(0, len(events) - self.count), None))
+        start = int(events.t[0]) if len(events) else sample["end"]
+        return sample | dict(events=events, start=start)
+
+
+@TRANSFORMS.register_module()
 class ShearEvents:
     """x + s y for x, with s up to `most` to both sides. It knows no boxes."""
 
@@ -211,21 +229,25 @@ class PackTokens:
     of = "events"
 
     def __init__(self, tokenizer: Tokenizer, reference: Literal["start", "end"]) -> None:
-        self.tokenizer, self.reference = tokenizer, reference
+        self.tokenizer, self.reference, self.ages = tokenizer, reference, reference == "end"
 
     def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
         tokens = self.tokenizer(sample["events"], sample["start"])
         if len(tokens) == 0 and "before" in sample:
             return self(sample["before"], rng)
-        since = tokens.t - sample["start"] if self.reference == "start" else sample["end"] - tokens.t
+        since = sample["end"] - tokens.t if self.ages else tokens.t - sample["start"]
         data_sample = {name: value for name, value in sample.items() if name not in OF_THE_STREAM}
         return dict(inputs=dict(events=tokens.pack(since)), data_sample=data_sample)
 
     def picture(self, sample: Sample, size: int) -> np.ndarray:
-        """(H, W, 3) uint8: the tokens of a sample, packed or not yet, at four times."""
+        """(H, W, 3) uint8: the tokens of a sample, packed or not yet, at four times; where it has boxes, the last token
+        of each patch, in pixels of the sensor."""
         if "inputs" not in sample:
             sample = self(sample, np.random.default_rng(0))
-        drawn = pictures(sample["inputs"]["events"], self.tokenizer.patch, self.tokenizer.bins)
+        packed, patch, bins = sample["inputs"]["events"], self.tokenizer.patch, self.tokenizer.bins
+        if "boxes" in sample["data_sample"]:
+            return latest(packed, patch, bins, self.ages, sample["data_sample"].get("size"))
+        drawn = pictures(packed, patch, bins, self.ages)
         return np.concatenate([drawn[len(drawn) * k // 4] for k in range(min(4, len(drawn)))], axis=1)
 
 

@@ -9,6 +9,8 @@ import numpy as np
 from ndformer.framework.evaluation.coco import CocoMetric
 from ndformer.modalities.image.detection import DetectionDataset
 
+KINDS = (1, "mean box of each class, mAP50"), (16, "16 mean boxes of each class, mAP50")
+
 
 def mean_boxes(boxes: np.ndarray, count: int, rounds: int = 20) -> tuple[np.ndarray, np.ndarray]:
     """(K, 4) means of the boxes nearest to each other (k-means), and the share of boxes that each stands for."""
@@ -21,26 +23,26 @@ def mean_boxes(boxes: np.ndarray, count: int, rounds: int = 20) -> tuple[np.ndar
     return middles, np.bincount(nearest, minlength=count) / len(boxes)
 
 
+def mean_detections(given: Iterable[tuple[np.ndarray, np.ndarray]], count: int) -> dict[str, np.ndarray]:
+    """Of boxes (G, 4) and labels (G,) of each image: the means of each class, the most common ones first."""
+    boxes, labels = (np.concatenate(parts) for parts in zip(*given))
+    found = [(label, *mean_boxes(boxes[labels == label], count)) for label in np.unique(labels).tolist()]
+    return dict(
+        boxes=np.concatenate([means for _, means, _ in found]),
+        labels=np.repeat([label for label, *_ in found], [len(means) for _, means, _ in found]),
+        scores=np.concatenate([share * (labels == label).mean() for label, _, share in found]),
+    )
+
+
 def baselines(train: DetectionDataset, test: DetectionDataset) -> Iterable[tuple[str, float]]:
     """mAP50 of a detector that finds in every image the mean boxes of training, as shares of its sides."""
-    shares: dict[int, list[np.ndarray]] = {}
-    for record in train.records:
-        sample = train.read(record)
-        for box, label in zip(sample["boxes"] / np.tile(sample["size"][::-1], 2), sample["labels"].tolist()):
-            shares.setdefault(label, []).append(box)
-    for count, name in ((1, "mean box"), (16, "16 mean boxes")):
-        boxes, labels, scores = [], [], []
-        for label, some in sorted(shares.items()):
-            found, weight = mean_boxes(np.stack(some), count)
-            boxes.append(found)
-            labels += [label] * len(found)
-            scores.append(weight * len(some))
-        all_boxes, score = np.concatenate(boxes), np.concatenate(scores) / sum(map(len, shares.values()))
-        samples = []
+    sides = lambda sample: np.tile(sample["size"][::-1], 2)
+    read = [train.read(record) for record in train.records]
+    given = [(sample["boxes"] / sides(sample), sample["labels"]) for sample in read]
+    for count, name in KINDS:
+        means = mean_detections(given, count)
+        metric = CocoMetric()
         for record in test.records:
             sample = test.read(record)
-            found = dict(boxes=all_boxes * np.tile(sample["size"][::-1], 2), labels=np.array(labels), scores=score)
-            samples.append(sample | dict(found=found))
-        metric = CocoMetric()
-        metric.process({}, samples)
-        yield f"{name} of each class, mAP50", metric.compute_metrics(metric.results)["mAP50"]
+            metric.process({}, [sample | dict(found=means | dict(boxes=means["boxes"] * sides(sample)))])
+        yield name, metric.compute_metrics(metric.results)["mAP50"]

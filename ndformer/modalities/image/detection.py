@@ -41,6 +41,7 @@ class DetectionDataset(Dataset):
     """
 
     categories: list[Any]  # what files call the classes: ids in COCO's
+    baselines = "box_baselines"
 
     def __init__(
         self,

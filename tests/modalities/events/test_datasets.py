@@ -99,6 +99,7 @@ NEW: Any = cast(Any, np.dtype)(
 )
 BOXES = [  # t, x, y, w, h, class
     (400_000, 10, 10, 50, 50, 0),
+    (500_000, 10, 10, 280, 50, 0),  # still in the first half second
     (600_000, -5, 230, 40, 40, 1),  # cut off to 35 x 9: too small
     (600_000, 290, 100, 40, 30, 0),  # cut off to 13 x 30
     (600_000, 0, 0, 280, 100, 0),  # faulty in training
@@ -157,6 +158,41 @@ def test_what_is_missing_in_gen1_is_said(gen1, tmp_path):
         DATASETS.create(dict(type="GEN1", data_root=tmp_path / "nowhere"))
 
 
+GOOD = [("t", "<u8"), *((name, "<f4") for name in "xywh"), ("class_id", "i1")]
+ROW = (900_000, 10, 10, 60, 60, 0)
+
+
+def boxes_of(*rows, kind=GOOD):
+    return np.array(list(rows), kind)
+
+
+@pytest.mark.parametrize(
+    "content, sentence",
+    [
+        (b"\x93NUMPY\x01\x00\x10\x00{'descr': (((((((", "cannot be read as events .its header is damaged"),
+        (b"", "a_bbox.npy cannot be read as events"),
+        (b"no array at all", "a_bbox.npy cannot be read as events"),
+        (boxes_of(ROW)[None], "no table with a row for each"),
+        (boxes_of(ROW[:5], kind=GOOD[:5]), "its boxes have no class_id"),
+        (boxes_of((*ROW[:5], "car"), kind=[*GOOD[:5], ("class_id", "U3")]), "its class_id holds <U3 and not a number"),
+        (boxes_of(ROW, (*ROW[:5], 7)), "has the class 7, but GEN1 has 0 and 1"),
+        (boxes_of((*ROW[:5], -1)), "has the class -1, but GEN1 has 0 and 1"),
+        (boxes_of(), "have no box that counts: sides of 10 and a diagonal of 30 pixels or more, after the first half"),
+        (boxes_of((900_000, 10, 10, -60, 60, 0), (900_000, np.nan, 0, 60, 60, 0)), "have no box that counts"),
+        (boxes_of((900_000, 900, 10, 60, 60, 0), (300_000, *ROW[1:])), "have no box that counts"),
+    ],
+)
+def test_boxes_that_are_none_are_one_sentence(content, sentence, tmp_path, make_events):
+    (tmp_path / "test").mkdir()
+    write_dat(tmp_path / "test" / "a_td.dat", make_events(20, 240, 304))
+    if isinstance(content, bytes):
+        (tmp_path / "test" / "a_bbox.npy").write_bytes(content)
+    else:
+        np.save(tmp_path / "test" / "a_bbox.npy", content)
+    with pytest.raises(DataError, match=sentence):
+        DATASETS.create(dict(type="GEN1", data_root=tmp_path, split="test"))
+
+
 def test_nmnist_in_its_folders_and_in_folds(tmp_path, make_events):
     for home, count in (("Train", 6), ("Test", 4)):
         for digit in range(2):
@@ -212,7 +248,7 @@ def test_peek_says_what_files_hold(gen1, tmp_path, capsys):
     assert dat["events_per_second"] == pytest.approx(2000, rel=0.01)
     assert len(dat["first"]) == 5
     assert dat["odd"] == []
-    assert (boxes["boxes"], boxes["moments"], boxes["classes"]) == (6, 4, {"0": 4, "1": 2})
+    assert (boxes["boxes"], boxes["moments"], boxes["classes"]) == (7, 5, {"0": 5, "1": 2})
     assert strange["odd"] == [
         "time goes back 1 times: put .ordered() after reading it", "all polarities are 1", "nothing happens for 9.0 s",
     ]  # fmt: skip

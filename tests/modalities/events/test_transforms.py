@@ -13,6 +13,7 @@ from ndformer.modalities.events.transforms import (
     DropEvents,
     DropTime,
     FlipEvents,
+    LastEvents,
     OneOf,
     PackSpikes,
     RollEvents,
@@ -151,3 +152,19 @@ def test_without_a_token_or_a_box_the_sample_stays_as_it_was(make_events):
     one.transforms = [Takes()] * 50
     boxed = sample(make_events, boxes=np.ones((2, 4)), labels=np.zeros(2))
     assert one(boxed, rng) is boxed
+
+
+def test_the_last_events_before_a_moment(make_events):
+    given = sample(make_events) | dict(start=1000)
+    events: Any = given["events"]
+    rng = np.random.default_rng(0)
+    found = LastEvents(30)(given, rng)
+    assert rows(found["events"]) == rows(events)[-30:]
+    assert (found["start"], found["end"]) == (int(events.t[-30]), 200_000)
+    found = LastEvents(30, until=0.1)(given, rng)
+    before = [row for row in rows(events) if 1000 <= row[2] <= 101_000]
+    assert rows(found["events"]) == before[-30:]
+    assert (found["start"], found["end"]) == (before[-30][2], 101_000)
+    assert len(LastEvents()(given, rng)["events"]) == 400
+    nothing = LastEvents(5)(given | dict(events=events.take(slice(0))), rng)
+    assert (len(nothing["events"]), nothing["start"], nothing["end"]) == (0, 200_000, 200_000)

@@ -1,0 +1,21 @@
+"""What a detector that never looks at events gets: the boxes of training, at every moment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ndformer.framework.evaluation.gen1 import Gen1Metric
+from ndformer.modalities.events.boxes import corners
+from ndformer.modalities.events.gen1 import GEN1
+from ndformer.modalities.image.box_baselines import KINDS, mean_detections
+
+
+def baselines(train: GEN1, test: GEN1) -> Iterable[tuple[str, float]]:
+    """mAP50 by GEN1's protocol. Records have corners and sizes, the metric takes corners."""
+    given = [(corners(boxes), labels) for *_, boxes, labels in train.records]
+    for count, name in KINDS:
+        means, metric = mean_detections(given, count), Gen1Metric()
+        for path, moment, boxes, labels in test.records:
+            truth = dict(boxes=corners(boxes), labels=labels)
+            metric.process({}, [dict(image_id=f"{path}[{moment}]", truth=truth, found=means)])
+        yield name, metric.compute_metrics(metric.results)["mAP50"]

@@ -1,0 +1,29 @@
+"""A segmenter that never looks: its mIoU, from pixels counted by hand."""
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from ndformer.framework.registry import DATASETS
+from ndformer.modalities.image.mask_baselines import baselines
+from tools.make_sample import baselines_of
+
+
+def test_it_says_the_most_common_class_everywhere_or_that_of_a_place(tmp_path):
+    (tmp_path / "classes.txt").write_text("sky\nground\n")
+    for split, line in (("train", 8), ("test", 16)):  # sky is above, of 32 rows
+        mask = np.zeros((32, 32), np.uint8)
+        mask[line:] = 1
+        mask[0, :4] = 255
+        for kind, image in (("images", np.zeros((32, 32, 3), np.uint8)), ("masks", mask)):
+            (tmp_path / kind / split).mkdir(parents=True)
+            for i in range(3):
+                Image.fromarray(image).save(tmp_path / kind / split / f"{i}.png")
+    train = DATASETS.create(dict(type="MaskFolder", data_root=tmp_path, split="train", holdout=0.0))
+    test = DATASETS.create(dict(type="MaskFolder", data_root=tmp_path, split="test"))
+    assert baselines_of("MaskFolder") is baselines
+    found = dict(baselines(train, test))
+    known = 32 * 32 - 4
+    assert found["most common class, mIoU"] == pytest.approx((0 + 512 / known) / 2)
+    sky, ground = (256 - 4) / (512 - 4), 512 / 768  # said above row 8, there above row 16
+    assert found["most common class of a place, mIoU"] == pytest.approx((sky + ground) / 2)

@@ -1,0 +1,150 @@
+"""A detector of event streams through all tools: trained, tested, drawn, on recordings of one's own, and browsed."""
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from ndformer.framework.engine import gallery_boxes
+from ndformer.framework.registry import DATASETS
+from ndformer.modalities.events.prophesee import write_dat
+from ndformer.modalities.events.sample_gen1 import BOX
+from ndformer.modalities.events.stream import Events
+from tools import browse_dataset, predict, show_tokens, train
+from tools import test as test_tool
+
+CONFIG = str(Path(__file__).parents[2] / "configs" / "gen1_pape.py")
+TINY = [
+    "model.backbone.dim=16", "model.backbone.depth=1", "model.backbone.heads=2", "model.head.neck.width=16",
+    "train_cfg.max_epochs=1", "train_dataloader.batch_size=2",
+]  # fmt: skip
+PLACE = 160, 96, 48, 64  # x, y, width, height: whole patches
+MOMENTS = 750_000, 1_000_000
+
+
+def block(until, seed=0, count=6000):
+    """Events that fill PLACE, and nowhere else, but for the last 200 ms: there they fill the upper left corner."""
+    rng = np.random.default_rng(seed)
+    t = np.sort(rng.integers(0, until, count))
+    late = t > until - 200_000
+    left, top, width, height = PLACE
+    x = rng.integers(0, width, count) + np.where(late, 0, left)
+    y = rng.integers(0, height, count) + np.where(late, 0, top)
+    return Events.of(x, y, t, rng.integers(0, 2, count), 240, 304)
+
+
+def run(main, *arguments):
+    before, sys.argv = sys.argv, ["tools/x.py", *map(str, arguments)]
+    try:
+        main()
+    finally:
+        sys.argv = before
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    home = tmp_path_factory.mktemp("gen1")
+    for split in ("train", "val", "test"):
+        (home / "data" / split).mkdir(parents=True)
+        write_dat(home / "data" / split / "a_td.dat", block(1_100_000))
+        boxes = np.array([(moment, *PLACE, 1, 1.0, 0) for moment in MOMENTS], BOX)
+        np.save(home / "data" / split / "a_bbox.npy", boxes)
+    options = ["--sample", "--data-root", home / "data", "--work-dir", home / "run"]
+    run(train.main, CONFIG, *options, "--cfg-options", *TINY)
+    return home
+
+
+@pytest.fixture
+def use(home, monkeypatch):
+    monkeypatch.chdir(home)
+    return lambda main, *arguments: run(main, "run/config.py", "run/best.pth", *arguments)
+
+
+@pytest.fixture
+def drawn(monkeypatch):
+    """What is drawn: pictures with their boxes."""
+    found, draw = [], gallery_boxes.draw
+    monkeypatch.setattr(
+        gallery_boxes, "draw", lambda pixels, boxes, *size: found.append((pixels, boxes)) or draw(pixels, boxes, *size)
+    )
+    return found
+
+
+def coloured(pixels):
+    """x1, y1, x2, y2 of the patches that have something in them."""
+    rows, columns = np.nonzero((pixels != 255).any(-1))
+    return [columns.min(), rows.min(), columns.max() + 1, rows.max() + 1]
+
+
+CORNERS = [PLACE[0], PLACE[1], PLACE[0] + PLACE[2], PLACE[1] + PLACE[3]]
+
+
+def test_tested_and_drawn_with_boxes_on_the_pixels_that_they_are_of(use, home, drawn):
+    results = json.loads((home / "run" / "results.json").read_text())
+    assert (results["dataset"], results["encoding"]) == ("GEN1", "PaPE")
+    assert 0 <= results["test"]["mAP50"] <= 1
+    use(test_tool.main, "--show-dir", "seen", "--show-score", "1", "--classwise")
+    assert len(list((home / "seen").iterdir())) == len(MOMENTS)
+    for pixels, boxes in drawn:
+        assert pixels.shape == (240, 304, 3)
+        ((box, name, _),) = boxes  # nothing is sure enough, so only what is there
+        assert (list(box), name) == (CORNERS, "pedestrian")
+    early = next(pixels for pixels, _ in drawn if coloured(pixels) == CORNERS)
+    assert early.shape == (240, 304, 3)
+
+
+def test_recordings_of_one_s_own_at_their_end_and_before(use, home, drawn, capsys):
+    (home / "mine").mkdir(exist_ok=True)
+    write_dat(home / "mine" / "b_td.dat", block(1_500_000, 1))
+    write_dat(home / "mine" / "none_td.dat", Events.none(240, 304))
+    use(predict.main, "mine", "--show-dir", "cards", "--show-score", "0", "--out", "found.json")
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()[:2]] == [
+        "mine/b_td.dat",
+        "mine/none_td.dat",
+    ]
+    rows = json.loads((home / "found.json").read_text())
+    assert {row["class"] for row in rows} <= {"car", "pedestrian"}
+    assert all(0 <= row["x1"] <= row["x2"] <= 304 and 0 <= row["y1"] <= row["y2"] <= 240 for row in rows)
+    assert len(list((home / "cards").iterdir())) == 2
+    full, empty = (pixels for pixels, _ in drawn)
+    assert coloured(full) == [0, 0, *CORNERS[2:]]
+    assert (empty == 255).all()
+    drawn.clear()
+    until = ["--cfg-options", "test_dataloader.dataset.transforms.0.until=1.2"]
+    use(predict.main, "mine/b_td.dat", "--show-dir", "before", "--show-score", "0", *until)
+    assert coloured(drawn[0][0]) == CORNERS
+
+
+def test_browsing_a_config_and_the_files_themselves(home, drawn, monkeypatch):
+    monkeypatch.chdir(home)
+    run(browse_dataset.main, "run/config.py", "--split", "val", "--out", "a.png")
+    run(browse_dataset.main, "GEN1", "--data-root", "data", "--split", "val", "--out", "b.png")
+    assert len(drawn) == 2 * len(MOMENTS)
+    for pixels, boxes in drawn:
+        assert pixels.shape == (240, 304, 3)
+        assert [(list(box), name) for box, name, _ in boxes] == [(CORNERS, "pedestrian")]
+    with Image.open(home / "a.png") as sheet:
+        assert sheet.width > 300
+
+
+def test_tokens_are_shown_in_the_order_of_time_though_their_times_are_ages(home, monkeypatch, capsys):
+    monkeypatch.chdir(home)
+    show_tokens.main([CONFIG, "data/test/a_td.dat", "--sample", "--out", "t.gif"])
+    with Image.open(home / "t.gif") as film:
+        film.seek(0)
+        first = np.asarray(film.convert("L"))
+        film.seek(film.n_frames - 1)
+        last = np.asarray(film.convert("L"))
+    high, wide = first.shape
+    middle = slice(high // 3, None), slice(wide // 2, None)  # PLACE is there, the corner of the end is not
+    assert (first[middle] < 250).any()
+    assert not (last[middle] < 250).any()
+
+
+def test_the_reader_s_boxes_are_corners_when_looked_at(home):
+    shown = DATASETS.get("GEN1").shown
+    sample = DATASETS.create(dict(type="GEN1", data_root=home / "data", split="test", transforms=shown))[0]
+    assert sample["data_sample"]["boxes"].tolist() == [CORNERS]
