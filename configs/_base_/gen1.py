@@ -60,7 +60,7 @@ train_cfg = dict(max_epochs=150, amp="bf16")
 metrics = [dict(type="Gen1Metric")]
 
 _few = [
-    dict(type="PackSpikes", threshold=32, refractory=50_000, patch=16, bins=4, reference="end"),
+    dict(type="PackSpikes", threshold=32, refractory=50_000, patch=16, bins=1, reference="end"),
     dict(type="PackEventBoxes"),
 ]
 _few_eval = [dict(type="LastEvents", count=12_000), *_few]
@@ -69,13 +69,13 @@ sample_data = "gen1"
 sample = dict(
     data_root="data/samples/gen1",
     model=dict(
-        modalities=dict(events=dict(bins=4)),
+        modalities=dict(events=dict(bins=1)),
         backbone=dict(dim=96, depth=4, heads=3, drop_path=0.0),
-        head=dict(neck=dict(width=64)),
+        head=dict(neck=dict(width=64, scales=(1, 0.5)), least_side=16),
     ),
-    train_dataloader=dict(batch_size=16, num_workers=0, dataset=dict(most=12_000, transforms=_few_train)),
+    train_dataloader=dict(batch_size=8, num_workers=0, dataset=dict(most=12_000, transforms=_few_train)),
     val_dataloader=dict(batch_size=32, num_workers=0, dataset=dict(most=12_000, transforms=_few_eval)),
     test_dataloader=dict(batch_size=32, num_workers=0, dataset=dict(most=12_000, transforms=_few_eval)),
     optimizer=dict(lr=1e-3),
-    train_cfg=dict(max_epochs=12, amp=None),
+    train_cfg=dict(max_epochs=13, amp=None),
 )

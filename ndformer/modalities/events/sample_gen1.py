@@ -12,9 +12,9 @@ from ndformer.modalities.events.prophesee import write_dat
 from ndformer.modalities.events.simulate import film_to_events
 from ndformer.modalities.events.traffic import SEEN, Thing, film
 
-FRAME, LENGTH = 25_000, 2_000_000  # microseconds between frames of the film, and of a recording
+FRAME, LENGTH = 25_000, 1_500_000  # microseconds between frames of the film, and of a recording
 RATES = (1, 2, 4, 4)  # labelled moments a second, the same all through a recording
-RECORDINGS = dict(train=150, val=20, test=40)
+RECORDINGS = dict(train=260, val=30, test=50)
 BOX = [("ts", "<u8"), ("x", "<f4"), ("y", "<f4"), ("w", "<f4"), ("h", "<f4"), ("class_id", "u1")]
 BOX += [("confidence", "<f4"), ("track_id", "<u4")]
 
@@ -32,7 +32,7 @@ def boxes(times: np.ndarray, things: list[Thing], seen: np.ndarray, rate: int) -
 
 @SAMPLES.register_module(name="gen1")
 def gen1(folder: Path, seed: int = 0, recordings: dict[str, int] = RECORDINGS) -> None:
-    """150 + 20 + 40 recordings of two seconds, labelled one to four times a second after the first half."""
+    """260 + 30 + 50 recordings of a second and a half, labelled one to four times a second after the first half."""
     times = np.arange(0, LENGTH + 1, FRAME)
     for day, (split, count) in enumerate(recordings.items(), 1):
         (folder / split).mkdir()

