@@ -77,7 +77,7 @@ sample = dict(
     test_dataloader=dict(num_workers=0, dataset=dict(transforms=[_few])),
     optimizer=dict(lr=1e-3),
     schedule=dict(warmup=0.1),
-    train_cfg=dict(max_epochs=12, amp=None, clip_grad=1.0),
+    train_cfg=dict(max_epochs=16, amp=None, clip_grad=1.0),
 )
 
 # controls, which are to stay below: the same events at times of others; one frame of 50 ms, a token for each patch
