@@ -21,6 +21,7 @@ CONFIG = str(Path(__file__).parents[2] / "configs" / "coco_pape.py")
 TINY = [
     "model.backbone.dim=16", "model.backbone.depth=1", "model.backbone.heads=2", "model.head.neck.width=16",
     "model.modalities.image.patch=16", "model.head.patch=16", "train_cfg.max_epochs=1", "train_dataloader.batch_size=4",
+    "ema.decay=0.9",
     *(f"{split}_dataloader.num_workers=0" for split in ("train", "val", "test")),
 ]  # fmt: skip
 
