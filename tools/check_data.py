@@ -9,8 +9,8 @@ Exit code 1 where something is wrong. Training stops at a bad sample, or with sk
 from __future__ import annotations
 
 import argparse
-import os
 
+from ndformer.framework import processes
 from ndformer.framework.data import DataError
 from ndformer.framework.engine.check import check_split
 from ndformer.framework.engine.cli import config_arguments, config_from, run
@@ -23,7 +23,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     config_arguments(parser)
     parser.add_argument(
-        "--workers", type=int, default=os.cpu_count() or 1, help="processes that read; default: all cores"
+        "--workers", type=int, default=processes.cores(), help="processes that read; default: all cores"
     )
     parser.add_argument("--splits", nargs="+", choices=SPLITS, default=SPLITS)
     parser.add_argument("--show", type=int, default=20, help="how many bad samples to name")

@@ -15,8 +15,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from ndformer.framework import processes
 from ndformer.framework.engine import cli, compare_table
-from ndformer.framework.engine.compare import check_data, check_settings, cores, outcome, plan, train_all
+from ndformer.framework.engine.compare import check_data, check_settings, outcome, plan, train_all
 from ndformer.framework.registry import METRICS, UnknownNameError, nearest
 
 TRAIN = Path(__file__).with_name("train.py")
@@ -62,7 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for run in runs:
         check_settings(run)
     jobs = max(1, given.jobs)
-    threads = given.threads or max(1, cores() // jobs)
+    threads = given.threads or max(1, processes.cores() // jobs)
     cfg = runs[0].cfg
     metric = given.metric or METRICS.get(cfg.metrics[0].type).main
     dataset = cfg.train_dataloader.dataset.type

@@ -28,6 +28,11 @@ RESTARTS = "TORCHELASTIC_RESTART_COUNT"
 TIMEOUT = timedelta(minutes=30)  # a process that waits longer for the others ends
 
 
+def cores() -> int:
+    """How many this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 @contextlib.contextmanager
 def joined() -> Iterator[None]:
     """In the group that torchrun names in the environment, if there is one. Only rank 0 prints."""

@@ -99,7 +99,7 @@ def test_three_commands_lead_from_a_folder_to_boxes_in_new_photographs(use, home
 
 
 def test_the_sentences_on_the_page(home, monkeypatch):
-    head, splits, category, backbone = SENTENCES
+    head, splits, category, absent, backbone = SENTENCES
     monkeypatch.chdir(home)
     plain = [argument for argument in COMMANDS[1] if not argument.startswith("model.head.classes")]
 
@@ -111,6 +111,10 @@ def test_the_sentences_on_the_page(home, monkeypatch):
     wide = [option.replace("dim=24", "dim=48") for option in TINY]
     numbers = lambda text: re.sub(r"\(\d+,\)", "(N,)", text).partition(" is of another")[2]
     assert numbers(said(*wide, "model.head.classes=2")) == numbers(backbone)
+    began = home / "work_dirs/coco_vitt_pape/best.pth"
+    away = began.rename(began.with_name("away.pth"))
+    assert said(*TINY, "model.head.classes=2") == absent
+    away.rename(began)
     for split, change, sentence in (
         ("val", lambda content: content["categories"][0].update(name="screw"), splits),
         ("train", lambda content: content["annotations"][0].update(category_id=9), category),
@@ -122,3 +126,6 @@ def test_the_sentences_on_the_page(home, monkeypatch):
         file.write_text(json.dumps(content))
         assert said(*TINY, "model.head.classes=2") == sentence
         file.write_text(before)
+    file = home / "data/mine/annotations/train.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | dict(annotations=[])))
+    assert "none of the" in said(*TINY, "model.head.classes=2")

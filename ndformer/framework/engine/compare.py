@@ -208,11 +208,6 @@ def _start(run: Run, program: Sequence[str], threads: int) -> subprocess.Popen[b
         )
 
 
-def cores() -> int:
-    """How many this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 def _left(runs: Sequence[Run], took: dict[int | None, list[float]]) -> float:
     """Seconds that runs will take one after the other."""
     every = [seconds for some in took.values() for seconds in some]

@@ -61,7 +61,7 @@ def build_loader(cfg: Config, split: str) -> Loader:
     if len(dataset) == 0:
         raise DataError(f"{type(dataset).__name__} has no {split} samples under {dataset.data_root}")
     workers, shuffle, share = (
-        min(options.get("num_workers", 0), os.cpu_count() or 1),
+        min(options.get("num_workers", 0), processes.cores()),
         split == "train",
         processes.count(),
     )

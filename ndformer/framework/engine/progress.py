@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from typing import TextIO
+
+from ndformer.framework import processes
 
 SLOW = 0.3  # the share of an epoch spent on waiting from which on it is said
 
@@ -82,8 +83,8 @@ class Progress:
             self.warned = True
             self.stream.write(
                 f"loading is the bottleneck: training waited for it {self.wait_share:.0%} of the epoch. "
-                f"Raise train_dataloader.num_workers (this machine has {os.cpu_count()} cores), or put the data on a "
-                "faster disk\n"
+                f"Raise train_dataloader.num_workers (this process may use {processes.cores()} cores), or put the data "
+                "on a faster disk\n"
             )
         self.stream.flush()
 

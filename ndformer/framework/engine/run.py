@@ -39,6 +39,11 @@ def train(cfg: Config, work_dir: Path, resume: bool = False, allow_config_change
     loaders = {split: build_loader(cfg, split) for split in ("train", "val", "test")}
     check_classes(model, loaders["train"])
     if cfg.get("weights") and not resume:
+        if not Path(cfg.weights).is_file():
+            raise DataError(
+                f"weights, what the config begins with, are not at {cfg.weights}: train them first, or begin at random "
+                "with --cfg-options weights=None"
+            )
         print(checkpoint.load_fitting(model, checkpoint.load(cfg.weights), cfg.weights))
     first = processes.rank() == 0
     work_dir.mkdir(parents=True, exist_ok=True)

@@ -45,7 +45,10 @@ class MeanIoU(BaseMetric):
         for _, where, counts in results:
             total[where] += counts
         if not total.any():
-            raise DataError("nothing in this set has a label, so there is nothing to measure")
+            raise DataError(
+                "nothing in this set has a label, so there is nothing to measure: what nobody knows is 255 in a mask, "
+                "0 too with zero_is_nothing, and `ignore` in a scene"
+            )
         self.confusion = total.reshape(classes, classes)
         iou, accuracy = self.of_classes()
         return dict(

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ndformer.framework.data import Dataset, Sample, Transform
+from ndformer.framework.data import DataError, Dataset, Sample, Transform
 from ndformer.modalities.image.box_augment import mosaic
 from ndformer.modalities.image.boxes import inside
 from ndformer.modalities.image.files import open_image
@@ -73,6 +73,11 @@ class DetectionDataset(Dataset):
 
     def index(self, split: str) -> tuple[list[Any], np.ndarray]:
         scenes = self.scenes(split)
+        if split == "train" and not any(len(scene.labels) for scene in scenes):
+            raise DataError(
+                f"none of the {len(scenes)} training images under {self.data_root} has a box, so there is nothing to "
+                "learn: look at their annotations"
+            )
         return scenes, np.zeros(len(scenes), dtype=np.int64)  # a hold-out takes every tenth image
 
     def sample(self, epoch: int, i: int) -> Sample:

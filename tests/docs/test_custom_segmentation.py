@@ -1,0 +1,74 @@
+"""docs/custom-segmentation.md: its three commands, on a folder of one's own."""
+
+import json
+import re
+import shlex
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from ndformer.framework.data import DataError
+from tools import browse_dataset, predict, train
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "custom-segmentation.md").read_text()
+COMMANDS = [shlex.split(line) for line in re.findall(r"^```sh\npython tools/(.*)\n```$", PAGE, re.MULTILINE)]
+TOOLS = {"browse_dataset.py": browse_dataset.main, "train.py": train.main, "predict.py": predict.main}
+TINY = [
+    "model.backbone.dim=24", "model.backbone.depth=1", "model.head.neck.width=16", "train_cfg.max_epochs=1",
+    "train_dataloader.batch_size=4",
+    *(f"{split}_dataloader.dataset.transforms.0.size=64" for split in ("train", "val", "test")),
+    *(f"{split}_dataloader.num_workers=0" for split in ("train", "val", "test")),
+]  # fmt: skip
+
+
+@pytest.fixture
+def mine(tmp_path, monkeypatch):
+    """Bright squares in the dark, and what is one."""
+    rng = np.random.default_rng(0)
+    for split, count in (("train", 12), ("val", 4)):
+        for kind in ("images", "masks"):
+            (tmp_path / "data/mine" / kind / split).mkdir(parents=True)
+        for i in range(count):
+            mask = np.zeros((48, 64), np.uint8)
+            y, x = rng.integers(0, 24, 2)
+            mask[y : y + 20, x : x + 20] = 1
+            pixels = (mask[..., None] * 180 + rng.integers(0, 60, (48, 64, 3))).astype(np.uint8)
+            Image.fromarray(pixels).save(tmp_path / f"data/mine/images/{split}/{i}.jpg")
+            Image.fromarray(mask).save(tmp_path / f"data/mine/masks/{split}/{i}.png")
+    (tmp_path / "data/mine/classes.txt").write_text("ground\nsquare\n")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def run(monkeypatch, command, *more):
+    monkeypatch.delenv("NDFORMER_DEBUG", raising=False)
+    program, config, *rest = command
+    config = str(ROOT / config) if config.startswith("configs/") else config
+    monkeypatch.setattr(sys, "argv", [program, config, *rest, *more])
+    TOOLS[program]()
+
+
+def test_three_commands_from_a_folder_to_what_is_where(mine, monkeypatch, capsys):
+    assert [command[0] for command in COMMANDS] == list(TOOLS)
+    look, fit, find = COMMANDS
+    run(monkeypatch, look, "--cfg-options", "model.head.classes=2", *TINY)
+    assert (mine / "sheet.png").stat().st_size > 5_000
+    run(monkeypatch, fit, *TINY)
+    home = mine / "work_dirs" / "custom_segmentation"
+    assert set(json.loads((home / "results.json").read_text())["test"]) == {"mIoU", "mean_accuracy", "accuracy"}
+    assert "square" in (home / "classes.txt").read_text()
+    (mine / "data/mine/images/val").rename(mine / "photos")
+    run(monkeypatch, find)
+    assert "ground" in capsys.readouterr().out
+    assert len(list((mine / "seen").iterdir())) == 4
+
+
+def test_masks_that_nobody_knows_are_said_to_be_so(mine, monkeypatch):
+    for path in (mine / "data/mine/masks").rglob("*.png"):
+        Image.new("L", (64, 48), 255).save(path)
+    with pytest.raises(DataError, match="what nobody knows is 255 in a mask"):
+        run(monkeypatch, COMMANDS[1], *TINY)
