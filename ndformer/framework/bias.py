@@ -20,6 +20,11 @@ from ndformer.framework.features import Split
 from ndformer.framework.tokens import Rows
 
 
+class Parabolas(NamedTuple):
+    entries: dict[tuple[int, ...], Tensor]  # (p, q) of M with p <= q, (p,) of c, each (B, H, N); others are 0
+    axes: list[Tensor]  # P of (B or 1, N)
+
+
 class Bias:
     """Extend it with `pair` or `rows` or both. The attention layer says for which queries it is, with `made_for`."""
 
@@ -63,6 +68,10 @@ class Bias:
     def separable(self) -> bool:
         """Whether it may ride on q and k."""
         return self.halvings is not None
+
+    def parabolas(self) -> Parabolas | None:
+        """Where the bias is dr' M dr + c' dr."""
+        return None
 
     def features(self, split: Split | None = None) -> tuple[Tensor, Tensor]:
         """Extra channels of q and k, (B, H, N, F) and (calls, B or 1, 1, N, F), whose products are the bias: for all
@@ -284,6 +293,10 @@ class QuadraticBias(PositionBias):
         ]
         return sum(values[1:], values[0])
 
+    def parabolas(self) -> Parabolas:
+        entries: dict[tuple[int, ...], Tensor] = dict(zip(self._entries, self.M or []))
+        return Parabolas(entries | {(p,): c for p, c in enumerate(self.c or [])}, self.axes)
+
     def features(self, split: Split | None = None) -> tuple[Tensor, Tensor]:
         """dr' M dr + c' dr as a polynomial in r_j: its constant, linear and quadratic coefficients, and the powers."""
         entries, axes = self._entries, self.local(split)
@@ -338,6 +351,9 @@ class IsotropicBias(PositionBias):
 
     def rows(self, lo: int, hi: int) -> Tensor:
         return self.alpha[:, :, lo:hi, None] * _squares(self.differences(lo, hi))[:, None]
+
+    def parabolas(self) -> Parabolas:
+        return Parabolas({(p, p): self.alpha for p in range(len(self.axes))}, self.axes)
 
     def features(self, split: Split | None = None) -> tuple[Tensor, Tensor]:
         axes = self.local(split)

@@ -11,12 +11,14 @@ from torch import Tensor
 from ndformer.framework.bias import Bias
 from ndformer.framework.kernels.dense import dense
 from ndformer.framework.kernels.flex import flex
+from ndformer.framework.kernels.narrow import narrow, serves
 from ndformer.framework.kernels.sdpa import sdpa
 from ndformer.framework.registry import nearest
 from ndformer.framework.tokens import Where
 
 Backend = Callable[[Tensor, Tensor, Tensor, Where, Bias | None, float], Tensor]
-BACKENDS: dict[str, Backend] = {"dense": dense, "sdpa": sdpa, "flex": flex}  # 'fused' will stand here
+# 'fused' will stand here; 'narrow' serves few cases
+BACKENDS: dict[str, Backend] = {"dense": dense, "sdpa": sdpa, "flex": flex, "narrow": narrow}
 
 MASK = 2**26  # elements of a bias that may be made whole: 256 MiB in float32
 
@@ -36,7 +38,7 @@ def attend(
     """
     scale = 1 / math.sqrt(v.shape[-1]) if scale is None else scale  # v has the head's width, whatever rides on q
     if backend == "auto":
-        backend = choose(q, where, bias)
+        backend = "narrow" if serves(q, k, v, where, bias) else choose(q, where, bias)
     if backend not in BACKENDS:
         raise ValueError(
             f"no attention backend is called '{backend}'{nearest(backend, BACKENDS)} Known: auto, {', '.join(BACKENDS)}"
