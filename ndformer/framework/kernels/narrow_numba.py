@@ -1,0 +1,174 @@
+"""The loops of narrow.py, compiled: each over keys, which a compiler turns into vectors, with the rest in registers."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+TILE, ROW = 128, 144  # keys that lie together, and from one channel of them to the next: no power of 2, for the cache
+TOGETHER = 32  # queries, an even number: keys and values come from the cache for all of them
+
+
+@functools.cache
+def compiled() -> Callable[..., Any]:
+    """(threads, heads, q (R, N, D), kT, rT, vT (R, Dv, tiles TILE), parabolas (R, N, 12), counts (B,), out (R, N, Dv))
+    of R = B heads rows: 2^(q k' + parabolas) of the first `counts` keys, divided by their sum, times v."""
+    import numpy as np
+    from llvmlite import ir
+    from numba import config, get_num_threads, njit, prange, set_num_threads, types
+    from numba.extending import intrinsic
+
+    p0, p1, p2, p3, p4, p5, p6 = (np.float32(c) for c in _polynomial(lambda f: 2.0**f, 6))
+    smallest, one = np.float32(-126), np.float32(1)
+    options: dict[str, Any] = dict(cache=True, error_model="numpy", fastmath={"reassoc", "contract", "arcp", "nsz"})
+
+    @intrinsic
+    def bits(_, number):
+        """The float32 that an int32 is in memory."""
+        return types.float32(types.int32), lambda context, builder, signature, given: builder.bitcast(
+            given[0], ir.FloatType()
+        )
+
+    @njit(**options)
+    def bias(c, r, s):
+        """s = dr' M dr + c' dr for one query and a tile of keys."""
+        xx, xy, xz, yy, yz, zz, cx, cy, cz = c[0], c[1], c[2], c[3], c[4], c[5], c[6], c[7], c[8]
+        x, y, z = c[9], c[10], c[11]
+        for j in range(TILE):
+            dx, dy, dz = r[j] - x, r[ROW + j] - y, r[2 * ROW + j] - z
+            s[j] = dx * (cx + xx * dx + xy * dy + xz * dz) + dy * (cy + yy * dy + yz * dz) + dz * (cz + zz * dz)
+
+    @njit(**options)
+    def add_products(p, q, k, s, t):
+        """Eight channels of two queries and a tile of keys."""
+        p0, p1, p2, p3, p4, p5, p6, p7 = p[0], p[1], p[2], p[3], p[4], p[5], p[6], p[7]
+        q0, q1, q2, q3, q4, q5, q6, q7 = q[0], q[1], q[2], q[3], q[4], q[5], q[6], q[7]
+        for j in range(TILE):
+            k0, k1, k2, k3 = k[j], k[ROW + j], k[2 * ROW + j], k[3 * ROW + j]
+            k4, k5, k6, k7 = k[4 * ROW + j], k[5 * ROW + j], k[6 * ROW + j], k[7 * ROW + j]
+            s[j] += p0 * k0 + p1 * k1 + p2 * k2 + p3 * k3 + p4 * k4 + p5 * k5 + p6 * k6 + p7 * k7
+            t[j] += q0 * k0 + q1 * k1 + q2 * k2 + q3 * k3 + q4 * k4 + q5 * k5 + q6 * k6 + q7 * k7
+
+    @njit(**options)
+    def largest(s, most):
+        for j in range(TILE):
+            most[j] = s[j]
+        for lo in range(TILE, len(s), TILE):
+            part = s[lo : lo + TILE]
+            for j in range(TILE):
+                most[j] = max(most[j], part[j])
+        for j in range(TILE // 2):
+            most[j] = max(most[j], most[TILE // 2 + j])
+        for j in range(TILE // 4):
+            most[j] = max(most[j], most[TILE // 4 + j])
+        for j in range(TILE // 8):
+            most[j] = max(most[j], most[TILE // 8 + j])
+        top = most[0]
+        for j in range(1, TILE // 8):  # few: a chain of these is slow
+            top = max(top, most[j])
+        return top
+
+    @njit(**options)
+    def powers_of_2(s, most):
+        """s = 2^(s - most), and their sum."""
+        total = np.float32(0)
+        for j in range(len(s)):
+            f = s[j] - most
+            f = smallest if f < smallest else f  # NaN stays
+            whole = np.floor(f)
+            f -= whole
+            p = p0 + f * (p1 + f * (p2 + f * (p3 + f * (p4 + f * (p5 + f * p6)))))
+            p *= bits((np.int32(whole) + np.int32(127)) << np.int32(23))  # pyright: ignore[reportCallIssue]
+            s[j] = p
+            total += p
+        return total
+
+    @njit(**options)
+    def sums(p, q, v, a, b, n):
+        """Eight channels of the values, weighted for two queries."""
+        v0, v1, v2, v3, v4, v5, v6, v7 = v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7]
+        a0 = a1 = a2 = a3 = a4 = a5 = a6 = a7 = b0 = b1 = b2 = b3 = b4 = b5 = b6 = b7 = np.float32(0)
+        for j in range(n):
+            x, y = p[j], q[j]
+            a0 += x * v0[j]
+            a1 += x * v1[j]
+            a2 += x * v2[j]
+            a3 += x * v3[j]
+            a4 += x * v4[j]
+            a5 += x * v5[j]
+            a6 += x * v6[j]
+            a7 += x * v7[j]
+            b0 += y * v0[j]
+            b1 += y * v1[j]
+            b2 += y * v2[j]
+            b3 += y * v3[j]
+            b4 += y * v4[j]
+            b5 += y * v5[j]
+            b6 += y * v6[j]
+            b7 += y * v7[j]
+        b[0], b[1], b[2], b[3], b[4], b[5], b[6], b[7] = b0, b1, b2, b3, b4, b5, b6, b7
+        a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7] = a0, a1, a2, a3, a4, a5, a6, a7
+
+    @njit(**options)
+    def attention(begin, end, heads, q, kT, rT, vT, parabolas, counts, out):
+        N, D = q.shape[1:]
+        scores, over = np.empty((TOGETHER, vT.shape[2]), np.float32), np.empty(TOGETHER, np.float32)
+        most = np.empty(TILE, np.float32)
+        for row in range(begin, end):
+            b, v = row // heads, vT[row]
+            n = counts[b]
+            if n == 0:
+                continue  # nothing but padding: 0
+            tiles, full = (n + TILE - 1) // TILE, (n + 15) // 16 * 16  # whole registers
+            for first in range(0, N, TOGETHER):
+                queries = min(TOGETHER, N - first)
+                for tile in range(tiles):
+                    lo, hi = tile * TILE, (tile + 1) * TILE
+                    for a in range(0, queries, 2):
+                        other = min(a + 1, queries - 1)  # of an odd one, itself
+                        i, j, s, t = first + a, first + other, scores[a, lo:hi], scores[a + 1, lo:hi]
+                        bias(parabolas[row, i], rT[b, tile], s)
+                        bias(parabolas[row, j], rT[b, tile], t)
+                        for c in range(0, D, 8):
+                            add_products(q[row, i, c : c + 8], q[row, j, c : c + 8], kT[row, tile, c // 8], s, t)
+                for a in range(queries):
+                    s = scores[a]
+                    s[n:] = -np.inf
+                    over[a] = one / powers_of_2(s[:full], largest(s[: tiles * TILE], most))
+                for c in range(0, out.shape[2], 8):
+                    for a in range(0, queries, 2):
+                        other, o = min(a + 1, queries - 1), out[row, first : first + queries, c : c + 8]
+                        sums(scores[a], scores[a + 1], v[c : c + 8], o[a], o[other], full)
+                for a in range(queries):
+                    for c in range(out.shape[2]):
+                        out[row, first + a, c] *= over[a]
+
+    @njit(parallel=True, **options)
+    def shared(parts, heads, q, kT, rT, vT, parabolas, counts, out):
+        rows = len(q)
+        for part in prange(parts):
+            attention(rows * part // parts, rows * (part + 1) // parts, heads, q, kT, rT, vT, parabolas, counts, out)
+
+    def call(threads: int, *given: Any) -> None:
+        if threads == 1:
+            attention(0, len(given[1]), *given)
+        else:
+            before = get_num_threads()
+            set_num_threads(min(threads, before))
+            shared(4 * threads, *given)
+            set_num_threads(before)
+
+    # OpenMP's threads are torch's own; others would fight with them for the cores
+    config.THREADING_LAYER_PRIORITY = ["omp", "tbb", "workqueue"]  # pyright: ignore
+    return call
+
+
+def _polynomial(f: Callable[[float], float], degree: int) -> list[float]:
+    """Coefficients of the polynomial that meets f at Chebyshev's points of 0..1."""
+    points = (1 + torch.cos(math.pi * (torch.arange(degree + 1, dtype=torch.float64) + 0.5) / (degree + 1))) / 2
+    values = torch.tensor([f(float(point)) for point in points], dtype=torch.float64)
+    return torch.linalg.solve(torch.vander(points, increasing=True), values).tolist()

@@ -1,0 +1,181 @@
+"""Parabolas in narrow heads, compiled: the numbers of the reference, and a no where it cannot serve."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+import ndformer.framework.kernels.choose as choose_module
+from ndformer.framework.attention import build_encoding
+from ndformer.framework.backbones.ptv3 import PTv3
+from ndformer.framework.bias import Bias, IsotropicBias, QuadraticBias
+from ndformer.framework.kernels import attend
+from ndformer.framework.tokens import TokenSet, Where
+
+
+def bias_of(r: Tensor, heads: int, g: torch.Generator, kind: str = "both") -> Bias:
+    B, N, P = r.shape
+    some = lambda n: [torch.randn(B, heads, N, generator=g).to(r.dtype) for _ in range(n)]
+    if kind == "isotropic":
+        return IsotropicBias(some(1)[0], r)
+    return QuadraticBias(
+        some(P * (P + 1) // 2) if kind != "direction" else None, some(P) if kind != "distance" else None, r
+    )
+
+
+def exactly(q: Tensor, k: Tensor, v: Tensor, where: Where, bias: Bias) -> Tensor:
+    """dense, in float64."""
+    exact = Where(where.positions.double(), valid=where.valid, segment=where.segment)
+    if isinstance(bias, IsotropicBias):
+        wide: Bias = IsotropicBias(bias.alpha.double(), exact.positions)
+    else:
+        assert isinstance(bias, QuadraticBias)
+        M, c = ([t.double() for t in terms] if terms else None for terms in (bias.M, bias.c))
+        wide = QuadraticBias(M, c, exact.positions)
+    return attend(q.double(), k.double(), v.double(), exact, wide, backend="dense")
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    seed=st.integers(0, 99),
+    tokens=st.sampled_from([1, 2, 15, 16, 17, 31, 127, 128, 129, 300]),
+    dims=st.integers(1, 3),
+    widths=st.sampled_from([(8, 8), (16, 16), (24, 24), (16, 8), (8, 40)]),
+    kind=st.sampled_from(["both", "distance", "direction", "isotropic"]),
+    layout=st.sampled_from(["plain", "shared", "padded"]),
+    threads=st.integers(1, 2),
+)
+def test_it_gives_the_numbers_of_the_reference(
+    seed: int, tokens: int, dims: int, widths: tuple[int, int], kind: str, layout: str, threads: int
+) -> None:
+    """Rows of any length, over tiles of keys and pairs of queries; one row of nothing but padding."""
+    g = torch.Generator().manual_seed(seed)
+    B, H = 3, 2
+    r = torch.rand(1 if layout == "shared" else B, tokens, dims, generator=g)
+    valid = None
+    if layout == "padded":
+        valid = torch.rand(B, tokens, generator=g) < torch.tensor([[0.6], [0.0], [1.0]])
+        r = r.masked_fill(~valid[..., None], math.nan)
+    q, k = (torch.randn(B, H, tokens, widths[0], generator=g) for _ in range(2))
+    v = torch.randn(B, H, tokens, widths[1], generator=g)
+    where, bias = Where(r, valid=valid), bias_of(r.expand(B, -1, -1), H, g, kind)
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        y = attend(q, k, v, where, bias, backend="narrow")
+    finally:
+        torch.set_num_threads(before)
+    torch.testing.assert_close(y.double(), exactly(q, k, v, where, bias), rtol=0, atol=1e-5)
+
+
+def test_packed_rows_are_cut_into_samples() -> None:
+    g = torch.Generator().manual_seed(0)
+    segment = torch.tensor([[0] * 40 + [1] * 3 + [2] * 85, [3] * 128])
+    r = torch.rand(2, 128, 3, generator=g)
+    q, k, v = (torch.randn(2, 2, 128, 16, generator=g) for _ in range(3))
+    where, bias = Where(r, segment=segment), bias_of(r, 2, g)
+    y = attend(q, k, v, where, bias, backend="narrow")
+    torch.testing.assert_close(y.double(), exactly(q, k, v, where, bias), rtol=0, atol=1e-5)
+
+
+def test_far_from_the_origin_nothing_is_lost() -> None:
+    g = torch.Generator().manual_seed(0)
+    r = torch.randint(0, 8, (1, 130, 3), generator=g).float()
+    q, k, v = (torch.randn(1, 2, 130, 16, generator=g) for _ in range(3))
+    M, c = [0.1 * torch.randn(1, 2, 130, generator=g) for _ in range(6)], None
+    near = attend(q, k, v, Where(r), QuadraticBias(M, c, r), backend="narrow")
+    far = attend(q, k, v, Where(r + 2.0**20), QuadraticBias(M, c, r + 2.0**20), backend="narrow")
+    assert torch.equal(near, far)
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+def test_a_key_that_is_not_finite_is_seen_in_every_output(bad: float) -> None:
+    g = torch.Generator().manual_seed(0)
+    r = torch.rand(1, 40, 3, generator=g)
+    q, k, v = (torch.randn(1, 1, 40, 16, generator=g) for _ in range(3))
+    bias = bias_of(r, 1, g)
+    k[0, 0, 7, 3] = bad
+    ours, theirs = (attend(q, k, v, Where(r), bias, backend=backend) for backend in ("narrow", "dense"))
+    assert torch.equal(ours.isfinite(), theirs.isfinite())
+    assert not ours.isfinite().all()
+
+
+def test_auto_takes_it_where_no_gradient_is_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[str] = []
+    for name, backend in list(choose_module.BACKENDS.items()):
+        record = lambda *given, name=name, backend=backend: calls.append(name) or backend(*given)
+        monkeypatch.setitem(choose_module.BACKENDS, name, record)
+    g = torch.Generator().manual_seed(0)
+    r = torch.rand(1, 100, 3, generator=g)
+    q, k, v = (torch.randn(1, 2, 100, 16, generator=g) for _ in range(3))
+    learned = bias_of(r, 2, g)
+    assert isinstance(learned, QuadraticBias)
+    assert learned.M is not None
+
+    def taken(q: Tensor, where: Where, bias: Bias | None) -> str:
+        calls.clear()
+        attend(q, k.to(q.dtype), v.to(q.dtype), where, bias)
+        return calls[0]
+
+    where = Where(r)
+    assert taken(q, where, learned) == "narrow"
+    assert taken(q, where, None) == "sdpa"
+    assert taken(q.double(), where, learned) == "sdpa"
+    assert taken(q, Where(r, placed=torch.arange(100)[None] > 0), learned) == "sdpa"
+    assert taken(q.clone().requires_grad_(), where, learned) == "sdpa"
+    learned.M[0].requires_grad_()
+    assert taken(q, where, learned) == "sdpa"
+    with torch.no_grad():
+        assert taken(q, where, learned) == "narrow"
+    short = torch.randn(1, 2, 9, 16)
+    attend(short, short, short, Where(r[:, :9]), bias_of(r[:, :9], 2, g))
+    assert calls[-1] == "sdpa"  # nothing to win there
+
+
+def test_what_it_cannot_do_is_refused() -> None:
+    g = torch.Generator().manual_seed(0)
+    r = torch.rand(1, 8, 3, generator=g)
+    q = torch.randn(1, 2, 8, 16, generator=g)
+    odd, four = torch.randn(1, 2, 8, 12), torch.rand(1, 8, 4)
+    for given_q, where, bias in [
+        (q, Where(r), None),
+        (q.double(), Where(r), bias_of(r, 2, g)),
+        (q.requires_grad_(), Where(r), bias_of(r, 2, g)),
+        (odd, Where(r), bias_of(r, 2, g)),
+        (q.detach(), Where(four), bias_of(four, 2, g)),
+        (q.detach(), Where(r, placed=torch.arange(8)[None] > 0), bias_of(r, 2, g)),
+    ]:
+        with pytest.raises(ValueError, match=r"backend 'narrow' is for parabolas .* take 'auto'"):
+            attend(given_q, given_q.detach(), given_q.detach(), where, bias, backend="narrow")
+
+
+@pytest.mark.parametrize("encoding", [dict(type="PaPE", m=5), dict(type="PaPERI")])
+def test_point_transformer_v3_evaluates_with_it(encoding: dict[str, object]) -> None:
+    """Windows of 128 points, the last one short: the numbers of torch's kernel."""
+    torch.manual_seed(0)
+    points = torch.rand(1, 300, 3)
+    sizes: dict[str, Any] = dict(
+        enc_depths=(1, 1), enc_channels=(16, 32), enc_heads=(2, 2), dec_depths=(1,), dec_channels=(16,)
+    )
+    model = PTv3(in_channels=3, grid_size=0.01, encoding=encoding, window=128, dec_heads=(2,), **sizes).eval()
+    tokens = TokenSet(points, Where(points))
+    with_gradients = model(tokens).features
+    with torch.no_grad():
+        without = model(tokens).features
+    assert not torch.equal(without, with_gradients)  # another kernel
+    torch.testing.assert_close(without, with_gradients, rtol=0, atol=1e-5)
+
+
+def test_encodings_of_more_than_three_dimensions_go_elsewhere() -> None:
+    encoding = build_encoding(dict(type="PaPE", m=4), dim=32, heads=2, position_dims=4, depth=1)
+    r = torch.rand(1, 120, 4)
+    q = torch.randn(1, 2, 120, 16)
+    bias = encoding.layer(0, 1)(q, q, torch.randn(1, 120, 32), encoding.prepare(Where(r)))[2]
+    with torch.no_grad():
+        torch.testing.assert_close(attend(q, q, q, Where(r), bias), attend(q, q, q, Where(r), bias, backend="dense"))
