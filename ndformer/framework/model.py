@@ -30,7 +30,7 @@ class TokenModel(BaseModel):
 
     One head: the modalities of a sample are joined into one token set, each with an embedding of its own; a sample may
     lack any of them. A head per modality, dict(image=dict(type=...), points=...): each batch is of one modality, and
-    the same blocks serve all.
+    the same blocks serve all; a loss counts as often as `loss_weights` says, once where they say nothing.
     """
 
     def __init__(
@@ -39,6 +39,7 @@ class TokenModel(BaseModel):
         backbone: dict[str, Any],
         head: dict[str, Any],
         mix: dict[str, Any] | None = None,
+        loss_weights: dict[str, float] | None = None,
     ) -> None:
         super().__init__()
         self.backbone = BACKBONES.create(backbone)
@@ -56,6 +57,13 @@ class TokenModel(BaseModel):
         if len(modalities) > 1 and not self.in_turn:
             self.kinds = nn.Parameter(torch.empty(len(modalities), self.width))
             nn.init.trunc_normal_(self.kinds, std=0.02)
+        self.loss_weights = {} if loss_weights is None else dict(loss_weights)
+        for name in self.loss_weights:
+            if not self.in_turn or name not in modalities:
+                known = ", ".join(modalities) if self.in_turn else "none, as all modalities have one head in common"
+                raise UnknownNameError(
+                    f"loss_weights are by task, got '{name}'{nearest(name, modalities)} Tasks: {known}"
+                )
         self.mix = None if mix is None else TRANSFORMS.create(mix)
         self.amp: torch.dtype | None = None  # what evaluation computes in, as training does; set by the engine
         self.masked: set[str] = set()  # modalities that it does as if no sample had them
@@ -82,7 +90,9 @@ class TokenModel(BaseModel):
             targets = head.targets(data_samples, next(self.parameters()).device)
             if self.mix is not None:
                 inputs, targets = self.mix(inputs, targets)
-            return head.loss(self.backbone(self.tokens(inputs), *space), targets)
+            losses = head.loss(self.backbone(self.tokens(inputs), *space), targets)
+            times = self.loss_weights.get(space[0], 1.0) if space else 1.0
+            return losses if times == 1.0 else {name: times * loss for name, loss in losses.items()}
         with torch.autocast(next(self.parameters()).device.type, self.amp, enabled=self.amp is not None):
             tokens = self.backbone(self.tokens(inputs), *space)
             if mode == "tensor":

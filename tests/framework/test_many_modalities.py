@@ -17,7 +17,7 @@ from ndformer.framework.evaluation.accuracy import Accuracy
 from ndformer.framework.evaluation.per_task import PerTask
 from ndformer.framework.mixture import Mixture, TurnBatches
 from ndformer.framework.model import TokenModel
-from ndformer.framework.registry import DATASETS, MODALITIES
+from ndformer.framework.registry import DATASETS, MODALITIES, UnknownNameError
 from ndformer.framework.tokens import TokenSet, Where
 
 DIM = 16
@@ -53,18 +53,20 @@ class Numbers(Dataset):
         return dict(inputs={self.kind: torch.full((2, 3), float(record))}, data_sample=dict(label=record % 2))
 
 
-def model(head: dict[str, Any], dims: Any, **options: Any) -> TokenModel:
+def model(head: dict[str, Any], dims: Any, weights: dict[str, float] | None = None, **options: Any) -> TokenModel:
     torch.manual_seed(0)
     backbone = dict(type="Transformer", dim=DIM, depth=2, heads=2, position_dims=dims, encoding=dict(type="PaPE", m=4))
-    built = TokenModel(dict(a=dict(type="_Marks"), b=dict(type="_Marks")), backbone | options, head)
+    built = TokenModel(
+        dict(a=dict(type="_Marks"), b=dict(type="_Marks")), backbone | options, head, loss_weights=weights
+    )
     for parameter in built.head.parameters():  # zero at the start: nothing would show
         nn.init.normal_(parameter)
     return built
 
 
-def in_turn() -> TokenModel:
+def in_turn(**weights: float) -> TokenModel:
     one = dict(type="Classifier", classes=3, pool="mean")
-    return model(dict(a=one, b=one | dict(classes=5)), dict(a=2, b=3))
+    return model(dict(a=one, b=one | dict(classes=5)), dict(a=2, b=3), weights)
 
 
 def joined() -> TokenModel:
@@ -96,6 +98,29 @@ def test_each_modality_has_its_own_classes_and_says_its_task() -> None:
         found = built({name: torch.randn(2, 4, dims + 1)}, [dict(label=0)] * 2, mode="predict")
         assert [p["task"] for p in found] == [name] * 2
         assert found[0]["scores"].shape == (classes,)
+
+
+def test_the_loss_of_a_task_counts_as_often_as_its_weight_says() -> None:
+    plain, weighted = in_turn(), in_turn(b=3.0)
+    for name, dims, times in (("a", 2, 1.0), ("b", 3, 3.0)):
+        x = torch.randn(2, 4, dims + 1)
+        once, more = (m({name: x}, [dict(label=1)] * 2, mode="loss")["loss"] for m in (plain, weighted))
+        torch.testing.assert_close(more, times * once)
+
+
+@pytest.mark.parametrize(
+    ("head", "message"),
+    [
+        (
+            dict(a=dict(type="Classifier", classes=3), b=dict(type="Classifier", classes=3)),
+            "got 'bb', did you mean 'b'",
+        ),
+        (dict(type="Classifier", classes=3), "Tasks: none, as all modalities have one head"),
+    ],
+)
+def test_weights_of_losses_name_tasks(head: dict[str, Any], message: str) -> None:
+    with pytest.raises(UnknownNameError, match=message):
+        model(head, 2 if "type" in head else dict(a=2, b=3), dict(bb=2.0))
 
 
 def test_a_batch_of_two_modalities_has_no_head() -> None:

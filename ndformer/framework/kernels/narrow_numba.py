@@ -163,7 +163,7 @@ def compiled() -> Callable[..., Any]:
             set_num_threads(before)
 
     # OpenMP's threads are torch's own; others would fight with them for the cores
-    config.THREADING_LAYER_PRIORITY = ["omp", "tbb", "workqueue"]  # pyright: ignore
+    config.THREADING_LAYER_PRIORITY = ["omp", "tbb", "workqueue"]  # pyright: ignore[reportAttributeAccessIssue]
     return call
 
 
