@@ -39,6 +39,7 @@ soak: $(READY)
 	$(BIN)/python -m tests.soak.ranks
 	$(BIN)/python -m tests.soak.torchrun
 	$(BIN)/python -m tests.soak.fuzz --count 10000
+	$(BIN)/python -m tests.soak.fuzz_events --count 10000
 	$(BIN)/python -m tests.soak.fuzz_video --count 10000
 	$(BIN)/python -m tests.soak.sixteen
 

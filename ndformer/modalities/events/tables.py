@@ -62,16 +62,26 @@ def read_hdf5(path: Path) -> Events:
         import h5py
     except ImportError:
         raise ValueError("HDF5 needs h5py: pip install 'ndformer[hdf5]'") from None
-    with h5py.File(path, "r") as file:
-        for name in ("CD/events", "events", "/"):
-            if name not in file:
-                continue
-            table: Any = file[name]
-            if isinstance(table, h5py.Dataset) and table.dtype.names:
-                return columns(table[:], list(table.dtype.names))
-            if "x" in table:
-                names = [key for key in table if isinstance(table[key], h5py.Dataset) and table[key].ndim == 1]
-                events = columns({key: table[key][:] for key in names}, names)
-                offset = int(np.asarray(file["t_offset"])) if "t_offset" in file else 0
-                return Events(events.x, events.y, events.t + offset, events.p, events.height, events.width)
-        raise ValueError(f"no events are in it, only {', '.join(file) or 'nothing'}")
+    try:
+        with h5py.File(path, "r") as file:
+            return _found(file, h5py)
+    except (ValueError, OSError, MemoryError):
+        raise
+    except Exception as error:  # h5py raises anything, from KeyError to TypeError, where links and types are damaged
+        raise ValueError(f"its structure is damaged: {error}") from None
+
+
+def _found(file: Any, h5py: Any) -> Events:
+    """In groups as Prophesee, DSEC and others lay them out."""
+    for name in ("CD/events", "events", "/"):
+        if name not in file:
+            continue
+        table = file[name]
+        if isinstance(table, h5py.Dataset) and table.dtype.names:
+            return columns(table[:], list(table.dtype.names))
+        if "x" in table:
+            names = [key for key in table if isinstance(table[key], h5py.Dataset) and table[key].ndim == 1]
+            events = columns({key: table[key][:] for key in names}, names)
+            offset = int(np.asarray(file["t_offset"])) if "t_offset" in file else 0
+            return Events(events.x, events.y, events.t + offset, events.p, events.height, events.width)
+    raise ValueError(f"no events are in it, only {', '.join(map(str, file)) or 'nothing'}")
