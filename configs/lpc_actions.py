@@ -40,7 +40,7 @@ test_dataloader = dict(
 
 optimizer = dict(type="AdamW", lr=1e-3, weight_decay=0.05)
 schedule = dict(type="WarmupCosine", warmup=0.1)
-train_cfg = dict(max_epochs=8, clip_grad=1.0)
+train_cfg = dict(max_epochs=24, clip_grad=1.0)
 metrics = [dict(type="Accuracy")]
 
 sample_data = "ucf101"
