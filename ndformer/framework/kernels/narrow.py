@@ -7,6 +7,7 @@ Differences of positions are taken before they are squared, so it does not matte
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import math
 
@@ -37,12 +38,17 @@ def serves(q: Tensor, k: Tensor, v: Tensor, where: Where, bias: Bias | None) -> 
     if q.device.type != "cpu" or q.dtype != torch.float32 or torch.compiler.is_compiling():
         return False
     parts = None if bias is None or where.placed is not None else bias.parabolas()
-    if parts is None or not importlib.util.find_spec("numba"):
+    if parts is None or not _installed():
         return False
     learned = torch.is_grad_enabled() and any(t.requires_grad for t in (q, k, v, *parts.entries.values()))
     packed = where.segment is not None and (where.cut is None or where.batch != len(q))
     eights = q.shape[-1] % 8 == 0 and v.shape[-1] % 8 == 0
     return eights and not learned and not packed and len(parts.axes) <= AXES
+
+
+@functools.cache
+def _installed() -> bool:
+    return importlib.util.find_spec("numba") is not None
 
 
 def pays(q: Tensor) -> bool:
