@@ -38,7 +38,7 @@ def attend(
     """
     scale = 1 / math.sqrt(v.shape[-1]) if scale is None else scale  # v has the head's width, whatever rides on q
     if backend == "auto":
-        backend = "narrow" if pays(q) and serves(q, k, v, where, bias) else choose(q, where, bias)
+        backend = "narrow" if serves(q, k, v, where, bias) and pays(q) else choose(q, where, bias)
     if backend not in BACKENDS:
         raise ValueError(
             f"no attention backend is called '{backend}'{nearest(backend, BACKENDS)} Known: auto, {', '.join(BACKENDS)}"
