@@ -134,7 +134,7 @@ def test_arrays_and_annotations_of_scannet(tmp_path, told):
     "name, content",
     [
         ("a-idx3-ubyte", bytes((0, 0, 8, 3)) + bytes(9)),
-        ("b-idx1-ubyte.gz", gzip.compress(bytes((0, 0, 8, 1)) + bytes(9))[:-4]),
+        ("b-idx1-ubyte.gz", gzip.compress(bytes((0, 0, 8, 1)) + bytes(9), mtime=0)[:-4]),
         ("data_batch_2", b"\x80\x02cos\nsystem\n(S'ls'\ntR."),
         ("c.mat", b"MATLAB 5.0"),
         ("d.json", b"{"),
