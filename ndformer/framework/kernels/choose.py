@@ -11,7 +11,7 @@ from torch import Tensor
 from ndformer.framework.bias import Bias
 from ndformer.framework.kernels.dense import dense
 from ndformer.framework.kernels.flex import flex
-from ndformer.framework.kernels.narrow import narrow, pays, serves
+from ndformer.framework.kernels.narrow import narrow, pays, served
 from ndformer.framework.kernels.sdpa import sdpa
 from ndformer.framework.registry import nearest
 from ndformer.framework.tokens import Where
@@ -38,7 +38,7 @@ def attend(
     """
     scale = 1 / math.sqrt(v.shape[-1]) if scale is None else scale  # v has the head's width, whatever rides on q
     if backend == "auto":
-        backend = "narrow" if serves(q, k, v, where, bias) and pays(q) else choose(q, where, bias)
+        backend = "narrow" if served(q, k, v, where, bias) and pays(q) else choose(q, where, bias)
     if backend not in BACKENDS:
         raise ValueError(
             f"no attention backend is called '{backend}'{nearest(backend, BACKENDS)} Known: auto, {', '.join(BACKENDS)}"

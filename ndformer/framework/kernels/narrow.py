@@ -21,50 +21,40 @@ from ndformer.framework.tokens import Where
 
 WIDEST, FEWEST = 24, 100  # channels of a head and tokens of a row: with more, or fewer, torch's kernel is as fast
 AXES = 3
-TERMS = [
-    (0, 0),
-    (0, 1),
-    (0, 2),
-    (1, 1),
-    (1, 2),
-    (2, 2),
-    (0,),
-    (1,),
-    (2,),
-]  # of dr' M dr + c' dr, as the kernel has them
+# of dr' M dr + c' dr, as the kernel has them
+TERMS = [(0, 0), (0, 1), (0, 2), (1, 1), (1, 2), (2, 2), (0,), (1,), (2,)]
 
 
-def serves(q: Tensor, k: Tensor, v: Tensor, where: Where, bias: Bias | None) -> bool:
-    if q.device.type != "cpu" or q.dtype != torch.float32 or torch.compiler.is_compiling():
-        return False
+def narrow(q: Tensor, k: Tensor, v: Tensor, where: Where, bias: Bias | None, scale: float) -> Tensor:
+    parts = served(q, k, v, where, bias)
+    if parts is None:
+        raise ValueError(
+            f"backend 'narrow' is for parabolas (PaPE, PaPE-RI) of placed tokens in up to {AXES} dimensions, and heads "
+            "of 8, 16 ... channels, in float32 on a CPU, without gradients, with numba installed: take 'auto'"
+        )
+    with torch.no_grad():
+        return _narrow(q, k, v, where, parts, scale)
+
+
+def served(q: Tensor, k: Tensor, v: Tensor, where: Where, bias: Bias | None) -> Parabolas | None:
+    """What there is to compute; None where this kernel cannot."""
+    if q.device.type != "cpu" or q.dtype != torch.float32 or torch.compiler.is_compiling() or not _installed():
+        return None
     parts = None if bias is None or where.placed is not None else bias.parabolas()
-    if parts is None or not _installed():
-        return False
+    if parts is None or len(parts.axes) > AXES or q.shape[-1] % 8 or v.shape[-1] % 8:
+        return None
     learned = torch.is_grad_enabled() and any(t.requires_grad for t in (q, k, v, *parts.entries.values()))
     packed = where.segment is not None and (where.cut is None or where.batch != len(q))
-    eights = q.shape[-1] % 8 == 0 and v.shape[-1] % 8 == 0
-    return eights and not learned and not packed and len(parts.axes) <= AXES
-
-
-@functools.cache
-def _installed() -> bool:
-    return importlib.util.find_spec("numba") is not None
+    return None if learned or packed else parts
 
 
 def pays(q: Tensor) -> bool:
     return q.shape[-1] <= WIDEST and q.shape[2] >= FEWEST
 
 
-def narrow(q: Tensor, k: Tensor, v: Tensor, where: Where, bias: Bias | None, scale: float) -> Tensor:
-    if not serves(q, k, v, where, bias):
-        raise ValueError(
-            f"backend 'narrow' is for parabolas (PaPE, PaPE-RI) of placed tokens in up to {AXES} dimensions, and heads "
-            "of 8, 16 ... channels, in float32 on a CPU, without gradients, with numba installed: take 'auto'"
-        )
-    parts = None if bias is None else bias.parabolas()
-    assert parts is not None
-    with torch.no_grad():
-        return _narrow(q, k, v, where, parts, scale)
+@functools.cache
+def _installed() -> bool:
+    return importlib.util.find_spec("numba") is not None
 
 
 def _narrow(q: Tensor, k: Tensor, v: Tensor, where: Where, parts: Parabolas, scale: float) -> Tensor:

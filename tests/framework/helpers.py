@@ -1,0 +1,28 @@
+"""What several tests of the framework look with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from torch import Tensor
+
+
+def relative(ours: Tensor, exact: Tensor) -> float:
+    return ((ours.double() - exact.double()).abs().max() / max(1.0, exact.abs().max().item())).item()
+
+
+def spy(monkeypatch: pytest.MonkeyPatch, holder: Any, name: str) -> list[str]:
+    called: list[str] = []
+    inner: Callable[..., Any] = holder[name] if isinstance(holder, dict) else getattr(holder, name)
+
+    def outer(*args: Any, **kwargs: Any) -> Any:
+        called.append(name)
+        return inner(*args, **kwargs)
+
+    if isinstance(holder, dict):
+        monkeypatch.setitem(holder, name, outer)
+    else:
+        monkeypatch.setattr(holder, name, outer)
+    return called
