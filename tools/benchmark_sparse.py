@@ -20,10 +20,13 @@ import torch
 from torch import Tensor, nn
 
 from ndformer.framework.backbones.ptv3 import PTv3
+from ndformer.framework.data import DataError
 from ndformer.framework.engine.cli import run
 from ndformer.framework.sparse import Sites, SubMConv3d, spconv
 from ndformer.framework.tokens import TokenSet, Where
 from ndformer.tools.benchmark_points import VOXEL, surface
+
+POINTS = 1.355  # of surface(), for one voxel
 
 
 class Native(nn.Module):
@@ -68,15 +71,16 @@ def tell(what: str, ours: Callable[[], Tensor], theirs: Callable[[], Tensor], re
 @torch.no_grad()
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--voxels", type=int, nargs=2, default=(90_000, 8_700), help="of the layer and of the model")
     parser.add_argument("--repeats", type=int, default=7)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     given = parser.parse_args(arguments)
     if spconv.build()[0] is None:
-        raise SystemExit(f"benchmark_sparse: {spconv.build()[1]}; this compares with a CUDA build: spconv-cu120")
+        raise DataError(f"this compares with a CUDA build of spconv, pip install spconv-cu120, but {spconv.build()[1]}")
     torch.set_num_threads(given.threads)
     torch.manual_seed(0)
 
-    r = surface(122_000)
+    r = surface(round(given.voxels[0] * POINTS))
     grid, sample = (r / VOXEL).floor().long(), torch.zeros(len(r), dtype=torch.int64)
     ours, x = SubMConv3d(64, 64), torch.randn(len(r), 64)
     theirs, sites = Native(ours), Sites(grid, sample)
@@ -90,7 +94,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         given.repeats,
     )
 
-    r = surface(11_800)
+    r = surface(round(given.voxels[1] * POINTS))
     tokens = TokenSet(torch.randn(1, len(r), 6), Where(r[None]))
     model = PTv3().eval()
     other = copy.deepcopy(model)
