@@ -21,29 +21,10 @@ from ndformer.framework.data import DataError
 from ndformer.modalities.events.files import read_events
 from ndformer.modalities.events.stream import Events
 from tests.modalities.events.conftest import WRITERS, random_events
+from tests.soak.fuzz import mutated
 
 CHUNK = 500
 SECONDS = 5.0  # of the processor, that no file may take
-
-
-def damaged(content: bytes, rng: np.random.Generator) -> tuple[bytes, int]:
-    """One to four bytes changed, added or taken away anywhere, or the end cut off; and where the first one is."""
-    changed = bytearray(content)
-    first = at = int(rng.integers(len(changed)))
-    for _ in range(rng.integers(1, 5)):
-        kind = rng.integers(4)
-        if kind == 0:
-            changed[at:at] = rng.bytes(1)
-        elif kind == 1:
-            del changed[at]
-        elif kind == 2 or at + 4 > len(changed):
-            changed[at] = int(rng.integers(256))
-        else:
-            changed[at : at + 4] = rng.choice([b"\xff" * 4, bytes(4), b"\x7f\xff\xff\xff"])
-        at = int(rng.integers(first, max(first + 1, len(changed))))
-        if at >= len(changed):
-            break
-    return bytes(changed), first
 
 
 def read(path: Path) -> Events:
@@ -54,9 +35,11 @@ def read(path: Path) -> Events:
 
 def attempt(path: Path, seed: int | tuple[int, ...]) -> Literal["read", "said"]:
     """What becomes of a damaged copy; AssertionError where that is wrong."""
-    content, first = damaged(path.read_bytes(), np.random.default_rng(seed))
+    original = path.read_bytes()
+    content = mutated(original, np.random.default_rng(seed))
+    alike = next((i for i, (a, b) in enumerate(zip(original, content)) if a != b), min(len(original), len(content)))
     copy, before = path.with_name("damaged_" + path.name), path.with_name("before_" + path.name)
-    before.write_bytes(path.read_bytes()[:first])
+    before.write_bytes(original[:alike])
     copy.write_bytes(content)
     start = time.process_time()
     found = error = None
