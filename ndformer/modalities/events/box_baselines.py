@@ -12,10 +12,10 @@ from ndformer.modalities.image.box_baselines import KINDS, mean_detections
 
 def baselines(train: GEN1, test: GEN1) -> Iterable[tuple[str, float]]:
     """mAP50 by GEN1's protocol. Records have corners and sizes, the metric takes corners."""
-    given = [(corners(boxes), labels) for *_, boxes, labels in train.records]
+    given = [(corners(record.boxes), record.labels) for record in train.records]
     for count, name in KINDS:
         means, metric = mean_detections(given, count), Gen1Metric()
-        for path, moment, boxes, labels in test.records:
-            truth = dict(boxes=corners(boxes), labels=labels)
-            metric.process({}, [dict(image_id=f"{path}[{moment}]", truth=truth, found=means)])
+        for record in test.records:
+            truth = dict(boxes=corners(record.boxes), labels=record.labels)
+            metric.process({}, [dict(image_id=f"{record.recording}[{record.time}]", truth=truth, found=means)])
         yield name, metric.compute_metrics(metric.results)["mAP50"]

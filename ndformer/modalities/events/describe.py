@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ndformer.modalities.events.files import ENDINGS, checked, format_of, read_events
-from ndformer.modalities.events.gen1 import read_boxes
+from ndformer.modalities.events.gen1_boxes import read_boxes
 from ndformer.modalities.events.stream import Events
 
 __all__ = ["ENDINGS", "describe"]

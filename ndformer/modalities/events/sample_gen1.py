@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from ndformer.framework.registry import SAMPLES
-from ndformer.modalities.events.gen1 import WARM_UP
+from ndformer.modalities.events.gen1_boxes import WARM_UP
 from ndformer.modalities.events.prophesee import write_dat
 from ndformer.modalities.events.simulate import film_to_events
 from ndformer.modalities.events.traffic import SEEN, Thing, film

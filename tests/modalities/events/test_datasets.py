@@ -125,7 +125,7 @@ def gen1(tmp_path, request, make_events):
 def test_gen1_gives_the_last_events_before_each_moment(gen1, make_events):
     events = make_events(3000, 240, 304, until=1_500_000)
     train = DATASETS.create(dict(type="GEN1", data_root=gen1, most=700))
-    assert [record[1] for record in train.records] == [400_000, 600_000]
+    assert [record.time for record in train.records] == [400_000, 600_000]
     for sample, moment in zip((train[0], train[1]), (400_000, 600_000)):
         stop = int((events.t <= moment).sum())
         assert np.array_equal(sample["events"].t, events.t[max(0, stop - 700) : stop])
@@ -137,7 +137,7 @@ def test_gen1_gives_the_last_events_before_each_moment(gen1, make_events):
 
 def test_gen1_evaluates_after_half_a_second_with_all_widths(gen1):
     test = DATASETS.create(dict(type="GEN1", data_root=gen1, split="test"))
-    assert [record[1] for record in test.records] == [600_000, 1_200_000]
+    assert [record.time for record in test.records] == [600_000, 1_200_000]
     assert test[0]["boxes"].tolist() == [[290, 100, 13, 30], [0, 0, 280, 100]]
     assert test[0]["labels"].tolist() == [0, 0]
     assert test[1]["labels"].tolist() == [1]
