@@ -3,6 +3,7 @@
 tools/benchmark_pipeline.py configs/ucf101_pape.py configs/dvsgesture_pape.py --sample
 tools/benchmark_pipeline.py configs/nmnist_small.py --data-root data/nmnist
 tools/benchmark_pipeline.py configs/lpc_actions.py --data-root data/lpc_actions --threads 2
+tools/benchmark_pipeline.py configs/ucf101_pape.py --batches 1 --threads 2 --cfg-options train_dataloader.batch_size=2
 
 Loading is the config's training set, through its transforms, in batches, as one worker does it, on one core (a video is
 decoded beside it, while it waits). The model makes training steps with those batches on `--threads` cores. Files are
@@ -79,6 +80,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("configs", metavar="CONFIG", nargs="+", type=config_path)
     parser.add_argument("--sample", action="store_true", help="the small versions, on generated data")
     parser.add_argument("--data-root", metavar="DIR", help="where the data is")
+    parser.add_argument(
+        "--cfg-options", metavar="KEY=VALUE", nargs="+", action="extend", default=[], help="other values of its keys"
+    )
     parser.add_argument("--batches", type=int, default=20, help="to measure (20)")
     parser.add_argument("--threads", type=int, default=1, help="cores of the model (1)")
     given = parser.parse_args(arguments)
@@ -88,7 +92,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "| config | tokens a sample | loaded a second, one core | trained on a second | ratio |\n|---|--:|--:|--:|--:|"
     )
     for path in given.configs:
-        cfg = load(path, root, None, given.sample)
+        cfg = load(path, root + given.cfg_options, None, given.sample)
         prepare_data(cfg, given.sample)
         print(
             f"| {path.stem}{' --sample' if given.sample else ''} {row(cfg, given.batches, given.threads)}", flush=True

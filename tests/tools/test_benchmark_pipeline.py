@@ -11,6 +11,7 @@ from ndformer.framework.registry import SAMPLES
 from tools import benchmark_pipeline
 
 CONFIG = Path(__file__).parents[2] / "configs" / "nmnist_pape.py"
+SMALL = ["--cfg-options", "model.backbone.depth=1"]
 
 
 @pytest.fixture(scope="module")
@@ -21,7 +22,9 @@ def home(tmp_path_factory):
 
 
 def test_a_row_for_each_config(home, capsys):
-    benchmark_pipeline.main(["nmnist_small", "nmnist_rope", "--data-root", str(home), "--batches", "1", "--sample"])
+    benchmark_pipeline.main(
+        ["nmnist_small", "nmnist_rope", "--data-root", str(home), "--batches", "1", "--sample", *SMALL]
+    )
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[1] for line in lines[2:]] == ["nmnist_small", "nmnist_rope"]
     _, count, loading, training, ratio = lines[2].strip("|").split("|")
