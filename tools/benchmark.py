@@ -30,9 +30,9 @@ from torch.utils._pytree import tree_leaves
 
 from ndformer.encodings.parabolic import centre, concat_features, form, slope, steepest
 from ndformer.framework.attention import Attention, build_encoding
-from ndformer.framework.bias import QuadraticBias
 from ndformer.framework.engine.report import bars
 from ndformer.framework.kernels import attend
+from ndformer.framework.parabolas import QuadraticBias
 from ndformer.framework.tokens import TokenSet, Where
 from ndformer.framework.transformer import Transformer
 

@@ -124,14 +124,6 @@ class SumBias(Bias):
         return named
 
 
-class Local(NamedTuple):
-    """One axis of positions about origins near the queries: one, or one for each of two halves."""
-
-    queries: Tensor  # (B or 1, 1, N), each about its own origin
-    keys: list[Tensor]  # (calls, B or 1, 1, N) about each origin
-    shares: list[Tensor | None]  # (N,), 1 for the queries with this origin and 0 for others; None: all of them
-
-
 class PositionBias(Bias):
     """A bias of position differences: keeps each axis as a contiguous (B or 1, N) tensor."""
 
@@ -149,13 +141,6 @@ class PositionBias(Bias):
         """Per axis r_j - r_i: (B or 1, hi - lo, N)."""
         return [axis[:, None, :] - axis[:, lo:hi, None] for axis in self.axes]
 
-    def local(self, split: Split | None) -> list[Local]:
-        """Each axis about origins near the queries."""
-        axes = [axis[:, None] for axis in self.axes]  # of (B or 1, 1, N)
-        if split is None:
-            return [Local(axis, [axis[None]], [None]) for axis in axes]
-        return [_local(axis, late, split.calls) for axis, late in zip(axes, split.second)]
-
     def cut_positions(self, rows: Rows) -> Tensor:
         return torch.stack([rows.gather(axis.flatten()) for axis in self.axes], dim=-1)
 
@@ -168,10 +153,10 @@ class DistanceBias(PositionBias):
         self.slopes = slopes  # (H,)
 
     def pair(self, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
-        return -self.slopes[h] * _norm([self.difference(p, b, i, j) for p in range(len(self.axes))])
+        return -self.slopes[h] * norm([self.difference(p, b, i, j) for p in range(len(self.axes))])
 
     def rows(self, lo: int, hi: int) -> Tensor:
-        return -self.slopes[:, None, None] * _norm(self.differences(lo, hi))[:, None]
+        return -self.slopes[:, None, None] * norm(self.differences(lo, hi))[:, None]
 
     def cut(self, rows: Rows) -> Bias:
         return DistanceBias(self.slopes, self.cut_positions(rows))
@@ -197,13 +182,13 @@ class ConeBias(PositionBias):
     def pair(self, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
         dr = [self.difference(p, b, i, j) for p in range(len(self.axes))]
         along = sum((u[h] * d for u, d in zip(self.directions, dr)), torch.zeros_like(dr[0]))
-        inside = along >= (self.cosines[h] - self.tolerance) * _norm(dr)
+        inside = along >= (self.cosines[h] - self.tolerance) * norm(dr)
         return torch.where(inside, 0.0, -torch.inf)
 
     def rows(self, lo: int, hi: int) -> Tensor:
         dr = [d[:, None] for d in self.differences(lo, hi)]  # P of (B or 1, 1, n, N)
         along = sum((u[:, None, None] * d for u, d in zip(self.directions, dr)), torch.zeros_like(dr[0]))
-        inside = along >= (self.cosines[:, None, None] - self.tolerance) * _norm(dr)
+        inside = along >= (self.cosines[:, None, None] - self.tolerance) * norm(dr)
         return torch.zeros_like(along).masked_fill(~inside, -torch.inf)
 
     def cut(self, rows: Rows) -> Bias:
@@ -249,163 +234,12 @@ class TableBias(PositionBias):
         return {"table": self}
 
 
-class QuadraticBias(PositionBias):
-    """dr' M_i dr + c_i' dr with dr = r_j - r_i: PaPE's parabolas, summed into one small form per query and head.
-
-    M is symmetric: its P(P+1)/2 upper entries, row by row, each (B, H, N); c has P. Either may be absent.
-    """
-
-    def __init__(
-        self,
-        M: Sequence[Tensor] | None,
-        c: Sequence[Tensor] | None,
-        positions: Tensor,
-        halvings: tuple[int, ...] | None = None,
-    ) -> None:
-        super().__init__(positions)
-        self.M = None if M is None else list(M)
-        self.c = None if c is None else list(c)
-        self.halvings = halvings
-
-    @property
-    def _entries(self) -> list[tuple[int, int]]:
-        P = len(self.axes)
-        return [(p, q) for p in range(P) for q in range(p, P)]
-
-    def _monomials(self, dr: Sequence[Tensor]) -> list[tuple[Tensor, Tensor]]:
-        """Each coefficient (B, H, N) with what it multiplies; off-diagonal entries of M count twice."""
-        terms = []
-        if self.M is not None:
-            terms += [(m, _power(dr, p, q)) for m, (p, q) in zip(self.M, self._entries)]
-        if self.c is not None:
-            terms += list(zip(self.c, dr))
-        return terms
-
-    def pair(self, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
-        dr = [self.difference(p, b, i, j) for p in range(len(self.axes))]
-        values = [coefficient[b, h, i] * monomial for coefficient, monomial in self._monomials(dr)]
-        return sum(values[1:], values[0])
-
-    def rows(self, lo: int, hi: int) -> Tensor:
-        values = [
-            coefficient[:, :, lo:hi, None] * monomial[:, None]
-            for coefficient, monomial in self._monomials(self.differences(lo, hi))
-        ]
-        return sum(values[1:], values[0])
-
-    def parabolas(self) -> Parabolas:
-        entries: dict[tuple[int, ...], Tensor] = dict(zip(self._entries, self.M or []))
-        return Parabolas(entries | {(p,): c for p, c in enumerate(self.c or [])}, self.axes)
-
-    def features(self, split: Split | None = None) -> tuple[Tensor, Tensor]:
-        """dr' M dr + c' dr as a polynomial in r_j: its constant, linear and quadratic coefficients, and the powers."""
-        entries, axes = self._entries, self.local(split)
-        r = [axis.queries for axis in axes]
-        none = torch.zeros_like((self.M or self.c or [])[0])
-        M, c = self.M or [none] * len(entries), self.c or [none] * len(axes)
-        linear = list(c)  # c - 2 M r_i
-        for m, (a, b) in zip(M, entries):
-            linear[a] = linear[a] - 2 * m * r[b]
-            if a != b:
-                linear[b] = linear[b] - 2 * m * r[a]
-        halves = [place * (slope + own) for place, slope, own in zip(r, linear, c)]
-        constant = -0.5 * sum(halves[1:], halves[0])  # r_i' M r_i - c' r_i
-        ours, theirs = [constant], [torch.ones_like(axes[0].keys[0])]
-        for coefficient, axis in zip(linear, axes):
-            ours += [_share(coefficient, share) for share in axis.shares]
-            theirs += axis.keys
-        for m, (a, b) in zip(M, entries):
-            if a == b:
-                ours += [_share(m, share) for share in axes[a].shares]
-                theirs += [key * key for key in axes[a].keys]
-            else:
-                ours += [_share(_share(m, one), two) for one in axes[a].shares for two in axes[b].shares]
-                theirs += [2 * one * two for one in axes[a].keys for two in axes[b].keys]
-        return torch.stack(ours, dim=-1), torch.stack(theirs, dim=-1)
-
-    def cut(self, rows: Rows) -> Bias:
-        M = None if self.M is None else [_cut_heads(m, rows) for m in self.M]
-        c = None if self.c is None else [_cut_heads(c, rows) for c in self.c]
-        return QuadraticBias(M, c, self.cut_positions(rows), self.halvings)
-
-    def parts(self) -> dict[str, Bias]:
-        positions = torch.stack(self.axes, dim=-1)
-        parts: dict[str, Bias] = {}
-        if self.M is not None:
-            parts["distance"] = QuadraticBias(self.M, None, positions)
-        if self.c is not None:
-            parts["direction"] = QuadraticBias(None, self.c, positions)
-        return parts
-
-
-class IsotropicBias(PositionBias):
-    """alpha_i |r_j - r_i|^2, the quadratic form of PaPE-RI."""
-
-    def __init__(self, alpha: Tensor, positions: Tensor, halvings: tuple[int, ...] | None = None) -> None:
-        super().__init__(positions)
-        self.alpha = alpha  # (B, H, N)
-        self.halvings = halvings
-
-    def pair(self, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
-        return self.alpha[b, h, i] * _squares([self.difference(p, b, i, j) for p in range(len(self.axes))])
-
-    def rows(self, lo: int, hi: int) -> Tensor:
-        return self.alpha[:, :, lo:hi, None] * _squares(self.differences(lo, hi))[:, None]
-
-    def parabolas(self) -> Parabolas:
-        return Parabolas({(p, p): self.alpha for p in range(len(self.axes))}, self.axes)
-
-    def features(self, split: Split | None = None) -> tuple[Tensor, Tensor]:
-        axes = self.local(split)
-        ours, theirs = [self.alpha * _squares([axis.queries for axis in axes])], [torch.ones_like(axes[0].keys[0])]
-        for axis in axes:
-            linear = -2 * self.alpha * axis.queries
-            for share, key in zip(axis.shares, axis.keys):
-                ours += [_share(linear, share), _share(self.alpha, share)]
-                theirs += [key, key * key]
-        return torch.stack(ours, dim=-1), torch.stack(theirs, dim=-1)
-
-    def cut(self, rows: Rows) -> Bias:
-        return IsotropicBias(_cut_heads(self.alpha, rows), self.cut_positions(rows), self.halvings)
-
-    def parts(self) -> dict[str, Bias]:
-        return {"distance": self}
-
-
-def _local(axis: Tensor, second: Tensor | None, calls: Sequence[Tensor]) -> Local:
-    """Origins are whole numbers near the means, so that whole positions stay whole."""
-    shares: list[Tensor | None] = [None] if second is None else [1 - second, second]
-    queries, keys = torch.zeros_like(axis), []
-    for share in shares:
-        weights = torch.ones_like(axis[0]) if share is None else share
-        sums = [((axis * weights)[..., call].sum(-1, keepdim=True), weights[..., call].sum()) for call in calls]
-        own = torch.stack([axis - (total / count).round() for total, count in sums])
-        for call, centred in zip(calls, own):
-            queries[..., call] += (centred * weights)[..., call]
-        keys.append(own)
-    return Local(queries, keys, shares)
-
-
-def _share(coefficient: Tensor, share: Tensor | None) -> Tensor:
-    return coefficient if share is None else coefficient * share
-
-
-def _power(r: Sequence[Tensor], a: int, b: int) -> Tensor:
-    """What an entry of M multiplies: off-diagonal ones count twice."""
-    return r[a] * r[b] if a == b else 2 * r[a] * r[b]
-
-
-def _squares(dr: Sequence[Tensor]) -> Tensor:
+def squares(dr: Sequence[Tensor]) -> Tensor:
     total = dr[0] * dr[0]
     for d in dr[1:]:
         total = total + d * d
     return total
 
 
-def _norm(dr: Sequence[Tensor]) -> Tensor:
-    return dr[0].abs() if len(dr) == 1 else _squares(dr).sqrt()
-
-
-def _cut_heads(t: Tensor, rows: Rows) -> Tensor:
-    """(B, H, N) -> (R, H, K)."""
-    return rows.gather(t.transpose(1, 2).flatten(0, 1)).transpose(1, 2).contiguous()
+def norm(dr: Sequence[Tensor]) -> Tensor:
+    return dr[0].abs() if len(dr) == 1 else squares(dr).sqrt()

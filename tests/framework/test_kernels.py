@@ -13,18 +13,11 @@ from torch import Tensor
 
 import ndformer.framework.kernels.choose as choose_module
 import ndformer.framework.kernels.dense as dense_module
-from ndformer.framework.bias import (
-    Bias,
-    ConeBias,
-    DistanceBias,
-    IsotropicBias,
-    QuadraticBias,
-    SumBias,
-    TableBias,
-)
+from ndformer.framework.bias import Bias, ConeBias, DistanceBias, SumBias, TableBias
 from ndformer.framework.kernels import attend
 from ndformer.framework.kernels.choose import choose
 from ndformer.framework.kernels.narrow import served
+from ndformer.framework.parabolas import IsotropicBias, QuadraticBias
 from ndformer.framework.tokens import Where
 from tests.framework.helpers import relative, spy
 
