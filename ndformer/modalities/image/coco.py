@@ -15,9 +15,9 @@ import numpy as np
 
 from ndformer.framework.data import DataError
 from ndformer.framework.evaluation.coco_json import read_truth
+from ndformer.framework.folders import missing
 from ndformer.framework.registry import DATASETS
 from ndformer.modalities.image.detection import DetectionDataset, Scene
-from ndformer.modalities.image.files import missing
 
 NAMES = dict(train=("train",), val=("val", "valid"), test=("test",))
 

@@ -8,13 +8,9 @@ import numpy as np
 from PIL import Image
 
 from ndformer.framework.data import DataError
+from ndformer.framework.folders import files_in, labelled
 
 ENDINGS = (".jpg", ".jpeg", ".png", ".bmp", ".webp", ".ppm", ".tif", ".tiff", ".gif")
-
-
-def missing(path: Path, what: str, source: str) -> DataError:
-    """`path` is not there: what belongs there and where to get it."""
-    return DataError(f"{path} is missing: put {what} there ({source}); --sample works without it")
 
 
 def open_image(path: Path, mode: str = "RGB") -> Image.Image:
@@ -29,24 +25,12 @@ def open_image(path: Path, mode: str = "RGB") -> Image.Image:
 
 def images_in(folder: Path) -> list[str]:
     """The paths of the images in a folder and those below it, from `folder` on, sorted."""
-    found = (p for p in folder.rglob("*") if p.suffix.lower() in ENDINGS and not p.name.startswith("."))
-    return sorted(p.relative_to(folder).as_posix() for p in found)
-
-
-def class_folders(folder: Path) -> list[str]:
-    return sorted(p.name for p in folder.iterdir() if p.is_dir() and not p.name.startswith("."))
+    return files_in(folder, ENDINGS)
 
 
 def labelled_images(folder: Path, classes: list[str], inside: str = "") -> tuple[list[tuple[Path, int]], np.ndarray]:
     """(path, label) of the images in folder/CLASS[/inside], class by class, and the labels again as an array."""
-    records: list[tuple[Path, int]] = []
-    for label, name in enumerate(classes):
-        home = folder / name / inside
-        found = images_in(home) if home.is_dir() else []
-        if not found:
-            raise DataError(f"{home} holds no image: every class has a folder with some, so fill it or take it away")
-        records += [(home / path, label) for path in found]
-    return records, np.array([label for _, label in records])
+    return labelled(folder, classes, ENDINGS, "image", inside)
 
 
 def check_labels(labels: np.ndarray, count: int, path: Path) -> None:

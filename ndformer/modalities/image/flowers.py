@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 
 from ndformer.framework.data import DataError, Dataset, Sample
+from ndformer.framework.folders import missing
 from ndformer.framework.registry import DATASETS
-from ndformer.modalities.image.files import check_labels, missing, open_image
+from ndformer.modalities.image.files import check_labels, open_image
 from ndformer.modalities.image.matlab import read_mat
 
 NAMES = """pink primrose, hard-leaved pocket orchid, canterbury bells, sweet pea, english marigold, tiger lily, moon

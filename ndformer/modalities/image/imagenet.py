@@ -19,8 +19,9 @@ from typing import Any
 import numpy as np
 
 from ndformer.framework.data import DataError, Dataset, Sample, Transform
+from ndformer.framework.folders import class_folders, missing
 from ndformer.framework.registry import DATASETS
-from ndformer.modalities.image.files import class_folders, labelled_images, missing, open_image
+from ndformer.modalities.image.files import labelled_images, open_image
 
 SOURCE = "kaggle.com/c/imagenet-object-localization-challenge, or image-net.org"
 

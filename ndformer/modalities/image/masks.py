@@ -20,9 +20,10 @@ import torch
 from PIL import Image
 
 from ndformer.framework.data import DataError, Dataset, Sample, Transform
+from ndformer.framework.folders import missing
 from ndformer.framework.registry import DATASETS, TRANSFORMS
 from ndformer.modalities.image.box_transforms import IGNORED, framed
-from ndformer.modalities.image.files import images_in, missing, open_image
+from ndformer.modalities.image.files import images_in, open_image
 from ndformer.modalities.image.transforms import PackImage
 
 NAMES = dict(train=("training", "train"), val=("validation", "val"), test=("test", "testing"))

@@ -16,8 +16,9 @@ import numpy as np
 from PIL import Image
 
 from ndformer.framework.data import DataError, Dataset, Sample
+from ndformer.framework.folders import missing
 from ndformer.framework.registry import DATASETS
-from ndformer.modalities.image.files import check_labels, missing
+from ndformer.modalities.image.files import check_labels
 
 
 def read_idx(path: Path, dims: int) -> np.ndarray:

@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 
 from ndformer.framework.data import DataError, Dataset, Sample
+from ndformer.framework.folders import missing
 from ndformer.framework.registry import DATASETS
-from ndformer.modalities.image.files import labelled_images, missing, open_image
+from ndformer.modalities.image.files import labelled_images, open_image
 
 
 @DATASETS.register_module()

@@ -13,9 +13,10 @@ from pathlib import Path
 import numpy as np
 
 from ndformer.framework.data import DataError
+from ndformer.framework.folders import missing
 from ndformer.framework.registry import DATASETS, nearest
 from ndformer.modalities.image.detection import DetectionDataset, Scene
-from ndformer.modalities.image.files import ENDINGS, missing
+from ndformer.modalities.image.files import ENDINGS
 
 
 @DATASETS.register_module()

@@ -16,9 +16,10 @@ import numpy as np
 from PIL import Image
 
 from ndformer.framework.data import DataError
+from ndformer.framework.folders import missing
 from ndformer.framework.registry import DATASETS
 from ndformer.modalities.image.detection import DetectionDataset, Scene
-from ndformer.modalities.image.files import images_in, missing, open_image
+from ndformer.modalities.image.files import images_in, open_image
 
 NAMES = dict(train=("train",), val=("val", "valid"), test=("test",))
 

@@ -1,0 +1,26 @@
+"""Your own recordings of an event camera, a folder for each class. docs/custom-recordings.md
+
+A small transformer on spiking patches of 16 x 16 pixels. Positions are (time since the first event in 50 ms, row,
+column), the class token has none. No mirror: it would make another class of what goes to one side.
+"""
+
+_base_ = ["_base_/dvsgesture.py"]
+data_root = "data/mine"
+model = dict(
+    modalities=dict(events=dict(class_at="nowhere")),
+    backbone=dict(dim=192, depth=6, heads=3, drop_path=0.0, encoding=dict(type="PaPE", m=50)),
+)
+
+_spikes = dict(type="PackSpikes", threshold=256, refractory=100_000, patch=16, bins=10, reference="start")
+_changed = [dict(type="DropEvents"), dict(type="DropTime"), dict(type="DropArea"), dict(type="RollEvents")]
+train_dataloader = dict(
+    num_workers=2,
+    dataset=dict(type="EventFolder", transforms=[dict(type="OneOf", transforms=_changed), _spikes]),
+)
+val_dataloader = dict(num_workers=2, dataset=dict(type="EventFolder", transforms=[_spikes]))
+test_dataloader = dict(num_workers=2, dataset=dict(type="EventFolder", transforms=[_spikes]))
+optimizer = dict(lr=1e-3)
+train_cfg = dict(max_epochs=50, amp=None, clip_grad=1.0)
+
+_of_sample = dict(dataset=dict(type="DvsGesture"))
+sample = dict(train_dataloader=_of_sample, val_dataloader=_of_sample, test_dataloader=_of_sample)

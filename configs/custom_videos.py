@@ -1,0 +1,27 @@
+"""Your own videos, a folder for each class. docs/custom-recordings.md
+
+A small transformer on tubelets of 2 frames and 16 x 16 pixels, five in time, of 112 x 112 pixels. No mirror: it would
+make another class of what goes to one side.
+"""
+
+_base_ = ["_base_/ucf101.py"]
+data_root = "data/mine"
+model = dict(
+    modalities=dict(video=dict(class_at="nowhere", start=0)),
+    backbone=dict(dim=192, depth=6, heads=3, drop_path=0.0, encoding=dict(type="PaPE", m=50)),
+    head=dict(classes=10),
+)
+
+_frames = dict(type="SampleFrames", together=2, every=10, count=5)
+_somewhere = dict(type="SampleFrames", together=2, every=10, count=5, start="random")
+_crops = [dict(type="RandomResizedCrop", size=112, scale=(0.5, 1.0)), dict(type="RandAugment")]
+_train = [_somewhere, dict(type="EachFrame", transforms=_crops), dict(type="PackVideo")]
+_eval = [_frames, dict(type="EachFrame", transforms=[dict(type="EvalCrop", size=112)]), dict(type="PackVideo")]
+train_dataloader = dict(batch_size=16, num_workers=2, dataset=dict(type="VideoFolder", transforms=_train))
+val_dataloader = dict(num_workers=2, dataset=dict(type="VideoFolder", transforms=_eval))
+test_dataloader = dict(num_workers=2, dataset=dict(type="VideoFolder", transforms=_eval))
+optimizer = dict(lr=1e-3)
+train_cfg = dict(max_epochs=50, amp=None, clip_grad=1.0)
+
+_of_sample = dict(dataset=dict(type="UCF101"))
+sample = dict(train_dataloader=_of_sample, val_dataloader=_of_sample, test_dataloader=_of_sample)

@@ -1,0 +1,22 @@
+"""Any recordings of event cameras in class folders: data_root/train/CLASS/*.raw, and val/ and test/ like it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ndformer.framework.data import Sample
+from ndformer.framework.folders import ClassFolders
+from ndformer.framework.registry import DATASETS
+from ndformer.modalities.events.files import ENDINGS, read_events
+from ndformer.modalities.events.stream import sample_of
+
+
+@DATASETS.register_module()
+class EventFolder(ClassFolders):
+    """A recording is a sample, from its first event to its last; formats may be mixed."""
+
+    endings, kind = ENDINGS, "recording"
+    shown = (dict(type="PackSpikes"),)  # how to look at it without a config
+
+    def open(self, path: Path) -> Sample:
+        return sample_of(read_events(path))

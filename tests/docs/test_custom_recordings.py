@@ -1,0 +1,112 @@
+"""docs/custom-recordings.md: its commands, on folders of one's own."""
+
+import json
+import re
+import shlex
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ndformer.framework.data import DataError
+from ndformer.framework.registry import DATASETS
+from ndformer.modalities.events.prophesee import write_dat
+from ndformer.modalities.events.stream import Events
+from ndformer.modalities.video.writing import write_avi
+from tools import browse_dataset, predict, train
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "custom-recordings.md").read_text()
+COMMANDS = [shlex.split(line) for line in re.findall(r"^```sh\npython tools/(.*)\n```$", PAGE, re.MULTILINE)]
+TOOLS = {"browse_dataset.py": browse_dataset.main, "train.py": train.main, "predict.py": predict.main}
+SIDES = ("left", "right")
+TINY = [
+    "--cfg-options",
+    "model.backbone.dim=24", "model.backbone.depth=1", "train_cfg.max_epochs=1", "train_dataloader.batch_size=4",
+    *(f"{split}_dataloader.num_workers=0" for split in ("train", "val", "test")),
+]  # fmt: skip
+
+
+def video(path, side, number):
+    """A bright square on its way to one side."""
+    frames = np.full((44, 48, 64, 3), 30 + number, np.uint8)
+    for i, frame in enumerate(frames):
+        at = i if side == "right" else 44 - i
+        frame[16:32, at : at + 16] = 200
+    write_avi(path.with_suffix(".avi"), frames)
+
+
+def recording(path, side, number):
+    """An edge on its way to one side, for half a second a day after the camera was switched on."""
+    rng = np.random.default_rng(number)
+    t = np.sort(rng.integers(0, 500_000, 3000))
+    x = (t if side == "right" else 500_000 - t) // 8000
+    zeros = np.zeros(3000, int)
+    events = Events.of(x, rng.integers(0, 48, 3000), t + 2_000_000_000, zeros + 1, 48, 64)
+    if number % 2:  # formats may be mixed
+        np.savez(path.with_suffix(".npz"), x=events.x, y=events.y, t=events.t, p=events.p)
+    else:
+        write_dat(path.with_suffix(".dat"), events)
+
+
+KINDS = dict(custom_videos=video, custom_events=recording)
+
+
+@pytest.fixture(params=KINDS)
+def mine(request, tmp_path, monkeypatch):
+    for split, count in (("train", 6), ("test", 2)):
+        for side in SIDES:
+            (tmp_path / "data/mine" / split / side).mkdir(parents=True)
+            for number in range(count):
+                KINDS[request.param](tmp_path / "data/mine" / split / side / str(number), side, number)
+    monkeypatch.chdir(tmp_path)
+    return request.param, tmp_path
+
+
+def run(monkeypatch, command, *more):
+    monkeypatch.delenv("NDFORMER_DEBUG", raising=False)
+    program, config, *rest = command
+    config = str(ROOT / config) if config.startswith("configs/") else config
+    monkeypatch.setattr(sys, "argv", [program, config, *rest, *more])
+    TOOLS[program]()
+
+
+def test_three_commands_from_a_folder_to_what_is_in_new_files(mine, monkeypatch, capsys):
+    kind, home = mine
+    commands = [command for command in COMMANDS if kind in command[1]]
+    assert [command[0] for command in commands] == list(TOOLS)
+    look, fit, ask = commands
+    run(monkeypatch, look, *TINY)
+    assert (home / "sheet.png").stat().st_size > 2_000
+    run(monkeypatch, fit, *TINY)
+    assert "accuracy" in json.loads((home / "work_dirs" / kind / "results.json").read_text())["test"]
+    (home / "data/mine/test/left").rename(home / "new")
+    capsys.readouterr()
+    run(monkeypatch, ask)
+    assert any(side in capsys.readouterr().out for side in SIDES)
+    assert len(list((home / "seen").iterdir())) == 2
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_folder_without_files_of_the_kind_is_named(kind, tmp_path):
+    (tmp_path / "train" / "left").mkdir(parents=True)
+    (tmp_path / "train" / "left" / "notes.txt").write_text("none")
+    named = dict(custom_videos=("VideoFolder", "video"), custom_events=("EventFolder", "recording"))[kind]
+    with pytest.raises(DataError, match=f"left holds no {named[1]}: every class"):
+        DATASETS.create(dict(type=named[0], data_root=tmp_path))
+
+
+def test_clips_of_a_video_stay_together(tmp_path):
+    for side in SIDES:
+        (tmp_path / "train" / side).mkdir(parents=True)
+        for number in range(10):
+            (tmp_path / "train" / side / f"{number}.mp4").touch()
+    train, val = (
+        DATASETS.create(dict(type="VideoFolder", data_root=tmp_path, split=split, clips=3, holdout=0.2))
+        for split in ("train", "val")
+    )
+    assert (len(train), len(val)) == (48, 12)
+    assert {path for path, *_ in train.records}.isdisjoint(path for path, *_ in val.records)
+    assert [clip for *_, clip in val.records] == [0, 1, 2] * 4
+    assert val.labels.tolist() == [0] * 6 + [1] * 6
