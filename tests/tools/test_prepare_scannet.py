@@ -97,6 +97,23 @@ BAD = {
     "half a mesh": ("_vh_clean_2.ply", lambda b: b[: len(b) // 2], "cannot be read"),
     "no colours": ("_vh_clean_2.ply", lambda b: b.replace(b"red", b"rot"), "vertices without 'red'"),
     "other segments": ("_vh_clean_2.0.010000.segs.json", lambda b: b'{"segIndices": [1, 2]}', "speaks of 2 vertices"),
+    "a mesh without end": (
+        "_vh_clean_2.ply",
+        lambda b: (
+            b[: b.index(b"end_header\n") + 11 + 112 * 16].replace(b"list uchar", b"list float")
+            + struct.pack("<f", np.inf)
+        ),
+        "cannot be read",
+    ),
+    "segments in segments": (
+        "_vh_clean_2.0.010000.segs.json",
+        lambda b: b.replace(b"[100", b"[[100, 1]", 1),
+        "segments that are no numbers",
+    ),
+    "half numbers": ("_vh_clean_2.0.010000.segs.json", lambda b: b.replace(b"100", b"100.5", 1), "are no numbers"),
+    "endless": ("_vh_clean_2.0.010000.segs.json", lambda b: b"[" * 100_000, "cannot be read"),
+    "number beyond": (".aggregation.json", lambda b: b.replace(b'"id": 1', b'"id": Infinity'), "object without"),
+    "segment beyond": (".aggregation.json", lambda b: b.replace(b"777", b"7" * 30), "object without"),
     "half of them": ("_vh_clean_2.0.010000.segs.json", lambda b: b[:20], "cannot be read"),
     "unheard of": (".aggregation.json", lambda b: b.replace(b"armchair", b"flying chair"), "'flying chair', which"),
     "nameless": (".aggregation.json", lambda b: b.replace(b"label", b"lable"), "object without"),
@@ -118,6 +135,13 @@ def test_a_bad_scene_is_listed_and_the_others_are_made(release, capsys, file, ch
     out, said = prepared(release, capsys)
     assert "train: 1 scenes made, 1 were there, of 2" in said
     assert not (out / "bad_scenes.txt").exists()
+
+
+@pytest.mark.parametrize("text", ["", "hello\nyou\n", TSV.replace("armchair", "x" * 200_000)])
+def test_another_table_is_told(release, text):
+    (release / "scannetv2-labels.combined.tsv").write_text(text)
+    with pytest.raises(DataError, match=r"labels\.combined\.tsv is not the table of ScanNet's labels"):
+        prepare_scannet.main([str(release)])
 
 
 def test_what_is_missing_altogether_is_told(release):

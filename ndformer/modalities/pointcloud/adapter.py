@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
-from ndformer.framework.data import Sample
+from ndformer.framework.data import DataError, Sample
 from ndformer.framework.registry import MODALITIES
 from ndformer.framework.tokens import TokenSet, Where
 from ndformer.modalities.pointcloud.files import ENDINGS, read_cloud
@@ -95,6 +95,8 @@ class PointPatches(nn.Module):
                     "PackPoints and the modality's `features` must agree"
                 )
         counts = [len(cloud) for cloud in clouds]
+        if 0 in counts:
+            raise DataError(f"sample {counts.index(0)} of a batch has no points: remove it, or what removed them")
         x = clouds if isinstance(clouds, Tensor) else pad_sequence(clouds, batch_first=True)
         return x.float(), counts
 

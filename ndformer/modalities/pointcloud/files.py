@@ -15,6 +15,8 @@ from ndformer.modalities.pointcloud.ply import parse_ply
 Cloud = dict[str, np.ndarray]  # points (n, 3), and, where they are known, normals (n, 3); float32
 
 ENDINGS = (".txt", ".xyz", ".npy", ".off", ".ply")
+# numpy reads an npy header as Python text, and a damaged one ends as a SyntaxError or TokenError
+DAMAGE = (ValueError, ArithmeticError, OSError, EOFError, MemoryError, SyntaxError, TokenError, zipfile.BadZipFile)
 SPREAD = 10_000  # points on a mesh, as many as ModelNet's resampled clouds have
 
 
@@ -29,8 +31,7 @@ def read_cloud(path: Path, rng: np.random.Generator | None = None) -> Cloud:
             return checked(*READERS[path.suffix.lower()](path, rng or np.random.default_rng(0)))
     except FileNotFoundError:
         raise DataError(f"{path} is missing: get the dataset again, or give another file") from None
-    # numpy reads an npy header as Python text, and a damaged one ends as a SyntaxError or TokenError
-    except (ValueError, OSError, EOFError, MemoryError, SyntaxError, TokenError, zipfile.BadZipFile) as error:
+    except DAMAGE as error:
         reason = " ".join(str(error).split()).removesuffix(".")
         raise DataError(f"{path} cannot be read as a point cloud ({reason}): replace it or take it away") from None
 

@@ -34,11 +34,13 @@ def parse_off(text: str) -> tuple[np.ndarray, np.ndarray]:
 
 def polygons(lines: list[str]) -> list[np.ndarray]:
     """Lines of "k v1 ... vk [colour]" as arrays (F, k), one for each k."""
-    corners = np.array([line.split(None, 1)[0] for line in lines], np.int64)
+    corners = [int(line.split(None, 1)[0]) for line in lines]
     found = []
-    for k in np.unique(corners).tolist():
+    for k in sorted(set(corners)):
         if k >= 3:  # fewer corners have no area
-            chosen = [lines[i] for i in np.flatnonzero(corners == k)]
+            chosen = [line for line, own in zip(lines, corners) if own == k]
+            if k > len(chosen[0].split()) - 1:  # before a list of so many columns is made
+                raise ValueError(f"a face announces {k} corners in the line '{chosen[0][:40]}'")
             found.append(np.loadtxt(chosen, usecols=range(1, k + 1), dtype=np.int64, ndmin=2))
     return found
 

@@ -39,6 +39,8 @@ def parse_ply(content: bytes) -> tuple[dict[str, np.ndarray], list[np.ndarray]]:
             vertices = {name: values for name, values in table.items() if isinstance(values, np.ndarray)}
         for name in ("vertex_indices", "vertex_index"):
             if element.name == "face" and name in table:
+                if isinstance(table[name], np.ndarray):
+                    raise ValueError(f"{name} of its faces is a number and not a list")
                 faces = _by_length(table[name])
     return vertices, faces
 

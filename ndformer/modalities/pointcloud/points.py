@@ -30,6 +30,8 @@ class Points(nn.Module):
 
     def __init__(self, dim: int, unit: float = 1.0) -> None:
         super().__init__()
+        if unit <= 0:
+            raise ValueError(f"the unit of Points is a length above 0, got {unit}")
         self.dim, self.unit = dim, unit
 
     @staticmethod

@@ -31,10 +31,12 @@ def label_map(path: Path) -> dict[str, int]:
     try:
         with path.open(encoding="utf-8", newline="") as file:
             rows = list(csv.DictReader(file, delimiter="\t"))
+        if not rows:
+            raise ValueError("it has no rows")
         return {row["raw_category"]: index.get(int(row["nyu40id"] or 0), -1) for row in rows}
     except FileNotFoundError:
         raise DataError(f"{path} is missing: it comes with ScanNet's release, --labels says where it is") from None
-    except (KeyError, ValueError, TypeError, UnicodeDecodeError) as error:
+    except (KeyError, ValueError, TypeError, OSError, csv.Error) as error:
         raise DataError(f"{path} is not the table of ScanNet's labels ({error}): get it again") from None
 
 
@@ -50,7 +52,7 @@ def prepare(scene: Path, labels: dict[str, int] | None) -> dict[str, np.ndarray]
         raise DataError(f"{mesh} is missing") from None
     except KeyError as error:
         raise DataError(f"{mesh} has vertices without {error}") from None
-    except (ValueError, OSError, MemoryError) as error:
+    except (ValueError, ArithmeticError, OSError, MemoryError) as error:
         raise DataError(f"{mesh} cannot be read ({' '.join(str(error).split())}): get it again") from None
     if len(points) < 2 or not np.isfinite(points).all():
         raise DataError(f"{mesh} has {len(points)} vertices, not all of them at finite places: get it again")
@@ -61,16 +63,20 @@ def prepare(scene: Path, labels: dict[str, int] | None) -> dict[str, np.ndarray]
 def annotation(scene: Path, labels: dict[str, int], points: int) -> dict[str, np.ndarray]:
     """segment20 (N,) and instance (N,), -1 where nobody said anything."""
     path = scene / f"{scene.name}{SEGMENTS}"
-    segments = np.asarray(_json(path, "segIndices"))
-    if segments.shape != (points,) or segments.dtype.kind not in "iu":
-        raise DataError(f"{path} speaks of {len(segments)} vertices, the mesh has {points}: get both again")
+    given = _json(path, "segIndices")
+    if len(given) != points:
+        raise DataError(f"{path} speaks of {len(given)} vertices, the mesh has {points}: get both again")
+    if not all(type(one) is int and abs(one) < 2**63 for one in given):
+        raise DataError(f"{path} has segments that are no numbers of segments: get it again")
+    segments = np.array(given, np.int64)
     path = scene / f"{scene.name}.aggregation.json"
     label, instance = np.full(points, -1), np.full(points, -1)
     known, inside = np.unique(segments, return_inverse=True)
     for group in _json(path, "segGroups"):
         try:
-            name, number, own = str(group["label"]), int(group["id"]), np.asarray(group["segments"], np.int64)
-        except (KeyError, TypeError, ValueError) as error:
+            name, own = str(group["label"]), np.asarray(group["segments"], np.int64)
+            number = np.int64(group["id"])
+        except (KeyError, TypeError, ValueError, ArithmeticError) as error:
             raise DataError(
                 f"{path} has an object without what should be known of it ({error}): get it again"
             ) from None
@@ -88,7 +94,7 @@ def _json(path: Path, key: str) -> list[Any]:
         raise DataError(
             f"{path} is missing: scenes of the test set come without it, they are not to be labelled"
         ) from None
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, OSError, RecursionError) as error:
         raise DataError(f"{path} cannot be read ({' '.join(str(error).split())[:80]}): get it again") from None
     if not isinstance(found, list):
         raise DataError(f"{path} has no list of {key}: get it again")

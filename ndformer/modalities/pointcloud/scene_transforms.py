@@ -14,9 +14,11 @@ from itertools import product
 
 import numpy as np
 
-from ndformer.framework.data import Sample
+from ndformer.framework.data import DataError, Sample
 from ndformer.framework.registry import TRANSFORMS
 from ndformer.modalities.pointcloud.transforms import chosen
+
+NODES = 2**25  # of noise, in the memory of a few gigabytes; a flat of 20 x 20 x 5 m has 2**19
 
 
 @TRANSFORMS.register_module()
@@ -43,6 +45,8 @@ class CropSphere:
     """The `most` points nearest to one of them, drawn at random; all where there are no more."""
 
     def __init__(self, most: int = 102400) -> None:
+        if most < 1:
+            raise ValueError(f"CropSphere keeps 1 point or more, got {most}")
         self.most = most
 
     def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
@@ -66,6 +70,12 @@ class ElasticDistortion:
             return sample
         points = sample["points"].astype(np.float64)
         for spacing, strength in self.scales:
+            if not (np.ptp(points, 0) // spacing + 3).prod() <= NODES:
+                reach = " x ".join(f"{size:.4g}" for size in np.ptp(points, 0))
+                raise DataError(
+                    f"{sample.get('path', 'the cloud')} spans {reach}, too much for ElasticDistortion's grid of "
+                    f"{spacing:g}: give it wider scales, or remove outliers"
+                )
             points = points + strength * smooth_noise(points, spacing, rng)
         return sample | dict(points=points.astype(np.float32))
 

@@ -77,10 +77,10 @@ class Scenes(Dataset):
         points = column(record / "coord.npy", 3)
         if len(points) < 2:
             raise DataError(f"{record} is a scene of {len(points)} points, and a cloud takes two or more: take it away")
-        sample: Sample = dict(points=points.astype(np.float32), path=str(record))
+        sample: Sample = dict(points=single(points), path=str(record))
         for name, file in (("colours", "color.npy"), ("normals", "normal.npy")):
             if (record / file).is_file():
-                sample[name] = column(record / file, 3, len(points)).astype(np.float32)
+                sample[name] = single(column(record / file, 3, len(points)))
         if (record / self.label_file).is_file():
             sample["labels"] = self.checked(column(record / self.label_file, 0, len(points)), record / self.label_file)
         elif self.split != "test":
@@ -92,15 +92,14 @@ class Scenes(Dataset):
 
     def checked(self, labels: np.ndarray, path: Path) -> np.ndarray:
         """-1 where nobody knows."""
-        labels = labels.astype(np.int64)
         unknown = (labels < 0) | (labels == self.ignore)
-        largest = int(np.where(unknown, -1, labels).max())
+        largest = int(labels[~unknown].max(initial=0))  # as they are: uint64 would wrap around
         if largest >= len(self.classes):
             raise DataError(
                 f"{path} has the label {largest}, but {len(self.classes)} classes are named, from 0 on: give the "
                 "dataset other `classes`, another file of `labels`, or `ignore` if it means that nobody knows"
             )
-        return np.where(unknown, -1, labels)
+        return np.where(unknown, -1, labels.astype(np.int64))
 
 
 @DATASETS.register_module()
@@ -127,6 +126,12 @@ def scenes_in(folder: Path) -> list[Path]:
             "and --sample works without it"
         )
     return found
+
+
+def single(values: np.ndarray) -> np.ndarray:
+    """float32, in which what is too large is infinite."""
+    with np.errstate(over="ignore"):
+        return values.astype(np.float32)
 
 
 def column(path: Path, width: int, rows: int | None = None) -> np.ndarray:

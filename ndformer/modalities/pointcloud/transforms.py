@@ -45,6 +45,8 @@ class SamplePoints:
     """
 
     def __init__(self, count: int, method: Literal["random", "farthest"] = "random") -> None:
+        if count < 1:
+            raise ValueError(f"SamplePoints keeps 1 point or more, got {count}")
         self.count, self.method = count, method
 
     def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:

@@ -317,6 +317,12 @@ def test_what_cannot_be_built_is_a_sentence(options: dict[str, Any], says: str) 
         small(**options)
 
 
+def test_an_encoding_for_full_grids_is_refused() -> None:
+    grid = type("Grid", (ENCODINGS.get("NoPE"),), dict(needs_grid=True))
+    with pytest.raises(ValueError, match="Grid needs tokens on a full grid"):
+        small(encoding=dict(type=grid))
+
+
 def test_sites_are_shared_by_both_ways_through_a_stage() -> None:
     seen: list[Sites] = []
     model = small().eval()

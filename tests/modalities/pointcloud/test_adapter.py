@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 import torch
 
+from ndformer.framework.data import DataError
 from ndformer.framework.registry import MODALITIES
 from ndformer.modalities.pointcloud.adapter import PointPatches
 from ndformer.modalities.pointcloud.sampling import farthest, take
@@ -135,6 +136,13 @@ def test_the_wrong_number_of_features_says_so(adapter):
         adapter()(torch.randn(2, 20, 3))
     with pytest.raises(ValueError, match=r"got \(20, 7\)"):
         adapter()([torch.randn(30, 6), torch.randn(20, 7)])
+
+
+def test_an_empty_cloud_is_told_by_its_number(adapter):
+    full, empty = torch.randn(9, 6), torch.zeros(0, 6)
+    for clouds, number in (([full, empty], 1), ([empty], 0), (torch.zeros(2, 0, 6), 0)):
+        with pytest.raises(DataError, match=f"sample {number} of a batch has no points: remove it, or what removed"):
+            adapter()(clouds)
 
 
 def test_it_opens_the_files_it_says_it_does(tmp_path):

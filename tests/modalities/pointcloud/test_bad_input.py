@@ -28,7 +28,7 @@ def arrays(n=200, seed=0, **other):
     return given | other
 
 
-def scenes(home, options=(), split="train", **room):
+def scenes(home, options=(), split="train", sample=True, **room):
     """One scene on disk, and the dataset of the config that reads it."""
     for i in range(2):
         (home / f"train/scene000{i}_00").mkdir(parents=True)
@@ -38,7 +38,7 @@ def scenes(home, options=(), split="train", **room):
                 for part in ("train", "val"):
                     np.save(home / f"{part}/scene000{i}_00/{name}.npy", values)
     all_of_train = "train_dataloader.dataset.val_is_test=True"
-    cfg = load(SCENES, [f"data_root={str(home)!r}", all_of_train, *options], None, True)
+    cfg = load(SCENES, [f"data_root={str(home)!r}", all_of_train, *options], None, sample)
     return DATASETS.create(cfg[f"{split}_dataloader"].dataset, seed=0)
 
 
@@ -59,7 +59,12 @@ WRONG = {
     "no normals": (dict(normal=None), r"scene0000_00 has no normals.*missing=dict\(normals=0\.0\) what to take"),
     "no colours": (dict(color=None), r"scene0000_00 has no colours.*missing=dict\(colours=0\.0\) what to take"),
     "a label outside the map": (dict(segment20=np.full(200, 20)), r"segment20\.npy has the label 20, but 20 classes"),
+    "a label outside that wraps around": (
+        dict(segment20=np.full(200, 2**64 - 1, np.uint64)),
+        f"has the label {2**64 - 1}, but 20",
+    ),
     "coordinates that are no numbers": (dict(coord=far_away(np.nan)), "points that are not finite"),
+    "coordinates beyond float32": (dict(coord=far_away(1).astype("f8") * 1e300), "points that are not finite"),
 }
 
 
@@ -68,6 +73,20 @@ def test_a_bad_scene_is_one_sentence_on_its_way_to_a_step(model, tmp_path, room,
     data = scenes(tmp_path, **room)
     with pytest.raises(DataError, match=sentence) as told:
         model.train()(**collate([data[0]]), mode="loss")
+    assert "\n" not in str(told.value)
+
+
+@pytest.mark.parametrize("metres", [1e3, 1e6, 1e37])
+def test_a_point_far_away_is_one_sentence_in_the_whole_recipe(tmp_path, metres):
+    """Elastic distortion has a grid over all of a scene: it must not be made before somebody asks how large it is."""
+    always = [f"train_dataloader.dataset.transforms.{i}.p={p}" for i, p in ((1, 0), (8, 1))]
+    coord = far_away(metres)
+    coord[8] = -metres
+    data = scenes(tmp_path, always, sample=False, coord=coord)
+    with pytest.raises(
+        DataError, match=r"scene0000_00 spans .* too much for ElasticDistortion.*remove outliers"
+    ) as told:
+        data[0]
     assert "\n" not in str(told.value)
 
 

@@ -172,6 +172,8 @@ BAD = {
     "flat.off": ("OFF\n3 1 0\n0 0 0\n1 1 1\n2 2 2\n3 0 1 2\n", "its faces have no area"),
     "nothing.off": ("OFF\n0 0 0\n", "it has no vertices"),
     "nan.off": (SQUARE.replace("1 1 0", "1 nan 0"), "its faces have no area"),
+    "corners.off": (SQUARE.replace("3 0 2 3", "1000000000 0 2 3"), "a face announces 1000000000 corners in the line"),
+    "digits.off": (SQUARE.replace("3 0 2 3", "9" * 30 + " 0 2 3"), "a face announces 9+ corners in the line"),
     "face.off": (SQUARE.replace("3 0 2 3", "3 0 2"), "cannot be read as a point cloud"),
     "empty.ply": ("", "it is empty"),
     "no.ply": ("solid\n", "does not begin with a PLY header"),
@@ -184,6 +186,19 @@ BAD = {
         "it ends within its . rows",
     ),
     "row.ply": (ply(faces=[(0, 1, 2)])[:-3] + b"\n", "its row '3 0 1' is no face"),
+    "length.ply": (
+        ply("binary_little_endian", faces=[(0, 1, 2)])[:-13].replace(b"list uchar", b"list float")
+        + struct.pack("<f", np.inf),
+        "cannot convert float infinity",
+    ),
+    "scalar.ply": (
+        ply(faces=[(0, 1, 2)])[:-8].replace(b"list uchar int", b"int") + b"2\n",
+        "vertex_indices of its faces is a number and not a list",
+    ),
+    "rows.ply": (
+        ply("binary_little_endian").replace(b"vertex 3", b"vertex 1" + b"0" * 18),
+        "index-sized|it ends within",
+    ),
     "object.npy": (b"\x93NUMPY", "cannot be read as a point cloud"),
     "text.npy": ("hello", "cannot be read as a point cloud"),
 }

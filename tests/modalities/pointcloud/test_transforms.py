@@ -104,6 +104,12 @@ def test_fewer_points_than_asked_say_so(method):
         run(dict(type="SamplePoints", count=60, method=method), cloud() | dict(path="a.txt"))
 
 
+@pytest.mark.parametrize("recipe", [dict(type="SamplePoints", count=0), dict(type="CropSphere", most=0)], ids=names)
+def test_no_points_at_all_are_not_to_be_asked_for(recipe):
+    with pytest.raises(ValueError, match=f"{recipe['type']} keeps 1 point or more, got 0"):
+        TRANSFORMS.create(recipe)
+
+
 def test_scales_are_drawn_per_axis_or_once():
     points = cloud()["points"]
     step = dict(type="ScalePoints", scale=(0.7, 1.5), per_axis=True)
