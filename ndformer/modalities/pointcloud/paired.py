@@ -46,23 +46,36 @@ class Paired(Dataset):
 
     def index(self, split: str) -> tuple[list[Any], np.ndarray]:
         self.classes = self._lines("classes.txt")
-        eyes = {row["name"]: row for row in csv.DictReader(self._lines("views.csv"))}
+        eyes = self._eyes()
         records, labels = [], []
         for name in self._lines(f"{split}.txt"):
             kind = name.partition("/")[0]
             if kind not in self.classes or name not in eyes:
                 file = "views.csv" if kind in self.classes else "classes.txt"
                 raise DataError(f"{self.data_root / split}.txt names {name}, which {file} does not know")
-            eye = view_axes(float(eyes[name]["azimuth"]), float(eyes[name]["elevation"]))
-            records.append((self.data_root / name, eye))
+            records.append((self.data_root / name, view_axes(*eyes[name])))
             labels.append(self.classes.index(kind))
         return records, np.array(labels, np.int64)
+
+    def _eyes(self) -> dict[str, tuple[float, float]]:
+        """Azimuth and elevation of each sample."""
+        try:
+            rows = list(csv.DictReader(self._lines("views.csv")))
+            eyes = {row["name"]: (float(row["azimuth"]), float(row["elevation"])) for row in rows}
+        except (KeyError, ValueError, TypeError, csv.Error) as error:
+            raise DataError(
+                f"{self.data_root / 'views.csv'} is no table of name, azimuth and elevation ({error}): get it again"
+            ) from None
+        lost = next((name for name, angles in eyes.items() if not np.isfinite(angles).all()), None)
+        if lost is not None:
+            raise DataError(f"{self.data_root / 'views.csv'} has angles of {lost} that are not finite: get it again")
+        return eyes
 
     def _lines(self, name: str) -> list[str]:
         path = self.data_root / name
         if not path.is_file():
             raise DataError(f"{path} is missing: tools/make_sample.py paired --out {self.data_root} makes one")
-        return path.read_text(encoding="utf-8").split()
+        return path.read_text(encoding="utf-8", errors="replace").split()
 
     def read(self, record: Any) -> Sample:
         path, eye = record
@@ -72,7 +85,7 @@ class Paired(Dataset):
             try:
                 with Image.open(path.with_suffix(".png")) as image:
                     sample["image"] = image.convert("RGB")
-            except OSError as error:
+            except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:  # as Pillow has it
                 raise DataError(f"{path.with_suffix('.png')} cannot be read ({error}): get it again") from None
         if self.only != "image":
             cloud = read_cloud(path.with_suffix(".txt"))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from ndformer.framework.data import Dataset
+from ndformer.framework.data import DataError, Dataset
 from ndformer.framework.registry import DATASETS
 from ndformer.modalities.pointcloud import baselines, sample, sample_paired
 from ndformer.modalities.pointcloud.render import render, view_axes
@@ -224,6 +224,31 @@ def test_views_and_clouds_share_a_frame(tmp_path):
         background = np.all(np.abs(image.astype(int) - round(0.1 * 255)) <= 1, axis=-1)
         on = ~background[((1 - y) * 24).astype(int).clip(0, 47), ((x + 1) * 24).astype(int).clip(0, 47)]
         assert on.mean() > 0.93, name
+
+
+@pytest.mark.parametrize(
+    "file, content, says",
+    [
+        ("views.csv", "name,azimuth,elevation\nmug,north,1\n", "no table of name, azimuth and elevation"),
+        ("views.csv", "name,where,elevation\nmug,3,1\n", "no table of name, azimuth and elevation"),
+        ("views.csv", "name,azimuth,elevation\nmug\n", "no table of name, azimuth and elevation"),
+        ("views.csv", "name,azimuth,elevation\nmug,nan,1\n", "angles of mug that are not finite"),
+        ("views.csv", "name,azimuth,elevation\n", "views.csv does not know"),
+        ("classes.txt", "spoon\n", "classes.txt does not know"),
+        ("classes.txt", None, r"classes\.txt is missing: tools/make_sample\.py paired"),
+        ("*/*.png", "half", r"0001\.png cannot be read"),
+        ("*/*.txt", "1,2\n", r"0001\.txt cannot be read as a point cloud"),
+        ("*/*.txt", None, r"0001\.txt is missing"),
+    ],
+)
+def test_what_is_wrong_with_a_pair_is_one_sentence(tmp_path, file, content, says):
+    folder = made(sample_paired.paired, tmp_path / "set", train=1, test=1, points=20)
+    (folder / "test.txt").write_text((folder / "train.txt").read_text())
+    for path in folder.glob(file):
+        path.unlink() if content is None else path.write_text(content)
+    with pytest.raises(DataError, match=says) as told:
+        DATASETS.create(dict(type="Paired", data_root=folder, split="test"))[0]
+    assert "\n" not in str(told.value)
 
 
 def test_join_and_mirror_keep_the_inside_inside():
