@@ -15,6 +15,10 @@ HOME = Path(__file__).parents[3] / "configs"
 CONFIGS = sorted(HOME.glob("modelnet40_*.py"))
 SCENES = sorted(HOME.glob("scannet_*.py"))
 BRICKS = [HOME / "ldraw10.py", HOME / "ldraw10_ptv3.py"]  # small as they are
+ENCODER = dict(  # the published network: depths, widths and heads of 16, as its configs have them
+    type="PTv3", in_channels=6, enc_depths=(2, 2, 2, 6, 2), enc_channels=(32, 64, 128, 256, 512),
+    enc_heads=(2, 4, 8, 16, 32), window=1024, drop_path=0.3, cpe="none",
+)  # fmt: skip
 NAMES = ("alibi", "nope", "pape", "pape_ri", "rope", "rope_mixed", "sincos")
 
 
@@ -60,13 +64,32 @@ def test_the_full_configs_say_what_the_paper_does(path):
     assert cfg.train_dataloader.batch_size == 32
     drop_path = cfg.model.backbone.drop_path
     assert (drop_path if isinstance(drop_path, float) else max(drop_path)) == 0.3
-    steps = {t["type"]: t for t in cfg.train_dataloader.dataset.transforms}
-    assert list(steps) == [
-        "SamplePoints", "NormalizePoints", "ScalePoints", "ShiftPoints", "GridSample", "ShufflePoints", "PackPoints"
-    ]  # fmt: skip
-    assert (steps["SamplePoints"]["count"], steps["SamplePoints"]["method"]) == (8192, "farthest")
-    assert (tuple(steps["ScalePoints"]["scale"]), steps["ScalePoints"]["per_axis"]) == ((0.7, 1.5), True)
-    assert (steps["ShiftPoints"]["most"], steps["GridSample"]["size"]) == (0.2, 0.01)
+    plain = cfg.model.backbone.type == "Transformer"
+    pack = dict(type="PackPoints") if plain else dict(type="PackPoints", features=("points", "normals"))
+    first, last = [dict(type="SamplePoints", count=8192, method="farthest"), dict(type="NormalizePoints")], [pack]
+    grid = [dict(type="GridSample", size=0.01)]
+    assert listed(cfg.train_dataloader) == [
+        *first,
+        dict(type="ScalePoints", scale=(0.7, 1.5), per_axis=True),
+        dict(type="ShiftPoints", most=0.2),
+        *grid,
+        dict(type="ShufflePoints"),
+        *last,
+    ]
+    assert listed(cfg.val_dataloader) == listed(cfg.test_dataloader) == [*first, *grid, *last]
+    assert cfg.train_cfg.get("amp") is None
+    assert (cfg.model.head.classes, cfg.model.head.pool) == (40, "mean")
+    if plain:
+        return
+    assert {name: cfg.model.backbone[name] for name in ENCODER} == ENCODER
+    assert cfg.model.backbone.grid_size == 0.01
+    assert tuple(cfg.model.backbone.dec_depths) == ()
+    assert (cfg.model.head.hidden, cfg.model.head.dropout, cfg.model.head.lovasz) == ((256, 128), 0.5, 1.0)
+
+
+def listed(loader):
+    """The transforms of a config, as it says them."""
+    return [dict(t) for t in loader.dataset.transforms]
 
 
 def test_every_encoding_of_the_paper_has_its_configs():
@@ -110,19 +133,61 @@ def test_every_scene_config_learns_from_files_at_its_sample_size(path, rooms):
     torch.testing.assert_close(mates[1], alone[0], rtol=1e-5, atol=1e-5 * float(alone[0].abs().max()))
 
 
-def test_the_scene_configs_say_what_the_paper_and_the_recipe_do():
-    cfg = load(HOME / "scannet_pape.py", [], None, False)
+@pytest.mark.parametrize("path", SCENES, ids=lambda path: path.stem)
+def test_the_scene_configs_say_what_the_paper_and_the_recipe_do(path):
+    cfg = load(path, [], None, False)
     assert cfg.train_cfg.max_epochs * cfg.train_dataloader.loops == 800
     assert cfg.schedule.warmup * 800 == 40
     assert (cfg.optimizer.lr, cfg.optimizer.weight_decay, cfg.optimizer.betas[0]) == (6e-3, 0.05, 0.9)
     assert (cfg.train_dataloader.batch_size, cfg.model.backbone.window, cfg.model.backbone.drop_path) == (12, 1024, 0.3)
     assert (cfg.model.mix.type, cfg.model.mix.p, cfg.model.head.lovasz) == ("Mix3D", 0.8, 1.0)
-    steps = [t["type"] for t in cfg.train_dataloader.dataset.transforms]
-    assert steps == [
-        "CentrePoints", "DropPoints", "RotatePoints", "RotatePoints", "RotatePoints", "ScalePoints", "FlipPoints",
-        "JitterPoints", "ElasticDistortion", "ContrastColours", "ShiftColours", "JitterColours", "GridSample",
-        "CropSphere", "CentrePoints", "UnitColours", "PackPoints",
-    ]  # fmt: skip
+    assert (cfg.train_cfg.amp, cfg.model.head.classes, cfg.val_dataloader.batch_size) == ("fp16", 20, 1)
+    assert (cfg.metrics[0].type, cfg.metrics[0].absent) == ("MeanIoU", "zero")
+    backbone = cfg.model.backbone
+    decoder = dict(dec_depths=(2, 2, 2, 2), dec_channels=(64, 64, 128, 256), dec_heads=(4, 4, 8, 16), grid_size=0.02)
+    assert {name: backbone[name] for name in ENCODER | decoder} == ENCODER | decoder
+    last = [
+        dict(type="CentrePoints", up=False, step=0.02),
+        dict(type="UnitColours"),
+        dict(type="PackPoints", features=("colours", "normals")),
+    ]
+    assert listed(cfg.train_dataloader) == [
+        dict(type="CentrePoints"),
+        dict(type="DropPoints", share=0.2, p=0.2),
+        dict(type="RotatePoints", axis="z", degrees=180, p=0.5),
+        dict(type="RotatePoints", axis="x", degrees=pytest.approx(2.8125), p=0.5),  # pi / 64
+        dict(type="RotatePoints", axis="y", degrees=pytest.approx(2.8125), p=0.5),
+        dict(type="ScalePoints", scale=(0.9, 1.1)),
+        dict(type="FlipPoints", axes="xy", p=0.5),
+        dict(type="JitterPoints", std=0.005, most=0.02),
+        dict(type="ElasticDistortion", scales=((0.2, 0.4), (0.8, 1.6)), p=0.95),
+        dict(type="ContrastColours", p=0.2),
+        dict(type="ShiftColours", most=0.05, p=0.95),
+        dict(type="JitterColours", std=0.05, p=0.95),
+        dict(type="GridSample", size=0.02),
+        dict(type="CropSphere", most=102400),
+        *last,
+    ]
+    evaluated = [dict(type="CentrePoints"), dict(type="GridSample", size=0.02, whole=True), *last]
+    assert listed(cfg.val_dataloader) == listed(cfg.test_dataloader) == evaluated
+
+
+ENCODINGS_OF_TABLE_1 = dict(
+    alibi=dict(type="ALiBi"),
+    nope=dict(type="NoPE"),
+    pape=dict(type="PaPE", m=50),
+    pape_ri=dict(type="PaPERI"),
+    rope=dict(type="AxialRoPE"),
+    rope_mixed=dict(type="RoPEMixed"),
+    sincos=dict(type="Sincos"),
+)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("kind", ["modelnet40", "modelnet40_plain", "scannet"])
+def test_a_config_has_the_encoding_of_its_name(kind, name):
+    cfg = load(HOME / f"{kind}_{name}.py", [], None, False)
+    assert dict(cfg.model.backbone.encoding) == ENCODINGS_OF_TABLE_1[name]
 
 
 @pytest.mark.parametrize("name", ["scannet_pape", "modelnet40_sincos"])
