@@ -158,14 +158,18 @@ def test_clouds_are_predicted_from_their_files(monkeypatch, tmp_path, capsys):
     np.savetxt("a.txt", cloud, "%.6f", ",")
     np.save("b.npy", cloud)
     (tmp_path / "c.off").write_text("OFF\n3 1 0\n0 0 0\n1 0 0\n0 1 0\n3 0 1 2\n")
-    argv = ["tools/x.py", config, "best.pth", "a.txt", "b.npy", "c.off", "--cfg-options", *small, "--show-dir", "seen"]
+    fields = "".join(f"property float {name}\n" for name in ("x", "y", "z", "nx", "ny", "nz"))
+    rows = "".join(" ".join(f"{value:.6f}" for value in row) + "\n" for row in cloud)
+    (tmp_path / "e.ply").write_text(f"ply\nformat ascii 1.0\nelement vertex 40\n{fields}end_header\n{rows}")
+    files = ["a.txt", "b.npy", "c.off", "e.ply"]
+    argv = ["tools/x.py", config, "best.pth", *files, "--cfg-options", *small, "--show-dir", "seen"]
     monkeypatch.setattr(sys, "argv", argv)
     predict.main()
-    a, b, c, _ = capsys.readouterr().out.splitlines()
-    assert a.split()[1:] == b.split()[1:]
+    a, b, c, e, _ = capsys.readouterr().out.splitlines()
+    assert a.split()[1:] == b.split()[1:] == e.split()[1:]
     assert c.startswith("c.off")
     cards = sorted(Path("seen").iterdir())
-    assert [card.name[:4] + card.name[-5:] for card in cards] == ["000_a.png", "001_b.png", "002_c.png"]
+    assert [card.name[:4] + card.name[-5:] for card in cards] == ["000_a.png", "001_b.png", "002_c.png", "003_e.png"]
     with Image.open(cards[0]) as card:
         assert card.width > 3 * card.height / 2  # three sides
     (tmp_path / "d.txt").write_text("1,2\n3,4\n")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from ndformer.framework.backbones.ptv3 import PTv3
-from ndformer.framework.backbones.ptv3_layers import Norm
+from ndformer.framework.backbones.ptv3_layers import DropPoints, Norm
 from ndformer.framework.backbones.ptv3_points import layout
 from ndformer.framework.data import DataError
 from ndformer.framework.registry import BACKBONES, ENCODINGS
@@ -124,6 +124,16 @@ def test_a_sample_has_the_same_features_alone_and_in_a_batch(name: str, cpe: str
         torch.testing.assert_close(features, alone, rtol=1e-5, atol=1e-5 * float(alone.abs().max()))
 
 
+@torch.no_grad()
+def test_samples_of_one_voxel_stay_apart_in_every_stage() -> None:
+    """With as few bits as they need, one, there are two poolings to come, each of which takes three bits of a code."""
+    model = small(bits=None).eval()
+    clouds = [cloud(5, size=0.01), cloud(7, size=0.01, seed=1)]
+    together = model(packed(*clouds)).features[0].split([5, 7])
+    for own, features in zip(clouds, together):
+        torch.testing.assert_close(features, model(packed(own)).features[0])
+
+
 @pytest.mark.parametrize("name", FREE)
 def test_every_encoding_trains(name: str) -> None:
     model = small(encoding=dict(type=name), drop_path=0.1)
@@ -215,6 +225,37 @@ def test_windows_are_about_their_middle_for_encodings_that_do_not_mind() -> None
         model.encoder[0].register_forward_hook(lambda module, given, out, seen=seen: seen.append(given[1]))
         model(packed((x, r + 100)))
         assert (float(seen[0].windows(0).where.positions.abs().max()) < 2) is centred
+
+
+def test_windows_are_moved_by_whole_units() -> None:
+    """So that differences between positions keep every digit."""
+    x, r = cloud(60)
+    model = small(encoding=dict(type="PaPE")).eval()
+    seen: list[Any] = []
+    model.encoder[0].register_forward_hook(lambda module, given, out: seen.append(given[1]))
+    model(packed((x, r + 7.3)))
+    windows = seen[0].windows(1)
+    moved = (r + 7.3)[windows.rows.index] - windows.where.positions
+    assert (moved == moved[:, :1].round()).all()
+
+
+def test_each_block_of_a_stage_follows_the_next_curve() -> None:
+    """As published: the curve of a block is its number in its stage, and begins anew in the next."""
+    model, seen = small(enc_depths=(2, 5, 1)).eval(), list[int]()
+    for stage in [*model.encoder, *model.decoder]:
+        for block in stage.blocks:
+            block.register_forward_hook(lambda module, given, out: seen.append(given[2]))
+    model(packed(cloud(60)))
+    assert seen == [0, 1, 0, 1, 2, 3, 0, 0, 0, 0]
+
+
+def test_branches_are_left_out_point_by_point() -> None:
+    drop, x = DropPoints(0.3), torch.ones(4000, 3)
+    assert drop.eval()(x) is x
+    y = drop.train()(x)
+    kept = y[:, 0] != 0
+    assert float(kept.float().mean()) == pytest.approx(0.7, abs=0.03)
+    torch.testing.assert_close(y, kept[:, None].float().expand(-1, 3) / 0.7)  # all channels of a point, or none
 
 
 def test_a_given_grid_stands_in_for_the_positions() -> None:

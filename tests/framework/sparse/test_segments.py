@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import types
 from typing import Literal
 
 import pytest
@@ -9,7 +11,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ndformer.framework.sparse import reduce_segments
+from ndformer.framework.sparse import reduce_segments, segments
 from ndformer.framework.sparse.segments import run_lengths
 
 HOW: list[Literal["sum", "mean", "max"]] = ["sum", "mean", "max"]
@@ -43,6 +45,30 @@ def test_torch_scatter_gives_the_same_values() -> None:
     for how in HOW:
         ends = torch.tensor([0, 4, 5, 9])
         torch.testing.assert_close(reduce_segments(x, lengths, how), scatter.segment_csr(x, ends, reduce=how))
+
+
+def test_torch_scatter_is_asked_for_the_same_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A package of torch-scatter's shape, and a tensor that says that it is on a GPU."""
+
+    class Far(torch.Tensor):
+        is_cuda = True  # pyright: ignore[reportAssignmentType]
+
+    def segment_csr(x: torch.Tensor, ends: torch.Tensor, reduce: str) -> torch.Tensor:
+        assert isinstance(x, Far)
+        parts = [x[lo:hi].as_subclass(torch.Tensor) for lo, hi in zip(ends[:-1], ends[1:])]
+        return torch.stack([part.amax(0) if reduce == "max" else getattr(part, reduce)(0) for part in parts])
+
+    package = types.ModuleType("torch_scatter")
+    package.segment_csr = segment_csr  # pyright: ignore[reportAttributeAccessIssue]
+    monkeypatch.setitem(sys.modules, "torch_scatter", package)
+    segments.torch_scatter.cache_clear()
+    x, lengths = torch.randn(9, 2), torch.tensor([4, 1, 4])
+    for how in HOW:
+        torch.testing.assert_close(reduce_segments(x.as_subclass(Far), lengths, how), reduce_segments(x, lengths, how))
+    monkeypatch.setitem(sys.modules, "torch_scatter", None)  # not installed
+    segments.torch_scatter.cache_clear()
+    assert segments.torch_scatter() is None
+    segments.torch_scatter.cache_clear()
 
 
 def test_runs_of_a_sorted_list() -> None:

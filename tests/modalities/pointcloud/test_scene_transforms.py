@@ -46,6 +46,8 @@ def test_a_crop_is_the_nearest_points():
     inside = (sample["points"][:, None] == kept["points"]).all(-1).any(1)
     centres = [((sample["points"] - c) ** 2).sum(1) for c in sample["points"]]
     assert any(d[inside].max() <= d[~inside].min() for d in centres)
+    crops = {run(dict(type="CropSphere", most=50), sample, seed)["points"].tobytes() for seed in range(20)}
+    assert len(crops) > 10  # anywhere in the scene
     assert run(dict(type="CropSphere", most=200), sample) is sample
 
 
@@ -63,6 +65,26 @@ def test_noise_on_its_grid_is_the_blurred_noise():
     same_shape = ((np.ptp(points + [[0, 0, 0], [-0.1, 0, 0]], 0)) // 0.2).astype(int)
     if (same_shape + 3 == noise.shape[:3]).all():
         assert half == pytest.approx((noise[2, 2, 4] + noise[3, 2, 4]) / 2, abs=1e-9)
+
+
+def test_distortion_adds_each_noise_so_many_times():
+    sample = room(60)
+    found = run(dict(type="ElasticDistortion", p=1.0), sample)["points"]
+    rng = np.random.default_rng(0)
+    rng.random()  # whether at all
+    points = sample["points"].astype(np.float64)
+    for spacing, strength in ((0.2, 0.4), (0.8, 1.6)):  # the second at places that the first has moved
+        points = points + strength * smooth_noise(points, spacing, rng)
+    assert found == pytest.approx(points, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    "kind, p", [("ElasticDistortion", 0.95), ("ContrastColours", 0.2), ("ShiftColours", 0.95), ("JitterColours", 0.95)]
+)
+def test_how_often(kind, p):
+    sample = room(4)
+    transform, rng = TRANSFORMS.create(dict(type=kind)), np.random.default_rng(0)
+    assert np.mean([transform(sample, rng) is not sample for _ in range(600)]) == pytest.approx(p, abs=0.05)
 
 
 def test_distortion_is_smooth_and_leaves_the_rest():
@@ -105,7 +127,11 @@ def test_colours_by_their_formulas():
     assert run(dict(type="ContrastColours", p=1.0), grey)["colours"] == pytest.approx(grey["colours"])
     step = run(dict(type="ShiftColours", p=1.0), sample)["colours"] - c
     assert np.ptp(step, 0) == pytest.approx(0, abs=1e-3)
-    assert np.abs(step).max() <= 0.05 * 255
+    shift = TRANSFORMS.create(dict(type="ShiftColours", p=1.0))
+    steps = np.array([(shift(sample, rng)["colours"] - c)[0] for _ in range(400)])
+    assert np.abs(steps).max() == pytest.approx(0.05 * 255, rel=0.05)  # and no more
+    assert np.abs(steps).max() <= 0.05 * 255 + 1e-4
+    assert steps.mean(0) == pytest.approx(0, abs=1.5)
     noise = run(dict(type="JitterColours", p=1.0), room(20000))["colours"] - room(20000)["colours"]
     assert noise.std() == pytest.approx(0.05 * 255, rel=0.05)
     assert run(dict(type="UnitColours"), sample)["colours"].max() <= 1

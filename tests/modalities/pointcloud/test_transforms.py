@@ -150,11 +150,21 @@ def test_rotation_is_right_handed():
     np.testing.assert_allclose(turned, [np.cos(angle), np.sin(angle), 0], atol=1e-6)
 
 
+def test_rotations_are_to_both_sides_as_often_as_asked_for():
+    given = dict(points=np.array([[1, 0, 0]], np.float32))
+    turn, rng = TRANSFORMS.create(dict(type="RotatePoints", degrees=2.8125, p=0.5)), np.random.default_rng(0)
+    angles = np.degrees([np.arctan2(*turn(given, rng)["points"][0, 1::-1]) for _ in range(600)])
+    assert (angles != 0).mean() == pytest.approx(0.5, abs=0.06)
+    assert (angles > 0).mean() == pytest.approx(0.25, abs=0.06)
+    assert np.abs(angles).max() == pytest.approx(2.8125, rel=0.02)
+
+
 def test_flips_change_signs_of_their_axes_half_of_the_time():
     step, points = dict(type="FlipPoints", axes="xz"), cloud()["points"]
     signs = np.array([np.sign(run(step, seed=s)["points"] / points)[0] for s in range(400)])
     assert (signs[:, 1] == 1).all()
     assert (abs(signs[:, [0, 2]].mean(0)) < 0.15).all()
+    assert abs(np.corrcoef(signs[:, [0, 2]].T)[0, 1]) < 0.2  # each by itself
     with pytest.raises(ValueError, match="some of x, y and z, got 'u'"):
         TRANSFORMS.create(dict(type="FlipPoints", axes="u"))
 
