@@ -26,6 +26,7 @@ from ndformer.framework.engine.run import (
     prepare_data,
     write_predictions,
 )
+from ndformer.framework.model import NothingLeftError
 
 
 def main() -> None:
@@ -52,7 +53,11 @@ def main() -> None:
             print(metric.views(None, loader.data.classes))
     for name in model.joined:
         model.masked = {name}
-        print(f"without {name}:  {as_line(evaluate(cfg, model, loader).values)}")
+        try:
+            said = as_line(evaluate(cfg, model, loader).values)
+        except NothingLeftError:
+            said = "samples have nothing else"
+        print(f"without {name}:  {said}")
     data: Any = loader.data
     if given.out is not None:
         exports = [metric for metric in result.metrics if hasattr(metric, "export")]

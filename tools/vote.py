@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import os
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -50,11 +51,20 @@ def ready(folder: Path, content: dict[str, str]) -> None:
     kept.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
 
+def names(data: Any) -> list[str]:
+    """What the files of scenes are called: as their folders, with the way there where several have one name."""
+    paths = [Path(data.name(i)) for i in range(len(data))]
+    short = [path.name for path in paths]
+    if len(set(short)) == len(short):
+        return short
+    return [os.path.relpath(path, data.data_root).replace(os.sep, "_") for path in paths]
+
+
 def scenes(model: Any, data: Any, metric: Any, out: Path, batch: int) -> list[np.ndarray]:
     """The labels (N,) of every scene, from the file of it or else predicted and written there; prints the figures."""
     found = []
-    for number, record in enumerate(data.records):
-        file, begin = out / f"{Path(data.name(number)).name}.npy", time.perf_counter()
+    for number, (record, name) in enumerate(zip(data.records, names(data))):
+        file, begin = out / f"{name}.npy", time.perf_counter()
         sample = data.read(record)
         there = file.is_file()
         if not there:
@@ -89,8 +99,8 @@ def submit(folder: Path, data: Any, labels: Sequence[np.ndarray]) -> None:
         raise DataError("--submit writes ScanNet's 20 classes, and this dataset has others")
     folder.mkdir(parents=True, exist_ok=True)
     numbers = np.array(list(SCANNET.values()))
-    for i, found in enumerate(labels):
-        np.savetxt(folder / f"{Path(data.name(i)).name}.txt", numbers[found], fmt="%d")
+    for name, found in zip(names(data), labels):
+        np.savetxt(folder / f"{name}.txt", numbers[found], fmt="%d")
     print(f"{folder}: {len(labels)} files")
 
 

@@ -23,6 +23,10 @@ from ndformer.framework.registry import (
 from ndformer.framework.tokens import TokenSet, Where, join
 
 
+class NothingLeftError(ValueError):
+    """All that the samples of a batch have is masked."""
+
+
 @MODELS.register_module()
 class TokenModel(BaseModel):
     """Inputs by modality become token sets; the backbone lets them attend; the head answers. `mix` changes training
@@ -124,7 +128,9 @@ class TokenModel(BaseModel):
                 found = TokenSet(found.features + self.kinds[i].to(found.features.dtype), found.where, kind)
             sets.append(found)
         if not sets:
-            raise ValueError(f"no sample of this batch has any of {', '.join(self.modalities)}: nothing to look at")
+            raise NothingLeftError(
+                f"no sample of this batch has any of {', '.join(self.modalities)}: nothing to look at"
+            )
         return sets[0] if len(sets) == 1 else join(*sets)
 
     @torch.no_grad()

@@ -85,6 +85,8 @@ def test_bits_are_as_many_as_asked_for_or_as_needed() -> None:
     grid = torch.tensor([[0, 5, 64]])
     assert bits_for(grid, 2, None, 0.02) == 7
     assert bits_for(grid, 2, 16, 0.02) == 16
+    assert bits_for(torch.tensor([[0, 5, 63]]), 2, None, 0.02) == 6  # 0 to 63: all that 6 bits number
+    assert bits_for(torch.tensor([[0, 5, 65535]]), 2, 16, 0.02) == 16
     assert bits_for(torch.zeros(1, 3), 1, None, 0.02) == 1
 
 

@@ -138,6 +138,16 @@ def test_scenes_are_kept_gone_on_with_and_refused_for_another_model(trained, hom
         vote.main(arguments)
 
 
+def test_scenes_of_one_name_have_files_of_their_own(tmp_path):
+    for area in ("area1", "area2"):
+        (tmp_path / area / "office").mkdir(parents=True)
+        np.save(tmp_path / area / "office" / "coord.npy", np.zeros((2, 3)))
+    (tmp_path / "val.json").write_text('["area1/office", "area2/office"]')
+    assert vote.names(ScanNet(tmp_path, "test")) == ["area1_office", "area2_office"]
+    (tmp_path / "val.json").write_text('["area1/office"]')
+    assert vote.names(ScanNet(tmp_path, "test")) == ["office"]
+
+
 def test_objects_are_voted_on_again_and_again(tmp_path):
     cfg = load("configs/modelnet40_nope.py", ["model.head.classes=2"], None, True)
     torch.manual_seed(0)

@@ -229,7 +229,7 @@ def test_windows_are_about_their_middle_for_encodings_that_do_not_mind() -> None
 
 def test_windows_are_moved_by_whole_units() -> None:
     """So that differences between positions keep every digit."""
-    x, r = cloud(60)
+    x, r = cloud(60, size=20.0)
     model = small(encoding=dict(type="PaPE")).eval()
     seen: list[Any] = []
     model.encoder[0].register_forward_hook(lambda module, given, out: seen.append(given[1]))
@@ -237,6 +237,8 @@ def test_windows_are_moved_by_whole_units() -> None:
     windows = seen[0].windows(1)
     moved = (r + 7.3)[windows.rows.index] - windows.where.positions
     assert (moved == moved[:, :1].round()).all()
+    means = torch.stack([own[valid].mean(0) for own, valid in zip(windows.where.positions, windows.rows.valid)])
+    assert float(means.abs().max()) <= 0.5 + 1e-3
 
 
 def test_each_block_of_a_stage_follows_the_next_curve() -> None:

@@ -1,0 +1,66 @@
+"""tools/test.py of a model whose samples have several modalities: what it says of each of them masked out."""
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from ndformer.framework.engine import checkpoint
+from ndformer.framework.engine.config import load
+from ndformer.framework.engine.run import build_loader, build_model
+from ndformer.framework.registry import SAMPLES
+from tools import test as test_tool
+
+CONFIG = str(Path(__file__).parents[2] / "configs" / "paired_sample.py")
+FEW = "[dict(type='SamplePoints', count=50), dict(type='PackPoints')]"
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("paired")
+    SAMPLES.get("paired")(folder, 0, train=1, test=2, points=60)
+    (folder / "GENERATED_SAMPLE").write_text("")
+    return folder
+
+
+def run(home, tmp_path, monkeypatch, capsys, *options):
+    """What the program says, and the model that it was said of."""
+    options = [
+        "model.backbone.dim=24",
+        "model.backbone.depth=1",
+        f"test_dataloader.dataset.transforms.0.chains.points={FEW}",
+        f"data_root={str(home)!r}",
+        *options,
+    ]
+    cfg = load(CONFIG, options)
+    torch.manual_seed(0)
+    model = build_model(cfg).eval()
+    torch.nn.init.normal_(model.get_parameter("head.linear.weight"))
+    data = build_loader(cfg, "test").data
+    checkpoint.save(tmp_path / "best.pth", dict(model=model.state_dict(), classes=data.classes))
+    arguments = [CONFIG, str(tmp_path / "best.pth"), "--cfg-options", *options]
+    monkeypatch.setattr(sys, "argv", ["test.py", *arguments])
+    test_tool.main()
+    return capsys.readouterr().out.splitlines(), model, cfg
+
+
+def accuracy(model, cfg, masked):
+    model.masked = masked
+    found = [one for batch in build_loader(cfg, "test") for one in model.val_step(batch)]
+    return sum(one["prediction"] == one["label"] for one in found) / len(found)
+
+
+def test_each_modality_is_masked_out_in_turn(home, tmp_path, monkeypatch, capsys):
+    said, model, cfg = run(home, tmp_path, monkeypatch, capsys)
+    assert [re.split(r"accuracy|top", line)[0].strip() for line in said] == ["", "without image:", "without points:"]
+    for line, masked in zip(said, [set(), {"image"}, {"points"}]):
+        found = re.search(r"accuracy (\d\.\d+)", line)
+        assert found is not None
+        assert float(found[1]) == pytest.approx(accuracy(model, cfg, masked), abs=1e-4)
+
+
+def test_where_nothing_is_left_it_says_so_and_goes_on(home, tmp_path, monkeypatch, capsys):
+    whole, *without = run(home, tmp_path, monkeypatch, capsys, "test_dataloader.dataset.only=image")[0]
+    assert without == ["without image:  samples have nothing else", f"without points:  {whole}"]
