@@ -23,5 +23,6 @@ test_dataloader = dict(num_workers=2, dataset=dict(type="VideoFolder", transform
 optimizer = dict(lr=1e-3)
 train_cfg = dict(max_epochs=50, amp=None, clip_grad=1.0)
 
+versions = None  # the recipe's own, for its own classes
 _of_sample = dict(dataset=dict(type="UCF101"))
 sample = dict(train_dataloader=_of_sample, val_dataloader=_of_sample, test_dataloader=_of_sample)

@@ -5,7 +5,7 @@ Without test/, val/ is the test set, read once at the end, and a share of train 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -19,7 +19,7 @@ def missing(path: Path, what: str, source: str) -> DataError:
     return DataError(f"{path} is missing: put {what} there ({source}); --sample works without it")
 
 
-def files_in(folder: Path, endings: Collection[str]) -> list[str]:
+def files_in(folder: Path, endings: Sequence[str]) -> list[str]:
     """The paths of the files with these endings in a folder and those below it, from `folder` on, sorted."""
     found = (p for p in folder.rglob("*") if p.suffix.lower() in endings and not p.name.startswith("."))
     return sorted(p.relative_to(folder).as_posix() for p in found)
@@ -30,7 +30,7 @@ def class_folders(folder: Path) -> list[str]:
 
 
 def labelled(
-    folder: Path, classes: list[str], endings: Collection[str], kind: str, inside: str = ""
+    folder: Path, classes: list[str], endings: Sequence[str], kind: str, inside: str = ""
 ) -> tuple[list[tuple[Path, int]], np.ndarray]:
     """(path, label) of the files in folder/CLASS[/inside], class by class, and the labels again as an array."""
     records: list[tuple[Path, int]] = []
@@ -38,7 +38,10 @@ def labelled(
         home = folder / name / inside
         found = files_in(home, endings) if home.is_dir() else []
         if not found:
-            raise DataError(f"{home} holds no {kind}: every class has a folder with some, so fill it or take it away")
+            raise DataError(
+                f"{home} holds no {kind} ({', '.join(endings)}): "
+                "every class has a folder with some, so fill it or take it away"
+            )
         records += [(home / path, label) for path in found]
     return records, np.array([label for _, label in records])
 
@@ -46,7 +49,7 @@ def labelled(
 class ClassFolders(Dataset):
     """Extend it with `endings`, `kind` and `open`."""
 
-    endings: ClassVar[Collection[str]]
+    endings: ClassVar[Sequence[str]]
     kind: ClassVar[str]  # what one file is called
 
     def __init__(
@@ -89,4 +92,4 @@ class ClassFolders(Dataset):
 
     def read(self, record: Any) -> Sample:
         path, label = record
-        return self.open(path) | dict(label=label, path=str(path))
+        return self.open(path) | dict(label=label, path=path)

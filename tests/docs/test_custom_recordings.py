@@ -9,8 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ndformer.framework.data import DataError
-from ndformer.framework.registry import DATASETS
+from ndformer.modalities.events.files import read_events
 from ndformer.modalities.events.prophesee import write_dat
 from ndformer.modalities.events.stream import Events
 from ndformer.modalities.video.writing import write_avi
@@ -88,25 +87,11 @@ def test_three_commands_from_a_folder_to_what_is_in_new_files(mine, monkeypatch,
     assert len(list((home / "seen").iterdir())) == 2
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_folder_without_files_of_the_kind_is_named(kind, tmp_path):
-    (tmp_path / "train" / "left").mkdir(parents=True)
-    (tmp_path / "train" / "left" / "notes.txt").write_text("none")
-    named = dict(custom_videos=("VideoFolder", "video"), custom_events=("EventFolder", "recording"))[kind]
-    with pytest.raises(DataError, match=f"left holds no {named[1]}: every class"):
-        DATASETS.create(dict(type=named[0], data_root=tmp_path))
-
-
-def test_clips_of_a_video_stay_together(tmp_path):
-    for side in SIDES:
-        (tmp_path / "train" / side).mkdir(parents=True)
-        for number in range(10):
-            (tmp_path / "train" / side / f"{number}.mp4").touch()
-    train, val = (
-        DATASETS.create(dict(type="VideoFolder", data_root=tmp_path, split=split, clips=3, holdout=0.2))
-        for split in ("train", "val")
-    )
-    assert (len(train), len(val)) == (48, 12)
-    assert {path for path, *_ in train.records}.isdisjoint(path for path, *_ in val.records)
-    assert [clip for *_, clip in val.records] == [0, 1, 2] * 4
-    assert val.labels.tolist() == [0] * 6 + [1] * 6
+def test_its_table_of_events_is_one_of_ours(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    code = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)[0]
+    exec(code, dict(x=[3, 4], y=[5, 6], t=[7_000_000_000, 8_000_000_000], p=[0, 1]))
+    found = read_events(tmp_path / "recording.npy")
+    assert [column.tolist() for column in (found.x, found.y, found.t, found.p)] == [
+        [3, 4], [5, 6], [7_000_000_000, 8_000_000_000], [0, 1]
+    ]  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ndformer.framework.data import Sample
+from ndformer.framework.data import DataError, Sample
 from ndformer.framework.folders import ClassFolders
 from ndformer.framework.registry import DATASETS
 from ndformer.modalities.events.files import ENDINGS, read_events
@@ -19,4 +19,7 @@ class EventFolder(ClassFolders):
     shown = (dict(type="PackSpikes"),)  # how to look at it without a config
 
     def open(self, path: Path) -> Sample:
-        return sample_of(read_events(path))
+        sample = sample_of(read_events(path))
+        if not len(sample["events"]):
+            raise DataError(f"{path} holds no events: replace it or take it away")
+        return sample
