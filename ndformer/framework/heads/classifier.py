@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ndformer.framework.data import DataError
 from ndformer.framework.losses.lovasz import lovasz_softmax
 from ndformer.framework.registry import HEADS
 from ndformer.framework.tokens import TokenSet
@@ -61,6 +62,13 @@ class Classifier(nn.Module):
 
     def targets(self, data_samples: list[dict[str, Any]], device: torch.device) -> Tensor:
         """(B, classes) one-hot."""
+        wrong = next((sample for sample in data_samples if not 0 <= sample["label"] < self.classes), None)
+        if wrong is not None:
+            name = wrong.get("path", f"sample {wrong.get('index', '')}".strip())
+            raise DataError(
+                f"{name} has the label {wrong['label']}, but there are "
+                f"{self.classes} classes, 0 to {self.classes - 1}: correct what the dataset gives"
+            )
         labels = torch.tensor([sample["label"] for sample in data_samples], device=device)
         return F.one_hot(labels, self.classes).float()
 

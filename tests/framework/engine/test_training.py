@@ -310,6 +310,8 @@ def test_the_classifier_starts_even_and_smooths_labels():
     torch.testing.assert_close(head(tokens).softmax(-1), torch.full((4, 5), 0.2))
     nn.init.normal_(head.linear.weight)
     targets = head.targets([dict(label=i) for i in (0, 4, 2, 2)], torch.device("cpu"))
+    with pytest.raises(DataError, match=r"^a\.wav has the label 5, but there are 5 classes, 0 to 4: correct what"):
+        head.targets([dict(label=0), dict(label=5, path="a.wav")], torch.device("cpu"))
     soft = 0.9 * targets + 0.1 / 5
     expected = -(soft * head(tokens).log_softmax(-1)).sum(-1).mean()
     torch.testing.assert_close(head.loss(tokens, targets)["loss"], expected)
