@@ -35,6 +35,8 @@ def prepare(home: Path) -> list[str]:
     for number, (recording, boxes) in enumerate(pairs, 1):
         try:
             found.append(located(moments(recording, boxes, home.name == "train")))
+            if any(moment.stop == 0 for moment in found[-1]):
+                wrong.append(f"{recording} has no events before its first boxes: get it again")
         except DataError as error:
             wrong.append(str(error))
         if sys.stderr.isatty() and number % 20 == 0:

@@ -42,6 +42,12 @@ def opened(home, split="train"):
         return DATASETS.create(dict(type="GEN1", data_root=home, split=split, most=400))
 
 
+def test_a_recording_that_ends_before_its_boxes_is_named(home):
+    (home / "train" / "0_td.dat").write_bytes(b"")
+    with pytest.raises(DataError, match=r"1 recordings.*\n.*train/0_td\.dat has no events before its first boxes: get"):
+        prepare_gen1.main([str(home)])
+
+
 @pytest.mark.parametrize("split", SPLITS)
 def test_samples_are_the_same_with_an_index_and_nothing_is_looked_for(home, split, monkeypatch):
     plain = opened(home, split)
