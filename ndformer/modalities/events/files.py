@@ -43,12 +43,17 @@ def format_of(path: Path) -> str:
     for mark, name in ((b"#!AER-DAT2", "AEDAT 2.0"), (b"#!AER-DAT3", "AEDAT 3.1"), (b"\x89HDF", "HDF5")):
         if begin.startswith(mark):
             return name
+    if begin.startswith(b"#!AER-DAT4"):
+        raise DataError(f"{path} is AEDAT 4, which is not read here: save its events as an .npz of x, y, t, p")
     if path.suffix.lower() == ".raw":
         lines = [line for line in begin.decode("latin-1").splitlines() if line.startswith("%")]
         return f"Prophesee EVT{evt_version(lines) or 3}"
     if path.suffix.lower() in BY_ENDING:
         return BY_ENDING[path.suffix.lower()]
-    raise DataError(f"{path} is no events file by its beginning or its name: known are {', '.join(ENDINGS)}")
+    raise DataError(
+        f"{path} is no events file by its beginning or its name: known are {', '.join(ENDINGS)}; any other becomes an "
+        ".npz of x, y, t, p"
+    )
 
 
 def read_events(path: Path) -> Events:

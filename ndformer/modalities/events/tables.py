@@ -1,7 +1,7 @@
 """Events as tables of x, y, t and p: structured .npy, .npz, and HDF5 in the layouts that are about.
 
-HDF5: x, y, t, p as datasets of the file itself or of `events` (with `t_offset`, DSEC's), or one dataset with these
-fields, `events` or `CD/events`. Times are whole microseconds.
+.npz: four columns, or one table with these fields. HDF5: x, y, t, p as datasets of the file itself or of `events` (with
+`t_offset`, DSEC's), or one dataset with these fields, `events` or `CD/events`. Times are whole microseconds.
 """
 
 from __future__ import annotations
@@ -46,14 +46,22 @@ def read_npy(path: Path) -> Events:
     except OSError:
         raise
     except Exception as error:  # the header is Python, and its parser raises what Python's does
+        if "pickle" in str(error):  # numpy's guess about whatever is no array of numbers, and no good advice
+            raise ValueError("it is no array of numbers") from None
         raise ValueError(f"its header is damaged: {error}") from None
     if table.dtype.names is None:
-        raise ValueError(f"it holds {table.dtype} of shape {table.shape}: columns x, y, t, p must have their names")
+        raise ValueError(
+            f"it holds {table.dtype} of shape {table.shape}: columns x, y, t, p must have their "
+            "names, as in docs/events-and-video.md"
+        )
     return columns(table, list(table.dtype.names))
 
 
 def read_npz(path: Path) -> Events:
     with path.open("rb") as file, np.load(file, allow_pickle=False) as table:  # closed where numpy would forget to
+        one = table[table.files[0]] if len(table.files) == 1 else None
+        if one is not None and one.dtype.names:
+            return columns(one, list(one.dtype.names))
         return columns(table, list(table.files))
 
 

@@ -120,6 +120,8 @@ def test_hdf5_in_its_layouts(tmp_path, make_events, tables):
     [
         ("a.aedat", b"hello", "no events file by its beginning or its name"),
         ("a.xyz", b"", "known are .dat, .bin"),
+        ("a.aedat4", b"#!AER-DAT4.0\r\n", "is AEDAT 4, which is not read here: save its events as an .npz"),
+        ("a.npy", b"no numbers at all", "it is no array of numbers"),
         ("a.raw", b"% evt 4.0\n% end\n", "neither EVT2 nor EVT3"),
         ("a.raw", b"% format EVT3;width=0;height=5\n% end\n", "a sensor of 5 x 0"),
         ("a.dat", b"% x\n\x00\x07", "size is not 8"),
@@ -137,6 +139,12 @@ def test_damage_is_one_sentence(tmp_path, name, content, says):
     assert says in str(caught.value)
     assert "\n" not in str(caught.value)
     assert str(tmp_path / name) in str(caught.value)
+
+
+def test_an_archive_of_one_table_is_that_table(tmp_path, make_events, tables):
+    events = make_events(50)
+    np.savez(tmp_path / "a.npz", events=tables(events))
+    same(read_events(tmp_path / "a.npz"), events)
 
 
 def test_missing_files_and_columns_are_named(tmp_path):
