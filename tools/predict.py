@@ -7,14 +7,15 @@ tools/predict.py configs/coco_pape.py work_dirs/coco_pape/best.pth photo.jpg --s
 tools/predict.py work_dirs/gen1_pape/config.py work_dirs/gen1_pape/best.pth drive_td.dat --show-dir seen
 
 A detector's boxes are x1, y1, x2, y2 in pixels of the file; those below --show-score are in --out alone.
-Files are of any kind that the model's modalities read: images, clouds (.txt, .xyz, .npy, .off, .ply), event recordings,
-your own. In a recording, boxes are those of its end; --cfg-options test_dataloader.dataset.transforms.0.until=3.5 asks
-about another second.
+Files are of any kind that the model's modalities read: images, clouds (.txt, .xyz, .npy, .off, .ply), videos, event
+recordings, your own. What cannot be read is named and left out, and the exit code is 1. In a recording, boxes are those
+of its end; --cfg-options test_dataloader.dataset.transforms.0.until=3.5 asks about another second.
 """
 
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 
 import torch
@@ -47,25 +48,37 @@ def main() -> None:
     samples = prepared.samples_in(given.files)
     content = checkpoint.load(given.checkpoint)
     checkpoint.load_weights(model, content, given.checkpoint, given.resize_positions)
-    predictions = []
+    predictions, read, unread = [], [], []
     for files in samples:
-        predictions += model.val_step(prepared(files))
+        try:
+            batch = prepared(files)
+        except DataError as error:
+            unread.append(str(error))
+            if len(samples) > 1:
+                print(f"predict: {error}", file=sys.stderr, flush=True)
+            continue
+        predictions += model.val_step(batch)
+        read.append(files)
         named = gallery.in_words(predictions[-1], content["classes"], given.top, given.show_score)
         print(f"{' '.join(map(str, files))}  {named}", flush=True)
+    if len(samples) == len(unread) == 1:
+        raise DataError(unread[0])
     if given.out is not None:
         write_predictions(given.out, predictions, content["classes"])
         print(given.out)
     if given.show_dir is not None and of_tokens(predictions):
-        pack = next(step for step in prepared.steps[prepared.modality_of(samples[0][0])] if hasattr(step, "show"))
+        pack = next(step for step in prepared.steps[prepared.modality_of(read[0][0])] if hasattr(step, "show"))
         given.show_dir.mkdir(parents=True, exist_ok=True)
-        for (path, *_), one in list(zip(samples, predictions))[: given.show_count]:
+        for (path, *_), one in list(zip(read, predictions))[: given.show_count]:
             raw = prepared.adapters[prepared.modality_of(path)].open(path) | dict(path=str(path))
             pack.show(given.show_dir / path.stem, raw, one["predicted"].long().numpy(), content["classes"])
         print(given.show_dir)
     elif given.show_dir is not None:
-        picture = lambda i: prepared.picture(samples[i], gallery.SIZE)
+        picture = lambda i: prepared.picture(read[i], gallery.SIZE)
         gallery.show(given.show_dir, predictions, content["classes"], picture, given.show_count, given.show_score)
         print(given.show_dir)
+    if unread:
+        raise DataError(f"{len(unread)} of {len(samples)} files are left out, the sentences above say why")
 
 
 if __name__ == "__main__":

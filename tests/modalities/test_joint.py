@@ -3,10 +3,12 @@
 from pathlib import Path
 
 import numpy as np
+import pytest
 import torch
 
-from ndformer.framework.data import collate
+from ndformer.framework.data import DataError, collate
 from ndformer.framework.engine.config import load
+from ndformer.framework.engine.files import Preparation
 from ndformer.framework.registry import MODELS, TRANSFORMS
 from ndformer.modalities.events.stream import Events
 
@@ -45,3 +47,16 @@ def test_one_step_of_each_modality_moves_the_shared_blocks():
         assert any(n.startswith(f"modalities.{name}.") for n in moved)
         others = [other for other in parts if other != name]
         assert not any(n.startswith((f"modalities.{o}.", f"head.{o}.")) for o in others for n in moved)
+
+
+def test_a_file_is_of_the_modality_that_can_open_it(tmp_path):
+    """Clouds and events both come in .npy."""
+    cfg = load(CONFIG, ["model.backbone.dim=16", "model.backbone.depth=1", "model.backbone.heads=2"], None, True)
+    prepared = Preparation(cfg, MODELS.create(cfg.model))
+    np.save(tmp_path / "cloud.npy", np.zeros((5, 3)))
+    np.save(tmp_path / "events.npy", np.zeros(5, [("x", "u2"), ("y", "u2"), ("t", "i8"), ("p", "u1")]))
+    np.save(tmp_path / "what.npy", np.zeros(()))
+    assert prepared.modality_of(tmp_path / "cloud.npy") == "points"
+    assert prepared.modality_of(tmp_path / "events.npy") == "events"
+    with pytest.raises(DataError, match=r"what\.npy cannot be read as"):
+        prepared.sample((tmp_path / "what.npy",))

@@ -100,7 +100,9 @@ def test_recordings_of_one_s_own_at_their_end_and_before(use, home, drawn, capsy
     (home / "mine").mkdir(exist_ok=True)
     write_dat(home / "mine" / "b_td.dat", block(1_500_000, 1))
     write_dat(home / "mine" / "none_td.dat", Events.none(240, 304))
-    use(predict.main, "mine", "--show-dir", "cards", "--show-score", "0", "--out", "found.json")
+    np.save(home / "mine" / "b_bbox.npy", np.zeros(3))  # not asked about
+    with pytest.warns(UserWarning, match=r"mine/none_td\.dat holds no events"):
+        use(predict.main, "mine", "--show-dir", "cards", "--show-score", "0", "--out", "found.json")
     assert [line.split()[0] for line in capsys.readouterr().out.splitlines()[:2]] == [
         "mine/b_td.dat",
         "mine/none_td.dat",

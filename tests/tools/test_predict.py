@@ -142,6 +142,18 @@ def test_cards_are_drawn_for_files_and_refused_where_something_is(use, refused, 
     assert refused(predict.main, "some", "--show-dir", "x", "--show-count", "0") == "--show-count is 1 or more, got 0"
 
 
+def test_what_cannot_be_read_is_left_out_and_the_rest_is_written(refused, folder, capsys):
+    (folder / "some" / "aa.png").write_text("no pixels")
+    out = ["--out", "out.csv", "--show-dir", "seen"]
+    assert refused(predict.main, "some", *out) == "1 of 3 files are left out, the sentences above say why"
+    said = capsys.readouterr()
+    assert said.err.startswith("predict: some/aa.png cannot be read as an image (")
+    assert [line.split()[0] for line in said.out.splitlines()] == ["some/a.jpg", "some/b.png", "out.csv", "seen"]
+    with (folder / "out.csv").open() as file:
+        assert [row["path"] for row in csv.DictReader(file)] == ["some/a.jpg", "some/b.png"]
+    assert sorted(path.stem[-2:] for path in Path("seen").iterdir()) == ["_a", "_b"]
+
+
 def test_clouds_are_predicted_from_their_files(monkeypatch, tmp_path, capsys):
     config = str(Path(CONFIG).with_name("modelnet40_plain_pape.py"))
     small = [

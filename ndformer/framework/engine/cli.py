@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import warnings
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from mmengine.config import Config
 
@@ -18,7 +20,14 @@ CONFIGS = Path(__file__).parents[2] / "configs"
 
 
 def run(main: Callable[[], object]) -> None:
-    """main() as a program: what a user can mend is one sentence (a traceback with NDFORMER_DEBUG=1), exit code 1."""
+    """main() as a program: what a user can mend is one sentence (a traceback with NDFORMER_DEBUG=1), exit code 1. A
+    warning is one too, without the line of code that gave it."""
+    plain = warnings.formatwarning
+
+    def sentence(message: Warning | str, category: type[Warning], *where: Any) -> str:
+        return f"{program()}: {message}\n" if category is UserWarning else plain(message, category, *where)
+
+    warnings.formatwarning = sentence
     try:
         main()
     except KeyboardInterrupt:
@@ -28,8 +37,14 @@ def run(main: Callable[[], object]) -> None:
             raise
         ours = isinstance(error, (DataError, UnknownNameError, ConfigError))
         where = "" if ours else " (NDFORMER_DEBUG=1 shows where)"
-        sentence = str(error).strip().rpartition("DataError: ")[2]  # a loader's worker sends its whole traceback
-        sys.exit(f"{Path(sys.argv[0]).stem}: {sentence}{where}")
+        told = str(error).strip().rpartition("DataError: ")[2]  # a loader's worker sends its whole traceback
+        sys.exit(f"{program()}: {told}{where}")
+    finally:
+        warnings.formatwarning = plain
+
+
+def program() -> str:
+    return Path(sys.argv[0]).stem
 
 
 def config_arguments(parser: argparse.ArgumentParser) -> None:

@@ -17,8 +17,9 @@ from ndformer.framework.registry import TRANSFORMS
 class Preparation:
     """Opened by the adapter that knows their ending, then through the config's transforms, as batches of one.
 
-    A modality takes files if its adapter has `endings` and open(path), which gives what a dataset reads. Where
-    modalities are joined, files of one name are one sample: mug.png and mug.txt.
+    A modality takes files if its adapter has `endings` and open(path), which gives what a dataset reads. In folders
+    those with a name that ends as one of its `beside` are passed over. Where two know an ending, the first that can
+    open a file does. Where modalities are joined, files of one name are one sample: mug.png and mug.txt.
     """
 
     def __init__(self, cfg: Config, model: TokenModel) -> None:
@@ -27,6 +28,7 @@ class Preparation:
             kinds = ", ".join(type(one).__name__ for one in model.modalities.values())
             raise DataError(f"{kinds} opens no files: give it `endings` and open(path), as docs/new-modality.md shows")
         self.endings = tuple(dict.fromkeys(end for one in self.adapters.values() for end in one.endings))
+        self.beside = tuple(end for one in self.adapters.values() for end in getattr(one, "beside", ()))
         self.joined = bool(model.joined)
         self.cfg = cfg
         chains = {name: self._dataset(name)[0].get("transforms", ()) for name in self.adapters}
@@ -51,7 +53,7 @@ class Preparation:
         for path in paths:
             if not path.exists():
                 raise DataError(f"no file or folder at {path}")
-            inside = sorted(p for p in path.rglob("*") if p.suffix.lower() in self.endings) if path.is_dir() else [path]
+            inside = self._inside(path) if path.is_dir() else [path]
             if not inside:
                 raise DataError(f"no file that this model reads ({', '.join(self.endings)}) in {path}")
             found += inside
@@ -62,12 +64,25 @@ class Preparation:
             together.setdefault(path.with_suffix(""), []).append(path)
         return [tuple(some) for some in together.values()]
 
+    def _inside(self, folder: Path) -> list[Path]:
+        return sorted(
+            path
+            for path in folder.rglob("*")
+            if path.suffix.lower() in self.endings and not path.name.endswith(self.beside)
+        )
+
     def modality_of(self, path: Path) -> str:
         if len(self.adapters) == 1:
             return next(iter(self.adapters))
-        for name, adapter in self.adapters.items():
-            if path.suffix.lower() in adapter.endings:
-                return name
+        able = [name for name, adapter in self.adapters.items() if path.suffix.lower() in adapter.endings]
+        for name in able[:-1]:
+            try:
+                self.adapters[name].open(path)
+            except DataError:
+                continue
+            return name
+        if able:
+            return able[-1]
         known = "; ".join(f"{name}: {', '.join(adapter.endings)}" for name, adapter in self.adapters.items())
         raise DataError(f"{path} is of no modality of this model by its name ({known}): rename it")
 

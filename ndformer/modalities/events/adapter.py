@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any, Literal
 
@@ -31,6 +32,7 @@ class SpikingPatches(nn.Module):
     """
 
     endings = ENDINGS  # files that open() reads
+    beside = ("_bbox.npy",)  # and those that lie beside them: GEN1's boxes
 
     def __init__(
         self,
@@ -51,7 +53,10 @@ class SpikingPatches(nn.Module):
     @staticmethod
     def open(path: Path) -> Sample:
         """What a dataset reads of one recording, from a file of it, all of it."""
-        return sample_of(read_events(path))
+        events = read_events(path)
+        if len(events) == 0:
+            warnings.warn(f"{path} holds no events", stacklevel=2)
+        return sample_of(events)
 
     def show(self, sample: Sample, pack: Any) -> list[np.ndarray]:
         """Pictures of the tokens of a packed sample, stretch by stretch of time."""

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ndformer.framework.data import Sample
+from ndformer.framework.data import DataError, Sample
 from ndformer.framework.registry import TRANSFORMS
 from ndformer.modalities.events.showing import latest, pictures
 from ndformer.modalities.events.spiking import Rule
@@ -136,6 +136,9 @@ class LastEvents:
         events: Events = sample["events"]
         if self.until is not None:
             end = sample["start"] + round(1e6 * self.until)
+            if not sample["start"] <= end <= sample["end"] + 100_000:  # who rounds up means the end
+                seconds = (sample["end"] - sample["start"]) / 1e6
+                raise DataError(f"until={self.until:g} is no second of this recording, which lasts {seconds:.3g}")
             events, sample = events.between(sample["start"], end + 1), sample | dict(end=end)
         events = events.take(slice(max(0, len(events) - self.count), None))
         start = int(events.t[0]) if len(events) else sample["end"]

@@ -1,6 +1,7 @@
 """What all programs share."""
 
 import sys
+import warnings
 
 import pytest
 
@@ -28,3 +29,13 @@ def test_an_error_is_one_sentence_and_exit_code_1(monkeypatch, capsys):
     monkeypatch.setenv("NDFORMER_DEBUG", "1")
     with pytest.raises(ConfigError):
         cli.run(lambda: load("nowhere.py"))
+
+
+def test_a_warning_is_one_sentence_too(monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["tools/predict.py"])
+    plain, said = warnings.formatwarning, []
+    cli.run(lambda: said.append(warnings.formatwarning(UserWarning("a.dat holds no events"), UserWarning, "x.py", 1)))
+    cli.run(lambda: said.append(warnings.formatwarning("old", DeprecationWarning, "x.py", 1)))
+    assert said[0] == "predict: a.dat holds no events\n"
+    assert said[1].startswith("x.py:1: DeprecationWarning: old")  # of use to developers
+    assert warnings.formatwarning is plain

@@ -7,6 +7,7 @@ from unittest import mock
 import numpy as np
 import pytest
 
+from ndformer.framework.data import DataError
 from ndformer.modalities.events.stream import Events
 from ndformer.modalities.events.transforms import (
     DropArea,
@@ -166,5 +167,8 @@ def test_the_last_events_before_a_moment(make_events):
     assert rows(found["events"]) == before[-30:]
     assert (found["start"], found["end"]) == (before[-30][2], 101_000)
     assert len(LastEvents()(given, rng)["events"]) == 400
+    for late in (0.3, -0.1):
+        with pytest.raises(DataError, match=f"until={late} is no second of this recording, which lasts 0.199"):
+            LastEvents(30, until=late)(given, rng)
     nothing = LastEvents(5)(given | dict(events=events.take(slice(0))), rng)
     assert (len(nothing["events"]), nothing["start"], nothing["end"]) == (0, 200_000, 200_000)
