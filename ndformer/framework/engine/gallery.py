@@ -71,7 +71,10 @@ def picture_at(dataset: Dataset, i: int, size: int = SIZE) -> np.ndarray:
 def classes_of(prediction: dict[str, Any], classes: list[str]) -> list[str]:
     """The names that a prediction chose from: with several tasks, those of its own."""
     start = f"{prediction['task']}: " if "task" in prediction else ""
-    return [name.removeprefix(start) for name in classes if name.startswith(start)]
+    found = [name.removeprefix(start) for name in classes if name.startswith(start)]
+    if start and not found:
+        raise DataError(f"this checkpoint has no classes of '{prediction['task']}', on which it was not trained")
+    return found
 
 
 def first_wrong(predictions: Sequence[dict[str, Any]]) -> list[int]:
@@ -146,7 +149,7 @@ def show(
     folder.mkdir(parents=True, exist_ok=True)
     for place, i in enumerate(first_wrong(predictions)[:count]):
         one = predictions[i]
-        names, name = classes_of(one, classes), one.get("path", "")
+        names, name = classes_of(one, classes), str(one.get("path", ""))
         says, truth = names[one["prediction"]], names[one["label"]] if one.get("label", -1) >= 0 else None
         verdict = says if truth is None else f"right_{says}" if says == truth else f"wrong_{truth}_as_{says}"
         file = re.sub(r"[^\w.-]+", "-", f"{place:03}_{verdict}_{Path(name).stem or i}"[:120]).rstrip("-.")

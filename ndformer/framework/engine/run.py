@@ -145,13 +145,13 @@ def write_predictions(path: Path, predictions: list[dict[str, Any]], classes: li
             rows += _objects(p, classes)
             continue
         if "predicted" in p:
-            rows.append(dict(path=p.get("path", ""), **_shares(p, classes)))
+            rows.append(dict(path=str(p.get("path", "")), **_shares(p, classes)))
             continue
         names = classes_of(p, classes)
         scores = {name: round(score, 6) for name, score in zip(names, p["scores"].tolist())}
         truth = names[p["label"]] if p.get("label", -1) >= 0 else ""
         task = dict(task=p["task"]) if "task" in p else {}
-        rows.append(dict(path=p.get("path", ""), **task, truth=truth, prediction=names[p["prediction"]], **scores))
+        rows.append(dict(path=str(p.get("path", "")), **task, truth=truth, prediction=names[p["prediction"]], **scores))
     if path.suffix == ".json":
         path.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
     elif path.suffix == ".csv":
@@ -168,7 +168,7 @@ def _objects(prediction: dict[str, Any], classes: list[str]) -> list[dict[str, A
     """What was found in a sample, the surest first."""
     found = prediction["found"]
     rows = zip(found["labels"].tolist(), found["scores"].tolist(), found["boxes"].tolist())
-    path = prediction.get("path", "")
+    path = str(prediction.get("path", ""))
     return [
         dict(zip(COLUMNS, (path, classes[label], round(score, 6), *(round(side, 2) for side in box))))
         for label, score, box in rows

@@ -138,7 +138,8 @@ class LastEvents:
             end = sample["start"] + round(1e6 * self.until)
             if not sample["start"] <= end <= sample["end"] + 100_000:  # who rounds up means the end
                 seconds = (sample["end"] - sample["start"]) / 1e6
-                raise DataError(f"until={self.until:g} is no second of this recording, which lasts {seconds:.3g}")
+                name = sample.get("path", "this recording")
+                raise DataError(f"until={self.until:g} is no second of {name}, which lasts {seconds:.3g}")
             events, sample = events.between(sample["start"], end + 1), sample | dict(end=end)
         events = events.take(slice(max(0, len(events) - self.count), None))
         start = int(events.t[0]) if len(events) else sample["end"]

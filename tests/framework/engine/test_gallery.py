@@ -1,5 +1,8 @@
 """Cards say what was taken for what, the wrong ones first."""
 
+import json
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -7,6 +10,7 @@ from PIL import Image
 
 from ndformer.framework.data import DataError
 from ndformer.framework.engine import gallery
+from ndformer.framework.engine.run import write_predictions
 from ndformer.framework.registry import TRANSFORMS
 
 CLASSES = ["cup", "jar", "a mug / \u03c0"]
@@ -51,6 +55,16 @@ def test_tasks_have_classes_of_their_own():
     classes = ["image: cat", "points: cup", "points: jar"]
     assert gallery.classes_of(dict(task="points"), classes) == ["cup", "jar"]
     assert gallery.classes_of({}, classes) == classes
+    with pytest.raises(DataError, match="no classes of 'video', on which it was not trained"):
+        gallery.classes_of(dict(task="video"), classes)
+
+
+def test_where_a_sample_is_from_may_be_a_path(tmp_path):
+    one = dict(index=0, path=Path("some/a.bin"), label=1, prediction=0, scores=torch.tensor([0.75, 0.25]))
+    gallery.show(tmp_path, [one], ["cup", "jar"], lambda i: np.zeros((8, 8, 3), np.uint8), 1, 0.3)
+    assert [card.name for card in tmp_path.iterdir()] == ["000_wrong_jar_as_cup_a.png"]
+    write_predictions(tmp_path / "out.json", [one], ["cup", "jar"])
+    assert json.loads((tmp_path / "out.json").read_text())[0]["path"] == "some/a.bin"
 
 
 def test_pictures_of_what_nothing_draws_are_refused():
