@@ -102,7 +102,8 @@ def _lines(path: Path, pattern: str) -> list[tuple[str, ...]]:
             match = re.fullmatch(pattern, line.strip(), re.ASCII)
             if match is None:
                 raise DataError(
-                    f"{path} has the line '{line[:80].strip()}', which is none of such a list: get it again"
+                    f"{path} has the line '{line[:80].strip()}', which is none of such a list "
+                    "(Class/v_Class_g01_c01.avi): get it again; videos of other names are for configs/custom_videos.py"
                 )
             found.append(match.groups())
     return found
