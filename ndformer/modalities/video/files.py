@@ -58,13 +58,14 @@ class VideoFile:
     def _ask(self, **request: Any) -> tuple[dict[str, Any], bytearray]:
         if not self.path.is_file():
             raise DataError(f"{self.path} is missing: get the dataset again, or give another file")
+        path = str(self.path.absolute())  # the decoder is where this process was when it started
         reasons = []
         for backend in self._backends():
             if (self.path, backend) in _slow:
                 reasons.append(f"{backend}: gave no answer before")
                 continue
             try:
-                return decoder().ask(self.timeout, path=str(self.path), backend=backend, **request)
+                return decoder().ask(self.timeout, path=path, backend=backend, **request)
             except DecodingError as error:
                 if "no answer" in str(error):
                     _slow.add((self.path, backend))

@@ -3,6 +3,7 @@
 import os
 import signal
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -218,3 +219,10 @@ def test_no_backend_is_a_sentence(clips, monkeypatch):
     monkeypatch.setattr(files, "installed", lambda: ("pyav",))
     with pytest.raises(DataError, match=r"videos need decord: pip"):
         VideoFile(clips["xvid.avi"], "decord").frames([0])
+
+
+def test_a_relative_path_is_from_where_one_is_now(clips, numbers, monkeypatch):
+    home = clips["h264.mp4"].parent
+    VideoFile(clips["h264.mp4"]).facts()  # the decoder runs
+    monkeypatch.chdir(home)
+    assert numbers(VideoFile(Path("h264.mp4")).frames([3, 4])[0]) == [3, 4]
