@@ -2,7 +2,8 @@
 
 import json
 import sys
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -92,6 +93,66 @@ def test_votes_are_summed_probabilities_whatever_the_batch(trained, home):
     with torch.no_grad():
         (logits,) = model.test_scores(collate([part]))
     assert (one[first] >= logits.softmax(-1).numpy() - 1e-4).all()
+
+
+class Linear:
+    """In place of a model: logits are a matrix times what was packed. It remembers what it was given."""
+
+    def __init__(self, classes, channels):
+        self.head = SimpleNamespace(classes=classes)
+        self.weight = torch.randn(channels, classes, generator=torch.Generator().manual_seed(0))
+        self.seen: list[Any] = []
+
+    def test_scores(self, batch):
+        clouds = list(batch["inputs"]["points"])
+        self.seen += clouds
+        found = [cloud @ self.weight for cloud in clouds]
+        return found if self.head.classes == 20 else torch.stack([one.mean(0) for one in found])
+
+
+def test_votes_of_scenes_look_by_look_and_fragment_by_fragment(home):
+    """By hand: 4 turns x 3 scales and both mirrors; in each, as many fragments as the fullest voxel has points."""
+    cfg = load(CONFIG, [f"data_root={str(home)!r}"], None, True)
+    data = ScanNet(home, "test", cfg.test_dataloader.dataset.transforms)
+    sample, model = data.read(data.records[0]), Linear(20, 9)
+    found = scene_votes(cast(Any, model), sample, data.transforms, 3)
+    low, high = sample["points"].min(0), sample["points"].max(0)
+    centred = sample["points"] - [*(low + high)[:2] / 2, low[2]]
+    turns = [np.array([[c, -s, 0], [s, c, 0], [0, 0, 1]]) for c, s in ((1, 0), (0, 1), (-1, 0), (0, -1))]
+    total = np.zeros((250, 20))
+    for turn, scale in [(t, s) for s in (1, 0.95, 1.05) for t in turns] + [(np.diag([-1, -1, 1]), 1)]:
+        points, normals = (centred @ turn.T * scale).astype(np.float32), sample["normals"] @ turn.T
+        voxel = np.floor(points.astype(np.float64) / 0.1)
+        of = [np.flatnonzero((voxel == one).all(1)) for one in np.unique(voxel, axis=0)]
+        for i in range(max(map(len, of))):
+            part = np.array([members[i % len(members)] for members in of])
+            middle = (points[part].min(0) + points[part].max(0))[:2] / 2
+            moved = points[part] - [*np.round(middle / 0.1) * 0.1, 0]
+            packed = np.concatenate([moved, sample["colours"][part] / 255, normals[part]], 1)
+            total[part] += torch.from_numpy(packed @ model.weight.numpy()).softmax(-1).numpy()
+    assert found == pytest.approx(total, abs=1e-3)
+
+
+def test_votes_of_objects_are_one_as_it_is_and_nine_stretched_along_each_axis():
+    rng, model = np.random.default_rng(0), Linear(40, 9)
+    sample = {name: rng.normal(size=(600, 3)).astype(np.float32) for name in ("points", "normals")} | dict(index=3)
+    steps = [dict(type="NormalizePoints"), dict(type="PackPoints", features=("points", "normals"))]
+    transforms = [TRANSFORMS.create(one) for one in steps]
+    found = object_votes(cast(Any, model), sample, transforms, 30, seed=0)
+    assert len(model.seen) == 300
+    for repeat, vote_of in enumerate(found):
+        clouds = torch.stack(model.seen[10 * repeat : 10 * repeat + 10])
+        assert vote_of == pytest.approx((clouds @ model.weight).mean(1).softmax(-1).sum(0).numpy(), rel=1e-4)
+        times = clouds[:, :, :3] / clouds[0, :, :3]
+        assert torch.equal(times[0], torch.ones(600, 3))
+        assert float(times.std(1).max()) < 1e-3  # all points of a cloud alike
+        assert torch.equal(clouds[:, :, 6:], clouds[:1, :, 6:].expand(10, -1, -1))  # normals stay, as in the recipe
+    factors = (
+        torch.stack(model.seen).unflatten(0, (30, 10))[:, 1:, 0, :3] / torch.stack(model.seen[::10])[:, None, 0, :3]
+    )
+    assert float(factors.min()) == pytest.approx(0.8, abs=0.01)
+    assert float(factors.max()) == pytest.approx(1.2, abs=0.01)
+    assert float(torch.corrcoef(factors.reshape(-1, 3).T).fill_diagonal_(0).abs().max()) < 0.2
 
 
 def test_votes_are_computed_in_the_precision_of_training(trained, home, monkeypatch):
