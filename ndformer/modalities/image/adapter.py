@@ -91,7 +91,7 @@ class ImagePatches(nn.Module):
         axes = [torch.arange(n, dtype=torch.float32, device=x.device) + self.start for n in grid]
         positions = torch.cartesian_prod(*axes)[None]  # (1, rows columns, 2)
         if self.plane is not None:
-            first, *steps = torch.tensor(self.plane, device=x.device)
+            first, *steps = torch.tensor(self.plane, dtype=torch.float32, device=x.device)
             positions = first + positions @ torch.stack(steps)  # (1, rows columns, 3)
         full = grid if self.plane is None else None
         if self.prefix == 0:
