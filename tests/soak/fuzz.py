@@ -111,6 +111,33 @@ def h5(folder: Path) -> None:
             file.create_dataset("label", data=labels)
 
 
+def scenes(folder: Path) -> None:
+    rng = np.random.default_rng(0)
+    for name in ("train/scene0000_00", "train/scene0001_00", "val/scene0002_00"):
+        (folder / name).mkdir(parents=True)
+        for file, values in dict(
+            coord=rng.normal(size=(12, 3)).astype(np.float32),
+            color=rng.integers(0, 256, (12, 3), np.uint8),
+            normal=rng.normal(size=(12, 3)),
+            segment20=rng.integers(-1, 20, 12),
+        ).items():
+            np.save(folder / name / f"{file}.npy", values)
+
+
+def pairs(folder: Path) -> None:
+    rng = np.random.default_rng(0)
+    names = [f"{kind}/000{i}" for kind in ("mug", "vase") for i in (1, 2)]
+    for name in names:
+        (folder / name).parent.mkdir(exist_ok=True)
+        Image.fromarray(rng.integers(0, 256, (8, 8, 3), dtype=np.uint8)).save(folder / f"{name}.png")
+        np.savetxt(folder / f"{name}.txt", rng.normal(size=(12, 6)), fmt="%.4f", delimiter=",")
+    lines = ["name,azimuth,elevation", *(f"{name},{30 * i}.5,20.0" for i, name in enumerate(names))]
+    (folder / "views.csv").write_text("\n".join(lines) + "\n")
+    (folder / "classes.txt").write_text("mug\nvase\n")
+    for split in ("train", "test"):
+        (folder / f"{split}.txt").write_text("\n".join(names) + "\n")
+
+
 READERS = dict(
     images=Reader("ImageFolder", images, "**/x.*"),
     cifar=Reader("CIFAR10", cifar, "*/*_batch*"),
@@ -118,6 +145,8 @@ READERS = dict(
     text=Reader("ModelNet40", text, "**/*.txt"),
     off=Reader("ModelNet40", off, "**/*.off"),
     h5=Reader("ModelNet40", h5, "*.h5"),
+    scenes=Reader("ScanNet", scenes, "**/*.npy"),
+    pairs=Reader("Paired", pairs, "**/*.*"),
 )
 NUMBERS = [b"nan", b"inf", b"-1", b"0", b"1e400", b"99999999999", b"abc", b"", b"1 2", b"2147483647"]
 
@@ -159,8 +188,9 @@ def attempt(reader: Reader, folder: Path) -> str:
             data = DATASETS.create(dict(type=reader.type, data_root=str(folder), split=split, holdout=0.0))
             for i in range(len(data)):
                 sample = data[i]
-                if not 0 <= sample["label"] < len(data.classes):
-                    raise AssertionError(f"label {sample['label']}")
+                of_all = np.asarray(sample["labels"]) if "labels" in sample else np.array(sample["label"])
+                if of_all.min() < (-1 if "labels" in sample else 0) or of_all.max() >= len(data.classes):
+                    raise AssertionError(f"labels {of_all}")
                 points = sample.get("points")
                 if points is not None and not (points.ndim == 2 and len(points) > 1 and np.isfinite(points).all()):
                     raise AssertionError(f"points {points.shape} or not finite")

@@ -26,7 +26,7 @@ class Norm(nn.BatchNorm1d):
     def forward(self, input: Tensor) -> Tensor:
         if self.training and len(input) == 1:
             raise DataError(
-                "all points of this training batch lie in one voxel, and batch normalisation needs more than one: "
+                "all points of this training batch lie in one voxel of a stage, and batch norm needs more than one: "
                 "take a smaller grid_size, larger batches, or remove such samples"
             )
         if self.training and self.young:  # asked only then: reading the count makes a GPU wait

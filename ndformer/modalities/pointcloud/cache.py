@@ -6,6 +6,7 @@ One file for each cloud: an interruption loses at most the one being written, an
 from __future__ import annotations
 
 import contextlib
+import os
 import uuid
 import warnings
 import zipfile
@@ -21,7 +22,7 @@ FOLDER = ".ndformer_cache"
 
 def cached(path: Path, source: Path, make: Callable[[], Cloud]) -> Cloud:
     """make(), or what it gave before, as long as `source` has the size and time of change it had then."""
-    found = source.stat() if source.exists() else None
+    found = source.stat() if os.path.exists(source) else None  # which a name too long for the disk does not stop
     if found is None:
         return make()  # which says what is missing
     stamp = np.array([found.st_size, found.st_mtime_ns], np.int64)

@@ -157,6 +157,8 @@ class HDF5:
                 f"{path} holds {shapes or 'neither data nor label'}, where ModelNet's have data (N, n, 3) and "
                 "label (N, 1): get the dataset again"
             )
+        if labels.dtype.kind not in "iu":
+            raise DataError(f"{path} has labels of {labels.dtype}, not whole numbers: get the dataset again")
         if labels.size and not 0 <= labels.min() <= labels.max() < len(self.classes):
             count = len(self.classes)
             raise DataError(f"{path} has the label {labels.max()}, but shape_names.txt names {count}: get both again")

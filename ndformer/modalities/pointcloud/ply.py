@@ -83,6 +83,10 @@ def _ascii(body: io.BytesIO, element: Element) -> dict[str, Column]:
     if all(p.length is None for p in element.properties):
         values = np.array([words[: len(element.properties)] for words in rows], np.float64)
         values = values.reshape(len(rows), -1)
+        if len(rows) and values.shape[1] < len(element.properties):
+            raise ValueError(
+                f"its rows of '{element.name}' have {values.shape[1]} numbers for {len(element.properties)} properties"
+            )
         return {p.name: values[:, i] for i, p in enumerate(element.properties)} if len(rows) else {}
     table: dict[str, list[np.ndarray]] = {p.name: [] for p in element.properties}
     for words in rows:

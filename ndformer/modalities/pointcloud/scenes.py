@@ -114,9 +114,9 @@ def scenes_in(folder: Path) -> list[Path]:
     if not folder.is_dir() and split.is_file():
         try:
             names = json.loads(split.read_text(encoding="utf-8"))
-        except ValueError as error:
+        except (ValueError, OSError, RecursionError) as error:
             raise DataError(f"{split} is no list of scenes in JSON ({error})") from None
-        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        if not names or not isinstance(names, list) or not all(isinstance(name, str) for name in names):
             raise DataError(f"{split} is to be a list of folders in JSON, as ['train/scene0000_00']")
         return [folder.parent / name for name in names]
     found = sorted(path.parent for path in folder.glob("*/coord.npy")) if folder.is_dir() else []

@@ -293,6 +293,9 @@ def test_lists_that_do_not_fit_are_named(resampled):
     (resampled / "box" / "box_0005.txt").unlink()
     with pytest.raises(DataError, match=r"box_0005\.txt is missing"):
         build(resampled, "test")[0]
+    (resampled / "toys_test.txt").write_text(f"box_{'0' * 5000}\n")
+    with pytest.raises(DataError, match="cannot be read as a point cloud .*File name too long"):
+        build(resampled, "test")[0]
     (resampled / "toys_test.txt").write_text("ufo_0001\n")
     with pytest.raises(DataError, match=r"toys_test\.txt lists ufo_0001, but .* has no class 'ufo'"):
         build(resampled, "test")
@@ -308,6 +311,8 @@ def test_lists_that_do_not_fit_are_named(resampled):
         (dict(label=np.zeros((3, 1), "u1")), r"label \(3,?.*where ModelNet's have"),
         (dict(label=None), "where ModelNet's have"),
         (dict(data=None, label=None, normal=None), "holds neither data nor label"),
+        (dict(label=np.full((4, 1), b"box")), r"test0\.h5 has labels of \|S3, not whole numbers"),
+        (dict(label=np.full((4, 1), 0.5)), "has labels of float64, not whole numbers"),
         (dict(label=np.full((4, 1), 7, "u1")), "has the label 7, but shape_names.txt names 2"),
         (dict(data=np.full((4, 8, 3), np.nan, "f4")), r"test0\.h5\[0\] is no point cloud \(8 of its 8 points are not"),
     ],

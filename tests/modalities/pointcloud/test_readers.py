@@ -177,6 +177,10 @@ BAD = {
     "face.off": (SQUARE.replace("3 0 2 3", "3 0 2"), "cannot be read as a point cloud"),
     "empty.ply": ("", "it is empty"),
     "no.ply": ("solid\n", "does not begin with a PLY header"),
+    "narrow.ply": (
+        ply().replace(b"property float nx", b"property float nx\nproperty float ny"),
+        "rows of 'vertex' have 6 numbers for 7 properties",
+    ),
     "odd.ply": (ply().replace(b"property float x", b"property quad x"), "header has the line 'property quad x'"),
     "noz.ply": (ply().replace(b"float z", b"float w"), "its vertices have no z"),
     "short.ply": (ply()[:-12], "could not convert|ends after|inhomogeneous|number of"),

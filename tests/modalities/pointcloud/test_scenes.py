@@ -81,9 +81,14 @@ def test_a_split_may_be_a_list(home):
     (home / "val").rmdir()
     (home / "val.json").write_text(json.dumps(["elsewhere"]))
     assert [r.name for r in ScanNet(home, "test").records] == ["elsewhere"]
-    (home / "val.json").write_text("{")
-    with pytest.raises(DataError, match="no list of scenes in JSON"):
-        ScanNet(home, "test")
+    for text in ("{", "[" * 100_000):
+        (home / "val.json").write_text(text)
+        with pytest.raises(DataError, match="no list of scenes in JSON"):
+            ScanNet(home, "test")
+    for text in ("[]", "[3]", '{"a": 1}'):
+        (home / "val.json").write_text(text)
+        with pytest.raises(DataError, match="is to be a list of folders in JSON"):
+            ScanNet(home, "test")
 
 
 WRONG = {
