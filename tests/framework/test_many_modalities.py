@@ -252,14 +252,15 @@ def test_a_masked_modality_is_as_if_no_sample_had_it() -> None:
 
 def test_tokens_say_their_modality_and_carry_its_embedding() -> None:
     built = joined()
-    tokens = built.tokens(collate([sample(2, 3)])["inputs"])
+    inputs = collate([sample(2, 3)])["inputs"]
+    tokens = built.tokens(inputs)
     assert tokens.modality is not None
     assert tokens.modality.tolist() == [[0, 0, 1, 1, 1]]
     with torch.no_grad():
         built.kinds[1] += 1.0
-    torch.manual_seed(0)
-    changed = built.tokens(collate([sample(2, 3)])["inputs"])
+    changed = built.tokens(inputs)
     assert changed.where.positions.shape == (1, 5, 2)
+    torch.testing.assert_close(changed.features - tokens.features, tokens.modality[..., None].expand(-1, -1, DIM) * 1.0)
 
 
 def test_a_batch_with_nothing_in_it_is_refused() -> None:

@@ -133,6 +133,20 @@ def test_every_scene_config_learns_from_files_at_its_sample_size(path, rooms):
     torch.testing.assert_close(mates[1], alone[0], rtol=1e-5, atol=1e-5 * float(alone[0].abs().max()))
 
 
+def test_scenes_are_mixed_two_by_two_in_training_alone(rooms):
+    cfg = load(HOME / "scannet_nope.py", [f"data_root={str(rooms)!r}", "model.mix.p=1.0"], None, True)
+    torch.manual_seed(0)
+    model, seen = MODELS.create(cfg.model), []
+    model.backbone.register_forward_pre_hook(lambda module, given: seen.append(given[0].where))
+    dataset = DATASETS.create(dict(cfg.train_dataloader.dataset) | dict(val_is_test=True), seed=0)
+    samples = [dataset[i] for i in range(3)]
+    counts = [len(sample["inputs"]["points"]) for sample in samples]
+    model(**collate(samples), mode="loss")
+    assert seen[0].valid.sum(1).tolist() == [counts[0] + counts[1], counts[2]]
+    predicted = model.eval()(**collate(samples), mode="predict")
+    assert [len(one["predicted"]) for one in predicted] == counts
+
+
 @pytest.mark.parametrize("path", SCENES, ids=lambda path: path.stem)
 def test_the_scene_configs_say_what_the_paper_and_the_recipe_do(path):
     cfg = load(path, [], None, False)
