@@ -5,13 +5,15 @@ tools/peek.py recording.raw --json              for programs: a line of JSON for
 
 It knows files of event cameras (AEDAT 2.0 and 3.1, .dat and .raw in EVT2 and EVT3, N-MNIST's .bin, .npy, .npz, HDF5),
 images, point clouds (.txt, .xyz, .npy, .off, .ply) and videos; files of many images (MNIST's IDX, CIFAR's pickles), of
-many clouds (ModelNet's hdf5), of labels (.mat, ScanNet's npy and json) and of boxes (COCO, VOC, YOLO, GEN1).
+many clouds (ModelNet's hdf5), of labels (.mat, ScanNet's npy and json, DvsGesture's csv), of boxes (COCO, VOC, YOLO,
+GEN1), and lists of recordings and videos (DvsGesture, UCF101).
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import re
 import sys
 from collections.abc import Sequence
@@ -21,24 +23,30 @@ from typing import Any
 from ndformer.framework.data import DataError
 from ndformer.framework.engine.cli import run
 from ndformer.modalities.events import describe as events
+from ndformer.modalities.events import describe_sets as event_sets
 from ndformer.modalities.image import describe as image
 from ndformer.modalities.image import describe_sets as image_sets
 from ndformer.modalities.pointcloud import describe as pointcloud
 from ndformer.modalities.pointcloud import describe_sets as pointcloud_sets
 from ndformer.modalities.video import describe as video
+from ndformer.modalities.video import describe_sets as video_sets
 
 KINDS = (image, video, pointcloud, events)
 
 
 def describe(path: Path, rows: int) -> dict[str, Any]:
     """By the modality that knows the ending of a file. In .npy, plain rows are a cloud, columns with names events."""
-    for sets in (pointcloud_sets, image_sets):
+    for sets in (event_sets, video_sets, pointcloud_sets, image_sets):
         if sets.knows(path):
             return sets.describe(path, rows)
     ending = path.suffix.lower()
-    if ending == ".npy" and path.is_file() and not path.name.endswith("_bbox.npy"):
+    if ending == ".npy" and path.is_file():
         return (pointcloud if plain(path) else events).describe(path, rows)
-    return next((kind for kind in KINDS if ending in kind.ENDINGS and ending != ".npy"), events).describe(path, rows)
+    kind = next((kind for kind in KINDS if ending in kind.ENDINGS and ending != ".npy"), None)
+    if kind is None and path.is_file() and not events.begins_like_one(path):
+        known = ", ".join(dict.fromkeys(ending for kind in KINDS for ending in kind.ENDINGS))
+        raise DataError(f"{path} is of no format that is known here, by its name or its beginning: known are {known}")
+    return (kind or events).describe(path, rows)
 
 
 def plain(path: Path) -> bool:
@@ -46,6 +54,19 @@ def plain(path: Path) -> bool:
     with path.open("rb") as file:
         header = file.read(256).decode("latin-1")
     return bool(re.search(r"'descr': '[<>=|]f[248]'.*'shape': \(\d+, [36]\)", header))
+
+
+def as_json(found: Any) -> str:
+    """A line; numbers that are not finite, which JSON has not, are null."""
+
+    def plain_values(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {name: plain_values(one) for name, one in value.items()}
+        if isinstance(value, list | tuple):
+            return [plain_values(one) for one in value]
+        return None if isinstance(value, float) and not math.isfinite(value) else value
+
+    return json.dumps(plain_values(found), allow_nan=False)
 
 
 def in_words(path: Path, found: dict[str, Any]) -> str:
@@ -80,9 +101,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
             found = describe(path, given.rows)
         except DataError as error:
             failed += 1
-            print(json.dumps(dict(file=str(path), error=str(error))) if given.json else f"{path}\n  {error}")
+            print(as_json(dict(file=str(path), error=str(error))) if given.json else f"{path}\n  {error}")
             continue
-        print(json.dumps(dict(file=str(path)) | found) if given.json else in_words(path, found))
+        print(as_json(dict(file=str(path)) | found) if given.json else in_words(path, found))
     if failed:
         sys.exit(1)
 

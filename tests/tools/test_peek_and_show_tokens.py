@@ -9,7 +9,7 @@ from PIL import Image
 
 from ndformer.framework.data import DataError
 from ndformer.modalities.events.aedat import write_aedat3
-from ndformer.modalities.events.showing import counts
+from ndformer.modalities.events.showing import counts, spikes
 from ndformer.modalities.events.stream import Events
 from ndformer.modalities.image.showing import apart
 from ndformer.modalities.pointcloud.showing import groups
@@ -109,6 +109,12 @@ def test_wrong_files_are_a_sentence(files, tmp_path):
         show_tokens.main([str(CONFIGS / "cifar10_pape.py"), str(files / "photo.png"), "--out", "x.jpg"])
     with pytest.raises(DataError, match="no file or folder"):
         show_tokens.main([str(CONFIGS / "cifar10_pape.py"), "gone.png"])
+
+
+def test_a_sensor_too_large_to_be_drawn_is_a_sentence():
+    place = np.array([[0, 0], [4095, 4095]])
+    with pytest.raises(DataError, match="4096 x 4096 patches of 16 pixels are too many to be drawn"):
+        spikes(np.array([0, 1]), place, np.zeros((2, 1), int), 16, 1)
 
 
 def test_patches_keep_their_pixels():

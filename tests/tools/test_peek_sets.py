@@ -7,8 +7,13 @@ import struct
 
 import numpy as np
 import pytest
+from PIL import Image
 
+from ndformer.framework.data import DataError
+from ndformer.modalities.events.prophesee import write_dat
+from ndformer.modalities.events.stream import Events
 from ndformer.modalities.image.matlab import write_mat
+from tests.modalities.events.conftest import WRITERS, random_events
 from tools import peek
 
 
@@ -130,9 +135,117 @@ def test_arrays_and_annotations_of_scannet(tmp_path, told):
     assert (objects["objects"], objects["classes"]) == (2, dict(chair=1, desk=1))
 
 
+def test_labels_and_lists_of_dvsgesture(tmp_path, told):
+    (tmp_path / "user01_led_labels.csv").write_text("class,start,end\n9,100,250\n1,200,300\n9,400,500\n")
+    (tmp_path / "trials_to_train.txt").write_text("user01_led.aedat\nuser01_led.aedat\nuser02_led.aedat\n")
+    (tmp_path / "user02_led.aedat").touch()
+    labels, trials = told(tmp_path / "user01_led_labels.csv", tmp_path / "trials_to_train.txt")
+    assert (labels["gestures"], labels["start_us"], labels["end_us"]) == (3, 100, 500)
+    assert labels["classes"] == {"air drums": 2, "hand clap": 1}
+    assert labels["odd"] == ["class 9 ends 50 us into the next one; cut"]
+    assert labels["first"][0] == dict(label="air drums", start_us=100, end_us=199)
+    assert (trials["recordings"], trials["users"]) == (3, 2)
+    assert trials["odd"] == [
+        "2 of 3 recordings are missing, the first is user01_led.aedat", "1 recordings are listed more than once",
+    ]  # fmt: skip
+
+
+def test_lists_of_ucf101(tmp_path, told):
+    lists, videos = tmp_path / "ucfTrainTestlist", tmp_path / "UCF-101" / "Rise"
+    for folder in (lists, videos):
+        folder.mkdir(parents=True)
+    (videos / "v_Rise_g01_c01.avi").touch()
+    (lists / "classInd.txt").write_text("1 Fall\n3 Rise\n")
+    (lists / "trainlist01.txt").write_text("Rise/v_Rise_g01_c01.avi 2\nRise/v_Rise_g01_c02.avi 2\n")
+    (lists / "testlist01.txt").write_text("")
+    classes, train, test = told(*(lists / name for name in ("classInd.txt", "trainlist01.txt", "testlist01.txt")))
+    assert (classes["classes"], classes["odd"]) == (2, ["its numbers are not 1, 2, 3 and so on"])
+    assert (train["videos"], train["groups"], train["classes"]) == (2, 1, dict(Rise=2))
+    assert train["odd"] == ["1 of 2 videos are missing, the first is Rise/v_Rise_g01_c02.avi"]
+    assert test["odd"] == ["it lists no videos"]
+
+
+def test_boxes_of_gen1_that_are_odd(tmp_path, told):
+    kind = [("t", "i8"), *((name, "f4") for name in "xywh"), ("class_id", "u1")]
+    good = (5, 10, 10, 60, 60, 0)
+    rows = [good, (4, 10, 10, 60, 60, 7), (9, np.nan, 1, 50, 50, 1), (9, -5, 10, 60, 60, 1), (9, 10, 10, 9, 80, 0)]
+    np.save(tmp_path / "a_bbox.npy", np.array([*rows, (9, 0, 10, 280, 60, 0)], kind))
+    np.save(tmp_path / "b_bbox.npy", np.array([], kind))
+    odd, none = told(tmp_path / "a_bbox.npy", tmp_path / "b_bbox.npy")
+    assert odd["odd"] == [
+        "1 of 6 boxes come after one of a later time", "1 of 6 boxes have places or sizes that are not finite",
+        "1 of 6 boxes reach out of the sensor of 240 x 304, where they are cut off",
+        "1 of 6 boxes are of a class that is not 0 (car) or 1 (pedestrian)", "1 of 6 boxes are too small to count",
+        "1 of 6 boxes are wider than 273 pixels and left out in training",
+    ]  # fmt: skip
+    assert odd["first"][2]["x"] is None  # JSON has no NaN
+    assert none["odd"] == ["it holds no boxes"]
+
+
+@pytest.mark.parametrize("ending", ["jpg", "jpeg", "png", "bmp", "webp", "ppm", "tif", "tiff", "gif"])
+def test_every_kind_of_image(tmp_path, told, ending):
+    Image.fromarray(np.random.default_rng(0).integers(0, 256, (6, 9, 3), dtype=np.uint8)).save(tmp_path / f"a.{ending}")
+    (found,) = told(tmp_path / f"a.{ending}")
+    assert (found["height"], found["width"], len(found["first"])) == (6, 9, 5)
+
+
+@pytest.mark.parametrize("name", list(WRITERS))
+def test_every_kind_of_events(tmp_path, told, name):
+    events = random_events(900, until=30_000)
+    WRITERS[name](tmp_path / name, events)
+    (found,) = told(tmp_path / name)
+    assert (found["events"], found["start_us"], found["end_us"]) == (900, events.t[0], events.t[-1])
+    assert found["seconds"] == pytest.approx((events.t[-1] - events.t[0]) / 1e6)
+    assert found["events_per_second"] == pytest.approx(30_000, rel=0.01)
+    assert found["positive_share"] == pytest.approx(events.p.mean(), abs=1e-4)
+    assert (found["x"], found["y"], found["odd"]) == ([0, 31], [0, 31], [])
+    assert found["first"][1] == dict(x=events.x[1], y=events.y[1], t=events.t[1], p=events.p[1])
+
+
+def test_pixels_that_are_stuck_or_none(tmp_path, told):
+    events = random_events(2000)
+    events.x[:200], events.y[:200] = 7, 9
+    wide = Events.of(events.x, events.y, events.t, events.p, 240, 304)
+    wide.x[300] = 16_000
+    write_dat(tmp_path / "a.dat", wide)
+    (found,) = told(tmp_path / "a.dat")
+    often = int(((wide.x == 7) & (wide.y == 9)).sum())
+    assert found["odd"] == [
+        "1 events lie outside of the sensor of 240 x 304",
+        f"the pixel at row 9, column 7 has {often} of all events: it may be stuck",
+    ]
+
+
+@pytest.mark.parametrize("ending", ["txt", "xyz", "npy", "off", "ply"])
+def test_every_kind_of_cloud(tmp_path, told, ending):
+    points, path = np.random.default_rng(0).normal(size=(40, 3)).astype(np.float32), tmp_path / f"a.{ending}"
+    rows = "\n".join(" ".join(map(str, point)) for point in points.tolist())
+    head = "ply\nformat ascii 1.0\nelement vertex 40\n" + "".join(f"property float {a}\n" for a in "xyz")
+    if ending == "npy":
+        np.save(path, points)
+    else:
+        mesh = f"OFF\n40 1 0\n{rows}\n3 0 1 2\n"
+        path.write_text({"off": mesh, "ply": f"{head}end_header\n{rows}\n"}.get(ending, rows + "\n"))
+    (found,) = told(path)
+    assert found["points"] == (10_000 if ending == "off" else 40)
+    if ending != "off":
+        assert found["z"] == [round(float(v), 4) for v in (points[:, 2].min(), points[:, 2].max())]
+
+
+def test_a_file_of_no_known_kind_is_told_all_that_are(tmp_path):
+    (tmp_path / "notes.md").write_text("hello")
+    with pytest.raises(DataError, match=r"no format that is known here.*\.jpg.*\.avi.*\.ply.*\.aedat"):
+        peek.describe(tmp_path / "notes.md", 5)
+    (tmp_path / "recording").write_bytes(b"#!AER-DAT2.0\r\n" + bytes(8))  # known by its beginning
+    assert peek.describe(tmp_path / "recording", 5)["format"] == "AEDAT 2.0"
+
+
 @pytest.mark.parametrize(
     "name, content",
     [
+        ("a_bbox.npy", b"no"),
+        ("a_labels.csv", b"class,start,end\n1,2\n"),
+        ("trainlist01.txt", b"a b c\n"),
         ("a-idx3-ubyte", bytes((0, 0, 8, 3)) + bytes(9)),
         ("b-idx1-ubyte.gz", gzip.compress(bytes((0, 0, 8, 1)) + bytes(9), mtime=0)[:-4]),
         ("data_batch_2", b"\x80\x02cos\nsystem\n(S'ls'\ntR."),

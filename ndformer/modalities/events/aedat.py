@@ -72,7 +72,8 @@ class Packets:
         found: list[tuple[int, int, int]] = []
         while at + HEADER.size <= len(data):
             kind, _, size, offset, overflow, capacity, number, _ = HEADER.unpack(data[at : at + HEADER.size].tobytes())
-            if size == 0 or number > capacity or (kind == PIXELS and (size, offset) != (8, 4)):
+            pixels = size == 8 and offset == 4 and overflow < 1 << 31  # times of more than 62 bits are none
+            if size == 0 or number > capacity or (kind == PIXELS and not pixels):
                 raise ValueError(f"its packet at byte {at} is damaged: {number} of {capacity} events of {size} bytes")
             at += HEADER.size
             if kind == PIXELS:

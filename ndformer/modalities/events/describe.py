@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ndformer.modalities.events.files import ENDINGS, checked, format_of, read_events
-from ndformer.modalities.events.gen1_boxes import read_boxes
+from ndformer.modalities.events.files import ENDINGS, MARKS, format_of, read_events
 from ndformer.modalities.events.stream import Events
 
 __all__ = ["ENDINGS", "describe"]
@@ -17,8 +16,6 @@ __all__ = ["ENDINGS", "describe"]
 
 def describe(path: Path, rows: int = 5) -> dict[str, Any]:
     """Plain values by name; `odd` is a list of sentences, `first` the first rows."""
-    if path.name.endswith("_bbox.npy"):
-        return describe_boxes(path, rows)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         events = read_events(path)
@@ -35,6 +32,12 @@ def describe(path: Path, rows: int = 5) -> dict[str, Any]:
     return found | dict(odd=odd + oddities(events), first=first)
 
 
+def begins_like_one(path: Path) -> bool:
+    """Whether a file is one of events, whatever its name."""
+    with path.open("rb") as file:
+        return file.read(16).startswith(tuple(MARKS))
+
+
 def oddities(events: Events) -> list[str]:
     found = []
     if len(events) == 0:
@@ -49,21 +52,11 @@ def oddities(events: Events) -> list[str]:
         found.append(f"all polarities are {events.p[0]}")
     if (events.p > 1).any():
         found.append(f"polarities reach to {events.p.max()}")
-    pixel = np.bincount(events.y.astype(np.int64) * (int(events.x.max()) + 1) + events.x)
-    if len(events) >= 1000 and pixel.max() > 0.05 * len(events):
-        y, x = divmod(int(pixel.argmax()), int(events.x.max()) + 1)
-        found.append(f"the pixel at row {y}, column {x} has {pixel.max()} of all events: it may be stuck")
+    pixels, often = np.unique(events.y.astype(np.int64) << 16 | events.x, return_counts=True)
+    if len(events) >= 1000 and often.max() > 0.05 * len(events):
+        y, x = divmod(int(pixels[often.argmax()]), 1 << 16)
+        found.append(f"the pixel at row {y}, column {x} has {often.max()} of all events: it may be stuck")
     gap = int(np.diff(events.t).max(initial=0))
     if gap > 1_000_000:
         found.append(f"nothing happens for {gap / 1e6:.1f} s")
     return found
-
-
-def describe_boxes(path: Path, rows: int) -> dict[str, Any]:
-    boxes = checked(path, read_boxes)
-    found: dict[str, Any] = dict(format="GEN1 boxes", bytes=path.stat().st_size, boxes=len(boxes))
-    if len(boxes):
-        found |= dict(moments=len(np.unique(boxes["t"])), start_us=int(boxes["t"].min()), end_us=int(boxes["t"].max()))
-        found |= dict(classes={int(c): int(n) for c, n in zip(*np.unique(boxes["class_id"], return_counts=True))})
-    first = [{name: row[name].item() for name in boxes.dtype.names or ()} for row in boxes[:rows]]
-    return found | dict(odd=[], first=first)

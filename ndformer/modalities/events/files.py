@@ -28,6 +28,7 @@ READERS: dict[str, Callable[[Path], Events]] = {
 }
 BY_ENDING = {".dat": "Prophesee DAT", ".bin": "N-MNIST", ".npy": "NumPy", ".npz": "NumPy archive"}
 BY_ENDING |= dict.fromkeys((".h5", ".hdf5"), "HDF5")
+MARKS = {b"#!AER-DAT2": "AEDAT 2.0", b"#!AER-DAT3": "AEDAT 3.1", b"\x89HDF": "HDF5"}  # what they begin with
 ENDINGS = (*BY_ENDING, ".aedat", ".raw")
 
 
@@ -40,7 +41,7 @@ def format_of(path: Path) -> str:
         raise DataError(f"{path} is missing: get the dataset again, or give another file") from None
     except OSError as error:
         raise DataError(f"{path} cannot be read ({error.strerror}): give another file") from None
-    for mark, name in ((b"#!AER-DAT2", "AEDAT 2.0"), (b"#!AER-DAT3", "AEDAT 3.1"), (b"\x89HDF", "HDF5")):
+    for mark, name in MARKS.items():
         if begin.startswith(mark):
             return name
     if begin.startswith(b"#!AER-DAT4"):

@@ -45,6 +45,9 @@ def read_boxes(path: Path) -> np.ndarray:
     strange = [name for name in sorted(NEEDED) if boxes[name].dtype.kind not in "iuf" or boxes[name].ndim != 1]
     if strange:
         raise ValueError(f"its {strange[0]} holds {boxes[strange[0]].dtype} and not a number for each box")
+    for name in ("t", "class_id"):
+        if not np.isfinite(boxes[name]).all():
+            raise ValueError(f"its {name} is not finite for {(~np.isfinite(boxes[name])).sum()} boxes")
     return boxes
 
 
@@ -57,7 +60,7 @@ def usable(boxes: np.ndarray, train: bool) -> tuple[np.ndarray, np.ndarray]:
     size = high - low
     kept = (size >= LEAST_SIDE).all(1) & ((size**2).sum(1) >= LEAST_DIAGONAL**2)
     if train:
-        kept &= boxes["w"] <= FAULTY_WIDTH
+        kept &= size[:, 0] <= FAULTY_WIDTH
     return np.concatenate([low, size], 1)[kept].astype(np.float32), kept
 
 

@@ -14,9 +14,10 @@ import numpy as np
 
 from ndformer.modalities.events.files import checked
 from ndformer.modalities.events.gen1_boxes import FAULTY_WIDTH, LEAST_DIAGONAL, LEAST_SIDE, WARM_UP, Moment
+from ndformer.modalities.events.prophesee import GEN1 as SENSOR
 from ndformer.modalities.events.prophesee import Dat
 
-RULES = [LEAST_SIDE, LEAST_DIAGONAL, FAULTY_WIDTH, WARM_UP]
+RULES = [LEAST_SIDE, LEAST_DIAGONAL, FAULTY_WIDTH, WARM_UP, *SENSOR]
 
 
 def located(moments: list[Moment]) -> list[Moment]:

@@ -41,22 +41,22 @@ class DvsGesture(Dataset):
     classes = CLASSES
 
     def index(self, split: str) -> tuple[list[Any], np.ndarray]:
-        home = next(
-            (h for h in (self.data_root, self.data_root / "DvsGesture") if (h / TRIALS["test"]).is_file()), None
-        )
+        home = next((h for h in (self.data_root, self.data_root / "DvsGesture") if (h / TRIALS[split]).is_file()), None)
         if home is None:
             raise DataError(
-                f"{self.data_root / TRIALS['test']} is missing: put the unpacked DvsGesture.tar.gz there "
+                f"{self.data_root / TRIALS[split]} is missing: put the unpacked DvsGesture.tar.gz there "
                 "(research.ibm.com/interactive/dvsgesture); --sample works without it"
             )
         records: list[tuple[Path, int, int, int]] = []
-        for name in (home / TRIALS[split]).read_text().split():
+        for name in (home / TRIALS[split]).read_text(errors="replace").split():
             user = name.partition("_")[0]
             if split == "test" or (user in VALIDATION) == (split == "val"):
                 path = home / name
                 if not path.is_file():
                     raise DataError(f"{path} is missing, though {TRIALS[split]} lists it: get the dataset again")
                 records += [(path, *row) for row in labels_of(path)]
+        if not records:
+            raise DataError(f"{home / TRIALS[split]} lists no gesture of the split '{split}': get the dataset again")
         return records, np.array([label for *_, label in records], np.int64)
 
     def read(self, record: Any) -> Sample:
@@ -72,20 +72,22 @@ def labels_of(recording: Path) -> list[tuple[int, int, int]]:
     """(start, end, label from 0) of each gesture."""
     path = recording.with_name(recording.stem + "_labels.csv")
     try:
-        rows = list(csv.reader(path.read_text().split()))
+        rows = list(csv.reader(path.read_text(errors="replace").split()))
     except FileNotFoundError:
         raise DataError(f"{path} is missing beside its recording: get the dataset again") from None
     found = []
     for row in rows[1:]:
         if (
             len(row) != 3
-            or not all(re.fullmatch(r"\d+", value) for value in row)
-            or not 1 <= int(row[0]) <= len(CLASSES)
+            or not all(re.fullmatch(r"\d{1,18}", value, re.ASCII) for value in row)
+            or not (1 <= int(row[0]) <= len(CLASSES) and int(row[1]) < int(row[2]))
         ):
             raise DataError(f"{path} has the line '{','.join(row)}' and not class 1 to 11, start, end: get it again")
         found.append((int(row[1]), int(row[2]), int(row[0]) - 1))
     found.sort()
     for i, ((start, end, label), (following, *_)) in enumerate(zip(found, found[1:])):
+        if start == following:
+            raise DataError(f"{path} has two gestures that begin at {start} us: get it again")
         if end > following:
             if recording.stem != KNOWN_OVERLAP:
                 warnings.warn(

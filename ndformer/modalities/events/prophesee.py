@@ -82,7 +82,7 @@ def sensor(lines: list[str]) -> tuple[int, int] | None:
 
 
 def evt_version(lines: list[str]) -> str | None:
-    found = re.search(r"(?:evt |format evt)([23])", "\n".join(lines).lower())
+    found = re.search(r"(?:evt |format evt)([23])(?!\.?[1-9])", "\n".join(lines).lower())  # 2.1 is another format
     return found[1] if found else None
 
 

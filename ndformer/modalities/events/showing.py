@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 from torch import Tensor
 
+from ndformer.framework.data import DataError
 from ndformer.modalities.events.tokens import unpack
 
-FRAMES, LARGE = 24, 384  # pictures of a stream, and about how large
+FRAMES, LARGE, MOST = 24, 384, 1 << 23  # pictures of a stream, about how large, and pixels at most
 PAPER, EMPTY, MORE, LESS = 255, 236, np.array([200, 40, 40]), np.array([30, 80, 190])
 
 
@@ -55,6 +56,10 @@ def spikes(time: np.ndarray, place: np.ndarray, cells: np.ndarray, patch: int, b
     if len(time) == 0:
         return [np.full((LARGE, LARGE, 3), PAPER, np.uint8)]
     rows, columns = place.max(0) + 1
+    if rows * columns * (patch + 1) ** 2 > MOST:
+        raise DataError(
+            f"{rows} x {columns} patches of {patch} pixels are too many to be drawn: draw a smaller sensor's"
+        )
     seen = counts(cells, patch, bins)
     edges = np.linspace(time.min(), time.max() + 1e-9, FRAMES + 1)
     which = np.searchsorted(edges, time, side="right") - 1

@@ -16,6 +16,9 @@ from ndformer.modalities.events.stream import Events
 
 NAMES = dict(x=("x",), y=("y",), t=("t", "ts", "timestamp", "timestamps"), p=("p", "pol", "polarity", "polarities"))
 
+LATEST = 1 << 62  # so that differences of times fit in 64 bits
+MOST = 2000  # bytes that one byte of a compressed file can hold; deflate reaches 1032
+
 
 def columns(table: Mapping[str, Any], names: list[str], size: tuple[int, int] | None = None) -> Events:
     """Of arrays under any of their usual names."""
@@ -36,6 +39,8 @@ def columns(table: Mapping[str, Any], names: list[str], size: tuple[int, int] | 
     for axis in "xy":
         if len(found[axis]) and not (found[axis].min() >= 0 and found[axis].max() < 1 << 16):
             raise ValueError(f"its {axis} reaches from {found[axis].min()} to {found[axis].max()}")
+    if len(found["t"]) and not -LATEST < int(found["t"].min()) <= int(found["t"].max()) < LATEST:
+        raise ValueError(f"its t reaches from {found['t'].min()} to {found['t'].max()}, which are no microseconds")
     height, width = size or tuple(int(found[axis].max(initial=0)) + 1 for axis in "yx")
     return Events.of(found["x"], found["y"], found["t"], found["p"] > 0, height, width)
 
@@ -72,24 +77,30 @@ def read_hdf5(path: Path) -> Events:
         raise ValueError("HDF5 needs h5py: pip install 'ndformer[hdf5]'") from None
     try:
         with h5py.File(path, "r") as file:
-            return _found(file, h5py)
+            return _found(file, h5py, MOST * path.stat().st_size)
     except (ValueError, OSError, MemoryError):
         raise
     except Exception as error:  # h5py raises anything, from KeyError to TypeError, where links and types are damaged
         raise ValueError(f"its structure is damaged: {error}") from None
 
 
-def _found(file: Any, h5py: Any) -> Events:
-    """In groups as Prophesee, DSEC and others lay them out."""
+def _found(file: Any, h5py: Any, most: int) -> Events:
+    """In groups as Prophesee, DSEC and others lay them out, where they hold no more than `most` bytes."""
+
+    def whole(dataset: Any) -> Any:
+        if dataset.nbytes > most:
+            raise ValueError(f"its {dataset.name} says to hold {dataset.nbytes} bytes, more than such a file can")
+        return dataset[:]
+
     for name in ("CD/events", "events", "/"):
         if name not in file:
             continue
         table = file[name]
         if isinstance(table, h5py.Dataset) and table.dtype.names:
-            return columns(table[:], list(table.dtype.names))
+            return columns(whole(table), list(table.dtype.names))
         if "x" in table:
             names = [key for key in table if isinstance(table[key], h5py.Dataset) and table[key].ndim == 1]
-            events = columns({key: table[key][:] for key in names}, names)
+            events = columns({key: whole(table[key]) for key in names}, names)
             offset = int(np.asarray(file["t_offset"])) if "t_offset" in file else 0
             return Events(events.x, events.y, events.t + offset, events.p, events.height, events.width)
     raise ValueError(f"no events are in it, only {', '.join(map(str, file)) or 'nothing'}")

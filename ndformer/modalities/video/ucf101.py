@@ -17,6 +17,7 @@ from ndformer.framework.registry import DATASETS
 from ndformer.modalities.video.files import Backend, VideoFile
 
 HOMES = ("UCF-101", "videos", ".")
+CLASS, VIDEO = r"(\d+) (\S+)", r"((\w+)/\w+_g(\d+)_c\d+\.\w+)(?: \d+)?"  # lines of its lists
 
 
 @DATASETS.register_module()
@@ -49,12 +50,12 @@ class UCF101(Dataset):
 
     def index(self, split: str) -> tuple[list[Any], np.ndarray]:
         lists = self.data_root / "ucfTrainTestlist"
-        rows = _lines(lists / "classInd.txt", r"(\d+) (\S+)")
+        rows = lines_of(lists / "classInd.txt", CLASS)
         self.classes = [name for _, name in sorted((int(number), name) for number, name in rows)]
         number = {name: i for i, name in enumerate(self.classes)}
         path = lists / f"{'test' if split == 'test' else 'train'}list{self.fold:02d}.txt"
         # classes by their folders: test lists have no labels
-        found = _lines(path, r"((\w+)/\w+_g(\d+)_c\d+\.\w+)(?: \d+)?")
+        found = lines_of(path, VIDEO)
         unknown = next((name for _, name, _ in found if name not in number), None)
         if unknown is not None:
             raise DataError(
@@ -85,7 +86,7 @@ class UCF101(Dataset):
         return dict(video=video, label=label, path=path, clip=(clip, self.clips))
 
 
-def _lines(path: Path, pattern: str) -> list[tuple[str, ...]]:
+def lines_of(path: Path, pattern: str) -> list[tuple[str, ...]]:
     """The parts of each line of a list."""
     try:
         lines = path.read_text().split("\n")

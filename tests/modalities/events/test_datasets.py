@@ -65,12 +65,22 @@ def test_overlapping_labels_end_with_the_next(gestures, make_events):
 
 
 def test_what_is_missing_or_wrong_in_dvsgesture_is_said(gestures, tmp_path):
-    with pytest.raises(DataError, match=r"trials_to_test.txt is missing: .*--sample"):
+    with pytest.raises(DataError, match=r"trials_to_train.txt is missing: .*--sample"):
         DvsGesture(tmp_path / "nowhere")
     home = gestures / "DvsGesture"
     (home / "user01_led_labels.csv").write_text("class,start,end\n12,1,2\n")
     with pytest.raises(DataError, match="the line '12,1,2' and not class 1 to 11"):
         DvsGesture(gestures)
+    for line in (b"1,50000,50000", b"1,-5,90", b"1,0,9999999999999999999999", b"\xff,1,2"):
+        (home / "user01_led_labels.csv").write_bytes(b"class,start,end\n" + line + b"\n")
+        with pytest.raises(DataError, match="and not class 1 to 11, start, end"):
+            DvsGesture(gestures)
+    (home / "user01_led_labels.csv").write_text("class,start,end\n1,5,90\n2,5,99\n")
+    with pytest.raises(DataError, match="two gestures that begin at 5 us"):
+        DvsGesture(gestures)
+    (home / "user24_led_labels.csv").write_text("class,start,end\n")
+    with pytest.raises(DataError, match="lists no gesture of the split 'test'"):
+        DvsGesture(gestures, "test")
     (home / "user01_led_labels.csv").unlink()
     with pytest.raises(DataError, match="missing beside its recording"):
         DvsGesture(gestures)
@@ -105,6 +115,9 @@ BOXES = [  # t, x, y, w, h, class
     (600_000, 0, 0, 280, 100, 0),  # faulty in training
     (900_000, 20, 30, 10, 10, 0),  # diagonal too short
     (1_200_000, 0, 0, 290, 100, 1),
+    (1_300_000, -40, 0, 310, 100, 0),  # cut off to 270: not faulty
+    (1_400_000, 10, 10, 10, 28, 0),  # its diagonal is 29.7
+    (1_450_000, 10, 10, 10, 28.5, 1),  # and this one's 30.2
 ]
 
 
@@ -125,7 +138,7 @@ def gen1(tmp_path, request, make_events):
 def test_gen1_gives_the_last_events_before_each_moment(gen1, make_events):
     events = make_events(3000, 240, 304, until=1_500_000)
     train = DATASETS.create(dict(type="GEN1", data_root=gen1, most=700))
-    assert [record.time for record in train.records] == [400_000, 600_000]
+    assert [record.time for record in train.records] == [400_000, 600_000, 1_300_000, 1_450_000]
     for sample, moment in zip((train[0], train[1]), (400_000, 600_000)):
         stop = int((events.t <= moment).sum())
         assert np.array_equal(sample["events"].t, events.t[max(0, stop - 700) : stop])
@@ -137,7 +150,7 @@ def test_gen1_gives_the_last_events_before_each_moment(gen1, make_events):
 
 def test_gen1_evaluates_after_half_a_second_with_all_widths(gen1):
     test = DATASETS.create(dict(type="GEN1", data_root=gen1, split="test"))
-    assert [record.time for record in test.records] == [600_000, 1_200_000]
+    assert [record.time for record in test.records] == [600_000, 1_200_000, 1_300_000, 1_450_000]
     assert test[0]["boxes"].tolist() == [[290, 100, 13, 30], [0, 0, 280, 100]]
     assert test[0]["labels"].tolist() == [0, 0]
     assert test[1]["labels"].tolist() == [1]
@@ -175,6 +188,7 @@ def boxes_of(*rows, kind=GOOD):
         (boxes_of(ROW)[None], "no table with a row for each"),
         (boxes_of(ROW[:5], kind=GOOD[:5]), "its boxes have no class_id"),
         (boxes_of((*ROW[:5], "car"), kind=[*GOOD[:5], ("class_id", "U3")]), "its class_id holds <U3 and not a number"),
+        (boxes_of((np.nan, *ROW[1:]), kind=[("t", "f8"), *GOOD[1:]]), "its t is not finite for 1 boxes"),
         (boxes_of(ROW, (*ROW[:5], 7)), "has the class 7, but GEN1 has 0 and 1"),
         (boxes_of((*ROW[:5], -1)), "has the class -1, but GEN1 has 0 and 1"),
         (boxes_of(), "have no box that counts: sides of 10 and a diagonal of 30 pixels or more, after the first half"),
@@ -248,7 +262,11 @@ def test_peek_says_what_files_hold(gen1, tmp_path, capsys):
     assert dat["events_per_second"] == pytest.approx(2000, rel=0.01)
     assert len(dat["first"]) == 5
     assert dat["odd"] == []
-    assert (boxes["boxes"], boxes["moments"], boxes["classes"]) == (7, 5, {"0": 5, "1": 2})
+    assert (boxes["boxes"], boxes["moments"], boxes["classes"]) == (10, 8, {"0": 7, "1": 3})
+    assert boxes["odd"] == [
+        "3 of 10 boxes reach out of the sensor of 240 x 304, where they are cut off",
+        "3 of 10 boxes are too small to count", "3 of 10 boxes are wider than 273 pixels and left out in training",
+    ]  # fmt: skip
     assert strange["odd"] == [
         "time goes back 1 times: put .ordered() after reading it", "all polarities are 1", "nothing happens for 9.0 s",
     ]  # fmt: skip

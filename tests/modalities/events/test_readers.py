@@ -87,6 +87,48 @@ def test_times_go_on_where_counters_begin_anew(tmp_path, writers, make_events):
     same(read_events(tmp_path / "d.raw"), far)
 
 
+def test_nmnist_counts_how_often_its_clock_began_anew(tmp_path):
+    """A row of 240 says so, and is no event: 2^13 us for all that come after it."""
+    rows = [(1, 2, 1 << 23 | 5), (0, 240, 0), (3, 4, 7), (9, 240, 3), (0, 240, 3), (33, 33, 1 << 23 | 9)]
+    content = b"".join(bytes((x, y)) + word.to_bytes(3, "big") for x, y, word in rows)
+    (tmp_path / "a.bin").write_bytes(content)
+    found = read_events(tmp_path / "a.bin")
+    assert found.t.tolist() == [5, 8192 + 7, 3 * 8192 + 9]
+    assert (found.x.tolist(), found.y.tolist(), found.p.tolist()) == ([1, 3, 33], [2, 4, 33], [1, 0, 1])
+
+
+def test_aedat2_of_a_davis_and_of_a_dvs128(tmp_path):
+    """jAER's addresses, bit by bit; frames and synchronisation signals are no events."""
+    davis = [
+        (1 << 22 | 2 << 12 | 1 << 11, 7),
+        (1 << 31 | 5 << 22, 8),
+        (179 << 22 | 239 << 12 | 1 << 10, 9),
+        (3 << 12, 10),
+    ]
+    body = b"".join(struct.pack(">II", *row) for row in davis)
+    (tmp_path / "a.aedat").write_bytes(b"#!AER-DAT2.0\r\n# HardwareInterface: DAViS240C\r\n" + body)
+    found = read_events(tmp_path / "a.aedat")
+    assert (found.height, found.width) == (180, 240)
+    assert (found.x.tolist(), found.y.tolist()) == ([2, 3], [178, 179])
+    assert (found.p.tolist(), found.t.tolist()) == ([1, 0], [7, 10])
+    dvs = [(3 << 8 | 5 << 1, 2**32 - 1), (1 << 15, 0), (127 << 8 | 127 << 1 | 1, 4)]
+    body = b"".join(struct.pack(">II", *row) for row in dvs)
+    (tmp_path / "b.aedat").write_bytes(b"#!AER-DAT2.0\r\n" + body)
+    found = read_events(tmp_path / "b.aedat")
+    assert (found.x.tolist(), found.y.tolist()) == ([122, 0], [124, 0])
+    assert (found.p.tolist(), found.t.tolist()) == ([1, 0], [2**32 - 1, 2**32 + 4])
+
+
+def test_dat_has_14_bits_for_each_axis_and_one_for_polarity(tmp_path):
+    words = [(9, 0x3FFF | 0x2001 << 14 | 1 << 28 | 1 << 30), (2**32 - 1, 5 | 6 << 14 | 1 << 29)]
+    head = b"% Data file containing CD events.\n% Version 2\n% Date \xff2017\n% Height 16384\n% Width 16384\n\x0c\x08"
+    (tmp_path / "a.dat").write_bytes(head + b"".join(struct.pack("<II", *row) for row in words))
+    found = read_events(tmp_path / "a.dat")
+    assert (found.height, found.width) == (16384, 16384)
+    assert (found.x.tolist(), found.y.tolist()) == ([0x3FFF, 5], [0x2001, 6])
+    assert (found.p.tolist(), found.t.tolist()) == ([1, 0], [9, 2**32 - 1])
+
+
 @pytest.mark.parametrize("times", [[0, 3, 3, 3, 9], [], [7] * 5])
 def test_dat_finds_times_like_searchsorted(tmp_path, times):
     n = len(times)
@@ -122,6 +164,13 @@ def test_hdf5_in_its_layouts(tmp_path, make_events, tables):
         ("a.xyz", b"", "known are .dat, .bin"),
         ("a.aedat4", b"#!AER-DAT4.0\r\n", "is AEDAT 4, which is not read here: save its events as an .npz"),
         ("a.npy", b"no numbers at all", "it is no array of numbers"),
+        ("a.raw", b"% evt 2.1\n% geometry 8x8\n% end\n" + bytes(16), "neither EVT2 nor EVT3"),
+        ("a.raw", b"% format EVT21;height=8;width=8\n% end\n", "neither EVT2 nor EVT3"),
+        (
+            "a.aedat",
+            HEAD + struct.pack("<HHIIIIII", 1, 1, 8, 4, 1 << 31, 1, 1, 1) + bytes(8),
+            "packet at byte 28 is dama",
+        ),
         ("a.raw", b"% evt 4.0\n% end\n", "neither EVT2 nor EVT3"),
         ("a.raw", b"% format EVT3;width=0;height=5\n% end\n", "a sensor of 5 x 0"),
         ("a.dat", b"% x\n\x00\x07", "size is not 8"),
@@ -159,6 +208,21 @@ def test_missing_files_and_columns_are_named(tmp_path):
     np.save(tmp_path / "a.npy", np.zeros(5, [("x", "u2"), ("y", "u2"), ("t", "f8"), ("p", "u1")]))
     with pytest.raises(DataError, match="float64 .*not whole numbers"):
         read_events(tmp_path / "a.npy")
+
+
+def test_times_that_64_bits_do_not_hold_are_refused(tmp_path):
+    for kind, t in (("u8", 2**64 - 1), ("u8", 2**62), ("i8", -(2**62))):
+        np.save(tmp_path / "a.npy", np.array([(1, 1, t, 1)], [("x", "u2"), ("y", "u2"), ("t", kind), ("p", "u1")]))
+        with pytest.raises(DataError, match="its t reaches from .* no microseconds"):
+            read_events(tmp_path / "a.npy")
+
+
+def test_hdf5_that_says_to_hold_more_than_a_file_can_is_not_unpacked(tmp_path):
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        for name in "xytp":
+            file.create_dataset(f"events/{name}", shape=(10**9,), dtype="u1", chunks=(10**6,), fillvalue=1)
+    with pytest.raises(DataError, match="says to hold 1000000000 bytes, more than such a file can"):
+        read_events(tmp_path / "a.h5")
 
 
 @pytest.mark.parametrize("name", NAMES)
