@@ -50,6 +50,16 @@ def test_there_are_configs_of_all_encodings_with_the_papers_recipe():
     assert (cfg.optimizer.lr, cfg.optimizer.weight_decay, cfg.schedule.end) == (1e-4, 0.05, 0.01)
     assert (cfg.train_cfg.max_epochs, cfg.train_cfg.amp, cfg.train_dataloader.batch_size) == (150, "bf16", 64)
     assert (cfg.model.backbone.dim, cfg.model.backbone.position_dims) == (768, 3)
+    flip, one, *packing = cfg.train_dataloader.dataset.transforms
+    assert flip == dict(type="FlipEvents", p=0.5)
+    names = ["DropArea", "DropTime", "DropEvents", "RotateEvents"]
+    assert [transform["type"] for transform in one["transforms"]] == names
+    spikes = dict(type="PackSpikes", threshold=256, refractory=100_000, patch=16, bins=10, reference="end")
+    assert packing == [spikes, dict(type="PackEventBoxes")]
+    last = dict(type="LastEvents", count=500_000)
+    assert cfg.test_dataloader.dataset.transforms == [last, *packing] == cfg.val_dataloader.dataset.transforms
+    events = cfg.model.modalities.events
+    assert (events.time_unit, events.class_token, events.patch, events.bins) == (100_000, False, 16, 10)
     assert (cfg.model.head.neck.cells, cfg.model.head.neck.ages) == ((15, 19), True)
 
 

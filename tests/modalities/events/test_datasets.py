@@ -47,6 +47,13 @@ def test_a_gesture_is_the_events_between_its_times(gestures, make_events):
     assert (sample["start"], sample["end"], sample["label"]) == (50_001, 90_000, 10)
 
 
+def test_both_ends_of_a_gesture_belong_to_it(gestures):
+    t = np.array([10, 20, 20, 25, 30, 30, 31])
+    events = Events.of(t, t, t, 0 * t, 128, 128)
+    recording(gestures / "DvsGesture", "user24_led", events, ["1,20,30"])
+    assert DvsGesture(gestures, "test")[0]["events"].t.tolist() == [20, 20, 25, 30, 30]
+
+
 def test_users_21_to_23_validate(gestures):
     counts = {s: len(DvsGesture(gestures / "DvsGesture", s)) for s in ("train", "val", "test")}
     assert counts == dict(train=2, val=6, test=2)
@@ -144,6 +151,7 @@ def test_gen1_gives_the_last_events_before_each_moment(gen1, make_events):
         assert np.array_equal(sample["events"].t, events.t[max(0, stop - 700) : stop])
         assert np.array_equal(sample["events"].x, events.x[max(0, stop - 700) : stop])
         assert sample["end"] == moment
+    assert DATASETS.get("GEN1")(gen1).most == 500_000
     assert train[0]["boxes"].tolist() == [[10, 10, 50, 50]]
     assert train[1]["boxes"].tolist() == [[290, 100, 13, 30]]
 

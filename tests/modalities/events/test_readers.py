@@ -55,7 +55,7 @@ def test_aedat3_honours_kind_validity_and_overflow(tmp_path, aedat_packet):
     word = lambda x, y, p, valid: x << 17 | y << 2 | p << 1 | valid
     rows = [(word(5, 6, 1, 1), 10), (word(7, 8, 0, 0), 11), (word(127, 0, 0, 1), 0x7FFFFFFF)]
     body = b"".join(struct.pack("<II", *row) for row in rows)
-    imu = aedat_packet(3, bytes(72), size=36)
+    imu = aedat_packet(3, b"\x01" * 72, size=36)  # its bytes would be events that are valid
     later = aedat_packet(1, struct.pack("<II", word(1, 2, 1, 1), 3) + bytes(8), overflow=2, number=1, capacity=2)
     path = tmp_path / "a.aedat"
     path.write_bytes(HEAD + imu + aedat_packet(1, body) + imu + later)

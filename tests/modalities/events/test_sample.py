@@ -142,6 +142,9 @@ def test_the_full_configs_say_what_the_paper_does(path):
     assert (cfg.model.backbone.drop_path, cfg.model.head.label_smoothing) == (0.1, 0.1)
     flip, one, pack = cfg.train_dataloader.dataset.transforms
     assert flip["labels"] == MIRRORED
-    assert len(one["transforms"]) == 6
+    names = ["DropArea", "DropTime", "DropEvents", "ShearEvents", "RollEvents", "RotateEvents"]
+    assert [transform["type"] for transform in one["transforms"]] == names
+    assert all(set(transform) == {"type"} for transform in one["transforms"])  # with the published bounds
+    assert (pack["reference"], cfg.model.modalities.events.class_at) == ("start", "origin")
     assert (pack["threshold"], pack["refractory"], pack["patch"], pack["bins"]) == (256, 100_000, 16, 10)
     assert cfg.model.modalities.events.time_unit == 50_000

@@ -87,6 +87,26 @@ def test_spikes_are_those_of_a_loop_over_events(events, rule, neurons):
         assert members.tolist() == [buffer for _, buffer in tokens]
 
 
+@pytest.mark.parametrize("find", WAYS)
+@pytest.mark.parametrize(
+    "rule, times, tokens",
+    [
+        # after a spike at 2: nothing before 1002, half an event each before 3002
+        (Rule(3, 1000, 2000, 0.5),
+         [0, 1, 2, 500, 1001, 1002, 1500, 2000, 2500, 3001, 3002, 4001, 4002, 4003, 6001, 6002, 6003],
+         [[0, 1, 2], [1002, 1500, 2000, 2500, 3001, 3002], [4002, 4003, 6001, 6002, 6003]]),
+        # a thousand events a second are lost: 0.4 between two of the first
+        (Rule(3, 0, decay=1000), [0, 400, 800, 1200, 1600, 2000, 3100, 3200, 3300, 3400],
+         [[0, 400, 800, 1200, 1600], [3100, 3200, 3300, 3400]]),
+        (Rule(2, 10), [0, 0, 9, 10, 10, 10, 20, 20], [[0, 0], [10, 10], [20, 20]]),
+    ],
+)  # fmt: skip
+def test_units_of_the_rule_are_microseconds_events_and_events_a_second(find, rule, times, tokens):
+    t = np.array(times)
+    found = find(np.zeros(len(t), np.uint16), t, 1, rule)
+    assert [t[row[row >= 0]].tolist() for row in found.members] == tokens
+
+
 def volume_by_hand(events, rule, patch, bins):
     """[(t, row, column, counts (2, bins, patch, patch))]"""
     columns = -(-events.width // patch)
@@ -168,6 +188,9 @@ def test_a_stream_does_not_go_back_in_time():
 def test_sorting_keeps_the_order_of_equal_times():
     events = Events.of([1, 2, 3, 4], [0] * 4, [5, 1, 5, 1], [0] * 4, 8, 8).ordered()
     assert events.x.tolist() == [2, 4, 1, 3]
+    t = np.random.default_rng(0).integers(0, 9, 5000)
+    events = Events.of(np.arange(5000), t, t, t % 2, 9, 5000).ordered()
+    assert list(zip(events.t.tolist(), events.x.tolist())) == sorted(zip(t.tolist(), range(5000)))
 
 
 def test_events_outside_the_sensor_are_refused():

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from ndformer.framework.data import DataError
+from ndformer.modalities.events.spiking import Rule
 from ndformer.modalities.events.stream import Events
+from ndformer.modalities.events.tokenizers import SpikingTokenizer
 from ndformer.modalities.events.transforms import (
     DropArea,
     DropEvents,
@@ -61,6 +63,49 @@ def test_events_stay_in_order_on_the_sensor_and_the_sample_as_it_was(make_events
 def test_few_events_are_no_error_and_never_become_none(make_events, transform, n):
     for seed in range(20):
         assert len(transform(sample(make_events, n), np.random.default_rng(seed))["events"]) == n
+
+
+@pytest.mark.parametrize(
+    "transform, asked, bounds",
+    [
+        (DropEvents(), "uniform", (0.1, 0.75)),
+        (DropTime(), "uniform", (0.1, 0.75)),
+        (DropArea(), "uniform", (0.05, 0.3)),
+        (ShearEvents(), "uniform", (-0.3, 0.3)),
+        (RotateEvents(), "uniform", (-30.0, 30.0)),
+        (RotateEvents(20), "uniform", (-20, 20)),
+        (RollEvents(), "integers", (-5, 6, 2)),  # the upper one is not drawn
+    ],
+)
+def test_chance_has_the_published_bounds(make_events, transform, asked, bounds):
+    rng = mock.Mock(wraps=np.random.default_rng(0))
+    transform(sample(make_events), rng)
+    assert getattr(rng, asked).call_args_list == [mock.call(*bounds)]
+
+
+def test_flips_are_as_likely_as_not(make_events):
+    given, rng = sample(make_events, 3), np.random.default_rng(0)
+    kept = sum(FlipEvents()(given, rng)["events"] is given["events"] for _ in range(1000))
+    assert kept == pytest.approx(500, abs=50)
+    assert not any(FlipEvents(0.0)(given, rng) is not given for _ in range(20))
+
+
+def test_a_share_of_the_events_goes(make_events):
+    given, dice = sample(make_events), np.random.default_rng(5).random(400)
+    found = DropEvents()(given, told(0.4, dice))["events"]
+    assert rows(found) == [row for row, die in zip(rows(given["events"]), dice) if die > 0.4]
+    rng = np.random.default_rng(0)
+    left = [len(DropEvents()(given, rng)["events"]) / 400 for _ in range(300)]
+    assert np.mean(left) == pytest.approx(1 - (0.1 + 0.75) / 2, abs=0.04)
+
+
+def test_the_rule_of_packing_is_the_one_that_was_given():
+    published = PackSpikes().tokenizer
+    assert isinstance(published, SpikingTokenizer)
+    assert (published.rule, published.patch, published.bins) == (Rule(256, 100_000), 16, 10)
+    other = PackSpikes(7, 3000, 8, 4, "end", relative=500, relative_scale=0.3, decay=20.0)
+    assert isinstance(other.tokenizer, SpikingTokenizer)
+    assert (other.tokenizer.rule, other.tokenizer.patch, other.ages) == (Rule(7, 3000, 500, 0.3, 20.0), 8, True)
 
 
 def test_flip_mirrors_events_boxes_and_labels(make_events):
