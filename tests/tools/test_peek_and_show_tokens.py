@@ -99,6 +99,8 @@ def test_tokens_of_each_kind_are_shown(files, film, tmp_path, capsys):
     words, size, frames = shown(capsys, tmp_path, "dvsgesture_pape.py", files / "hand.aedat", "d.gif")
     assert "events for SpikingPatches:" in words
     assert frames > 5
+    with Image.open(tmp_path / "d.gif") as moving:
+        assert moving.info["duration"] == 150
     _, sheet, frames = shown(capsys, tmp_path, "ucf101_pape.py", film, "e.png")
     assert frames == 1
     assert sheet[0] > 6 * 200

@@ -212,6 +212,22 @@ def test_a_forked_worker_has_a_process_of_its_own(clips, numbers):
     assert process.decoder().child is mine
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_no_reader_is_kept_open(clips, backend):
+    """The process that decodes has no video open once it has answered."""
+    video = VideoFile(clips["xvid_b.avi"], backend)
+    video.frames([3, 9])
+    video.facts()
+    child = process.decoder().child
+    assert child is not None
+    folder = f"/proc/{child.pid}/fd"
+    if not os.path.isdir(folder):
+        pytest.skip("only Linux says which files a process has open")
+    opened = [os.readlink(f"{folder}/{number}") for number in os.listdir(folder)]
+    assert len(opened) > 2
+    assert not any(name.endswith(".avi") for name in opened)
+
+
 def test_no_backend_is_a_sentence(clips, monkeypatch):
     monkeypatch.setattr(files, "installed", lambda: ())
     with pytest.raises(DataError, match=r"videos need decord or PyAV: pip install decord"):

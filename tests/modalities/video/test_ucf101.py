@@ -16,6 +16,7 @@ from ndformer.framework.registry import DATASETS, MODELS
 from ndformer.modalities.video.moving import MIRRORED, WIDTH, film, path, scene
 from ndformer.modalities.video.sample import FRAMES, ucf101
 from ndformer.modalities.video.transforms import SampleFrames
+from ndformer.modalities.video.writing import write_avi
 
 WAYS = 10
 
@@ -34,6 +35,20 @@ def dataset(root, split, **options: Any):
 
 def groups_of(data):
     return sorted({int(path.stem.split("_g")[1][:2]) for path, *_ in data.records})
+
+
+def test_videos_are_as_xvid_makes_them(tmp_path):
+    av = pytest.importorskip("av")
+    rng = np.random.default_rng(0)
+    write_avi(tmp_path / "a.avi", film(2, 24, rng, scene(rng)))
+    content = (tmp_path / "a.avi").read_bytes()
+    assert content[:4] + content[8:12] == b"RIFFAVI "
+    assert b"XVID" in content[:1000]
+    with av.open(str(tmp_path / "a.avi")) as container:
+        stream = container.streams.video[0]
+        assert (stream.codec_context.name, stream.average_rate) == ("mpeg4", 25)
+        kinds = [av.video.frame.PictureType(frame.pict_type).name for frame in container.decode(stream)]
+    assert set(kinds) == {"I", "P", "B"}
 
 
 def test_folds_and_groups(root):
