@@ -125,13 +125,15 @@ class Dataset(torch.utils.data.Dataset[Sample]):
 
     def sample(self, epoch: int, i: int) -> Sample:
         """Read, and changed by the transforms."""
-        sample = self.read(self.records[i]) | dict(index=i)
-        if self.dealt is not None:
-            sample = self._with_label(sample, int(self.dealt[i]))
-        rng = np.random.default_rng((self.seed, epoch, i))
+        sample, rng = self.whole(epoch, i), np.random.default_rng((self.seed, epoch, i))
         for transform in self.transforms:
             sample = transform(sample, rng)
         return sample
+
+    def whole(self, epoch: int, i: int) -> Sample:
+        """Read, with the label that it was dealt. A dataset that blends samples does it here."""
+        sample = self.read(self.records[i]) | dict(index=i)
+        return sample if self.dealt is None else self._with_label(sample, int(self.dealt[i]))
 
     def deal_labels(self) -> None:
         """A control: each sample gets the label of another one, drawn by the seed, the same in every epoch."""

@@ -69,8 +69,12 @@ class Classifier(nn.Module):
                 f"{name} has the label {wrong['label']}, but there are "
                 f"{self.classes} classes, 0 to {self.classes - 1}: correct what the dataset gives"
             )
+        """(B, classes) one-hot; a sample with `blend`, another label and the share of its own, has both."""
         labels = torch.tensor([sample["label"] for sample in data_samples], device=device)
-        return F.one_hot(labels, self.classes).float()
+        blends = [sample.get("blend", (sample["label"], 1.0)) for sample in data_samples]
+        others, shares = (torch.tensor(values, device=device) for values in zip(*blends))
+        shares = shares[:, None].float()
+        return shares * F.one_hot(labels, self.classes) + (1 - shares) * F.one_hot(others, self.classes)
 
     def loss(self, tokens: TokenSet, targets: Tensor) -> dict[str, Tensor]:
         logits = self(tokens).float()

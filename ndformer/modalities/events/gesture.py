@@ -18,6 +18,7 @@ import numpy as np
 from ndformer.framework.data import DataError, Dataset, Sample
 from ndformer.framework.registry import DATASETS
 from ndformer.modalities.events.aedat import Packets
+from ndformer.modalities.events.cutmix import cutmix
 from ndformer.modalities.events.files import checked
 
 CLASSES = [
@@ -35,10 +36,26 @@ def packets(path: Path) -> Packets:
 
 @DATASETS.register_module()
 class DvsGesture(Dataset):
-    """A sample is a whole gesture. Where labels overlap, a gesture ends with the beginning of the next."""
+    """A sample is a whole gesture. Where labels overlap, a gesture ends with the beginning of the next.
+
+    `cutmix`: the share of training samples of which a window shows another one (cutmix.py).
+    """
 
     splits = ("train", "val", "test")
     classes = CLASSES
+
+    def __init__(self, data_root: str | Path, split: str = "train", cutmix: float = 0.0, **rest: Any) -> None:
+        if not 0 <= cutmix <= 1:
+            raise ValueError(f"cutmix is a share of the samples, 0 to 1, got {cutmix:g}")
+        self.cutmix = cutmix
+        super().__init__(data_root, split, **rest)
+
+    def whole(self, epoch: int, i: int) -> Sample:
+        rng = np.random.default_rng((self.seed, epoch, i, 1))
+        own = super().whole(epoch, i)
+        if self.split != "train" or rng.random() >= self.cutmix:
+            return own
+        return cutmix(own, super().whole(epoch, int(rng.integers(len(self)))), rng)
 
     def index(self, split: str) -> tuple[list[Any], np.ndarray]:
         home = next((h for h in (self.data_root, self.data_root / "DvsGesture") if (h / TRIALS[split]).is_file()), None)

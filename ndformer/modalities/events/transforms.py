@@ -64,6 +64,9 @@ class FlipEvents:
         sample = sample | dict(events=Events(x, events.y, events.t, events.p, events.height, events.width))
         if self.labels is not None:
             sample["label"] = self.labels[sample["label"]]
+            if "blend" in sample:
+                other, share = sample["blend"]
+                sample["blend"] = self.labels[other], share
         if "boxes" in sample:
             boxes = sample["boxes"].copy()
             boxes[:, 0] = events.width - boxes[:, 0] - boxes[:, 2]

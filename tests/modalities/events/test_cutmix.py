@@ -1,0 +1,94 @@
+"""CutMix of events: a window of one stream in the other, and labels by their shares of the events."""
+
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import pytest
+import torch
+
+from ndformer.framework.heads.classifier import Classifier
+from ndformer.framework.registry import DATASETS
+from ndformer.modalities.events.aedat import write_aedat3
+from ndformer.modalities.events.cutmix import cutmix
+from ndformer.modalities.events.transforms import FlipEvents
+
+
+def says(u, x, y) -> Any:
+    """A generator that says what it is told, of a sensor of 24 x 32 pixels."""
+    places = {32: x, 24: y}
+    return mock.Mock(random=lambda: u, integers=places.__getitem__)
+
+
+def rows(events):
+    return list(zip(events.x.tolist(), events.y.tolist(), events.t.tolist(), events.p.tolist()))
+
+
+@pytest.fixture
+def two(make_events):
+    own = dict(events=make_events(400, 24, 32, seed=1), start=1000, end=200_000, label=3, path="a")
+    return own, dict(events=make_events(900, 24, 32, seed=2), start=50, end=300_000, label=5, path="b")
+
+
+def test_a_window_shows_the_other_one_and_both_begin_at_once(two):
+    own, other = two
+    before = rows(other["events"])
+    found = cutmix(own, other, says(0.75, 8, 12))  # half of the sides about (8, 12): 0 <= x < 16, 6 <= y < 18
+    inside = lambda row: 0 <= row[0] < 16 and 6 <= row[1] < 18
+    kept = [row for row in rows(own["events"]) if not inside(row)]
+    new = [(x, y, t + 950, p) for x, y, t, p in before if inside((x, y))]
+    assert sorted(rows(found["events"])) == sorted(kept + new)
+    assert found["events"].in_order
+    assert (found["label"], found["path"], found["start"], found["end"]) == (3, "a", 1000, 300_950)
+    assert found["blend"] == (5, len(kept) / (len(kept) + len(new)))
+    assert rows(other["events"]) == before
+
+
+def test_at_the_edges_the_window_is_cut_off_and_nothing_is_never_left(two):
+    own, other = two
+    found = cutmix(own, other, says(0.75, 0, 0))
+    assert found["blend"][1] > 0.8  # a quarter of the window is on the sensor
+    assert cutmix(own, other, says(0.0, 16, 12))["blend"] == (5, 0.0)  # all of the sensor
+    none = other | dict(events=other["events"].take(slice(0)))
+    assert cutmix(own, none, says(0.0, 16, 12)) is own
+
+
+def test_a_window_has_one_minus_u_of_the_sensor(two):
+    own, other = two
+    for u in (0.1, 0.4, 0.9):
+        found = cutmix(own, other, says(u, 16, 12))
+        kept = round(found["blend"][1] * len(found["events"]))
+        assert kept / 400 == pytest.approx(u, abs=0.12)
+        assert len(found["events"]) - kept == pytest.approx(900 * (1 - u), abs=90)
+
+
+def test_labels_are_blended_and_flipped_along(two):
+    own, other = two
+    blended = cutmix(own, other, says(0.75, 8, 12))
+    share = blended["blend"][1]
+    mirror = [0, 2, 1, 4, 3, 6, 5]
+    flipped = FlipEvents(1.0, mirror)(blended, np.random.default_rng(0))
+    assert (flipped["label"], flipped["blend"]) == (4, (6, share))
+    targets = Classifier(8, 7).targets([flipped, dict(label=2)], torch.device("cpu"))
+    wanted = torch.zeros(2, 7)
+    wanted[0, 4], wanted[0, 6], wanted[1, 2] = share, 1 - share, 1
+    torch.testing.assert_close(targets, wanted)
+
+
+def test_dvsgesture_blends_that_share_of_its_training_samples(tmp_path, make_events):
+    for split, name in (("train", "user01_led"), ("test", "user24_led")):
+        write_aedat3(tmp_path / f"{name}.aedat", make_events(3000, 128, 128))
+        lines = [f"{label},{label * 10_000},{label * 10_000 + 9000}" for label in range(1, 11)]
+        (tmp_path / f"{name}_labels.csv").write_text("\n".join(["class,start,end", *lines]) + "\n")
+        (tmp_path / f"trials_to_{split}.txt").write_text(f"{name}.aedat\n")
+    kind = dict(type="DvsGesture", data_root=tmp_path, cutmix=0.5, transforms=[dict(type="PackSpikes", threshold=2)])
+    train = DATASETS.create(kind, seed=0)
+    found = [train[epoch, i]["data_sample"] for epoch in range(20) for i in range(10)]
+    assert sum("blend" in sample for sample in found) == pytest.approx(100, abs=25)
+    assert {sample["blend"][0] for sample in found if "blend" in sample} == set(range(10))
+    again = DATASETS.create(kind, seed=0)
+    assert [again[3, i]["data_sample"].get("blend") for i in range(10)] == [s.get("blend") for s in found[30:40]]
+    test = DATASETS.create(kind | dict(split="test"), seed=0)
+    assert not any("blend" in test[i]["data_sample"] for i in range(10))
+    with pytest.raises(ValueError, match="cutmix is a share of the samples, 0 to 1, got 2"):
+        DATASETS.create(kind | dict(cutmix=2))
