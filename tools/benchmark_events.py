@@ -78,7 +78,7 @@ def variants(neuron: np.ndarray, t: np.ndarray, neurons: int, rule: Rule) -> dic
         "sequential, compiled": lambda: loop(neuron, t, neurons, rule.threshold, rule.refractory)[0],
         "numba": lambda: find_spikes_numba(neuron, t, neurons, rule).trigger,
         "numpy": lambda: find_spikes(neuron, t, neurons, rule).trigger,
-        "torch, CPU": lambda: find_spikes_torch(*pair, neurons, rule)[0].numpy(),
+        "torch, CPU": lambda: find_spikes_torch(*pair, neurons, rule).trigger.numpy(),
     }
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from ndformer.modalities.events import tokenizers
 from ndformer.modalities.events.spiking import ONE, Rule, find_spikes
 from ndformer.modalities.events.spiking_numba import find_spikes_numba
-from ndformer.modalities.events.spiking_torch import find_spikes_torch
+from ndformer.modalities.events.spiking_torch import SpikingStreamOnDevice, find_spikes_torch
 from ndformer.modalities.events.stream import Events
 from ndformer.modalities.events.tokenizers import SpikingStream, SpikingTokenizer, WindowTokenizer
 from ndformer.modalities.events.tokens import NONE, unpack
@@ -80,11 +80,10 @@ def test_spikes_are_those_of_a_loop_over_events(events, rule, neurons):
         assert [[i for i in row if i >= 0] for row in found.members.tolist()] == [buffer for _, buffer in tokens]
         assert found.rest().tolist() == rest
     if rule.published:
-        fired, members = find_spikes_torch(
-            torch.from_numpy(neuron.astype(np.int32)), torch.from_numpy(events.t), neurons, rule
-        )
-        assert fired.tolist() == [fired for fired, _ in tokens]
-        assert members.tolist() == [buffer for _, buffer in tokens]
+        found = find_spikes_torch(torch.from_numpy(neuron.astype(np.int32)), torch.from_numpy(events.t), neurons, rule)
+        assert found.trigger.tolist() == [fired for fired, _ in tokens]
+        assert found.members.tolist() == [buffer for _, buffer in tokens]
+        assert found.rest.tolist() == rest
 
 
 @pytest.mark.parametrize("find", WAYS)
@@ -158,6 +157,42 @@ def same_whole_and_cut(events, tokenizer, cuts, wanted):
         assert np.concatenate([getattr(part, name) for part in parts]).tolist() == getattr(whole, name).tolist()
     rows = [row[row != NONE].tolist() for part in parts for row in part.cells]
     assert rows == [row[row != NONE].tolist() for row in whole.cells]
+
+
+def tensors(events):
+    return [torch.from_numpy(getattr(events, name).astype(np.int64)) for name in "xytp"]
+
+
+@few
+@given(
+    streams(600),
+    rules().filter(lambda rule: rule.published),
+    st.sampled_from([1, 5, 8, 16]),
+    st.sampled_from([1, 4, 10]),
+    st.lists(st.floats(0, 1), max_size=6),
+)
+def test_tokens_made_by_torch_are_those_of_numpy_whole_and_cut(events, rule, patch, bins, cuts):
+    tokenizer = SpikingTokenizer(rule, patch, bins)
+    start = int(events.t[0]) - 7 if len(events) else 0
+    tokens = tokenizer(events)
+    wanted = tokens.pack(tokens.t - start)
+    edges = [0, *sorted(round(cut * len(events)) for cut in cuts), len(events)]
+    for pieces in (edges, [0, len(events)]):
+        stream = SpikingStreamOnDevice(tokenizer, events.height, events.width, start)
+        found = [stream.feed(*tensors(events.take(slice(a, b)))) for a, b in zip(pieces, pieces[1:])]
+        assert found[0].dtype == torch.int16
+        assert torch.equal(torch.cat(found)[:, : wanted.shape[1]], wanted)
+
+
+def test_torch_refuses_what_numpy_refuses():
+    stream = SpikingStreamOnDevice(SpikingTokenizer(Rule(2, 0)), 16, 16)
+    stream.feed(*torch.tensor([[0], [0], [5], [0]]))
+    with pytest.raises(ValueError, match="after 5 comes 4: events must be in time order"):
+        stream.feed(*torch.tensor([[0], [0], [4], [0]]))
+    with pytest.raises(ValueError, match="outside of the sensor of 16 x 16"):
+        stream.feed(*torch.tensor([[16], [0], [9], [0]]))
+    with pytest.raises(ValueError, match="are numpy's and numba's"):
+        find_spikes_torch(torch.zeros(1), torch.zeros(1), 1, Rule(2, 0, decay=1.0))
 
 
 @pytest.mark.parametrize("find", WAYS)
