@@ -44,6 +44,8 @@ class SpikingPatches(nn.Module):
         class_at: Literal["nowhere", "origin"] = "nowhere",
     ) -> None:
         super().__init__()
+        if not time_unit > 0:
+            raise ValueError(f"time_unit is a number of microseconds above 0, got {time_unit:g}")
         self.patch, self.bins, self.time_unit = patch, bins, time_unit
         self.volume, self.placed_prefix = check_patch(patch, bins), class_at == "origin"
         self.project = nn.Linear(self.volume, dim)

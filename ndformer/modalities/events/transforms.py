@@ -25,6 +25,12 @@ from ndformer.modalities.events.tokenizers import SpikingTokenizer, Tokenizer, W
 OF_THE_STREAM = ("events", "start", "end", "before")  # what a packed sample no longer has
 
 
+def checked_share(share: tuple[float, float]) -> tuple[float, float]:
+    if not 0 <= share[0] <= share[1] <= 1:
+        raise ValueError(f"share is from and to, each 0 to 1, got {share[0]:g} and {share[1]:g}")
+    return share
+
+
 def kept(sample: Sample, mask: np.ndarray) -> Sample:
     return sample | dict(events=sample["events"].take(mask)) if mask.any() else sample
 
@@ -62,7 +68,9 @@ class FlipEvents:
         events: Events = sample["events"]
         x = np.uint16(events.width - 1) - events.x
         sample = sample | dict(events=Events(x, events.y, events.t, events.p, events.height, events.width))
-        if self.labels is not None:
+        if self.labels is not None and sample["label"] >= 0:  # not a file without one
+            if sample["label"] >= len(self.labels):
+                raise DataError(f"FlipEvents has {len(self.labels)} labels, but a sample has label {sample['label']}")
             sample["label"] = self.labels[sample["label"]]
             if "blend" in sample:
                 other, share = sample["blend"]
@@ -79,7 +87,7 @@ class DropEvents:
     """Each event is left out with a probability within `share`."""
 
     def __init__(self, share: tuple[float, float] = (0.1, 0.75)) -> None:
-        self.share = share
+        self.share = checked_share(share)
 
     def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
         share = rng.uniform(*self.share)
@@ -91,7 +99,7 @@ class DropTime:
     """Leaves out a stretch of time: `share` of the whole, beginning anywhere, and maybe running past the end."""
 
     def __init__(self, share: tuple[float, float] = (0.1, 0.75)) -> None:
-        self.share = share
+        self.share = checked_share(share)
 
     def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
         t = sample["events"].t
@@ -108,7 +116,7 @@ class DropArea:
     """Leaves out a rectangle with a `share` of the sensor's sides, and every box that it touches."""
 
     def __init__(self, share: tuple[float, float] = (0.05, 0.3)) -> None:
-        self.share = share
+        self.share = checked_share(share)
 
     def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
         events: Events = sample["events"]
@@ -133,6 +141,8 @@ class LastEvents:
     the start, which is then the moment that is asked about."""
 
     def __init__(self, count: int = 500_000, until: float | None = None) -> None:
+        if count < 1:
+            raise ValueError(f"LastEvents keeps 1 event or more, got count={count}")
         self.count, self.until = count, until
 
     def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:

@@ -45,6 +45,8 @@ class Tubelets(nn.Module):
         super().__init__()
         self.mean: Tensor
         self.std: Tensor
+        if len(tubelet) != 3 or min(tubelet) < 1:
+            raise ValueError(f"tubelet is frames, rows and columns, each 1 or more, got {tuple(tubelet)}")
         time, rows, columns = tubelet
         self.tubelet, self.start, self.placed_prefix = (time, rows, columns), start, class_at == "origin"
         self.project = nn.Conv3d(3, dim, kernel_size=self.tubelet, stride=self.tubelet)

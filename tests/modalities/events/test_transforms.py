@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from ndformer.framework.data import DataError
+from ndformer.modalities.events.adapter import SpikingPatches
 from ndformer.modalities.events.spiking import Rule
 from ndformer.modalities.events.stream import Events
 from ndformer.modalities.events.tokenizers import SpikingTokenizer
@@ -81,6 +82,28 @@ def test_chance_has_the_published_bounds(make_events, transform, asked, bounds):
     rng = mock.Mock(wraps=np.random.default_rng(0))
     transform(sample(make_events), rng)
     assert getattr(rng, asked).call_args_list == [mock.call(*bounds)]
+
+
+@pytest.mark.parametrize(
+    "make, says",
+    [
+        (lambda: DropEvents((0.9, 0.1)), "share is from and to, each 0 to 1, got 0.9 and 0.1"),
+        (lambda: DropTime((-1, 0)), "got -1 and 0"),
+        (lambda: DropArea((0.5, 2)), "got 0.5 and 2"),
+        (lambda: LastEvents(0), "1 event or more, got count=0"),
+        (lambda: SpikingPatches(8, time_unit=0), "time_unit is a number of microseconds above 0, got 0"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused(make, says):
+    with pytest.raises(ValueError, match=says):
+        make()
+
+
+def test_a_flip_that_does_not_know_a_label_says_so(make_events):
+    with pytest.raises(DataError, match="FlipEvents has 1 labels, but a sample has label 1"):
+        FlipEvents(1.0, [0])(sample(make_events), np.random.default_rng(0))
+    unknown = sample(make_events) | dict(label=-1)
+    assert FlipEvents(1.0, [0])(unknown, np.random.default_rng(0))["label"] == -1
 
 
 def test_flips_are_as_likely_as_not(make_events):
