@@ -90,10 +90,10 @@ def test_spikes_are_those_of_a_loop_over_events(events, rule, neurons):
 @pytest.mark.parametrize(
     "rule, times, tokens",
     [
-        # after a spike at 2: nothing before 1002, half an event each before 3002
-        (Rule(3, 1000, 2000, 0.5),
-         [0, 1, 2, 500, 1001, 1002, 1500, 2000, 2500, 3001, 3002, 4001, 4002, 4003, 6001, 6002, 6003],
-         [[0, 1, 2], [1002, 1500, 2000, 2500, 3001, 3002], [4002, 4003, 6001, 6002, 6003]]),
+        # after a spike at 2: nothing before 1002, a quarter of an event each before 3002
+        (Rule(3, 1000, 2000, 0.25),
+         [0, 1, 2, 500, 1001, 1002, 1500, 2000, 2500, 3001, 3002, 3003, 4002, 4003, 6002, 6003, 6004, 6005],
+         [[0, 1, 2], [1002, 1500, 2000, 2500, 3001, 3002, 3003], [4003, 6002, 6003, 6004, 6005]]),
         # a thousand events a second are lost: 0.4 between two of the first
         (Rule(3, 0, decay=1000), [0, 400, 800, 1200, 1600, 2000, 3100, 3200, 3300, 3400],
          [[0, 400, 800, 1200, 1600], [3100, 3200, 3300, 3400]]),
