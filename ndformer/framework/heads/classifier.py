@@ -61,7 +61,7 @@ class Classifier(nn.Module):
         return (tokens.features * weight).sum(1) / weight.sum(1).clamp(min=1)
 
     def targets(self, data_samples: list[dict[str, Any]], device: torch.device) -> Tensor:
-        """(B, classes) one-hot."""
+        """(B, classes) one-hot; a sample with `blend`, another label and the share of its own, has both."""
         wrong = next((sample for sample in data_samples if not 0 <= sample["label"] < self.classes), None)
         if wrong is not None:
             name = wrong.get("path", f"sample {wrong.get('index', '')}".strip())
@@ -69,7 +69,6 @@ class Classifier(nn.Module):
                 f"{name} has the label {wrong['label']}, but there are "
                 f"{self.classes} classes, 0 to {self.classes - 1}: correct what the dataset gives"
             )
-        """(B, classes) one-hot; a sample with `blend`, another label and the share of its own, has both."""
         labels = torch.tensor([sample["label"] for sample in data_samples], device=device)
         blends = [sample.get("blend", (sample["label"], 1.0)) for sample in data_samples]
         others, shares = (torch.tensor(values, device=device) for values in zip(*blends))

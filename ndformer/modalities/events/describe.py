@@ -35,7 +35,7 @@ def describe(path: Path, rows: int = 5) -> dict[str, Any]:
 def begins_like_one(path: Path) -> bool:
     """Whether a file is one of events, whatever its name."""
     with path.open("rb") as file:
-        return file.read(16).startswith(tuple(MARKS))
+        return file.read(16).startswith((*MARKS, b"#!AER-DAT"))  # also one that is not read
 
 
 def oddities(events: Events) -> list[str]:
