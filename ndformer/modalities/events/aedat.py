@@ -18,7 +18,12 @@ from ndformer.modalities.events.stream import Events
 
 HEADER = struct.Struct("<HHIIIIII")  # type, source, size, offset of time, time's overflows, capacity, number, valid
 PIXELS = 1
-DVS128, DAVIS240 = (128, 128), (180, 240)
+DVS128 = (128, 128)
+CAMERAS = {
+    "davis346": (260, 346),
+    "davis640": (480, 640),
+    "davis": (180, 240),
+}  # height, width, by a name in the header
 
 
 def mapped(path: Path) -> np.ndarray:
@@ -39,6 +44,12 @@ def comment_lines(data: np.ndarray, mark: str, end: str | None = None) -> tuple[
         if lines[-1] == end:
             break
     return lines, at
+
+
+def camera(lines: list[str]) -> tuple[int, int]:
+    """(height, width) of the camera that a header names; of a DVS128 where it names none that is known."""
+    text = "\n".join(lines).lower()
+    return next((size for name, size in CAMERAS.items() if name in text), DVS128)
 
 
 def cut_off(path: Path, left: int, count: int) -> None:
@@ -62,6 +73,7 @@ class Packets:
     count: np.ndarray  # (packets,)
     overflow: np.ndarray  # (packets,) what to add to times
     first: np.ndarray  # (packets,) time of the first event
+    size: tuple[int, int]  # height and width of the sensor
 
     @classmethod
     def of(cls, path: Path) -> Packets:
@@ -88,7 +100,7 @@ class Packets:
             cut_off(path, len(data) - at, sum(count for _, count, _ in found))
         place, count, overflow = np.array([one for one in found if one[1]], np.int64).reshape(-1, 3).T
         first = overflow + _uint32(data, place + 4)
-        return cls(path, data, place, count, overflow, first)
+        return cls(path, data, place, count, overflow, first, camera(lines))
 
     def read(self, chosen: slice = slice(None)) -> Events:
         """The events of some packets; those marked as not valid are left out."""
@@ -99,7 +111,7 @@ class Packets:
         t = time.astype(np.int64) + np.repeat(self.overflow[chosen], count)
         valid = (word & 1).astype(bool)
         x, y, p = word >> 17, word >> 2 & 0x7FFF, word >> 1 & 1
-        events = Events.of(x, y, t, p, *DVS128)
+        events = Events.of(x, y, t, p, *self.size)
         return events if valid.all() else events.take(valid)
 
     def between(self, start: int, end: int) -> Events:
@@ -135,7 +147,7 @@ def read_aedat3(path: Path) -> Events:
 
 
 def read_aedat2(path: Path) -> Events:
-    """Of a DVS128, or, where the header speaks of one, a DAVIS240. Rows count downwards, as in images."""
+    """Of a DVS128, or of the DAVIS that the header speaks of. Rows count downwards, as in images."""
     data = mapped(path)
     lines, at = comment_lines(data, "#")
     if not lines or not lines[0].startswith("#!AER-DAT2"):
@@ -145,11 +157,10 @@ def read_aedat2(path: Path) -> Events:
         cut_off(path, left, count)
     address, time = np.frombuffer(data[at : at + 8 * count], ">u4").reshape(-1, 2).astype(np.int64).T
     t = unwrapped(time, 1 << 32)
-    if any("davis" in line.lower() for line in lines):
-        height, width = DAVIS240
+    height, width = camera(lines)
+    if (height, width) != DVS128:
         pixels = (address >> 31 == 0) & (address >> 10 & 1 == 0)
         x, y, p = address >> 12 & 0x3FF, height - 1 - (address >> 22 & 0x1FF), address >> 11 & 1
         return Events.of(x, y, t, p, height, width).take(pixels)
-    height, width = DVS128
     x, y, p = 127 - (address >> 1 & 0x7F), 127 - (address >> 8 & 0x7F), 1 - (address & 1)
     return Events.of(x, y, t, p, height, width).take(address >> 15 & 1 == 0)  # bit 15: synchronisation

@@ -119,6 +119,24 @@ def test_aedat2_of_a_davis_and_of_a_dvs128(tmp_path):
     assert (found.p.tolist(), found.t.tolist()) == ([1, 0], [2**32 - 1, 2**32 + 4])
 
 
+@pytest.mark.parametrize(
+    "source, size",
+    [("DVS128", (128, 128)), ("DAVIS240C", (180, 240)), ("DAVIS346", (260, 346)), ("Processor", (128, 128))],
+)
+def test_aedat_headers_name_the_camera(tmp_path, make_events, source, size):
+    events = make_events(300, *size)
+    write_aedat3(tmp_path / "a.aedat", events)
+    content = (tmp_path / "a.aedat").read_bytes()
+    (tmp_path / "a.aedat").write_bytes(content.replace(b"Source 1: DVS128", b"Source 1: " + source.encode()))
+    (tmp_path / "b.aedat").write_bytes(b"#!AER-DAT2.0\r\n# AEChip: " + source.encode() + b"\r\n")
+    found = read_events(tmp_path / "a.aedat")
+    same(found, events)
+    assert (found.height, found.width) == size
+    assert len(found.inside()) == 300
+    two = read_events(tmp_path / "b.aedat")
+    assert (two.height, two.width) == size
+
+
 def test_dat_has_14_bits_for_each_axis_and_one_for_polarity(tmp_path):
     words = [(9, 0x3FFF | 0x2001 << 14 | 1 << 28 | 1 << 30), (2**32 - 1, 5 | 6 << 14 | 1 << 29)]
     head = b"% Data file containing CD events.\n% Version 2\n% Date \xff2017\n% Height 16384\n% Width 16384\n\x0c\x08"
