@@ -92,4 +92,4 @@ class ClassFolders(Dataset):
 
     def read(self, record: Any) -> Sample:
         path, label = record
-        return self.open(path) | dict(label=label, path=path)
+        return self.open(path) | dict(label=label, path=str(path))
