@@ -71,7 +71,7 @@ sample = dict(
     val_dataloader=dict(num_workers=1, dataset=dict(transforms=[_frames, *_small], val_groups=3)),
     test_dataloader=dict(num_workers=1, dataset=dict(transforms=[_frames, *_small])),
     optimizer=dict(lr=1.5e-3),
-    train_cfg=dict(max_epochs=40, amp=None, clip_grad=1.0),
+    train_cfg=dict(max_epochs=34, amp=None, clip_grad=1.0),
 )
 
 # controls, which are to stay below: the same frames in an order of chance; one of them in the place of all
