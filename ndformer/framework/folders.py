@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ndformer.framework.data import DataError, Dataset, Sample, Transform
+from ndformer.framework.data import DataError, Dataset, Sample
 
 
 def missing(path: Path, what: str, source: str) -> DataError:
@@ -52,21 +52,12 @@ class ClassFolders(Dataset):
     endings: ClassVar[Sequence[str]]
     kind: ClassVar[str]  # what one file is called
 
-    def __init__(
-        self,
-        data_root: str | Path,
-        split: str = "train",
-        transforms: Sequence[dict[str, Any] | Transform] = (),
-        holdout: float = 0.1,
-        val_is_test: bool = False,
-        seed: int = 0,
-        per_class: int | None = None,
-    ) -> None:
+    def __init__(self, data_root: str | Path, split: str = "train", **rest: Any) -> None:
         found = {name: Path(data_root) / name for name in ("train", "val", "test") if (Path(data_root) / name).is_dir()}
         if "test" not in found and "val" in found:
             found["test"] = found.pop("val")
         self.folders, self.splits = found, tuple(found)
-        super().__init__(data_root, split, transforms, holdout, val_is_test, seed, per_class)
+        super().__init__(data_root, split, **rest)
 
     def index(self, split: str) -> tuple[list[Any], np.ndarray]:
         for name in ("train", split):
@@ -87,7 +78,7 @@ class ClassFolders(Dataset):
         return labelled(home, self.classes, self.endings, self.kind)
 
     def open(self, path: Path) -> Sample:
-        """One file as it is on disk, without its label."""
+        """One file as it is on disk, without its label. Each kind of file has its own."""
         raise NotImplementedError
 
     def read(self, record: Any) -> Sample:

@@ -2,9 +2,6 @@
 
 import json
 import re
-import shlex
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,12 +10,10 @@ from ndformer.modalities.events.files import read_events
 from ndformer.modalities.events.prophesee import write_dat
 from ndformer.modalities.events.stream import Events
 from ndformer.modalities.video.writing import write_avi
-from tools import browse_dataset, predict, train
+from tests.docs.pages import ROOT, TOOLS, commands_of, run
 
-ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "custom-recordings.md").read_text()
-COMMANDS = [shlex.split(line) for line in re.findall(r"^```sh\npython tools/(.*)\n```$", PAGE, re.MULTILINE)]
-TOOLS = {"browse_dataset.py": browse_dataset.main, "train.py": train.main, "predict.py": predict.main}
+COMMANDS = commands_of(PAGE)
 SIDES = ("left", "right")
 TINY = [
     "--cfg-options",
@@ -61,14 +56,6 @@ def mine(request, tmp_path, monkeypatch):
                 KINDS[request.param](tmp_path / "data/mine" / split / side / str(number), side, number)
     monkeypatch.chdir(tmp_path)
     return request.param, tmp_path
-
-
-def run(monkeypatch, command, *more):
-    monkeypatch.delenv("NDFORMER_DEBUG", raising=False)
-    program, config, *rest = command
-    config = str(ROOT / config) if config.startswith("configs/") else config
-    monkeypatch.setattr(sys, "argv", [program, config, *rest, *more])
-    TOOLS[program]()
 
 
 def test_three_commands_from_a_folder_to_what_is_in_new_files(mine, monkeypatch, capsys):

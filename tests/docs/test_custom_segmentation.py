@@ -1,22 +1,16 @@
 """docs/custom-segmentation.md: its three commands, on a folder of one's own."""
 
 import json
-import re
-import shlex
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
 from ndformer.framework.data import DataError
-from tools import browse_dataset, predict, train
+from tests.docs.pages import ROOT, TOOLS, commands_of, run
 
-ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "custom-segmentation.md").read_text()
-COMMANDS = [shlex.split(line) for line in re.findall(r"^```sh\npython tools/(.*)\n```$", PAGE, re.MULTILINE)]
-TOOLS = {"browse_dataset.py": browse_dataset.main, "train.py": train.main, "predict.py": predict.main}
+COMMANDS = commands_of(PAGE)
 TINY = [
     "model.backbone.dim=24", "model.backbone.depth=1", "model.head.neck.width=16", "train_cfg.max_epochs=1",
     "train_dataloader.batch_size=4",
@@ -42,14 +36,6 @@ def mine(tmp_path, monkeypatch):
     (tmp_path / "data/mine/classes.txt").write_text("ground\nsquare\n")
     monkeypatch.chdir(tmp_path)
     return tmp_path
-
-
-def run(monkeypatch, command, *more):
-    monkeypatch.delenv("NDFORMER_DEBUG", raising=False)
-    program, config, *rest = command
-    config = str(ROOT / config) if config.startswith("configs/") else config
-    monkeypatch.setattr(sys, "argv", [program, config, *rest, *more])
-    TOOLS[program]()
 
 
 def test_three_commands_from_a_folder_to_what_is_where(mine, monkeypatch, capsys):
