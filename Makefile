@@ -27,11 +27,11 @@ types: $(READY)
 gpu: $(READY)
 	$(BIN)/python -m pytest -q tests/gpu -rs
 	@$(BIN)/python -c "import sys, torch; sys.exit(torch.cuda.is_available())" || for line in \
-	  "benchmark.py attention" "benchmark.py block" \
-	  "benchmark_points.py --points 110000 --cpe none --out docs/benchmarks" \
-	  "benchmark_points.py --points 110000 --cpe none --out docs/benchmarks --amp" \
-	  "benchmark_points.py --points 110000 --cpe none --out docs/benchmarks --amp --train" \
-	  "benchmark_points.py --points 110000 --cpe xcpe --out docs/benchmarks --amp"; \
+	  "benchmarks/attention.py attention" "benchmark.py block" \
+	  "benchmarks/points.py --points 110000 --cpe none --out docs/benchmarks" \
+	  "benchmarks/points.py --points 110000 --cpe none --out docs/benchmarks --amp" \
+	  "benchmarks/points.py --points 110000 --cpe none --out docs/benchmarks --amp --train" \
+	  "benchmarks/points.py --points 110000 --cpe xcpe --out docs/benchmarks --amp"; \
 	do $(BIN)/python tools/$$line || exit 1; done
 
 soak: $(READY)

@@ -11,7 +11,7 @@ import runpy
 import sys
 from pathlib import Path
 
-from ndformer.framework.registry import nearest
+from ndformer.framework.errors import nearest
 
 TOOLS = Path(__file__).parent / "tools"
 

@@ -16,10 +16,17 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageDraw
 
-from ndformer.framework.data import DataError, Dataset
-from ndformer.framework.engine import gallery, gallery_boxes, gallery_masks, output
-from ndformer.framework.engine.cli import config_arguments, config_from, run
-from ndformer.framework.engine.run import build_loader, prepare_data
+from ndformer.framework.answers import boxes as gallery_boxes
+from ndformer.framework.answers import gallery
+from ndformer.framework.answers import pixels as gallery_masks
+from ndformer.framework.data.dataset import Dataset
+from ndformer.framework.engine.building import prepare_data
+from ndformer.framework.engine.programs import output
+from ndformer.framework.engine.programs.cli import config_arguments, config_from, run
+from ndformer.framework.engine.run import build_loader
+from ndformer.framework.errors import DataError
+from ndformer.framework.pictures.samples import parts
+from ndformer.framework.pictures.samples import picture as picture_of
 from ndformer.framework.registry import DATASETS
 
 TILE, CAPTION, SCENE = 128, 16, 320  # a tile's side, what is written above it, and its side where boxes are drawn
@@ -32,7 +39,7 @@ def sheet(dataset: Dataset, count: int) -> Image.Image:
     held = [sample.get("data_sample", sample) for sample in samples]
     masked, boxed = "mask" in held[0], "boxes" in held[0] and "mask" not in held[0]
     high = SCENE if masked or boxed else TILE
-    pictures = [gallery.picture(sample, dataset.transforms, high) for sample in samples]
+    pictures = [picture_of(sample, dataset.transforms, high) for sample in samples]
     if masked:
         count = len(dataset.classes)
         masks = [np.asarray(one["mask"]) for one in held]
@@ -94,7 +101,7 @@ def main() -> None:
     if given.count < 1:
         raise DataError(f"--count is 1 or more, got {given.count}")
     output.ready(given.out, (".png", ".jpg", ".pdf"))
-    sheets(gallery.parts(dataset_of(given)), given.count).save(given.out)
+    sheets(parts(dataset_of(given)), given.count).save(given.out)
     print(given.out)
 
 

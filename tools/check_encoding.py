@@ -17,7 +17,7 @@ from collections.abc import Sequence
 
 from ndformer.framework.contract import check
 from ndformer.framework.encoding import build_encoding
-from ndformer.framework.naming import find, in_a_sentence, options
+from ndformer.framework.engine.programs.naming import find, in_a_sentence, options
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -16,9 +16,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ndformer.framework import processes
-from ndformer.framework.engine import cli, compare_table
-from ndformer.framework.engine.compare import check_data, check_settings, outcome, plan, train_all
-from ndformer.framework.registry import METRICS, UnknownNameError, nearest
+from ndformer.framework.engine.programs import cli
+from ndformer.framework.engine.studies import compare_table
+from ndformer.framework.engine.studies.compare import check_data, check_settings, outcome, plan, train_all
+from ndformer.framework.errors import UnknownNameError, nearest
+from ndformer.framework.registry import METRICS
 
 TRAIN = Path(__file__).with_name("train.py")
 

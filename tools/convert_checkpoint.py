@@ -17,9 +17,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ndformer.framework.data import DataError
-from ndformer.framework.engine.checkpoint import load_weights, save
-from ndformer.framework.engine.cli import run
+from ndformer.framework.engine.programs.cli import run
+from ndformer.framework.engine.training.checkpoint import load_weights, save
+from ndformer.framework.errors import DataError
 from ndformer.framework.registry import BACKBONES
 
 State = dict[str, Tensor]

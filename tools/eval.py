@@ -15,12 +15,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ndformer.framework.data import DataError
-from ndformer.framework.engine import cli, output
-from ndformer.framework.evaluation import coco_views
-from ndformer.framework.evaluation.coco_average import evaluate
-from ndformer.framework.evaluation.coco_backends import BACKENDS, twelve
-from ndformer.framework.evaluation.coco_json import read_detections, read_truth
+from ndformer.framework.engine.programs import cli, output
+from ndformer.framework.errors import DataError
+from ndformer.framework.evaluation.coco import views as coco_views
+from ndformer.framework.evaluation.coco.average import evaluate
+from ndformer.framework.evaluation.coco.backends import BACKENDS, twelve
+from ndformer.framework.evaluation.coco.files import read_detections, read_truth
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:

@@ -16,10 +16,10 @@ from pathlib import Path
 
 from mmengine.config import Config
 
-from ndformer.framework.data import DataError
-from ndformer.framework.engine import extrapolate
-from ndformer.framework.engine.cli import config_arguments, config_from, run
-from ndformer.framework.engine.run import prepare_data
+from ndformer.framework.engine.building import prepare_data
+from ndformer.framework.engine.programs.cli import config_arguments, config_from, run
+from ndformer.framework.engine.studies import extrapolate
+from ndformer.framework.errors import DataError
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:

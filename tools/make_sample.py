@@ -19,8 +19,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ndformer.framework.engine.samples import make_sample
-from ndformer.framework.registry import DATASETS, UnknownNameError
+from ndformer.framework.data.stand_ins import make_sample
+from ndformer.framework.errors import UnknownNameError
+from ndformer.framework.registry import DATASETS
 
 FOLDERS = dict(ade20k=dict(type="MaskFolder", zero_is_nothing=True))  # read by datasets of other names
 
@@ -38,7 +39,7 @@ def dataset_of(sample: str) -> str:
 def baselines_of(dataset: str) -> Any:
     """baselines(train, test): of the module that a dataset names, beside its own; else of `baselines`."""
     kind = DATASETS.get(dataset)
-    package, name = kind.__module__.rpartition(".")[0], getattr(kind, "baselines", "baselines")
+    package, name = ".".join([*kind.__module__.split(".")[:3], "stand_ins"]), getattr(kind, "baselines", "baselines")
     return importlib.import_module(f"{package}.{name}").baselines
 
 

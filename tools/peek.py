@@ -20,16 +20,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ndformer.framework.data import DataError
-from ndformer.framework.engine.cli import run
-from ndformer.modalities.events import describe as events
-from ndformer.modalities.events import describe_sets as event_sets
-from ndformer.modalities.image import describe as image
-from ndformer.modalities.image import describe_sets as image_sets
-from ndformer.modalities.pointcloud import describe as pointcloud
-from ndformer.modalities.pointcloud import describe_sets as pointcloud_sets
-from ndformer.modalities.video import describe as video
-from ndformer.modalities.video import describe_sets as video_sets
+from ndformer.framework.engine.programs.cli import run
+from ndformer.framework.errors import DataError
+from ndformer.modalities.events.describe import files as events
+from ndformer.modalities.events.describe import sets as event_sets
+from ndformer.modalities.image.describe import files as image
+from ndformer.modalities.image.describe import sets as image_sets
+from ndformer.modalities.pointcloud.describe import files as pointcloud
+from ndformer.modalities.pointcloud.describe import sets as pointcloud_sets
+from ndformer.modalities.video.describe import files as video
+from ndformer.modalities.video.describe import sets as video_sets
 
 KINDS = (image, video, pointcloud, events)
 

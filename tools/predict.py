@@ -20,11 +20,14 @@ from pathlib import Path
 
 import torch
 
-from ndformer.framework.data import DataError
-from ndformer.framework.engine import checkpoint, gallery, output
-from ndformer.framework.engine.cli import config_arguments, config_from, run
-from ndformer.framework.engine.files import Preparation
-from ndformer.framework.engine.run import build_model, of_tokens, write_predictions
+from ndformer.framework.answers import gallery
+from ndformer.framework.engine.building import build_model
+from ndformer.framework.engine.programs import output, show_dir
+from ndformer.framework.engine.programs.cli import config_arguments, config_from, run
+from ndformer.framework.engine.programs.files import Preparation
+from ndformer.framework.engine.run import of_tokens, write_predictions
+from ndformer.framework.engine.training import checkpoint
+from ndformer.framework.errors import DataError
 
 
 @torch.no_grad()
@@ -35,14 +38,14 @@ def main() -> None:
     parser.add_argument("files", metavar="FILE", type=Path, nargs="+")
     parser.add_argument("--top", type=int, default=3, help="how many classes to name")
     parser.add_argument("--out", metavar="FILE", type=Path, help=".csv or .json")
-    gallery.arguments(parser)
+    show_dir.arguments(parser)
     given = parser.parse_args()
     cfg = config_from(given)
     if given.top < 1:
         raise DataError(f"--top names 1 class or more, got {given.top}")
     if given.out is not None:
         output.ready(given.out, output.TABLES)
-    gallery.check(given)
+    show_dir.check(given)
     model = build_model(cfg).eval()
     prepared = Preparation(cfg, model)
     samples = prepared.samples_in(given.files)

@@ -17,11 +17,11 @@ from pathlib import Path
 
 import numpy as np
 
-from ndformer.framework.data import DataError
-from ndformer.framework.engine.cli import run
-from ndformer.framework.engine.progress import clock
-from ndformer.modalities.events.gen1_boxes import CLASSES, Moment, moments, recordings
-from ndformer.modalities.events.gen1_index import keep, located, stamps
+from ndformer.framework.engine.programs.cli import run
+from ndformer.framework.engine.training.progress import clock
+from ndformer.framework.errors import DataError
+from ndformer.modalities.events.datasets.gen1.boxes import CLASSES, Moment, moments, recordings
+from ndformer.modalities.events.datasets.gen1.index import keep, located, stamps
 
 SPLITS = ("train", "val", "test")
 

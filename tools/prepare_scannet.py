@@ -16,10 +16,10 @@ from pathlib import Path
 
 import numpy as np
 
-from ndformer.framework.data import DataError
-from ndformer.framework.engine.cli import run
-from ndformer.modalities.pointcloud.layouts import listed
-from ndformer.modalities.pointcloud.scannet_raw import label_map, prepare
+from ndformer.framework.engine.programs.cli import run
+from ndformer.framework.errors import DataError
+from ndformer.modalities.pointcloud.datasets.layouts import listed
+from ndformer.modalities.pointcloud.datasets.scannet_raw import label_map, prepare
 
 SPLITS = ("train", "val", "test")
 

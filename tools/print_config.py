@@ -13,9 +13,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from ndformer.framework.engine.cli import config_arguments, config_from, run
-from ndformer.framework.engine.config import load
-from ndformer.framework.engine.schema import explained
+from ndformer.framework.engine.config.load import load
+from ndformer.framework.engine.config.schema import explained
+from ndformer.framework.engine.programs.cli import config_arguments, config_from, run
 
 
 def flat(value: Any, at: str = "") -> Iterator[tuple[str, str]]:

@@ -20,16 +20,19 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ndformer.framework.data import DataError, collate
-from ndformer.framework.engine import checkpoint, output
-from ndformer.framework.engine.cli import config_arguments, config_from, run
-from ndformer.framework.engine.files import Preparation
-from ndformer.framework.engine.run import build_loader, build_model, encoding_name, prepare_data
+from ndformer.framework.data.batches import collate
+from ndformer.framework.engine.building import build_model, encoding_name, prepare_data
+from ndformer.framework.engine.programs import output
+from ndformer.framework.engine.programs.cli import config_arguments, config_from, run
+from ndformer.framework.engine.programs.files import Preparation
+from ndformer.framework.engine.run import build_loader
+from ndformer.framework.engine.training import checkpoint
+from ndformer.framework.errors import DataError
 from ndformer.framework.look import Look, looking, on_grid
-from ndformer.framework.pictures import Panels, heat_maps
+from ndformer.framework.pictures.figures import Panels, heat_maps
 from ndformer.framework.tokens import Where
 from ndformer.modalities.image.adapter import ImagePatches
-from ndformer.modalities.image.transforms import PackImage
+from ndformer.modalities.image.transforms.images import PackImage
 
 
 def query_of(text: str, where: Where) -> tuple[int, tuple[int, int] | None]:

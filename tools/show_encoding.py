@@ -26,9 +26,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ndformer.framework.encoding import build_encoding
-from ndformer.framework.engine import output
-from ndformer.framework.naming import find, in_a_sentence, options
-from ndformer.framework.pictures import Panels, curves, heat_maps
+from ndformer.framework.engine.programs import output
+from ndformer.framework.engine.programs.naming import find, in_a_sentence, options
+from ndformer.framework.pictures.figures import Panels, curves, heat_maps
 from ndformer.framework.tokens import Where
 
 SIZES = {1: (65,), 2: (17, 17), 3: (9, 9, 9)}  # odd: there is a middle

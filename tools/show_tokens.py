@@ -19,11 +19,12 @@ import numpy as np
 import torch
 from PIL import Image
 
-from ndformer.framework.data import DataError, collate
-from ndformer.framework.engine import output
-from ndformer.framework.engine.cli import config_arguments, config_from, run
-from ndformer.framework.engine.files import Preparation
-from ndformer.framework.engine.run import build_model
+from ndformer.framework.data.batches import collate
+from ndformer.framework.engine.building import build_model
+from ndformer.framework.engine.programs import output
+from ndformer.framework.engine.programs.cli import config_arguments, config_from, run
+from ndformer.framework.engine.programs.files import Preparation
+from ndformer.framework.errors import DataError
 from ndformer.framework.tokens import Where
 
 ROW, MOST = 6, 24  # pictures in a row of a sheet, and in all of it

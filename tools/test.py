@@ -14,19 +14,14 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from ndformer.framework.engine import checkpoint, gallery, output
-from ndformer.framework.engine.cli import config_arguments, config_from, run
-from ndformer.framework.engine.run import (
-    as_line,
-    build_loader,
-    build_model,
-    check_classes,
-    evaluate,
-    of_tokens,
-    prepare_data,
-    write_predictions,
-)
-from ndformer.framework.model import NothingLeftError
+from ndformer.framework.answers import gallery
+from ndformer.framework.engine.building import build_model, check_classes, prepare_data
+from ndformer.framework.engine.programs import output, show_dir
+from ndformer.framework.engine.programs.cli import config_arguments, config_from, run
+from ndformer.framework.engine.run import as_line, build_loader, evaluate, of_tokens, write_predictions
+from ndformer.framework.engine.training import checkpoint
+from ndformer.framework.errors import NothingLeftError
+from ndformer.framework.pictures import samples
 
 
 def main() -> None:
@@ -35,12 +30,12 @@ def main() -> None:
     checkpoint.arguments(parser)
     parser.add_argument("--out", metavar="FILE", type=Path, help="predictions of every sample, .csv or .json")
     parser.add_argument("--classwise", action="store_true", help="also the numbers of each class, of detectors")
-    gallery.arguments(parser)
+    show_dir.arguments(parser)
     given = parser.parse_args()
     cfg = config_from(given)
     if given.out is not None:
         output.ready(given.out, output.TABLES)
-    gallery.check(given)
+    show_dir.check(given)
     model = build_model(cfg)
     checkpoint.load_weights(model, checkpoint.load(given.checkpoint), given.checkpoint, given.resize_positions)
     prepare_data(cfg, given.sample)
@@ -71,7 +66,7 @@ def main() -> None:
         print(given.show_dir)
     elif given.show_dir is not None:
         numbers = [i for i in range(len(data)) if data.name(i) not in loader.bad]  # of the samples, in their order
-        picture = lambda i: gallery.picture_at(data, numbers[i])
+        picture = lambda i: samples.picture_at(data, numbers[i])
         gallery.show(given.show_dir, result.predictions, data.classes, picture, given.show_count, given.show_score)
         print(given.show_dir)
 

@@ -18,10 +18,12 @@ from pathlib import Path
 from mmengine.config import Config
 
 from ndformer.framework import processes
-from ndformer.framework.data import DataError
-from ndformer.framework.engine import checkpoint, output
-from ndformer.framework.engine.cli import config_arguments, config_from, run
-from ndformer.framework.engine.run import encoding_name, prepare_data, train
+from ndformer.framework.engine.building import encoding_name, prepare_data
+from ndformer.framework.engine.programs import output
+from ndformer.framework.engine.programs.cli import config_arguments, config_from, run
+from ndformer.framework.engine.run import train
+from ndformer.framework.engine.training import checkpoint
+from ndformer.framework.errors import DataError
 
 
 def work_dir_of(given: argparse.Namespace, cfg: Config) -> Path:

@@ -22,14 +22,16 @@ from typing import Any
 
 import numpy as np
 
-from ndformer.framework.data import DataError
-from ndformer.framework.engine import checkpoint, output
-from ndformer.framework.engine.cli import config_arguments, config_from, run
-from ndformer.framework.engine.run import as_line, build_loader, build_model, check_classes, prepare_data
+from ndformer.framework.engine.building import build_model, check_classes, prepare_data
+from ndformer.framework.engine.programs import output
+from ndformer.framework.engine.programs.cli import config_arguments, config_from, run
+from ndformer.framework.engine.run import as_line, build_loader
+from ndformer.framework.engine.training import checkpoint
+from ndformer.framework.errors import DataError
 from ndformer.framework.heads.classifier import Classifier
 from ndformer.framework.heads.token_segmenter import TokenSegmenter
 from ndformer.framework.registry import METRICS
-from ndformer.modalities.pointcloud.scenes import SCANNET
+from ndformer.modalities.pointcloud.datasets.scenes import SCANNET
 from ndformer.modalities.pointcloud.voting import object_votes, scene_votes
 
 

@@ -7,7 +7,8 @@ from typing import Any
 
 from torch import Tensor
 
-from ndformer.framework.bias import Bias, DistanceBias
+from ndformer.framework.bias.base import Bias
+from ndformer.framework.bias.pointwise import DistanceBias
 from ndformer.framework.encoding import LayerEncoding, PositionEncoding
 from ndformer.framework.registry import ENCODINGS
 from ndformer.framework.tokens import Where

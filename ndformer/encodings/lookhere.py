@@ -13,7 +13,8 @@ from typing import Literal
 import numpy as np
 from torch import Tensor
 
-from ndformer.framework.bias import Bias, ConeBias, DistanceBias, SumBias
+from ndformer.framework.bias.base import Bias, SumBias
+from ndformer.framework.bias.pointwise import ConeBias, DistanceBias
 from ndformer.framework.encoding import LayerEncoding, PerAxis, PositionEncoding, from_repo
 from ndformer.framework.registry import ENCODINGS
 from ndformer.framework.tokens import Where

@@ -17,10 +17,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ndformer.framework.bias import Bias
+from ndformer.framework.bias.base import Bias
+from ndformer.framework.bias.parabolas import IsotropicBias, QuadraticBias
+from ndformer.framework.bias.riding import halvings
 from ndformer.framework.encoding import LayerEncoding, PerAxis, PositionEncoding, from_repo
-from ndformer.framework.features import halvings
-from ndformer.framework.parabolas import IsotropicBias, QuadraticBias
 from ndformer.framework.registry import ENCODINGS
 from ndformer.framework.tokens import Where
 

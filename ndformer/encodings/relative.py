@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from ndformer.framework.bias import Bias, TableBias
+from ndformer.framework.bias.base import Bias
+from ndformer.framework.bias.pointwise import TableBias
 from ndformer.framework.encoding import LayerEncoding, PerAxis, PositionEncoding
 from ndformer.framework.registry import ENCODINGS
 

@@ -14,7 +14,7 @@ from typing import Any, Literal, overload
 import torch
 from torch import Tensor, nn
 
-from ndformer.framework.bias import Bias
+from ndformer.framework.bias.base import Bias
 from ndformer.framework.encoding import LayerEncoding, PositionEncoding, build_encoding, without_autocast
 from ndformer.framework.kernels import attend
 from ndformer.framework.kernels.masks import bias_rows, seen

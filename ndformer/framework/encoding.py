@@ -15,7 +15,7 @@ from typing import Any, ClassVar, cast
 import torch
 from torch import Tensor, nn
 
-from ndformer.framework.bias import Bias, SumBias
+from ndformer.framework.bias.base import Bias, SumBias
 from ndformer.framework.registry import ENCODINGS
 from ndformer.framework.tokens import Where
 

@@ -9,22 +9,11 @@ from typing import Any, Literal, cast
 import torch
 from torch import Tensor, nn
 
-from ndformer.framework.engine.compat import BaseModel
-from ndformer.framework.engine.signature import arguments
-from ndformer.framework.registry import (
-    BACKBONES,
-    HEADS,
-    MODALITIES,
-    MODELS,
-    TRANSFORMS,
-    UnknownNameError,
-    nearest,
-)
+from ndformer.framework.compat import BaseModel
+from ndformer.framework.errors import NothingLeftError, UnknownNameError, nearest
+from ndformer.framework.registry import BACKBONES, HEADS, MODALITIES, MODELS, TRANSFORMS
+from ndformer.framework.signature import arguments
 from ndformer.framework.tokens import TokenSet, Where, join
-
-
-class NothingLeftError(ValueError):
-    """All that the samples of a batch have is masked."""
 
 
 @MODELS.register_module()

@@ -21,7 +21,7 @@ from torch import Tensor
 from torch.distributed.distributed_c10d import PrefixStore
 from torch.distributed.rendezvous import rendezvous
 
-from ndformer.framework.data import DataError
+from ndformer.framework.errors import DataError
 
 T = TypeVar("T")
 RESTARTS = "TORCHELASTIC_RESTART_COUNT"

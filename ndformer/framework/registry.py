@@ -2,43 +2,26 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import inspect
 import pkgutil
-from collections.abc import Iterable
 from typing import Any
 
 import mmengine.registry
 
-
-class UnknownNameError(KeyError):
-    """A name or an option that nothing answers to. (A KeyError whose message prints as it is.)"""
-
-    def __str__(self) -> str:
-        return str(self.args[0])
-
-
-def nearest(name: str, known: Iterable[str]) -> str:
-    """The end of a sentence about an unknown name: ", did you mean 'X'?", or "." where nothing is near."""
-    folded = {k.lower(): k for k in known}
-    close = [name.lower()] if name.lower() in folded else []
-    close = close or [k for k in folded if len(name) > 2 and name.lower() in k]  # RoPE: AxialRoPE, RoPEMixed, not NoPE
-    close = close or difflib.get_close_matches(name.lower(), folded, n=1, cutoff=0.5)
-    meant = " or ".join(f"'{folded[k]}'" for k in close[:3])
-    return f", did you mean {meant}?" if meant else "."
+from ndformer.framework.errors import UnknownNameError, nearest
 
 
 class Registry(mmengine.registry.Registry):
     """An mmengine registry of one kind of thing, found by name.
 
-    `packages` are where things of this kind live: all their modules are imported at the first look-up, so a new file
-    there needs no list to be entered in.
+    `places` are where things of this kind live, packages and modules: all modules there are imported at the first
+    look-up, so a new file needs no list to be entered in.
     """
 
-    def __init__(self, name: str, *packages: str) -> None:
+    def __init__(self, name: str, *places: str) -> None:
         super().__init__(name, scope="ndformer")
-        self._packages = packages
+        self._places = places
 
     def get(self, key: str) -> Any:
         self._load()
@@ -65,20 +48,22 @@ class Registry(mmengine.registry.Registry):
         return kind(**context, **options)
 
     def _load(self) -> None:
-        for name in self._packages:
-            package = importlib.import_module(name)
-            for module in pkgutil.walk_packages(package.__path__, name + "."):
+        for name in self._places:
+            place = importlib.import_module(name)
+            for module in pkgutil.walk_packages(getattr(place, "__path__", ()), name + "."):
                 importlib.import_module(module.name)
-        self._packages = ()
+        self._places = ()
 
 
 ENCODINGS = Registry("encoding", "ndformer.encodings")
 MODALITIES = Registry("modality", "ndformer.modalities")
-DATASETS = Registry("dataset", "ndformer.modalities")
-TRANSFORMS = Registry("transform", "ndformer.modalities")
+DATASETS = Registry("dataset", "ndformer.modalities", "ndformer.framework.data")
+TRANSFORMS = Registry("transform", "ndformer.modalities", "ndformer.framework.data")
 SAMPLES = Registry("sample", "ndformer.modalities")
-MODELS = Registry("model")
+MODELS = Registry("model", "ndformer.framework.model")
 BACKBONES = Registry("backbone", "ndformer.framework.backbones")
 NECKS = Registry("neck", "ndformer.framework.necks")
 HEADS = Registry("head", "ndformer.framework.heads")
-METRICS = Registry("metric", "ndformer.framework.evaluation")
+METRICS = Registry("metric", "ndformer.framework.evaluation", "ndformer.modalities")
+OPTIMIZERS = Registry("optimizer", "ndformer.framework.engine.training.optim")
+SCHEDULES = Registry("schedule", "ndformer.framework.engine.training.schedules")

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from ndformer.framework.engine import compare_table
-from ndformer.framework.engine.compare import Outcome, Run, plan
-from ndformer.framework.engine.config import load
+from ndformer.framework.engine.config.load import load
+from ndformer.framework.engine.studies import compare_table
+from ndformer.framework.engine.studies.compare import Outcome, Run, plan
 from tools import compare, extrapolate
 
 ROOT = Path(__file__).parents[2]

@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 import torch
 
-from ndformer.framework.engine import checkpoint, cli
-from ndformer.framework.engine.config import load
-from ndformer.framework.engine.run import build_model
-from ndformer.modalities.image.sample import save
-from ndformer.modalities.image.scenes import scene
+from ndformer.framework.engine.building import build_model
+from ndformer.framework.engine.config.load import load
+from ndformer.framework.engine.programs import cli
+from ndformer.framework.engine.training import checkpoint
+from ndformer.modalities.image.stand_ins.labelled import save
+from ndformer.modalities.image.stand_ins.scenes import scene
 from tools import browse_dataset, predict, train
 
 ROOT = Path(__file__).parents[2]

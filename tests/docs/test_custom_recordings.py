@@ -6,10 +6,10 @@ import re
 import numpy as np
 import pytest
 
-from ndformer.modalities.events.files import read_events
-from ndformer.modalities.events.prophesee import write_dat
-from ndformer.modalities.events.stream import Events
-from ndformer.modalities.video.writing import write_avi
+from ndformer.modalities.events.formats.files import read_events
+from ndformer.modalities.events.formats.prophesee import write_dat
+from ndformer.modalities.events.formats.stream import Events
+from ndformer.modalities.video.formats.writing import write_avi
 from tests.docs.pages import ROOT, TOOLS, commands_of, run
 
 PAGE = (ROOT / "docs" / "custom-recordings.md").read_text()

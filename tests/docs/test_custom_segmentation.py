@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from ndformer.framework.data import DataError
+from ndformer.framework.errors import DataError
 from tests.docs.pages import ROOT, TOOLS, commands_of, run
 
 PAGE = (ROOT / "docs" / "custom-segmentation.md").read_text()

@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from ndformer.framework import bias, parabolas
+from ndformer.framework import bias
 from ndformer.framework.contract import check
 from ndformer.framework.encoding import LayerEncoding, PositionEncoding, build_encoding
-from ndformer.framework.naming import read
-from ndformer.framework.registry import ENCODINGS, UnknownNameError
+from ndformer.framework.engine.programs.naming import read
+from ndformer.framework.errors import UnknownNameError
+from ndformer.framework.registry import ENCODINGS
 from ndformer.framework.tokens import TokenSet, Where
 from tools import check_encoding, show_encoding
 
@@ -115,4 +116,4 @@ def test_its_tables_name_what_there_is_and_the_defaults():
 def test_the_biases_it_offers_exist():
     offered = re.findall(r"`(\w+Bias)`", PAGE)
     assert "QuadraticBias" in offered
-    assert all(hasattr(bias, name) or hasattr(parabolas, name) for name in offered)
+    assert all(hasattr(bias, name) for name in offered)

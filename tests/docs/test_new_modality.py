@@ -13,9 +13,9 @@ import pytest
 import torch
 from mmengine.config import Config
 
-from ndformer.framework.data import collate
-from ndformer.framework.engine import gallery
-from ndformer.framework.engine.files import Preparation
+from ndformer.framework.data.batches import collate
+from ndformer.framework.engine.programs.files import Preparation
+from ndformer.framework.pictures import samples
 from ndformer.framework.registry import DATASETS, MODALITIES, MODELS, TRANSFORMS
 
 ROOT = Path(__file__).parents[2]
@@ -117,9 +117,9 @@ def test_packed_by_a_transform_it_is_drawn_and_the_same():
     raw = DATASETS.create(dict(type="Chirps", data_root="made_up"))
     torch.testing.assert_close(packed[5]["inputs"]["sound"], sound)
     assert packed[5]["data_sample"] == dict(label=packed.labels[5], index=5)
-    drawn = gallery.picture_at(packed, 5)
+    drawn = samples.picture_at(packed, 5)
     assert (drawn.shape, drawn.dtype, drawn.max()) == ((33, 16, 3), np.uint8, 255)
-    np.testing.assert_array_equal(drawn, gallery.picture_at(raw, 5))
+    np.testing.assert_array_equal(drawn, samples.picture_at(raw, 5))
 
 
 def test_its_files_are_predicted(tmp_path):

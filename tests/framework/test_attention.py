@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ndformer.framework.attention import Attention, LayerEncoding, PositionEncoding, build_encoding
-from ndformer.framework.bias import Bias
+from ndformer.framework.bias.base import Bias
 from ndformer.framework.registry import ENCODINGS
 from ndformer.framework.tokens import Where
 

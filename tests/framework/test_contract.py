@@ -14,7 +14,9 @@ from ndformer.encodings.absolute import Sincos
 from ndformer.encodings.distance import ALiBi
 from ndformer.encodings.parabolic import PaPE, PaPERI, PaPERILayer
 from ndformer.encodings.rotary import AxialRoPE, RoPEMixed
-from ndformer.framework.bias import Bias, DistanceBias, PositionBias
+from ndformer.framework.bias.base import Bias, PositionBias
+from ndformer.framework.bias.parabolas import IsotropicBias
+from ndformer.framework.bias.pointwise import DistanceBias
 from ndformer.framework.contract import PROMISES, check, trials
 from ndformer.framework.contract.building import compiles
 from ndformer.framework.contract.forms import forms
@@ -22,7 +24,6 @@ from ndformer.framework.contract.places import translation, unplaced
 from ndformer.framework.contract.promise import difference
 from ndformer.framework.contract.trial import Trial
 from ndformer.framework.encoding import LayerEncoding, PositionEncoding, build_encoding
-from ndformer.framework.parabolas import IsotropicBias
 from ndformer.framework.registry import ENCODINGS
 from ndformer.framework.tokens import Where
 

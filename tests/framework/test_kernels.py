@@ -13,11 +13,12 @@ from torch import Tensor
 
 import ndformer.framework.kernels.choose as choose_module
 import ndformer.framework.kernels.dense as dense_module
-from ndformer.framework.bias import Bias, ConeBias, DistanceBias, SumBias, TableBias
+from ndformer.framework.bias.base import Bias, SumBias
+from ndformer.framework.bias.parabolas import IsotropicBias, QuadraticBias
+from ndformer.framework.bias.pointwise import ConeBias, DistanceBias, TableBias
 from ndformer.framework.kernels import attend
 from ndformer.framework.kernels.choose import choose
 from ndformer.framework.kernels.narrow import served
-from ndformer.framework.parabolas import IsotropicBias, QuadraticBias
 from ndformer.framework.tokens import Where
 from tests.framework.helpers import relative, spy
 

@@ -11,13 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from ndformer.framework.data import Dataset, collate
-from ndformer.framework.engine.optim import parameter_groups
+from ndformer.framework.data.batches import collate
+from ndformer.framework.data.dataset import Dataset
+from ndformer.framework.data.mixture import Mixture, TurnBatches
+from ndformer.framework.engine.training.optim import parameter_groups
+from ndformer.framework.errors import UnknownNameError
 from ndformer.framework.evaluation.accuracy import Accuracy
 from ndformer.framework.evaluation.per_task import PerTask
-from ndformer.framework.mixture import Mixture, TurnBatches
 from ndformer.framework.model import TokenModel
-from ndformer.framework.registry import DATASETS, MODALITIES, UnknownNameError
+from ndformer.framework.registry import DATASETS, MODALITIES
 from ndformer.framework.tokens import TokenSet, Where
 
 DIM = 16

@@ -13,10 +13,10 @@ from torch import Tensor
 
 import ndformer.framework.kernels.choose as choose_module
 from ndformer.framework.attention import build_encoding
-from ndformer.framework.backbones.ptv3 import PTv3
-from ndformer.framework.bias import Bias
+from ndformer.framework.backbones.ptv3.network import PTv3
+from ndformer.framework.bias.base import Bias
+from ndformer.framework.bias.parabolas import IsotropicBias, QuadraticBias
 from ndformer.framework.kernels import attend
-from ndformer.framework.parabolas import IsotropicBias, QuadraticBias
 from ndformer.framework.tokens import TokenSet, Where
 
 

@@ -13,7 +13,8 @@ import pytest
 
 import ndformer
 from ndformer.framework.attention import build_encoding
-from ndformer.framework.registry import ENCODINGS, Registry, UnknownNameError, nearest
+from ndformer.framework.errors import UnknownNameError, nearest
+from ndformer.framework.registry import ENCODINGS, Registry
 
 PLACE: dict[str, Any] = dict(dim=24, heads=2, position_dims=2, depth=2)
 NINE = ["NoPE", "Sincos", "AxialRoPE", "RoPEMixed", "ALiBi", "LookHere", "RelativeBias", "PaPE", "PaPERI"]

@@ -5,9 +5,9 @@ import pytest
 import torch
 
 from ndformer.modalities.events.adapter import SpikingPatches
-from ndformer.modalities.events.spiking import Rule
-from ndformer.modalities.events.spiking_torch import SpikingStreamOnDevice
-from ndformer.modalities.events.tokenizers import SpikingTokenizer
+from ndformer.modalities.events.spikes.spiking import Rule
+from ndformer.modalities.events.spikes.spiking_torch import SpikingStreamOnDevice
+from ndformer.modalities.events.spikes.tokenizers import SpikingTokenizer
 from tests.modalities.events.conftest import random_events
 
 

@@ -7,12 +7,12 @@ from typing import Any, Literal
 import pytest
 import torch
 
-from ndformer.framework.backbones.ptv3 import PTv3
+from ndformer.framework.backbones.ptv3.network import PTv3
 from ndformer.framework.registry import ENCODINGS
 from ndformer.framework.sparse import Sites, SubMConv3d
 from ndformer.framework.sparse.spconv import build
 from ndformer.framework.tokens import TokenSet, Where
-from tools import benchmark_points
+from tools.benchmarks import points as benchmark_points
 
 DEVICE = "cuda"
 ENCODINGS.get("NoPE")  # the first look-up finds all

@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 import torch
 
-from ndformer.framework.data import DataError, collate
-from ndformer.framework.engine.config import load
-from ndformer.framework.engine.files import Preparation
+from ndformer.framework.data.batches import collate
+from ndformer.framework.engine.config.load import load
+from ndformer.framework.engine.programs.files import Preparation
+from ndformer.framework.errors import DataError
 from ndformer.framework.registry import MODELS, TRANSFORMS
-from ndformer.modalities.events.stream import Events
+from ndformer.modalities.events.formats.stream import Events
 
 CONFIG = Path(__file__).parents[2] / "configs" / "joint_sample.py"
 

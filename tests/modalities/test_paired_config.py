@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from ndformer.framework.data import collate
-from ndformer.framework.engine.config import load
+from ndformer.framework.data.batches import collate
+from ndformer.framework.engine.config.load import load
 from ndformer.framework.registry import DATASETS, MODALITIES, MODELS, SAMPLES
 
 CONFIG = Path(__file__).parents[2] / "configs" / "paired_sample.py"

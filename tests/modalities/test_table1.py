@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ndformer.framework.engine.config import load
+from ndformer.framework.engine.config.load import load
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 ENCODINGS = dict(

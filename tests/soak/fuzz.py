@@ -25,7 +25,7 @@ from typing import NamedTuple
 import numpy as np
 from PIL import Image
 
-from ndformer.framework.data import DataError
+from ndformer.framework.errors import DataError
 from ndformer.framework.registry import DATASETS
 
 SECONDS, BYTES = 20, 2**30  # what one damaged dataset may take

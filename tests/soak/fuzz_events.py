@@ -17,9 +17,9 @@ from typing import Literal
 
 import numpy as np
 
-from ndformer.framework.data import DataError
-from ndformer.modalities.events.files import read_events
-from ndformer.modalities.events.stream import Events
+from ndformer.framework.errors import DataError
+from ndformer.modalities.events.formats.files import read_events
+from ndformer.modalities.events.formats.stream import Events
 from tests.modalities.events.conftest import WRITERS, random_events
 from tests.soak.fuzz import mutated
 

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import numpy as np
 
-from ndformer.framework.data import DataError
-from ndformer.modalities.video.files import VideoFile, installed
+from ndformer.framework.errors import DataError
+from ndformer.modalities.video.formats.files import VideoFile, installed
 from tests.soak.fuzz import mutated
 
 KINDS = {

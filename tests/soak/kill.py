@@ -24,7 +24,7 @@ from typing import Any
 
 from mmengine.config import Config
 
-from ndformer.framework.engine import checkpoint
+from ndformer.framework.engine.training import checkpoint
 from tests.soak.tiny import config, differences, ended, finished, fork, register, warm
 
 

@@ -21,10 +21,11 @@ import torch
 from mmengine.config import Config
 
 from ndformer.framework import processes
-from ndformer.framework.data import DataError
-from ndformer.framework.engine import checkpoint, report
 from ndformer.framework.engine.run import train
-from ndformer.framework.engine.trainer import Trainer
+from ndformer.framework.engine.training import checkpoint
+from ndformer.framework.engine.training.trainer import Trainer
+from ndformer.framework.errors import DataError
+from ndformer.framework.pictures import runs as report
 from tests.soak.tiny import config, differences, ended, register, warm
 
 

@@ -19,10 +19,11 @@ import torch
 from mmengine.config import Config
 from PIL import Image
 
-from ndformer.framework.data import Dataset
-from ndformer.framework.engine import checkpoint, report
+from ndformer.framework.data.dataset import Dataset
 from ndformer.framework.engine.run import train
-from ndformer.framework.engine.trainer import Trainer
+from ndformer.framework.engine.training import checkpoint
+from ndformer.framework.engine.training.trainer import Trainer
+from ndformer.framework.pictures import runs as report
 from ndformer.framework.registry import DATASETS
 
 

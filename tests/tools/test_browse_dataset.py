@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from ndformer.framework.engine import cli
+from ndformer.framework.engine.programs import cli
 from ndformer.framework.registry import DATASETS
 from tools import browse_dataset
 from tools.browse_dataset import CAPTION, TILE, sheet
@@ -115,7 +115,7 @@ def test_a_config_is_read_as_for_training(browse, folder, capsys):
 def test_sample_makes_the_stand_in_and_shows_it(browse, folder, monkeypatch, capsys):
     made = []
     monkeypatch.setattr(
-        "ndformer.framework.engine.run.make_sample", lambda name, home: made.append(name) or folder.rename(home)
+        "ndformer.framework.engine.building.make_sample", lambda name, home: made.append(name) or folder.rename(home)
     )
     (folder.parent / "data" / "samples").mkdir(parents=True)
     browse(CONFIGS / "imagefolder_pape.py", "--sample", "--count", 3)

@@ -8,7 +8,7 @@ import pytest
 
 from ndformer.encodings.parabolic import PaPE
 from ndformer.framework.contract import PROMISES
-from ndformer.framework.naming import find
+from ndformer.framework.engine.programs.naming import find
 from tools import check_encoding
 from tools.check_encoding import main
 

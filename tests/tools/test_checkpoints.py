@@ -10,9 +10,10 @@ import pytest
 import torch
 from PIL import Image
 
-from ndformer.framework.engine import checkpoint, cli
-from ndformer.framework.engine.config import load
-from ndformer.framework.engine.run import build_model
+from ndformer.framework.engine.building import build_model
+from ndformer.framework.engine.config.load import load
+from ndformer.framework.engine.programs import cli
+from ndformer.framework.engine.training import checkpoint
 from tools import predict, train
 from tools import test as test_tool
 

@@ -14,9 +14,9 @@ import torch
 from torch import Tensor, nn
 
 from ndformer.framework.attention import Attention, build_encoding
-from ndformer.framework.backbones.ptv3 import PTv3
-from ndformer.framework.data import DataError
-from ndformer.framework.engine import checkpoint
+from ndformer.framework.backbones.ptv3.network import PTv3
+from ndformer.framework.engine.training import checkpoint
+from ndformer.framework.errors import DataError
 from ndformer.framework.heads.classifier import Classifier
 from ndformer.framework.model import TokenModel
 from ndformer.framework.registry import HEADS

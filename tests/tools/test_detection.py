@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from ndformer.framework.engine import cli
-from ndformer.modalities.image.sample import save
-from ndformer.modalities.image.sample_boxes import coco_json
-from ndformer.modalities.image.scenes import scene
+from ndformer.framework.engine.programs import cli
+from ndformer.modalities.image.stand_ins.coco import coco_json
+from ndformer.modalities.image.stand_ins.labelled import save
+from ndformer.modalities.image.stand_ins.scenes import scene
 from tools import browse_dataset, predict, train
 from tools import eval as eval_tool
 from tools import test as test_tool

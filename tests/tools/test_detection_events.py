@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from ndformer.framework.engine import gallery_boxes
+from ndformer.framework.answers import boxes as gallery_boxes
 from ndformer.framework.registry import DATASETS
-from ndformer.modalities.events.prophesee import write_dat
-from ndformer.modalities.events.sample_gen1 import BOX
-from ndformer.modalities.events.stream import Events
+from ndformer.modalities.events.formats.prophesee import write_dat
+from ndformer.modalities.events.formats.stream import Events
+from ndformer.modalities.events.stand_ins.gen1 import BOX
 from tools import browse_dataset, predict, show_tokens, train
 from tools import test as test_tool
 

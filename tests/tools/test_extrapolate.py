@@ -10,9 +10,9 @@ import pytest
 import torch
 from PIL import Image
 
-from ndformer.framework.engine import checkpoint
-from ndformer.framework.engine.config import load
-from ndformer.framework.engine.run import build_model
+from ndformer.framework.engine.building import build_model
+from ndformer.framework.engine.config.load import load
+from ndformer.framework.engine.training import checkpoint
 from tools import extrapolate
 
 SCRIPT = Path(extrapolate.__file__)

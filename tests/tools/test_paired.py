@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from ndformer.framework.engine import checkpoint
-from ndformer.framework.engine.config import load
-from ndformer.framework.engine.run import build_loader, build_model
+from ndformer.framework.engine.building import build_model
+from ndformer.framework.engine.config.load import load
+from ndformer.framework.engine.run import build_loader
+from ndformer.framework.engine.training import checkpoint
 from ndformer.framework.registry import SAMPLES
 from tools import test as test_tool
 

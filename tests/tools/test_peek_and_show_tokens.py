@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from ndformer.framework.data import DataError
-from ndformer.modalities.events.aedat import write_aedat3
-from ndformer.modalities.events.showing import counts, spikes
-from ndformer.modalities.events.stream import Events
-from ndformer.modalities.image.showing import apart
-from ndformer.modalities.pointcloud.showing import groups
-from ndformer.modalities.video.showing import tubelets
+from ndformer.framework.errors import DataError
+from ndformer.modalities.events.formats.aedat import write_aedat3
+from ndformer.modalities.events.formats.stream import Events
+from ndformer.modalities.events.pictures.tokens import counts, spikes
+from ndformer.modalities.image.pictures.tokens import apart
+from ndformer.modalities.pointcloud.pictures.tokens import groups
+from ndformer.modalities.video.pictures.tokens import tubelets
 from tools import peek, show_tokens
 
 CONFIGS = Path(__file__).parents[2] / "configs"
@@ -36,7 +36,7 @@ def files(tmp_path_factory):
 @pytest.fixture(scope="module")
 def film(files):
     pytest.importorskip("av")
-    from ndformer.modalities.video.writing import write_avi
+    from ndformer.modalities.video.formats.writing import write_avi
 
     frames = np.random.default_rng(0).integers(0, 256, (44, 48, 64, 3), dtype=np.uint8)
     write_avi(files / "film.avi", frames)

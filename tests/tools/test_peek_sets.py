@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from ndformer.framework.data import DataError
-from ndformer.modalities.events.prophesee import write_dat
-from ndformer.modalities.events.stream import Events
-from ndformer.modalities.image.matlab import write_mat
+from ndformer.framework.errors import DataError
+from ndformer.modalities.events.formats.prophesee import write_dat
+from ndformer.modalities.events.formats.stream import Events
+from ndformer.modalities.image.formats.matlab import write_mat
 from tests.modalities.events.conftest import WRITERS, random_events
 from tools import peek
 

@@ -6,10 +6,11 @@ import warnings
 import numpy as np
 import pytest
 
-from ndformer.framework.data import DataError
+from ndformer.framework.errors import DataError
 from ndformer.framework.registry import DATASETS
-from ndformer.modalities.events import gen1, gen1_index
-from ndformer.modalities.events.prophesee import Dat, write_dat
+from ndformer.modalities.events.datasets.gen1 import dataset as gen1
+from ndformer.modalities.events.datasets.gen1 import index as gen1_index
+from ndformer.modalities.events.formats.prophesee import Dat, write_dat
 from tests.modalities.events.conftest import random_events
 from tools import prepare_gen1
 

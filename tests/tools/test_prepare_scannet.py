@@ -6,10 +6,10 @@ import struct
 import numpy as np
 import pytest
 
-from ndformer.framework.data import DataError
-from ndformer.modalities.pointcloud.scannet_raw import vertex_normals
-from ndformer.modalities.pointcloud.scenes import SCANNET, ScanNet
-from ndformer.modalities.pointcloud.shapes import ball
+from ndformer.framework.errors import DataError
+from ndformer.modalities.pointcloud.datasets.scannet_raw import vertex_normals
+from ndformer.modalities.pointcloud.datasets.scenes import SCANNET, ScanNet
+from ndformer.modalities.pointcloud.stand_ins.shapes.solids import ball
 from tools import prepare_scannet
 
 TSV = (

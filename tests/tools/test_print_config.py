@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ndformer.framework.engine.config import load
+from ndformer.framework.engine.config.load import load
 from tools import print_config
 
 SCRIPT = Path(print_config.__file__)

@@ -11,7 +11,7 @@ import torch
 
 from ndformer.framework.attention import Attention, build_encoding
 from ndformer.framework.encoding import PositionEncoding
-from ndformer.framework.naming import options
+from ndformer.framework.engine.programs.naming import options
 from ndformer.framework.registry import ENCODINGS
 from ndformer.framework.tokens import Where
 from tools import show_encoding

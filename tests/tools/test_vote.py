@@ -10,14 +10,15 @@ import pytest
 import torch
 from PIL import Image
 
-from ndformer.framework.data import DataError, collate
-from ndformer.framework.engine import checkpoint
-from ndformer.framework.engine.config import load
-from ndformer.framework.engine.run import build_model
+from ndformer.framework.data.batches import collate
+from ndformer.framework.engine.building import build_model
+from ndformer.framework.engine.config.load import load
+from ndformer.framework.engine.training import checkpoint
+from ndformer.framework.errors import DataError
 from ndformer.framework.registry import DATASETS, TRANSFORMS
 from ndformer.modalities.pointcloud import voting
-from ndformer.modalities.pointcloud.ply import parse_ply
-from ndformer.modalities.pointcloud.scenes import SCANNET, ScanNet
+from ndformer.modalities.pointcloud.datasets.scenes import SCANNET, ScanNet
+from ndformer.modalities.pointcloud.formats.ply import parse_ply
 from ndformer.modalities.pointcloud.voting import fragments, looks, object_votes, scene_votes
 from tools import predict, vote
 from tools import test as test_tool

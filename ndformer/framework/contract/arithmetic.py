@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from ndformer.framework.bias import Bias
+from ndformer.framework.bias.base import Bias
 from ndformer.framework.contract.places import FAR
 from ndformer.framework.contract.promise import Broken, Worst, name_of, promise
 from ndformer.framework.contract.trial import Trial, has_pair

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from ndformer.framework.bias import Bias
+from ndformer.framework.bias.base import Bias
 from ndformer.framework.contract.promise import CLOSE, CLOSE_FLOAT32, Broken, Worst, difference, name_of, promise
 from ndformer.framework.contract.trial import Trial, has_pair
 from ndformer.framework.kernels import attend

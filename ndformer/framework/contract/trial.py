@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from ndformer.framework.attention import Attention
-from ndformer.framework.bias import Bias
+from ndformer.framework.bias.base import Bias
 from ndformer.framework.encoding import PositionEncoding
 from ndformer.framework.tokens import Where
 

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ndformer.framework.engine.compat import BaseMetric
+from ndformer.framework.compat import BaseMetric
 from ndformer.framework.registry import METRICS
 
 

@@ -8,8 +8,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ndformer.framework.data import DataError
-from ndformer.framework.engine.compat import BaseMetric
+from ndformer.framework.compat import BaseMetric
+from ndformer.framework.errors import DataError
 from ndformer.framework.registry import METRICS
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ndformer.framework.engine.compat import BaseMetric
+from ndformer.framework.compat import BaseMetric
 from ndformer.framework.registry import METRICS
 
 

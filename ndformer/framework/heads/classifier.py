@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ndformer.framework.data import DataError
+from ndformer.framework.errors import DataError
 from ndformer.framework.losses.lovasz import lovasz_softmax
 from ndformer.framework.registry import HEADS
 from ndformer.framework.tokens import TokenSet

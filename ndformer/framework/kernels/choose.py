@@ -8,12 +8,12 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from ndformer.framework.bias import Bias
+from ndformer.framework.bias.base import Bias
+from ndformer.framework.errors import nearest
 from ndformer.framework.kernels.dense import dense
 from ndformer.framework.kernels.flex import flex
 from ndformer.framework.kernels.narrow import narrow, pays, served
 from ndformer.framework.kernels.sdpa import sdpa
-from ndformer.framework.registry import nearest
 from ndformer.framework.tokens import Where
 
 Backend = Callable[[Tensor, Tensor, Tensor, Where, Bias | None, float], Tensor]

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from ndformer.framework.bias import Bias
+from ndformer.framework.bias.base import Bias
 from ndformer.framework.kernels.masks import bias_rows, seen
 from ndformer.framework.tokens import Where
 

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.attention.flex_attention import flex_attention
 
-from ndformer.framework.bias import Bias
+from ndformer.framework.bias.base import Bias
 from ndformer.framework.kernels.masks import placed_for, seen_keys
 from ndformer.framework.tokens import Where
 

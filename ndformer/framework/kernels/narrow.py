@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ndformer.framework.bias import Bias, Parabolas
+from ndformer.framework.bias.base import Bias, Parabolas
 from ndformer.framework.kernels.narrow_numba import ROW, TILE, compiled
 from ndformer.framework.tokens import Where
 

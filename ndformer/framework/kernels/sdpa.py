@@ -12,8 +12,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ndformer.framework.bias import Bias
-from ndformer.framework.features import Split, split
+from ndformer.framework.bias.base import Bias
+from ndformer.framework.bias.riding import Split, split
 from ndformer.framework.kernels.masks import bias_rows, seen
 from ndformer.framework.tokens import Where
 

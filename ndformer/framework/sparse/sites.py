@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ndformer.framework.data import DataError
+from ndformer.framework.errors import DataError
 from ndformer.framework.sparse.segments import reduce_segments, run_lengths
 
 BLOCK = 8192  # voxels convolved at a time on CPU: what is gathered for them stays in the cache

@@ -11,13 +11,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ndformer.framework.data import Sample
+from ndformer.framework.data.dataset import Sample
 from ndformer.framework.registry import MODALITIES
 from ndformer.framework.tokens import TokenSet, Where
-from ndformer.modalities.events.files import ENDINGS, read_events
-from ndformer.modalities.events.showing import pictures
-from ndformer.modalities.events.stream import sample_of
-from ndformer.modalities.events.tokens import check_patch, unpack
+from ndformer.modalities.events.formats.files import ENDINGS, read_events
+from ndformer.modalities.events.formats.stream import sample_of
+from ndformer.modalities.events.pictures.tokens import pictures
+from ndformer.modalities.events.spikes.tokens import check_patch, unpack
 
 
 @MODALITIES.register_module()

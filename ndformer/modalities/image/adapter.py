@@ -10,12 +10,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ndformer.framework.data import DataError, Sample
-from ndformer.framework.engine.text import spelled
+from ndformer.framework.data.dataset import Sample
+from ndformer.framework.engine.config.text import spelled
+from ndformer.framework.errors import DataError
 from ndformer.framework.registry import MODALITIES
 from ndformer.framework.tokens import TokenSet, Where
-from ndformer.modalities.image.files import ENDINGS, open_image
-from ndformer.modalities.image.showing import apart
+from ndformer.modalities.image.formats.files import ENDINGS, open_image
+from ndformer.modalities.image.pictures.tokens import apart
 
 
 @MODALITIES.register_module()

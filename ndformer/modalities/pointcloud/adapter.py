@@ -12,12 +12,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
-from ndformer.framework.data import DataError, Sample
+from ndformer.framework.data.dataset import Sample
+from ndformer.framework.errors import DataError
 from ndformer.framework.registry import MODALITIES
 from ndformer.framework.tokens import TokenSet, Where
-from ndformer.modalities.pointcloud.files import ENDINGS, read_cloud
+from ndformer.modalities.pointcloud.formats.files import ENDINGS, read_cloud
+from ndformer.modalities.pointcloud.pictures.tokens import groups
 from ndformer.modalities.pointcloud.sampling import farthest, nearest, take
-from ndformer.modalities.pointcloud.showing import groups
 
 
 @MODALITIES.register_module()

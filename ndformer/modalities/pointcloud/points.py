@@ -10,12 +10,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
-from ndformer.framework.data import Sample
+from ndformer.framework.data.dataset import Sample
 from ndformer.framework.registry import MODALITIES
 from ndformer.framework.tokens import TokenSet, Where
-from ndformer.modalities.pointcloud.drawing import draw
-from ndformer.modalities.pointcloud.files import ENDINGS, read_cloud
-from ndformer.modalities.pointcloud.showing import SIZE
+from ndformer.modalities.pointcloud.formats.files import ENDINGS, read_cloud
+from ndformer.modalities.pointcloud.pictures.clouds import draw
+from ndformer.modalities.pointcloud.pictures.tokens import SIZE
 
 
 @MODALITIES.register_module()

@@ -13,10 +13,12 @@ from typing import Any, cast
 import numpy as np
 import torch
 
-from ndformer.framework.data import DataError, Sample, collate
+from ndformer.framework.data.batches import collate
+from ndformer.framework.data.dataset import Sample
+from ndformer.framework.errors import DataError
 from ndformer.framework.heads.token_segmenter import TokenSegmenter
 from ndformer.framework.model import TokenModel
-from ndformer.modalities.pointcloud.transforms import GridSample, PackPoints, ScalePoints, cells, chosen, turned
+from ndformer.modalities.pointcloud.transforms.points import GridSample, PackPoints, ScalePoints, cells, chosen, turned
 
 STRETCHES, STRETCH = 9, (0.8, 1.2)
 

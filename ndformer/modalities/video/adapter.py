@@ -11,13 +11,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ndformer.framework.data import DataError, Sample
-from ndformer.framework.engine.text import spelled
+from ndformer.framework.data.dataset import Sample
+from ndformer.framework.engine.config.text import spelled
+from ndformer.framework.errors import DataError
 from ndformer.framework.registry import MODALITIES
 from ndformer.framework.tokens import TokenSet, Where
-from ndformer.modalities.image.transforms import RGB_MEAN, RGB_STD
-from ndformer.modalities.video.files import ENDINGS, VideoFile
-from ndformer.modalities.video.showing import tubelets
+from ndformer.modalities.image.transforms.images import RGB_MEAN, RGB_STD
+from ndformer.modalities.video.formats.files import ENDINGS, VideoFile
+from ndformer.modalities.video.pictures.tokens import tubelets
 
 
 @MODALITIES.register_module()

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from ndformer.framework.backbones.ptv3 import PTv3
-from ndformer.framework.backbones.ptv3_layers import DropPoints, Norm
-from ndformer.framework.backbones.ptv3_points import layout
-from ndformer.framework.data import DataError
+from ndformer.framework.backbones.ptv3.layers import DropPoints, Norm
+from ndformer.framework.backbones.ptv3.network import PTv3
+from ndformer.framework.backbones.ptv3.points import layout
+from ndformer.framework.errors import DataError
 from ndformer.framework.registry import BACKBONES, ENCODINGS
 from ndformer.framework.sparse import Sites, SubMConv3d
 from ndformer.framework.tokens import TokenSet, Where

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from ndformer.framework.backbones.ptv3 import PTv3
+from ndformer.framework.backbones.ptv3.network import PTv3
 from ndformer.framework.tokens import TokenSet, Where
 from tools import convert_checkpoint
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from ndformer.framework.backbones.ptv3 import PTv3
+from ndformer.framework.backbones.ptv3.network import PTv3
 from ndformer.framework.registry import ENCODINGS, TRANSFORMS
 from ndformer.framework.tokens import TokenSet, Where
 

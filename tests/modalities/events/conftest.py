@@ -6,10 +6,10 @@ import h5py
 import numpy as np
 import pytest
 
-from ndformer.modalities.events.aedat import write_aedat3
-from ndformer.modalities.events.nmnist_bin import write_bin
-from ndformer.modalities.events.prophesee import write_dat
-from ndformer.modalities.events.stream import Events
+from ndformer.modalities.events.formats.aedat import write_aedat3
+from ndformer.modalities.events.formats.nmnist_bin import write_bin
+from ndformer.modalities.events.formats.prophesee import write_dat
+from ndformer.modalities.events.formats.stream import Events
 
 
 def random_events(n, height=32, width=32, seed=0, until=200_000):

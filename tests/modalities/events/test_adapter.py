@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import torch
 
-from ndformer.framework.data import collate
+from ndformer.framework.data.batches import collate
 from ndformer.framework.model import TokenModel
 from ndformer.modalities.events.adapter import SpikingPatches
-from ndformer.modalities.events.stream import Events
-from ndformer.modalities.events.tokens import NONE
-from ndformer.modalities.events.transforms import PackFrames, PackSpikes, PackVoxels
+from ndformer.modalities.events.formats.stream import Events
+from ndformer.modalities.events.spikes.tokens import NONE
+from ndformer.modalities.events.transforms.events import PackFrames, PackSpikes, PackVoxels
 
 RNG = np.random.default_rng(0)
 ENCODINGS = [

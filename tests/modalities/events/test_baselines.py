@@ -6,8 +6,8 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from ndformer.modalities.events.baselines import GRID, amounts, baselines, picture, places
-from ndformer.modalities.events.stream import Events
+from ndformer.modalities.events.formats.stream import Events
+from ndformer.modalities.events.stand_ins.baselines import GRID, amounts, baselines, picture, places
 
 
 def test_features_as_by_hand():

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 import torch
 
-from ndformer.framework.data import collate
-from ndformer.framework.engine.config import load
+from ndformer.framework.data.batches import collate
+from ndformer.framework.engine.config.load import load
 from ndformer.framework.registry import METRICS, MODELS, TRANSFORMS
-from ndformer.modalities.events.stream import Events
+from ndformer.modalities.events.formats.stream import Events
 
 CONFIGS = sorted(Path(__file__).parents[3].glob("configs/gen1_*.py"))
 ENCODINGS = {"alibi", "lookhere", "nope", "pape", "pape_ri", "rope", "rope_mixed", "sincos"}

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ndformer.framework.engine.config import load
+from ndformer.framework.engine.config.load import load
 from ndformer.framework.registry import TRANSFORMS
-from ndformer.modalities.events.controls import ShuffleTimes, StillMoment
-from ndformer.modalities.events.stream import Events
+from ndformer.modalities.events.formats.stream import Events
+from ndformer.modalities.events.transforms.controls import ShuffleTimes, StillMoment
 
 CONFIG = Path(__file__).parents[3] / "configs" / "dvsgesture_pape.py"
 

@@ -9,9 +9,9 @@ import torch
 
 from ndformer.framework.heads.classifier import Classifier
 from ndformer.framework.registry import DATASETS
-from ndformer.modalities.events.aedat import write_aedat3
-from ndformer.modalities.events.cutmix import cutmix
-from ndformer.modalities.events.transforms import FlipEvents
+from ndformer.modalities.events.formats.aedat import write_aedat3
+from ndformer.modalities.events.transforms.cutmix import cutmix
+from ndformer.modalities.events.transforms.events import FlipEvents
 
 
 def says(u, x, y) -> Any:

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from ndformer.framework.data import DataError
+from ndformer.framework.errors import DataError
 from ndformer.framework.registry import DATASETS
-from ndformer.modalities.events.nmnist_bin import write_bin
-from ndformer.modalities.events.prophesee import write_dat
+from ndformer.modalities.events.formats.nmnist_bin import write_bin
+from ndformer.modalities.events.formats.prophesee import write_dat
 
 
 @pytest.fixture

@@ -6,11 +6,11 @@ import h5py
 import numpy as np
 import pytest
 
-from ndformer.framework.data import DataError
-from ndformer.modalities.events.aedat import Packets, write_aedat3
-from ndformer.modalities.events.files import format_of, read_events
-from ndformer.modalities.events.prophesee import Dat, write_dat
-from ndformer.modalities.events.stream import Events
+from ndformer.framework.errors import DataError
+from ndformer.modalities.events.formats.aedat import Packets, write_aedat3
+from ndformer.modalities.events.formats.files import format_of, read_events
+from ndformer.modalities.events.formats.prophesee import Dat, write_dat
+from ndformer.modalities.events.formats.stream import Events
 from tests.soak.fuzz_events import fuzz
 
 NAMES = ["a.aedat", "b.aedat", "c_td.dat", "d.raw", "e.raw", "f.bin", "g.npy", "h.h5"]

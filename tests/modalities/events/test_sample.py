@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 import torch
 
-from ndformer.framework.data import collate
-from ndformer.framework.engine.config import load
+from ndformer.framework.data.batches import collate
+from ndformer.framework.engine.config.load import load
 from ndformer.framework.registry import DATASETS, MODELS
-from ndformer.modalities.events import sample
-from ndformer.modalities.events.acting import MOTIONS, film, mirrored
-from ndformer.modalities.events.simulate import DARK, film_to_events
+from ndformer.modalities.events.stand_ins import labelled as sample
+from ndformer.modalities.events.stand_ins.acting import MOTIONS, film, mirrored
+from ndformer.modalities.events.stand_ins.camera import DARK, film_to_events
 
 CONFIGS = sorted(p for kind in ("dvsgesture", "nmnist") for p in Path(__file__).parents[3].glob(f"configs/{kind}_*.py"))
 MIRRORED = [0, 2, 1, 6, 5, 4, 3, 7, 8, 9, 10]

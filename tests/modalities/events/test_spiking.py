@@ -9,13 +9,13 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ndformer.modalities.events import tokenizers
-from ndformer.modalities.events.spiking import ONE, Rule, find_spikes
-from ndformer.modalities.events.spiking_numba import find_spikes_numba
-from ndformer.modalities.events.spiking_torch import SpikingStreamOnDevice, find_spikes_torch
-from ndformer.modalities.events.stream import Events
-from ndformer.modalities.events.tokenizers import SpikingStream, SpikingTokenizer, WindowTokenizer
-from ndformer.modalities.events.tokens import NONE, unpack
+from ndformer.modalities.events.formats.stream import Events
+from ndformer.modalities.events.spikes import tokenizers
+from ndformer.modalities.events.spikes.spiking import ONE, Rule, find_spikes
+from ndformer.modalities.events.spikes.spiking_numba import find_spikes_numba
+from ndformer.modalities.events.spikes.spiking_torch import SpikingStreamOnDevice, find_spikes_torch
+from ndformer.modalities.events.spikes.tokenizers import SpikingStream, SpikingTokenizer, WindowTokenizer
+from ndformer.modalities.events.spikes.tokens import NONE, unpack
 
 WAYS = [find_spikes]
 if importlib.util.find_spec("numba"):

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ndformer.framework.data import DataError
+from ndformer.framework.errors import DataError
 from ndformer.framework.registry import DATASETS
-from ndformer.modalities.events.nmnist_bin import write_bin
+from ndformer.modalities.events.formats.nmnist_bin import write_bin
 
 KIND = dict(type="Tonic", name="Dots")
 

@@ -7,10 +7,20 @@ import numpy as np
 import pytest
 
 from ndformer.framework.registry import DATASETS
-from ndformer.modalities.events import sample_gen1
-from ndformer.modalities.events.box_baselines import baselines
-from ndformer.modalities.events.prophesee import write_dat
-from ndformer.modalities.events.traffic import CAR, HEIGHT, PEDESTRIAN, SEEN, WIDTH, Thing, film, looked_up, paint
+from ndformer.modalities.events.formats.prophesee import write_dat
+from ndformer.modalities.events.stand_ins import gen1 as sample_gen1
+from ndformer.modalities.events.stand_ins.box_baselines import baselines
+from ndformer.modalities.events.stand_ins.traffic import (
+    CAR,
+    HEIGHT,
+    PEDESTRIAN,
+    SEEN,
+    WIDTH,
+    Thing,
+    film,
+    looked_up,
+    paint,
+)
 
 TIMES = np.arange(0, 1_000_001, 25_000)
 

@@ -7,12 +7,12 @@ from unittest import mock
 import numpy as np
 import pytest
 
-from ndformer.framework.data import DataError
+from ndformer.framework.errors import DataError
 from ndformer.modalities.events.adapter import SpikingPatches
-from ndformer.modalities.events.spiking import Rule
-from ndformer.modalities.events.stream import Events
-from ndformer.modalities.events.tokenizers import SpikingTokenizer
-from ndformer.modalities.events.transforms import (
+from ndformer.modalities.events.formats.stream import Events
+from ndformer.modalities.events.spikes.spiking import Rule
+from ndformer.modalities.events.spikes.tokenizers import SpikingTokenizer
+from ndformer.modalities.events.transforms.events import (
     DropArea,
     DropEvents,
     DropTime,

@@ -7,9 +7,9 @@ import pytest
 from PIL import Image
 
 from ndformer.framework.registry import DATASETS, TRANSFORMS
-from ndformer.modalities.image import box_augment
-from ndformer.modalities.image.box_augment import OPERATIONS, SHIFT, mosaic
-from ndformer.modalities.image.box_transforms import FILL
+from ndformer.modalities.image.transforms import box_augment
+from ndformer.modalities.image.transforms.box_augment import OPERATIONS, SHIFT, mosaic
+from ndformer.modalities.image.transforms.boxes import FILL
 
 BOX = (20, 10, 60, 42)
 

@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from ndformer.framework.data import Sample, collate
+from ndformer.framework.data.batches import collate
+from ndformer.framework.data.dataset import Sample
 from ndformer.framework.heads.frame import original
 from ndformer.framework.model import TokenModel
 from ndformer.framework.registry import METRICS, TRANSFORMS

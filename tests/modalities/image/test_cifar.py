@@ -8,9 +8,9 @@ import struct
 import numpy as np
 import pytest
 
-from ndformer.framework.data import DataError
+from ndformer.framework.errors import DataError
 from ndformer.framework.registry import DATASETS
-from ndformer.modalities.image.cifar import unpickle
+from ndformer.modalities.image.datasets.cifar import unpickle
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (4, 3072), dtype=np.uint8)
 FILES = [f"data_batch_{i}" for i in range(1, 6)] + ["test_batch"]

@@ -7,8 +7,8 @@ import pytest
 import torch
 from PIL import Image
 
-from ndformer.framework.data import collate
-from ndformer.framework.engine.config import load
+from ndformer.framework.data.batches import collate
+from ndformer.framework.engine.config.load import load
 from ndformer.framework.registry import MODELS, TRANSFORMS
 
 ROOT = Path(__file__).parents[3] / "configs"

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from ndformer.framework.data import DataError
+from ndformer.framework.errors import DataError
 from ndformer.framework.registry import DATASETS
 
 SIZES = dict(a=(40, 30), b=(20, 50), c=(16, 16))  # width, height

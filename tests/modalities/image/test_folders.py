@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from ndformer.framework.data import DataError
+from ndformer.framework.errors import DataError
 from ndformer.framework.registry import DATASETS
-from ndformer.modalities.image.matlab import read_mat, write_mat
+from ndformer.modalities.image.formats.matlab import read_mat, write_mat
 
 
 def put(path, label=0, mode="RGB", size=(8, 6)):

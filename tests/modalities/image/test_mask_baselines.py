@@ -5,7 +5,7 @@ import pytest
 from PIL import Image
 
 from ndformer.framework.registry import DATASETS
-from ndformer.modalities.image.mask_baselines import baselines
+from ndformer.modalities.image.stand_ins.mask_baselines import baselines
 from tools.make_sample import baselines_of
 
 

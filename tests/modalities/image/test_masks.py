@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from ndformer.framework.data import DataError
+from ndformer.framework.errors import DataError
 from ndformer.framework.registry import DATASETS, TRANSFORMS
-from ndformer.modalities.image import sample_masks
-from ndformer.modalities.image.sample import save
-from ndformer.modalities.image.sample_masks import CLASSES
+from ndformer.modalities.image.stand_ins import ade20k as sample_masks
+from ndformer.modalities.image.stand_ins.ade20k import CLASSES
+from ndformer.modalities.image.stand_ins.labelled import save
 from tools import browse_dataset, predict, train
 from tools import test as test_tool
 

@@ -6,7 +6,7 @@ import struct
 import numpy as np
 import pytest
 
-from ndformer.framework.data import DataError
+from ndformer.framework.errors import DataError
 from ndformer.framework.registry import DATASETS
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (30, 6, 5), dtype=np.uint8)

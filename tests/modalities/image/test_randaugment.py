@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from ndformer.modalities.image.randaugment import OPERATIONS, RandAugment
+from ndformer.modalities.image.transforms.randaugment import OPERATIONS, RandAugment
 
 SIGNED = {"ShearX", "ShearY", "TranslateX", "TranslateY", "Rotate", "Brightness", "Color", "Contrast", "Sharpness"}
 

@@ -7,10 +7,10 @@ import pytest
 import torch
 from PIL import Image
 
-from ndformer.framework.data import Dataset
+from ndformer.framework.data.dataset import Dataset
 from ndformer.framework.registry import DATASETS, SAMPLES
-from ndformer.modalities.image import baselines
-from ndformer.modalities.image.drawing import DIGITS, FIGURES, figures, handwriting
+from ndformer.modalities.image.stand_ins import baselines
+from ndformer.modalities.image.stand_ins.figures import DIGITS, FIGURES, figures, handwriting
 
 # name: dataset, sizes of train, val and test, how many of its classes appear, mode
 STANDINS = {

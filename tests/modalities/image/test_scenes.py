@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from ndformer.framework.registry import DATASETS
-from ndformer.modalities.image import scenes
-from ndformer.modalities.image.box_baselines import baselines
-from ndformer.modalities.image.sample_boxes import CATEGORIES, coco_json
-from ndformer.modalities.image.scenes import CLASSES, scene
+from ndformer.modalities.image.stand_ins import scenes
+from ndformer.modalities.image.stand_ins.box_baselines import baselines
+from ndformer.modalities.image.stand_ins.coco import CATEGORIES, coco_json
+from ndformer.modalities.image.stand_ins.scenes import CLASSES, scene
 
 
 @pytest.fixture(scope="module")
@@ -20,7 +20,7 @@ def some():
 
 @pytest.fixture(scope="module")
 def root(some, tmp_path_factory):
-    from ndformer.modalities.image.sample import save
+    from ndformer.modalities.image.stand_ins.labelled import save
 
     home = tmp_path_factory.mktemp("coco")
     (home / "annotations").mkdir()

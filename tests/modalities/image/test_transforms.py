@@ -7,9 +7,10 @@ import pytest
 import torch
 from PIL import Image
 
-from ndformer.framework.data import DataError, collate
+from ndformer.framework.data.batches import collate
+from ndformer.framework.errors import DataError
 from ndformer.framework.registry import TRANSFORMS
-from ndformer.modalities.image.transforms import RandomResizedCrop
+from ndformer.modalities.image.transforms.images import RandomResizedCrop
 
 RECIPES = [
     dict(type="Resize", size=24),

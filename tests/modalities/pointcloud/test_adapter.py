@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import torch
 
-from ndformer.framework.data import DataError
+from ndformer.framework.errors import DataError
 from ndformer.framework.registry import MODALITIES
 from ndformer.modalities.pointcloud.adapter import PointPatches
 from ndformer.modalities.pointcloud.sampling import farthest, take

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from ndformer.framework.data import DataError, collate
-from ndformer.framework.engine.config import load
+from ndformer.framework.data.batches import collate
+from ndformer.framework.engine.config.load import load
+from ndformer.framework.errors import DataError
 from ndformer.framework.registry import DATASETS, MODELS
 
 SCENES, OBJECTS = "configs/scannet_pape.py", "configs/modelnet40_pape.py"

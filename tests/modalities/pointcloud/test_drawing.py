@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from ndformer.modalities.pointcloud.drawing import class_colours, draw, heat, sheet
-from ndformer.modalities.pointcloud.render import render, view_axes
-from ndformer.modalities.pointcloud.shapes import box
+from ndformer.modalities.pointcloud.pictures.clouds import class_colours, draw, heat, sheet
+from ndformer.modalities.pointcloud.pictures.render import render, view_axes
+from ndformer.modalities.pointcloud.stand_ins.shapes.solids import box
 
 FRONT = [(0.0, 0.0)]
 RED, GREEN = (np.array([c], np.uint8) for c in ((255, 0, 0), (0, 255, 0)))
@@ -93,7 +93,7 @@ def naive(vertices, faces, size, azimuth, elevation):
 
 @pytest.mark.parametrize("azimuth, elevation", [(20, 30), (200, -25)])
 def test_a_rendering_shows_the_nearest_face_at_every_pixel(azimuth, elevation, monkeypatch):
-    monkeypatch.setattr("ndformer.modalities.pointcloud.render.SMOOTH", 1)
+    monkeypatch.setattr("ndformer.modalities.pointcloud.pictures.render.SMOOTH", 1)
     mesh = box(0.8, 0.5, 0.6, top=(0.5, 0.7)).turned("z", 0.05)
     other = box(0.3, 1.1, 0.2).moved(0.3, -0.5, 0.3)
     vertices = np.concatenate([mesh.vertices, other.vertices])

@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ndformer.framework.data import DataError
+from ndformer.framework.errors import DataError
 from ndformer.framework.registry import DATASETS
-from ndformer.modalities.pointcloud import modelnet
-from ndformer.modalities.pointcloud.cache import FOLDER
-from ndformer.modalities.pointcloud.meshes import surface
+from ndformer.modalities.pointcloud.datasets import modelnet
+from ndformer.modalities.pointcloud.datasets.cache import FOLDER
+from ndformer.modalities.pointcloud.formats.meshes import surface
 
 CLASSES = ["box", "night_stand"]
 COUNTS = dict(train=4, test=2)

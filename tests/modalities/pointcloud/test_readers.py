@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ndformer.framework.data import DataError
-from ndformer.modalities.pointcloud.files import read_cloud
-from ndformer.modalities.pointcloud.meshes import parse_off, surface, triangles
-from ndformer.modalities.pointcloud.ply import parse_ply
+from ndformer.framework.errors import DataError
+from ndformer.modalities.pointcloud.formats.files import read_cloud
+from ndformer.modalities.pointcloud.formats.meshes import parse_off, surface, triangles
+from ndformer.modalities.pointcloud.formats.ply import parse_ply
 
 ROWS = np.array([[0, 0, 0.5, 1, 0, 0], [1, 0, -2e-3, 0, 1, 0], [0, 1.25, 0, 0, 0, -1]], np.float32)
 SQUARE = "OFF\n4 2 0\n0 0 0\n1 0 0\n1 1 0\n0 1 0\n3 0 1 2\n3 0 2 3\n"

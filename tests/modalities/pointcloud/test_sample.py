@@ -6,11 +6,15 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from ndformer.framework.data import DataError, Dataset
+from ndformer.framework.data.dataset import Dataset
+from ndformer.framework.errors import DataError
 from ndformer.framework.registry import DATASETS
-from ndformer.modalities.pointcloud import baselines, sample, sample_paired
-from ndformer.modalities.pointcloud.render import render, view_axes
-from ndformer.modalities.pointcloud.shapes import (
+from ndformer.modalities.pointcloud.pictures.render import render, view_axes
+from ndformer.modalities.pointcloud.stand_ins import baselines
+from ndformer.modalities.pointcloud.stand_ins import modelnet as sample
+from ndformer.modalities.pointcloud.stand_ins import paired as sample_paired
+from ndformer.modalities.pointcloud.stand_ins.shapes.home import Dice
+from ndformer.modalities.pointcloud.stand_ins.shapes.solids import (
     Mesh,
     arc,
     ball,
@@ -25,7 +29,6 @@ from ndformer.modalities.pointcloud.shapes import (
     tube,
     vessel,
 )
-from ndformer.modalities.pointcloud.shapes_home import Dice
 
 BOW = np.insert(arc(1, 0, 0.5), 2, 0, axis=1)
 SOLIDS = {

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from ndformer.framework.data import DataError
+from ndformer.framework.errors import DataError
 from ndformer.framework.registry import TRANSFORMS
-from ndformer.modalities.pointcloud.scene_transforms import smooth_noise
+from ndformer.modalities.pointcloud.transforms.scenes import smooth_noise
 
 COLOURING = ["ContrastColours", "ShiftColours", "JitterColours"]
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from ndformer.framework.data import DataError
+from ndformer.framework.errors import DataError
 from ndformer.framework.registry import DATASETS, MODALITIES, SAMPLES
-from ndformer.modalities.pointcloud.baselines import baselines
-from ndformer.modalities.pointcloud.scenes import SCANNET, ScanNet, Scenes
+from ndformer.modalities.pointcloud.datasets.scenes import SCANNET, ScanNet, Scenes
+from ndformer.modalities.pointcloud.stand_ins.baselines import baselines
 
 
 def write(home, seed=0, n=30, **arrays):

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from ndformer.framework.data import DataError, collate
+from ndformer.framework.data.batches import collate
+from ndformer.framework.errors import DataError
 from ndformer.framework.registry import TRANSFORMS
 
 RECIPES = [

@@ -6,7 +6,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from ndformer.modalities.video.baselines import baselines, frames
+from ndformer.modalities.video.stand_ins.baselines import baselines, frames
 
 
 def video(pixels):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ndformer.modalities.video.files import installed
+from ndformer.modalities.video.formats.files import installed
 from tests.soak.fuzz_video import attempt, fuzz, originals
 
 

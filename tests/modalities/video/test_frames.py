@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ndformer.framework.data import DataError
-from ndformer.modalities.video import backends, files, process
-from ndformer.modalities.video.files import Backend, VideoFile
+from ndformer.framework.errors import DataError
+from ndformer.modalities.video.formats import backends, files, process
+from ndformer.modalities.video.formats.files import Backend, VideoFile
 
 NAMES = ["xvid.avi", "xvid_b.avi", "h264.mp4", "hevc.mp4", "mpeg2.mpg", "mjpeg.mov", "ffv1.mkv", "vp9.webm"]
 BACKENDS: list[Backend] = ["decord", "pyav"]

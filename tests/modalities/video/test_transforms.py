@@ -8,12 +8,12 @@ import pytest
 import torch
 from PIL import Image
 
-from ndformer.framework.data import DataError
-from ndformer.framework.engine.config import load
+from ndformer.framework.engine.config.load import load
+from ndformer.framework.errors import DataError
 from ndformer.framework.registry import TRANSFORMS
-from ndformer.modalities.image.randaugment import RandAugment
-from ndformer.modalities.video.files import VideoFile
-from ndformer.modalities.video.transforms import (
+from ndformer.modalities.image.transforms.randaugment import RandAugment
+from ndformer.modalities.video.formats.files import VideoFile
+from ndformer.modalities.video.transforms.videos import (
     EachFrame,
     FlipVideo,
     PackVideo,

@@ -9,14 +9,15 @@ import numpy as np
 import pytest
 import torch
 
-from ndformer.framework.data import DataError, collate
-from ndformer.framework.engine.config import load
+from ndformer.framework.data.batches import collate
+from ndformer.framework.engine.config.load import load
+from ndformer.framework.errors import DataError
 from ndformer.framework.evaluation.accuracy import Accuracy
 from ndformer.framework.registry import DATASETS, MODELS
-from ndformer.modalities.video.moving import MIRRORED, WIDTH, film, path, scene
-from ndformer.modalities.video.sample import FRAMES, ucf101
-from ndformer.modalities.video.transforms import SampleFrames
-from ndformer.modalities.video.writing import write_avi
+from ndformer.modalities.video.formats.writing import write_avi
+from ndformer.modalities.video.stand_ins.moving import MIRRORED, WIDTH, film, path, scene
+from ndformer.modalities.video.stand_ins.ucf101 import FRAMES, ucf101
+from ndformer.modalities.video.transforms.videos import SampleFrames
 
 WAYS = 10
 

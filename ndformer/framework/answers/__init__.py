@@ -1,0 +1,1 @@
+"""What heads say, one file for each kind of answer."""

@@ -1,0 +1,165 @@
+"""What Point Transformer V3 is made of: convolution over voxels, attention in windows, pooling over cells."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ndformer.framework.attention import Attention
+from ndformer.framework.backbones.ptv3.points import Cells, Level
+from ndformer.framework.encoding import LayerEncoding, PositionEncoding
+from ndformer.framework.errors import DataError
+from ndformer.framework.sparse import Sites, SubMConv3d
+from ndformer.framework.transformer import MLP
+
+
+class Norm(nn.BatchNorm1d):
+    """Over all points of a batch, with the published constants; but the first 1 / momentum batches are averaged evenly,
+    so that short trainings, too, evaluate with what the data is like, not with what the averages started from."""
+
+    def __init__(self, dim: int) -> None:
+        super().__init__(dim, eps=1e-3, momentum=0.01)
+        self.young = True
+
+    def forward(self, input: Tensor) -> Tensor:
+        if self.training and len(input) == 1:
+            raise DataError(
+                "all points of this training batch lie in one voxel of a stage, and batch norm needs more than one: "
+                "take a smaller grid_size, larger batches, or remove such samples"
+            )
+        if self.training and self.young:  # asked only then: reading the count makes a GPU wait
+            assert self.num_batches_tracked is not None
+            self.momentum = max(0.01, 1 / (int(self.num_batches_tracked) + 1))
+            self.young = self.momentum > 0.01
+        return super().forward(input)
+
+
+class Stem(nn.Module):
+    def __init__(self, dim: int, out_dim: int) -> None:
+        super().__init__()
+        self.conv = SubMConv3d(dim, out_dim, kernel=5, bias=False)
+        self.norm = Norm(out_dim)
+        self.act = nn.GELU()
+
+    def forward(self, x: Tensor, sites: Sites) -> Tensor:
+        return self.act(self.norm(self.conv(x, sites)))
+
+
+class XCPE(nn.Module):
+    """The conditional position encoding of the published network: a convolution, which sees zeros where no point is."""
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.conv = SubMConv3d(dim, dim, kernel=3)
+        self.linear = nn.Linear(dim, dim)
+        self.norm = nn.LayerNorm(dim)
+
+    def forward(self, x: Tensor, sites: Sites) -> Tensor:
+        return self.norm(self.linear(self.conv(x, sites)))
+
+
+class DropPoints(nn.Module):
+    """In training, leaves a branch out for single points, as published (not for whole samples)."""
+
+    def __init__(self, rate: float) -> None:
+        super().__init__()
+        self.rate = rate
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not self.training or self.rate == 0.0:
+            return x
+        kept = torch.rand(len(x), 1, device=x.device) >= self.rate
+        return x * (kept.to(x.dtype) / (1 - self.rate))
+
+
+class Block(nn.Module):
+    """x + cpe(x), then x + attention(norm(x)) within windows, then x + mlp(norm(x))."""
+
+    def __init__(
+        self,
+        dim: int,
+        heads: int,
+        encoding: LayerEncoding,
+        mlp_ratio: float,
+        drop_path: float,
+        cpe: bool,
+        backend: str,
+    ) -> None:
+        super().__init__()
+        self.cpe = XCPE(dim) if cpe else None
+        self.norm1 = nn.LayerNorm(dim)
+        self.attention = Attention(dim, heads, encoding, backend=backend)
+        self.norm2 = nn.LayerNorm(dim)
+        self.mlp = MLP(dim, mlp_ratio)
+        self.drop_path = DropPoints(drop_path)
+
+    def forward(self, x: Tensor, level: Level, curve: int, state: Any, skip: Tensor | None = None) -> Tensor:
+        """(N, dim) -> (N, dim). `skip`: what the convolution sees instead of x."""
+        if self.cpe is not None:
+            x = x + self.cpe(x if skip is None else skip, level.sites)
+        windows = level.windows(curve)
+        x = x + self.drop_path(windows.join(self.attention(windows.cut(self.norm1(x)), windows.where, state)))
+        return x + self.drop_path(self.mlp(self.norm2(x)))
+
+
+class Stage(nn.Module):
+    """Blocks of one width with one position encoding; each follows the next curve."""
+
+    def __init__(
+        self,
+        encoding: PositionEncoding,
+        first: int,
+        drop_path: list[float],
+        mlp_ratio: float,
+        cpe: bool,
+        backend: str,
+        resample: Any = None,
+    ) -> None:
+        """`first`: which layer of the model its first block is. `resample`: what makes its points, of those before."""
+        super().__init__()
+        self.resample, self.encoding = resample, encoding
+        dim, heads, depth = encoding.dim, encoding.heads, encoding.depth
+        self.blocks = nn.ModuleList(
+            Block(dim, heads, encoding.layer(first + i, depth), mlp_ratio, rate, cpe, backend)
+            for i, rate in enumerate(drop_path)
+        )
+
+    def forward(self, x: Tensor, level: Level, skip: Tensor | None = None) -> Tensor:
+        """`skip`: after unpooling, the points' own part of x. The convolution of the first block sees it alone, which
+        the paper does not say, but the published weights were trained with."""
+        states: dict[int, Any] = {}
+        for i, block in enumerate(self.blocks):
+            curve = i % len(level.orders)
+            if curve not in states:
+                states[curve] = self.encoding.prepare(level.windows(curve).where)
+            x = block(x, level, curve, states[curve], skip if i == 0 else None)
+        return x
+
+
+class Pool(nn.Module):
+    """The largest of every channel over each cell."""
+
+    def __init__(self, dim: int, out_dim: int) -> None:
+        super().__init__()
+        self.proj = nn.Linear(dim, out_dim)
+        self.norm = Norm(out_dim)
+        self.act = nn.GELU()
+
+    def forward(self, x: Tensor, cells: Cells) -> Tensor:
+        return self.act(self.norm(cells.reduce(self.proj(x), "max")))
+
+
+class Unpool(nn.Module):
+    """Every point gets its cell's features, beside its own from before pooling."""
+
+    def __init__(self, dim: int, skip_dim: int, out_dim: int) -> None:
+        super().__init__()
+        self.proj = nn.Sequential(nn.Linear(dim, out_dim), Norm(out_dim), nn.GELU())
+        self.skip = nn.Sequential(nn.Linear(skip_dim, out_dim), Norm(out_dim), nn.GELU())
+
+    def forward(self, x: Tensor, before: Tensor, cells: Cells) -> tuple[Tensor, Tensor]:
+        """Both together, and their own alone."""
+        skip = self.skip(before)
+        return skip + self.proj(x).index_select(0, cells.cell), skip

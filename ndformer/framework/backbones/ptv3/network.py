@@ -1,0 +1,216 @@
+"""Point Transformer V3 (Wu 2024): attention in windows along space-filling curves, on ever coarser grids and back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
+
+from ndformer.framework.backbones.ptv3.curves import CURVES, bits_for, known, serialize
+from ndformer.framework.backbones.ptv3.layers import Pool, Stage, Stem, Unpool
+from ndformer.framework.backbones.ptv3.points import Cells, Level
+from ndformer.framework.encoding import build_encoding
+from ndformer.framework.errors import DataError
+from ndformer.framework.registry import BACKBONES
+from ndformer.framework.sparse import Sites
+from ndformer.framework.tokens import TokenSet, Where
+
+
+@BACKBONES.register_module()
+class PTv3(nn.Module):
+    """Points (x, y, z) with `in_channels` features, padded or packed.
+
+    With a decoder: features of every point, where they were. With `dec_depths=()`, the encoder alone: features of the
+    coarsest points, one padded row per sample.
+
+    `grid_size` is the side of a voxel in the unit of the positions. `bits` number the voxels along an axis of a sample;
+    None takes as few as the batch needs, as published, which lets the Hilbert curves of a sample depend on its batch.
+    Curves change places at random in training (`shuffle`), so that every block meets every curve.
+
+    `encoding` acts in every attention layer, one per stage. Encodings see `positions`: 'metric', the points' own, in
+    coarser stages the mean of a cell's; or 'grid', the corner of the voxel, counted in voxels of the first stage.
+    `stage_scale` counts both in the stage's own voxels, which double from stage to stage. `cpe='none'` leaves the
+    published convolutional position encoding out. With cpe='xcpe', no encoding and the default sizes this is the
+    published network; its RPE is encoding RelativeBias(reach=31) with positions='grid' and stage_scale.
+    """
+
+    def __init__(
+        self,
+        in_channels: int = 6,
+        grid_size: float = 0.02,
+        encoding: dict[str, Any] | Sequence[dict[str, Any]] | None = None,
+        enc_depths: Sequence[int] = (2, 2, 2, 6, 2),
+        enc_channels: Sequence[int] = (32, 64, 128, 256, 512),
+        enc_heads: Sequence[int] = (2, 4, 8, 16, 32),
+        dec_depths: Sequence[int] = (2, 2, 2, 2),
+        dec_channels: Sequence[int] = (64, 64, 128, 256),
+        dec_heads: Sequence[int] = (4, 4, 8, 16),
+        window: int = 1024,
+        mlp_ratio: float = 4.0,
+        drop_path: float = 0.3,
+        curves: Sequence[str] = CURVES,
+        shuffle: Literal["train", "always", "never"] = "train",
+        bits: int | None = 16,
+        cpe: Literal["xcpe", "none"] = "xcpe",
+        positions: Literal["metric", "grid"] = "metric",
+        stage_scale: bool = False,
+        backend: str = "auto",
+    ) -> None:
+        super().__init__()
+        stages = len(enc_depths)
+        _alike("enc_", stages, depths=enc_depths, channels=enc_channels, heads=enc_heads)
+        if dec_depths:
+            _alike("dec_", stages - 1, depths=dec_depths, channels=dec_channels, heads=dec_heads)
+        if grid_size <= 0 or window < 1:
+            raise ValueError(f"grid_size is above 0 and window at least 1, got {grid_size} and {window}")
+        if bits is not None and not stages - 1 <= bits <= 21:
+            raise ValueError(f"bits are {stages - 1}, one per pooling, to 21, got {bits}")
+        self.in_channels, self.grid_size, self.window, self.bits = in_channels, grid_size, window, bits
+        self.curves, self.shuffle = tuple(map(known, curves)), shuffle
+        self.positions, self.stage_scale = positions, stage_scale
+        self.dim = dec_channels[0] if dec_depths else enc_channels[-1]  # what heads get
+
+        depth, done = sum(enc_depths) + sum(dec_depths), 0
+
+        def stage(dim: int, heads: int, rates: list[float], resample: nn.Module | None) -> Stage:
+            nonlocal done
+            own = build_encoding(encoding, dim=dim, heads=heads, position_dims=3, depth=depth)
+            done += len(rates)
+            return Stage(own, done - len(rates), rates, mlp_ratio, cpe == "xcpe", backend, resample)
+
+        self.stem = Stem(in_channels, enc_channels[0])
+        rates = _shares(drop_path, enc_depths)
+        pools = [None, *(Pool(a, b) for a, b in zip(enc_channels, enc_channels[1:]))]
+        self.encoder = cast(list[Stage], nn.ModuleList(map(stage, enc_channels, enc_heads, rates, pools)))
+        self.decoder = cast(list[Stage], nn.ModuleList())  # coarsest first
+        if dec_depths:
+            widths = [*dec_channels, enc_channels[-1]]
+            rates = [share[::-1] for share in _shares(drop_path, dec_depths)]
+            ups = [Unpool(widths[s + 1], enc_channels[s], widths[s]) for s in range(stages - 1)]
+            self.decoder.extend(
+                [stage(dec_channels[s], dec_heads[s], rates[s], ups[s]) for s in reversed(range(stages - 1))]
+            )
+        own = self.encoder[0].encoding
+        if own.needs_grid:
+            raise ValueError(f"{type(own).__name__} needs tokens on a full grid: points want PaPE, ALiBi or AxialRoPE")
+        self.centred = own.translation_invariant
+
+    def forward(self, tokens: TokenSet, grid: Tensor | None = None) -> TokenSet:
+        """`grid` (B, N, 3): the voxels, where they are not to be floor(positions / grid_size)."""
+        points = Flat.of(tokens)
+        x = points.flat(tokens.features)
+        if x.shape[1] != self.in_channels:
+            raise ValueError(f"this PTv3 takes points with {self.in_channels} features, got {x.shape[1]}")
+        level = self._level(points, grid)
+        x = self.stem(x, level.sites)
+        encoding = self.encoder[0].encoding
+        state = encoding.prepare(Where(level.places[None], segment=level.sites.sample[None]))
+        x = encoding.embed(x[None], state)[0]
+
+        passed: list[tuple[Tensor, Level, Cells]] = []
+        for s, stage in enumerate(self.encoder):
+            if s > 0:
+                cells = level.cells()
+                passed.append((x, level, cells))
+                x, level = stage.resample(x, cells), self._coarser(level, cells, s)
+            x = stage(x, level)
+        for stage in self.decoder:
+            before, level, cells = passed.pop()
+            x, skip = stage.resample(x, before, cells)
+            x = stage(x, level, skip)
+        return points.restored(x, tokens) if self.decoder else points.per_sample(x, level)
+
+    def _level(self, points: Flat, grid: Tensor | None) -> Level:
+        r, sample = points.positions, points.sample
+        if grid is None:
+            voxels = (r.double() / self.grid_size).floor().long()
+        else:
+            voxels = points.flat(grid).long()
+        low = voxels.new_full((points.samples, 3), torch.iinfo(torch.int64).max)
+        low.scatter_reduce_(0, sample[:, None].expand_as(voxels), voxels, "amin")
+        voxels = voxels - low[sample]
+        bits = bits_for(voxels, points.samples, self.bits, self.grid_size)
+        bits = max(bits, len(self.encoder) - 1)  # one for each pooling
+        codes = torch.stack([serialize(voxels, sample, bits, curve) for curve in self.curves])
+        return self._made(Sites(voxels, sample), r, codes, 0)
+
+    def _coarser(self, level: Level, cells: Cells, stage: int) -> Level:
+        sites = Sites(level.sites.grid[cells.first] >> 1, level.sites.sample[cells.first])
+        positions = cells.reduce(level.positions, "mean")
+        return self._made(sites, positions, level.codes[:, cells.first] >> 3, stage)
+
+    def _made(self, sites: Sites, positions: Tensor, codes: Tensor, stage: int) -> Level:
+        places = positions if self.positions == "metric" else sites.grid.to(positions.dtype) * 2**stage
+        places = places / 2**stage if self.stage_scale else places
+        level = Level(sites, positions, places, codes, self.window, self.centred)
+        return level.shuffled() if self.shuffle == "always" or (self.shuffle == "train" and self.training) else level
+
+
+@dataclass(frozen=True, eq=False)
+class Flat:
+    """The points of a padded or packed token set, sample after sample."""
+
+    positions: Tensor  # (N, 3)
+    sample: Tensor  # (N,) from 0
+    kept: Tensor  # (N,) which of the set's tokens they are
+    shape: tuple[int, int]  # rows and tokens of the set
+
+    @classmethod
+    def of(cls, tokens: TokenSet) -> Flat:
+        where, shape = tokens.where, (tokens.features.shape[0], tokens.features.shape[1])
+        if where.positions.shape[2] != 3:
+            raise ValueError(f"PTv3 takes points in 3 dimensions, got {where.positions.shape[2]}")
+        if where.placed is not None:
+            raise ValueError("PTv3 orders tokens by their place: class and register tokens have none, leave them out")
+        valid = None if where.valid is None else where.valid.expand(shape)
+        row = torch.arange(shape[0], device=tokens.features.device)[:, None].expand(shape)
+        sample = row if where.segment is None else row * (shape[1] + 1) + where.runs()
+        if valid is not None and where.segment is None and not bool(valid.any(1).all()):
+            empty = int((~valid.any(1)).nonzero()[0, 0])
+            raise DataError(f"sample {empty} of a batch has no points: remove it, or what removed them")
+        kept = torch.ones_like(row) if valid is None else valid
+        kept = kept.flatten().nonzero().squeeze(1)
+        if len(kept) == 0:
+            raise DataError("a batch has no points: remove such samples, or what removed their points")
+        positions = where.positions.expand(shape[0], -1, -1).flatten(0, 1)[kept]
+        if not bool(positions.isfinite().all()):
+            raise DataError("points have coordinates that are not finite (NaN or infinite): remove them from the data")
+        return cls(positions, sample.flatten()[kept].unique_consecutive(return_inverse=True)[1], kept, shape)
+
+    @property
+    def samples(self) -> int:
+        return int(self.sample[-1]) + 1
+
+    def flat(self, values: Tensor) -> Tensor:
+        """(B, T, C) -> (N, C)."""
+        return values.flatten(0, 1).index_select(0, self.kept)
+
+    def restored(self, x: Tensor, tokens: TokenSet) -> TokenSet:
+        """(N, C) in the layout of `tokens`."""
+        rows, width = self.shape
+        total = x.new_zeros(rows * width, x.shape[1]).index_copy(0, self.kept, x)
+        return TokenSet(total.unflatten(0, self.shape), tokens.where, tokens.modality)
+
+    def per_sample(self, x: Tensor, level: Level) -> TokenSet:
+        """(M, C) of a coarse level as one padded row per sample."""
+        counts = torch.bincount(level.sites.sample).tolist()
+        rows, places = (pad_sequence(list(t.split(counts)), batch_first=True) for t in (x, level.positions))
+        slot = torch.arange(rows.shape[1], device=x.device)
+        valid = slot < slot.new_tensor(counts)[:, None]
+        return TokenSet(rows, Where(places, valid=None if len(set(counts)) == 1 else valid))
+
+
+def _shares(rate: float, depths: Sequence[int]) -> list[list[float]]:
+    """Rates from 0 to `rate` over all layers, by stages."""
+    rates = [rate * i / max(1, sum(depths) - 1) for i in range(sum(depths))]
+    return [rates[sum(depths[:s]) : sum(depths[: s + 1])] for s in range(len(depths))]
+
+
+def _alike(prefix: str, stages: int, **given: Sequence[int]) -> None:
+    for name, values in given.items():
+        if len(values) != stages:
+            raise ValueError(f"{prefix}{name} has one number per stage, {stages}, got {len(values)}: {tuple(values)}")

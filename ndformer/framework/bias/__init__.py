@@ -1,0 +1,16 @@
+"""Terms added to attention logits: the base classes, those that are a function of two places, and parabolas."""
+
+from ndformer.framework.bias.base import Bias, PositionBias, SumBias
+from ndformer.framework.bias.parabolas import IsotropicBias, QuadraticBias
+from ndformer.framework.bias.pointwise import ConeBias, DistanceBias, TableBias
+
+__all__ = [
+    "Bias",
+    "ConeBias",
+    "DistanceBias",
+    "IsotropicBias",
+    "PositionBias",
+    "QuadraticBias",
+    "SumBias",
+    "TableBias",
+]

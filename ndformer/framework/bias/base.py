@@ -1,0 +1,156 @@
+"""Terms added to attention logits, each written so that every kernel can use it.
+
+    pair(b, h, i, j)   the value for one query i and key j, from index tensors of any one shape (FlexAttention's form)
+    rows(lo, hi)       the same for queries lo..hi-1 and all keys, at once: (B or 1, H, hi - lo, N)
+
+Values are final: slopes and 1/sqrt(head_dim) are inside. Position differences are taken before anything is squared or
+multiplied, in the positions' own precision, so that far-away tokens lose nothing. Pairs with an unplaced token get no
+bias: the kernels see to that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from ndformer.framework.bias.riding import Split
+from ndformer.framework.tokens import Rows
+
+
+class Parabolas(NamedTuple):
+    entries: dict[tuple[int, ...], Tensor]  # (p, q) of M with p <= q, (p,) of c, each (B, H, N); others are 0
+    axes: list[Tensor]  # P of (B or 1, N)
+
+
+class Bias:
+    """Extend it with `pair` or `rows` or both. The attention layer says for which queries it is, with `made_for`."""
+
+    size: tuple[int, int, int] | None = None  # (B, H, N)
+    device: torch.device | None = None
+    excludes = False  # gives -inf for some pairs
+    handles_unplaced = False  # gives values for pairs with unplaced tokens itself
+    halvings: tuple[int, ...] | None = None  # `features` serve these positions, with queries halved so often an axis
+
+    def pair(self, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+        raise TypeError(
+            f"{type(self).__name__} exists only as whole rows, so backend 'flex' cannot use it: take 'dense' or 'sdpa'"
+        )
+
+    def rows(self, lo: int, hi: int) -> Tensor:
+        """(B or 1, H or 1, hi - lo, N)."""
+        if self.size is None or not self.pointwise:
+            raise TypeError(f"{type(self).__name__} must write rows() or pair(), and hear made_for(q) before rows()")
+        b, h, n = (torch.arange(size, device=self.device) for size in self.size)
+        values = self.pair(b[:, None, None, None], h[:, None, None], n[lo:hi, None], n)
+        return values.expand(self.size[0], self.size[1], hi - lo, self.size[2])
+
+    def made_for(self, q: Tensor) -> None:
+        """Note the size and device of the queries (B, H, N, h)."""
+        self.size, self.device = (q.shape[0], q.shape[1], q.shape[2]), q.device
+
+    @property
+    def pointwise(self) -> bool:
+        """Whether `pair` is written."""
+        return type(self).pair is not Bias.pair
+
+    def cut(self, rows: Rows) -> Bias | None:
+        """This bias for the rows that packed rows are cut into; None where it cannot be cut."""
+        return None
+
+    def parts(self) -> dict[str, Bias]:
+        """Its terms by name, which sum to it."""
+        return {"bias": self}
+
+    @property
+    def separable(self) -> bool:
+        """Whether it may ride on q and k."""
+        return self.halvings is not None
+
+    def parabolas(self) -> Parabolas | None:
+        """Where the bias is dr' M dr + c' dr."""
+        return None
+
+    def features(self, split: Split | None = None) -> tuple[Tensor, Tensor]:
+        """Extra channels of q and k, (B, H, N, F) and (calls, B or 1, 1, N, F), whose products are the bias: for all
+        queries in one call of attention, or as `split` has it."""
+        raise TypeError(f"{type(self).__name__} is not separable")
+
+
+class SumBias(Bias):
+    """Several biases of one attention layer."""
+
+    def __init__(self, terms: Sequence[Bias]) -> None:
+        self.terms = list(terms)
+        self.excludes = any(t.excludes for t in terms)
+        if len({t.handles_unplaced for t in terms}) > 1:
+            raise ValueError("biases that handle unplaced tokens themselves cannot be summed with biases that do not")
+        self.handles_unplaced = self.terms[0].handles_unplaced
+
+    def made_for(self, q: Tensor) -> None:
+        for term in self.terms:
+            term.made_for(q)
+
+    @property
+    def pointwise(self) -> bool:
+        return all(term.pointwise for term in self.terms)
+
+    def pair(self, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+        total = self.terms[0].pair(b, h, i, j)
+        for term in self.terms[1:]:
+            total = total + term.pair(b, h, i, j)
+        return total
+
+    def rows(self, lo: int, hi: int) -> Tensor:
+        total = self.terms[0].rows(lo, hi)
+        for term in self.terms[1:]:
+            total = total + term.rows(lo, hi)
+        return total
+
+    def cut(self, rows: Rows) -> Bias | None:
+        terms = [term.cut(rows) for term in self.terms]
+        kept = [term for term in terms if term is not None]
+        return SumBias(kept) if len(kept) == len(terms) else None
+
+    def parts(self) -> dict[str, Bias]:
+        named: dict[str, Bias] = {}
+        for term in self.terms:
+            for name, part in term.parts().items():
+                while name in named:
+                    name += "'"
+                named[name] = part
+        return named
+
+
+class PositionBias(Bias):
+    """A bias of position differences: keeps each axis as a contiguous (B or 1, N) tensor."""
+
+    def __init__(self, positions: Tensor) -> None:
+        self.axes = [axis.detach().contiguous() for axis in positions.unbind(-1)]
+
+    def difference(self, p: int, b: Tensor, i: Tensor, j: Tensor) -> Tensor:
+        """r_j - r_i along axis p."""
+        axis = self.axes[p]
+        if axis.shape[0] == 1:
+            return axis[0, j] - axis[0, i]
+        return axis[b, j] - axis[b, i]
+
+    def differences(self, lo: int, hi: int) -> list[Tensor]:
+        """Per axis r_j - r_i: (B or 1, hi - lo, N)."""
+        return [axis[:, None, :] - axis[:, lo:hi, None] for axis in self.axes]
+
+    def cut_positions(self, rows: Rows) -> Tensor:
+        return torch.stack([rows.gather(axis.flatten()) for axis in self.axes], dim=-1)
+
+
+def squares(dr: Sequence[Tensor]) -> Tensor:
+    total = dr[0] * dr[0]
+    for d in dr[1:]:
+        total = total + d * d
+    return total
+
+
+def norm(dr: Sequence[Tensor]) -> Tensor:
+    return dr[0].abs() if len(dr) == 1 else squares(dr).sqrt()

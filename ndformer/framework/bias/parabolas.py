@@ -1,0 +1,184 @@
+"""Biases that are parabolas of the position difference: PaPE's and PaPE-RI's.
+
+A polynomial in r_j has coefficients that only r_i knows: it can ride on q and k as extra channels. So that it
+keeps its digits there, each axis is measured from origins near the queries (features.py chooses them).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from ndformer.framework.bias.base import Bias, Parabolas, PositionBias, squares
+from ndformer.framework.bias.riding import Split
+from ndformer.framework.tokens import Rows
+
+
+class QuadraticBias(PositionBias):
+    """dr' M_i dr + c_i' dr with dr = r_j - r_i: PaPE's parabolas, summed into one small form per query and head.
+
+    M is symmetric: its P(P+1)/2 upper entries, row by row, each (B, H, N); c has P. Either may be absent.
+    """
+
+    def __init__(
+        self,
+        M: Sequence[Tensor] | None,
+        c: Sequence[Tensor] | None,
+        positions: Tensor,
+        halvings: tuple[int, ...] | None = None,
+    ) -> None:
+        super().__init__(positions)
+        self.M = None if M is None else list(M)
+        self.c = None if c is None else list(c)
+        self.halvings = halvings
+
+    @property
+    def _entries(self) -> list[tuple[int, int]]:
+        P = len(self.axes)
+        return [(p, q) for p in range(P) for q in range(p, P)]
+
+    def _monomials(self, dr: Sequence[Tensor]) -> list[tuple[Tensor, Tensor]]:
+        """Each coefficient (B, H, N) with what it multiplies; off-diagonal entries of M count twice."""
+        terms = []
+        if self.M is not None:
+            terms += [(m, _power(dr, p, q)) for m, (p, q) in zip(self.M, self._entries)]
+        if self.c is not None:
+            terms += list(zip(self.c, dr))
+        return terms
+
+    def pair(self, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+        dr = [self.difference(p, b, i, j) for p in range(len(self.axes))]
+        values = [coefficient[b, h, i] * monomial for coefficient, monomial in self._monomials(dr)]
+        return sum(values[1:], values[0])
+
+    def rows(self, lo: int, hi: int) -> Tensor:
+        values = [
+            coefficient[:, :, lo:hi, None] * monomial[:, None]
+            for coefficient, monomial in self._monomials(self.differences(lo, hi))
+        ]
+        return sum(values[1:], values[0])
+
+    def parabolas(self) -> Parabolas:
+        entries: dict[tuple[int, ...], Tensor] = dict(zip(self._entries, self.M or []))
+        return Parabolas(entries | {(p,): c for p, c in enumerate(self.c or [])}, self.axes)
+
+    def features(self, split: Split | None = None) -> tuple[Tensor, Tensor]:
+        """dr' M dr + c' dr as a polynomial in r_j: its constant, linear and quadratic coefficients, and the powers."""
+        entries, axes = self._entries, _about(self.axes, split)
+        r = [axis.queries for axis in axes]
+        none = torch.zeros_like((self.M or self.c or [])[0])
+        M, c = self.M or [none] * len(entries), self.c or [none] * len(axes)
+        linear = list(c)  # c - 2 M r_i
+        for m, (a, b) in zip(M, entries):
+            linear[a] = linear[a] - 2 * m * r[b]
+            if a != b:
+                linear[b] = linear[b] - 2 * m * r[a]
+        halves = [place * (slope + own) for place, slope, own in zip(r, linear, c)]
+        constant = -0.5 * sum(halves[1:], halves[0])  # r_i' M r_i - c' r_i
+        ours, theirs = [constant], [torch.ones_like(axes[0].keys[0])]
+        for coefficient, axis in zip(linear, axes):
+            ours += [_share(coefficient, share) for share in axis.shares]
+            theirs += axis.keys
+        for m, (a, b) in zip(M, entries):
+            if a == b:
+                ours += [_share(m, share) for share in axes[a].shares]
+                theirs += [key * key for key in axes[a].keys]
+            else:
+                ours += [_share(_share(m, one), two) for one in axes[a].shares for two in axes[b].shares]
+                theirs += [2 * one * two for one in axes[a].keys for two in axes[b].keys]
+        return torch.stack(ours, dim=-1), torch.stack(theirs, dim=-1)
+
+    def cut(self, rows: Rows) -> Bias:
+        M = None if self.M is None else [_cut_heads(m, rows) for m in self.M]
+        c = None if self.c is None else [_cut_heads(c, rows) for c in self.c]
+        return QuadraticBias(M, c, self.cut_positions(rows), self.halvings)
+
+    def parts(self) -> dict[str, Bias]:
+        positions = torch.stack(self.axes, dim=-1)
+        parts: dict[str, Bias] = {}
+        if self.M is not None:
+            parts["distance"] = QuadraticBias(self.M, None, positions)
+        if self.c is not None:
+            parts["direction"] = QuadraticBias(None, self.c, positions)
+        return parts
+
+
+class IsotropicBias(PositionBias):
+    """alpha_i |r_j - r_i|^2, the quadratic form of PaPE-RI."""
+
+    def __init__(self, alpha: Tensor, positions: Tensor, halvings: tuple[int, ...] | None = None) -> None:
+        super().__init__(positions)
+        self.alpha = alpha  # (B, H, N)
+        self.halvings = halvings
+
+    def pair(self, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+        return self.alpha[b, h, i] * squares([self.difference(p, b, i, j) for p in range(len(self.axes))])
+
+    def rows(self, lo: int, hi: int) -> Tensor:
+        return self.alpha[:, :, lo:hi, None] * squares(self.differences(lo, hi))[:, None]
+
+    def parabolas(self) -> Parabolas:
+        return Parabolas({(p, p): self.alpha for p in range(len(self.axes))}, self.axes)
+
+    def features(self, split: Split | None = None) -> tuple[Tensor, Tensor]:
+        axes = _about(self.axes, split)
+        ours, theirs = [self.alpha * squares([axis.queries for axis in axes])], [torch.ones_like(axes[0].keys[0])]
+        for axis in axes:
+            linear = -2 * self.alpha * axis.queries
+            for share, key in zip(axis.shares, axis.keys):
+                ours += [_share(linear, share), _share(self.alpha, share)]
+                theirs += [key, key * key]
+        return torch.stack(ours, dim=-1), torch.stack(theirs, dim=-1)
+
+    def cut(self, rows: Rows) -> Bias:
+        return IsotropicBias(_cut_heads(self.alpha, rows), self.cut_positions(rows), self.halvings)
+
+    def parts(self) -> dict[str, Bias]:
+        return {"distance": self}
+
+
+class Local(NamedTuple):
+    """One axis of positions about origins near the queries: one, or one for each of two halves."""
+
+    queries: Tensor  # (B or 1, 1, N), each about its own origin
+    keys: list[Tensor]  # (calls, B or 1, 1, N) about each origin
+    shares: list[Tensor | None]  # (N,), 1 for the queries with this origin and 0 for others; None: all of them
+
+
+def _about(axes: Sequence[Tensor], split: Split | None) -> list[Local]:
+    """Each axis (B or 1, N) about origins near the queries."""
+    axes = [axis[:, None] for axis in axes]
+    if split is None:
+        return [Local(axis, [axis[None]], [None]) for axis in axes]
+    return [_local(axis, late, split.calls) for axis, late in zip(axes, split.second)]
+
+
+def _local(axis: Tensor, second: Tensor | None, calls: Sequence[Tensor]) -> Local:
+    """Origins are whole numbers near the means, so that whole positions stay whole."""
+    shares: list[Tensor | None] = [None] if second is None else [1 - second, second]
+    queries, keys = torch.zeros_like(axis), []
+    for share in shares:
+        weights = torch.ones_like(axis[0]) if share is None else share
+        sums = [((axis * weights)[..., call].sum(-1, keepdim=True), weights[..., call].sum()) for call in calls]
+        own = torch.stack([axis - (total / count).round() for total, count in sums])
+        for call, centred in zip(calls, own):
+            queries[..., call] += (centred * weights)[..., call]
+        keys.append(own)
+    return Local(queries, keys, shares)
+
+
+def _share(coefficient: Tensor, share: Tensor | None) -> Tensor:
+    return coefficient if share is None else coefficient * share
+
+
+def _power(r: Sequence[Tensor], a: int, b: int) -> Tensor:
+    """What an entry of M multiplies: off-diagonal ones count twice."""
+    return r[a] * r[b] if a == b else 2 * r[a] * r[b]
+
+
+def _cut_heads(t: Tensor, rows: Rows) -> Tensor:
+    """(B, H, N) -> (R, H, K)."""
+    return rows.gather(t.transpose(1, 2).flatten(0, 1)).transpose(1, 2).contiguous()

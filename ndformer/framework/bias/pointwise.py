@@ -1,0 +1,100 @@
+"""Biases that are a function of two tokens' places."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from ndformer.framework.bias.base import Bias, PositionBias, norm
+from ndformer.framework.tokens import Rows
+
+
+class DistanceBias(PositionBias):
+    """-slope_h |r_j - r_i|."""
+
+    def __init__(self, slopes: Tensor, positions: Tensor) -> None:
+        super().__init__(positions)
+        self.slopes = slopes  # (H,)
+
+    def pair(self, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+        return -self.slopes[h] * norm([self.difference(p, b, i, j) for p in range(len(self.axes))])
+
+    def rows(self, lo: int, hi: int) -> Tensor:
+        return -self.slopes[:, None, None] * norm(self.differences(lo, hi))[:, None]
+
+    def cut(self, rows: Rows) -> Bias:
+        return DistanceBias(self.slopes, self.cut_positions(rows))
+
+    def parts(self) -> dict[str, Bias]:
+        return {"distance": self}
+
+
+class ConeBias(PositionBias):
+    """-inf where r_j - r_i leaves the closed cone of a head: an angle with `direction` whose cosine is below `cosine`.
+
+    Cones closed up to rounding: keys on the boundary, as most of a lattice's diagonal neighbours are, are inside.
+    """
+
+    excludes = True
+    tolerance = 1e-5  # far below the angle between two lattice directions up to |dr| = 1000
+
+    def __init__(self, directions: Tensor, cosines: Tensor, positions: Tensor) -> None:
+        super().__init__(positions)
+        self.directions = [axis.contiguous() for axis in directions.unbind(-1)]  # P of (H,)
+        self.cosines = cosines  # (H,); -1 sees everything
+
+    def pair(self, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+        dr = [self.difference(p, b, i, j) for p in range(len(self.axes))]
+        along = sum((u[h] * d for u, d in zip(self.directions, dr)), torch.zeros_like(dr[0]))
+        inside = along >= (self.cosines[h] - self.tolerance) * norm(dr)
+        return torch.where(inside, 0.0, -torch.inf)
+
+    def rows(self, lo: int, hi: int) -> Tensor:
+        dr = [d[:, None] for d in self.differences(lo, hi)]  # P of (B or 1, 1, n, N)
+        along = sum((u[:, None, None] * d for u, d in zip(self.directions, dr)), torch.zeros_like(dr[0]))
+        inside = along >= (self.cosines[:, None, None] - self.tolerance) * norm(dr)
+        return torch.zeros_like(along).masked_fill(~inside, -torch.inf)
+
+    def cut(self, rows: Rows) -> Bias:
+        return ConeBias(torch.stack(self.directions, dim=-1), self.cosines, self.cut_positions(rows))
+
+    def parts(self) -> dict[str, Bias]:
+        return {"cone": self}
+
+
+class TableBias(PositionBias):
+    """A learned value per head and whole step of r_j - r_i: one table per axis, summed, or one for all axes together.
+
+    Differences are rounded, not positions, and clamped to -reach..reach, so that recentring changes nothing.
+    """
+
+    def __init__(self, tables: Sequence[Tensor], reach: Sequence[int], positions: Tensor) -> None:
+        super().__init__(positions)
+        self.tables = list(tables)  # P of (H, 2 reach + 1), or one (H, product of them)
+        self.reach = tuple(reach)
+
+    def _indices(self, dr: Sequence[Tensor]) -> list[Tensor]:
+        steps = [torch.floor(d + 0.5).clamp(-reach, reach).long() + reach for d, reach in zip(dr, self.reach)]
+        if len(self.tables) == len(steps):
+            return steps
+        joint = steps[0]
+        for step, reach in zip(steps[1:], self.reach[1:]):
+            joint = joint * (2 * reach + 1) + step
+        return [joint]
+
+    def pair(self, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+        indices = self._indices([self.difference(p, b, i, j) for p in range(len(self.axes))])
+        values = [table[h, index] for table, index in zip(self.tables, indices)]
+        return sum(values[1:], values[0])
+
+    def rows(self, lo: int, hi: int) -> Tensor:
+        values = [table[:, index] for table, index in zip(self.tables, self._indices(self.differences(lo, hi)))]
+        return sum(values[1:], values[0]).transpose(0, 1)  # (H, B, n, N) -> (B, H, n, N)
+
+    def cut(self, rows: Rows) -> Bias:
+        return TableBias(self.tables, self.reach, self.cut_positions(rows))
+
+    def parts(self) -> dict[str, Bias]:
+        return {"table": self}

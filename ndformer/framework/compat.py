@@ -1,0 +1,59 @@
+"""mmengine with today's torch, on any machine: every trap of it that we know of is dealt with here or where it says.
+
+- mmengine 0.10 imports OpenCV at start-up, for drawing that we do not use. Where OpenCV is missing, or cannot load
+  because a server has no libGL, a placeholder stands in, which says so if anything ever calls it.
+- Its Runner prints some 190 lines about the machine before the first training line, warns about its own classes, and
+  installs a pickling checkpoint hook; its AMP wrapper refuses CPUs and scales bf16 losses: engine/training/runner.py
+  does none of that.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import types
+import warnings
+from typing import Any
+
+
+class _NoOpenCV(types.ModuleType):
+    __version__ = "none"
+
+    def setNumThreads(self, count: int) -> None:  # mmengine calls it at start-up
+        pass
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise ImportError(f"cv2.{name} needs OpenCV, which does not load here: pip install opencv-python-headless")
+
+
+def _opencv() -> None:
+    try:
+        importlib.import_module("cv2")
+    except ImportError:
+        sys.modules["cv2"] = _NoOpenCV("cv2")
+
+
+_opencv()
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    from mmengine.evaluator import BaseMetric, Evaluator
+    from mmengine.hooks import Hook
+    from mmengine.model import BaseModel
+    from mmengine.optim import OptimWrapper
+    from mmengine.runner import EpochBasedTrainLoop, Runner, TestLoop, ValLoop
+    from mmengine.visualization import Visualizer
+
+__all__ = [
+    "BaseMetric",
+    "BaseModel",
+    "EpochBasedTrainLoop",
+    "Evaluator",
+    "Hook",
+    "OptimWrapper",
+    "Runner",
+    "TestLoop",
+    "ValLoop",
+    "Visualizer",
+]

@@ -1,0 +1,174 @@
+"""What a dataset is: samples on disk, read one by one, changed by transforms, collated into batches.
+
+    record -> read() -> dict(image=..., label=...) -> transforms -> dict(inputs=..., data_sample=...) -> collate()
+
+Randomness is a function of (seed, epoch, sample index) alone: the numbers of workers and processes change nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ndformer.framework.errors import DataError
+from ndformer.framework.registry import TRANSFORMS
+
+Sample = dict[str, Any]
+Transform = Callable[[Sample, np.random.Generator], Sample]
+TRIES = 100  # bad samples in a row, at most
+
+
+class Dataset(torch.utils.data.Dataset[Sample]):
+    """Extend it with `index` and `read`.
+
+    A set without an official validation split holds out a stratified share of train for it. `val_is_test` validates on
+    test instead, the habit of other codebases; reports say so. `per_class` keeps only so many samples of each class.
+    """
+
+    splits: tuple[str, ...] = ("train", "test")  # what is on disk
+    classes: list[str]  # names, set by index()
+    skip_bad = False
+    dealt: np.ndarray | None = None  # (N,) labels that are given instead of the samples' own
+    board: Tensor | None = None  # (workers, 2) process and number of the sample being read, in shared memory
+
+    def __init__(
+        self,
+        data_root: str | Path,
+        split: str = "train",
+        transforms: Sequence[dict[str, Any] | Transform] = (),
+        holdout: float = 0.1,
+        val_is_test: bool = False,
+        seed: int = 0,
+        per_class: int | None = None,
+    ) -> None:
+        if split not in ("train", "val", "test"):
+            raise ValueError(f"split is train, val or test, got '{split}'")
+        self.data_root, self.split, self.seed = Path(data_root), split, seed
+        self.transforms = [TRANSFORMS.create(t) if isinstance(t, dict) else t for t in transforms]
+        held_out = "val" not in self.splits and not val_is_test
+        source = split
+        if split == "val" and "val" not in self.splits:
+            source = "test" if val_is_test else "train"
+        records, labels = self.index(source)
+        if not hasattr(self, "classes"):
+            raise TypeError(f"{type(self).__name__}.index() has to set self.classes, the names of the classes: a list")
+        if held_out and split != "test":
+            val = self.held_out(records, labels, holdout)
+            keep = val if split == "val" else np.setdiff1d(np.arange(len(labels)), val)
+            records, labels = [records[i] for i in keep], labels[keep]
+        if per_class is not None:
+            keep = self._few(labels, per_class)
+            records, labels = [records[i] for i in keep], labels[keep]
+        self.records, self.labels = records, labels
+
+    def index(self, split: str) -> tuple[list[Any], np.ndarray]:
+        """The records of a split on disk and their labels (N,), without reading a sample. Sets `classes`."""
+        raise NotImplementedError
+
+    def held_out(self, records: list[Any], labels: np.ndarray, share: float) -> np.ndarray:
+        """Sorted numbers of the records of train that are kept for validation."""
+        return stratified(labels, share)
+
+    def read(self, record: Any) -> Sample:
+        """One sample as it is on disk: dict(image=PIL.Image, label=int, ...)."""
+        raise NotImplementedError
+
+    def _few(self, labels: np.ndarray, count: int) -> np.ndarray:
+        """Sorted numbers of `count` samples of each class: the seed draws them, and fewer are always among more."""
+        if count < 1:
+            raise ValueError(f"per_class keeps 1 sample of each class or more, got {count}")
+        chosen = []
+        for label in np.unique(labels):
+            members = np.flatnonzero(labels == label)
+            if len(members) < count:
+                raise DataError(
+                    f"per_class asks for {count} samples of each class, but the {self.split} split under "
+                    f"{self.data_root} has {len(members)} of '{self.classes[label]}': ask for fewer"
+                )
+            chosen.append(np.random.default_rng((self.seed, label)).permutation(members)[:count])
+        return np.sort(np.concatenate(chosen)) if chosen else np.arange(0)
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    def __getitem__(self, key: int | tuple[int, int]) -> Sample:
+        """`key` is a sample's number, or (epoch, number). With `skip_bad`, a sample of training that cannot be read is
+        replaced by the next one that can, and any other is left out; `bad` says which and why."""
+        epoch, i = key if isinstance(key, tuple) else (0, key)
+        with self.watched(i):
+            if not self.skip_bad:
+                return self.sample(epoch, i)
+            bad: list[tuple[str, str]] = []
+            for _ in range(TRIES if self.split == "train" else 1):
+                try:
+                    found = self.sample(epoch, i)
+                    return found | dict(bad=bad) if bad else found
+                except DataError as error:
+                    bad.append((self.name(i), str(error)))
+                i = self.after(i)
+                if i == (key[1] if isinstance(key, tuple) else key):
+                    break  # all of them are bad
+            if self.split == "train":
+                raise DataError(f"{len(bad)} samples in a row cannot be read, the first because {bad[0][1]}")
+            return dict(bad=bad)
+
+    def sample(self, epoch: int, i: int) -> Sample:
+        """Read, and changed by the transforms."""
+        sample, rng = self.whole(epoch, i), np.random.default_rng((self.seed, epoch, i))
+        for transform in self.transforms:
+            sample = transform(sample, rng)
+        return sample
+
+    def whole(self, epoch: int, i: int) -> Sample:
+        """Read, with the label that it was dealt. A dataset that blends samples does it here."""
+        sample = self.read(self.records[i]) | dict(index=i)
+        return sample if self.dealt is None else self._with_label(sample, int(self.dealt[i]))
+
+    def deal_labels(self) -> None:
+        """A control: each sample gets the label of another one, drawn by the seed, the same in every epoch."""
+        self.dealt = np.random.default_rng((self.seed, len(self))).permutation(self.labels)
+
+    def _with_label(self, sample: Sample, label: int) -> Sample:
+        if "label" in sample:
+            return sample | dict(label=label)
+        if "label" in sample.get("data_sample", {}):
+            return sample | dict(data_sample=sample["data_sample"] | dict(label=label))
+        raise DataError(f"samples of {type(self).__name__} have no 'label': random_labels is for classification")
+
+    def after(self, i: int) -> int:
+        """The number of the sample that stands in for a bad one."""
+        return (i + 1) % len(self)
+
+    def name(self, i: int) -> str:
+        """What people call a sample: its path where its record has one."""
+        record = self.records[i]
+        parts = [getattr(record, "path", None), *(record if isinstance(record, tuple) else [record])]
+        return next((str(part) for part in parts if isinstance(part, (str, Path))), f"sample {i}")
+
+    @contextlib.contextmanager
+    def watched(self, i: int) -> Iterator[None]:
+        """Tell, from a loader's worker, what is being read: should the worker die of it, others know."""
+        worker = torch.utils.data.get_worker_info()
+        if worker is None or self.board is None:
+            yield
+            return
+        self.board[worker.id] = torch.tensor([os.getpid(), i])
+        yield
+        self.board[worker.id, 1] = -1
+
+
+def stratified(labels: np.ndarray, share: float) -> np.ndarray:
+    """Sorted numbers of about `share` of each class, the same ones every time: every k-th sample of a class."""
+    chosen = []
+    for label in np.unique(labels):
+        members = np.flatnonzero(labels == label)
+        count = max(1, round(len(members) * share)) if share and len(members) > 1 else 0
+        chosen.append(members[np.linspace(0, len(members) - 1, count).round().astype(int)] if count else members[:0])
+    return np.sort(np.concatenate(chosen)) if chosen else np.arange(0)

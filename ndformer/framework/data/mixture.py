@@ -1,0 +1,151 @@
+"""Several modalities: datasets trained on in turn, each batch of one of them, and samples that have several at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from ndformer.framework.data.batches import Batches
+from ndformer.framework.data.dataset import Dataset, Sample
+from ndformer.framework.errors import DataError
+from ndformer.framework.registry import DATASETS, TRANSFORMS
+
+
+@DATASETS.register_module()
+class Mixture(Dataset):
+    """The samples of `parts`, dict(image=dict(type='CIFAR10', ...), points=dict(...)), one after the other.
+
+    An epoch has as many batches as all parts together; `weights` say how they are shared among them, by default so that
+    each sample comes once. A part with more batches than samples is gone through again, in another order. With `only`,
+    as if there were no other parts.
+    """
+
+    def __init__(
+        self,
+        parts: dict[str, dict[str, Any]],
+        weights: dict[str, float] | None = None,
+        only: list[str] | None = None,
+        split: str = "train",
+        seed: int = 0,
+    ) -> None:
+        if weights is not None and set(weights) != set(parts):
+            raise ValueError(f"weights are for {', '.join(parts)}, got {', '.join(weights)}")
+        if weights is not None and min(weights.values()) <= 0:
+            raise ValueError(f"weights are above 0, got {weights}: only=[...] leaves parts out")
+        if only is not None:
+            missing = next((name for name in only if name not in parts), None)
+            if missing is not None or not only:
+                raise ValueError(f"only names some of {', '.join(parts)}, got {missing or 'none'}")
+            parts = {name: part for name, part in parts.items() if name in only}
+        self.parts: dict[str, Dataset] = {
+            name: DATASETS.create({"split": split} | part, seed=seed) for name, part in parts.items()
+        }
+        self.split = split
+        self.weights = None if weights is None else [weights[name] for name in parts]
+        self.starts = np.cumsum([0, *(len(part) for part in self.parts.values())])
+        self.classes = [f"{name}: {label}" for name, part in self.parts.items() for label in part.classes]
+        self.records, self.labels = range(int(self.starts[-1])), np.concatenate([p.labels for p in self.parts.values()])
+
+    def sample(self, epoch: int, i: int) -> Sample:
+        k, j = self._at(i)
+        return list(self.parts.values())[k].sample(epoch, j)
+
+    def deal_labels(self) -> None:
+        for part in self.parts.values():
+            part.deal_labels()
+
+    def after(self, i: int) -> int:
+        k, j = self._at(i)
+        return int(self.starts[k]) + list(self.parts.values())[k].after(j)
+
+    def name(self, i: int) -> str:
+        k, j = self._at(i)
+        return list(self.parts.values())[k].name(j)
+
+    def _at(self, i: int) -> tuple[int, int]:
+        """The part of a sample, and its number there."""
+        k = int(np.searchsorted(self.starts, i, side="right")) - 1
+        return k, i - int(self.starts[k])
+
+
+@TRANSFORMS.register_module()
+class PerModality:
+    """Transforms for each modality of a sample, dict(image=[...], points=[...]), packed into one; what a sample lacks
+    it keeps lacking."""
+
+    def __init__(self, chains: dict[str, list[dict[str, Any]]]) -> None:
+        self.chains = {name: [TRANSFORMS.create(t) for t in chain] for name, chain in chains.items()}
+
+    def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
+        packed = []
+        for name, chain in self.chains.items():
+            if name in sample:
+                one = sample
+                for transform in chain:
+                    one = transform(one, rng)
+                packed.append(one)
+        if not packed:
+            raise DataError(f"{sample.get('path', 'a sample')} has none of {', '.join(self.chains)}: leave it out")
+        inputs = {name: value for one in packed for name, value in one["inputs"].items()}
+        common = [key for key in packed[0]["data_sample"] if all(key in one["data_sample"] for one in packed)]
+        return dict(inputs=inputs, data_sample={key: packed[0]["data_sample"][key] for key in common})
+
+
+@TRANSFORMS.register_module()
+class DropModality:
+    """Leaves a packed sample without one of its modalities, so that what each of them says is learnt: else the one that
+    is easiest to learn from can hide the others."""
+
+    def __init__(self, probability: float) -> None:
+        self.probability = probability
+
+    def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
+        names = sorted(name for name, value in sample["inputs"].items() if value is not None)
+        if len(names) < 2 or rng.random() >= self.probability:
+            return sample
+        left_out = names[rng.integers(len(names))]
+        return sample | dict(inputs={name: value for name, value in sample["inputs"].items() if name != left_out})
+
+
+class TurnBatches(Batches):
+    """Batches from a Mixture, each of one part, in an order that (seed, epoch) decides."""
+
+    def __init__(
+        self,
+        data: Mixture,
+        batch_size: int,
+        shuffle: bool,
+        seed: int = 0,
+        rank: int = 0,
+        processes: int = 1,
+        loops: int = 1,
+    ) -> None:
+        super().__init__(len(data), batch_size, shuffle, seed, rank, processes)
+        self.data = data
+        self.sizes = np.diff(data.starts)
+        whole = -(-self.sizes // batch_size)
+        share = whole if data.weights is None or not shuffle else np.asarray(data.weights, float)
+        batches = loops * whole.sum() * share / share.sum()
+        self.counts = np.maximum(1, batches.round().astype(int))  # of each part
+
+    def __len__(self) -> int:
+        return int(self.counts.sum())
+
+    def whole(self) -> Iterator[np.ndarray]:
+        turns = np.repeat(np.arange(len(self.counts)), self.counts)
+        if self.shuffle:
+            turns = np.random.default_rng((self.seed, self.epoch)).permutation(turns)
+        batches = [iter(self._batches(k)) for k in range(len(self.counts))]
+        return (next(batches[k]) for k in turns)
+
+    def _batches(self, k: int) -> list[np.ndarray]:
+        """Numbers of one part, batch by batch; all but evaluation's last are full."""
+        size, start, count = int(self.sizes[k]), int(self.data.starts[k]), int(self.counts[k])
+        if not self.shuffle:
+            return np.split(np.arange(start, start + size), np.arange(self.batch_size, size, self.batch_size))
+        passes = -(-count * self.batch_size // size)
+        rng = np.random.default_rng((self.seed, self.epoch, k))
+        order = np.concatenate([rng.permutation(size) for _ in range(passes)])[: count * self.batch_size]
+        return list((start + order).reshape(count, self.batch_size))

@@ -1,0 +1,72 @@
+"""What a checked config builds: the model, its data where it is to be, and whether both fit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from mmengine.config import Config
+from torch.utils.data import DataLoader
+
+from ndformer.framework.data.stand_ins import MARK, make_sample
+from ndformer.framework.engine.training.trainer import AMP
+from ndformer.framework.errors import DataError
+from ndformer.framework.model import TokenModel
+from ndformer.framework.registry import MODELS
+
+
+def prepare_data(cfg: Config, sample: bool) -> None:
+    """With --sample, make the generated stand-ins where there is nothing yet; without, refuse to take one for real."""
+    homes = _homes(cfg)
+    sample = sample or cfg.get("sample") == {}  # the config of a run with --sample
+    names = [cfg.get("sample_data")] if isinstance(cfg.get("sample_data"), str) else cfg.get("sample_data")
+    for home, name in zip(homes, names or [None] * len(homes)):
+        if sample and name and (not home.exists() or not any(home.iterdir())):
+            print(f"making the sample of {name} in {home}")
+            make_sample(name, home)
+        if not sample and (home / MARK).exists():
+            raise DataError(
+                f"{home} holds the generated stand-in, not the dataset: add --sample, or another --data-root"
+            )
+
+
+def _parts(cfg: Config) -> list[Any]:
+    """What is trained on: one dataset, or several in turn."""
+    dataset = cfg.train_dataloader.dataset
+    return list(dataset.parts.values()) if "parts" in dataset else [dataset]
+
+
+def _homes(cfg: Config) -> list[Path]:
+    return [Path(part.data_root) for part in _parts(cfg)]
+
+
+def dataset_name(cfg: Config) -> str:
+    return "+".join(part.type for part in _parts(cfg))
+
+
+def build_model(cfg: Config) -> TokenModel:
+    model: TokenModel = MODELS.create(cfg.model)
+    model.amp = AMP[(cfg.get("train_cfg") or {}).get("amp")]
+    model.to("cuda" if torch.cuda.is_available() else "cpu")
+    return model
+
+
+def check_classes(model: TokenModel, loader: DataLoader[Any]) -> None:
+    """The heads and the data speak of the same classes."""
+    data: Any = loader.dataset
+    pairs = [(f"head.{name}", model.head[name], part) for name, part in data.parts.items()] if model.in_turn else []  # pyright: ignore[reportIndexIssue]
+    for at, head, part in pairs or [("head", model.head, data)]:
+        found, given = len(part.classes), getattr(head, "classes", None)
+        if given is not None and given != found:
+            raise DataError(
+                f"{type(part).__name__} under {part.data_root} has {found} classes, the model's head {given}: "
+                f"add --cfg-options model.{at}.classes={found}"
+            )
+
+
+def encoding_name(cfg: Config) -> str:
+    encoding = cfg.model.backbone.get("encoding")
+    if encoding is None:
+        return "NoPE"
+    return encoding["type"] if isinstance(encoding, dict) else "+".join(part["type"] for part in encoding)

@@ -1,0 +1,1 @@
+"""Configs: Python files that inherit, read strictly and written as Python again."""

@@ -1,0 +1,179 @@
+"""A config file and its bases, merged: mmengine's rules, on a file that runs as the Python it is.
+
+_base_ = ['FILE.py', ...]     relative to the file; no two may give the same key
+dict(_delete_=True, ...)      replaces the base's dict instead of merging with it
+_base_.x, {{_base_.x}}        a value of the bases
+import math                   works as anywhere; imports, functions, classes and _names are not settings
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import traceback
+from collections.abc import Callable
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from mmengine.config import ConfigDict
+
+from ndformer.framework.engine.config.schema import Keys
+from ndformer.framework.errors import ConfigError, nearest
+
+LOADERS = ("train_dataloader", "val_dataloader", "test_dataloader")
+
+
+def read(path: Path, chain: tuple[Path, ...] = ()) -> dict[str, Any]:
+    path = Path(os.path.normpath(path))
+    if path in chain:
+        raise ConfigError(f"_base_ goes in a circle: {' -> '.join(map(str, (*chain[chain.index(path) :], path)))}")
+    text = _text(path, f"{chain[-1]}: its base " if chain else "")
+    try:
+        tree = ast.parse(text, str(path))
+    except SyntaxError as error:
+        line = f": {error.text.strip()}" if error.text else ""
+        raise ConfigError(f"{path}, line {error.lineno}: {error.msg}{line}") from error
+    except ValueError as error:  # null bytes
+        raise ConfigError(f"{path} is not a Python file: {error}") from error
+    base, whose = {}, {}
+    for name in _bases(tree, path):
+        other = path.parent / name
+        for key, value in read(other, (*chain, path)).items():
+            if key in base:
+                raise ConfigError(f"{path}: its bases {whose[key]} and {name} both give '{key}': only one may")
+            base[key], whose[key] = value, name
+    shown = ConfigDict(base)  # what _base_ is for the file, which may change it
+    found = _run(tree, path, shown)
+    return merged(following(plain(shown, "_base_", path)), found, f"{path}: ")
+
+
+def _text(path: Path, who: str) -> str:
+    if path.is_file() and path.suffix == ".py":
+        try:
+            return path.read_text(encoding="utf-8")
+        except UnicodeDecodeError as error:
+            raise ConfigError(f"{who}{path} is not a Python file: {error}") from error
+    if path.exists():
+        raise ConfigError(f"{who}{path} is not a config: configs are .py files")
+    if not path.parent.is_dir():
+        raise ConfigError(f"{who}{path} does not exist, nor does its folder")
+    raise ConfigError(f"{who}{path} does not exist{nearest(path.name, [p.name for p in path.parent.glob('*.py')])}")
+
+
+def _bases(tree: ast.Module, path: Path) -> list[str]:
+    """The files that `_base_` names; it is taken out of the tree."""
+    given = [n for n in ast.walk(tree) if isinstance(n, ast.Name) and n.id == "_base_" and isinstance(n.ctx, ast.Store)]
+    plain = [s for s in tree.body if isinstance(s, ast.Assign) and s.targets[0] in given and len(s.targets) == 1]
+    if not given:
+        return []
+    try:
+        names = ast.literal_eval(plain[0].value) if len(given) == 1 else None
+    except (IndexError, ValueError):
+        names = None
+    names = [names] if isinstance(names, str) else names
+    if not isinstance(names, (list, tuple)) or not all(isinstance(name, str) for name in names):
+        raise ConfigError(f"{path}, line {given[0].lineno}: write _base_ = ['FILE.py'], once and plainly")
+    tree.body.remove(plain[0])
+    return list(names)
+
+
+class _Braces(ast.NodeTransformer):
+    """{{_base_.x}}, to Python a set of a set, is _base_.x."""
+
+    def visit_Set(self, node: ast.Set) -> ast.AST:
+        inner = node.elts[0]
+        if len(node.elts) == 1 and isinstance(inner, ast.Set) and len(inner.elts) == 1:
+            return inner.elts[0]
+        return self.generic_visit(node)
+
+
+def _run(tree: ast.Module, path: Path, base: ConfigDict) -> dict[str, Any]:
+    """The names that a file gives values to, without what it imports and defines to get there and its own `_names`."""
+    helpers = set()
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            helpers.update(alias.asname or alias.name.split(".")[0] for alias in node.names)
+            if any(alias.name == "read_base" for alias in node.names):
+                raise ConfigError(f"{path}, line {node.lineno}: instead of read_base() write _base_ = ['FILE.py']")
+        elif isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            helpers.add(node.name)
+    names: dict[str, Any] = dict(_base_=base, __file__=str(path), __name__=path.stem)
+    try:
+        code = compile(ast.fix_missing_locations(_Braces().visit(tree)), str(path), "exec")
+        exec(code, names)
+    except Exception as error:
+        lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
+        at = getattr(error, "lineno", None) or (lines[-1] if lines else None)
+        says = str(error)
+        if isinstance(error, AttributeError) and isinstance(error.obj, dict):
+            says = f"the base has no '{error.name}'{nearest(str(error.name), map(str, error.obj))}"
+        raise ConfigError(f"{path}, line {at}: {type(error).__name__}: {says}") from error
+    settings = {name: value for name, value in names.items() if not name.startswith("_")}
+    table = [f.name for f in fields(Keys)]  # an imported name that is a key is a setting
+    return {n: plain(value, n, path) for n, value in settings.items() if n not in helpers or n in table}
+
+
+def plain(value: Any, at: str, path: Path | str) -> Any:
+    """A copy in dicts, lists, tuples, texts, numbers, True, False and None. Nothing else is a setting."""
+    if isinstance(value, dict):
+        for key in value:
+            if type(key) not in (str, int):
+                raise ConfigError(f"{path}: {at} has the key {key!r}: keys are words or whole numbers")
+        return {key: plain(one, f"{at}.{key}", path) for key, one in dict.items(value)}
+    if type(value) in (list, tuple):
+        return type(value)(plain(one, f"{at}.{i}", path) for i, one in enumerate(value))
+    if isinstance(value, str) and re.search(r"\{\{.*\}\}", value):
+        raise ConfigError(
+            f"{path}: {at} is the text {value!r}: {{{{_base_.x}}}} stands outside of quotes, and for this file and the "
+            "environment there are __file__ and os.environ"
+        )
+    if value is None or type(value) in (bool, int, float, str):
+        return value
+    raise ConfigError(
+        f"{path}: {at} is {repr(value)[:60]}, a {type(value).__name__}: settings are texts, numbers, lists and dicts; "
+        "classes are named, dict(type='NAME')"
+    )
+
+
+def merged(base: dict[str, Any], over: dict[str, Any], at: str = "") -> dict[str, Any]:
+    """`over` on top of `base`: dicts merge key by key, all else replaces; `_delete_=True` replaces a dict too."""
+    return base | {key: joined(base[key], value, f"{at}{key}") if key in base else value for key, value in over.items()}
+
+
+def joined(old: Any, new: Any, at: str) -> Any:
+    if not isinstance(new, dict):
+        return new
+    new = dict(new)
+    if new.pop("_delete_", False) or old is None:
+        return new
+    if not isinstance(old, dict):
+        raise ConfigError(f"{at}: a dict cannot merge with {old!r:.60}: with _delete_=True in it, it replaces that")
+    return merged(old, new, f"{at}.")
+
+
+# data_root
+
+
+def following(cfg: dict[str, Any]) -> dict[str, Any]:
+    """Without `data_root` in the datasets where it is the config's own, so that they follow when that changes."""
+    root = cfg.get("data_root")
+    return each_dataset(cfg, lambda dataset: {k: v for k, v in dataset.items() if k != "data_root" or v != root})
+
+
+def each_dataset(cfg: dict[str, Any], change: Callable[[dict[str, Any]], dict[str, Any]]) -> dict[str, Any]:
+    changed = {}
+    for name in LOADERS:
+        loader = cfg.get(name)
+        if isinstance(loader, dict) and isinstance(loader.get("dataset"), dict):
+            dataset = loader["dataset"]
+            if isinstance(dataset.get("parts"), dict):
+                parts = {
+                    key: change(part) if isinstance(part, dict) else part for key, part in dataset["parts"].items()
+                }
+                dataset = dataset | dict(parts=parts)
+            else:
+                dataset = change(dataset)
+            changed[name] = loader | dict(dataset=dataset)
+    return cfg | changed

@@ -1,0 +1,155 @@
+"""Configs: mmengine-style Python files that inherit through `_base_`, read strictly.
+
+cfg = load("configs/cifar10_pape.py", options=["train_cfg.max_epochs=5"], encoding="PaPE(m=8)", sample=True)
+
+mmengine's own reader turns values into strings in files that import something, and keeps what nothing reads; so the
+files are read here, by the same rules, and handed back as an mmengine Config.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from mmengine.config import Config
+
+from ndformer.framework.engine.config.inherit import LOADERS, each_dataset, following, joined, merged, plain, read
+from ndformer.framework.engine.config.schema import completed, problems
+from ndformer.framework.engine.config.text import parse_encoding, parse_option, spelled
+from ndformer.framework.errors import ConfigError, nearest
+
+__all__ = ["ConfigError", "StrictConfig", "check", "load"]
+
+ENCODING = ("model", "backbone", "encoding")
+
+
+class StrictConfig(Config):
+    """An mmengine Config whose text is always Python that loads again."""
+
+    @property
+    def pretty_text(self) -> str:
+        return spelled(self.to_dict())
+
+
+def load(
+    path: str | Path, options: Sequence[str] = (), encoding: str | None = None, sample: bool = False
+) -> StrictConfig:
+    """A complete, checked config: the file, its preset, its `sample` if wanted, then `encoding`, then the options."""
+    cfg = following(read(Path(path)))
+    changes = _changes(options, encoding)
+    cfg = _with_preset(cfg, next((value for keys, value in changes if keys == ("preset",)), cfg.get("preset")), path)
+    if sample:
+        for keys, value in changes:
+            if keys[0] == "sample":
+                cfg = _put(cfg, keys, value)
+        changes = [(keys, value) for keys, value in changes if keys[0] != "sample"]
+        if not isinstance(cfg.get("sample"), dict):
+            raise ConfigError(f"{path} has no `sample`, the small version of it that --sample asks for")
+        cfg = _small(cfg)
+    if encoding is not None:
+        cfg = _put(_put(cfg, ENCODING, None), ENCODING, parse_encoding(encoding))
+    for keys, value in changes:
+        cfg = _put(cfg, keys, value)
+    cfg = _finished(cfg)
+    _import(cfg["custom_imports"])
+    check(cfg)
+    return StrictConfig(cfg, cfg_text=spelled(cfg), filename=str(path))
+
+
+def check(cfg: Config | dict[str, Any]) -> None:
+    """Raise ConfigError unless something reads all that a config says, and all that its `sample` would make of it."""
+    cfg = _finished(cfg.to_dict() if isinstance(cfg, Config) else cfg)
+    found = problems(cfg) + _unread_root(cfg)
+    for name, changes in {} if found else (cfg["versions"] or {}).items():
+        other = _finished(merged(following(cfg), changes))
+        found += [f"versions.{name}.{problem}" for problem in problems(other) + _unread_root(other)]
+    if not found and cfg["sample"]:
+        small = _finished(_small(following(cfg)))
+        found = [f"sample.{problem}" for problem in problems(small) + _unread_root(small)]
+    if found:
+        raise ConfigError("\n".join(found))
+
+
+def _changes(options: Sequence[str], encoding: str | None) -> list[tuple[tuple[str, ...], Any]]:
+    changes = [parse_option(text) for text in options]
+    changes = [(keys, plain(value, ".".join(keys), "--cfg-options")) for keys, value in changes]
+    places = [keys for keys, _ in changes]
+    for keys in places:
+        if places.count(keys) > 1:
+            raise ConfigError(f"--cfg-options gives {'.'.join(keys)} twice: leave one out")
+        if encoding is not None and keys in (ENCODING, (*ENCODING, "type")):
+            raise ConfigError(f"--encoding and --cfg-options both give {'.'.join(ENCODING)}: leave one out")
+    return changes
+
+
+def _put(old: Any, keys: Sequence[str], value: Any, at: str = "") -> Any:
+    """A copy of `old` with `value` merged in at a dotted place; numbers count in lists."""
+    if not keys:
+        return joined(old, value, at)
+    key, rest = keys[0], keys[1:]
+    inner = f"{at}.{key}" if at else key
+    if isinstance(old, (list, tuple)):
+        if not key.isdigit() or int(key) >= len(old):
+            raise ConfigError(f"{inner}: the list has {len(old)} items, {at}.0 and so on")
+        i = int(key)
+        return type(old)([*old[:i], _put(old[i], rest, value, inner), *old[i + 1 :]])
+    if not isinstance(old, dict | None):
+        raise ConfigError(f"{inner}: {at} is {old!r}, which has nothing inside")
+    old = old or {}
+    return {**old, key: _put(old.get(key), rest, value, inner)}
+
+
+def _with_preset(cfg: dict[str, Any], name: Any, path: str | Path) -> dict[str, Any]:
+    """The version of that name. Its `versions` are empty: there is nothing more to merge."""
+    versions = cfg.get("versions")
+    if name is None or versions == {} or not isinstance(versions, dict | None):
+        return cfg
+    if name not in (versions or {}):
+        known = ", ".join(versions or {}) or "none"
+        raise ConfigError(f"{path} has no preset '{name}'{nearest(str(name), versions or {})} It has: {known}")
+    return merged(cfg, versions[name] if versions else {}) | dict(preset=name, versions={})
+
+
+def _small(cfg: dict[str, Any]) -> dict[str, Any]:
+    """The small version. Its `sample` is empty: there is nothing more to merge."""
+    return merged(cfg, cfg["sample"]) | dict(sample={})
+
+
+def _finished(cfg: dict[str, Any]) -> dict[str, Any]:
+    """With the defaults of the table, and with `data_root` in every dataset that has none of its own."""
+    kept = {key: value for key, value in cfg.items() if key == "sample"}  # its `_delete_`s still wait for something
+    cfg = completed(_unmarked(cfg) | kept)
+    root = {} if cfg["data_root"] is None else dict(data_root=cfg["data_root"])
+    return each_dataset(cfg, lambda dataset: dataset if "data_root" in dataset else dataset | root)
+
+
+def _unmarked(value: Any) -> Any:
+    """Without the `_delete_`s that had nothing to delete."""
+    if isinstance(value, dict):
+        return {key: _unmarked(one) for key, one in value.items() if key != "_delete_"}
+    return type(value)(map(_unmarked, value)) if isinstance(value, (list, tuple)) else value
+
+
+def _unread_root(cfg: dict[str, Any]) -> list[str]:
+    datasets = [cfg[name].get("dataset") for name in LOADERS if isinstance(cfg.get(name), dict)]
+    roots = [dataset.get("data_root") for dataset in datasets if isinstance(dataset, dict)]
+    if cfg["data_root"] is None or not roots or cfg["data_root"] in roots:
+        return []
+    return ["data_root: nothing reads it, every dataset names its own: leave it out there, or here"]
+
+
+def _import(custom: Any) -> None:
+    """`custom_imports`, so that the names which they register are known."""
+    if not isinstance(custom, dict) or not isinstance(custom.get("imports"), (str, list)):
+        return  # check() has the sentence
+    names = [custom["imports"]] if isinstance(custom["imports"], str) else custom["imports"]
+    for name in names:
+        try:
+            importlib.import_module(name)
+        except ImportError as error:
+            if not custom.get("allow_failed_imports"):
+                raise ConfigError(
+                    f"custom_imports: '{name}' does not import ({error}): install it, or put its folder on PYTHONPATH"
+                ) from error

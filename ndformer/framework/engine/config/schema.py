@@ -1,0 +1,287 @@
+"""What a config may say: the table of its keys, and the check that everything it says is read by something.
+
+Whatever stands in a config ends as arguments: of the classes below, or of the class that a `type` names. So one rule
+checks it all: the arguments of a call must fit its signature. `PLACES` says which registry knows the names where.
+"""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass
+from typing import Any, Literal, NamedTuple
+
+from ndformer.framework.errors import UnknownNameError
+from ndformer.framework.registry import (
+    BACKBONES,
+    DATASETS,
+    ENCODINGS,
+    HEADS,
+    METRICS,
+    MODALITIES,
+    MODELS,
+    NECKS,
+    OPTIMIZERS,
+    SCHEDULES,
+    TRANSFORMS,
+    Registry,
+)
+from ndformer.framework.signature import Argument, arguments, fits, in_words, union
+
+Component = dict[str, Any]  # dict(type='NAME', its arguments)
+
+
+def key(says: str, default: Any = MISSING) -> Any:
+    return field(default=default, metadata=dict(says=says))
+
+
+@dataclass(kw_only=True)
+class Loader:
+    batch_size: int = key("samples per batch")
+    dataset: Component = key("a dataset, its split and transforms")
+    num_workers: int = key("processes that read samples; 0: the training process does", 0)
+    loops: int = key("passes over the training set that make an epoch", 1)
+    skip_bad: bool = key("leave out samples that cannot be read, and list them at the end", False)
+    random_labels: bool = key("a control: samples get each other's labels, so that there is nothing to learn", False)
+    timeout: float = key("seconds without a batch from the workers after which a run ends", 600.0)
+
+
+@dataclass(kw_only=True)
+class Groups:
+    layer_decay: float | None = key("learning rates shrink by this factor from block to block, downwards", None)
+    no_decay: bool = key("no weight decay for biases, norms, tokens and what an encoding spares", False)
+    lr_factors: dict[str, float] | None = key("learning rates times a factor, where a name has this in it", None)
+
+
+@dataclass(kw_only=True)
+class Training:
+    max_epochs: int = key("passes over the training set")
+    accumulate: int = key("batches per optimizer step", 1)
+    clip_grad: float | None = key("the largest norm of the gradient", None)
+    amp: Literal["bf16", "fp16"] | None = key("16-bit autocast", None)
+    compile: bool = key("torch.compile the backbone", False)
+    checkpoint_every: int | str | None = key("N optimizer steps or 'M minutes' between checkpoints in an epoch", None)
+    detect_anomaly: bool = key("torch's anomaly detection: slow, names the operation that makes the first NaN", False)
+
+
+@dataclass(kw_only=True)
+class Average:
+    decay: float = key("share of the average that stays at every step")
+
+
+@dataclass(kw_only=True)
+class Patience:
+    patience: int = key("epochs without a better validation before training ends")
+
+
+@dataclass(kw_only=True)
+class Imports:
+    imports: list[str] | str = key("modules, by their import names")
+    allow_failed_imports: bool = key("go on without those that fail", False)
+
+
+@dataclass(kw_only=True)
+class Keys:
+    """The keys of a config; there are no others."""
+
+    model: Component = key("modalities -> backbone -> head, and how training batches are mixed")
+    train_dataloader: Loader = key("what is trained on")
+    val_dataloader: Loader = key("what chooses the best checkpoint")
+    test_dataloader: Loader = key("what the best checkpoint is tested on, once, at the end")
+    data_root: str | None = key("folder of the data, for every dataset that does not name its own", None)
+    weights: str | None = key("a checkpoint to begin with; what does not fit, such as another head, begins anew", None)
+    optimizer: Component = key("any torch.optim class; lr is the peak of the schedule")
+    param_groups: Groups | None = key("parameters with a learning rate or weight decay of their own", None)
+    schedule: Component = key("the learning rate over training, per optimizer step")
+    train_cfg: Training = key("how long and how it is trained")
+    ema: Average | None = key("evaluate an average of the weights", None)
+    early_stopping: Patience | None = key("end when validation no longer improves", None)
+    metrics: list[Component] = key("what is measured; the first one's main value chooses the best checkpoint")
+    seed: int = key("decides every random number", 0)
+    visualizer: Literal["tensorboard", "wandb"] | None = key("where curves go, beside the work dir", None)
+    work_dir: str | None = key("folder of the run; None: work_dirs/CONFIG[_ENCODING]", None)
+    custom_imports: Imports | None = key("your own modules, which register what the config names", None)
+    default_scope: str = key("mmengine's scope of registry names", "ndformer")
+    versions: dict[str, dict[str, Any]] | None = key("other versions of the config, by name", None)
+    preset: str | None = key("the one of `versions` that is merged over the config", None)
+    sample: dict[str, Any] | None = key("merged over the config by --sample: small model, short schedule", None)
+    sample_data: str | list[str] | None = key(
+        "the stand-in that --sample generates when its folder is missing; one for each part of a mixture", None
+    )
+
+
+class Place(NamedTuple):
+    """What stands under an argument of some name, be it of the config or of a component."""
+
+    registry: Registry
+    given: tuple[str, ...] = ()  # arguments that the place adds
+    needed: tuple[str, ...] = ()  # arguments that it wants, whatever the class says
+    named: bool = False  # or several by names of the user's: dict(image=dict(type=...))
+
+
+PLACES = dict(
+    model=Place(MODELS),
+    modalities=Place(MODALITIES, ("dim",), named=True),
+    backbone=Place(BACKBONES),
+    encoding=Place(ENCODINGS, ("dim", "heads", "position_dims", "depth")),
+    head=Place(HEADS, ("dim",), named=True),
+    neck=Place(NECKS, ("dim",)),
+    mix=Place(TRANSFORMS),
+    dataset=Place(DATASETS, ("seed",)),
+    parts=Place(DATASETS, ("seed",), named=True),
+    transforms=Place(TRANSFORMS),
+    chains=Place(TRANSFORMS, named=True),
+    optimizer=Place(OPTIMIZERS, ("params",), ("lr",)),
+    schedule=Place(SCHEDULES),
+    metrics=Place(METRICS),
+    metric=Place(METRICS),
+)
+
+
+def completed(given: dict[str, Any], kind: type = Keys) -> dict[str, Any]:
+    """The same with the table's defaults, in the table's order; what the table does not know comes last."""
+    found = {}
+    for f in fields(kind):
+        if f.name in given or f.default is not MISSING:
+            value = given.get(f.name, f.default)
+            settings = _settings(arguments(kind)[0][f.name].hint)
+            found[f.name] = completed(value, settings) if settings and isinstance(value, dict) else value
+    return found | {name: value for name, value in given.items() if name not in found}
+
+
+def explained(kind: type = Keys, at: str = "") -> list[tuple[str, str, str]]:
+    """(key, default, what it says) of all keys, dotted where one stands in another."""
+    rows = []
+    for f in fields(kind):
+        rows.append((at + f.name, "" if f.default is MISSING else repr(f.default), f.metadata["says"]))
+        settings = _settings(arguments(kind)[0][f.name].hint)
+        rows += explained(settings, f"{at}{f.name}.") if settings else []
+    return rows
+
+
+def problems(cfg: dict[str, Any]) -> list[str]:
+    """A sentence for each thing in a config that cannot be meant; each begins with the place."""
+    checker = _Checker()
+    checker.call(cfg, Keys, "")
+    return checker.sentences()
+
+
+@dataclass
+class _Unread:
+    at: str
+    name: str
+    siblings: list[str]
+    kind: Any
+    place: Place | None
+
+
+class _Checker:
+    def __init__(self) -> None:
+        self.found: list[str] = []
+        self.unread: list[_Unread] = []
+        self.missing: list[tuple[str, str]] = []
+        self.readable: list[str] = []  # every place that something in this config would read
+
+    def call(self, given: dict[str, Any], kind: Any, at: str, place: Place | None = None) -> None:
+        """`given` as the arguments of `kind`."""
+        known, more = arguments(kind)
+        from_place = place.given if place else ()
+        free = [name for name in known if name not in from_place]
+        self.readable += [f"{at}{name}" for name in free]
+        for name, value in given.items():
+            if name in known and name in from_place:
+                self.found.append(f"{at}{name}: {kind.__name__} is given it by its place, leave it out")
+            elif name in known:
+                self.value(value, known[name], name, f"{at}{name}")
+            elif not more:
+                self.unread.append(_Unread(at, name, [*free, "type"] if place else free, kind, place))
+        for name in free:
+            if name not in given and (known[name].required or (place and name in place.needed)):
+                self.missing.append((f"{at}{name}", "every config" if kind is Keys else kind.__name__))
+
+    def value(self, value: Any, argument: Argument, name: str, at: str) -> None:
+        place, settings = PLACES.get(name), _settings(argument.hint)
+        if place is not None and isinstance(value, str) and not fits(value, argument.hint):
+            self.component(value, at, place)  # a mere name
+        elif place is not None and isinstance(value, (list, tuple)) and fits([], argument.hint):
+            for i, one in enumerate(value):
+                self.component(one, f"{at}.{i}", place)
+        elif not fits(value, argument.hint):
+            self.found.append(f"{at}: takes {in_words(argument.hint)}, got {_short(value)}")
+        elif settings is not None and isinstance(value, dict):
+            self.call(value, settings, f"{at}.")
+        elif place is not None and place.named and isinstance(value, dict) and _several(value):
+            for key, one in value.items():
+                for i, single in enumerate(one if isinstance(one, list) else [one]):
+                    self.component(single, f"{at}.{key}" + f".{i}" * isinstance(one, list), place)
+        elif place is not None and isinstance(value, dict):
+            self.component(value, at, place)
+
+    def component(self, given: Any, at: str, place: Place) -> None:
+        if isinstance(given, dict) and "type" not in given:
+            for key in difflib.get_close_matches("type", [k for k in given if isinstance(k, str)], 1, 0.5):
+                self.found.append(f"{at}.{key}: nothing reads it, did you mean type?")
+                return
+        if not isinstance(given, dict) or not isinstance(given.get("type"), str):
+            what = place.registry.name
+            article = "an" if what[0] in "aeio" else "a"
+            self.found.append(f"{at}: {article} {what} is written dict(type='NAME', ...), got {_short(given)}")
+            return
+        try:
+            kind = place.registry.get(given["type"])
+        except UnknownNameError as error:
+            self.found.append(f"{at}.type: {error}")
+            return
+        self.call({name: value for name, value in given.items() if name != "type"}, kind, f"{at}.", place)
+
+    def sentences(self) -> list[str]:
+        meant = set()
+        sentences = []
+        for unread in self.unread:
+            others = _others(unread)
+            near = [] if others else self.nearest(unread)
+            meant.update(n if "." in n else unread.at + n for n in near)
+            sentence = f"{unread.at}{unread.name}: nothing reads it"
+            if near:
+                sentence += f", did you mean {' or '.join(near)}?"
+            elif others:
+                own = unread.kind.__name__
+                sentence += f": {others[0]} would, {own} does not; dict(_delete_=True, type='{own}', ...) drops what a "
+                sentence += "base config gives to another type"
+            elif unread.kind is Keys:
+                sentence += "; names of your own begin with an underscore"
+            else:
+                free = ", ".join(n for n in unread.siblings if n != "type") or "nothing"
+                sentence += f"; {unread.kind.__name__} reads {free}"
+            sentences.append(sentence)
+        missing = [f"{at} is missing: {who} needs it" for at, who in self.missing if at not in meant]
+        return sentences + self.found + missing
+
+    def nearest(self, unread: _Unread) -> list[str]:
+        """The sibling with the nearest name, or the place elsewhere where this very name is read."""
+        folded = {name.lower(): name for name in unread.siblings}
+        near = [folded[n] for n in difflib.get_close_matches(str(unread.name).lower(), folded, 1, 0.5)]
+        elsewhere = [at for at in self.readable if at.rpartition(".")[2] == unread.name]
+        return near + elsewhere[:1]
+
+
+def _several(value: dict[str, Any]) -> bool:
+    """dict(image=dict(...), points=dict(...)), not dict(type=...)."""
+    return "type" not in value and any(isinstance(one, (dict, list)) for one in value.values())
+
+
+def _others(unread: _Unread) -> list[str]:
+    """Other classes of this registry that read the name: what is left of a base config with another type."""
+    if unread.place is None:
+        return []
+    kinds = unread.place.registry.module_dict
+    return sorted(n for n, kind in kinds.items() if kind is not unread.kind and unread.name in arguments(kind)[0])
+
+
+def _settings(hint: Any) -> type | None:
+    """The dataclass in `Loader` or `Loader | None`."""
+    return next((one for one in union(hint) if isinstance(one, type) and is_dataclass(one)), None)
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."

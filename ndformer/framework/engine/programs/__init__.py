@@ -1,0 +1,1 @@
+"""What command-line programs share: arguments, files in and out, errors as one sentence."""

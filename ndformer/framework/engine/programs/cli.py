@@ -1,0 +1,69 @@
+"""What all command-line programs share: how a config is named, and errors as one sentence."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from mmengine.config import Config
+
+from ndformer.framework.engine.config.load import load
+from ndformer.framework.errors import ConfigError, DataError, UnknownNameError
+
+CONFIGS = Path(__file__).parents[3] / "configs"
+
+
+def run(main: Callable[[], object]) -> None:
+    """main() as a program: what a user can mend is one sentence (a traceback with NDFORMER_DEBUG=1), exit code 1. A
+    warning is one too, without the line of code that gave it."""
+    plain = warnings.formatwarning
+
+    def sentence(message: Warning | str, category: type[Warning], *where: Any) -> str:
+        return f"{program()}: {message}\n" if category is UserWarning else plain(message, category, *where)
+
+    warnings.formatwarning = sentence
+    try:
+        main()
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except (DataError, UnknownNameError, ValueError, TypeError, OSError, ImportError) as error:
+        if os.environ.get("NDFORMER_DEBUG"):
+            raise
+        ours = isinstance(error, (DataError, UnknownNameError, ConfigError))
+        where = "" if ours else " (NDFORMER_DEBUG=1 shows where)"
+        told = str(error).strip().rpartition("DataError: ")[2]  # a loader's worker sends its whole traceback
+        sys.exit(f"{program()}: {told}{where}")
+    finally:
+        warnings.formatwarning = plain
+
+
+def program() -> str:
+    return Path(sys.argv[0]).stem
+
+
+def config_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("config", metavar="CONFIG", type=config_path, help="a file, or the name of one in configs/")
+    parser.add_argument("--encoding", metavar="NAME", help="another encoding: PaPE, 'PaPE(m=8)'")
+    parser.add_argument("--sample", action="store_true", help="the small version, on generated data")
+    parser.add_argument("--data-root", metavar="DIR", help="where the data is")
+    parser.add_argument(
+        "--cfg-options", metavar="KEY=VALUE", nargs="+", action="extend", default=[], help="other values of its keys"
+    )
+
+
+def config_path(text: str) -> Path:
+    """A file; without one, that of the configs which ship with ndformer."""
+    path, shipped = Path(text), CONFIGS / f"{Path(text).stem}.py"
+    ours = path.parent.name in ("", CONFIGS.name) and path.suffix in ("", ".py")
+    return shipped if ours and not path.exists() and shipped.exists() else path
+
+
+def config_from(given: argparse.Namespace) -> Config:
+    """The config that the arguments name."""
+    root = [] if given.data_root is None else [f"data_root={given.data_root!r}"]
+    return load(given.config, [*given.cfg_options, *root], given.encoding, given.sample)

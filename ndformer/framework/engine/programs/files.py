@@ -1,0 +1,118 @@
+"""Files of one's own, made ready for a model as the samples of its test set are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from mmengine.config import Config
+
+from ndformer.framework.data.batches import collate
+from ndformer.framework.data.dataset import Sample
+from ndformer.framework.errors import DataError
+from ndformer.framework.model import TokenModel
+from ndformer.framework.pictures.samples import picture
+from ndformer.framework.registry import TRANSFORMS
+
+
+class Preparation:
+    """Opened by the adapter that knows their ending, then through the config's transforms, as batches of one.
+
+    A modality takes files if its adapter has `endings` and open(path), which gives what a dataset reads. In folders
+    those with a name that ends as one of its `beside` are passed over. Where two know an ending, the first that can
+    open a file does. Where modalities are joined, files of one name are one sample: mug.png and mug.txt.
+    """
+
+    def __init__(self, cfg: Config, model: TokenModel) -> None:
+        self.adapters: dict[str, Any] = {n: one for n, one in model.modalities.items() if hasattr(one, "open")}
+        if not self.adapters:
+            kinds = ", ".join(type(one).__name__ for one in model.modalities.values())
+            raise DataError(f"{kinds} opens no files: give it `endings` and open(path), as docs/new-modality.md shows")
+        self.endings = tuple(dict.fromkeys(end for one in self.adapters.values() for end in one.endings))
+        self.beside = tuple(end for one in self.adapters.values() for end in getattr(one, "beside", ()))
+        self.joined = bool(model.joined)
+        self.cfg = cfg
+        chains = {name: self._dataset(name)[0].get("transforms", ()) for name in self.adapters}
+        self.steps = {name: [TRANSFORMS.create(one) for one in chain] for name, chain in chains.items()}
+
+    def _dataset(self, name: str) -> tuple[Any, str]:
+        """The test set that a modality's samples are of, and where the config has it."""
+        dataset, at = self.cfg.test_dataloader.dataset, "test_dataloader.dataset"
+        return (dataset.parts[name], f"{at}.parts.{name}") if name in dataset.get("parts", ()) else (dataset, at)
+
+    def _own_chain(self, name: str) -> tuple[list[Any], str]:
+        """The transforms that change this modality alone, as the config has them, and where."""
+        dataset, at = self._dataset(name)
+        for i, one in enumerate(dataset.get("transforms", ())):
+            if name in one.get("chains", ()):
+                return list(one.chains[name]), f"{at}.transforms.{i}.chains.{name}"
+        return list(dataset.get("transforms", ())), f"{at}.transforms"
+
+    def samples_in(self, paths: list[Path]) -> list[tuple[Path, ...]]:
+        """The files that paths name or hold, sample by sample."""
+        found: list[Path] = []
+        for path in paths:
+            if not path.exists():
+                raise DataError(f"no file or folder at {path}")
+            inside = self._inside(path) if path.is_dir() else [path]
+            if not inside:
+                raise DataError(f"no file that this model reads ({', '.join(self.endings)}) in {path}")
+            found += inside
+        if not self.joined:
+            return [(path,) for path in found]
+        together: dict[Path, list[Path]] = {}
+        for path in found:
+            together.setdefault(path.with_suffix(""), []).append(path)
+        return [tuple(some) for some in together.values()]
+
+    def _inside(self, folder: Path) -> list[Path]:
+        return sorted(
+            path
+            for path in folder.rglob("*")
+            if path.suffix.lower() in self.endings and not path.name.endswith(self.beside)
+        )
+
+    def modality_of(self, path: Path) -> str:
+        if len(self.adapters) == 1:
+            return next(iter(self.adapters))
+        able = [name for name, adapter in self.adapters.items() if path.suffix.lower() in adapter.endings]
+        for name in able[:-1]:
+            try:
+                self.adapters[name].open(path)
+            except DataError:
+                continue
+            return name
+        if able:
+            return able[-1]
+        known = "; ".join(f"{name}: {', '.join(adapter.endings)}" for name, adapter in self.adapters.items())
+        raise DataError(f"{path} is of no modality of this model by its name ({known}): rename it")
+
+    def sample(self, files: tuple[Path, ...]) -> Sample:
+        own = dict(label=-1, index=0, path=str(files[0]))
+        sample: Sample = {}
+        for path in files:
+            sample |= self.adapters[self.modality_of(path)].open(path)
+        sample, rng = sample | own, np.random.default_rng(0)
+        name = self.modality_of(files[0])
+        for step in self.steps[name]:
+            try:
+                sample = step(sample, rng)
+            except KeyError as error:
+                raise DataError(
+                    f"{', '.join(map(str, files))}: {type(step).__name__} of the test set's transforms misses {error}: "
+                    "give the files of all modalities of a sample, by one name"
+                ) from None
+        for name, value in sample.get("inputs", {}).items():
+            if hasattr(self.adapters.get(name), "check_file"):
+                self.adapters[name].check_file(value, files[0], *self._own_chain(name))
+        if "inputs" not in sample:
+            raise DataError(f"{files[0]}: the test set's transforms end without inputs for the model")
+        return sample | dict(data_sample=own | sample.get("data_sample", {}))
+
+    def __call__(self, files: tuple[Path, ...]) -> dict[str, Any]:
+        return collate([self.sample(files)])
+
+    def picture(self, files: tuple[Path, ...], size: int) -> np.ndarray:
+        """(H, W, 3) uint8: what the model is given."""
+        return picture(self.sample(files), self.steps[self.modality_of(files[0])], size)

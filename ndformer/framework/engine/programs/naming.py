@@ -1,0 +1,74 @@
+"""How a command line names a position encoding: NAME, MODULE:CLASS or FILE.py:CLASS, and its options as KEY=VALUE."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import importlib.util
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from ndformer.framework.encoding import PositionEncoding
+from ndformer.framework.errors import DataError, nearest
+from ndformer.framework.registry import ENCODINGS
+
+
+def find(name: str) -> type[PositionEncoding]:
+    """An encoding by its name in configs, or as MODULE:CLASS or FILE.py:CLASS."""
+    place, colon, kind = name.rpartition(":")
+    if not colon:
+        return ENCODINGS.get(name)
+    sys.path.append(os.getcwd())
+    module = read(Path(place)) if place.endswith(".py") else imported(place)
+    classes = [n for n, value in vars(module).items() if isinstance(value, type)]
+    found = getattr(module, kind, None)
+    if found is None:
+        raise ImportError(f"{place} has no class '{kind}'{nearest(kind, classes)}")
+    if not (isinstance(found, type) and issubclass(found, PositionEncoding)):
+        raise ImportError(f"{kind} in {place} is not a position encoding: it must extend PositionEncoding")
+    return found
+
+
+def imported(name: str) -> ModuleType:
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name and f"{name}.".startswith(f"{error.name}."):
+            raise ImportError(f"there is no module '{name}', neither installed nor in {os.getcwd()}") from error
+        raise  # found, but it imports what is not there
+
+
+def read(path: Path) -> ModuleType:
+    if not path.is_file():
+        raise ImportError(f"there is no file '{path}' in {os.getcwd()}")
+    spec = importlib.util.spec_from_file_location(str(path), path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[str(path)] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def options(texts: Sequence[str]) -> dict[str, Any]:
+    """m=8 preset=pape_repo is dict(m=8, preset='pape_repo'): values are Python's, or words."""
+    found = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not equals:
+            raise ValueError(f"options are written KEY=VALUE, got '{text}'")
+        try:
+            found[key] = ast.literal_eval(value)
+        except (ValueError, SyntaxError):
+            found[key] = value
+    return found
+
+
+def in_a_sentence(error: Exception) -> str:
+    """An error as a sentence: with its name, unless it is of a kind whose message was written to be read."""
+    named = isinstance(error, (DataError, ImportError, KeyError, OSError, ValueError))
+    return f"{'' if named else f'{type(error).__name__}: '}{error}"

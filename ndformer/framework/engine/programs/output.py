@@ -1,0 +1,32 @@
+"""Where a program's result goes, looked at before the work and not after it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from ndformer.framework.errors import DataError
+
+PICTURES = (".png", ".jpg", ".pdf", ".svg")
+TABLES = (".csv", ".json")
+
+
+def ready(path: Path, endings: tuple[str, ...]) -> None:
+    """Make the folder of a file to be written, or say why it cannot be written."""
+    if path.suffix not in endings:
+        raise DataError(f"--out takes a name that ends in {', '.join(endings[:-1])} or {endings[-1]}, got '{path}'")
+    if path.is_dir():
+        raise DataError(f"--out names a file, but {path} is a folder: name a file in it")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise DataError(f"the folder of --out {path} cannot be made ({error.strerror}): name another one") from None
+
+
+def folder(path: Path, option: str) -> None:
+    """Say why a folder could not be made or written into; making it is left to who fills it."""
+    there = next(one for one in (path, *path.parents) if one.exists())  # "." and "/" always are
+    if not there.is_dir():
+        raise DataError(f"{option} {path} is to be a folder, but {there} is a file: name another one")
+    if not os.access(there, os.W_OK):
+        raise DataError(f"{option} {path} cannot be written, {there} allows no writing: name another one")

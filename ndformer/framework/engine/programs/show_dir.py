@@ -1,0 +1,30 @@
+"""--show-dir of programs: where cards of answers go, how many, and what is drawn on them."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from ndformer.framework.engine.programs import output
+from ndformer.framework.errors import DataError
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--show-dir", metavar="DIR", type=Path, help="draw samples there, the wrong ones first")
+    parser.add_argument("--show-count", metavar="N", type=int, default=64, help="how many at most (64)")
+    parser.add_argument(
+        "--show-score", metavar="S", type=float, default=0.3, help="of objects: those from this score on (0.3)"
+    )
+
+
+def check(given: argparse.Namespace) -> None:
+    """Before the work: where cards go, and how many."""
+    if given.show_dir is None:
+        return
+    output.folder(given.show_dir, "--show-dir")
+    if given.show_dir.is_dir() and any(given.show_dir.iterdir()):
+        raise DataError(f"--show-dir {given.show_dir} is not empty: name another folder, or take it away")
+    if given.show_count < 1:
+        raise DataError(f"--show-count is 1 or more, got {given.show_count}")
+    if not 0 <= given.show_score <= 1:
+        raise DataError(f"--show-score is from 0 to 1, got {given.show_score:g}")

@@ -1,0 +1,241 @@
+"""One config under several encodings, seeds and amounts of data: many runs of the training program, some at a time.
+
+runs = plan("configs/mnist_pape.py", ["Sincos", "PaPE(m=8)"], seeds=[0, 1, 2], home=Path("work_dirs/mine"))
+for end in train_all(runs, [sys.executable, "tools/train.py"], jobs=2, threads=1):     as they come to their ends
+    print(end.outcome.run, end.outcome.failed or end.outcome.results)
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import math
+import os
+import re
+import shlex
+import signal
+import statistics
+import subprocess
+import time
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from mmengine.config import Config
+
+from ndformer.framework.engine.building import prepare_data
+from ndformer.framework.engine.config.differences import that_matter
+from ndformer.framework.engine.config.load import load
+from ndformer.framework.engine.programs.cli import config_arguments, config_from
+from ndformer.framework.engine.run import build_loader
+from ndformer.framework.engine.training.preemption import RESUMABLE
+from ndformer.framework.errors import ConfigError, DataError
+
+LOG = "log.txt"  # what a run said
+
+
+@dataclass(frozen=True)
+class Run:
+    """One cell of the table."""
+
+    encoding: str  # as on the command line
+    per_class: int | None
+    seed: int
+    folder: Path
+    arguments: list[str]  # of the training program, but for the folder
+    cfg: Config  # what they come to
+
+    def __str__(self) -> str:
+        amount = "" if self.per_class is None else f"{self.per_class} per class, "
+        return f"{self.encoding}, {amount}seed {self.seed}"
+
+    @property
+    def done(self) -> bool:
+        return (self.folder / "results.json").is_file()
+
+    @property
+    def begun(self) -> bool:
+        return (self.folder / "last.pth").is_file()
+
+
+@dataclass(frozen=True)
+class Outcome:
+    run: Run
+    results: dict[str, Any] | None  # as in results.json
+    failed: str = ""  # why there are none, or none that count
+
+
+def plan(
+    config: str | Path,
+    encodings: Sequence[str],
+    seeds: Sequence[int],
+    home: Path,
+    amounts: Sequence[int | None] = (None,),
+    options: Sequence[str] = (),
+    sample: bool = False,
+    data_root: str | None = None,
+) -> list[Run]:
+    """All runs, checked; every encoding once before any is repeated with another seed."""
+    for key, own in {"seed": "--seeds", "train_dataloader.dataset.per_class": "--per-class"}.items():
+        if any(option.partition("=")[0].strip() == key for option in options):
+            raise ConfigError(f"--cfg-options gives {key}: that is for {own}")
+    short = [_short(encoding) for encoding in encodings]
+    for i, name in enumerate(short):
+        if name in short[:i]:
+            raise ConfigError(f"--encodings names {encodings[i]} twice: leave one out")
+    runs = []
+    for seed in dict.fromkeys(seeds):
+        for amount in dict.fromkeys(amounts):
+            for encoding, name in zip(encodings, short):
+                more = [] if amount is None else [f"train_dataloader.dataset.per_class={amount}"]
+                arguments = [str(config), "--encoding", encoding, *(["--sample"] if sample else [])]
+                arguments += [] if data_root is None else ["--data-root", data_root]
+                arguments += ["--cfg-options", *options, *more, f"seed={seed}"]
+                folder = home / f"{name}{'' if amount is None else f'_n{amount}'}_seed{seed}"
+                runs.append(Run(encoding, amount, seed, folder, arguments, _config(arguments)))
+    return runs
+
+
+def _short(encoding: str) -> str:
+    """PaPE(m=8) as a part of a folder's name: PaPE_m=8."""
+    return "_".join(re.findall(r"[\w.=-]+", encoding))
+
+
+def _config(arguments: Sequence[str]) -> Config:
+    """What the training program makes of its arguments."""
+    parser = argparse.ArgumentParser()
+    config_arguments(parser)
+    return config_from(parser.parse_args(arguments))
+
+
+def check_settings(run: Run) -> None:
+    """A sentence unless the folder is free, or holds a run of these very settings."""
+    path = run.folder / "config.py"
+    if not (run.done or run.begun):
+        return
+    try:
+        old = load(path).to_dict()
+    except ConfigError as error:
+        why = str(error).splitlines()[0]
+        raise DataError(f"{path} cannot be read ({why}): name another --work-dir, or take it away") from error
+    changed = [f"{at} was {was!r:.40} and would be {now!r:.40}" for at, was, now in that_matter(old, run.cfg.to_dict())]
+    if changed:
+        more = f" and {len(changed) - 3} more" if len(changed) > 3 else ""
+        raise DataError(
+            f"{run.folder} was made with other settings: {', '.join(changed[:3])}{more}. "
+            "Name another --work-dir, or take that folder away"
+        )
+
+
+def check_data(runs: Sequence[Run], sample: bool) -> None:
+    """Make the sample if it is wanted, and read the lists of all sets once: what is missing is missing for all."""
+    run = max(runs, key=lambda run: run.per_class or 0)
+    prepare_data(run.cfg, sample)
+    for split in ("train", "val", "test"):
+        build_loader(run.cfg, split)
+
+
+def outcome(run: Run, failed: str = "") -> Outcome:
+    """What is in a run's folder now."""
+    if not run.done:
+        return Outcome(run, None, failed or "not finished yet")
+    results = json.loads((run.folder / "results.json").read_text(encoding="utf-8"))
+    if run.begun:
+        state = torch.load(run.folder / "last.pth", map_location="cpu", weights_only=True, mmap=True)
+        losses = [epoch["loss"] for epoch in state["history"]]
+        if losses and not math.isfinite(losses[-1]):
+            first = next(i for i, loss in enumerate(losses, 1) if not math.isfinite(loss))
+            return Outcome(run, results, f"diverged: its training loss is {losses[-1]} from epoch {first} on")
+    return Outcome(run, results)
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A run came to its end, good or bad."""
+
+    outcome: Outcome
+    left: float  # seconds until all are, as long as the same amount of data took so far
+
+
+def train_all(runs: Sequence[Run], program: Sequence[str], jobs: int, threads: int) -> Generator[Ended, None, None]:
+    """Run what is not done, `jobs` at once as processes of their own: done ones are left, half-done ones resumed.
+
+    Closing the generator ends the processes, and so do Ctrl-C and a polite kill; what they have saved stays.
+    """
+    waiting = [run for run in runs if not run.done]
+    running: dict[subprocess.Popen[bytes], tuple[Run, float]] = {}
+    took: dict[int | None, list[float]] = {}
+    with _ended_like_ctrl_c():
+        try:
+            while waiting or running:
+                while waiting and len(running) < jobs:
+                    run = waiting.pop(0)
+                    running[_start(run, program, threads)] = (run, time.monotonic())
+                time.sleep(0.1)
+                for process in [process for process in running if process.poll() is not None]:
+                    run, start = running.pop(process)
+                    if run.done:
+                        took.setdefault(run.per_class, []).append(time.monotonic() - start)
+                    left = _left([*waiting, *(r for r, _ in running.values())], took)
+                    left -= sum(time.monotonic() - since for _, since in running.values())
+                    yield Ended(outcome(run, _reason(run, process.returncode)), max(0.0, left) / jobs)
+        finally:
+            _stop(running)
+
+
+def _reason(run: Run, code: int) -> str:
+    """Why a run ended without results, if it failed: the last thing it said."""
+    if code < 0:
+        which = signal.Signals(-code)
+        return f"ended by {which.name}{', perhaps out of memory' * (which is signal.SIGKILL)}"
+    if code == RESUMABLE:
+        return ""  # told to end, and saved
+    lines = (run.folder / LOG).read_text(encoding="utf-8", errors="replace").splitlines()
+    return next((line.strip() for line in reversed(lines) if line.strip()), "")
+
+
+def _start(run: Run, program: Sequence[str], threads: int) -> subprocess.Popen[bytes]:
+    run.folder.mkdir(parents=True, exist_ok=True)
+    command = [*program, *run.arguments, "--work-dir", str(run.folder), *(["--resume"] if run.begun else [])]
+    environment = dict(os.environ, OMP_NUM_THREADS=str(threads), PYTHONUNBUFFERED="1")
+    with (run.folder / LOG).open("ab", buffering=0) as log:
+        log.write(f"{shlex.join(command)}\n".encode())
+        # a session of its own, so that Ctrl-C reaches us alone and we end it with all its loader processes
+        return subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment, start_new_session=True
+        )
+
+
+def _left(runs: Sequence[Run], took: dict[int | None, list[float]]) -> float:
+    """Seconds that runs will take one after the other."""
+    every = [seconds for some in took.values() for seconds in some]
+    return sum(statistics.fmean(took.get(run.per_class, every) or [0.0]) for run in runs)
+
+
+def _stop(running: dict[subprocess.Popen[bytes], Any]) -> None:
+    for process in running:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGTERM)
+    for process in running:
+        try:
+            process.wait(timeout=10)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+@contextlib.contextmanager
+def _ended_like_ctrl_c() -> Iterator[None]:
+    """A polite kill and a closed terminal end the processes too, unless nohup had us ignore them."""
+    before = {which: signal.getsignal(which) for which in (signal.SIGTERM, signal.SIGHUP)}
+    for which, handler in before.items():
+        if handler is not signal.SIG_IGN:
+            signal.signal(which, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        for which, handler in before.items():
+            signal.signal(which, handler)

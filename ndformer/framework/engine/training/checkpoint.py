@@ -1,0 +1,232 @@
+"""Checkpoints: plain tensors and numbers, written whole or not at all, read without running anything."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import torch
+from torch import Tensor, nn
+
+from ndformer.framework.errors import DataError
+
+FORMAT = 2
+LAST, PREVIOUS, BEST = "last.pth", "previous.pth", "best.pth"
+
+
+class _Recorder:
+    """A file that remembers why it could not be written: torch reports a full disk as a bug of its own."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self.file, self.error = file, None
+
+    def write(self, data: Any) -> int:
+        try:
+            return self.put(data)
+        except OSError as error:
+            self.error = error
+            raise
+
+    def put(self, data: Any) -> int:
+        return self.file.write(data)
+
+    def flush(self) -> None:
+        self.file.flush()
+
+
+def save(path: Path, content: dict[str, Any], keep: str | None = None) -> None:
+    """Write to another name, sync, rename: an interrupted write leaves the file before it, a failed one too.
+
+    `keep` is the name under which the file before it stays.
+    """
+    half = path.with_name(path.name + ".writing")
+    recorder = None
+    try:
+        with open(half, "wb") as file:
+            recorder = _Recorder(file)
+            torch.save(dict(format=FORMAT) | content, recorder)  # pyright: ignore[reportArgumentType]
+            file.flush()
+            os.fsync(file.fileno())
+        if keep is not None and path.exists():
+            _second_name(path, path.with_name(keep))
+        os.replace(half, path)
+        _sync_folder(path.parent)
+    except (OSError, RuntimeError) as error:
+        half.unlink(missing_ok=True)
+        cause = error if isinstance(error, OSError) else recorder.error if recorder else None
+        if cause is None:
+            raise
+        raise DataError(
+            f"{path} cannot be written ({cause.strerror}): the checkpoint before it is whole. Make room or permit "
+            "writing, then go on with --resume"
+        ) from error
+
+
+def _second_name(path: Path, name: Path) -> None:
+    """`name` becomes another name of the file; at each moment `path` is there."""
+    beside = name.with_name(name.name + ".writing")
+    beside.unlink(missing_ok=True)
+    try:
+        os.link(path, beside)
+    except OSError:  # a file system without links
+        beside.write_bytes(path.read_bytes())
+    os.replace(beside, name)
+
+
+def _sync_folder(folder: Path) -> None:
+    """A rename is safe from a power failure once its folder is written."""
+    if os.name == "posix":
+        number = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(number)
+        finally:
+            os.close(number)
+
+
+def load(path: str | Path) -> dict[str, Any]:
+    """The content of a checkpoint or of a .safetensors file; neither can hold code."""
+    path = Path(path)
+    if path.is_dir():
+        inside = ", ".join(sorted(p.name for p in path.glob("*.pth"))) or "no .pth file"
+        raise DataError(f"{path} is a folder, a checkpoint is a file; in it: {inside}")
+    if not path.is_file():
+        near = sorted(p.name for p in path.parent.glob("*.pth")) if path.parent.is_dir() else []
+        raise DataError(f"no checkpoint at {path}" + (f"; beside it: {', '.join(near)}" if near else ""))
+    try:
+        content = (
+            _load_safetensors(path)
+            if path.suffix == ".safetensors"
+            else torch.load(path, map_location="cpu", weights_only=True)
+        )
+    except DataError:
+        raise
+    except Exception as error:
+        why = (str(error) or type(error).__name__).splitlines()[0].split(". ")[0]
+        raise DataError(
+            f"{path} is not a checkpoint that can be read safely ({why}): give best.pth or last.pth of a run"
+        ) from error
+    if not isinstance(content, dict) or not isinstance(content.get("model"), dict):
+        raise DataError(
+            f"{path} holds no 'model', so it is no checkpoint of ndformer: give best.pth or last.pth of a run"
+        )
+    return content
+
+
+def load_newest(folder: Path) -> tuple[Path, dict[str, Any]]:
+    """What a run goes on from: last.pth, or where that is damaged the one before it."""
+    found = [folder / name for name in (LAST, PREVIOUS) if (folder / name).is_file()]
+    if not found:
+        raise DataError(f"nothing to resume in {folder}: it has no {LAST}. Start without --resume")
+    for path in found:
+        try:
+            content = load(path)
+            if "optimizer" not in content:
+                raise DataError(f"{path} has weights but no state of a training run: start without --resume")
+            return path, content
+        except DataError as error:
+            if path == found[-1]:
+                raise
+            print(f"{error}; going on from {found[-1]}")
+    raise AssertionError
+
+
+def can_export(path: Path) -> None:
+    """A sentence unless weights can be exported to such a file."""
+    _safetensors("save_file")
+    if path.suffix != ".safetensors":
+        raise DataError(f"weights are exported as .safetensors, got {path}")
+    if not path.parent.is_dir():
+        raise DataError(f"the folder of {path} is missing: make it, or name another one")
+
+
+def export(path: Path, content: dict[str, Any]) -> None:
+    """The weights of a checkpoint as .safetensors, with what the tools need beside them."""
+    can_export(path)
+    save_file = _safetensors("save_file")
+    about = {name: content[name] for name in ("classes", "epoch", "metrics", "config") if name in content}
+    tensors = {name: value.detach().cpu().contiguous().clone() for name, value in content["model"].items()}
+    half = path.with_name(path.name + ".writing")
+    save_file(tensors, str(half), metadata=dict(ndformer=json.dumps(about)))
+    os.replace(half, path)
+
+
+def _load_safetensors(path: Path) -> dict[str, Any]:
+    safe_open = _safetensors("safe_open")
+    with safe_open(str(path), framework="pt") as file:
+        about = json.loads((file.metadata() or {}).get("ndformer", "{}"))
+        return about | dict(model={name: file.get_tensor(name) for name in file.keys()})  # noqa: SIM118 (it is no dict)
+
+
+def _safetensors(name: str) -> Any:
+    try:
+        import safetensors
+        import safetensors.torch
+    except ImportError:
+        raise DataError(".safetensors takes a package that is not installed: pip install safetensors") from None
+    return safetensors.safe_open if name == "safe_open" else safetensors.torch.save_file
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Of programs that use what was trained."""
+    parser.add_argument("checkpoint", metavar="CHECKPOINT", type=Path)
+    parser.add_argument(
+        "--resize-positions", action="store_true", help="interpolate tables over positions to the reach of this config"
+    )
+
+
+def load_weights(model: nn.Module, content: dict[str, Any], path: str | Path, resize: bool = False) -> None:
+    """The weights of a checkpoint into a model built for them, or a sentence that says which do not fit. With `resize`,
+    tables over positions are interpolated to the model's reach."""
+    own, given = model.state_dict(), dict(content["model"])
+    missing, extra = [n for n in own if n not in given], [n for n in given if n not in own]
+    wrong = [n for n in own if n in given and own[n].shape != given[n].shape]
+    tables = {n: _resized(model, n, given[n], own[n]) for n in wrong if re.search(r"\.tables\.\d+$", n)}
+    fitting = {n: table for n, table in tables.items() if table is not None}
+    if resize:
+        given |= fitting
+        wrong = [n for n in wrong if n not in fitting]
+    if missing or extra or wrong:
+        shapes = [f"{n} {tuple(given[n].shape)} instead of {tuple(own[n].shape)}" for n in wrong]
+        named = [*(f"{n} is missing" for n in missing), *(f"{n} is not in the model" for n in extra), *shapes]
+        more = f" and {len(named) - 3} more" if len(named) > 3 else ""
+        own_config = Path(path).parent / "config.py"
+        hint = f". Its own config is {own_config}" if own_config.is_file() else ""
+        if not (missing or extra) and set(wrong) == set(fitting):
+            hint += ". These are tables over positions, which --resize-positions resizes"
+        raise DataError(f"{path} is of another model: {'; '.join(named[:3])}{more}{hint}")
+    model.load_state_dict(given)
+
+
+def load_fitting(model: nn.Module, content: dict[str, Any], path: str | Path) -> str:
+    """Those weights of a checkpoint that fit, to begin with; says which begin anew, as a head of other classes does."""
+    own, given = model.state_dict(), content["model"]
+    fitting = {name: given[name] for name in own if name in given and given[name].shape == own[name].shape}
+    blocks = [name for name in own if name.startswith("backbone.")]
+    wrong = next((name for name in blocks if name not in fitting), None)
+    if wrong is not None:
+        there = f"{tuple(given[wrong].shape)} instead of {tuple(own[wrong].shape)}" if wrong in given else "missing"
+        raise DataError(
+            f"{path} is of another backbone: {wrong} is {there}. Give the config the model of that run, or leave "
+            "weights out"
+        )
+    model.load_state_dict(own | fitting)
+    anew = sorted({name.rpartition(".")[0] for name in own if name not in fitting})
+    return f"begun with {path}" + (f"; anew: {', '.join(anew)}" if anew else "")
+
+
+def _resized(model: nn.Module, name: str, given: Tensor, own: Tensor) -> Tensor | None:
+    """A table (heads, entries) of one or, with equal sides, of several axes, interpolated to the model's own reach."""
+    encoding: Any = model.get_submodule(name.rpartition(".tables.")[0])
+    if given.dim() != 2 or given.shape[0] != own.shape[0]:
+        return None
+    axes = len(encoding.reach) if len(encoding.tables) == 1 else 1
+    sides = [round(table.shape[1] ** (1 / axes)) for table in (given, own)]
+    if axes > 3 or sides[0] ** axes != given.shape[1] or sides[1] ** axes != own.shape[1]:
+        return None
+    cube = given.reshape(1, len(given), *[sides[0]] * axes)
+    mode = ("linear", "bilinear", "trilinear")[axes - 1]
+    return nn.functional.interpolate(cube, [sides[1]] * axes, mode=mode, align_corners=True).reshape(own.shape)

@@ -1,0 +1,91 @@
+"""NaN and infinity in training: noticed at once, and traced to the first layer that made them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ndformer.framework.tokens import TokenSet
+
+
+def finite(tensors: Iterable[Tensor]) -> bool:
+    """Whether all are: the largest of their magnitudes is."""
+    found = [t.detach() for t in tensors if t.is_floating_point() and t.numel()]
+    largest = [t.abs().amax() if t.is_sparse else torch.linalg.vector_norm(t, float("inf")) for t in found]
+    return not largest or bool(torch.stack([value.float() for value in largest]).isfinite().all())
+
+
+def origin(model: nn.Module, batch: dict[str, Any], loss_of: Callable[[], Tensor]) -> str:
+    """Where, in computing the batch anew, the first number appears that is not finite, and of which samples."""
+    for name, weight in model.state_dict().items():
+        if weight.is_floating_point() and not finite([weight]):
+            return f"the weight {name} is not finite already: the step before was too large, or was loaded so"
+    for name, value in batch["inputs"].items():
+        for i, one in enumerate(value):
+            if one is not None and not finite([one]):
+                return f"the input {name} of {sample_name(batch, i)} is not finite"
+    first: list[str] = []
+    hooks = [module.register_forward_hook(_watch(name, batch, first)) for name, module in model.named_modules() if name]
+    try:
+        loss = loss_of()
+        if first:
+            return first[0]
+        if not finite([loss]):
+            return "the outputs of all layers are finite, the loss that is made of them is not"
+        loss.backward()
+        if first:
+            return first[0]
+    except RuntimeError as error:  # of --detect-anomaly
+        return first[0] if first else str(error).splitlines()[0]
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return "computed anew, all of it is finite on this process: other processes, or what is not deterministic, may know"
+
+
+def _watch(name: str, batch: dict[str, Any], first: list[str]) -> Callable[[nn.Module, Any, Any], None]:
+    def note(what: str, module: nn.Module, value: Tensor) -> None:
+        if not first and not finite([value]):
+            first.append(f"the first {what} that is not finite is that of {name} ({type(module).__name__})")
+            bad = _rows(value, len(batch["data_samples"]))
+            if bad:
+                first[0] += f", for {', '.join(sample_name(batch, i) for i in bad[:4])}"
+
+    def hook(module: nn.Module, given: Any, output: Any) -> None:
+        for value in _tensors(output):
+            note("output", module, value)
+            if value.requires_grad:
+                value.register_hook(lambda g: note("gradient with respect to an output", module, g))
+
+    return hook
+
+
+def _rows(value: Tensor, samples: int) -> list[int]:
+    """Which samples it is about, where not all."""
+    if value.dim() == 0 or len(value) != samples:
+        return []
+    bad = (~value.detach().isfinite()).flatten(1).any(1) if value.dim() > 1 else ~value.detach().isfinite()
+    return [] if bad.all() else bad.nonzero().flatten().tolist()
+
+
+def _tensors(value: Any) -> list[Tensor]:
+    if isinstance(value, Tensor):
+        return [value] if value.is_floating_point() else []
+    if isinstance(value, TokenSet):
+        return [value.features]
+    if isinstance(value, dict):
+        value = list(value.values())
+    return [t for one in value for t in _tensors(one)] if isinstance(value, (list, tuple)) else []
+
+
+def sample_name(batch: dict[str, Any], i: int) -> str:
+    sample = batch["data_samples"][i]
+    return str(sample.get("path") or f"sample {sample.get('index', i)}")
+
+
+def sample_names(batch: dict[str, Any]) -> str:
+    names = [sample_name(batch, i) for i in range(len(batch["data_samples"]))]
+    return ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")

@@ -1,0 +1,80 @@
+"""Parameter groups and optimizers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+
+from ndformer.framework.encoding import LayerEncoding
+from ndformer.framework.registry import OPTIMIZERS
+
+for _name, _kind in vars(torch.optim).items():
+    if isinstance(_kind, type) and issubclass(_kind, torch.optim.Optimizer) and _kind is not torch.optim.Optimizer:
+        OPTIMIZERS.register_module(name=_name, module=_kind)
+
+
+def build_optimizer(
+    model: nn.Module, cfg: dict[str, Any], groups: dict[str, Any] | None = None
+) -> torch.optim.Optimizer:
+    """Any torch.optim class by name, over the groups of `parameter_groups`; each group keeps its `lr_scale`."""
+    params = parameter_groups(model, cfg.get("weight_decay", 0.0), **(groups or {}))
+    for group in params:
+        group["lr"] = cfg["lr"] * group["lr_scale"]
+    return OPTIMIZERS.create(cfg, params=params)
+
+
+def parameter_groups(
+    model: nn.Module,
+    weight_decay: float,
+    layer_decay: float | None = None,
+    no_decay: bool = False,
+    lr_factors: dict[str, float] | None = None,
+) -> list[dict[str, Any]]:
+    """Parameters that share a learning rate and weight decay.
+
+    `layer_decay` d: the learning rate of block l of L is multiplied by d^(L - l), that of what comes before the blocks
+    by d^(L + 1), of what comes after by 1 (BEiT). `no_decay`: no weight decay for vectors (biases, norms, tokens) and
+    for what an encoding names in `no_weight_decay`. `lr_factors`, dict(blocks=0.1): times a factor where a name has
+    that word in it, the first that fits.
+    """
+    factors = lr_factors or {}
+    for word in factors:
+        if not any(word in name for name, _ in model.named_parameters()):
+            raise ValueError(f"param_groups.lr_factors: no parameter has '{word}' in its name, and none would change")
+    spared = _spared(model)
+    depth = getattr(getattr(model, "backbone", model), "depth", 0)
+    groups: dict[tuple[float, float], dict[str, Any]] = {}
+    for name, parameter in model.named_parameters():
+        if not parameter.requires_grad:
+            continue
+        decay = (
+            0.0 if no_decay and (parameter.dim() <= 1 or name in spared or name.endswith(".tokens")) else weight_decay
+        )
+        scale = 1.0 if layer_decay is None else layer_decay ** (depth + 1 - _layer(name, depth))
+        scale *= next((factor for word, factor in factors.items() if word in name), 1.0)
+        group = groups.setdefault((scale, decay), dict(params=[], names=[], weight_decay=decay, lr_scale=scale))
+        group["params"].append(parameter)
+        group["names"].append(name)
+    return list(groups.values())
+
+
+def _layer(name: str, depth: int) -> int:
+    """0 before the blocks, 1..depth in them, depth + 1 after."""
+    parts = name.split(".")
+    if "blocks" in parts:
+        return int(parts[parts.index("blocks") + 1]) + 1
+    if "layers" in parts:  # layers.SPACE.INDEX
+        return int(parts[parts.index("layers") + 2]) + 1
+    return 0 if parts[0] == "modalities" or "encoding" in parts or "initial_norm" in parts else depth + 1
+
+
+def _spared(model: nn.Module) -> set[str]:
+    names = set()
+    for path, module in model.named_modules():
+        if isinstance(module, LayerEncoding):
+            for own, _ in module.named_parameters(recurse=True):
+                if own.split(".")[0] in module.no_weight_decay:
+                    names.add(f"{path}.{own}")
+    return names

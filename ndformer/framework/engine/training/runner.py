@@ -1,0 +1,86 @@
+"""mmengine's Runner and its optimizer wrapper, as we use them: quiet, and in 16 bit on any device."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ndformer.framework.compat import OptimWrapper, Runner
+from ndformer.framework.engine.training.nonfinite import finite
+
+
+class QuietRunner(Runner):
+    """mmengine's Runner with our own hooks only; what it would print goes to its log file's level WARNING."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        off: Any = dict.fromkeys(("timer", "logger", "param_scheduler", "checkpoint"))
+        logging.getLogger("current").setLevel(logging.ERROR)
+        super().__init__(default_hooks=off, log_level="ERROR", **kwargs)
+
+    def _log_env(self, env_cfg: dict[str, Any]) -> None:
+        pass
+
+    def _init_model_weights(self) -> None:
+        pass  # models are initialised where they are built
+
+    def dump_config(self) -> None:
+        pass  # the engine writes the config
+
+
+class AmpWrapper(OptimWrapper):
+    """OptimWrapper that computes in bf16 or fp16 on any device; fp16 losses are scaled."""
+
+    def __init__(self, dtype: torch.dtype | None, device: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.dtype, self.device = dtype, device
+        self.scaler = torch.amp.GradScaler(device, enabled=dtype == torch.float16)  # pyright: ignore[reportPrivateImportUsage]
+        self.updates = 0  # optimizer steps so far, those among them that fp16 made too large included
+        self.skipped = 0  # the latest of them in a row that were left out for that
+        self.epoch = 0  # batches in an epoch: each ends with a step, so that no gradient is pending when it is saved
+
+    @contextmanager
+    def optim_context(self, model: nn.Module) -> Iterator[None]:
+        with super().optim_context(model), torch.autocast(self.device, self.dtype, enabled=self.dtype is not None):
+            yield
+
+    def should_update(self) -> bool:
+        return super().should_update() if not self.epoch else self._ends_step(self._inner_count)
+
+    def should_sync(self) -> bool:
+        return super().should_sync() if not self.epoch else self._ends_step(self._inner_count + 1)
+
+    def _ends_step(self, count: int) -> bool:
+        within = (count - 1) % self.epoch + 1
+        return within % self._accumulative_counts == 0 or within == self.epoch
+
+    def scale_loss(self, loss: Tensor) -> Tensor:
+        if not self.epoch:
+            return super().scale_loss(loss)
+        k = self._accumulative_counts
+        rest = self.epoch % k
+        last = self._inner_count % self.epoch >= self.epoch - rest
+        return loss / (rest if last else k)
+
+    def backward(self, loss: Tensor, **kwargs: Any) -> None:
+        self.scaler.scale(loss).backward(**kwargs)
+        self._inner_count += 1
+        if not self.scaler.is_enabled() and not finite(p.grad for p in self.parameters() if p.grad is not None):
+            raise FloatingPointError("the gradient is not finite")
+
+    def parameters(self) -> Iterator[Tensor]:
+        return (p for group in self.optimizer.param_groups for p in group["params"])
+
+    def step(self, **kwargs: Any) -> None:
+        if self.clip_grad_kwargs:
+            self.scaler.unscale_(self.optimizer)
+            self._clip_grad()
+        before = self.scaler.get_scale()
+        self.scaler.step(self.optimizer, **kwargs)
+        self.scaler.update()
+        self.skipped = self.skipped + 1 if self.scaler.get_scale() < before else 0
+        self.updates += 1

@@ -1,0 +1,326 @@
+"""Training on mmengine's Runner: its loops, hooks and visualizer; our schedule, average, checkpoints and progress."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import torch
+from mmengine.config import Config
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader
+
+from ndformer.framework import processes
+from ndformer.framework.compat import EpochBasedTrainLoop, Visualizer
+from ndformer.framework.engine.config.differences import check_settings
+from ndformer.framework.engine.training import checkpoint, nonfinite
+from ndformer.framework.engine.training.ema import EMA
+from ndformer.framework.engine.training.evaluate import measure
+from ndformer.framework.engine.training.loading import Loader
+from ndformer.framework.engine.training.nonfinite import sample_names
+from ndformer.framework.engine.training.optim import build_optimizer
+from ndformer.framework.engine.training.preemption import RESUMABLE, Preemption
+from ndformer.framework.engine.training.progress import Interval, Progress
+from ndformer.framework.engine.training.runner import AmpWrapper, QuietRunner
+from ndformer.framework.engine.training.schedules import Schedule
+from ndformer.framework.errors import BadNumbers, DataError
+from ndformer.framework.model import TokenModel
+from ndformer.framework.pictures import runs as report
+from ndformer.framework.registry import METRICS, SCHEDULES
+
+SKIPS = 50  # fp16 steps in a row that are too large, after which more will not help
+AMP = {None: None, "bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+class TrainLoop(EpochBasedTrainLoop):
+    """mmengine's loop, with a schedule per optimizer step, averaged weights, and the end of an epoch as one event."""
+
+    waited = 0.0  # seconds for the loader, before this iteration
+    batch = 0  # batches of this epoch that are done
+
+    @property
+    def trainer(self) -> Trainer:
+        return cast(Trainer, self.runner)
+
+    def run(self) -> nn.Module:
+        trainer = self.trainer
+        trainer.call_hook("before_train")
+        self.stop_training = trainer.out_of_patience()
+        trainer.progress.begin()
+        while self._epoch < self._max_epochs and not self.stop_training:
+            for sampler in (self.dataloader.batch_sampler, self.dataloader.sampler):
+                if hasattr(sampler, "set_epoch"):
+                    cast(Any, sampler).set_epoch(self._epoch)
+            cast(Any, self.dataloader.batch_sampler).skip = self.batch
+            self.run_epoch()
+            self.stop_training = trainer.end_epoch()
+            trainer.stop_if_told()
+        trainer.call_hook("after_train")
+        return trainer.model
+
+    def run_epoch(self) -> None:
+        self.runner.call_hook("before_train_epoch")
+        self.runner.model.train()
+        mark = time.perf_counter()
+        for batch in self.dataloader:
+            self.waited = time.perf_counter() - mark
+            self.run_iter(self.batch, batch)
+            mark = time.perf_counter()
+        self.runner.call_hook("after_train_epoch")
+
+    def run_iter(self, idx: int, data_batch: dict[str, Any]) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
+        trainer, wrapper = self.trainer, self.trainer.wrapper
+        lr = trainer.set_lr(wrapper.updates)
+        before = wrapper.updates
+        self.runner.call_hook("before_train_iter", batch_idx=idx, data_batch=data_batch)
+        outputs = trainer.step(data_batch)
+        if trainer.ema is not None and wrapper.updates > before and not wrapper.skipped:
+            trainer.ema.update(trainer.model)
+        self.runner.call_hook("after_train_iter", batch_idx=idx, data_batch=data_batch, outputs=outputs)
+        self._iter += 1
+        self.batch += 1
+        trainer.progress.step(len(data_batch["data_samples"]), self.waited, outputs["loss"].item(), lr)
+        if wrapper.updates > before:
+            trainer.end_step()
+
+
+class Trainer(QuietRunner):
+    """A Runner that knows its config, and what a run must remember to go on as if it had never stopped."""
+
+    def __init__(self, cfg: Config, work_dir: Path, loaders: Mapping[str, DataLoader[Any]], model: TokenModel) -> None:
+        settings = cfg.train_cfg
+        self.config, self.device_name = cfg, "cuda" if torch.cuda.is_available() else "cpu"
+        self.loaders, self.path, self.text = loaders, work_dir, cfg.pretty_text
+        self.main = METRICS.create(cfg.metrics[0]).main
+        self.schedule: Schedule = SCHEDULES.create(cfg.schedule)
+        accumulate = settings.get("accumulate", 1)
+        self.wrapper = AmpWrapper(
+            model.amp,
+            self.device_name,
+            optimizer=build_optimizer(model, cfg.optimizer, cfg.get("param_groups")),
+            accumulative_counts=accumulate,
+            clip_grad=None if settings.get("clip_grad") is None else dict(max_norm=settings.clip_grad),
+        )
+        if self.schedule.beta1(0, 2) is not None and "betas" not in self.wrapper.optimizer.defaults:
+            raise ValueError(f"schedule.betas are for optimizers with betas, and {cfg.optimizer.type} has none")
+        self.wrapper.epoch = len(loaders["train"])
+        self.total_updates = -(-len(loaders["train"]) // accumulate) * settings.max_epochs
+        self.ema = EMA(model, **cfg.ema) if cfg.get("ema") else None
+        self.history: list[dict[str, float]] = []
+        self.best, self.seconds = -float("inf"), 0.0
+        self.preemption, self.told = Preemption(), False  # told: all processes know of it
+        self.timer = Interval(settings.get("checkpoint_every"))
+        self.allow_config_change = False
+        self.progress = Progress(settings.max_epochs, len(loaders["train"]))
+        super().__init__(
+            model=model,
+            work_dir=str(work_dir),
+            train_dataloader=loaders["train"],
+            train_cfg=dict(type=TrainLoop, max_epochs=settings.max_epochs),
+            optim_wrapper=self.wrapper,
+            visualizer=_visualizer(cfg, work_dir),
+            randomness=dict(seed=cfg.seed),
+            experiment_name=work_dir.name + time.strftime("_%Y%m%d_%H%M%S_") + str(time.time_ns() % 10**6),
+        )
+        if settings.get("compile"):
+            model.backbone.compile()
+        self.parallel: nn.Module = self.model
+        if processes.several():
+            several = len(model.modalities) > 1  # some of which a batch may lack
+            self.parallel = DistributedDataParallel(model, find_unused_parameters=several)
+        if self.ema is not None:
+            self.ema.average = {name: value.to(self.device_name) for name, value in self.ema.average.items()}
+
+    def step(self, batch: dict[str, Any]) -> dict[str, Tensor]:
+        """A batch forward and backward, and the optimizer's step where it is due."""
+        wrapper = self.wrapper
+        scaled = wrapper.scaler.is_enabled()
+        self._reseed()
+        try:
+            loss = self._loss(batch, self.parallel)
+            told = loss.new_tensor(float(bool(self.preemption.wanted)))
+            mean, told = processes.mean(torch.stack([loss.detach().float(), told.float()]))  # NaN in one is NaN in all
+            self.told, outputs = bool(told), dict(loss=mean)
+            if not scaled and not outputs["loss"].isfinite():
+                raise FloatingPointError("the loss is not finite")
+            wrapper.update_params(loss)
+            if wrapper.skipped >= SKIPS:
+                raise FloatingPointError(f"{SKIPS} steps in a row were skipped, since their gradients are not finite")
+        except FloatingPointError as error:
+            raise self._bad_numbers(str(error), batch) from None
+        except RuntimeError as error:
+            if not torch.is_anomaly_enabled() or "returned nan values" not in str(error):
+                raise
+            raise self._bad_numbers(str(error).splitlines()[0], batch) from None
+        return outputs
+
+    def _reseed(self) -> None:
+        """What is random in a step - mixing, drop path - is a function of the seed and its number alone."""
+        state = np.random.SeedSequence((self.config.seed, self.iter)).generate_state(1, np.uint64)
+        torch.manual_seed(int(state[0] >> np.uint64(1)))
+
+    def _loss(self, batch: dict[str, Any], model: nn.Module) -> Tensor:
+        own = cast(TokenModel, self.model)
+        with self.wrapper.optim_context(model):
+            losses = model(**own.data_preprocessor(batch, True), mode="loss")
+        return own.parse_losses(losses)[0]
+
+    def _bad_numbers(self, what: str, batch: dict[str, Any]) -> BadNumbers:
+        self._reseed()
+        origin = nonfinite.origin(self.model, batch, lambda: self._loss(batch, self.model))
+        kept = next((name for name in (checkpoint.LAST, checkpoint.BEST) if (self.path / name).is_file()), None)
+        return BadNumbers(
+            f"step {self.iter + 1} (epoch {self.epoch + 1}): {what}; {origin}. The batch was {sample_names(batch)}. "
+            + (f"The last good checkpoint is {self.path / kept}" if kept else "There is no checkpoint yet")
+            + "; a lower lr, a longer warmup or clip_grad may help, and --detect-anomaly names the operation"
+        )
+
+    def set_lr(self, update: int) -> float:
+        factor, beta1 = (f(update, self.total_updates) for f in (self.schedule, self.schedule.beta1))
+        for group in self.wrapper.optimizer.param_groups:
+            group["lr"] = self.config.optimizer.lr * group["lr_scale"] * factor
+            if beta1 is not None:
+                group["betas"] = (beta1, *group["betas"][1:])
+        return self.config.optimizer.lr * factor
+
+    @contextlib.contextmanager
+    def averaged(self) -> Iterator[None]:
+        with contextlib.nullcontext() if self.ema is None else self.ema.applied(self.model):
+            yield
+
+    def end_step(self) -> None:
+        """An optimizer step is done: it may be time for a checkpoint."""
+        if self.told or self.timer.due(self.wrapper.updates):
+            self._save()
+        self.stop_if_told()
+
+    def stop_if_told(self) -> None:
+        """End with a code of its own where the system wants the machine back; the checkpoint is written."""
+        if self.told:
+            processes.wait()  # for the one that writes it
+            name = self.preemption.wanted or "a signal to another process"
+            print(f"stopped by {name} in epoch {self.epoch + 1}: go on with --resume", flush=True)
+            raise SystemExit(RESUMABLE)
+
+    def end_epoch(self) -> bool:
+        """Validate, report, keep; True = stop early."""
+        try:
+            with self.averaged():
+                found = measure(self.config.metrics, cast(TokenModel, self.model), self.loaders["val"], self._look_up)
+                metrics = found.values
+                loop = cast(TrainLoop, self.train_loop)
+                loop._epoch += 1
+                if metrics[self.main] > self.best or not self.history:
+                    self.best = metrics[self.main]
+                    self._write(checkpoint.BEST, dict(model=self.model.state_dict(), **self._about(metrics)))
+        except _InValidation:
+            self.told = True
+            self._save()
+            return True
+        lr = self.wrapper.optimizer.param_groups[0]["lr"]
+        self.progress.end_epoch(lr, metrics)
+        self.history.append(dict(epoch=self.epoch, loss=self.progress.mean_loss, lr=lr, **metrics))
+        self.seconds += time.perf_counter() - self.progress.epoch_start
+        self.visualizer.add_scalars(dict(self.history[-1]), step=self.epoch)
+        if processes.rank() == 0:
+            report.curves(self.path / "curves.png", self.history, self.main)
+        loop.batch = 0
+        self.progress.new_epoch()
+        self._save()
+        stop = self.out_of_patience()
+        if stop:
+            patience = self.config.early_stopping.patience
+            print(f"no better validation {self.main} for {patience} epochs: stopping early")
+        return stop
+
+    def _look_up(self) -> None:
+        """Between batches of validation, which may be long. With several processes all would have to agree."""
+        if self.preemption.wanted and not processes.several():
+            raise _InValidation
+
+    def out_of_patience(self) -> bool:
+        patience = (self.config.get("early_stopping") or {}).get("patience")
+        scores = [h[self.main] for h in self.history]
+        return patience is not None and len(scores) - 1 - int(np.argmax(scores or [0.0])) >= patience
+
+    def _write(self, name: str, content: dict[str, Any], keep: str | None = None) -> None:
+        if not nonfinite.finite(content["model"].values()):
+            raise BadNumbers(f"after step {self.iter} weights are not finite: they are not saved over {name}")
+        if processes.rank() == 0:
+            checkpoint.save(self.path / name, content, keep)
+
+    def _save(self) -> None:
+        metrics = {name: v for name, v in (self.history or [{}])[-1].items() if name not in ("epoch", "loss", "lr")}
+        self._write(checkpoint.LAST, self._state() | self._about(metrics), keep=checkpoint.PREVIOUS)
+        self.timer.restart()
+
+    def _about(self, metrics: dict[str, float]) -> dict[str, Any]:
+        classes = list(cast(Any, self.train_dataloader.dataset).classes)
+        return dict(epoch=self.epoch, metrics=metrics, classes=classes, config=self.text)
+
+    def _state(self) -> dict[str, Any]:
+        """All that the rest of a run is a function of, beside its config and its data."""
+        wrapper, loop, progress = self.wrapper, cast(TrainLoop, self.train_loop), self.progress
+        return dict(
+            model=self.model.state_dict(),
+            ema=None if self.ema is None else self.ema.average,
+            optimizer=wrapper.optimizer.state_dict(),
+            scaler=wrapper.scaler.state_dict(),
+            skipped=wrapper.skipped,
+            updates=wrapper.updates,
+            iter=loop.iter,
+            batch=loop.batch,
+            progress=progress.state(),
+            best=self.best,
+            seconds=self.seconds + time.perf_counter() - progress.epoch_start,
+            history=self.history,
+            bad={split: getattr(loader, "bad", {}) for split, loader in self.loaders.items()},
+            processes=processes.count(),
+            settings=self.config.to_dict(),
+        )
+
+    def load_or_resume(self) -> None:
+        """Called by the Runner when everything is built."""
+        if self._resume:
+            self._go_on()
+        if processes.rank() == 0:
+            (self.path / "config.py").write_text(self.text, encoding="utf-8")
+
+    def _go_on(self) -> None:
+        path, state = checkpoint.load_newest(self.path)
+        check_settings(self.config, state, self.allow_config_change)
+        checkpoint.load_weights(self.model, state, path)
+        if self.ema is not None:
+            average = state["ema"] or state["model"]
+            self.ema.average = {name: value.to(self.device_name) for name, value in average.items()}
+        wrapper, loop = self.wrapper, cast(TrainLoop, self.train_loop)
+        wrapper.optimizer.load_state_dict(state["optimizer"])
+        wrapper.scaler.load_state_dict(state["scaler"])
+        wrapper.updates, wrapper.skipped = state["updates"], state["skipped"]
+        loop._epoch, loop._iter, loop.batch = state["epoch"], state["iter"], state["batch"]
+        self.best, self.seconds, self.history = state["best"], state["seconds"], state["history"]
+        self.progress.restore(state["progress"])
+        for split, loader in self.loaders.items():
+            if isinstance(loader, Loader):
+                loader.bad |= state["bad"].get(split, {})
+        rest = f", {loop.batch} batches into the next" if loop.batch else ""
+        print(f"resumed after epoch {self.epoch} of {self.max_epochs}{rest} from {path.name}")
+
+
+class _InValidation(Exception):
+    """The run was told to end while it validated."""
+
+
+def _visualizer(cfg: Config, work_dir: Path) -> Visualizer:
+    kinds = dict(tensorboard="TensorboardVisBackend", wandb="WandbVisBackend")
+    chosen = cfg.get("visualizer")
+    if chosen and importlib.util.find_spec(chosen) is None:
+        raise DataError(f"visualizer='{chosen}' needs a package that is not installed: pip install {chosen}")
+    backends: Any = [dict(type="LocalVisBackend")] + ([dict(type=kinds[chosen])] if chosen else [])
+    return Visualizer(name=f"{work_dir.name}_{time.time_ns()}", vis_backends=backends, save_dir=str(work_dir))

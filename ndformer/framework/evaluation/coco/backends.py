@@ -1,0 +1,57 @@
+"""The twelve numbers from pycocotools or faster-coco-eval, where they are installed: for those who want theirs."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import io
+from typing import Any, Literal
+
+from ndformer.framework.evaluation.coco.average import NAMES, evaluate
+from ndformer.framework.evaluation.coco.match import Detections, Truth
+
+Backend = Literal["builtin", "faster_coco_eval", "pycocotools"]
+BACKENDS: tuple[str, ...] = ("builtin", "faster_coco_eval", "pycocotools")
+
+
+def twelve(truth: Truth, detections: Detections, images: int, classes: int, backend: Backend) -> dict[str, float]:
+    if backend == "builtin":
+        return evaluate(truth, detections, images, classes).numbers()
+    try:
+        package: Any = importlib.import_module(backend)
+        index: Any = importlib.import_module("pycocotools.coco").COCO if backend == "pycocotools" else package.COCO
+        module = importlib.import_module("pycocotools.cocoeval") if backend == "pycocotools" else package
+    except ImportError:
+        name = backend.replace("_", "-")
+        raise ImportError(f"backend='{backend}' needs {name}: pip install {name}, or leave it at 'builtin'") from None
+    evaluation: Any = module.COCOeval if backend == "pycocotools" else module.COCOeval_faster
+    if not len(detections.score):  # pycocotools cannot load an empty list
+        return evaluate(truth, detections, images, classes).numbers()
+    with contextlib.redirect_stdout(io.StringIO()):
+        known = index()
+        known.dataset = as_json(truth, images, classes)
+        known.createIndex()
+        made = evaluation(known, known.loadRes(_results(detections)), "bbox")
+        made.evaluate()
+        made.accumulate()
+        made.summarize()
+    return dict(zip(NAMES, map(float, made.stats)))
+
+
+def as_json(truth: Truth, images: int, classes: int) -> dict[str, Any]:
+    """A COCO file with ids from 1, for an annotation 0 that is found counts as missed in pycocotools."""
+    rows = zip(*(x.tolist() for x in (truth.image, truth.label, truth.box, truth.area, truth.crowd)))
+    return dict(
+        info={},
+        images=[dict(id=i + 1) for i in range(images)],
+        categories=[dict(id=k + 1, name=str(k)) for k in range(classes)],
+        annotations=[
+            dict(id=n, image_id=i + 1, category_id=k + 1, bbox=box, area=area, iscrowd=int(crowd))
+            for n, (i, k, box, area, crowd) in enumerate(rows, 1)
+        ],
+    )
+
+
+def _results(detections: Detections) -> list[dict[str, Any]]:
+    rows = zip(*(x.tolist() for x in (detections.image, detections.label, detections.box, detections.score)))
+    return [dict(image_id=i + 1, category_id=k + 1, bbox=box, score=score) for i, k, box, score in rows]

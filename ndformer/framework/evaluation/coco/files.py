@@ -1,0 +1,173 @@
+"""COCO's two files, ground truth and a list of detections: read, with one sentence for what is wrong, and written."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ndformer.framework.errors import DataError
+from ndformer.framework.evaluation.coco.match import Detections, Truth
+
+Item = Mapping[str, Any]
+COLUMNS = ("image_id", "category_id", "bbox")
+
+
+@dataclass(frozen=True, eq=False)
+class GroundTruth:
+    """What is in the images. Their numbers, and those of classes, follow the order of sorted ids."""
+
+    boxes: Truth
+    images: list[Any]  # ids, sorted
+    categories: list[Any]  # ids, sorted
+    classes: list[str]  # names, one per category
+    records: list[Item] = field(default_factory=list)  # the images as the file has them, in that order
+
+
+def read_truth(path: Path) -> GroundTruth:
+    content = _read(path)
+    if not isinstance(content, dict):
+        raise DataError(
+            f"{path} holds {_kind(content)}, but ground truth is an object: did the two files change places?"
+        )
+    for key in ("images", "annotations", "categories"):
+        if not isinstance(content.get(key), list):
+            raise DataError(f"{path} has no list '{key}': ground truth has 'images', 'annotations' and 'categories'")
+    return truth_from(content, str(path))
+
+
+def truth_from(content: Item, name: str = "the ground truth") -> GroundTruth:
+    """Ground truth from the parts of a COCO file. An annotation without `area` has that of its box."""
+    images, annotations = content["images"], content["annotations"]
+    records = dict(sorted(_by_id(images, "image", name).items()))
+    categories = dict(sorted(_by_id(content["categories"], "category", name).items()))
+    _by_id([a for a in annotations if isinstance(a, dict) and "id" in a], "annotation", name)
+    image, label, box = _boxes(annotations, list(records), list(categories), f"annotation {{}} of {name}")
+    area = [a.get("area", w * h) for a, (w, h) in zip(annotations, box[:, 2:].tolist())]
+    crowd = np.array([bool(a.get("iscrowd", 0)) for a in annotations], dtype=bool)
+    truth = Truth(image, label, box, _numbers(area, "area", f"annotation {{}} of {name}"), crowd)
+    classes = [str(c.get("name", key)) for key, c in categories.items()]
+    return GroundTruth(truth, list(records), list(categories), classes, list(records.values()))
+
+
+def read_detections(path: Path, truth: GroundTruth) -> Detections:
+    content = _read(path)
+    if not isinstance(content, list):
+        raise DataError(
+            f"{path} holds {_kind(content)}, but detections are a list of objects with image_id, category_id, bbox and "
+            "score: did the two files change places?"
+        )
+    return detections_from(content, truth, str(path))
+
+
+def detections_from(content: Sequence[Item], truth: GroundTruth, name: str = "the list") -> Detections:
+    which = f"detection {{}} of {name}"
+    image, label, box = _boxes(content, truth.images, truth.categories, which)
+    missing = next((i for i, d in enumerate(content) if "score" not in d), None)
+    if missing is not None:
+        raise DataError(f"{which.format(missing)} has no 'score': each has image_id, category_id, bbox and score")
+    return Detections(image, label, box, _numbers([d["score"] for d in content], "score", which))
+
+
+def write_detections(path: Path, detections: Detections, images: Sequence[Any], categories: Sequence[Any]) -> None:
+    """The list that COCO's servers and tools take."""
+    rows = zip(*(x.tolist() for x in (detections.image, detections.label, detections.box, detections.score)))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(
+        json.dumps([dict(image_id=images[i], category_id=categories[c], bbox=box, score=s) for i, c, box, s in rows]),
+        encoding="utf-8",
+    )
+
+
+def _read(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise DataError(f"there is no file {path}: check the name") from None
+    except OSError as error:
+        raise DataError(f"{path} cannot be read ({error.strerror}): name a json file") from None
+    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+        raise DataError(f"{path} is not json ({error}): was it cut off, or is it another kind of file?") from None
+
+
+def _kind(content: Any) -> str:
+    return {list: "a list", dict: "an object"}.get(type(content), f"the value {content!r:.40}")
+
+
+def _by_id(items: Sequence[Any], what: str, name: str) -> dict[Any, Item]:
+    """By id, each id once and all of one type, so that they can be sorted."""
+    found: dict[Any, Item] = {}
+    for i, item in enumerate(items):
+        if not isinstance(item, dict) or not isinstance(item.get("id"), (int, str)):
+            raise DataError(f"{what} {i} of {name} has no 'id': it is an object with a whole number or a text as id")
+        if item["id"] in found:
+            raise DataError(f"{name} has two of {what} id {item['id']!r}: each id stands once")
+        found[item["id"]] = item
+    if len({isinstance(key, str) for key in found}) > 1:
+        raise DataError(f"{name} has {what} ids that are numbers and others that are texts: make them one kind")
+    return found
+
+
+def _boxes(
+    items: Sequence[Any], images: Sequence[Any], categories: Sequence[Any], which: str
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Image number, class number and (N, 4) box of annotations or detections."""
+    for i, item in enumerate(items):
+        if not isinstance(item, dict) or any(key not in item for key in COLUMNS):
+            lacks = [key for key in COLUMNS if not isinstance(item, dict) or key not in item]
+            raise DataError(
+                f"{which.format(i)} has no {' and no '.join(lacks)}: each is an object with {', '.join(COLUMNS)}"
+            )
+    image = _places([item["image_id"] for item in items], images, "image", which)
+    label = _places([item["category_id"] for item in items], categories, "category", which)
+    box = _numbers([item["bbox"] for item in items], "bbox", which, 4)
+    wrong = np.flatnonzero((box[:, 2:] < 0).any(1))
+    if len(wrong):
+        i = int(wrong[0])
+        raise DataError(
+            f"{which.format(i)} has the negative size {box[i, 2]:g} x {box[i, 3]:g}: bbox is x, y, width, height"
+        )
+    return image, label, box
+
+
+def _places(ids: Sequence[Any], known: Sequence[Any], what: str, which: str) -> np.ndarray:
+    """(N,) where each id stands among the known ones."""
+    place = {key: i for i, key in enumerate(known)}
+    found = [place.get(one, -1) if isinstance(one, Hashable) else -1 for one in ids]
+    if -1 in found:
+        i = found.index(-1)
+        few = f"{known[0]!r} to {known[-1]!r}" if known else "none"
+        raise DataError(
+            f"{which.format(i)} is of {what} {ids[i]!r}, which the ground truth does not list: "
+            f"it has {len(known)}, {few}; were labels meant as ids, or is this another set?"
+        )
+    return np.array(found, dtype=np.int64)
+
+
+def _numbers(values: Sequence[Any], key: str, which: str, width: int = 0) -> np.ndarray:
+    """(N,) or (N, width) float64, all finite."""
+    shape = (len(values), width) if width else (len(values),)
+    if not values:
+        return np.empty(shape)
+    try:
+        found = np.array(values)
+        good = found.dtype.kind in "iuf" and found.shape == shape
+    except (ValueError, OverflowError):
+        good, found = False, np.empty(0)
+    if good and np.isfinite(found).all():
+        return found.astype(np.float64)
+    i = next(i for i, value in enumerate(values) if not _finite(value, width))
+    wanted = f"{width} finite numbers" if width else "a finite number"
+    raise DataError(f"{which.format(i)} has the {key} {values[i]!r:.60}: it takes {wanted}")
+
+
+def _finite(value: Any, width: int) -> bool:
+    try:
+        one = np.array(value)
+        return one.dtype.kind in "iuf" and one.shape == ((width,) if width else ()) and bool(np.isfinite(one).all())
+    except (ValueError, OverflowError):
+        return False

@@ -1,0 +1,99 @@
+"""COCO's box metric: average precision and recall over exactly the images that were looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ndformer.framework.compat import BaseMetric
+from ndformer.framework.errors import DataError, nearest
+from ndformer.framework.evaluation.coco import views as coco_views
+from ndformer.framework.evaluation.coco.average import evaluate
+from ndformer.framework.evaluation.coco.backends import BACKENDS, Backend, twelve
+from ndformer.framework.evaluation.coco.files import write_detections
+from ndformer.framework.evaluation.coco.match import Detections, Truth
+from ndformer.framework.registry import METRICS
+
+Evaluated = tuple[Any, dict[str, np.ndarray], dict[str, np.ndarray]]  # image id, truth, found
+
+
+@METRICS.register_module()
+class CocoMetric(BaseMetric):
+    """COCO's twelve numbers as fractions, -1 where a set has no object of that size.
+
+    A sample has its `image_id`; the `truth`, dict(boxes (G, 4), labels (G,), and area (G,) and crowd (G,) where known);
+    and what was `found`, dict(boxes (D, 4), labels (D,), scores (D,)). Boxes are x1 y1 x2 y2 in pixels of the original
+    image.
+    """
+
+    main = "mAP"
+    default_prefix = ""
+
+    def __init__(self, backend: Backend = "builtin") -> None:
+        super().__init__()
+        if backend not in BACKENDS:
+            raise ValueError(
+                f"no backend is called '{backend}'{nearest(backend, BACKENDS)} Known: {', '.join(BACKENDS)}"
+            )
+        self.backend: Backend = backend
+
+    def process(self, data_batch: Any, data_samples: Sequence[dict[str, Any]]) -> None:
+        for sample in data_samples:
+            truth, found = ({k: np.asarray(v) for k, v in sample[part].items()} for part in ("truth", "found"))
+            self.results.append((sample["image_id"], truth, found))
+
+    def compute_metrics(self, results: list[Evaluated]) -> dict[str, float]:
+        self.images, self.truth, self.detections = gather(results)
+        labels = np.concatenate([self.truth.label, self.detections.label])
+        self._classes = int(labels.max(initial=-1)) + 1  # those beyond have neither truth nor detections
+        values = twelve(self.truth, self.detections, len(self.images), self._classes, self.backend)
+        return {f"m{name}" if name.startswith("AP") else name: value for name, value in values.items()}
+
+    def views(self, folder: Path | None, classes: Sequence[str]) -> str:
+        """Of the last evaluation: the table of classes, and its pictures as PNG in a folder where one is given."""
+        averages = evaluate(self.truth, self.detections, len(self.images), len(classes))
+        if folder is not None:
+            counts = coco_views.confusion(self.truth, self.detections, len(classes))
+            coco_views.draw(folder, averages, counts, classes)
+        return coco_views.table(coco_views.class_numbers(averages, classes))
+
+    def export(self, path: Path, categories: Sequence[Any]) -> None:
+        """Of the last evaluation: COCO's list of detections, with its ids of images and `categories`."""
+        write_detections(path, self.detections, self.images, categories)
+
+
+def gather(results: Sequence[Evaluated]) -> tuple[list[Any], Truth, Detections]:
+    """All images as one, by sorted id."""
+    results = sorted(results, key=lambda one: one[0])
+    images = [one[0] for one in results]
+    if len(set(images)) < len(images):
+        twice = next(a for a, b in zip(images, images[1:]) if a == b)
+        raise DataError(f"image {twice!r} was evaluated twice: each image_id stands once in a set")
+
+    def whole(part: int, key: str, *width: int) -> np.ndarray:
+        return np.concatenate([np.empty((0, *width)), *(one[part][key].reshape(-1, *width) for one in results)])
+
+    def places(part: int) -> np.ndarray:
+        return np.repeat(np.arange(len(results)), [len(one[part]["labels"]) for one in results])
+
+    box, found = _sides(whole(1, "boxes", 4)), _sides(whole(2, "boxes", 4))
+    results = [
+        (i, dict(area=_area(truth["boxes"]), crowd=np.zeros(len(truth["labels"]))) | truth, own)
+        for i, truth, own in results
+    ]
+    labels, others = whole(1, "labels").astype(np.int64), whole(2, "labels").astype(np.int64)
+    truth = Truth(places(1), labels, box, whole(1, "area"), whole(1, "crowd").astype(bool))
+    return images, truth, Detections(places(2), others, found, whole(2, "scores"))
+
+
+def _sides(corners: np.ndarray) -> np.ndarray:
+    """(N, 4) x1 y1 x2 y2 to x y width height."""
+    return np.concatenate([corners[:, :2], corners[:, 2:] - corners[:, :2]], axis=1)
+
+
+def _area(corners: np.ndarray) -> np.ndarray:
+    side = corners.reshape(-1, 4).astype(np.float64)
+    return (side[:, 2] - side[:, 0]) * (side[:, 3] - side[:, 1])

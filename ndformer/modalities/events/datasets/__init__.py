@@ -1,0 +1,1 @@
+"""Event cameras: data sets, sample by sample."""

@@ -1,0 +1,1 @@
+"""GEN1 automotive detection (Prophesee): recordings, boxes, index and metric."""

@@ -1,0 +1,115 @@
+"""DVS128 Gesture (IBM) in its raw recordings: eleven gestures of 29 people before a camera of 128 x 128 pixels.
+
+data_root/[DvsGesture/]   trials_to_train.txt, trials_to_test.txt: the names of recordings
+                          userNN_LIGHT.aedat, userNN_LIGHT_labels.csv (class 1 to 11, start and end in microseconds)
+"""
+
+from __future__ import annotations
+
+import csv
+import functools
+import re
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ndformer.framework.data.dataset import Dataset, Sample
+from ndformer.framework.errors import DataError
+from ndformer.framework.registry import DATASETS
+from ndformer.modalities.events.formats.aedat import Packets
+from ndformer.modalities.events.formats.files import checked
+from ndformer.modalities.events.transforms.cutmix import cutmix
+
+CLASSES = [
+    "hand clap", "right hand wave", "left hand wave", "right arm clockwise", "right arm counter-clockwise",
+    "left arm clockwise", "left arm counter-clockwise", "arm roll", "air drums", "air guitar", "other",
+]  # fmt: skip
+VALIDATION = ("user21", "user22", "user23")  # of the training users, as the PaPE paper does
+KNOWN_OVERLAP = "user22_led"  # the end of its class 9 is a slip of the pen
+
+
+@functools.lru_cache(maxsize=256)
+def packets(path: Path) -> Packets:
+    return checked(path, Packets.of)
+
+
+@DATASETS.register_module()
+class DvsGesture(Dataset):
+    """A sample is a whole gesture. Where labels overlap, a gesture ends with the beginning of the next.
+
+    `cutmix`: the share of training samples of which a window shows another one (cutmix.py).
+    """
+
+    splits = ("train", "val", "test")
+    classes = CLASSES
+
+    def __init__(self, data_root: str | Path, split: str = "train", cutmix: float = 0.0, **rest: Any) -> None:
+        if not 0 <= cutmix <= 1:
+            raise ValueError(f"cutmix is a share of the samples, 0 to 1, got {cutmix:g}")
+        self.cutmix = cutmix
+        super().__init__(data_root, split, **rest)
+
+    def whole(self, epoch: int, i: int) -> Sample:
+        rng = np.random.default_rng((self.seed, epoch, i, 1))
+        own = super().whole(epoch, i)
+        if self.split != "train" or rng.random() >= self.cutmix:
+            return own
+        return cutmix(own, super().whole(epoch, int(rng.integers(len(self)))), rng)
+
+    def index(self, split: str) -> tuple[list[Any], np.ndarray]:
+        home = next((h for h in (self.data_root, self.data_root / "DvsGesture") if (h / TRIALS[split]).is_file()), None)
+        if home is None:
+            raise DataError(
+                f"{self.data_root / TRIALS[split]} is missing: put the unpacked DvsGesture.tar.gz there "
+                "(research.ibm.com/interactive/dvsgesture); --sample works without it"
+            )
+        records: list[tuple[Path, int, int, int]] = []
+        for name in (home / TRIALS[split]).read_text(errors="replace").split():
+            user = name.partition("_")[0]
+            if split == "test" or (user in VALIDATION) == (split == "val"):
+                path = home / name
+                if not path.is_file():
+                    raise DataError(f"{path} is missing, though {TRIALS[split]} lists it: get the dataset again")
+                records += [(path, *row) for row in labels_of(path)]
+        if not records:
+            raise DataError(f"{home / TRIALS[split]} lists no gesture of the split '{split}': get the dataset again")
+        return records, np.array([label for *_, label in records], np.int64)
+
+    def read(self, record: Any) -> Sample:
+        path, start, end, label = record
+        events = packets(path).between(start, end + 1).inside()
+        return dict(events=events, start=start, end=end, label=label, path=f"{path}[{start}:{end}]")
+
+
+TRIALS = dict(train="trials_to_train.txt", val="trials_to_train.txt", test="trials_to_test.txt")
+
+
+def labels_of(recording: Path) -> list[tuple[int, int, int]]:
+    """(start, end, label from 0) of each gesture."""
+    path = recording.with_name(recording.stem + "_labels.csv")
+    try:
+        rows = list(csv.reader(path.read_text(errors="replace").split()))
+    except FileNotFoundError:
+        raise DataError(f"{path} is missing beside its recording: get the dataset again") from None
+    found = []
+    for row in rows[1:]:
+        if (
+            len(row) != 3
+            or not all(re.fullmatch(r"\d{1,18}", value, re.ASCII) for value in row)
+            or not (1 <= int(row[0]) <= len(CLASSES) and int(row[1]) < int(row[2]))
+        ):
+            raise DataError(f"{path} has the line '{','.join(row)}' and not class 1 to 11, start, end: get it again")
+        found.append((int(row[1]), int(row[2]), int(row[0]) - 1))
+    found.sort()
+    for i, ((start, end, label), (following, *_)) in enumerate(zip(found, found[1:])):
+        if start == following:
+            raise DataError(f"{path} has two gestures that begin at {start} us: get it again")
+        if end > following:
+            if recording.stem != KNOWN_OVERLAP:
+                warnings.warn(
+                    f"{path}: class {label + 1} ends {end - following} us into the next one; cut", stacklevel=2
+                )
+            found[i] = (start, following - 1, label)
+    return found

@@ -1,0 +1,61 @@
+"""N-MNIST: MNIST's digits, filmed by an event camera in motion.
+
+data_root/Train/DIGIT/NUMBER.bin and Test/...
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from ndformer.framework.data.dataset import Dataset, Sample
+from ndformer.framework.errors import DataError
+from ndformer.framework.registry import DATASETS
+from ndformer.modalities.events.formats.files import read_events
+
+
+@DATASETS.register_module()
+class NMNIST(Dataset):
+    """`folds` and `fold`: train and test together, cut into so many parts, of which one is the test set. With
+    fold='seed' it is the seed's, counted round: as many seeds as folds test each recording once."""
+
+    classes = [str(digit) for digit in range(10)]
+
+    def __init__(
+        self,
+        data_root: str | Path,
+        split: str = "train",
+        folds: int = 1,
+        fold: int | Literal["seed"] = 0,
+        seed: int = 0,
+        **rest: Any,
+    ) -> None:
+        if folds < 1 or not (fold == "seed" or 0 <= fold < folds):
+            raise ValueError(f"fold is 0 to folds - 1 or 'seed', got {fold} of {folds}")
+        self.folds, self.fold = folds, seed % folds if fold == "seed" else fold
+        super().__init__(data_root, split, seed=seed, **rest)
+
+    def index(self, split: str) -> tuple[list[Any], np.ndarray]:
+        homes = dict(train=["Train"], test=["Test"])[split] if self.folds == 1 else ["Train", "Test"]
+        found = [file for home in homes for file in sorted((self.data_root / home).glob("[0-9]/*.bin"))]
+        if not found:
+            raise DataError(
+                f"{self.data_root / homes[0]} has no folders 0 to 9 with .bin files: put N-MNIST there "
+                "(garrickorchard.com/datasets/n-mnist); --sample works without it"
+            )
+        labels = np.array([int(file.parent.name) for file in found])
+        if self.folds > 1:
+            part = np.empty(len(found), np.int64)
+            for label in np.unique(labels):  # each fold has its share of each class
+                part[labels == label] = np.arange((labels == label).sum()) % self.folds
+            chosen = np.flatnonzero((part == self.fold) == (split == "test"))
+            found, labels = [found[i] for i in chosen], labels[chosen]
+        return list(zip(found, labels.tolist())), labels
+
+    def read(self, record: Any) -> Sample:
+        path, label = record
+        events = read_events(path).ordered().inside()
+        end = int(events.t[-1]) if len(events) else 0
+        return dict(events=events, start=0, end=end, label=label, path=path)

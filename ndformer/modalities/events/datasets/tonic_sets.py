@@ -1,0 +1,106 @@
+"""Datasets of the package `tonic`: pip install 'ndformer[events]'. It is under the GPL, version 3, and so no part of
+ndformer; only the class here imports it, and only when one is made.
+"""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ndformer.framework.data.dataset import Dataset, Sample
+from ndformer.framework.errors import DataError, nearest
+from ndformer.framework.registry import DATASETS
+from ndformer.modalities.events.formats.stream import sample_of
+from ndformer.modalities.events.formats.tables import columns
+
+
+@DATASETS.register_module()
+class Tonic(Dataset):
+    """The one called `name` in tonic.datasets, made with its own `options`: any whose samples are a table of events
+    with columns x, y, t and p, and a class. It is looked for in data_root, as tonic lays it out; `download=True` lets
+    tonic get what is missing.
+
+    Times are taken as tonic gives them. Its sets are not always the published ones: DVSGesture's recordings are
+    cut by label and rounded to milliseconds, so `DvsGesture` is what figures are compared by.
+    """
+
+    def __init__(
+        self,
+        data_root: str | Path,
+        split: str = "train",
+        name: str = "NMNIST",
+        options: dict[str, Any] | None = None,
+        download: bool = False,
+        **rest: Any,
+    ) -> None:
+        self.called, self.options, self.download = name, options or {}, download
+        super().__init__(data_root, split, **rest)
+
+    def index(self, split: str) -> tuple[list[Any], np.ndarray]:
+        kind = self._kind()
+        options = self.options
+        if "train" in inspect.signature(kind).parameters:
+            options = options | dict(train=split == "train")
+        elif split != "train":
+            raise DataError(f"tonic's {self.called} is not cut into train and test: give each loader its own options")
+        try:
+            self.source = kind(save_to=str(self.data_root), **options)
+            labels = self._labels()
+        except DataError:
+            raise
+        except Exception as error:  # whatever tonic's readers raise
+            raise DataError(f"tonic cannot make {self.called} of {self.data_root} ({_why(error)})") from None
+        known = sorted(set(labels))
+        self.classes = [str(one) for one in getattr(self.source, "classes", None) or known]
+        if not isinstance(next(iter(known), 0), int):  # names
+            labels = [self.classes.index(label) if label in self.classes else -1 for label in labels]
+        numbers = np.array(labels, np.int64)
+        if len(numbers) and not 0 <= numbers.min() <= numbers.max() < len(self.classes):
+            raise DataError(f"tonic's {self.called} has labels that are none of its {len(self.classes)} classes")
+        return list(enumerate(numbers.tolist())), numbers
+
+    def read(self, record: Any) -> Sample:
+        i, label = record
+        try:
+            table: Any = np.asarray(self.source[i][0])
+            if not table.dtype.names:
+                raise ValueError(f"it is {table.dtype} of shape {table.shape}, without columns of these names")
+            width, height = (int(side) for side in self.source.sensor_size[:2])
+            events = columns(table, list(table.dtype.names), (height, width))
+        except Exception as error:  # whatever tonic's readers raise
+            raise DataError(
+                f"sample {i} of tonic's {self.called} is no table of x, y, t and p ({_why(error)}): take another set"
+            ) from None
+        return sample_of(events) | dict(label=label, path=f"{self.called}[{i}]")
+
+    def _kind(self) -> type:
+        """Its class, which downloads only where that is wanted."""
+        try:
+            from tonic import datasets  # pyright: ignore[reportMissingImports]
+        except ImportError as error:
+            raise DataError(
+                f"Tonic needs the package tonic ({error}): pip install 'ndformer[events]'; it is under the GPL"
+            ) from None
+        names = [name for name, one in vars(datasets).items() if inspect.isclass(one)]
+        if self.called not in names:
+            raise DataError(f"tonic has no dataset '{self.called}'{nearest(self.called, names)}")
+        kind = getattr(datasets, self.called)
+
+        def refuse(_: Any) -> None:
+            raise DataError(f"{self.data_root} does not hold tonic's {self.called}: put it there, or set download=True")
+
+        return kind if self.download else type(kind.__name__, (kind,), dict(download=refuse))
+
+    def _labels(self) -> list[Any]:
+        """From its own list, else sample by sample."""
+        listed = getattr(self.source, "targets", None)
+        found = listed if listed is not None and len(listed) == len(self.source) else None
+        labels = found if found is not None else [self.source[i][1] for i in range(len(self.source))]
+        return [str(label) if isinstance(label, (str, bytes)) else int(label) for label in labels]
+
+
+def _why(error: Exception) -> str:
+    return " ".join(str(error).split()).removesuffix(".") or type(error).__name__

@@ -1,0 +1,1 @@
+"""Event cameras: what files hold, in numbers (tools/peek.py)."""

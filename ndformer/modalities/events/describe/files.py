@@ -1,0 +1,62 @@
+"""What a file of events holds, in numbers."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ndformer.modalities.events.formats.files import ENDINGS, MARKS, format_of, read_events
+from ndformer.modalities.events.formats.stream import Events
+
+__all__ = ["ENDINGS", "describe"]
+
+
+def describe(path: Path, rows: int = 5) -> dict[str, Any]:
+    """Plain values by name; `odd` is a list of sentences, `first` the first rows."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        events = read_events(path)
+    odd = [str(warning.message).removeprefix(f"{path} ") for warning in caught]
+    found: dict[str, Any] = dict(format=format_of(path), bytes=path.stat().st_size, events=len(events))
+    found |= dict(height=events.height, width=events.width)
+    if len(events):
+        span = int(events.t.max() - events.t.min())
+        found |= dict(start_us=int(events.t[0]), end_us=int(events.t[-1]), seconds=span / 1e6)
+        found |= dict(events_per_second=round(len(events) * 1e6 / span) if span else None)
+        found |= dict(positive_share=round(float((events.p > 0).mean()), 4))
+        found |= {axis: [int(getattr(events, axis).min()), int(getattr(events, axis).max())] for axis in "xy"}
+    first = [dict(zip("xytp", row)) for row in zip(*(getattr(events, name)[:rows].tolist() for name in "xytp"))]
+    return found | dict(odd=odd + oddities(events), first=first)
+
+
+def begins_like_one(path: Path) -> bool:
+    """Whether a file is one of events, whatever its name."""
+    with path.open("rb") as file:
+        return file.read(16).startswith((*MARKS, b"#!AER-DAT"))  # also one that is not read
+
+
+def oddities(events: Events) -> list[str]:
+    found = []
+    if len(events) == 0:
+        return ["it holds no events"]
+    back = int((np.diff(events.t) < 0).sum())
+    if back:
+        found.append(f"time goes back {back} times: put .ordered() after reading it")
+    outside = len(events) - len(events.inside())
+    if outside:
+        found.append(f"{outside} events lie outside of the sensor of {events.height} x {events.width}")
+    if events.p.min() == events.p.max():
+        found.append(f"all polarities are {events.p[0]}")
+    if (events.p > 1).any():
+        found.append(f"polarities reach to {events.p.max()}")
+    pixels, often = np.unique(events.y.astype(np.int64) << 16 | events.x, return_counts=True)
+    if len(events) >= 1000 and often.max() > 0.05 * len(events):
+        y, x = divmod(int(pixels[often.argmax()]), 1 << 16)
+        found.append(f"the pixel at row {y}, column {x} has {often.max()} of all events: it may be stuck")
+    gap = int(np.diff(events.t).max(initial=0))
+    if gap > 1_000_000:
+        found.append(f"nothing happens for {gap / 1e6:.1f} s")
+    return found

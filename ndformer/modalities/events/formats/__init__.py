@@ -1,0 +1,1 @@
+"""Event cameras: files on disk, read and written."""

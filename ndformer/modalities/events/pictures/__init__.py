@@ -1,0 +1,1 @@
+"""Event cameras: what samples and tokens look like."""

@@ -1,0 +1,75 @@
+"""What a model gets of events: the tokens of each stretch of time, their events counted in their patches."""
+
+from __future__ import annotations
+
+import numpy as np
+from torch import Tensor
+
+from ndformer.framework.errors import DataError
+from ndformer.modalities.events.spikes.tokens import unpack
+
+FRAMES, LARGE, MOST = 24, 384, 1 << 23  # pictures of a stream, about how large, and pixels at most
+PAPER, EMPTY, MORE, LESS = 255, 236, np.array([200, 40, 40]), np.array([30, 80, 190])
+
+
+def counts(cells: np.ndarray, patch: int, bins: int) -> np.ndarray:
+    """(n, 2, patch, patch): events of each token by polarity and pixel, from (n, K) cells, -1 where there is none."""
+    volume = 2 * bins * patch * patch
+    token = np.broadcast_to(np.arange(len(cells))[:, None], cells.shape)[cells >= 0]
+    counted = np.bincount(token * volume + cells[cells >= 0], minlength=len(cells) * volume)
+    return counted.reshape(len(cells), 2, bins, patch, patch).sum(2)
+
+
+def pictures(packed: Tensor, patch: int, bins: int, ages: bool = False) -> list[np.ndarray]:
+    """Of packed tokens (n, HEAD + K); `ages`: their times count back."""
+    time, place, cells = unpack(packed)
+    return spikes(time.numpy() * (-1 if ages else 1), place.long().numpy(), cells.numpy(), patch, bins)
+
+
+def latest(packed: Tensor, patch: int, bins: int, ages: bool, size: tuple[int, int] | None) -> np.ndarray:
+    """(H, W, 3) uint8 in pixels of the sensor: the last token of each patch, which is what a detector's map holds.
+    Without a `size`, as many whole patches as there are."""
+    time, place, cells = (x.numpy() for x in unpack(packed))
+    place = place.astype(np.int64)
+    rows, columns = (-(-side // patch) for side in size) if size else place.max(0, initial=0) + 1
+    board = np.full((rows, columns, patch, patch, 3), PAPER, np.uint8)
+    patches = place[:, 0] * columns + place[:, 1]
+    order = np.lexsort((-time if ages else time, patches))
+    last = order[np.append(np.diff(patches[order]) > 0, True)] if len(order) else order
+    board[place[last, 0], place[last, 1]] = coloured(counts(cells[last], patch, bins))
+    picture = board.swapaxes(1, 2).reshape(rows * patch, columns * patch, 3)
+    return picture if size is None else picture[: size[0], : size[1]]
+
+
+def coloured(seen: np.ndarray) -> np.ndarray:
+    """(n, patch, patch, 3) uint8 from counts (n, 2, patch, patch)."""
+    darker, brighter = seen[:, 0, ..., None], seen[:, 1, ..., None]
+    both = brighter + darker
+    strength = both / np.maximum(1, both.max((1, 2, 3), keepdims=True))
+    colour = (brighter * MORE + darker * LESS) / np.maximum(1, both)
+    return (EMPTY + strength * (colour - EMPTY)).astype(np.uint8)
+
+
+def spikes(time: np.ndarray, place: np.ndarray, cells: np.ndarray, patch: int, bins: int) -> list[np.ndarray]:
+    """Pictures in the order of time (n,), of tokens at rows and columns place (n, 2). Patches that say nothing in a
+    stretch of time are blank, others have red pixels where it became brighter and blue ones where darker."""
+    if len(time) == 0:
+        return [np.full((LARGE, LARGE, 3), PAPER, np.uint8)]
+    rows, columns = place.max(0) + 1
+    if rows * columns * (patch + 1) ** 2 > MOST:
+        raise DataError(
+            f"{rows} x {columns} patches of {patch} pixels are too many to be drawn: draw a smaller sensor's"
+        )
+    seen = counts(cells, patch, bins)
+    edges = np.linspace(time.min(), time.max() + 1e-9, FRAMES + 1)
+    which = np.searchsorted(edges, time, side="right") - 1
+    times = max(1, LARGE // (max(rows, columns) * patch))
+    pictures = []
+    for number in range(FRAMES):
+        board = np.full((rows, patch + 1, columns, patch + 1, 3), PAPER, np.uint8)
+        for token in np.flatnonzero(which == number):  # the last of a patch wins
+            row, column = place[token]
+            board[row, :patch, column, :patch] = coloured(seen[token][None])[0]
+        picture = board.reshape(rows * (patch + 1), columns * (patch + 1), 3)
+        pictures.append(picture.repeat(times, 0).repeat(times, 1))
+    return pictures

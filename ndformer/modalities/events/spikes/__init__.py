@@ -1,0 +1,1 @@
+"""Event cameras: when patches spike, and the tokens that spikes become."""

@@ -1,0 +1,114 @@
+"""From a stream of events to tokens: patches that spike, or patches in windows of time (event frames, voxel grids)."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+from typing import Protocol
+
+import numpy as np
+
+from ndformer.modalities.events.formats.stream import Events, concatenate
+from ndformer.modalities.events.spikes.spiking import Rule, Spikes, find_spikes
+from ndformer.modalities.events.spikes.spiking_numba import find_spikes_numba
+from ndformer.modalities.events.spikes.tokens import NONE, Tokens, check_patch, patches, pixel_cells
+
+BIN = 1000  # microseconds before a spike that the first time bin covers; each further bin doubles the reach
+
+
+class Tokenizer(Protocol):
+    patch: int
+    bins: int
+
+    def __call__(self, events: Events, start: int) -> Tokens:
+        """Of events in time order, the first moment of whose recording is `start`."""
+        ...
+
+
+@functools.cache
+def fastest():
+    """Of the functions that give the same spikes."""
+    return find_spikes if importlib.util.find_spec("numba") is None else find_spikes_numba
+
+
+class SpikingTokenizer:
+    """A token when a patch has had enough events (spiking.py), made of them; bins count the time before the spike in
+    ever longer steps: less than 1 ms, 1 to 2, 2 to 4 ... the last one has no end."""
+
+    def __init__(self, rule: Rule, patch: int = 16, bins: int = 10) -> None:
+        self.rule, self.patch, self.bins = rule, patch, bins
+        self.volume = check_patch(patch, bins)
+        reach = (1 << max(bins - 1, 0)) * BIN
+        edges = BIN << np.arange(bins - 1)
+        self.reach, self.table = (
+            reach,
+            np.searchsorted(edges, np.arange(0, reach + BIN, BIN), "right").astype(np.uint16),
+        )
+
+    def __call__(self, events: Events, start: int = 0) -> Tokens:
+        neuron, rows, columns = patches(events, self.patch)
+        return self.tokens(events, neuron, columns, fastest()(neuron, events.t, rows * columns, self.rule))
+
+    def tokens(self, events: Events, neuron: np.ndarray, columns: int, spikes: Spikes) -> Tokens:
+        t = events.t[spikes.trigger]
+        ago = np.minimum(t[:, None] - events.t[spikes.members], self.reach)
+        cells = pixel_cells(events, self.patch, self.bins)[spikes.members]
+        cells += self.table[ago // BIN] * np.uint16(self.patch**2)
+        if not self.rule.published:
+            cells[spikes.members < 0] = NONE
+        row, column = np.divmod(neuron[spikes.trigger].astype(np.int64), columns)
+        return Tokens(t, row, column, cells, self.volume)
+
+
+class SpikingStream:
+    """A stream that comes in pieces, cut anywhere: the tokens are those of the whole."""
+
+    def __init__(self, tokenizer: SpikingTokenizer, height: int, width: int) -> None:
+        self.tokenizer, self.rest, self.now = tokenizer, Events.none(height, width), None
+        self.last: np.ndarray | None = None
+
+    def feed(self, events: Events) -> Tokens:
+        """The tokens that the next piece completes."""
+        if len(events) and self.now is not None and events.t[0] < self.now:
+            raise ValueError(
+                f"pieces of a stream follow each other in time, but after {self.now} comes {events.t[0]}: "
+                "begin another SpikingStream, or sort the whole"
+            )
+        self.now = int(events.t[-1]) if len(events) else self.now
+        both, tokenizer = concatenate([self.rest, events]), self.tokenizer  # what waits in buffers goes first
+        neuron, rows, columns = patches(both, tokenizer.patch)
+        spikes = fastest()(neuron, both.t, rows * columns, tokenizer.rule, self.last)
+        self.last, self.rest = spikes.last, both.take(spikes.rest())
+        return tokenizer.tokens(both, neuron, columns, spikes)
+
+
+class WindowTokenizer:
+    """A token for each patch and window of time with at least `threshold` events: event frames, or, with the window
+    cut into several `bins`, voxel grids. Its time is the window's end. Windows are counted from the start of the
+    recording."""
+
+    def __init__(self, window: int, patch: int = 16, bins: int = 1, threshold: int = 1) -> None:
+        if window < bins or threshold < 1:
+            raise ValueError(
+                f"window is at least a microsecond for each bin and threshold at least 1, got {window} and {threshold}"
+            )
+        self.window, self.patch, self.bins, self.threshold = window, patch, bins, threshold
+        self.volume = check_patch(patch, bins)
+
+    def __call__(self, events: Events, start: int = 0) -> Tokens:
+        neuron, rows, columns = patches(events, self.patch)
+        number, inside = np.divmod(events.t - start, self.window)
+        cells = pixel_cells(events, self.patch, self.bins)
+        cells += (inside * self.bins // self.window).astype(np.uint16) * np.uint16(self.patch**2)
+        group = number * (rows * columns) + neuron
+        order = np.argsort(group, kind="stable")
+        key, first, count = np.unique(group[order], return_index=True, return_counts=True)
+        full = count >= self.threshold
+        key, first, count = key[full], first[full], count[full]
+        number, place = np.divmod(key, rows * columns)
+        row, column = np.divmod(place, columns)
+        step = np.arange(count.max(initial=0))
+        real = step < count[:, None]  # (n, K)
+        packed = np.full(real.shape, NONE)
+        packed[real] = cells[order[(first[:, None] + step)[real]]]
+        return Tokens(start + (number + 1) * self.window, row, column, packed, self.volume)

@@ -1,0 +1,1 @@
+"""Event cameras: generated toy worlds in the data sets' own formats, and simple baselines on them."""

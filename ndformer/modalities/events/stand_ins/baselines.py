@@ -1,0 +1,58 @@
+"""What can be told from events without looking at motion: logistic regression on simple statistics, in numpy.
+
+A set of recordings is worth a model of motion where these stay low.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from ndformer.framework.data.dataset import Dataset
+from ndformer.framework.evaluation.simple import PENALTIES, logistic_regression
+from ndformer.modalities.events.formats.stream import Events
+from ndformer.modalities.events.transforms.controls import StillMoment
+
+GRID = 16  # cells along each side of a picture
+
+
+def amounts(events: Events) -> np.ndarray:
+    """(2,): how many events there are, as a logarithm, and the share of brighter ones."""
+    return np.array([np.log1p(len(events)), events.p.mean() if len(events) else 0.5])
+
+
+def places(events: Events) -> np.ndarray:
+    """(10,): the amounts, and for each polarity the means and deviations of x and y."""
+    found = [amounts(events)]
+    for polarity in (0, 1):
+        of = events.p == polarity
+        found += [[c[of].mean(), c[of].std()] if of.any() else [0.0, 0.0] for c in (events.x, events.y)]
+    return np.concatenate(found)
+
+
+def picture(events: Events) -> np.ndarray:
+    """(2 GRID^2,): the share of all events in each cell of the sensor, by polarity, as a square root."""
+    column = events.x.astype(np.int64) * GRID // events.width
+    row = events.y.astype(np.int64) * GRID // events.height
+    cell = (events.p.astype(np.int64) * GRID + row) * GRID + column
+    return np.sqrt(np.bincount(cell, minlength=2 * GRID**2) / max(1, len(events)))
+
+
+def baselines(train: Dataset, test: Dataset) -> Iterable[tuple[str, float]]:
+    """(features, test accuracy at the penalty that is best for it)."""
+    still, names = StillMoment(), ("event count and polarity", "places of events", "picture of 50 ms", "picture of all")
+
+    def described(dataset: Dataset) -> list[np.ndarray]:
+        rows = []
+        for number, record in enumerate(dataset.records):
+            sample = dataset.read(record)
+            events, moment = sample["events"], still(sample, np.random.default_rng(number))["events"]
+            rows.append([amounts(events), places(events), picture(moment), picture(events)])
+        return [np.stack(column).astype(np.float32) for column in zip(*rows)]
+
+    truth = test.labels
+    for name, given, asked in zip(names, described(train), described(test)):
+        found = (logistic_regression(given, train.labels, asked, penalty) for penalty in PENALTIES)
+        yield name, max(float((labels == truth).mean()) for labels in found)
+    yield "most frequent class", float((truth == np.bincount(train.labels).argmax()).mean())

@@ -1,0 +1,46 @@
+"""The generated stand-in of GEN1, in its own format: drives through a street, seen by a simulated event camera."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from ndformer.framework.registry import SAMPLES
+from ndformer.modalities.events.datasets.gen1.boxes import WARM_UP
+from ndformer.modalities.events.formats.prophesee import write_dat
+from ndformer.modalities.events.stand_ins.camera import film_to_events
+from ndformer.modalities.events.stand_ins.traffic import SEEN, Thing, film
+
+FRAME, LENGTH = 25_000, 1_500_000  # microseconds between frames of the film, and of a recording
+RATES = (1, 2, 4, 4)  # labelled moments a second, the same all through a recording
+RECORDINGS = dict(train=260, val=30, test=50)
+BOX = [("ts", "<u8"), ("x", "<f4"), ("y", "<f4"), ("w", "<f4"), ("h", "<f4"), ("class_id", "u1")]
+BOX += [("confidence", "<f4"), ("track_id", "<u4")]
+
+
+def boxes(times: np.ndarray, things: list[Thing], seen: np.ndarray, rate: int) -> np.ndarray:
+    """The rows of a _bbox.npy: what is seen at each labelled moment. Boxes may reach beyond the sensor, as there."""
+    rows = [
+        (int(times[i]), *thing.box(i)[0].tolist(), thing.label, 1.0, number)
+        for i in np.flatnonzero((times > WARM_UP) & (times % (1_000_000 // rate) == 0)).tolist()
+        for number, thing in enumerate(things)
+        if seen[i, number] >= SEEN
+    ]
+    return np.array(rows, BOX)
+
+
+@SAMPLES.register_module(name="gen1")
+def gen1(folder: Path, seed: int = 0, recordings: dict[str, int] = RECORDINGS) -> None:
+    """260 + 30 + 50 recordings of a second and a half, labelled one to four times a second after the first half."""
+    times = np.arange(0, LENGTH + 1, FRAME)
+    for day, (split, count) in enumerate(recordings.items(), 1):
+        (folder / split).mkdir()
+        for number in range(count):
+            rng = np.random.default_rng((seed, day, number))
+            frames, things, seen = film(times, rng)
+            events = film_to_events(frames, times, rng, threshold=0.4, noise=0.08)
+            name = f"17-04-{day:02}_{12 + number // 60:02}-{number % 60:02}-00_0_{LENGTH}"
+            write_dat(folder / split / f"{name}_td.dat", events)
+            rate = int(rng.choice(RATES))
+            np.save(folder / split / f"{name}_bbox.npy", boxes(times, things, seen, rate))

@@ -1,0 +1,1 @@
+"""Event cameras: what happens between disk and model."""

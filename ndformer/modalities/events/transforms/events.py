@@ -1,0 +1,316 @@
+"""What happens to events between disk and model: augmentations, and packing them as tokens.
+
+Every transform is called as t(sample, rng), and all chance comes from `rng`. sample["events"] changes, and with it,
+where there are some, sample["boxes"] (M, 4), x, y, width and height with the upper left corner at (x, y), and
+sample["labels"] (M,). Where an augmentation would leave no event, it leaves them all.
+
+The recipe of Neuromorphic Data Augmentation and EventDrop, with the numbers of the PaPE repository, is FlipEvents()
+and then OneOf() of DropArea(), DropTime(), DropEvents(), ShearEvents(), RollEvents() and RotateEvents().
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+
+from ndformer.framework.data.dataset import Sample
+from ndformer.framework.errors import DataError
+from ndformer.framework.registry import TRANSFORMS
+from ndformer.modalities.events.formats.stream import Events
+from ndformer.modalities.events.pictures.tokens import latest, pictures
+from ndformer.modalities.events.spikes.spiking import Rule
+from ndformer.modalities.events.spikes.tokenizers import SpikingTokenizer, Tokenizer, WindowTokenizer
+
+OF_THE_STREAM = ("events", "start", "end", "before")  # what a packed sample no longer has
+
+
+def checked_share(share: tuple[float, float]) -> tuple[float, float]:
+    if not 0 <= share[0] <= share[1] <= 1:
+        raise ValueError(f"share is from and to, each 0 to 1, got {share[0]:g} and {share[1]:g}")
+    return share
+
+
+def kept(sample: Sample, mask: np.ndarray) -> Sample:
+    return sample | dict(events=sample["events"].take(mask)) if mask.any() else sample
+
+
+def moved(sample: Sample, x: np.ndarray, y: np.ndarray) -> Sample:
+    """Events to whole places (x, y), those outside of the sensor left out. `sample` as it was where none is inside."""
+    events: Events = sample["events"]
+    inside = (x >= 0) & (x < events.width) & (y >= 0) & (y < events.height)
+    if not inside.any():
+        return sample
+    t, p = events.t[inside], events.p[inside]
+    return sample | dict(events=Events.of(x[inside], y[inside], t, p, events.height, events.width))
+
+
+def with_boxes(sample: Sample, boxes: np.ndarray, stay: np.ndarray) -> Sample:
+    return sample | dict(boxes=boxes[stay].astype(np.float32), labels=sample["labels"][stay])
+
+
+def within(boxes: np.ndarray, events: Events) -> np.ndarray:
+    """(M,) which boxes lie wholly on the sensor."""
+    x, y, width, height = boxes.T
+    return (x >= 0) & (y >= 0) & (x + width <= events.width) & (y + height <= events.height)
+
+
+@TRANSFORMS.register_module()
+class FlipEvents:
+    """Left and right change places, with probability `p`; `labels` says what each class becomes."""
+
+    def __init__(self, p: float = 0.5, labels: Sequence[int] | None = None) -> None:
+        self.p, self.labels = p, labels
+
+    def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
+        if rng.random() >= self.p:
+            return sample
+        events: Events = sample["events"]
+        x = np.uint16(events.width - 1) - events.x
+        sample = sample | dict(events=Events(x, events.y, events.t, events.p, events.height, events.width))
+        if self.labels is not None and sample["label"] >= 0:  # not a file without one
+            if sample["label"] >= len(self.labels):
+                raise DataError(f"FlipEvents has {len(self.labels)} labels, but a sample has label {sample['label']}")
+            sample["label"] = self.labels[sample["label"]]
+            if "blend" in sample:
+                other, share = sample["blend"]
+                sample["blend"] = self.labels[other], share
+        if "boxes" in sample:
+            boxes = sample["boxes"].copy()
+            boxes[:, 0] = events.width - boxes[:, 0] - boxes[:, 2]
+            sample["boxes"] = boxes
+        return sample
+
+
+@TRANSFORMS.register_module()
+class DropEvents:
+    """Each event is left out with a probability within `share`."""
+
+    def __init__(self, share: tuple[float, float] = (0.1, 0.75)) -> None:
+        self.share = checked_share(share)
+
+    def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
+        share = rng.uniform(*self.share)
+        return kept(sample, rng.random(len(sample["events"]), np.float32) > share)
+
+
+@TRANSFORMS.register_module()
+class DropTime:
+    """Leaves out a stretch of time: `share` of the whole, beginning anywhere, and maybe running past the end."""
+
+    def __init__(self, share: tuple[float, float] = (0.1, 0.75)) -> None:
+        self.share = checked_share(share)
+
+    def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
+        t = sample["events"].t
+        begin, length = rng.random(), rng.uniform(*self.share)
+        if len(t) == 0:
+            return sample
+        whole = int(t[-1] - t[0])
+        since = t - t[0]
+        return kept(sample, (since < begin * whole) | (since > (begin + length) * whole))
+
+
+@TRANSFORMS.register_module()
+class DropArea:
+    """Leaves out a rectangle with a `share` of the sensor's sides, and every box that it touches."""
+
+    def __init__(self, share: tuple[float, float] = (0.05, 0.3)) -> None:
+        self.share = checked_share(share)
+
+    def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
+        events: Events = sample["events"]
+        share = rng.uniform(*self.share)
+        reach_x, reach_y = events.width * share / 2, events.height * share / 2
+        x, y = rng.integers(events.width), rng.integers(events.height)
+        dropped = (np.abs(events.x - float(x)) <= reach_x) & (np.abs(events.y - float(y)) <= reach_y)
+        if dropped.all():
+            return sample
+        sample = kept(sample, ~dropped)
+        if "boxes" in sample:
+            left, top, width, height = sample["boxes"].T
+            across = (left <= x + reach_x) & (left + width >= x - reach_x)
+            along = (top <= y + reach_y) & (top + height >= y - reach_y)
+            sample = with_boxes(sample, sample["boxes"], ~(across & along))
+        return sample
+
+
+@TRANSFORMS.register_module()
+class LastEvents:
+    """Only the last `count` events, as GEN1's reader gives; of files of one's own, those before `until` seconds from
+    the start, which is then the moment that is asked about."""
+
+    def __init__(self, count: int = 500_000, until: float | None = None) -> None:
+        if count < 1:
+            raise ValueError(f"LastEvents keeps 1 event or more, got count={count}")
+        self.count, self.until = count, until
+
+    def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
+        events: Events = sample["events"]
+        if self.until is not None:
+            end = sample["start"] + round(1e6 * self.until)
+            if not sample["start"] <= end <= sample["end"] + 100_000:  # who rounds up means the end
+                seconds = (sample["end"] - sample["start"]) / 1e6
+                name = sample.get("path", "this recording")
+                raise DataError(f"until={self.until:g} is no second of {name}, which lasts {seconds:.3g}")
+            events, sample = events.between(sample["start"], end + 1), sample | dict(end=end)
+        events = events.take(slice(max(0, len(events) - self.count), None))
+        start = int(events.t[0]) if len(events) else sample["end"]
+        return sample | dict(events=events, start=start)
+
+
+@TRANSFORMS.register_module()
+class ShearEvents:
+    """x + s y for x, with s up to `most` to both sides. It knows no boxes."""
+
+    def __init__(self, most: float = 0.3) -> None:
+        self.most = most
+
+    def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
+        _no_boxes(self, sample)
+        events: Events = sample["events"]
+        slope = rng.uniform(-self.most, self.most)
+        return moved(sample, np.floor(events.x + slope * events.y).astype(np.int64), events.y.astype(np.int64))
+
+
+@TRANSFORMS.register_module()
+class RollEvents:
+    """Moved by up to `most` pixels along both axes; what leaves the sensor comes in on the other side. It knows no
+    boxes."""
+
+    def __init__(self, most: int = 5) -> None:
+        self.most = most
+
+    def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
+        _no_boxes(self, sample)
+        events: Events = sample["events"]
+        dx, dy = rng.integers(-self.most, self.most + 1, 2)
+        x = (events.x.astype(np.int64) + dx) % events.width
+        return moved(sample, x, (events.y.astype(np.int64) + dy) % events.height)
+
+
+@TRANSFORMS.register_module()
+class RotateEvents:
+    """About the sensor's middle, by up to `degrees` to both sides. Boxes become the boxes around them, and those that
+    then reach out of the sensor are left out."""
+
+    def __init__(self, degrees: float = 30.0) -> None:
+        self.degrees = degrees
+
+    def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
+        events: Events = sample["events"]
+        angle = np.radians(rng.uniform(-self.degrees, self.degrees))
+        matrix = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
+        middle = np.array([events.width / 2, events.height / 2])
+        turn = lambda places: (places - middle) @ matrix.T + middle
+        x, y = np.floor(turn(np.stack([events.x, events.y], 1))).astype(np.int64).T
+        sample = moved(sample, x, y)
+        if sample["events"] is not events and "boxes" in sample:
+            corner, size = sample["boxes"][:, None, :2], sample["boxes"][:, None, 2:]
+            corners = turn(corner + size * np.array([(0, 0), (0, 1), (1, 0), (1, 1)]))  # (M, 4, 2)
+            low, high = corners.min(1), corners.max(1)
+            boxes = np.concatenate([low, high - low], axis=1)
+            sample = with_boxes(sample, boxes, within(boxes, events))
+        return sample
+
+
+def _no_boxes(transform: object, sample: Sample) -> None:
+    if "boxes" in sample:
+        raise ValueError(f"{type(transform).__name__} moves events but no boxes: take it out of the transforms")
+
+
+@TRANSFORMS.register_module()
+class OneOf:
+    """One of the transforms, or none of them, all equally likely. Where it would take all boxes away, and later where
+    it would leave no token, the sample stays as it was."""
+
+    def __init__(self, transforms: Sequence[dict[str, Any]]) -> None:
+        self.transforms = [TRANSFORMS.create(transform) for transform in transforms]
+
+    def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
+        choice = int(rng.integers(len(self.transforms) + 1))
+        if choice == len(self.transforms):
+            return sample
+        changed = self.transforms[choice](sample, rng)
+        if len(sample.get("boxes", ())) and not len(changed["boxes"]):
+            return sample
+        return changed | dict(before=sample)
+
+
+class PackTokens:
+    """The last one: events as tokens in one int16 tensor for the model (tokens.py), all else beside it.
+
+    A token's time is counted from the sample's start, or, with reference='end', back from its end: its age.
+    """
+
+    of = "events"
+
+    def __init__(self, tokenizer: Tokenizer, reference: Literal["start", "end"]) -> None:
+        self.tokenizer, self.reference, self.ages = tokenizer, reference, reference == "end"
+
+    def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
+        tokens = self.tokenizer(sample["events"], sample["start"])
+        if len(tokens) == 0 and "before" in sample:
+            return self(sample["before"], rng)
+        since = sample["end"] - tokens.t if self.ages else tokens.t - sample["start"]
+        data_sample = {name: value for name, value in sample.items() if name not in OF_THE_STREAM}
+        return dict(inputs=dict(events=tokens.pack(since)), data_sample=data_sample)
+
+    def picture(self, sample: Sample, size: int) -> np.ndarray:
+        """(H, W, 3) uint8: the tokens of a sample, packed or not yet, at four times; where it has boxes, the last token
+        of each patch, in pixels of the sensor."""
+        if "inputs" not in sample:
+            sample = self(sample, np.random.default_rng(0))
+        packed, patch, bins = sample["inputs"]["events"], self.tokenizer.patch, self.tokenizer.bins
+        if "boxes" in sample["data_sample"]:
+            return latest(packed, patch, bins, self.ages, sample["data_sample"].get("size"))
+        drawn = pictures(packed, patch, bins, self.ages)
+        return np.concatenate([drawn[len(drawn) * k // 4] for k in range(min(4, len(drawn)))], axis=1)
+
+
+@TRANSFORMS.register_module()
+class PackSpikes(PackTokens):
+    """Spiking patches: a token when `threshold` events came to a patch, then none for `refractory` microseconds.
+
+    `relative`, `relative_scale` and `decay` are spiking.py's, and off as in all published models.
+    """
+
+    def __init__(
+        self,
+        threshold: int = 256,
+        refractory: int = 100_000,
+        patch: int = 16,
+        bins: int = 10,
+        reference: Literal["start", "end"] = "start",
+        relative: int = 0,
+        relative_scale: float = 0.4,
+        decay: float = 0.0,
+    ) -> None:
+        rule = Rule(threshold, refractory, relative, relative_scale, decay)
+        super().__init__(SpikingTokenizer(rule, patch, bins), reference)
+
+
+@TRANSFORMS.register_module()
+class PackFrames(PackTokens):
+    """Event frames: the events of each patch in each `window` of microseconds; the modality then has bins=1."""
+
+    def __init__(
+        self, window: int = 50_000, patch: int = 16, threshold: int = 1, reference: Literal["start", "end"] = "start"
+    ) -> None:
+        super().__init__(WindowTokenizer(window, patch, 1, threshold), reference)
+
+
+@TRANSFORMS.register_module()
+class PackVoxels(PackTokens):
+    """Voxel grids: as PackFrames, each window cut into `bins`."""
+
+    def __init__(
+        self,
+        window: int = 50_000,
+        patch: int = 16,
+        bins: int = 10,
+        threshold: int = 1,
+        reference: Literal["start", "end"] = "start",
+    ) -> None:
+        super().__init__(WindowTokenizer(window, patch, bins, threshold), reference)

@@ -1,0 +1,133 @@
+"""CIFAR-10 and CIFAR-100 as their authors publish them: the "python version", pickled batches of 32 x 32 images.
+
+data_root/[cifar-10-batches-py/]   data_batch_1 ... data_batch_5, test_batch, batches.meta
+data_root/[cifar-100-python/]      train, test, meta
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+import pickletools
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+from PIL import Image
+
+from ndformer.framework.data.dataset import Dataset, Sample
+from ndformer.framework.data.folders import missing
+from ndformer.framework.errors import DataError
+from ndformer.framework.registry import DATASETS
+from ndformer.modalities.image.formats.files import check_labels
+
+
+class BatchUnpickler(pickle.Unpickler):
+    """Reads numbers, texts, lists, dicts and numpy arrays. A pickle that asks for anything else runs nothing."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        module = module.replace("numpy._core", "numpy.core")  # numpy 2's name and numpy 1's
+        if (module, name) not in ALLOWED:
+            raise pickle.UnpicklingError(f"it asks for {module}.{name}, which no batch of images needs")
+        return ALLOWED[module, name]
+
+
+def _latin1(text: str, encoding: str) -> bytes:
+    """How pickles of protocol 2 write bytes."""
+    if encoding != "latin1":
+        raise pickle.UnpicklingError(f"it asks for the text encoding {encoding}")
+    return text.encode("latin1")
+
+
+def _rebuilder(protocol: int) -> Any:
+    """The function that numpy's pickles call, wherever this numpy keeps it."""
+    return np.empty(0).__reduce_ex__(protocol)[0]
+
+
+ALLOWED: dict[tuple[str, str], Any] = {
+    ("numpy", "ndarray"): np.ndarray,
+    ("numpy", "dtype"): np.dtype,
+    ("numpy.core.multiarray", "_reconstruct"): _rebuilder(2),
+    ("numpy.core.numeric", "_frombuffer"): _rebuilder(5),
+    ("_codecs", "encode"): _latin1,
+}
+
+
+def unpickle(path: Path) -> dict[str, Any]:
+    try:
+        content = path.read_bytes()
+        for step, at, _ in pickletools.genops(content):
+            if step.name in ("PUT", "LONG_BINPUT") and int(at or 0) > len(content):
+                raise pickle.UnpicklingError("it keeps more things than it has bytes")  # and pickle makes room for them
+        found = BatchUnpickler(io.BytesIO(content), encoding="latin1").load()
+        return {key.decode() if isinstance(key, bytes) else key: value for key, value in found.items()}
+    except Exception as error:  # whatever a damaged or hostile pickle leads to
+        why = " ".join(str(error).split())
+        raise DataError(f"{path} is not a CIFAR batch ({why}): get the dataset again") from None
+
+
+class CIFAR(Dataset):
+    folder: ClassVar[str]
+    files: ClassVar[dict[str, list[str]]]
+    meta: ClassVar[tuple[str, str]]  # the file of class names, and their key in it
+    key: ClassVar[str]  # of the labels in a batch
+    count: ClassVar[int]
+
+    def index(self, split: str) -> tuple[list[Any], np.ndarray]:
+        root = self.data_root / self.folder if (self.data_root / self.folder).is_dir() else self.data_root
+        source = f"{self.folder.replace('-batches-py', '-python')}.tar.gz from www.cs.toronto.edu/~kriz/cifar.html"
+        for name in [*self.files[split], self.meta[0]]:
+            if not (root / name).is_file():
+                raise missing(root / name, f"the python version of {type(self).__name__}, unpacked,", source)
+        self.classes = self._names(root / self.meta[0])
+        batches = [self._batch(root / name) for name in self.files[split]]
+        self.images = np.concatenate([images for images, _ in batches])  # (N, 3, 32, 32) uint8
+        labels = np.concatenate([labels for _, labels in batches])
+        paths = [
+            f"{root / name}[{i}]" for name, (images, _) in zip(self.files[split], batches) for i in range(len(images))
+        ]
+        return list(zip(range(len(labels)), labels.tolist(), paths)), labels
+
+    def _names(self, path: Path) -> list[str]:
+        names = unpickle(path).get(self.meta[1])
+        if not isinstance(names, list) or len(names) != self.count:
+            raise DataError(f"{path} does not name {self.count} classes under '{self.meta[1]}': get the dataset again")
+        return [name.decode() if isinstance(name, bytes) else str(name) for name in names]
+
+    def _batch(self, path: Path) -> tuple[np.ndarray, np.ndarray]:
+        batch = unpickle(path)
+        images, labels = batch.get("data"), batch.get(self.key)
+        if (
+            not isinstance(images, np.ndarray)
+            or not isinstance(labels, list)
+            or images.dtype != np.uint8
+            or images.shape != (len(labels), 3072)
+        ):
+            raise DataError(
+                f"{path} is not a CIFAR batch (no N x 3072 bytes with N '{self.key}'): get the dataset again"
+            )
+        numbers = np.array(labels, np.int64)
+        check_labels(numbers, self.count, path)
+        return images.reshape(-1, 3, 32, 32), numbers
+
+    def read(self, record: Any) -> Sample:
+        i, label, path = record
+        return dict(image=Image.fromarray(self.images[i].transpose(1, 2, 0)), label=label, path=path)
+
+
+@DATASETS.register_module()
+class CIFAR10(CIFAR):
+    folder = "cifar-10-batches-py"
+    files: ClassVar = {"train": [f"data_batch_{i}" for i in range(1, 6)], "test": ["test_batch"]}
+    meta = ("batches.meta", "label_names")
+    key = "labels"
+    count = 10
+
+
+@DATASETS.register_module()
+class CIFAR100(CIFAR):
+    folder = "cifar-100-python"
+    files: ClassVar = {"train": ["train"], "test": ["test"]}
+    meta = ("meta", "fine_label_names")
+    key = "fine_labels"
+    count = 100

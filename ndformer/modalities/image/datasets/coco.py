@@ -1,0 +1,77 @@
+"""Detection in COCO's format, COCO itself or anyone's.
+
+    data_root/annotations/instances_train2017.json   data_root/train2017/*.jpg      and val2017 like it
+    data_root/annotations/train.json                 data_root/train/*.jpg          or images/train/, or images/
+    data_root/train/_annotations.coco.json           data_root/train/*.jpg          and valid/ or val/ and test/ like it
+
+Without a test file, val is the test set and a share of train is held out for validation. Labels follow sorted ids.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from ndformer.framework.data.folders import missing
+from ndformer.framework.errors import DataError
+from ndformer.framework.evaluation.coco.files import read_truth
+from ndformer.framework.registry import DATASETS
+from ndformer.modalities.image.datasets.detection import DetectionDataset, Scene
+
+NAMES = dict(train=("train",), val=("val", "valid"), test=("test",))
+
+
+@DATASETS.register_module()
+class Coco(DetectionDataset):
+    def look(self, root: Path) -> dict[str, Path]:
+        return {split: file for split in NAMES if (file := _file(root, split)) is not None}
+
+    def scenes(self, split: str) -> list[Scene]:
+        if split not in self.found:
+            file = self.data_root / "annotations" / f"instances_{split}2017.json"
+            raise missing(file, "an annotation file", f"or {split}.json, or {split}/_annotations.coco.json")
+        file = self.found[split]
+        truth = read_truth(file)
+        self.classes, self.categories = truth.classes, truth.categories
+        self._same_classes(file)
+        home = _images(self.data_root, file)
+        boxes = truth.boxes
+        corners = np.concatenate([boxes.box[:, :2], boxes.box[:, :2] + boxes.box[:, 2:]], axis=1)
+        order = np.argsort(boxes.image, kind="stable")
+        ends = np.searchsorted(boxes.image[order], np.arange(1, len(truth.images)))
+        scenes = []
+        for image, record, own in zip(truth.images, truth.records, np.split(order, ends)):
+            if not isinstance(record.get("file_name"), str):
+                raise DataError(f"image {image!r} of {file} has no 'file_name': each has the name of its file")
+            path = home / record["file_name"]
+            scenes.append(Scene(path, image, corners[own], boxes.label[own], boxes.area[own], boxes.crowd[own]))
+        return scenes
+
+    def _same_classes(self, file: Path) -> None:
+        """Labels of one split must mean the same in all."""
+        if file != self.found.get("train", file):
+            train = read_truth(self.found["train"])
+            if (train.categories, train.classes) != (self.categories, self.classes):
+                raise DataError(
+                    f"{file} and {self.found['train']} list different categories: give both the same ids and names"
+                )
+
+
+def _file(root: Path, split: str) -> Path | None:
+    for name in NAMES[split]:
+        for stem in (f"instances_{name}2017", f"instances_{name}", f"{name}2017", name):
+            if (file := root / "annotations" / f"{stem}.json").is_file():
+                return file
+        if (file := root / name / "_annotations.coco.json").is_file():
+            return file
+    return None
+
+
+def _images(root: Path, file: Path) -> Path:
+    """The folder that an annotation file's image names count from."""
+    if file.name == "_annotations.coco.json":
+        return file.parent
+    name = file.stem.removeprefix("instances_")
+    homes = [root / name, root / "images" / name, root / "images"]
+    return next((home for home in homes if home.is_dir()), homes[0])

@@ -1,0 +1,107 @@
+"""Images with boxes: what a detection sample is, whatever files it comes from.
+
+A sample has its image; `image_id`, `path` and `size` (height, width) of the image on disk; `boxes` (G, 4), x1 y1 x2 y2
+in pixels of the image as transforms have made it, and `labels` (G,), to train with; `frame` (scale x, scale y, offset
+x, offset y), which takes pixels back to the image on disk; and the `truth`, which no transform touches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ndformer.framework.data.dataset import Dataset, Sample, Transform
+from ndformer.framework.errors import DataError
+from ndformer.modalities.image.formats.files import open_image
+from ndformer.modalities.image.transforms.borders import inside
+from ndformer.modalities.image.transforms.box_augment import mosaic
+
+LEAST = 1e-3  # pixels; what is thinner is a slip of the pen
+
+
+@dataclass(frozen=True, eq=False)
+class Scene:
+    """One image and what its annotation says, boxes as they stand there."""
+
+    path: Path
+    image_id: Any
+    boxes: np.ndarray  # (G, 4) float64, x1 y1 x2 y2
+    labels: np.ndarray  # (G,) int64
+    area: np.ndarray = field(default_factory=lambda: np.empty(0))  # (G,) of objects, where it is not that of boxes
+    crowd: np.ndarray = field(default_factory=lambda: np.empty(0, dtype=bool))  # (G,)
+
+
+class DetectionDataset(Dataset):
+    """Extend it with `scenes`. Crowds, and boxes with nothing inside the image, are left out of training.
+
+    `mosaic`: the share of training samples that are four images in one.
+    """
+
+    categories: list[Any]  # what files call the classes: ids in COCO's
+    baselines = "box_baselines"
+
+    def __init__(
+        self,
+        data_root: str | Path,
+        split: str = "train",
+        transforms: Sequence[dict[str, Any] | Transform] = (),
+        holdout: float = 0.1,
+        val_is_test: bool = False,
+        seed: int = 0,
+        mosaic: float = 0.0,
+    ) -> None:
+        if not 0 <= mosaic <= 1:
+            raise ValueError(f"mosaic is a share of the samples, 0 to 1, got {mosaic:g}")
+        self.mosaic = mosaic
+        self.found = self.look(Path(data_root))
+        if "test" not in self.found and "val" in self.found:
+            self.found["test"] = self.found.pop("val")
+        self.splits = tuple(self.found)
+        super().__init__(data_root, split, transforms, holdout, val_is_test, seed)
+
+    def look(self, root: Path) -> dict[str, Any]:
+        """What is on disk of the splits train, val and test. Without test, val is the test set, read once at the end,
+        and a share of train is held out for validation."""
+        raise NotImplementedError
+
+    def scenes(self, split: str) -> list[Scene]:
+        """All images of a split on disk, also those without objects. Sets `classes` and `categories`."""
+        raise NotImplementedError
+
+    def index(self, split: str) -> tuple[list[Any], np.ndarray]:
+        scenes = self.scenes(split)
+        if split == "train" and not any(len(scene.labels) for scene in scenes):
+            raise DataError(
+                f"none of the {len(scenes)} training images under {self.data_root} has a box, so there is nothing to "
+                "learn: look at their annotations"
+            )
+        return scenes, np.zeros(len(scenes), dtype=np.int64)  # a hold-out takes every tenth image
+
+    def sample(self, epoch: int, i: int) -> Sample:
+        rng = np.random.default_rng((self.seed, epoch, i, 1))
+        if self.split != "train" or rng.random() >= self.mosaic:
+            return super().sample(epoch, i)
+        others = [self.read(self.records[j]) for j in rng.integers(len(self), size=3)]
+        sample = mosaic([self.read(self.records[i]), *others], rng) | dict(index=i)
+        for transform in self.transforms:
+            sample = transform(sample, rng)
+        return sample
+
+    def read(self, record: Any) -> Sample:
+        scene: Scene = record
+        image = open_image(scene.path)
+        crowd = scene.crowd if len(scene.crowd) else np.zeros(len(scene.labels), dtype=bool)
+        area = scene.area if len(scene.area) else (scene.boxes[:, 2:] - scene.boxes[:, :2]).prod(1)
+        return dict(
+            image=image,
+            path=str(scene.path),
+            image_id=scene.image_id,
+            size=(image.height, image.width),
+            frame=np.array([1.0, 1.0, 0.0, 0.0]),
+            truth=dict(boxes=scene.boxes, labels=scene.labels, area=area, crowd=crowd),
+            **inside(scene.boxes[~crowd], scene.labels[~crowd], *image.size, least=LEAST),
+        )

@@ -1,0 +1,25 @@
+"""Any images in class folders: data_root/train/CLASS/*.jpg, and val/ and test/ like it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from ndformer.framework.data.dataset import Sample
+from ndformer.framework.data.folders import ClassFolders
+from ndformer.framework.registry import DATASETS
+from ndformer.modalities.image.formats.files import ENDINGS, open_image
+
+
+@DATASETS.register_module()
+class ImageFolder(ClassFolders):
+    """`mode` is RGB, or L for grey."""
+
+    endings, kind = ENDINGS, "image"
+
+    def __init__(self, data_root: str | Path, split: str = "train", mode: str = "RGB", **rest: Any) -> None:
+        self.mode = mode
+        super().__init__(data_root, split, **rest)
+
+    def open(self, path: Path) -> Sample:
+        return dict(image=open_image(path, self.mode))

@@ -1,0 +1,87 @@
+"""ImageNet-1K in the layout of ILSVRC and Kaggle, or in plain class folders.
+
+    data_root/[ILSVRC/]Data/CLS-LOC/train/n01440764/*.JPEG, .../val/ILSVRC2012_val_00000001.JPEG
+    data_root/LOC_synset_mapping.txt, LOC_val_solution.csv                      as Kaggle has it, or
+    data_root/imagenet_class_index.json, ILSVRC2012_val_labels.json             number -> [synset, name], file -> synset
+    data_root/train/n01440764/*.JPEG, data_root/val/n01440764/*.JPEG            or plain, lists not needed
+
+The official validation images are the test set; 1 % of train is held out for validation.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ndformer.framework.data.dataset import Dataset, Sample, Transform
+from ndformer.framework.data.folders import class_folders, missing
+from ndformer.framework.errors import DataError
+from ndformer.framework.registry import DATASETS
+from ndformer.modalities.image.formats.files import labelled_images, open_image
+
+SOURCE = "kaggle.com/c/imagenet-object-localization-challenge, or image-net.org"
+
+
+@DATASETS.register_module()
+class ImageNet(Dataset):
+    def __init__(
+        self,
+        data_root: str | Path,
+        split: str = "train",
+        transforms: Sequence[dict[str, Any] | Transform] = (),
+        holdout: float = 0.01,
+        val_is_test: bool = False,
+        seed: int = 0,
+        per_class: int | None = None,
+    ) -> None:
+        super().__init__(data_root, split, transforms, holdout, val_is_test, seed, per_class)
+
+    def index(self, split: str) -> tuple[list[Any], np.ndarray]:
+        layouts = [self.data_root / "ILSVRC/Data/CLS-LOC", self.data_root / "Data/CLS-LOC", self.data_root]
+        images = next((home for home in layouts if (home / "train").is_dir()), layouts[0])
+        folder = images / {"train": "train", "test": "val"}[split]
+        for name in ("train", folder.name):
+            if not (images / name).is_dir():
+                raise missing(images / name, f"ImageNet-1K's {name} images", SOURCE)
+        self.synsets, self.classes = self._classes(images / "train")
+        if split == "train" or class_folders(folder):
+            return labelled_images(folder, self.synsets)
+        answers = self._answers()
+        numbers = {synset: i for i, synset in enumerate(self.synsets)}
+        unknown = [(name, synset) for name, synset in answers.items() if synset not in numbers]
+        if unknown:
+            raise DataError(f"the label of {unknown[0][0]} is {unknown[0][1]}, which is no class of this ImageNet")
+        records = [(folder / name, numbers[synset]) for name, synset in sorted(answers.items())]
+        return records, np.array([label for _, label in records], np.int64)
+
+    def _classes(self, train: Path) -> tuple[list[str], list[str]]:
+        """Synsets in the order of their labels, and their names."""
+        mapping, index = self.data_root / "LOC_synset_mapping.txt", self.data_root / "imagenet_class_index.json"
+        if mapping.is_file():
+            pairs = [line.split(maxsplit=1) for line in mapping.read_text().splitlines() if line.strip()]
+        elif index.is_file():
+            pairs = [pair for _, pair in sorted(json.loads(index.read_text()).items(), key=lambda item: int(item[0]))]
+        else:
+            pairs = [(synset, synset) for synset in class_folders(train)]
+        if not pairs:
+            raise DataError(f"{train} holds no class folder: ImageNet has one per synset, n01440764 and so on")
+        return [synset for synset, _ in pairs], [name.split(",")[0].replace("_", " ") for _, name in pairs]
+
+    def _answers(self) -> dict[str, str]:
+        """File name of every validation image -> its synset."""
+        solution, labels = self.data_root / "LOC_val_solution.csv", self.data_root / "ILSVRC2012_val_labels.json"
+        if solution.is_file():
+            with solution.open(newline="") as file:
+                return {row["ImageId"] + ".JPEG": row["PredictionString"].split()[0] for row in csv.DictReader(file)}
+        if labels.is_file():
+            return json.loads(labels.read_text())
+        raise missing(solution, "the labels of the validation images (or ILSVRC2012_val_labels.json),", SOURCE)
+
+    def read(self, record: Any) -> Sample:
+        path, label = record
+        return dict(image=open_image(path), label=label, path=str(path))

@@ -1,0 +1,119 @@
+"""Images with a class for every pixel: png masks beside them, ADE20K or a folder of one's own.
+
+    data_root/images/training/*.jpg   data_root/annotations/training/*.png     validation and test like it
+    data_root/images/train/*.jpg      data_root/masks/train/*.png              val and test like it
+    data_root/classes.txt             a name per line, in the order of numbers; ADE20K's objectInfo150.txt does too
+
+A mask is grey or has a palette: its numbers are the classes, 255 is what nobody knows. With `zero_is_nothing`, 0 is
+that too and classes count from 1, as in ADE20K. Without a test folder, val is the test set and a share of train is held
+out for validation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from ndformer.framework.data.dataset import Dataset, Sample, Transform
+from ndformer.framework.data.folders import missing
+from ndformer.framework.errors import DataError
+from ndformer.framework.registry import DATASETS
+from ndformer.modalities.image.formats.files import images_in, open_image
+from ndformer.modalities.image.transforms.boxes import IGNORED, framed
+
+NAMES = dict(train=("training", "train"), val=("validation", "val"), test=("test", "testing"))
+
+
+@DATASETS.register_module()
+class MaskFolder(Dataset):
+    baselines = "mask_baselines"
+
+    def __init__(
+        self,
+        data_root: str | Path,
+        split: str = "train",
+        transforms: Sequence[dict[str, Any] | Transform] = (),
+        holdout: float = 0.1,
+        val_is_test: bool = False,
+        seed: int = 0,
+        zero_is_nothing: bool = False,
+    ) -> None:
+        self.zero_is_nothing = zero_is_nothing
+        self.found = {split: homes for split in NAMES if (homes := _homes(Path(data_root), split)) is not None}
+        if "test" not in self.found and "val" in self.found:
+            self.found["test"] = self.found.pop("val")
+        self.splits = tuple(self.found)
+        super().__init__(data_root, split, transforms, holdout, val_is_test, seed)
+
+    def index(self, split: str) -> tuple[list[Any], np.ndarray]:
+        if split not in self.found:
+            raise missing(self.data_root / "images" / split, "images", f"and annotations/{split} or masks/{split}")
+        self.classes = _classes(self.data_root)
+        images, masks = self.found[split]
+        records = []
+        for name in images_in(images):
+            mask = (masks / name).with_suffix(".png")
+            if not mask.is_file():
+                raise DataError(f"{mask} is missing beside {images / name}: each image has a mask of its name, a png")
+            records.append((images / name, mask))
+        return records, np.zeros(len(records), np.int64)  # a hold-out takes every tenth image
+
+    def read(self, record: Any) -> Sample:
+        path, mask_path = record
+        image = open_image(path)
+        truth = self._mask(mask_path)
+        if truth.shape != (image.height, image.width):
+            raise DataError(
+                f"{mask_path} has {truth.shape[0]} x {truth.shape[1]} pixels, but {path} {image.height} x "
+                f"{image.width}: give both the same"
+            )
+        return framed(dict(image=image, path=str(path), mask=Image.fromarray(truth), truth=truth))
+
+    def _mask(self, path: Path) -> np.ndarray:
+        """(H, W) uint8 classes from 0 on, 255 where nobody knows."""
+        numbers = _numbers(path)
+        if self.zero_is_nothing:
+            numbers = np.where((numbers == 0) | (numbers == IGNORED), IGNORED, numbers - 1)
+        wrong = numbers[(numbers >= len(self.classes)) & (numbers != IGNORED)]
+        if wrong.size:
+            raise DataError(
+                f"{path} has the class {wrong[0]}, but {len(self.classes)} are named, 0 to {len(self.classes) - 1}: "
+                "name it in classes.txt, or write 255 where nobody knows"
+            )
+        return numbers.astype(np.uint8)
+
+
+def _homes(root: Path, split: str) -> tuple[Path, Path] | None:
+    for name in NAMES[split]:
+        for masks in ("annotations", "masks"):
+            if (root / "images" / name).is_dir() and (root / masks / name).is_dir():
+                return root / "images" / name, root / masks / name
+    return None
+
+
+def _classes(root: Path) -> list[str]:
+    official = root / "objectInfo150.txt"
+    if official.is_file():  # a table whose last column holds the names, below a head
+        lines = official.read_text(encoding="utf-8").splitlines()[1:]
+        return [line.split("\t")[-1].split(",")[0].strip() for line in lines if line.strip()]
+    if not (root / "classes.txt").is_file():
+        raise missing(root / "classes.txt", "the classes' names, one per line", "objectInfo150.txt does too")
+    return [line for line in (root / "classes.txt").read_text(encoding="utf-8").splitlines() if line.strip()]
+
+
+def _numbers(path: Path) -> np.ndarray:
+    """(H, W) int64, as they are in the file."""
+    try:
+        with Image.open(path) as mask:
+            if mask.mode not in ("L", "P", "I", "I;16", "1"):
+                raise DataError(
+                    f"{path} is a picture of {mask.mode} colours, a mask is grey or has a palette: write numbers of "
+                    "classes"
+                )
+            return np.asarray(mask).astype(np.int64)
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+        raise DataError(f"{path} cannot be read as a mask ({error}): replace it or take it away") from None

@@ -1,0 +1,71 @@
+"""MNIST in its idx files, gzipped or not.
+
+    data_root/[MNIST/raw/]   train-images-idx3-ubyte[.gz], train-labels-idx1-ubyte[.gz], t10k-...
+
+An idx file is: 0, 0, a type (8: bytes), the number of dimensions, their sizes as big-endian int32, the bytes.
+"""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from ndformer.framework.data.dataset import Dataset, Sample
+from ndformer.framework.data.folders import missing
+from ndformer.framework.errors import DataError
+from ndformer.framework.registry import DATASETS
+from ndformer.modalities.image.formats.files import check_labels
+
+
+def read_idx(path: Path, dims: int) -> np.ndarray:
+    try:
+        content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+    except (OSError, EOFError, zlib.error) as error:
+        raise DataError(f"{path} is damaged ({error}): get it again") from None
+    magic, start = bytes((0, 0, 8, dims)), 4 + 4 * dims
+    if content[:4] != magic:
+        raise DataError(
+            f"{path} is not an idx file of {dims}-dimensional bytes: it starts with {content[:4].hex(' ')}, "
+            f"not with {magic.hex(' ')}, so get it again"
+        )
+    shape = tuple(np.frombuffer(content[4:start].ljust(4 * dims, b"\0"), ">i4").tolist())
+    if len(content) - start != np.prod(shape):
+        raise DataError(
+            f"{path} says that it holds {' x '.join(map(str, shape))} bytes, but "
+            f"{max(0, len(content) - start)} follow: get it again"
+        )
+    return np.frombuffer(content, np.uint8, offset=start).reshape(shape)
+
+
+@DATASETS.register_module()
+class MNIST(Dataset):
+    classes = [str(digit) for digit in range(10)]
+
+    def index(self, split: str) -> tuple[list[Any], np.ndarray]:
+        part = {"train": "train", "test": "t10k"}[split]
+        home, path = self._find(f"{part}-images", "idx3-ubyte"), self._find(f"{part}-labels", "idx1-ubyte")
+        self.images, labels = read_idx(home, 3), read_idx(path, 1).astype(np.int64)  # (N, 28, 28), (N,)
+        if len(self.images) != len(labels):
+            raise DataError(f"{home} holds {len(self.images)} images, but {path} {len(labels)} labels: get both again")
+        check_labels(labels, 10, path)
+        return [(i, label, f"{home}[{i}]") for i, label in enumerate(labels.tolist())], labels
+
+    def _find(self, what: str, kind: str) -> Path:
+        """Written in four ways: train-images-idx3-ubyte and train-images.idx3-ubyte, gzipped or not."""
+        for home in (self.data_root, self.data_root / "MNIST" / "raw"):
+            for name in (f"{what}-{kind}", f"{what}.{kind}"):
+                for ending in ("", ".gz"):
+                    if (home / (name + ending)).is_file():
+                        return home / (name + ending)
+        raise missing(
+            self.data_root / f"{what}-{kind}.gz", "a file of MNIST", "ossci-datasets.s3.amazonaws.com/mnist has it"
+        )
+
+    def read(self, record: Any) -> Sample:
+        i, label, path = record
+        return dict(image=Image.fromarray(self.images[i]), label=label, path=path)

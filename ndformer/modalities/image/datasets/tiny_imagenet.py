@@ -1,0 +1,50 @@
+"""Tiny-ImageNet as it comes: 200 classes of 64 x 64 pixels. Its test images have no labels, so val is the test set.
+
+data_root/[tiny-imagenet-200/]   wnids.txt, words.txt, train/WNID/images/*.JPEG, val/images/*.JPEG,
+                                 val/val_annotations.txt: file, WNID and a box per line
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ndformer.framework.data.dataset import Dataset, Sample
+from ndformer.framework.data.folders import missing
+from ndformer.framework.errors import DataError
+from ndformer.framework.registry import DATASETS
+from ndformer.modalities.image.formats.files import labelled_images, open_image
+
+
+@DATASETS.register_module()
+class TinyImageNet(Dataset):
+    def index(self, split: str) -> tuple[list[Any], np.ndarray]:
+        inner = self.data_root / "tiny-imagenet-200"
+        root = inner if inner.is_dir() else self.data_root
+        for path in (root / "wnids.txt", root / "train", root / "val" / "val_annotations.txt"):
+            if not path.exists():
+                raise missing(path, "a part of Tiny-ImageNet", "cs231n.stanford.edu/tiny-imagenet-200.zip, unpacked")
+        synsets = (root / "wnids.txt").read_text().split()
+        words = root / "words.txt"
+        lines = words.read_text().splitlines() if words.is_file() else []
+        names = dict(line.split("\t", 1) for line in lines if "\t" in line)
+        self.classes = [names.get(synset, synset).split(",")[0].strip() for synset in synsets]
+        if split == "train":
+            return labelled_images(root / "train", synsets, "images")
+        return self._annotated(root / "val", {synset: i for i, synset in enumerate(synsets)})
+
+    def _annotated(self, folder: Path, numbers: dict[str, int]) -> tuple[list[tuple[Path, int]], np.ndarray]:
+        lists = folder / "val_annotations.txt"
+        records = []
+        for line in filter(str.strip, lists.read_text().splitlines()):
+            name, synset = line.split("\t")[:2]
+            if synset not in numbers:
+                raise DataError(f"{lists} gives {name} the class {synset}, which wnids.txt does not list: get it again")
+            records.append((folder / "images" / name, numbers[synset]))
+        return records, np.array([label for _, label in records], np.int64)
+
+    def read(self, record: Any) -> Sample:
+        path, label = record
+        return dict(image=open_image(path), label=label, path=str(path))

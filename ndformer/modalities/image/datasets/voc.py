@@ -1,0 +1,88 @@
+"""Pascal VOC's format: an xml file per image.
+
+    data_root/JPEGImages/*.jpg   Annotations/*.xml   ImageSets/Main/{train,val,test}.txt   (or ImageSets/*.txt)
+
+VOC counts pixels from 1, and its boxes have their last pixel inside: 1 1 10 10 is 0 0 10 10 here.
+"""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import numpy as np
+
+from ndformer.framework.data.folders import missing
+from ndformer.framework.errors import DataError, nearest
+from ndformer.framework.registry import DATASETS
+from ndformer.modalities.image.datasets.detection import DetectionDataset, Scene
+from ndformer.modalities.image.formats.files import ENDINGS
+
+
+@DATASETS.register_module()
+class PascalVOC(DetectionDataset):
+    """Classes are the names in the training set, sorted."""
+
+    def look(self, root: Path) -> dict[str, Path]:
+        homes = [root / "ImageSets", root / "ImageSets" / "Main"]
+        lists = [home / f"{split}.txt" for home in homes for split in ("train", "val", "test")]
+        return {file.stem: file for file in lists if file.is_file()}
+
+    def scenes(self, split: str) -> list[Scene]:
+        for name in ("train", split):
+            if name not in self.found:
+                what = "a list of image names, one per line,"
+                raise missing(self.data_root / "ImageSets" / "Main" / f"{name}.txt", what, "VOC's own have it")
+        named = {one: self._objects(one) for one in self._names("train")}
+        self.classes = sorted({name for names, _ in named.values() for name in names})
+        self.categories = self.classes
+        if split != "train":
+            named = {one: self._objects(one) for one in self._names(split)}
+        place = {name: i for i, name in enumerate(self.classes)}
+        scenes = []
+        for one, (names, boxes) in named.items():
+            for name in names:
+                if name not in place:
+                    raise DataError(
+                        f"{self._xml(one)} has a '{name}', which no image of train has{nearest(name, place)} "
+                        "Classes are those of train"
+                    )
+            scenes.append(Scene(self._image(one), one, boxes, np.array([place[n] for n in names], dtype=np.int64)))
+        return scenes
+
+    def _names(self, split: str) -> list[str]:
+        lines = self.found[split].read_text(encoding="utf-8").splitlines()
+        return [line.split()[0] for line in lines if line.strip()]
+
+    def _xml(self, name: str) -> Path:
+        return self.data_root / "Annotations" / f"{name}.xml"
+
+    def _image(self, name: str) -> Path:
+        paths = [self.data_root / "JPEGImages" / (name + ending) for ending in ENDINGS]
+        return next((path for path in paths if path.is_file()), paths[0])
+
+    def _objects(self, name: str) -> tuple[list[str], np.ndarray]:
+        path = self._xml(name)
+        try:
+            root = ET.parse(path).getroot()
+        except FileNotFoundError:
+            raise DataError(
+                f"{path} is missing, though ImageSets lists {name}: put it there or take the line away"
+            ) from None
+        except ET.ParseError as error:
+            raise DataError(f"{path} is not xml ({error}): was it cut off?") from None
+        names, boxes = [], []
+        for i, found in enumerate(root.iter("object")):
+            sides = [found.findtext(f"bndbox/{side}") for side in ("xmin", "ymin", "xmax", "ymax")]
+            label = found.findtext("name")
+            try:
+                x1, y1, x2, y2 = (float(side or "nothing") for side in sides)
+            except ValueError:
+                raise DataError(
+                    f"object {i} of {path} has the box {sides}: xmin, ymin, xmax, ymax are numbers"
+                ) from None
+            if not label or not np.isfinite([x1, y1, x2, y2]).all():
+                raise DataError(f"object {i} of {path} has the name {label!r} and the box {sides}: give it both")
+            names.append(label.strip())
+            boxes.append((x1 - 1, y1 - 1, x2, y2))
+        return names, np.array(boxes, dtype=np.float64).reshape(-1, 4)

@@ -1,0 +1,1 @@
+"""Images: what files hold, in numbers (tools/peek.py)."""

@@ -1,0 +1,193 @@
+"""What a file of many images, labels or boxes holds, in numbers: IDX, CIFAR's pickles, .mat, COCO, VOC and YOLO."""
+
+from __future__ import annotations
+
+import gzip
+import re
+import xml.etree.ElementTree as ET
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ndformer.framework.errors import DataError
+from ndformer.framework.evaluation.coco.files import read_truth
+from ndformer.modalities.image.datasets.cifar import unpickle
+from ndformer.modalities.image.datasets.mnist import read_idx
+from ndformer.modalities.image.formats.matlab import read_mat
+
+NUMBERED = re.compile(r"\s*\d+(\.0*)?(\s+[-+.\deE]+){4}\s*")  # a row of YOLO's
+
+
+def knows(path: Path) -> bool:
+    """By its ending, or by what it begins with."""
+    ending = path.suffix.lower()
+    if ending in (".mat", ".xml", ".json"):
+        return True
+    try:
+        with path.open("rb") as file:
+            begin = file.read(4096)
+    except OSError:
+        return False  # somebody else says so
+    if begin[:2] == b"\x1f\x8b":
+        begin = _inflated(begin)
+    if ending == ".txt":
+        return bool(NUMBERED.fullmatch(begin.decode("latin-1").partition("\n")[0]))
+    idx = begin[:3] == b"\0\0\x08" and begin[3:4] in (b"\1", b"\3")
+    return idx or (ending == "" and begin[:1] == b"\x80")
+
+
+def describe(path: Path, rows: int = 5) -> dict[str, Any]:
+    """Plain values by name; `odd` is a list of sentences, `first` the first rows."""
+    if not path.is_file():
+        raise DataError(f"{path} is missing: get the dataset again, or give another file")
+    kinds = {".mat": _mat, ".xml": _voc, ".json": _coco, ".txt": _yolo}
+    found, odd, first = kinds.get(path.suffix.lower(), _packed)(path)
+    kind = dict(format=found.pop("format"), bytes=path.stat().st_size)
+    return kind | found | dict(odd=odd, first=first[:rows])
+
+
+Described = tuple[dict[str, Any], list[str], list[dict[str, Any]]]
+
+
+def _inflated(begin: bytes) -> bytes:
+    try:
+        return zlib.decompressobj(wbits=31).decompress(begin, 16)
+    except zlib.error:
+        return b""
+
+
+def _packed(path: Path) -> Described:
+    with path.open("rb") as file:
+        begin = file.read(1)
+    return _cifar(path) if begin == b"\x80" else _idx(path)
+
+
+def _idx(path: Path) -> Described:
+    try:
+        with (gzip.open if path.suffix == ".gz" else open)(path, "rb") as file:
+            dims = file.read(4)[3:4]
+    except (OSError, EOFError, zlib.error) as error:
+        raise DataError(f"{path} is damaged ({error}): get it again") from None
+    if dims == b"\1":
+        return _labels("IDX labels", read_idx(path, 1))
+    return _images("IDX images", read_idx(path, 3))
+
+
+def _images(kind: str, images: np.ndarray) -> Described:
+    """(N, H, W) bytes."""
+    count, height, width = images.shape
+    found: dict[str, Any] = dict(format=kind, images=count, height=height, width=width)
+    odd = []
+    if count:
+        found |= dict(mean=round(float(images.mean()), 1), deviation=round(float(images.std()), 1))
+        flat = images.reshape(count, -1)
+        blank = int((flat == flat[:, :1]).all(1).sum())
+        odd += [f"{blank} images are of one colour"] if blank else []
+        twice = count - len({row.tobytes() for row in flat})
+        odd += [f"{twice} images are the same as another one"] if twice else []
+    return found, odd or ([] if count else ["it holds no images"]), []
+
+
+def _labels(kind: str, labels: np.ndarray) -> Described:
+    values, counts = np.unique(labels, return_counts=True)
+    classes = {int(value): int(count) for value, count in zip(values, counts)}
+    odd = [f"all labels are {values[0]}"] if len(values) == 1 else [] if len(values) else ["it holds no labels"]
+    return dict(format=kind, labels=len(labels), classes=classes), odd, [dict(label=int(v)) for v in labels[:20]]
+
+
+def _cifar(path: Path) -> Described:
+    batch = unpickle(path)
+    names = next((batch[key] for key in ("label_names", "fine_label_names") if key in batch), None)
+    if isinstance(names, list):
+        words = [name.decode() if isinstance(name, bytes) else str(name) for name in names]
+        return (
+            dict(format="CIFAR names", classes=len(words)),
+            [],
+            [{"class": i, "name": n} for i, n in enumerate(words)],
+        )
+    images = batch.get("data")
+    if not isinstance(images, np.ndarray) or images.dtype != np.uint8 or images.ndim != 2 or images.shape[1] != 3072:
+        raise DataError(f"{path} is a pickle but no CIFAR batch (it has no data of N x 3072 bytes): get it again")
+    found, odd, _ = _images("CIFAR batch", images.reshape(-1, 96, 32))
+    labels = batch.get("labels", batch.get("fine_labels"))
+    if not isinstance(labels, list) or len(labels) != len(images) or not all(isinstance(v, int) for v in labels):
+        return found | dict(height=32), [*odd, "it has not one whole number as label for each image"], []
+    about, strange, first = _labels("", np.array(labels, np.int64))
+    return found | dict(height=32, classes=about["classes"]), odd + strange, first
+
+
+def _mat(path: Path) -> Described:
+    arrays = read_mat(path)
+    found = {name: f"{' x '.join(map(str, array.shape))} {array.dtype}" for name, array in arrays.items()}
+    odd = [] if arrays else ["it holds no arrays of numbers"]
+    ends = {n: (a.min().item(), a.max().item()) if a.size else (None, None) for n, a in arrays.items()}
+    first = [dict(array=name, smallest=low, largest=high) for name, (low, high) in ends.items()]
+    return dict(format="MATLAB 5", arrays=len(arrays)) | found, odd, first
+
+
+def _coco(path: Path) -> Described:
+    truth = read_truth(path)
+    boxes, sizes = truth.boxes, [(r.get("width"), r.get("height")) for r in truth.records]
+    counts = np.bincount(boxes.label, minlength=len(truth.classes)).tolist()
+    found: dict[str, Any] = dict(format="COCO annotations", images=len(truth.images), boxes=len(boxes.label))
+    found |= dict(crowds=int(boxes.crowd.sum()), classes=dict(zip(truth.classes, counts)))
+    odd = []
+    empty = len(truth.images) - len(np.unique(boxes.image))
+    odd += [f"{empty} images have no box"] if empty else []
+    none = sum(count == 0 for count in counts)
+    odd += [f"{none} classes have no box"] if none else []
+    unnamed = sum(not isinstance(record.get("file_name"), str) for record in truth.records)
+    odd += [f"{unnamed} images have no file_name"] if unnamed else []
+    if all(isinstance(w, int) and isinstance(h, int) for w, h in sizes) and sizes:
+        limit = np.array(sizes, np.float64)[boxes.image]
+        odd += _outside(boxes.box[:, :2], boxes.box[:, :2] + boxes.box[:, 2:], limit, 0.5)
+    first = [
+        dict(image=truth.images[i], name=truth.classes[c]) | dict(zip(("x", "y", "width", "height"), box))
+        for i, c, box in zip(boxes.image[:20], boxes.label[:20], boxes.box[:20].round(2).tolist())
+    ]
+    return found, odd, first
+
+
+def _outside(low: np.ndarray, high: np.ndarray, size: np.ndarray, slack: float) -> list[str]:
+    """Of boxes with corners (N, 2) and images (N, 2)."""
+    out = int(((low < -slack) | (high > size + slack)).any(1).sum())
+    thin = int((high <= low).any(1).sum())
+    return [f"{out} boxes reach out of their images"] * bool(out) + [f"{thin} boxes have no area"] * bool(thin)
+
+
+def _voc(path: Path) -> Described:
+    try:
+        root = ET.parse(path).getroot()
+        size = [int(float(root.findtext(f"size/{side}") or 0)) for side in ("width", "height")]
+        sides = ("xmin", "ymin", "xmax", "ymax")
+        first = [
+            dict(name=(one.findtext("name") or "").strip())
+            | {s: float(one.findtext(f"bndbox/{s}") or "nothing") for s in sides}
+            for one in root.iter("object")
+        ]
+    except (ET.ParseError, ValueError) as error:
+        raise DataError(f"{path} cannot be read as VOC's xml ({error}): get it again") from None
+    names = [row["name"] for row in first]
+    box = np.array([[row[s] for s in sides] for row in first]).reshape(-1, 4)
+    odd = _outside(box[:, :2] - 1, box[:, 2:], np.array(size) + np.zeros((len(box), 2)), 0) if all(size) else []
+    odd += [] if all(size) else ["it does not say how large its image is"]
+    odd += [f"{names.count('')} objects have no name"] if "" in names else []
+    found = dict(format="VOC annotation", width=size[0], height=size[1], boxes=len(first))
+    return found | dict(classes={name: names.count(name) for name in sorted(set(names))}), odd, first
+
+
+def _yolo(path: Path) -> Described:
+    lines = [line.split() for line in path.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
+    try:
+        rows: np.ndarray = np.array([[float(word) for word in line] for line in lines])
+    except ValueError:
+        rows = np.array([])
+    if rows.ndim != 2 or rows.shape[1] != 5 or not np.isfinite(rows).all():
+        raise DataError(f"{path} has not five numbers in each row (class, x, y, width, height): mend it")
+    about, _, numbers = _labels("", rows[:, 0].astype(np.int64))
+    odd = _outside(rows[:, 1:3] - rows[:, 3:] / 2, rows[:, 1:3] + rows[:, 3:] / 2, np.ones((len(rows), 2)), 1e-3)
+    names = ("x", "y", "width", "height")
+    first = [row | dict(zip(names, box)) for row, box in zip(numbers, rows[:20, 1:].tolist())]
+    return dict(format="YOLO boxes", boxes=len(rows), classes=about["classes"]), odd, first

@@ -1,0 +1,1 @@
+"""Images: files on disk, read and written."""

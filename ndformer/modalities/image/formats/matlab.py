@@ -1,0 +1,74 @@
+"""Numeric arrays in MATLAB's .mat files of level 5 (what "save" writes unless told -v7.3).
+
+A file is a header of 128 bytes, then elements: type and size (two uint32), content, zeros up to a multiple of 8. Small
+content (up to 4 bytes) shares the first 8 bytes with a type and a size of 16 bits each. An array is an element made of
+four: flags, dimensions, name, values; values may be stored in a smaller type than the array's. It may be deflated.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from pathlib import Path
+
+import numpy as np
+
+from ndformer.framework.errors import DataError
+
+DTYPES = {1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4", 7: "f4", 9: "f8", 12: "i8", 13: "u8"}
+ARRAY, DEFLATED = 14, 15
+NUMERIC = range(6, 16)  # classes of arrays: double, single, int8 ... uint64
+
+
+def read_mat(path: Path) -> dict[str, np.ndarray]:
+    """The numeric arrays in a .mat file by name; what else it holds is passed over."""
+    try:
+        content = path.read_bytes()
+        if content[126:128] != b"IM" or len(content) < 128:
+            raise ValueError("no little-endian MAT file of level 5")
+        found = {}
+        for kind, element in _elements(content[128:], padded=False):
+            if kind == DEFLATED:
+                ((kind, element),) = _elements(zlib.decompress(element))
+            if kind != ARRAY:
+                continue
+            (_, flags), (_, dims), (_, name), *rest = _elements(element)
+            if flags[0] in NUMERIC:
+                values_kind, values = rest[0]
+                shape = np.frombuffer(dims, "<i4")
+                array = np.frombuffer(values, "<" + DTYPES[values_kind]).reshape(shape, order="F")
+                found[name.decode()] = array
+        return found
+    except (ValueError, KeyError, IndexError, struct.error, zlib.error) as error:
+        raise DataError(f"{path} cannot be read as a .mat file ({error}): get it again") from None
+
+
+def _elements(data: bytes, padded: bool = True) -> list[tuple[int, bytes]]:
+    """(type, content) of elements laid end to end. Deflated ones, at the top, are not padded."""
+    found, at = [], 0
+    while at < len(data):
+        kind, size = struct.unpack_from("<II", data, at)
+        if kind >> 16:  # small
+            found.append((kind & 0xFFFF, data[at + 4 : at + 4 + (kind >> 16)]))
+            at += 8
+            continue
+        if at + 8 + size > len(data):
+            raise ValueError("it ends early")
+        found.append((kind, data[at + 8 : at + 8 + size]))
+        at += 8 + size + (-size % 8 if padded else 0)
+    return found
+
+
+def write_mat(path: Path, arrays: dict[str, np.ndarray]) -> None:
+    """uint16 arrays, deflated."""
+
+    def element(kind: int, content: bytes) -> bytes:
+        return struct.pack("<II", kind, len(content)) + content + bytes(-len(content) % 8)
+
+    out = b"MATLAB 5.0 MAT-file".ljust(124) + struct.pack("<H2s", 0x0100, b"IM")
+    for name, array in arrays.items():
+        parts = [(6, struct.pack("<II", 11, 0)), (5, np.array(array.shape, "<i4").tobytes()), (1, name.encode())]
+        parts.append((4, array.astype("<u2").tobytes(order="F")))
+        deflated = zlib.compress(element(ARRAY, b"".join(element(*part) for part in parts)))
+        out += struct.pack("<II", DEFLATED, len(deflated)) + deflated
+    path.write_bytes(out)

@@ -1,0 +1,1 @@
+"""Images: what samples and tokens look like."""

@@ -1,0 +1,70 @@
+"""The generated stand-in of ADE20K, in its own format: filled figures before a wall and on a floor.
+
+Colours are drawn anew for each region, so a pixel alone says little; where nothing is annotated, a mask is 0.
+"""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+from PIL import Image, ImageDraw
+
+from ndformer.framework.registry import SAMPLES
+from ndformer.modalities.image.stand_ins.figures import STYLE, background, to_bytes
+from ndformer.modalities.image.stand_ins.labelled import save
+
+CLASSES = ("wall", "floor", "disc", "square", "triangle", "star")
+SIDES = (64, 97)
+NOTHING = 0
+
+
+def corners(name: str, count: int = 24) -> np.ndarray:
+    """(N, 2) x y of a figure's outline, within a circle of radius 1."""
+    sides = dict(disc=count, square=4, triangle=3, star=10)[name]
+    angles = 2 * math.pi * (np.arange(sides) / sides - 0.25)
+    radius = np.where(np.arange(sides) % 2 == 0, 1.0, 0.42) if name == "star" else np.ones(sides)
+    return np.stack([radius * np.cos(angles), radius * np.sin(angles)], 1)
+
+
+def scene(height: int, width: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """(H, W, 3) uint8 and its mask (H, W) uint8: 0 for nothing, class i is i + 1."""
+    side = max(height, width)
+    wall, floor = (background(1, side, STYLE, rng)[0, :height, :width] for _ in range(2))
+    across = np.arange(width)
+    line = height * rng.uniform(0.45, 0.85) + height * rng.uniform(-0.15, 0.15) * (across / width - 0.5)
+    below = np.arange(height)[:, None] > line
+    stripes = np.sin((np.arange(height)[:, None] + across * rng.uniform(-0.5, 0.5)) * rng.uniform(0.9, 1.4))
+    image = np.where(below[..., None], floor + 0.1 * stripes[..., None], wall).astype(np.float32)
+    mask = Image.fromarray(np.where(below, 2, 1).astype(np.uint8))
+    for _ in range(int(rng.integers(1, 5))):
+        label = int(rng.integers(2, len(CLASSES)))
+        hidden = rng.random() < 0.1  # there, but not annotated
+        radius = rng.uniform(9, 24)
+        turn = rng.uniform(-0.6, 0.6)
+        spin = np.array([[math.cos(turn), math.sin(turn)], [-math.sin(turn), math.cos(turn)]])
+        middle = rng.uniform(0.1, 0.9, 2) * (width, height)
+        outline = [tuple(point) for point in (corners(CLASSES[label]) @ spin * radius + middle).tolist()]
+        region = Image.new("L", (width, height))
+        ImageDraw.Draw(region).polygon(outline, fill=255)
+        inside = np.asarray(region) > 0
+        image[inside] = rng.uniform(0.1, 0.95, 3) + 0.1 * image[inside]
+        mask.paste(NOTHING if hidden else label + 1, mask=region)
+    image += rng.standard_normal(image.shape, np.float32) * STYLE.noise
+    return to_bytes(image), np.asarray(mask)
+
+
+@SAMPLES.register_module(name="ade20k")
+def ade20k(folder: Path, seed: int = 0) -> None:
+    """800 + 150 images of two surfaces and four figures."""
+    rng = np.random.default_rng(seed)
+    for split, stem, count in (("training", "train", 800), ("validation", "val", 150)):
+        (folder / "annotations" / split).mkdir(parents=True)
+        for i in range(1, count + 1):
+            image, mask = scene(int(rng.integers(*SIDES)), int(rng.integers(*SIDES)), rng)
+            save(image, folder / "images" / split / f"ADE_{stem}_{i:08d}.jpg")
+            Image.fromarray(mask).save(folder / "annotations" / split / f"ADE_{stem}_{i:08d}.png")
+    lines = ["Idx\tRatio\tTrain\tVal\tStuff\tName"]
+    lines += [f"{i}\t0\t0\t0\t{int(i < 3)}\t{name}" for i, name in enumerate(CLASSES, 1)]
+    (folder / "objectInfo150.txt").write_text("\n".join(lines) + "\n")

@@ -1,0 +1,55 @@
+"""The generated stand-in of COCO, in COCO's own format."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ndformer.framework.registry import SAMPLES
+from ndformer.modalities.image.stand_ins.labelled import save
+from ndformer.modalities.image.stand_ins.scenes import CLASSES, Drawn, scene
+
+CATEGORIES = (1, 2, 4, 13, 62, 90)  # ids with gaps, as COCO's have
+SIDES = (64, 97)  # of images, in pixels
+
+
+def coco_json(scenes: list[Drawn], names: list[str], ids: list[int]) -> dict[str, Any]:
+    """What COCO's instances_*.json hold, with the boxes' outlines for segmentations."""
+    images = [
+        dict(id=i, file_name=name, height=one.image.shape[0], width=one.image.shape[1])
+        for i, name, one in zip(ids, names, scenes)
+    ]
+    annotations = []
+    for i, one in zip(ids, scenes):
+        for (x1, y1, x2, y2), label, area, crowd in zip(one.boxes.tolist(), one.labels, one.area, one.crowd):
+            annotations.append(
+                dict(
+                    id=len(annotations) + 1,
+                    image_id=i,
+                    category_id=CATEGORIES[label],
+                    bbox=[x1, y1, x2 - x1, y2 - y1],
+                    area=float(area),
+                    iscrowd=int(crowd),
+                    segmentation=[[x1, y1, x2, y1, x2, y2, x1, y2]],
+                )
+            )
+    categories = [dict(id=i, name=name, supercategory="figure") for i, name in zip(CATEGORIES, CLASSES)]
+    return dict(info={}, licenses=[], images=images, annotations=annotations, categories=categories)
+
+
+@SAMPLES.register_module(name="coco")
+def coco(folder: Path, seed: int = 0) -> None:
+    """1,500 + 200 scenes of six figures among others that are none of the classes; crowds, and images without any."""
+    rng = np.random.default_rng(seed)
+    (folder / "annotations").mkdir(parents=True)
+    for split, count in (("train2017", 1500), ("val2017", 200)):
+        ids = np.sort(rng.choice(10 * count, count, replace=False) + 1).tolist()
+        names = [f"{i:012d}.jpg" for i in ids]
+        scenes = [scene(int(rng.integers(*SIDES)), int(rng.integers(*SIDES)), rng) for _ in ids]
+        for name, one in zip(names, scenes):
+            save(one.image, folder / split / name)
+        content = json.dumps(coco_json(scenes, names, ids))
+        (folder / "annotations" / f"instances_{split}.json").write_text(content)

@@ -1,0 +1,118 @@
+"""Generated scenes: several figures in one picture, large and small, over each other, among clutter and other figures.
+
+Annotated are the figures of CLASSES; those of OTHERS look alike, and nobody asks for them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ndformer.modalities.image.stand_ins.figures import (
+    FIGURES,
+    STYLE,
+    Style,
+    background,
+    clutter,
+    colour,
+    paint,
+    place,
+    segments,
+    stroke,
+    thickness,
+    to_bytes,
+)
+
+CLASSES = ("ring", "triangle", "cross", "star", "zigzag", "tee")
+OTHERS = ("square", "crescent", "arrow", "hourglass")
+SMALLEST, LARGEST = 14, 56  # pixels, the side of the square that a figure is drawn in
+OVERLAP = 0.25  # of the smaller of two squares, at most
+TIGHT = Style(scale=(0.72, 0.86), shift=0.05, turn=0.06, slant=0.15, stroke=(0.1, 0.16))
+COVERED = 0.3  # from which on a pixel is the figure's
+
+
+@dataclass(frozen=True, eq=False)
+class Drawn:
+    """A scene and what is to be found in it."""
+
+    image: np.ndarray  # (H, W, 3) uint8
+    boxes: np.ndarray  # (G, 4) x1 y1 x2 y2
+    labels: np.ndarray  # (G,)
+    area: np.ndarray  # (G,) of the figure's own pixels
+    crowd: np.ndarray  # (G,) bool
+
+
+def scene(height: int, width: int, rng: np.random.Generator, most: int = 5) -> Drawn:
+    """Up to `most` figures, at times none, at times a crowd of small ones with one box about all."""
+    side = max(height, width)
+    image = background(1, side, STYLE, rng)[:, :height, :width].copy()  # (1, H, W, 3)
+    pen = _Pen(image, rng)
+    for _ in range(int(rng.integers(2, 6))):
+        pen.line()
+    for _ in range(int(rng.integers(0, 3))):
+        pen.figure(OTHERS[int(rng.integers(len(OTHERS)))])
+    rows: list[tuple[np.ndarray, int, float, bool]] = []
+    if rng.random() < 0.05:
+        label = int(rng.integers(len(CLASSES)))
+        found = [one for _ in range(6) if (one := pen.figure(CLASSES[label], most=22)) is not None]
+        if found:
+            boxes = np.stack([box for box, _ in found])
+            whole = np.concatenate([boxes[:, :2].min(0), boxes[:, 2:].max(0)])
+            rows.append((whole, label, sum(area for _, area in found), True))
+    for _ in range(int(rng.integers(0, most + 1))):
+        label = int(rng.integers(len(CLASSES)))
+        one = pen.figure(CLASSES[label])
+        if one is not None:
+            rows.append((one[0], label, one[1], False))
+    image += rng.standard_normal(image.shape, np.float32) * STYLE.noise
+    boxes = np.array([row[0] for row in rows], dtype=np.float64).reshape(-1, 4)
+    labels, area, crowd = ([row[k] for row in rows] for k in (1, 2, 3))
+    return Drawn(
+        to_bytes(image[0]), boxes, np.array(labels, np.int64), np.array(area, np.float64), np.array(crowd, bool)
+    )
+
+
+class _Pen:
+    """Draws on one image (1, H, W, 3), and remembers where."""
+
+    def __init__(self, image: np.ndarray, rng: np.random.Generator) -> None:
+        self.image, self.rng = image, rng
+        self.taken: list[tuple[int, int, int]] = []  # left, top, side
+
+    def line(self) -> None:
+        side = int(self.rng.integers(SMALLEST, LARGEST + 1))
+        room = [length - side for length in self.image.shape[1:3]]
+        top, left = (int(self.rng.integers(max(0, r) + 1)) for r in room)
+        self._paint(clutter(1, self.rng), thickness(1, STYLE, self.rng), top, left, side)
+
+    def figure(self, name: str, most: int = LARGEST) -> tuple[np.ndarray, float] | None:
+        """The box of its pixels and how many they are; None where there was no room."""
+        height, width = self.image.shape[1:3]
+        for _ in range(20):
+            most = min(most, height, width)
+            side = round(float(np.exp(self.rng.uniform(np.log(SMALLEST), np.log(most)))))
+            top, left = int(self.rng.integers(height - side + 1)), int(self.rng.integers(width - side + 1))
+            if all(_shared((left, top, side), other) <= OVERLAP for other in self.taken):
+                break
+        else:
+            return None
+        self.taken.append((left, top, side))
+        lines = place(segments(FIGURES[name])[None], TIGHT, self.rng)
+        cover = self._paint(lines, thickness(1, TIGHT, self.rng), top, left, side)
+        rows, columns = np.nonzero(cover > COVERED)
+        box = np.array([left + columns.min(), top + rows.min(), left + columns.max() + 1, top + rows.max() + 1])
+        return box.astype(np.float64), float(len(rows))
+
+    def _paint(self, lines: np.ndarray, width: np.ndarray, top: int, left: int, side: int) -> np.ndarray:
+        """(side, side) how much of each pixel the lines cover."""
+        region = self.image[:, top : top + side, left : left + side]
+        cover = stroke(lines, width, side)
+        paint(region, cover[:, : region.shape[1], : region.shape[2]], colour(region.mean((1, 2)), STYLE, self.rng))
+        return cover[0]
+
+
+def _shared(a: tuple[int, int, int], b: tuple[int, int, int]) -> float:
+    """The share of the smaller of two squares that lies in the other."""
+    both = [max(0, min(a[k] + a[2], b[k] + b[2]) - max(a[k], b[k])) for k in (0, 1)]
+    return both[0] * both[1] / min(a[2], b[2]) ** 2

@@ -1,0 +1,1 @@
+"""Images: what happens between disk and model."""

@@ -1,0 +1,90 @@
+"""Augmentations for detection: colours and places, but nothing that turns or shears a box; and four images in one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from PIL import Image, ImageEnhance, ImageOps
+
+from ndformer.framework.data.dataset import Sample
+from ndformer.framework.registry import TRANSFORMS
+from ndformer.modalities.image.transforms.boxes import FILL, framed, moved, scaled, taken
+
+STRENGTH, SHIFT, HUE = 0.32, 0.14, 0.16  # of the PaPE paper's recipe: shares of the range and of the image's sides
+BITS, BRIGHT = 7, 179  # solarize: the recipe's 178.5 inverts from 179 on
+
+
+def _enhanced(kind: Callable[[Image.Image], ImageEnhance._Enhance]) -> Callable[[Sample, np.random.Generator], Sample]:
+    def change(sample: Sample, rng: np.random.Generator) -> Sample:
+        return sample | dict(image=kind(sample["image"]).enhance(1 + rng.uniform(-STRENGTH, STRENGTH)))
+
+    return change
+
+
+def _same(change: Callable[[Image.Image], Image.Image]) -> Callable[[Sample, np.random.Generator], Sample]:
+    return lambda sample, rng: sample | dict(image=change(sample["image"]))
+
+
+def _colours(sample: Sample, rng: np.random.Generator) -> Sample:
+    """Saturation and hue."""
+    image = ImageEnhance.Color(sample["image"]).enhance(1 + rng.uniform(-STRENGTH, STRENGTH))
+    hue, saturation, value = image.convert("HSV").split()
+    turn = round(256 * rng.uniform(-HUE, HUE))
+    turned = Image.fromarray((np.asarray(hue).astype(np.int16) + turn).astype(np.uint8))  # modulo a whole turn
+    return sample | dict(image=Image.merge("HSV", (turned, saturation, value)).convert("RGB"))
+
+
+def _translated(sample: Sample, rng: np.random.Generator) -> Sample:
+    """By whole pixels."""
+    image = sample["image"]
+    x, y = (round(side * rng.uniform(-SHIFT, SHIFT)) for side in image.size)
+    return taken(framed(sample), image.size, -x, -y, image.height, image.width)
+
+
+OPERATIONS: dict[str, Callable[[Sample, np.random.Generator], Sample]] = {
+    "Identity": lambda sample, rng: sample,
+    "Translate": _translated,
+    "Brightness": _enhanced(ImageEnhance.Brightness),
+    "Colours": _colours,
+    "Contrast": _enhanced(ImageEnhance.Contrast),
+    "Sharpness": _enhanced(ImageEnhance.Sharpness),
+    "Posterize": _same(lambda image: ImageOps.posterize(image, BITS)),
+    "Solarize": _same(lambda image: ImageOps.solarize(image, BRIGHT)),
+    "AutoContrast": _same(ImageOps.autocontrast),
+    "Equalize": _same(ImageOps.equalize),
+}
+
+
+@TRANSFORMS.register_module()
+class RandAugmentBoxes:
+    """`operations` of the PaPE paper's ten for detection, one after the other; RGB images."""
+
+    def __init__(self, operations: int = 2) -> None:
+        self.operations = operations
+
+    def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
+        sample, names = framed(sample), list(OPERATIONS)
+        for _ in range(self.operations):
+            sample = OPERATIONS[names[rng.integers(len(names))]](sample, rng)
+        return sample
+
+
+def mosaic(samples: Sequence[Sample], rng: np.random.Generator) -> Sample:
+    """Four samples about a point of a canvas of twice the first one's sides, each as large as the first, cut off at the
+    canvas (Bochkovskiy 2020). `frame` and `truth` stay the first one's: a mosaic is for training."""
+    first = samples[0]["image"]
+    width, height = first.size
+    canvas = Image.new(first.mode, (2 * width, 2 * height), FILL)
+    x, y = (round(side * rng.uniform(0.5, 1.5)) for side in (width, height))
+    boxes, labels = [], []
+    for k, sample in enumerate(samples):
+        old = sample["image"]
+        image = old.resize(scaled(old, min(height / old.height, width / old.width)), Image.Resampling.BILINEAR)
+        scale = (image.width / old.width, image.height / old.height)
+        left, top = x - image.width * (k % 2 == 0), y - image.height * (k < 2)
+        canvas.paste(image, (left, top))
+        boxes.append(sample["boxes"] * np.tile(scale, 2) + np.tile((left, top), 2))
+        labels.append(sample["labels"])
+    whole = samples[0] | dict(image=canvas, boxes=np.concatenate(boxes), labels=np.concatenate(labels))
+    return moved(whole, canvas, (1, 1), (0, 0))

@@ -1,0 +1,125 @@
+"""Changes of an image that its boxes or its mask go along with: sizes, jitter, flips, and packing both."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image, ImageOps
+
+from ndformer.framework.data.dataset import Sample
+from ndformer.framework.registry import TRANSFORMS
+from ndformer.modalities.image.transforms.borders import inside
+from ndformer.modalities.image.transforms.images import RGB_MEAN, PackImage, Size, height_width
+
+IGNORED = 255  # in a mask: nobody knows what is there
+FILL = tuple(round(255 * mean) for mean in RGB_MEAN)  # about 0 once it is normalised
+
+
+def framed(sample: Sample) -> Sample:
+    """A sample as detection has it. A file that nobody annotated has no objects, and stands as it is on disk."""
+    if "frame" in sample:
+        return sample
+    image = sample["image"]
+    empty = dict(boxes=np.empty((0, 4)), labels=np.empty(0, np.int64))
+    return sample | empty | dict(size=(image.height, image.width), frame=np.array([1.0, 1.0, 0.0, 0.0]))
+
+
+def moved(sample: Sample, image: Image.Image, scale: tuple[float, float], offset: tuple[float, float]) -> Sample:
+    """The sample as `image`, whose pixels are old * scale + offset."""
+    sample = framed(sample)
+    to, by = np.array([*scale, *scale]), np.array([*offset, *offset])
+    old = sample["frame"]
+    frame = np.concatenate([old[:2] / scale, old[2:] - old[:2] * offset / scale])
+    kept = inside(sample["boxes"] * to + by, sample["labels"], *image.size)
+    return sample | kept | dict(image=image, frame=frame)
+
+
+def scaled(image: Image.Image, scale: float) -> tuple[int, int]:
+    """Width and height of an image times a number, a pixel at least."""
+    width, height = image.size
+    return max(1, round(width * scale)), max(1, round(height * scale))
+
+
+def piece(image: Image.Image, left: int, top: int, height: int, width: int, fill: Any = FILL) -> Image.Image:
+    """A piece of an image; what lies outside of it is grey."""
+    frame = Image.new(image.mode, (width, height), fill)
+    frame.paste(image, (-left, -top))
+    return frame
+
+
+def taken(sample: Sample, size: tuple[int, int], left: int, top: int, height: int, width: int) -> Sample:
+    """A piece of the sample as it is at `size` (width, height): image, boxes and, if there, mask."""
+    image = sample["image"]
+    scale = (size[0] / image.width, size[1] / image.height)
+    new = image if size == image.size else image.resize(size, Image.Resampling.BILINEAR)
+    out = moved(sample, piece(new, left, top, height, width), scale, (-left, -top))
+    if "mask" in sample:
+        mask = sample["mask"].resize(size, Image.Resampling.NEAREST)
+        out["mask"] = piece(mask, left, top, height, width, IGNORED)
+    return out
+
+
+@TRANSFORMS.register_module()
+class Letterbox:
+    """As large as fits into `size` without a change of shape; grey to the right and below."""
+
+    def __init__(self, size: Size) -> None:
+        self.size = height_width(size)
+
+    def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
+        height, width = self.size
+        image = sample["image"]
+        return taken(sample, scaled(image, min(height / image.height, width / image.width)), 0, 0, height, width)
+
+
+@TRANSFORMS.register_module()
+class LargeScaleJitter:
+    """As Letterbox, times a number drawn from `scale`; of what is larger than `size`, a random piece (Ghiasi 2021).
+
+    Objects of which less than a pixel is left are gone.
+    """
+
+    def __init__(self, size: Size, scale: tuple[float, float] = (0.1, 2.0)) -> None:
+        self.size, self.scale = height_width(size), scale
+
+    def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
+        height, width = self.size
+        image = sample["image"]
+        fit = min(height / image.height, width / image.width)
+        new = scaled(image, fit * rng.uniform(*self.scale))
+        left, top = (int(rng.integers(max(0, room) + 1)) for room in (new[0] - width, new[1] - height))
+        return taken(sample, new, left, top, height, width)
+
+
+@TRANSFORMS.register_module()
+class FlipBoxes:
+    """Left and right change places, with probability `p`."""
+
+    def __init__(self, p: float = 0.5) -> None:
+        self.p = p
+
+    def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
+        if rng.random() >= self.p:
+            return sample
+        sample = framed(sample)
+        width = sample["image"].width
+        boxes = sample["boxes"].copy()
+        boxes[:, [0, 2]] = width - boxes[:, [2, 0]]
+        scale_x, scale_y, x, y = sample["frame"]
+        frame = np.array([-scale_x, scale_y, x + scale_x * width, y])
+        mirrored = {name: ImageOps.mirror(sample[name]) for name in ("image", "mask") if name in sample}
+        return sample | mirrored | dict(boxes=boxes, frame=frame)
+
+
+@TRANSFORMS.register_module()
+class PackBoxes(PackImage):
+    """The last one: PackImage, and boxes and labels as tensors."""
+
+    def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
+        packed = super().__call__(framed(sample), rng)
+        found = packed["data_sample"]
+        boxes = torch.from_numpy(found["boxes"].astype(np.float32).reshape(-1, 4))
+        found |= dict(boxes=boxes, labels=torch.from_numpy(found["labels"].astype(np.int64)))
+        return packed

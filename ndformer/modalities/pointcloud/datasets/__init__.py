@@ -1,0 +1,1 @@
+"""Point clouds: data sets, sample by sample."""

@@ -1,0 +1,50 @@
+"""Clouds kept in binary beside the data, so that text is parsed and points are chosen only once.
+
+One file for each cloud: an interruption loses at most the one being written, and a changed source is read again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import uuid
+import warnings
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from ndformer.modalities.pointcloud.formats.files import Cloud
+
+FOLDER = ".ndformer_cache"
+
+
+def cached(path: Path, source: Path, make: Callable[[], Cloud]) -> Cloud:
+    """make(), or what it gave before, as long as `source` has the size and time of change it had then."""
+    found = source.stat() if os.path.exists(source) else None  # which a name too long for the disk does not stop
+    if found is None:
+        return make()  # which says what is missing
+    stamp = np.array([found.st_size, found.st_mtime_ns], np.int64)
+    damaged = contextlib.suppress(OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile)
+    with damaged, path.open("rb") as file, np.load(file) as kept:
+        if np.array_equal(kept["stamp"], stamp):
+            return {name: kept[name] for name in kept.files if name != "stamp"}
+    cloud = make()
+    try:
+        write(path, cloud, stamp)
+    except OSError as error:
+        warnings.warn(f"{path.parent} cannot keep clouds ({error}): they are made anew in each epoch", stacklevel=2)
+    return cloud
+
+
+def write(path: Path, cloud: Cloud, stamp: np.ndarray) -> None:
+    """Complete or not at all: under another name first, then renamed."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.with_name(f".{uuid.uuid4().hex}")
+    try:
+        with beside.open("wb") as file:
+            np.savez(file, allow_pickle=False, stamp=stamp, **cloud)
+        beside.replace(path)
+    finally:
+        beside.unlink(missing_ok=True)

@@ -1,0 +1,176 @@
+"""The three ways in which ModelNet lies on disk. Any other set of objects may lie the same way.
+
+resampled   HOME/PREFIX_shape_names.txt, PREFIX_train.txt, PREFIX_test.txt and CLASS/CLASS_0001.txt: x,y,z,nx,ny,nz
+meshes      HOME/CLASS/train/CLASS_0001.off, HOME/CLASS/test/CLASS_0002.off: points are spread over them
+hdf5        HOME/shape_names.txt, train_files.txt, test_files.txt and *.h5: data (N, n, 3), label (N, 1), perhaps normal
+
+Each knows its classes, lists the records of a split, and reads one.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from ndformer.framework.errors import DataError
+from ndformer.modalities.pointcloud.formats.files import Cloud, checked, read_cloud
+
+
+class Record(NamedTuple):
+    number: int  # in its split; of a file's clouds for hdf5
+    label: int
+    source: Path  # the file that holds it
+
+    @property
+    def path(self) -> str:
+        """What people call it."""
+        return f"{self.source}[{self.number}]" if self.source.suffix == ".h5" else str(self.source)
+
+
+class Layout(Protocol):
+    home: Path
+    classes: list[str]
+
+    def records(self, split: str) -> list[Record]: ...
+
+    def read(self, record: Record, seed: int) -> Cloud: ...
+
+
+def find(root: Path, prefix: str) -> Layout:
+    """The layout of a folder, or of the only folder in it that has one."""
+    layout = layout_of(root, prefix)
+    if layout is not None:
+        return layout
+    inside = [p for p in sorted(root.iterdir()) if p.is_dir()] if root.is_dir() else []
+    found = [layout for layout in (layout_of(p, prefix) for p in inside) if layout is not None]
+    if len(found) > 1:
+        homes = ", ".join(layout.home.name for layout in found)
+        raise DataError(f"{root} holds several datasets: give one of {homes} as data_root")
+    if not found:
+        raise DataError(
+            f"{root} holds no ModelNet: modelnet40_normal_resampled, the meshes of ModelNet40.zip (from "
+            "modelnet.cs.princeton.edu) or modelnet40_ply_hdf5_2048, unpacked, goes there; --sample works without it"
+        )
+    return found[0]
+
+
+def layout_of(home: Path, prefix: str) -> Layout | None:
+    names = sorted(p.name.removesuffix("_shape_names.txt") for p in home.glob("*_shape_names.txt"))
+    if names:
+        if prefix not in names and len(names) > 1:
+            raise DataError(f"{home} lists {' and '.join(names)}, not {prefix}: choose one with the dataset's prefix")
+        return Resampled(home, prefix if prefix in names else names[0])
+    if next(home.glob("*/train/[!.]*.off"), None):
+        return Meshes(home)
+    return HDF5(home) if next(home.glob("*.h5"), None) else None
+
+
+class Resampled:
+    def __init__(self, home: Path, prefix: str) -> None:
+        self.home, self.prefix = home, prefix
+        self.names = home / f"{prefix}_shape_names.txt"
+        self.classes = listed(self.names)
+
+    def records(self, split: str) -> list[Record]:
+        path = self.home / f"{self.prefix}_{split}.txt"
+        labels = {name: label for label, name in enumerate(self.classes)}
+        found = []
+        for number, name in enumerate(listed(path)):
+            kind = name.rpartition("_")[0]  # night_stand_0001 is a night_stand
+            if kind not in labels:
+                raise DataError(f"{path} lists {name}, but {self.names} has no class '{kind}': get both again")
+            found.append(Record(number, labels[kind], self.home / kind / f"{name}.txt"))
+        return found
+
+    def read(self, record: Record, seed: int) -> Cloud:
+        cloud = read_cloud(record.source)
+        if "normals" not in cloud:
+            raise DataError(f"{record.source} has rows of 3 numbers, not of x,y,z,nx,ny,nz: get the dataset again")
+        return cloud
+
+
+class Meshes:
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.classes = sorted({p.parent.parent.name for p in home.glob("*/train/[!.]*.off")})
+
+    def records(self, split: str) -> list[Record]:
+        paths = [
+            (label, path)
+            for label, name in enumerate(self.classes)
+            for path in sorted((self.home / name / split).glob("[!.]*.off"))
+        ]
+        return [Record(number, label, path) for number, (label, path) in enumerate(paths)]
+
+    def read(self, record: Record, seed: int) -> Cloud:
+        return read_cloud(record.source, np.random.default_rng((seed, record.number)))
+
+
+class HDF5:
+    """All of it is read at once."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.classes = listed(home / "shape_names.txt")
+        self.files: dict[Path, Cloud] = {}
+
+    def records(self, split: str) -> list[Record]:
+        found = []
+        for name in listed(self.home / f"{split}_files.txt"):  # as data/modelnet40_ply_hdf5_2048/ply_data_train0.h5
+            path = self.home / Path(name).name
+            self.files[path], labels = self._load(path)
+            found += [Record(number, label, path) for number, label in enumerate(labels)]
+        return found
+
+    def read(self, record: Record, seed: int) -> Cloud:
+        cloud = {name: values[record.number] for name, values in self.files[record.source].items()}
+        try:
+            return checked(**cloud)
+        except ValueError as error:
+            raise DataError(f"{record.path} is no point cloud ({error}): get the dataset again") from None
+
+    def _load(self, path: Path) -> tuple[Cloud, list[int]]:
+        try:
+            import h5py
+        except ImportError:
+            raise DataError(f"{path} takes h5py to be read: pip install h5py") from None
+        try:
+            with h5py.File(path) as file:
+                tables = {name: np.asarray(file[name]) for name in ("data", "label", "normal") if name in file}
+        except (
+            OSError,
+            KeyError,
+            RuntimeError,
+            ValueError,
+            TypeError,
+            MemoryError,
+        ) as error:  # as h5py has it
+            why = " ".join(str(error).split())
+            raise DataError(f"{path} cannot be read as an hdf5 file ({why}): get the dataset again") from None
+        points, labels = tables.get("data", np.zeros(0)), tables.get("label", np.zeros(0)).reshape(-1)
+        normals = tables.get("normal", points)
+        if points.ndim != 3 or points.shape[2] != 3 or len(labels) != len(points) or normals.shape != points.shape:
+            shapes = ", ".join(f"{name} {values.shape}" for name, values in tables.items())
+            raise DataError(
+                f"{path} holds {shapes or 'neither data nor label'}, where ModelNet's have data (N, n, 3) and "
+                "label (N, 1): get the dataset again"
+            )
+        if labels.dtype.kind not in "iu":
+            raise DataError(f"{path} has labels of {labels.dtype}, not whole numbers: get the dataset again")
+        if labels.size and not 0 <= labels.min() <= labels.max() < len(self.classes):
+            count = len(self.classes)
+            raise DataError(f"{path} has the label {labels.max()}, but shape_names.txt names {count}: get both again")
+        return dict(points=points) | ({"normals": normals} if "normal" in tables else {}), labels.astype(int).tolist()
+
+
+def listed(path: Path) -> list[str]:
+    """The lines of a list that a dataset comes with."""
+    if not path.is_file():
+        raise DataError(f"{path} is missing, which the files beside it belong to: get the dataset again")
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path} is not a list of names ({error}): get the dataset again") from None
+    return [line.strip() for line in lines if line.strip()]

@@ -1,0 +1,94 @@
+"""Objects of which there is a view and a cloud, in one space.
+
+    classes.txt                 a class a line
+    train.txt, test.txt         a sample a line: CLASS/0001
+    views.csv                   name,azimuth,elevation in degrees: where the eye was, as render.view_axes has it
+    CLASS/0001.png              the view, parallel light and projection: the square from -1 to 1 about the origin
+    CLASS/0001.txt              the cloud, in the same frame, y up
+
+Clouds are turned into the eye's frame: x to the right of the view, y up in it, z towards the eye. So the view is the
+same plane for all samples: ImagePatches(plane=...) puts it in front of the points that it shows.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from PIL import Image
+
+from ndformer.framework.data.dataset import Dataset, Sample, Transform
+from ndformer.framework.errors import DataError
+from ndformer.framework.registry import DATASETS
+from ndformer.modalities.pointcloud.formats.files import read_cloud
+from ndformer.modalities.pointcloud.pictures.render import view_axes
+
+
+@DATASETS.register_module()
+class Paired(Dataset):
+    """Samples with `image` and `points`; with `only`, as if there were one of them."""
+
+    def __init__(
+        self,
+        data_root: str | Path,
+        split: str = "train",
+        transforms: Sequence[dict[str, Any] | Transform] = (),
+        holdout: float = 0.1,
+        val_is_test: bool = False,
+        seed: int = 0,
+        per_class: int | None = None,
+        only: Literal["image", "points"] | None = None,
+    ) -> None:
+        self.only = only
+        super().__init__(data_root, split, transforms, holdout, val_is_test, seed, per_class)
+
+    def index(self, split: str) -> tuple[list[Any], np.ndarray]:
+        self.classes = self._lines("classes.txt")
+        eyes = self._eyes()
+        records, labels = [], []
+        for name in self._lines(f"{split}.txt"):
+            kind = name.partition("/")[0]
+            if kind not in self.classes or name not in eyes:
+                file = "views.csv" if kind in self.classes else "classes.txt"
+                raise DataError(f"{self.data_root / split}.txt names {name}, which {file} does not know")
+            records.append((self.data_root / name, view_axes(*eyes[name])))
+            labels.append(self.classes.index(kind))
+        return records, np.array(labels, np.int64)
+
+    def _eyes(self) -> dict[str, tuple[float, float]]:
+        """Azimuth and elevation of each sample."""
+        try:
+            rows = list(csv.DictReader(self._lines("views.csv")))
+            eyes = {row["name"]: (float(row["azimuth"]), float(row["elevation"])) for row in rows}
+        except (KeyError, ValueError, TypeError, csv.Error) as error:
+            raise DataError(
+                f"{self.data_root / 'views.csv'} is no table of name, azimuth and elevation ({error}): get it again"
+            ) from None
+        lost = next((name for name, angles in eyes.items() if not np.isfinite(angles).all()), None)
+        if lost is not None:
+            raise DataError(f"{self.data_root / 'views.csv'} has angles of {lost} that are not finite: get it again")
+        return eyes
+
+    def _lines(self, name: str) -> list[str]:
+        path = self.data_root / name
+        if not path.is_file():
+            raise DataError(f"{path} is missing: tools/make_sample.py paired --out {self.data_root} makes one")
+        return path.read_text(encoding="utf-8", errors="replace").split()
+
+    def read(self, record: Any) -> Sample:
+        path, eye = record
+        label = self.classes.index(path.parent.name)
+        sample: Sample = dict(label=label, path=str(path))
+        if self.only != "points":
+            try:
+                with Image.open(path.with_suffix(".png")) as image:
+                    sample["image"] = image.convert("RGB")
+            except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:  # as Pillow has it
+                raise DataError(f"{path.with_suffix('.png')} cannot be read ({error}): get it again") from None
+        if self.only != "image":
+            cloud = read_cloud(path.with_suffix(".txt"))
+            sample |= {name: (values @ eye.T).astype(np.float32) for name, values in cloud.items()}
+        return sample

@@ -1,0 +1,1 @@
+"""Point clouds: what files hold, in numbers (tools/peek.py)."""

@@ -1,0 +1,115 @@
+"""What a file of many clouds, or of an array of one scene, holds, in numbers: ModelNet's hdf5, ScanNet's npy, json."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ndformer.framework.errors import DataError
+
+KEYS = ("segIndices", "segGroups")
+
+
+def knows(path: Path) -> bool:
+    """By its ending and, where others use that too, by what it begins with."""
+    ending = path.suffix.lower()
+    if ending == ".json":
+        return path.name.endswith((".segs.json", ".aggregation.json"))
+    if ending in (".h5", ".hdf5"):
+        return "data" in _hdf5(path)
+    if ending != ".npy" or not path.is_file():
+        return False
+    array = _npy(path)
+    return array is not None and not array.dtype.names and not (array.ndim == 2 and array.dtype.kind == "f")
+
+
+def describe(path: Path, rows: int = 5) -> dict[str, Any]:
+    """Plain values by name; `odd` is a list of sentences, `first` the first rows."""
+    about = {".json": _scene, ".npy": _array}.get(path.suffix.lower(), _modelnet)
+    found, odd, first = about(path)
+    return dict(format=found.pop("format"), bytes=path.stat().st_size) | found | dict(odd=odd, first=first[:rows])
+
+
+Described = tuple[dict[str, Any], list[str], list[dict[str, Any]]]
+
+
+def _npy(path: Path) -> np.ndarray | None:
+    try:
+        return np.load(path, mmap_mode="r", allow_pickle=False)
+    except Exception:  # the reader of clouds or events says what is wrong with it
+        return None
+
+
+def _hdf5(path: Path) -> dict[str, np.ndarray]:
+    """Its arrays at the top; none where it cannot be read."""
+    try:
+        import h5py
+
+        with h5py.File(path) as file:
+            return {name: np.asarray(one) for name, one in file.items() if isinstance(one, h5py.Dataset)}
+    except (ImportError, OSError, KeyError, RuntimeError, ValueError, TypeError, MemoryError):
+        return {}  # the reader of events says what is wrong with it
+
+
+def _modelnet(path: Path) -> Described:
+    tables = _hdf5(path)
+    points, labels = tables["data"], tables.get("label", np.zeros(0)).reshape(-1)
+    if points.ndim != 3 or points.shape[2] != 3 or points.dtype.kind != "f":
+        raise DataError(f"{path} holds data of shape {points.shape}, where ModelNet's have (N, n, 3): get it again")
+    found: dict[str, Any] = dict(format="ModelNet (hdf5)", clouds=len(points), points=points.shape[1])
+    found |= dict(normals="normal" in tables)
+    odd = [] if len(points) else ["it holds no clouds"]
+    if points.size:
+        finite = np.all(np.isfinite(points), axis=2)  # (N, n)
+        bad = int(np.sum(~np.all(finite, axis=1)))
+        if finite.any():
+            ends = zip("xyz", points[finite].min(0), points[finite].max(0))
+            found |= {axis: [round(float(v), 4) for v in (low, high)] for axis, low, high in ends}
+        odd += [f"{bad} clouds have points that are not finite"] if bad else []
+    if len(labels) == len(points):
+        found |= dict(classes=counted(labels))
+    else:
+        odd.append(f"it has {len(labels)} labels for {len(points)} clouds")
+    first = [dict(zip("xyz", (round(float(v), 4) for v in point))) for point in points[:1, :20].reshape(-1, 3)]
+    return found, odd, first
+
+
+def _array(path: Path) -> Described:
+    array = np.asarray(_npy(path))
+    found: dict[str, Any] = dict(format="NumPy array", shape=" x ".join(map(str, array.shape)), dtype=str(array.dtype))
+    odd = [] if array.size else ["it is empty"]
+    if array.size and array.dtype.kind in "iufb":
+        found |= dict(smallest=array.min().item(), largest=array.max().item())
+        if array.dtype.kind in "iub" and array.ndim == 1 and len(classes := counted(array)) <= 100:
+            found |= dict(classes=classes)
+            none = classes.get(-1, 0)
+            odd += [f"{none} of {len(array)} have the label -1, which is none"] if none else []
+        odd += ["all values are the same"] if array.min() == array.max() and array.size > 1 else []
+    rows = array[:20].reshape(min(20, len(array)), -1)[:, :6] if array.ndim else array.reshape(1, 1)
+    return found, odd, [{f"column {i}": v for i, v in enumerate(row.tolist())} for row in rows]
+
+
+def _scene(path: Path) -> Described:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        name = next(key for key in KEYS if key in content)
+        rows = content[name]
+        if name == "segIndices":
+            segments = np.asarray(rows, np.int64)
+            found = dict(format="ScanNet segments", vertices=len(segments), segments=len(np.unique(segments)))
+            return found, [] if len(segments) else ["it is empty"], []
+        labels = [str(group["label"]) for group in rows]
+        first = [dict(id=g["id"], label=g["label"], segments=len(g["segments"])) for g in rows[:20]]
+    except (OSError, ValueError, KeyError, TypeError, StopIteration) as error:
+        why = " ".join(str(error).split())[:80] or "it has neither segIndices nor segGroups"
+        raise DataError(f"{path} cannot be read as ScanNet's ({why}): get it again") from None
+    classes = {label: labels.count(label) for label in sorted(set(labels))}
+    odd = [] if labels else ["it names no objects"]
+    return dict(format="ScanNet objects", objects=len(labels), classes=classes), odd, first
+
+
+def counted(labels: np.ndarray) -> dict[int, int]:
+    return {int(value): int(count) for value, count in zip(*np.unique(labels, return_counts=True))}

@@ -1,0 +1,1 @@
+"""Point clouds: files on disk, read and written."""

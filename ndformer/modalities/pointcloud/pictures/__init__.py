@@ -1,0 +1,1 @@
+"""Point clouds: what samples and tokens look like."""

@@ -1,0 +1,99 @@
+"""Pictures of point clouds: shaded discs seen from a few sides, alone or on a sheet. numpy and PIL."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from PIL import Image, ImageDraw
+
+from ndformer.modalities.pointcloud.pictures.render import LIGHT, view_axes
+
+VIEWS = ((35.0, 25.0), (125.0, 25.0), (35.0, 70.0))  # azimuth and elevation in degrees: two corners, and from above
+SMOOTH = 2  # drawn this many times larger, then shrunk
+CAPTION = 16
+INK, PAPER = np.array([70, 112, 168]), np.array([250, 250, 250])
+PALETTE = np.array(  # Okabe and Ito's, told apart by most eyes
+    [(0, 114, 178), (230, 159, 0), (0, 158, 115), (204, 121, 167), (86, 180, 233), (213, 94, 0), (150, 150, 150)]
+)
+
+
+def class_colours(labels: np.ndarray) -> np.ndarray:
+    """(N, 3) uint8 for (N,) labels: the palette, a shade darker on each further round; grey where negative."""
+    rounds = np.maximum(labels, 0) // len(PALETTE)
+    colours = PALETTE[labels % len(PALETTE)] * (0.7**rounds)[:, None]
+    return np.where(labels[:, None] < 0, 200, colours).astype(np.uint8)
+
+
+def heat(values: np.ndarray) -> np.ndarray:
+    """(N, 3) uint8 for (N,) values: pale for the least, over orange to dark red for the most."""
+    low, high = float(values.min()), float(values.max())
+    at = (values - low) / max(high - low, 1e-12)
+    stops = np.array([(225, 225, 230), (253, 187, 108), (227, 74, 51), (110, 0, 0)])
+    return np.stack([np.interp(at, np.linspace(0, 1, 4), c) for c in stops.T], 1).astype(np.uint8)
+
+
+def draw(
+    points: np.ndarray,
+    colours: np.ndarray | None = None,
+    size: int = 256,
+    views: Sequence[tuple[float, float]] = VIEWS,
+    up: str = "y",
+) -> Image.Image:
+    """Points (N, 3), or (N, 6) with normals, side by side from each view; `colours` (N, 3) uint8 one for each point."""
+    flat = points[:, [1, 2, 0, *([4, 5, 3] if points.shape[1] == 6 else [])]] if up == "z" else points
+    return Image.fromarray(np.concatenate([_view(flat, colours, size, *view) for view in views], 1))
+
+
+def _view(points: np.ndarray, colours: np.ndarray | None, size: int, azimuth: float, elevation: float) -> np.ndarray:
+    """(size, size, 3) uint8: the nearest disc wins, far ones fade into the paper, ones seen edge-on are darker."""
+    place, normals = points[:, :3], points[:, 3:6] if points.shape[1] == 6 else None
+    middle = (place.min(0) + place.max(0)) / 2
+    reach = max(float(np.linalg.norm(place - middle, axis=1).max()), 1e-9)
+    axes = view_axes(azimuth, elevation)  # (3, 3): right, up, towards the eye
+    seen = (place - middle) / reach @ axes.T  # (N, 3) in -1..1
+    colour = np.broadcast_to(INK, place.shape) if colours is None else colours
+    near = (0.5 + 0.5 * seen[:, 2:]).clip(0, 1)
+    strength, light, hidden = 0.35 + 0.65 * near, np.ones(1), np.zeros(len(place), bool)
+    if normals is not None:
+        facing = normals @ axes.T  # (N, 3)
+        hidden = facing[:, 2] < -0.05  # on a far side: only a hint of it, behind the rest
+        strength = np.where(hidden[:, None], 0.15, strength)
+        light = 0.5 + 0.75 * (facing @ LIGHT).clip(0)[:, None]
+    shaded = (PAPER + strength * ((colour * light).clip(0, 255) - PAPER)).clip(0, 255)
+    wide = SMOOTH * size
+    radius = SMOOTH * (0.5 + 0.42 * size / math.sqrt(len(place)))  # discs that about close a surface
+    steps = np.arange(-math.ceil(radius), math.ceil(radius) + 1)
+    dy, dx = (grid.ravel() for grid in np.meshgrid(steps, steps, indexing="ij"))
+    dx, dy = dx[dx**2 + dy**2 <= radius**2], dy[dx**2 + dy**2 <= radius**2]
+    order = np.lexsort([seen[:, 2], ~hidden])
+    x = ((seen[order, 0] * 0.94 + 1) * wide / 2).astype(int)[:, None] + dx  # (N, D)
+    y = ((1 - seen[order, 1] * 0.94) * wide / 2).astype(int)[:, None] + dy
+    inside = (x >= 0) & (x < wide) & (y >= 0) & (y < wide)
+    # the last of equal places is what numpy keeps, and the nearest points come last
+    canvas = np.full((wide, wide, 3), PAPER, np.uint8)
+    canvas[y[inside], x[inside]] = np.broadcast_to(shaded[order, None], (*x.shape, 3))[inside].astype(np.uint8)
+    return canvas.reshape(size, SMOOTH, size, SMOOTH, 3).mean((1, 3)).astype(np.uint8)
+
+
+def sheet(
+    clouds: Sequence[np.ndarray],
+    titles: Sequence[str],
+    colours: Sequence[np.ndarray | None] | None = None,
+    size: int = 160,
+    views: Sequence[tuple[float, float]] = VIEWS[:1],
+    up: str = "y",
+) -> Image.Image:
+    """Clouds in rows, each below its title."""
+    colours = [None] * len(clouds) if colours is None else colours
+    wide = size * len(views) + 4
+    columns = min(len(clouds), max(1, round(math.sqrt(len(clouds) * 1.6 * (size + CAPTION) / wide))))
+    rows = math.ceil(len(clouds) / columns)
+    out = Image.new("RGB", (columns * wide, rows * (size + CAPTION + 4)), "white")
+    pen = ImageDraw.Draw(out)
+    for i, (points, title, colour) in enumerate(zip(clouds, titles, colours)):
+        left, top = i % columns * wide + 2, i // columns * (size + CAPTION + 4) + 2
+        pen.text((left + 2, top + 1), title[: size * len(views) // 6], fill="black")
+        out.paste(draw(points, colour, size, views, up), (left, top + CAPTION))
+    return out

@@ -1,0 +1,64 @@
+"""Labelled clouds to look at: what was predicted, what is true, where they differ, as .ply files and one picture."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from PIL import Image, ImageDraw
+
+from ndformer.framework.data.dataset import Sample
+from ndformer.framework.pictures.cards import font
+from ndformer.modalities.pointcloud.pictures.clouds import class_colours, draw
+
+GREY, RIGHT, WRONG = (205, 205, 205), (170, 200, 185), (213, 60, 40)
+SIZE, LINE = 360, 18
+VIEWS = ((35.0, 35.0), (215.0, 35.0))
+
+
+def show(stem: Path, sample: Sample, prediction: np.ndarray, classes: Sequence[str], up: str = "z") -> None:
+    """STEM_prediction.ply, STEM_truth.ply and STEM_error.ply where labels are known, and STEM.png of all three."""
+    points, labels = sample["points"], sample.get("labels")
+    panels = dict(prediction=class_colours(prediction))
+    title = Path(str(sample.get("path", stem.name))).name
+    if labels is not None:
+        known = labels >= 0
+        panels["truth"] = class_colours(labels)
+        error = np.where((prediction == labels)[:, None], RIGHT, WRONG)
+        panels["error"] = np.where(known[:, None], error, GREY).astype(np.uint8)
+        title += f"   {(prediction == labels)[known].mean():.1%} of points right" if known.any() else ""
+    for name, colours in panels.items():
+        write_ply(stem.with_name(f"{stem.name}_{name}.ply"), points, colours)
+    cloud = np.concatenate([points, sample["normals"]], 1) if "normals" in sample else points
+    rows = [np.asarray(draw(cloud, colours, SIZE, VIEWS, up)) for colours in panels.values()]
+    used = np.unique(np.concatenate([prediction, prediction if labels is None else labels[labels >= 0]])).tolist()
+    wide, legend = rows[0].shape[1], {i: str(classes[i]) for i in used}
+    per_row = max(1, wide // 150)
+    tall = LINE * (1 - (-len(legend) // per_row)) + 8
+    sheet = Image.new("RGB", (wide, sum(len(row) + LINE for row in rows) + tall), "white")
+    pen, top = ImageDraw.Draw(sheet), 0
+    for name, row in zip(panels, rows):
+        pen.text((8, top + 2), f"{name}   {title}" if top == 0 else name, fill=(20, 20, 20), font=font(12))
+        sheet.paste(Image.fromarray(row), (0, top + LINE))
+        top += len(row) + LINE
+    colours = class_colours(np.array(used))
+    for k, name in enumerate(legend.values()):
+        x, y = 8 + k % per_row * 150, top + 6 + k // per_row * LINE
+        pen.rectangle((x, y + 2, x + 11, y + 13), fill=tuple(colours[k].tolist()))
+        pen.text((x + 16, y), name, fill=(20, 20, 20), font=font(11))
+    sheet.save(stem.with_name(f"{stem.name}.png"))
+
+
+def write_ply(path: Path, points: np.ndarray, colours: np.ndarray) -> None:
+    """Points (N, 3) with colours (N, 3) uint8, binary, as every viewer reads them."""
+    row = np.dtype([*((axis, "<f4") for axis in "xyz"), *((name, "u1") for name in ("red", "green", "blue"))])
+    table = np.empty(len(points), row)
+    for i, axis in enumerate("xyz"):
+        table[axis] = points[:, i]
+    for i, name in enumerate(("red", "green", "blue")):
+        table[name] = colours[:, i]
+    fields = "".join(f"property float {axis}\n" for axis in "xyz")
+    fields += "".join(f"property uchar {name}\n" for name in ("red", "green", "blue"))
+    head = f"ply\nformat binary_little_endian 1.0\nelement vertex {len(points)}\n{fields}end_header\n"
+    path.write_bytes(head.encode() + table.tobytes())

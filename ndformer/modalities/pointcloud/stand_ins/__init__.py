@@ -1,0 +1,1 @@
+"""Point clouds: generated toy worlds in the data sets' own formats, and simple baselines on them."""

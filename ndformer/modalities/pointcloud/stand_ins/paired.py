@@ -1,0 +1,120 @@
+"""A generated set of objects, each as a view and as a cloud, of which neither says all.
+
+    classes.txt                 a class a line: a shape and a finish, tumbler_banded
+    train.txt, test.txt         a sample a line: tumbler_banded/0001
+    views.csv                   name,azimuth,elevation in degrees: where the eye was, as render.view_axes has it
+    CLASS/0001.png              the view, parallel light and projection: the square from -1 to 1 about the origin
+    CLASS/0001.txt              the cloud, in the same frame: lines of x,y,z,nx,ny,nz, y up
+
+Shapes come in twos that differ only where the eye does not reach: behind, or below. The finish is in the view alone.
+So a view leaves two classes to choose from, a cloud leaves two others, and both together leave one.
+"""
+
+from __future__ import annotations
+
+import colorsys
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from ndformer.framework.registry import SAMPLES
+from ndformer.modalities.pointcloud.pictures.render import Paint, render
+from ndformer.modalities.pointcloud.stand_ins.modelnet import write_cloud, write_lines
+from ndformer.modalities.pointcloud.stand_ins.shapes.home import Dice
+from ndformer.modalities.pointcloud.stand_ins.shapes.solids import Mesh, arc, box, cylinder, join, scatter, tube, vessel
+
+TRAIN, TEST, POINTS, SIZE = 60, 20, 512, 48  # a class, a class, a cloud, pixels along a view
+
+
+def beaker(dice: Dice) -> tuple[Mesh, Mesh]:
+    """A tumbler, and the ear behind it that makes it a mug."""
+    low, high, tall = dice(0.3, 0.42), dice(0.36, 0.48), dice(0.75, 1.2)
+    size, reach = dice(0.2, 0.28) * tall, dice(0.22, 0.34)
+    loop = arc(1, -0.25, 0.25) * np.array([reach, size]) + np.array([(low + high) / 2 * 0.95, tall * 0.45])
+    ear = tube(np.insert(loop, 2, 0, axis=1), dice(0.06, 0.08)).turned("y", 0.25)  # from x to -z
+    return vessel([(low, 0), (high, tall)], 0.04, sides=24), ear
+
+
+def case(dice: Dice) -> tuple[Mesh, Mesh]:
+    """A bookcase that stands with its open side away from the eye, and the board that makes it a cabinet."""
+    x, y, z, wall, shelves = dice(0.6, 1.0), dice(0.8, 1.3), dice(0.4, 0.6), 0.04, dice.count(2, 3)
+    sides = [box(wall, y, z).moved(at * (x - wall) / 2) for at in (-1, 1)]
+    boards = [box(x, wall, z).moved(y=(y - wall) * i / shelves) for i in range(shelves + 1)]
+    front, back = (box(x, y, wall).moved(z=at * (z - wall) / 2) for at in (1, -1))
+    return join([*sides, *boards, front]), back.scaled(0.98, 0.98, 1).moved(y=0.01 * y)
+
+
+def hood(dice: Dice) -> tuple[Mesh, Mesh]:
+    """A bell, hollow from below, and the floor that makes it a dome."""
+    wide, tall, knob = dice(0.45, 0.65), dice(0.5, 0.9), dice(0.06, 0.12)
+    turn = np.linspace(0, 0.22, 7) * 2 * math.pi
+    outline = np.column_stack([wide * np.cos(turn), tall * np.sin(turn)])
+    bell = vessel(np.column_stack([outline[::-1, 0], tall - outline[::-1, 1]]), 0.04, sides=24)
+    bell = bell.turned("x", 0.5).moved(y=tall)
+    return join([bell, cylinder(knob, 0.15, 1.3).moved(y=tall * 0.97)]), cylinder(wide * 0.95, 0.03, sides=24)
+
+
+SHAPES: dict[tuple[str, str], Callable[[Dice], tuple[Mesh, Mesh]]] = {
+    ("tumbler", "mug"): beaker,
+    ("bookcase", "cabinet"): case,
+    ("bell", "dome"): hood,
+}
+FINISHES = ("banded", "streaked")
+CLASSES = [f"{shape}_{finish}" for both in SHAPES for shape in both for finish in FINISHES]
+
+
+def finish(kind: str, dice: Dice) -> Paint:
+    """Stripes around an object, or up and down it, in two colours that say nothing."""
+    hue = dice(0, 1)
+    dark, bright = (
+        np.array(colorsys.hsv_to_rgb(hue + dice(-0.1, 0.1), dice(0.2, 0.8), value))
+        for value in (dice(0.25, 0.45), dice(0.85, 1))
+    )
+    across, around, phase = dice(2.5, 4), dice.count(5, 8), dice(0, 1)
+
+    def paint(places: np.ndarray) -> np.ndarray:
+        x, y, z = places.T
+        at = y * across if kind == "banded" else np.arctan2(x, z) / (2 * math.pi) * 2 * around
+        return np.where(((at + phase) % 1 < 0.5)[:, None], dark, bright)
+
+    return paint
+
+
+def pair(kind: str, rng: np.random.Generator) -> tuple[Mesh, Paint, float, float]:
+    """A mesh that faces the z axis, its finish, and from where it is seen."""
+    shape, _, coat = kind.rpartition("_")
+    dice = Dice(rng)
+    both = next(both for both in SHAPES if shape in both)
+    plain, hidden = SHAPES[both](dice)
+    # placed and scaled with what is hidden, whether it is there or not: the view must not tell
+    whole = join([plain, hidden]).vertices
+    middle = (whole.min(0) + whole.max(0)) / 2
+    scale = dice(0.8, 0.95) / np.linalg.norm(whole - middle, axis=1).max()
+    mesh = join([plain, hidden]) if shape == both[1] else plain
+    mesh = Mesh((mesh.vertices - middle) * scale, mesh.faces)
+    return mesh, finish(coat, dice), dice(-15, 15), dice(8, 20)
+
+
+@SAMPLES.register_module(name="paired")
+def paired(folder: Path, seed: int = 0, train: int = TRAIN, test: int = TEST, points: int = POINTS) -> None:
+    """720 + 240 objects of twelve classes, a view of 48 x 48 pixels and a cloud of each."""
+    names: dict[str, list[str]] = dict(train=[], test=[])
+    views = ["name,azimuth,elevation"]
+    for label, kind in enumerate(CLASSES):
+        for i in range(train + test):
+            rng = np.random.default_rng((seed, label, i))
+            name = f"{kind}/{i + 1:04d}"
+            mesh, paint, azimuth, elevation = pair(kind, rng)
+            turn = float(rng.uniform(0, 1))  # the object and the eye with it: where it looks says nothing
+            write_cloud(folder / f"{name}.txt", scatter(mesh.turned("y", turn), points, rng))
+            view = render(mesh.vertices, mesh.faces, SIZE, azimuth, elevation, paint)
+            Image.fromarray(view).save(folder / f"{name}.png")
+            views.append(f"{name},{(azimuth + 360 * turn) % 360:.2f},{elevation:.2f}")
+            names["train" if i < train else "test"].append(name)
+    for split, listed in names.items():
+        write_lines(folder / f"{split}.txt", listed)
+    write_lines(folder / "views.csv", views)
+    write_lines(folder / "classes.txt", CLASSES)

@@ -1,0 +1,183 @@
+"""A generated stand-in for ScanNet: furnished rooms as Pointcept lays scenes out, all 20 classes, z up, in metres.
+
+Rooms lack some of their walls, as scans do. Colours say little: most things come in any of the same woods, cloths and
+paints.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from ndformer.framework.registry import SAMPLES
+from ndformer.modalities.pointcloud.datasets.scenes import SCANNET
+from ndformer.modalities.pointcloud.stand_ins.shapes import fittings as shapes_fittings
+from ndformer.modalities.pointcloud.stand_ins.shapes import home as shapes_home
+from ndformer.modalities.pointcloud.stand_ins.shapes import rooms as shapes_rooms
+from ndformer.modalities.pointcloud.stand_ins.shapes.home import Dice
+from ndformer.modalities.pointcloud.stand_ins.shapes.solids import Mesh, box, scatter
+
+TRAIN, VAL = 60, 18  # rooms
+DENSITY = 110  # points on a square metre; walls and floors have WALLS of it
+WALLS = 0.6
+TRIES = 20  # places for a thing, before it is left out
+CLASSES = list(SCANNET)
+
+MAKERS: dict[str, Callable[[Dice], Mesh]] = dict(
+    cabinet=shapes_rooms.cabinet,
+    bed=shapes_home.bed,
+    chair=shapes_home.chair,
+    sofa=shapes_home.sofa,
+    table=shapes_home.table,
+    door=shapes_rooms.door,
+    window=shapes_rooms.window,
+    bookshelf=shapes_rooms.bookshelf,
+    picture=shapes_rooms.picture,
+    counter=shapes_rooms.counter,
+    desk=shapes_rooms.desk,
+    curtain=shapes_rooms.curtain,
+    refrigerator=shapes_rooms.refrigerator,
+    toilet=shapes_rooms.toilet,
+    sink=shapes_rooms.sink,
+    bathtub=shapes_rooms.bathtub,
+    otherfurniture=shapes_fittings.lamp,
+) | {"shower curtain": shapes_rooms.shower_curtain}
+FREE = ("table", "chair", "otherfurniture", "shower curtain")  # stand anywhere; all else at a wall
+
+ALWAYS = ("door", "window", "picture")
+ROOMS: dict[str, tuple[str, ...]] = dict(
+    living=("sofa", "sofa", "table", "chair", "chair", "bookshelf", "cabinet", "curtain", "otherfurniture", "picture"),
+    sleeping=("bed", "cabinet", "desk", "chair", "curtain", "otherfurniture", "bookshelf"),
+    kitchen=("counter", "refrigerator", "table", "chair", "chair", "cabinet"),
+    bath=("bathtub", "shower curtain", "toilet", "sink", "cabinet"),
+    study=("desk", "desk", "chair", "chair", "bookshelf", "bookshelf", "cabinet", "sofa", "otherfurniture"),
+    studio=("bed", "counter", "refrigerator", "sofa", "table", "chair", "curtain", "toilet", "sink"),
+)
+
+PAINTS = np.array([(214, 206, 190), (190, 196, 200), (222, 222, 218), (176, 160, 138), (160, 176, 160)], float)
+STUFFS = np.array(
+    [(120, 82, 48), (166, 124, 82), (84, 60, 44), (200, 176, 140), (230, 230, 226), (150, 150, 154), (70, 72, 78),
+     (96, 112, 140), (140, 70, 64), (90, 116, 84), (206, 196, 178), (178, 140, 60)], float
+)  # fmt: skip
+WHITE = ("toilet", "sink", "bathtub", "refrigerator", "door", "window")  # more often than not
+
+
+@dataclass
+class Room:
+    """Things that have found a place: y is up, walls along x and z."""
+
+    x: float
+    z: float
+    boxes: list[tuple[np.ndarray, np.ndarray]] = field(default_factory=list)
+    things: list[tuple[str, Mesh]] = field(default_factory=list)
+
+    def place(self, kind: str, mesh: Mesh, dice: Dice) -> tuple[np.ndarray, np.ndarray] | None:
+        """Somewhere where nothing is yet."""
+        for _ in range(TRIES):
+            side = dice.count(0, 3)
+            free = kind in FREE
+            turned = mesh.turned("y", dice(0, 1) if free and kind != "shower curtain" else side / 4)
+            low, high = turned.vertices.min(0), turned.vertices.max(0)
+            size = high - low
+            if size[0] > self.x or size[2] > self.z:
+                continue
+            x, z = dice(0, self.x - size[0]), dice(0, self.z - size[2])
+            if not free:  # its back at the wall
+                x = {1: 0.02, 3: self.x - size[0] - 0.02}.get(side, x)
+                z = {0: 0.02, 2: self.z - size[2] - 0.02}.get(side, z)
+            found = turned.moved(x - low[0], 0, z - low[2])
+            bounds = found.vertices.min(0) - 0.03, found.vertices.max(0) + 0.03
+            if all((bounds[0] > b).any() or (bounds[1] < a).any() for a, b in self.boxes):
+                self.boxes.append(bounds)
+                self.things.append((kind, found))
+                return bounds
+        return None
+
+
+def furnished(dice: Dice, kind: str) -> Room:
+    scale = 0.75 if kind == "bath" else 1.0
+    room = Room(dice(3.0, 4.8) * scale, dice(3.0, 4.8) * scale)
+    wanted = [*ALWAYS, *(name for name in ROOMS[kind] if dice.coin(0.9))]
+    for name in wanted:
+        bounds = room.place(name, MAKERS[name](dice), dice)
+        if name == "counter" and bounds is not None and dice.coin(0.8):  # a basin let into it
+            low, high = bounds
+            at = dice(0.3, 0.7), dice(0.4, 0.6)
+            spot = low + (high - low) * np.array([at[0], 0, at[1]])
+            let_in = shapes_rooms.basin(dice).scaled(0.8, 0.8, 0.8).moved(spot[0], 0.88, spot[2])
+            room.boxes.append((let_in.vertices.min(0), let_in.vertices.max(0)))
+            room.things.append(("sink", let_in))
+    return room
+
+
+def shell_of(room: Room, dice: Dice) -> list[tuple[str, Mesh]]:
+    """The floor, and two or three of the walls; what the others carry hangs in the air, as in scans cut off there."""
+    tall, thick = dice(2.2, 2.7), 0.02
+    walls = [
+        box(room.x, tall, thick).moved(room.x / 2, 0, -thick),
+        box(thick, tall, room.z).moved(-thick, 0, room.z / 2),
+        box(room.x, tall, thick).moved(room.x / 2, 0, room.z + thick),
+        box(thick, tall, room.z).moved(room.x + thick, 0, room.z / 2),
+    ]
+    kept = dice.rng.permutation(4)[: dice.count(2, 3)]
+    floor = box(room.x, thick, room.z).moved(room.x / 2, -thick, room.z / 2)
+    return [("floor", floor), *(("wall", walls[i]) for i in kept)]
+
+
+def colour_of(kind: str, dice: Dice) -> np.ndarray:
+    if kind == "wall":
+        base = PAINTS[dice.count(0, len(PAINTS) - 1)]
+    elif kind in WHITE and dice.coin(0.6):
+        base = np.array([228.0, 228.0, 224.0])
+    else:
+        base = STUFFS[dice.count(0, len(STUFFS) - 1)]
+    return base * dice(0.8, 1.1)
+
+
+def scan(seed: int, number: int) -> dict[str, np.ndarray]:
+    """A room's points as the arrays of its folder. Of six rooms in a row, one is of each kind."""
+    dice = Dice(np.random.default_rng((seed, number)))
+    turn, place = divmod(number, len(ROOMS))
+    kinds = np.random.default_rng((seed, turn)).permutation(len(ROOMS))
+    room = furnished(dice, list(ROOMS)[kinds[place]])
+    openings = [
+        room.boxes[i] for i, (kind, _) in enumerate(room.things[: len(room.boxes)]) if kind in ("door", "window")
+    ]
+    rows, light = [], np.array([0.3, 0.9, 0.3])
+    for instance, (kind, mesh) in enumerate([*shell_of(room, dice), *room.things]):
+        corners = mesh.vertices[mesh.faces]
+        area = np.linalg.norm(np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0]), axis=1).sum() / 2
+        share = WALLS / 2 if kind in ("wall", "floor") else 1.0  # both sides of a thin box are its area
+        cloud = scatter(mesh, max(12, int(area * DENSITY * share)), dice.rng)  # (n, 6)
+        if kind == "wall":  # there is none behind doors and windows
+            inside = [((cloud[:, :3] > a - 0.1) & (cloud[:, :3] < b + 0.1)).all(1) for a, b in openings]
+            cloud = cloud[~np.any(inside, axis=0)] if inside else cloud
+        shade = 0.75 + 0.25 * (cloud[:, 3:] @ light).clip(0, 1)[:, None]
+        colours = colour_of(kind, dice) * shade + dice.rng.normal(0, 8, (len(cloud), 3))
+        label = np.full((len(cloud), 1), CLASSES.index(kind))
+        rows.append(np.concatenate([cloud, colours, label, np.full_like(label, instance)], 1))
+    table = np.concatenate(rows)
+    table = table[dice.rng.permutation(len(table))]
+    table[:, :3] += dice.rng.normal(0, 0.004, (len(table), 3))
+    table[dice.rng.random(len(table)) < 0.03, 9] = -1  # as in ScanNet, nobody said what some of it is
+    to_up = [2, 0, 1]  # y up -> z up
+    return dict(
+        coord=table[:, to_up].astype(np.float32),
+        normal=table[:, [5, 3, 4]].astype(np.float32),
+        color=table[:, 6:9].clip(0, 255).astype(np.uint8),
+        segment20=table[:, 9].astype(np.int64),
+        instance=table[:, 10].astype(np.int64),
+    )
+
+
+@SAMPLES.register_module(name="scannet")
+def scannet(folder: Path, seed: int = 0, train: int = TRAIN, val: int = VAL) -> None:
+    """60 + 18 rooms of about 8,000 points."""
+    for i in range(train + val):
+        home = folder / ("train" if i < train else "val") / f"scene{i:04d}_00"
+        home.mkdir(parents=True)
+        for name, values in scan(seed, i).items():
+            np.save(home / f"{name}.npy", values)

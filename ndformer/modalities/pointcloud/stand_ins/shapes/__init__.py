@@ -1,0 +1,1 @@
+"""Closed triangle meshes of things, put together at random."""

@@ -1,0 +1,178 @@
+"""Closed triangle meshes of simple solids, and points on them. y is up; faces run counter-clockwise from outside."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from ndformer.modalities.pointcloud.formats.meshes import surface
+
+Outline = Sequence[tuple[float, float]] | np.ndarray  # (K, 2)
+AXES = {"x": 0, "y": 1, "z": 2}
+
+
+@dataclass(frozen=True)
+class Mesh:
+    vertices: np.ndarray  # (V, 3)
+    faces: np.ndarray  # (F, 3)
+
+    def moved(self, x: float = 0, y: float = 0, z: float = 0) -> Mesh:
+        return Mesh(self.vertices + np.array([x, y, z]), self.faces)
+
+    def scaled(self, x: float = 1, y: float = 1, z: float = 1) -> Mesh:
+        """By positive factors: a mirrored solid would be inside out."""
+        return Mesh(self.vertices * np.array([x, y, z]), self.faces)
+
+    def turned(self, axis: str, turns: float) -> Mesh:
+        """About a coordinate axis, right-handed, in full turns."""
+        first, second = {"x": (1, 2), "y": (2, 0), "z": (0, 1)}[axis]
+        cos, sin = math.cos(2 * math.pi * turns), math.sin(2 * math.pi * turns)
+        out = self.vertices.copy()
+        out[:, first] = cos * self.vertices[:, first] - sin * self.vertices[:, second]
+        out[:, second] = sin * self.vertices[:, first] + cos * self.vertices[:, second]
+        return Mesh(out, self.faces)
+
+    def mirrored(self, axis: str) -> Mesh:
+        out = self.vertices.copy()
+        out[:, AXES[axis]] *= -1
+        return Mesh(out, self.faces[:, ::-1])
+
+
+def join(meshes: Iterable[Mesh]) -> Mesh:
+    parts = list(meshes)
+    starts = np.cumsum([0] + [len(part.vertices) for part in parts[:-1]])
+    faces = np.concatenate([part.faces + start for part, start in zip(parts, starts)])
+    return Mesh(np.concatenate([part.vertices for part in parts]), faces)
+
+
+def both(mesh: Mesh, axis: str = "x") -> Mesh:
+    """It and its mirror image."""
+    return join([mesh, mesh.mirrored(axis)])
+
+
+# ------------------------------------------------------------------------------------------------------------- solids
+
+
+def box(x: float, y: float, z: float, top: tuple[float, float] = (1, 1), lean: tuple[float, float] = (0, 0)) -> Mesh:
+    """Stands on y = 0. `top` shrinks its upper side along x and z, `lean` moves it."""
+    corners = np.array([[-1, -1], [1, -1], [1, 1], [-1, 1]]) * np.array([x, z]) / 2
+    low = np.insert(corners, 1, 0, axis=1)
+    high = np.insert(corners * np.array(top) + np.array(lean), 1, y, axis=1)
+    quads = np.array([[0, 1, 2, 3], [4, 7, 6, 5], [0, 4, 5, 1], [1, 5, 6, 2], [2, 6, 7, 3], [3, 7, 4, 0]])
+    return Mesh(np.concatenate([low, high]), quads[:, [[0, 1, 2], [0, 2, 3]]].reshape(-1, 3))
+
+
+def prism(outline: Outline, depth: float) -> Mesh:
+    """An outline (x, y), counter-clockwise and seen whole from its centre, thickened along z, centred there."""
+    flat = np.asarray(outline, float)
+    n = len(flat)
+    rim = np.concatenate([flat, flat.mean(0, keepdims=True)])  # (n + 1, 2), the last is the middle
+    back, front = (np.column_stack([rim, np.full(n + 1, z)]) for z in (-depth / 2, depth / 2))
+    i, j = np.arange(n), (np.arange(n) + 1) % n
+    middle, up = np.full(n, n), n + 1
+    faces = [(j, i, middle), (i + up, j + up, middle + up), (i, j, j + up), (i, j + up, i + up)]
+    return Mesh(np.concatenate([back, front]), np.concatenate([np.stack(f, 1) for f in faces]))
+
+
+def lathe(outline: Outline, sides: int = 20) -> Mesh:
+    """An outline (radius, height) turned about the y axis, walked with the solid at its left hand: up on the outside.
+
+    It starts and ends on the axis, or runs back to its start. Four sides face along x and z.
+    """
+    radius, height = np.asarray(outline, float).T
+    k, n = len(radius), sides
+    angle = 2 * math.pi * (np.arange(n) + 0.5) / n
+    ring = np.stack([np.cos(angle), np.zeros(n), np.sin(angle)], -1)  # (n, 3)
+    vertices = radius[:, None, None] * ring + height[:, None, None] * np.array([0, 1, 0])  # (k, n, 3)
+    a = (np.arange(k - 1)[:, None] * n + np.arange(n)).ravel()
+    b = (np.arange(k - 1)[:, None] * n + (np.arange(n) + 1) % n).ravel()
+    rising, falling = np.stack([a, a + n, b + n], 1), np.stack([a, b + n, b], 1)
+    # where the outline touches the axis one of the two triangles has no area
+    faces = np.concatenate([rising[np.repeat(radius[1:] > 0, n)], falling[np.repeat(radius[:-1] > 0, n)]])
+    return Mesh(vertices.reshape(-1, 3), faces)
+
+
+def cylinder(radius: float, height: float, top: float = 1.0, sides: int = 16) -> Mesh:
+    """Stands on y = 0; `top` times as wide there, 0 for a cone."""
+    return lathe([(0, 0), (radius, 0), (radius * top, height), (0, height)], sides)
+
+
+def ball(x: float, y: float, z: float, sides: int = 14) -> Mesh:
+    """An ellipsoid about the origin, with its half axes."""
+    turn = np.linspace(-0.5, 0.5, sides // 2 + 1) * math.pi
+    outline = np.column_stack([np.cos(turn), np.sin(turn)])
+    outline[[0, -1], 0] = 0
+    return lathe(outline, sides).scaled(x, y, z)
+
+
+def shell(outline: Outline, wall: float, sides: int = 20) -> Mesh:
+    """A lathe's outer outline, open at both ends, with a wall of some thickness inside."""
+    outer = np.asarray(outline, float)
+    inner = np.column_stack([np.maximum(outer[:, 0] - wall, 0.2 * wall), outer[:, 1]])[::-1]
+    return lathe(np.concatenate([outer, inner, outer[:1]]), sides)
+
+
+def vessel(outline: Outline, wall: float, sides: int = 20) -> Mesh:
+    """A lathe's outer outline from the bottom up, hollow and open at the top."""
+    outer = np.asarray(outline, float)
+    inner = np.column_stack([np.maximum(outer[:, 0] - wall, 0.2 * wall), outer[:, 1]])[::-1]
+    inner[-1, 1] += wall
+    return lathe(np.concatenate([[(0, outer[0, 1])], outer, inner, [(0, inner[-1, 1])]]), sides)
+
+
+def tube(path: Sequence[Sequence[float]] | np.ndarray, radius: float, sides: int = 8, end: float | None = None) -> Mesh:
+    """A round bar along points (x, y, z) of one plane, its radius going over to `end`."""
+    points = np.asarray(path, float)
+    k = len(points)
+    chords = points[1:] - points[:-1]
+    tangent = np.concatenate([chords[:1], chords[:-1] + chords[1:], chords[-1:]])
+    tangent /= np.linalg.norm(tangent, axis=1, keepdims=True)
+    plane = np.cross(chords[:-1], chords[1:]).sum(0)
+    if np.linalg.norm(plane) < 1e-9:  # straight: any direction across will do
+        plane = np.cross(tangent[0], np.eye(3)[np.abs(tangent[0]).argmin()])
+    across = plane / np.linalg.norm(plane)
+    third = np.cross(tangent, across)  # (k, 3)
+    angle = 2 * math.pi * (np.arange(sides) + 0.5) / sides
+    radii = np.linspace(radius, radius if end is None else end, k)[:, None, None]
+    ring = np.cos(angle)[None, :, None] * across + np.sin(angle)[None, :, None] * third[:, None]  # (k, sides, 3)
+    rings = points[:, None] + radii * ring
+    a = (np.arange(k - 1)[:, None] * sides + np.arange(sides)).ravel()
+    b = (np.arange(k - 1)[:, None] * sides + (np.arange(sides) + 1) % sides).ravel()
+    first, last = np.arange(sides), np.arange(sides) + (k - 1) * sides
+    start, stop = np.full(sides, k * sides), np.full(sides, k * sides + 1)
+    walls = [np.stack([a, b + sides, a + sides], 1), np.stack([a, b, b + sides], 1)]
+    caps = [np.stack([start, np.roll(first, -1), first], 1), np.stack([stop, last, np.roll(last, -1)], 1)]
+    faces = np.concatenate(walls + caps)
+    return Mesh(np.concatenate([rings.reshape(-1, 3), points[[0, -1]]]), faces)
+
+
+def arc(radius: float, start: float, stop: float, pieces: int = 8) -> np.ndarray:
+    """(pieces + 1, 2) points of a circle about the origin between two angles in turns."""
+    angle = 2 * math.pi * np.linspace(start, stop, pieces + 1)
+    return radius * np.column_stack([np.cos(angle), np.sin(angle)])
+
+
+# ------------------------------------------------------------------------------------------------------------- points
+
+
+def scatter(mesh: Mesh, count: int, rng: np.random.Generator) -> np.ndarray:
+    """(count, 6): points spread evenly over the surface, with outward unit normals."""
+    return np.concatenate(surface(mesh.vertices, mesh.faces, count, rng), 1)
+
+
+def unit_sphere(points: np.ndarray) -> tuple[np.ndarray, float]:
+    """The centroid of (N, 3) points, and how far the furthest lies from it."""
+    centre = points.mean(0)
+    return centre, float(np.linalg.norm(points - centre, axis=1).max())
+
+
+def write_off(path: Path, vertices: np.ndarray, faces: np.ndarray) -> None:
+    """As ModelNet40's, with the counts on a line of their own."""
+    corners = "".join(f"{x:.6f} {y:.6f} {z:.6f}\n" for x, y, z in vertices.tolist())
+    triangles = "".join(f"3 {a} {b} {c}\n" for a, b, c in faces.tolist())
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"OFF\n{len(vertices)} {len(faces)} 0\n{corners}{triangles}")

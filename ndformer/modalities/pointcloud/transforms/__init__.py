@@ -1,0 +1,1 @@
+"""Point clouds: what happens between disk and model."""

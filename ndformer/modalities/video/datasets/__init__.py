@@ -1,0 +1,1 @@
+"""Video: data sets, sample by sample."""

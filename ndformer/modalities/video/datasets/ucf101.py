@@ -1,0 +1,111 @@
+"""UCF101 and all that is laid out like it: classes of short videos, in official lists.
+
+data_root/ucfTrainTestlist/   classInd.txt, trainlist01.txt to 03 (Class/v_Class_g01_c01.avi 1), testlist01.txt to 03
+data_root/UCF-101/Class/v_Class_g01_c01.avi      or videos/Class/..., or Class/...
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ndformer.framework.data.dataset import Dataset, Sample
+from ndformer.framework.errors import DataError
+from ndformer.framework.registry import DATASETS
+from ndformer.modalities.video.formats.files import Backend, VideoFile
+
+HOMES = ("UCF-101", "videos", ".")
+CLASS, VIDEO = r"(\d+) (\S+)", r"((\w+)/\w+_g(\d+)_c\d+\.\w+)(?: \d+)?"  # lines of its lists
+
+
+@DATASETS.register_module()
+class UCF101(Dataset):
+    """One of the official `fold`s. The first `val_groups` groups (scenes) of each class in the training list validate;
+    the PaPE paper takes one. `clips` of each video, spread evenly, for tests of several; then
+    Accuracy(average_by='path') averages their scores.
+    """
+
+    splits = ("train", "val", "test")
+
+    def __init__(
+        self,
+        data_root: str | Path,
+        split: str = "train",
+        fold: int = 1,
+        val_groups: int = 1,
+        clips: int = 1,
+        backend: Backend = "auto",
+        timeout: float = 30.0,
+        **rest: Any,
+    ) -> None:
+        if fold not in (1, 2, 3) or val_groups < 1 or clips < 1:
+            raise ValueError(
+                f"fold is 1, 2 or 3, val_groups and clips are at least 1, got {fold}, {val_groups}, {clips}"
+            )
+        self.fold, self.val_groups, self.clips, self.timeout = fold, val_groups, clips, timeout
+        self.backend: Backend = backend
+        super().__init__(data_root, split, **rest)
+
+    def index(self, split: str) -> tuple[list[Any], np.ndarray]:
+        lists = self.data_root / "ucfTrainTestlist"
+        rows = lines_of(lists / "classInd.txt", CLASS)
+        self.classes = [name for _, name in sorted((int(number), name) for number, name in rows)]
+        number = {name: i for i, name in enumerate(self.classes)}
+        path = lists / f"{'test' if split == 'test' else 'train'}list{self.fold:02d}.txt"
+        # classes by their folders: test lists have no labels
+        found = lines_of(path, VIDEO)
+        unknown = next((name for _, name, _ in found if name not in number), None)
+        if unknown is not None:
+            raise DataError(
+                f"{path} has the class '{unknown}', which classInd.txt beside it lacks: get the lists again"
+            )
+        if split != "test":
+            groups: dict[str, list[str]] = {}
+            for _, name, group in found:
+                if group not in groups.setdefault(name, []):
+                    groups[name].append(group)
+            held = {name: set(met[: self.val_groups]) for name, met in groups.items()}
+            found = [row for row in found if (row[2] in held[row[1]]) == (split == "val")]
+        home = next((h for h in HOMES if found and (self.data_root / h / found[0][1]).is_dir()), None)
+        if home is None:
+            raise DataError(
+                f"{self.data_root / HOMES[0]} has no folders of the classes that {path.name} lists: put the videos of "
+                "UCF101.rar there (crcv.ucf.edu/data/UCF101.php); --sample works without them"
+            )
+        # in this order: numbers of samples are clips of one video side by side
+        records = [
+            (self.data_root / home / file, number[name], k) for file, name, _ in found for k in range(self.clips)
+        ]
+        return records, np.array([label for _, label, _ in records], np.int64)
+
+    def read(self, record: Any) -> Sample:
+        path, label, clip = record
+        video = VideoFile(path, self.backend, self.timeout)
+        return dict(video=video, label=label, path=path, clip=(clip, self.clips))
+
+
+def lines_of(path: Path, pattern: str) -> list[tuple[str, ...]]:
+    """The parts of each line of a list."""
+    try:
+        lines = path.read_text().split("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        if isinstance(error, FileNotFoundError):
+            raise DataError(
+                f"{path} is missing: unpack UCF101TrainTestSplits-RecognitionTask.zip (crcv.ucf.edu/data/UCF101.php) "
+                "beside the videos; --sample works without it"
+            ) from None
+        raise DataError(f"{path} cannot be read as a list of videos: get it again") from None
+    found = []
+    for line in lines:
+        if line.strip():
+            match = re.fullmatch(pattern, line.strip(), re.ASCII)
+            if match is None:
+                raise DataError(
+                    f"{path} has the line '{line[:80].strip()}', which is none of such a list "
+                    "(Class/v_Class_g01_c01.avi): get it again; videos of other names are for configs/custom_videos.py"
+                )
+            found.append(match.groups())
+    return found

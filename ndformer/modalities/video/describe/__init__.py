@@ -1,0 +1,1 @@
+"""Video: what files hold, in numbers (tools/peek.py)."""

@@ -1,0 +1,1 @@
+"""Video: files on disk, read and written."""

@@ -1,0 +1,105 @@
+"""The parent's side of child.py: questions with a time-out, and a new process after one that hung or died."""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import re
+import select
+import subprocess
+import sys
+import threading
+import time
+from typing import Any
+
+import numpy as np
+
+CODE = (
+    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
+    "from ndformer.modalities.video.formats.child import main; main()"
+)
+MOST = 300  # characters of a library's message that are passed on
+
+
+class DecodingError(RuntimeError):
+    """A backend could not do what was asked, and why."""
+
+
+class Decoder:
+    """One process that decodes, for one process that asks."""
+
+    def __init__(self) -> None:
+        self.owner = os.getpid()
+        self.lock = threading.Lock()
+        self.child: subprocess.Popen[bytes] | None = None
+
+    def ask(self, timeout: float, **request: Any) -> tuple[dict[str, Any], bytearray]:
+        """What the child answers, and the bytes of pixels."""
+        with self.lock:
+            child = self._running()
+            assert child.stdin is not None
+            try:
+                child.stdin.write(json.dumps(request).encode() + b"\n")
+                child.stdin.flush()
+                until = time.monotonic() + timeout
+                received = bytearray()
+                while (end := received.find(b"\n")) < 0:
+                    received += self._more(child, until)
+                answer = json.loads(received[:end])
+                del received[: end + 1]
+                size = int(np.prod(answer.get("shape", [0])))
+                while len(received) < size:
+                    received += self._more(child, until)
+            except TimeoutError:
+                self.end()
+                raise DecodingError(f"gave no answer for {timeout:g} s") from None
+            except OSError:
+                code = child.wait()
+                self.end()
+                raise DecodingError(f"ended the process that decodes, with code {code}") from None
+        if "error" in answer:
+            raise DecodingError(re.sub(r"\[[\d:]+\] \S+: ", "", answer["error"])[:MOST])  # no C++ files and lines
+        return answer, received
+
+    def _more(self, child: subprocess.Popen[bytes], until: float) -> bytes:
+        assert child.stdout is not None
+        if not select.select([child.stdout], [], [], max(0, until - time.monotonic()))[0]:
+            raise TimeoutError
+        found = os.read(child.stdout.fileno(), 1 << 20)
+        if not found:
+            raise BrokenPipeError
+        return found
+
+    def _running(self) -> subprocess.Popen[bytes]:
+        if self.child is None:
+            self.child = subprocess.Popen(
+                [sys.executable, "-I", "-c", CODE, json.dumps(sys.path)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                bufsize=0,
+            )
+        return self.child
+
+    def end(self) -> None:
+        child, self.child = self.child, None
+        if child is None or self.owner != os.getpid():
+            return
+        child.kill()
+        for pipe in (child.stdin, child.stdout):
+            if pipe is not None:
+                pipe.close()
+        child.wait()
+
+
+_decoder: Decoder | None = None
+
+
+def decoder() -> Decoder:
+    """This process's own: one that was forked, as a loader's worker is, must not use its parent's."""
+    global _decoder
+    if _decoder is None or _decoder.owner != os.getpid():
+        _decoder = Decoder()
+        atexit.register(_decoder.end)
+    return _decoder

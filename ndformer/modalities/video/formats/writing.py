@@ -1,0 +1,26 @@
+"""Writing videos, for generated sets."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from ndformer.framework.errors import DataError
+
+
+def write_avi(path: Path, frames: np.ndarray, rate: int = 25) -> None:
+    """(T, H, W, 3) uint8 as MPEG-4 in AVI with B-frames, as XviD makes it."""
+    try:
+        import av
+    except ImportError:
+        raise DataError("writing videos needs PyAV: pip install av, or ndformer[video]") from None
+    with av.open(str(path), "w") as container:
+        stream = container.add_stream("mpeg4", rate=rate)
+        stream.height, stream.width = frames.shape[1:3]
+        stream.pix_fmt, stream.bit_rate = "yuv420p", 200_000
+        stream.codec_context.codec_tag, stream.codec_context.max_b_frames = "XVID", 2
+        stream.codec_context.thread_count = 1
+        for frame in frames:
+            container.mux(stream.encode(av.VideoFrame.from_ndarray(frame, format="rgb24")))
+        container.mux(stream.encode())

@@ -1,0 +1,1 @@
+"""Video: what samples and tokens look like."""

@@ -1,0 +1,47 @@
+"""What can be told from videos without looking at the order of their frames: logistic regression, in numpy.
+
+A set of videos is worth a model of motion where these stay low.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+from PIL import Image
+
+from ndformer.framework.data.dataset import Dataset
+from ndformer.framework.evaluation.simple import PENALTIES, logistic_regression
+from ndformer.modalities.image.stand_ins.baselines import statistics
+from ndformer.modalities.video.transforms.videos import SampleFrames
+
+SIZE = (16, 12)  # of small frames, columns and rows
+
+
+def frames(dataset: Dataset) -> np.ndarray:
+    """(N, T, 12, 16, 3) in 0..1: the frames that the PaPE paper takes, small, the last one repeated in short videos."""
+    sample, clips = SampleFrames(), []
+    for record in dataset.records:
+        video = sample(dataset.read(record), np.random.default_rng(0))["video"]
+        small = [np.asarray(Image.fromarray(frame).resize(SIZE, Image.Resampling.BOX)) for frame in video]
+        clips.append(np.stack(small + small[-1:] * (len(sample.pattern) - len(small))))
+    return np.stack(clips).astype(np.float32) / 255
+
+
+def baselines(train: Dataset, test: Dataset) -> Iterable[tuple[str, float]]:
+    """(features, test accuracy at the penalty that is best for it)."""
+    clips, asked, truth = frames(train), frames(test), test.labels
+    rng = np.random.default_rng(0)
+    any_frame = lambda x: x[np.arange(len(x)), rng.integers(x.shape[1], size=len(x))].reshape(len(x), -1)
+    features = {
+        "colour statistics of all frames": lambda x: statistics(x.reshape(len(x), -1, *x.shape[3:])),
+        "first frame": lambda x: x[:, 0].reshape(len(x), -1),
+        "a frame at random": any_frame,
+        "mean frame": lambda x: x.mean(1).reshape(len(x), -1),
+        "mean and deviation over the frames": lambda x: np.stack([x.mean(1), x.std(1)], 1).reshape(len(x), -1),
+    }
+    for name, describe in features.items():
+        x, y = describe(clips), describe(asked)
+        found = (logistic_regression(x, train.labels, y, penalty) for penalty in PENALTIES)
+        yield name, max(float((labels == truth).mean()) for labels in found)
+    yield "most frequent class", float((truth == np.bincount(train.labels).argmax()).mean())

@@ -1,0 +1,1 @@
+"""Video: what happens between disk and model."""

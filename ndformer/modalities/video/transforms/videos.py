@@ -1,0 +1,131 @@
+"""What happens to a video between disk and model: which frames, how they are changed, and packing them.
+
+A sample's `video` is a VideoFile until SampleFrames makes it frames (T, H, W, 3) uint8.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from PIL import Image
+
+from ndformer.framework.data.dataset import Sample, Transform
+from ndformer.framework.errors import DataError
+from ndformer.framework.registry import TRANSFORMS
+from ndformer.modalities.video.formats.files import VideoFile
+
+SHOWN = 5  # frames of a picture
+
+
+@TRANSFORMS.register_module()
+class SampleFrames:
+    """`count` groups of `together` frames that follow each other, a group every `every` frames.
+
+    The defaults are the PaPE paper's: 0, 1, 10, 11, 20, 21, 30, 31, 40, 41. They begin with the video, or with
+    start='random' anywhere; clip k of a dataset with several clips a video begins in the k-th of as many places,
+    spread evenly. What the video is too short for is left out, group by group; of one shorter than a group the last
+    frame is repeated.
+    """
+
+    def __init__(
+        self, together: int = 2, every: int = 10, count: int = 5, start: Literal["first", "random"] = "first"
+    ) -> None:
+        if together < 1 or every < together or count < 1:
+            raise ValueError(
+                f"SampleFrames takes groups of 1 frame or more, which do not overlap, got together={together}, "
+                f"every={every}, count={count}"
+            )
+        self.together, self.start = together, start
+        self.pattern = (np.arange(count)[:, None] * every + np.arange(together)).ravel()  # (count together,)
+
+    def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
+        video: VideoFile = sample["video"]
+        clip, clips = sample.get("clip", (0, 1))
+        begin = 0
+        if self.start == "random" or clips > 1:
+            room = max(0, video.facts()["frames"] - int(self.pattern[-1]) - 1)
+            begin = int(rng.integers(room + 1)) if self.start == "random" else round(room * clip / max(1, clips - 1))
+        frames, numbers = video.frames((self.pattern + begin).tolist())
+        whole = len(numbers) // self.together * self.together
+        if whole == 0:
+            last = np.repeat(frames[-1:], self.together - len(frames), axis=0)
+            frames = np.concatenate([frames, last])
+            whole = self.together
+        return sample | dict(video=frames[:whole], frames=numbers[:whole])
+
+
+@TRANSFORMS.register_module()
+class EachFrame:
+    """Transforms of images, alike on all frames of a clip: chance plays the same for each."""
+
+    def __init__(self, transforms: Sequence[dict[str, Any] | Transform]) -> None:
+        self.transforms = [TRANSFORMS.create(t) if isinstance(t, dict) else t for t in transforms]
+
+    def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
+        state = rng.bit_generator.state
+        changed = []
+        for frame in sample["video"]:
+            rng.bit_generator.state = state
+            one: Sample = dict(image=Image.fromarray(frame), path=sample.get("path"))
+            for transform in self.transforms:
+                one = transform(one, rng)
+            changed.append(np.asarray(one["image"]))
+        return sample | dict(video=np.stack(changed))
+
+
+@TRANSFORMS.register_module()
+class FlipVideo:
+    """Left and right change places, with probability `p`. `labels` gives each class the one that it looks like then."""
+
+    def __init__(self, p: float = 0.5, labels: Sequence[int] | None = None) -> None:
+        self.p, self.labels = p, labels
+
+    def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
+        if rng.random() >= self.p:
+            return sample
+        label = sample["label"] if self.labels is None or sample["label"] < 0 else self.labels[sample["label"]]
+        return sample | dict(video=sample["video"][:, :, ::-1], label=label)
+
+
+@TRANSFORMS.register_module()
+class ShuffleFrames:
+    """Frames in an order of chance: what a model still knows of them has nothing to do with motion. A control."""
+
+    def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
+        return sample | dict(video=rng.permutation(sample["video"]))
+
+
+@TRANSFORMS.register_module()
+class StillFrame:
+    """One frame of a clip, drawn by chance, in the place of all: nothing moves. A control."""
+
+    def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
+        video = sample["video"]
+        return sample | dict(video=np.repeat(video[rng.integers(len(video))][None], len(video), axis=0))
+
+
+@TRANSFORMS.register_module()
+class PackVideo:
+    """The last one: uint8 (T, 3, H, W) for the model, which normalises it, and all that is not video beside it."""
+
+    of = "video"
+
+    def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
+        video = sample["video"]
+        if isinstance(video, VideoFile):
+            raise DataError("PackVideo wants frames: put a SampleFrames before it")
+        packed = torch.from_numpy(np.ascontiguousarray(video.transpose(0, 3, 1, 2)))
+        return dict(inputs=dict(video=packed), data_sample={k: v for k, v in sample.items() if k != "video"})
+
+    def picture(self, sample: Sample, size: int) -> np.ndarray:
+        """(H, W, 3) uint8: some frames side by side."""
+        video = sample.get("inputs", sample)["video"]
+        if isinstance(video, VideoFile):
+            video, _ = video.frames(np.linspace(0, max(0, video.facts()["frames"] - 2), SHOWN).astype(int).tolist())
+        elif isinstance(video, torch.Tensor):
+            video = video.numpy().transpose(0, 2, 3, 1)
+        shown = np.linspace(0, len(video) - 1, min(SHOWN, len(video))).round().astype(int)
+        return np.concatenate(list(video[shown]), axis=1)

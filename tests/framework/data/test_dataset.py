@@ -1,0 +1,100 @@
+"""Datasets: `per_class` keeps a few samples of each class of a split."""
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from ndformer.framework.data.dataset import Dataset, Sample
+from ndformer.framework.errors import DataError
+from ndformer.framework.registry import DATASETS
+from ndformer.framework.signature import arguments
+
+
+class Uneven(Dataset):
+    """30, 20 and 10 samples of three classes, shuffled."""
+
+    classes = ["many", "some", "few"]
+
+    def index(self, split):
+        labels = np.random.default_rng(0).permutation(np.repeat([0, 1, 2], [30, 20, 10]))
+        return list(range(60)), labels
+
+    def read(self, record) -> Sample:
+        return dict(image=Image.new("L", (2, 2)), label=0)
+
+
+class Packed(Uneven):
+    def read(self, record) -> Sample:
+        return dict(inputs={}, data_sample=dict(label=0))
+
+
+class Unlabelled(Uneven):
+    def read(self, record) -> Sample:
+        return dict(inputs={}, data_sample={})
+
+
+def train(**options):
+    return Uneven("here", holdout=0.2, **options)
+
+
+@pytest.mark.parametrize("count", [1, 5, 8])
+def test_per_class_keeps_so_many_of_each_class_with_their_labels(count):
+    dataset = train(per_class=count)
+    assert np.bincount(dataset.labels).tolist() == [count] * 3
+    everything = train()
+    labels = dict(zip(everything.records, everything.labels))
+    assert [labels[record] for record in dataset.records] == dataset.labels.tolist()
+    assert dataset.records == sorted(dataset.records)
+
+
+def test_fewer_are_among_more_and_the_seed_draws_them():
+    kept = [set(train(per_class=count, seed=4).records) for count in (2, 5, 8)]
+    assert kept[0] < kept[1] < kept[2]
+    assert set(train(per_class=2, seed=4).records) == kept[0]
+    assert set(train(per_class=2, seed=5).records) != kept[0]
+
+
+def test_validation_stays_the_same_and_apart():
+    val = [Uneven("here", "val", holdout=0.2, seed=seed).records for seed in (0, 1)]
+    assert val[0] == val[1]
+    assert not set(val[0]) & set(train(per_class=8, seed=1).records)
+
+
+def test_a_class_with_too_few_is_one_sentence():
+    with pytest.raises(
+        DataError, match=r"per_class asks for 9 .* train split under here has 8 of 'few': ask for fewer"
+    ):
+        train(per_class=9)
+    with pytest.raises(ValueError, match="1 sample of each class or more, got 0"):
+        train(per_class=0)
+
+
+@pytest.mark.parametrize(
+    "name", ["CIFAR10", "CIFAR100", "MNIST", "ImageFolder", "ImageNet", "Flowers102", "TinyImageNet"]
+)
+def test_configs_may_say_it_of_any_set_of_images(name):
+    assert "per_class" in arguments(DATASETS.get(name))[0]
+
+
+@pytest.mark.parametrize("kind", [Uneven, Packed])
+def test_random_labels_are_those_of_others_and_the_same_in_every_epoch(kind):
+    datasets = [kind("here", seed=seed) for seed in (4, 4, 5)]
+    for dataset in datasets:
+        dataset.deal_labels()
+
+    def labels(dataset, epoch):
+        samples = [dataset[epoch, i] for i in range(len(dataset))]
+        return [sample.get("data_sample", sample)["label"] for sample in samples]
+
+    dealt = labels(datasets[0], 0)
+    assert sorted(dealt) == sorted(datasets[0].labels)  # as many of each as there were
+    assert dealt == labels(datasets[1], 3)
+    assert dealt != labels(datasets[2], 0)
+    assert 0 < np.mean(dealt == datasets[0].labels) < 0.7
+
+
+def test_random_labels_where_there_are_none_is_one_sentence():
+    dataset = Unlabelled("here")
+    dataset.deal_labels()
+    with pytest.raises(DataError, match="samples of Unlabelled have no 'label': random_labels is for classification"):
+        dataset[0]

@@ -1,0 +1,245 @@
+"""Configs: mmengine's rules of inheritance, and nothing in them that nothing reads."""
+
+import copy
+import pickle
+from pathlib import Path
+
+import mmengine.config
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from ndformer.framework.engine.building import build_model
+from ndformer.framework.engine.config.inherit import read
+from ndformer.framework.engine.config.load import check, load
+from ndformer.framework.errors import ConfigError
+
+ROOT = Path(__file__).parents[4]
+CONFIGS = sorted((ROOT / "configs").glob("*.py"))
+CIFAR = ROOT / "configs" / "cifar10_pape.py"
+ENCODINGS = dict(
+    nope="NoPE",
+    sincos="Sincos",
+    rope="AxialRoPE",
+    rope_mixed="RoPEMixed",
+    alibi="ALiBi",
+    lookhere="LookHere",
+    pape="PaPE",
+    pape_ri="PaPERI",
+)
+FILES = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+def refusal(function, *arguments, **named):
+    with pytest.raises(ConfigError) as caught:
+        function(*arguments, **named)
+    return str(caught.value)
+
+
+# The configs of the repository
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda p: p.stem)
+def test_every_config_loads_and_its_small_model_builds(path):
+    load(path)
+    small = load(path, sample=True)
+    assert sum(p.numel() for p in build_model(small).parameters()) < 3e6  # a sparse kernel is 27 matrices
+
+
+@pytest.mark.parametrize("data", ["imagenet1k", "cifar10", "cifar100", "mnist", "imagefolder", "coco", "ade20k"])
+@pytest.mark.parametrize("name", ENCODINGS)
+def test_every_dataset_has_a_config_for_every_encoding(data, name):
+    cfg = load(ROOT / "configs" / f"{data}_{name}.py")
+    assert cfg.model.backbone.encoding.type == ENCODINGS[name]
+    assert cfg.sample_data == data
+    assert cfg.sample.data_root != cfg.data_root
+
+
+def test_imagenet_is_trained_as_in_the_paper():
+    cfg = load(ROOT / "configs" / "imagenet1k_pape.py")
+    assert (cfg.optimizer.type, cfg.optimizer.lr, cfg.optimizer.weight_decay) == ("AdamW", 6e-4, 0.05)
+    assert tuple(cfg.optimizer.betas) == (0.9, 0.999)
+    assert cfg.param_groups is None  # decay on all parameters
+    assert (cfg.train_dataloader.batch_size, cfg.train_cfg.max_epochs) == (1024, 300)
+    assert cfg.schedule == dict(type="WarmupCosine", warmup=0.05)
+    assert (cfg.model.mix.mixup, cfg.model.mix.cutmix, cfg.model.head.label_smoothing) == (0.8, 1.0, 0.1)
+    backbone = cfg.model.backbone
+    assert (backbone.dim, backbone.depth, backbone.heads, backbone.drop_path) == (768, 12, 12, 0.1)
+    assert cfg.model.modalities.image == dict(type="ImagePatches", patch=16, class_at="origin", start=1)
+    assert [t.type for t in cfg.train_dataloader.dataset.transforms[:3]] == ["RandomResizedCrop", "Flip", "RandAugment"]
+
+
+# Options
+
+
+def test_options_reach_into_dicts_and_lists():
+    cfg = load(
+        CIFAR,
+        [
+            "train_dataloader.dataset.transforms.1.p=0.25",
+            "optimizer=dict(lr=0.1)",
+            "ema.decay=0.99",
+            "metrics=[dict(_delete_=True, type=Accuracy)]",
+            "model.head=dict(_delete_=True, type=Classifier, classes=3)",
+            "seed=7",
+        ],
+    )
+    assert [t.get("p") for t in cfg.train_dataloader.dataset.transforms] == [None, 0.25, None]
+    assert (cfg.optimizer.lr, cfg.optimizer.type) == (0.1, "Adam")
+    assert (cfg.ema, cfg.metrics, cfg.seed) == (dict(decay=0.99), [dict(type="Accuracy")], 7)
+    assert cfg.model.head == dict(type="Classifier", classes=3)
+
+
+def test_options_that_reach_nothing_are_refused():
+    assert "the list has 3 items" in refusal(load, CIFAR, ["train_dataloader.dataset.transforms.3.p=1"])
+    assert "the list has 3 items" in refusal(load, CIFAR, ["train_dataloader.dataset.transforms.Flip.p=1"])
+    assert "model.backbone.depth is 12, which has nothing inside" in refusal(load, CIFAR, ["model.backbone.depth.x=1"])
+
+
+def test_an_option_given_in_two_places_is_refused():
+    assert "gives seed twice" in refusal(load, CIFAR, ["seed=1", "seed=1"])
+    for name in ("model.backbone.encoding=None", "model.backbone.encoding.type=ALiBi"):
+        assert "both give model.backbone.encoding" in refusal(load, CIFAR, [name], "PaPE")
+    assert load(CIFAR, ["model.backbone.encoding.m=9"], "PaPE").model.backbone.encoding == dict(type="PaPE", m=9)
+
+
+def test_an_encoding_replaces_the_old_one_wholly():
+    assert load(CIFAR, encoding="ALiBi").model.backbone.encoding == dict(type="ALiBi")
+    assert load(CIFAR, encoding="Sincos, PaPE(m=8)").model.backbone.encoding[1] == dict(type="PaPE", m=8)
+    assert load(CIFAR, encoding="ALiBi", sample=True).model.backbone.encoding == dict(type="ALiBi")
+
+
+# The small version
+
+
+def test_sample_is_merged_over_the_file_and_under_the_options():
+    full, small = load(CIFAR), load(CIFAR, ["model.backbone.depth=1"], sample=True)
+    assert small.model.backbone.dim == full.sample.model.backbone.dim != full.model.backbone.dim
+    assert small.model.backbone.depth == 1
+    assert small.test_dataloader.dataset.data_root == full.sample.data_root
+    changed = load(CIFAR, ["sample.model.backbone.dim=32"], sample=True)
+    assert changed.model.backbone.dim == 32
+    assert changed.sample == {}
+
+
+def test_asking_for_the_sample_again_changes_nothing(write):
+    small = load(CIFAR, ["train_cfg.max_epochs=2"], sample=True)
+    path = write(small.pretty_text)
+    assert load(path, sample=True).to_dict() == load(path).to_dict() == small.to_dict()
+
+
+def test_a_sample_may_delete(on_cifar):
+    path = on_cifar("sample = dict(model=dict(backbone=dict(encoding=dict(_delete_=True, type='ALiBi'))))")
+    assert load(path).model.backbone.encoding == dict(type="PaPE", m=50)
+    assert load(path, sample=True).model.backbone.encoding == dict(type="ALiBi")
+
+
+def test_a_typo_in_the_sample_shows_without_it(on_cifar):
+    path = on_cifar("sample = dict(model=dict(backbone=dict(dpeth=2)))")
+    assert refusal(load, path) == "sample.model.backbone.dpeth: nothing reads it, did you mean depth?"
+
+
+def test_a_preset_is_merged_under_the_sample_and_the_options(write, on_cifar):
+    text = on_cifar("versions = dict(mild=dict(optimizer=dict(lr=0.5), train_cfg=dict(max_epochs=7)))")
+    assert load(text).optimizer.lr != 0.5
+    cfg = load(text, ["preset=mild", "train_cfg.max_epochs=9"])
+    assert (cfg.optimizer.lr, cfg.train_cfg.max_epochs, cfg.preset) == (0.5, 9, "mild")
+    again = load(write(cfg.pretty_text, "again.py"))
+    assert (again.optimizer.lr, again.train_cfg.max_epochs) == (0.5, 9)
+    assert "has no preset 'mid', did you mean 'mild'?" in refusal(load, text, ["preset=mid"])
+    assert "versions.bad.optimizer.lrr: nothing reads it" in refusal(
+        load, on_cifar("versions = dict(bad=dict(optimizer=dict(lrr=1)))")
+    )
+
+
+def test_a_config_without_a_sample_says_so(on_cifar):
+    assert "has no `sample`" in refusal(load, on_cifar("sample = None"), sample=True)
+
+
+# data_root
+
+
+def roots(cfg):
+    return [cfg[f"{split}_dataloader"].dataset.data_root for split in ("train", "val", "test")]
+
+
+def test_datasets_follow_the_data_root(write, on_cifar):
+    assert roots(load(CIFAR)) == ["data/cifar10"] * 3
+    assert roots(load(CIFAR, ["data_root=/x"])) == ["/x"] * 3
+    assert roots(load(on_cifar("data_root = 'y'"))) == ["y"] * 3
+    resolved = write(load(CIFAR).pretty_text, "resolved.py")
+    assert roots(load(resolved, ["data_root=/x"])) == ["/x"] * 3
+    assert roots(load(resolved, sample=True)) == [load(CIFAR).sample.data_root] * 3
+
+
+def test_datasets_that_repeat_the_data_root_follow_too(write):
+    loader = "dict(dataset=dict(type='CIFAR10', data_root=data_root))"
+    loaders = "".join(f"{split}_dataloader = {loader}\n" for split in ("train", "val", "test"))
+    write(f"data_root = 'a'\n{loaders}", "base.py")
+    found = read(write("_base_ = 'base.py'\ndata_root = 'b'"))
+    assert found["train_dataloader"]["dataset"] == dict(type="CIFAR10")
+    assert found["data_root"] == "b"
+
+
+def test_a_dataset_may_have_its_own_data_root(on_cifar):
+    path = on_cifar("test_dataloader = dict(dataset=dict(data_root='other'))")
+    assert roots(load(path, ["data_root=/x"])) == ["/x", "/x", "other"]
+
+
+def test_a_data_root_that_no_dataset_follows_is_refused():
+    own = [f"{split}_dataloader.dataset.data_root=own" for split in ("train", "val", "test")]
+    assert refusal(load, CIFAR, own).startswith("data_root: nothing reads it")
+    assert roots(load(CIFAR, [*own, "data_root=None", "sample=None"])) == ["own"] * 3
+
+
+# The result
+
+
+def test_what_comes_out_is_a_config_of_mmengine():
+    cfg = load(CIFAR)
+    assert isinstance(cfg, mmengine.config.Config)
+    assert cfg.filename == str(CIFAR)
+    assert (cfg.ema, cfg.train_cfg.amp, cfg.visualizer) == (None, None, None)  # the table's defaults
+    for same in (copy.deepcopy(cfg), pickle.loads(pickle.dumps(cfg))):
+        assert same.pretty_text == cfg.pretty_text
+        assert same.to_dict() == cfg.to_dict()
+    check(cfg)
+    assert (
+        "lr=float('inf')" in load(CIFAR, ["optimizer.lr=1e999"]).pretty_text
+    )  # mmengine writes what does not read back
+
+
+CHANGES = st.fixed_dictionaries(
+    {},
+    optional={
+        "optimizer.lr": st.floats(0, 1),
+        "optimizer.betas": st.tuples(st.floats(0, 1), st.floats(0, 1)),
+        "seed": st.integers(),
+        "work_dir": st.text("ab'\"\\/ \n", max_size=9),
+        "data_root": st.sampled_from(["x", "a b"]),
+        "model.backbone.drop_path": st.lists(st.floats(0, 1), max_size=40),
+        "ema": st.just(dict(decay=0.9)),
+        "model.head.classes": st.integers(1, 10**12),
+    },
+)
+
+OF_ONE_DATASET = [
+    path for path in CONFIGS if "Mixture" not in path.read_text()
+]  # a mixture's parts say their data_root
+
+
+@settings(FILES, max_examples=40)
+@given(st.sampled_from(OF_ONE_DATASET), CHANGES, st.booleans(), st.sampled_from([None, "ALiBi", "Sincos, PaPE(m=8)"]))
+def test_a_loaded_config_reads_back_the_same(write, path, changes, sample, encoding):
+    if load(path).model.backbone.type == "PTv3":
+        changes.pop("model.backbone.drop_path", None)  # that is one rate there
+    options = [f"{key}={value!r}" for key, value in changes.items()]
+    cfg = load(path, options, encoding, sample)
+    for key, value in changes.items():
+        found = cfg
+        for step in key.split("."):
+            found = found[step]
+        assert found == value
+    again = load(write(cfg.pretty_text, "again.py"))
+    assert again.to_dict() == cfg.to_dict()
+    assert again.pretty_text == cfg.pretty_text

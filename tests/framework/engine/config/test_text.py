@@ -1,0 +1,108 @@
+"""Settings as text: what options and encodings mean, and that a config is written as it reads."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ndformer.framework.engine.config.text import parse_encoding, parse_option, spelled
+from ndformer.framework.errors import ConfigError
+
+
+def refusal(function, *arguments, **named):
+    with pytest.raises(ConfigError) as caught:
+        function(*arguments, **named)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "text, value",
+    [
+        ("3", 3),
+        ("-1e-3", -1e-3),
+        ("None", None),
+        ("none", None),
+        ("true", True),
+        ("False", False),
+        ("PaPE", "PaPE"),
+        ("'3'", "3"),
+        ("", ""),
+        ("a,b", ["a", "b"]),
+        ("1,", [1]),
+        ("(1,2),(3,4)", [(1, 2), (3, 4)]),
+        ("(0.9, 0.95)", (0.9, 0.95)),
+        ("[a, [1, None]]", ["a", [1, None]]),
+        ("[my.module, 'x']", ["my.module", "x"]),
+        ("{'a': {1: true}}", {"a": {1: True}}),
+        ("[dict(type='Flip', p=.5), dict(type=Pack)]", [dict(type="Flip", p=0.5), dict(type="Pack")]),
+        ("data/cifar10", "data/cifar10"),
+        ("/data/a-b.c/1", "/data/a-b.c/1"),
+        ("2024-10-12", "2024-10-12"),
+        ("~/runs", "~/runs"),
+        ("a=b", "a=b"),
+        ("two words", "two words"),
+    ],
+)
+def test_an_option_is_a_literal_or_a_text(text, value):
+    keys, found = parse_option(f"a.0.b={text}")
+    assert keys == ("a", "0", "b")
+    assert found == value
+    assert type(found) is type(value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a",
+        "=1",
+        "a..b=1",
+        "a=[dict(type='x')",
+        "a=dict(b=1",
+        "a='x",
+        "a=f(3)",
+        "a={1, 2}",
+        "a=b'x'",
+        "a=[f(x)]",
+        "a=dict(**b)",
+        "a=dict(b=1, b=2)",
+    ],
+)
+def test_an_option_that_is_neither_is_refused(text):
+    assert text in refusal(parse_option, text)
+
+
+@pytest.mark.parametrize(
+    "text, value",
+    [
+        ("PaPE", dict(type="PaPE")),
+        ("PaPE(m=8, context=False, preset=pape_repo)", dict(type="PaPE", m=8, context=False, preset="pape_repo")),
+        ("Sincos, PaPE(m=8)", [dict(type="Sincos"), dict(type="PaPE", m=8)]),
+        ("[Sincos]", [dict(type="Sincos")]),
+    ],
+)
+def test_an_encoding_is_a_name_with_options(text, value):
+    assert parse_encoding(text) == value
+
+
+@pytest.mark.parametrize("text", ["", "PaPE(8)", "PaPE(m=8", "3", "a.PaPE", "PaPE(m=1, **x)"])
+def test_an_encoding_that_is_no_name_is_refused(text):
+    assert "--encoding takes NAME" in refusal(parse_encoding, text)
+
+
+VALUES = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text()
+INSIDE = st.text() | st.sampled_from(["class", "for"]) | st.from_regex(r"[a-z_]{1,9}", fullmatch=True) | st.integers()
+TREE = st.recursive(
+    VALUES,
+    lambda v: st.lists(v) | st.lists(v).map(tuple) | st.dictionaries(INSIDE, v),
+    max_leaves=12,
+)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.dictionaries(st.from_regex(r"x[a-z]{0,60}", fullmatch=True), TREE, max_size=4))
+def test_a_written_config_reads_back_the_same(cfg):
+    text = spelled(cfg)
+    names = {}
+    exec(text, names)
+    del names["__builtins__"]
+    assert names == cfg
+    assert repr(names) == repr(cfg)  # 1 == 1.0 == True

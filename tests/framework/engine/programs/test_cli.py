@@ -1,0 +1,42 @@
+"""What all programs share."""
+
+import sys
+import warnings
+
+import pytest
+
+from ndformer.framework.engine.config.load import load
+from ndformer.framework.engine.programs import cli
+from ndformer.framework.errors import ConfigError
+
+
+def test_an_error_is_one_sentence_and_exit_code_1(monkeypatch, capsys):
+    monkeypatch.delenv("NDFORMER_DEBUG", raising=False)
+    monkeypatch.setattr(sys, "argv", ["tools/train.py"])
+
+    def fail(error):
+        def main():
+            raise error
+
+        with pytest.raises(SystemExit) as end:
+            cli.run(main)
+        return end.value.code
+
+    assert fail(ConfigError("model.x: nothing reads it")) == "train: model.x: nothing reads it"
+    assert fail(TypeError("what?")) == "train: what? (NDFORMER_DEBUG=1 shows where)"
+    assert fail(KeyboardInterrupt()) == 130
+    with pytest.raises(ZeroDivisionError):  # not something a user did
+        cli.run(lambda: 1 / 0)
+    monkeypatch.setenv("NDFORMER_DEBUG", "1")
+    with pytest.raises(ConfigError):
+        cli.run(lambda: load("nowhere.py"))
+
+
+def test_a_warning_is_one_sentence_too(monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["tools/predict.py"])
+    plain, said = warnings.formatwarning, []
+    cli.run(lambda: said.append(warnings.formatwarning(UserWarning("a.dat holds no events"), UserWarning, "x.py", 1)))
+    cli.run(lambda: said.append(warnings.formatwarning("old", DeprecationWarning, "x.py", 1)))
+    assert said[0] == "predict: a.dat holds no events\n"
+    assert said[1].startswith("x.py:1: DeprecationWarning: old")  # of use to developers
+    assert warnings.formatwarning is plain

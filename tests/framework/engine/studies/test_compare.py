@@ -1,0 +1,270 @@
+"""Comparing encodings: which runs there are, how they are run and resumed, and what the table says of them."""
+
+import json
+import os
+import re
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from ndformer.framework.engine.studies import compare_table, markdown
+from ndformer.framework.engine.studies.compare import Outcome, Run, check_settings, outcome, plan, train_all
+from ndformer.framework.engine.training import checkpoint
+from ndformer.framework.errors import ConfigError, DataError
+
+CONFIGS = Path(__file__).parents[4] / "configs"
+MNIST = CONFIGS / "mnist_pape.py"
+
+PROGRAM = """
+import json, sys, time
+from pathlib import Path
+folder, given = Path(sys.argv[sys.argv.index("--work-dir") + 1]), sys.argv[1:]
+encoding = given[given.index("--encoding") + 1]
+(folder / "said.json").write_text(json.dumps(given))
+if encoding == "ALiBi":
+    print("Traceback ...")
+    sys.exit("train: it broke")
+if encoding == "LookHere":
+    (folder / "last.pth").write_text("half")
+    time.sleep(60)
+(folder / "results.json").write_text(json.dumps(dict(test=dict(accuracy=0.5), minutes=1.0, params=10)))
+"""
+
+
+@pytest.fixture
+def program(tmp_path):
+    """Stands in for tools/train.py: ALiBi fails, LookHere takes long."""
+    path = tmp_path / "program.py"
+    path.write_text(PROGRAM)
+    return [sys.executable, "-S", str(path)]
+
+
+# --- which runs ---
+
+
+def test_a_plan_has_every_encoding_once_before_a_second_seed(tmp_path):
+    runs = plan(MNIST, ["Sincos", "PaPE(m=8, context=False)"], [0, 1], tmp_path, [10, 50])
+    assert [(run.seed, run.per_class, run.encoding[:4]) for run in runs[:5]] == [
+        (0, 10, "Sinc"),
+        (0, 10, "PaPE"),
+        (0, 50, "Sinc"),
+        (0, 50, "PaPE"),
+        (1, 10, "Sinc"),
+    ]
+    assert len({run.folder for run in runs}) == 8
+    assert runs[1].folder == tmp_path / "PaPE_m=8_context=False_n10_seed0"
+    assert runs[1].cfg.model.backbone.encoding == dict(type="PaPE", m=8, context=False)
+    assert (runs[7].cfg.seed, runs[7].cfg.train_dataloader.dataset.per_class) == (1, 50)
+    assert "per_class" not in runs[7].cfg.val_dataloader.dataset
+
+
+def test_options_the_sample_and_the_data_root_reach_every_run(tmp_path):
+    options = ["train_cfg.max_epochs=3"]
+    for run in plan(MNIST, ["Sincos", "NoPE"], [0], tmp_path, options=options, sample=True, data_root="my data"):
+        assert (run.cfg.train_cfg.max_epochs, run.cfg.model.backbone.dim) == (3, 96)
+        assert run.cfg.test_dataloader.dataset.data_root == "my data"
+
+
+@pytest.mark.parametrize(
+    "encodings, options, sentence",
+    [
+        (["PaPE", "PaPE2"], [], "no encoding is called 'PaPE2', did you mean 'PaPE'?"),
+        (["PaPE(m=8)", "PaPE( m=8 )"], [], "names PaPE( m=8 ) twice"),
+        (["PaPE"], ["seed=3"], "--cfg-options gives seed: that is for --seeds"),
+    ],
+)
+def test_what_cannot_be_meant_is_one_sentence_before_anything_runs(tmp_path, encodings, options, sentence):
+    with pytest.raises(ConfigError, match=re.escape(sentence)):
+        plan(MNIST, encodings, [0], tmp_path, options=options)
+
+
+def made(run, text=None):
+    """A folder as a finished run leaves it."""
+    run.folder.mkdir(parents=True)
+    (run.folder / "config.py").write_text(text or run.cfg.pretty_text)
+    (run.folder / "results.json").write_text(json.dumps(dict(test=dict(accuracy=0.9), minutes=1.0, params=10)))
+
+
+def test_a_run_of_other_settings_is_not_taken_for_this_one(tmp_path):
+    (run,) = plan(MNIST, ["PaPE(m=8)"], [0], tmp_path)
+    check_settings(run)  # nothing there
+    made(run)
+    check_settings(run)
+    (other,) = plan(MNIST, ["PaPE(m=8)"], [0], tmp_path, options=["train_cfg.max_epochs=3", "optimizer.lr=1.0"])
+    with pytest.raises(DataError) as error:
+        check_settings(other)
+    assert "other settings: optimizer.lr was 0.001 and would be 1.0, train_cfg.max_epochs was 30 and would be 3" in str(
+        error.value
+    )
+    (run.folder / "config.py").write_text("nonsense = 1")
+    with pytest.raises(DataError, match=r"config.py cannot be read .*name another --work-dir"):
+        check_settings(run)
+
+
+# --- running them ---
+
+
+def test_done_runs_are_left_half_done_ones_resumed_and_a_failed_one_does_not_stop_the_others(tmp_path, program):
+    done, half, bad, new = runs = plan(MNIST, ["Sincos", "NoPE", "ALiBi", "PaPE"], [0], tmp_path)
+    made(done)
+    half.folder.mkdir()
+    checkpoint.save(half.folder / "last.pth", dict(model={}, history=[]))
+    ends = [end.outcome for end in train_all(runs, program, jobs=2, threads=1)]
+    failed = {one.run.encoding: one.failed for one in ends}
+    assert failed == {"NoPE": "", "ALiBi": "train: it broke", "PaPE": ""}
+    assert not (done.folder / "said.json").exists()
+    said = [json.loads((run.folder / "said.json").read_text()) for run in (half, new)]
+    assert said[0] == [*half.arguments, "--work-dir", str(half.folder), "--resume"]
+    assert said[1] == [*new.arguments, "--work-dir", str(new.folder)]
+    log = (bad.folder / "log.txt").read_text().splitlines()
+    assert str(bad.folder) in log[0]
+    assert log[1:] == ["Traceback ...", "train: it broke"]
+
+
+def alive(folder):
+    """Processes with a folder among their arguments."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if str(folder).encode() in path.read_bytes():
+                found.append(path)
+        except OSError:
+            pass  # gone already
+    return found
+
+
+@pytest.fixture
+def heeds_ctrl_c():
+    """As in the foreground: shells start what goes to the background with SIGINT ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("heeds_ctrl_c")
+@pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="looks for processes in /proc")
+@pytest.mark.parametrize("which", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_and_a_polite_kill_end_the_processes(tmp_path, program, which):
+    runs = plan(MNIST, ["LookHere", "Sincos"], [0], tmp_path)
+    ends = train_all(runs, program, jobs=2, threads=1)
+    assert next(ends).outcome.run.encoding == "Sincos"
+    deadline = time.monotonic() + 10
+    while not runs[0].begun and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert alive(runs[0].folder)
+    threading.Timer(0.2, os.kill, (os.getpid(), which)).start()
+    with pytest.raises(KeyboardInterrupt):
+        next(ends)
+    assert not alive(runs[0].folder)
+    assert runs[0].begun  # to be resumed
+    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+
+
+def test_a_run_whose_loss_is_no_number_counts_as_failed(tmp_path):
+    (run,) = plan(MNIST, ["PaPE"], [0], tmp_path)
+    made(run)
+    for losses, failed in (([2.0, 1.0], ""), ([2.0, float("nan"), float("nan")], "nan from epoch 2 on")):
+        history = [dict(epoch=i + 1, loss=loss) for i, loss in enumerate(losses)]
+        checkpoint.save(run.folder / "last.pth", dict(model={}, history=history))
+        assert outcome(run).failed.endswith(failed)
+        assert bool(outcome(run).failed) == bool(failed)
+
+
+# --- the table ---
+
+
+def outcomes(values, **more):
+    """{(encoding, amount): accuracies of seeds 0, 1 ..., None = failed}"""
+    found = []
+    for (encoding, amount), accuracies in values.items():
+        for seed, accuracy in enumerate(accuracies):
+            run = Run(encoding, amount, seed, Path(f"{encoding}{amount}_{seed}"), [], None)  # type: ignore[arg-type]
+            results = dict(test=dict(accuracy=accuracy), minutes=2.0, params=1_500_000, **more)
+            found.append(Outcome(run, None, "it broke") if accuracy is None else Outcome(run, results))
+    return found
+
+
+PLAIN = {
+    ("Sincos", None): [0.80, 0.82, 0.84],
+    ("PaPE", None): [0.90, 0.91, 0.92],
+    ("PaPERI", None): [0.89, 0.91, 0.92],
+    ("ALiBi", None): [None, 0.85, 0.86],
+}
+
+
+def there(summary):
+    assert summary is not None
+    return summary
+
+
+def test_rows_have_means_intervals_and_gains_paired_by_seed():
+    rows = {row.encoding: row for row in compare_table.tabulate(outcomes(PLAIN), "accuracy", "Sincos")}
+    assert list(rows) == ["Sincos", "PaPE", "PaPERI", "ALiBi"]
+    pape, alibi = rows["PaPE"], rows["ALiBi"]
+    assert there(pape.summary).mean == pytest.approx(0.91)
+    assert there(pape.summary).half == pytest.approx(4.302653 * 0.01 / 3**0.5, rel=1e-6)
+    assert there(pape.gain).mean == pytest.approx(0.09)
+    assert there(pape.gain).sd == pytest.approx(0.01)  # 0.10, 0.09, 0.08
+    assert rows["Sincos"].gain is None
+    assert (there(alibi.summary).n, there(alibi.gain).n) == (2, 2)
+    assert there(alibi.gain).mean == pytest.approx((0.03 + 0.02) / 2)
+    assert (pape.minutes, pape.params) == (2.0, 1_500_000)
+
+
+def test_what_overlaps_with_the_best_is_marked_as_not_told_apart():
+    rows = compare_table.tabulate(outcomes(PLAIN), "accuracy", "Sincos")
+    assert [row.may_be_best for row in rows] == [False, True, True, True]  # two runs of ALiBi: a wide interval
+    table = compare_table.text("title", rows, outcomes(PLAIN), "accuracy", "Sincos")
+    assert "91.00* " in table
+    assert "82.00  " in table
+    assert "88.52 to 93.48" in table
+    assert "+9.00 ± 2.48" in table
+    assert "1 of 12 runs are not in it:\n\n- ALiBi, seed 0: it broke" in table
+
+
+def test_amounts_of_data_are_compared_each_by_itself():
+    values = {("A", 50): [0.9, 0.91], ("B", 50): [0.5, 0.51], ("A", 10): [0.1, 0.2], ("B", 10): [0.3, 0.31]}
+    rows = compare_table.tabulate(outcomes(values), "accuracy", "A")
+    assert [(row.per_class, row.encoding) for row in rows] == [(10, "A"), (10, "B"), (50, "A"), (50, "B")]
+    assert [row.may_be_best for row in rows] == [True, True, True, False]
+    assert there(rows[3].gain).mean == pytest.approx(-0.4)
+
+
+def test_an_encoding_without_any_result_keeps_its_row():
+    values = {("A", None): [0.9, 0.8], ("B", None): [None, None]}
+    rows = compare_table.tabulate(outcomes(values), "accuracy", "B")
+    assert (rows[1].summary, rows[0].gain) == (None, None)
+    assert re.search(r"\| B +\| 0 \| +- \|", compare_table.text("", rows, outcomes(values), "accuracy", "B"))
+
+
+def test_samples_and_val_is_test_are_told():
+    found = outcomes({("A", None): [0.9]}, sample=True, val_is_test=True)
+    table = compare_table.text("", compare_table.tabulate(found, "accuracy", "A"), found, "accuracy", "A")
+    assert "generated stand-in" in table
+    assert "val_is_test" in table
+
+
+@pytest.mark.parametrize("amounts", [[None], [10, 100]])
+def test_it_is_saved_as_json_text_and_picture(tmp_path, amounts):
+    values = {(name, amount): [0.8, 0.9, None] for name in ("A", "B") for amount in amounts}
+    report = compare_table.Report(tmp_path / "new", "title", "accuracy", "A")
+    table = report.write(outcomes(values))
+    content = json.loads((tmp_path / "new" / "compare.json").read_text())
+    assert (tmp_path / "new" / "compare.md").read_text() == table
+    assert (tmp_path / "new" / "compare.png").read_bytes().startswith(b"\x89PNG")
+    assert [row["summary"]["n"] for row in content["rows"]] == [2] * 2 * len(amounts)
+    assert content["runs"][2]["failed"] == "it broke"
+    assert content["runs"][0]["results"]["test"] == dict(accuracy=0.8)
+
+
+def test_tables_are_aligned_markdown():
+    assert markdown.table(["name", "n"], [["a", "1"], ["longer", "22"]]).splitlines() == [
+        "| name   |  n |",
+        "|--------|---:|",
+        "| a      |  1 |",
+        "| longer | 22 |",
+    ]

@@ -1,0 +1,96 @@
+"""Real disks: too small, and read-only; under a name with a space and letters of other alphabets. As root alone."""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from ndformer.framework.engine.programs import cli, output
+from ndformer.framework.engine.run import train
+from ndformer.framework.engine.training import checkpoint
+from ndformer.framework.errors import DataError
+from ndformer.framework.pictures import runs as report
+from ndformer.framework.registry import DATASETS
+from tests.soak.tiny import config, differences, register
+from tools import train as train_tool
+
+CONFIG = str(Path(__file__).parents[4] / "configs" / "cifar10_pape.py")
+
+
+def mount(*arguments: str) -> bool:
+    found = shutil.which("mount")
+    return found is not None and subprocess.run([found, *arguments], capture_output=True, check=False).returncode == 0
+
+
+@pytest.fixture
+def disk(tmp_path):
+    """A file system in memory of 300 kB: room for one checkpoint of the tiny run, not for two."""
+    place = tmp_path / "kleine Platte 小さい"
+    place.mkdir()
+    if not mount("-t", "tmpfs", "-o", "size=300k", "tmpfs", str(place)):
+        pytest.skip("nobody but root mounts disks")
+    yield place
+    subprocess.run(["umount", "-l", str(place)], check=True)
+
+
+@pytest.fixture(autouse=True)
+def squares(monkeypatch):
+    register()
+    monkeypatch.setattr(report, "curves", lambda *given: None)
+    monkeypatch.setattr(report, "confusion_matrix", lambda *given: None)
+    yield
+    DATASETS.module_dict.pop("SoakSquares")
+
+
+def short():
+    cfg = config(batch=8)
+    cfg.train_cfg.max_epochs = 2
+    return cfg
+
+
+def test_a_disk_that_is_full_costs_nothing_that_was_written(disk, tmp_path):
+    with pytest.raises(DataError, match=r"cannot be written \(No space left on device\)"):
+        train(short(), disk)
+    assert checkpoint.load(disk / checkpoint.LAST)["epoch"] >= 0
+    assert mount("-o", "remount,size=30m", str(disk))
+    train(short(), disk, resume=True)
+    train(short(), tmp_path / "never full")
+    assert differences(tmp_path / "never full", disk) == []
+
+
+def test_a_disk_that_is_read_only_is_one_sentence(disk, monkeypatch, capsys):
+    assert mount("-o", "remount,ro", str(disk))
+    monkeypatch.setattr(sys, "argv", ["tools/train.py", CONFIG, "--sample", "--work-dir", str(disk / "run")])
+    monkeypatch.delenv("NDFORMER_DEBUG", raising=False)
+    with pytest.raises(SystemExit) as end:
+        cli.run(train_tool.main)
+    assert (
+        str(end.value)
+        == f"train: --work-dir {disk / 'run'} cannot be written, {disk} allows no writing: name another one"
+    )
+    assert os.listdir(disk) == []
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root becomes somebody else")
+def test_a_folder_of_somebody_else_is_one_sentence():
+    with tempfile.TemporaryDirectory(dir="/tmp") as home:
+        os.chmod(home, 0o755)
+        reader, writer = os.pipe()
+        child = os.fork()
+        if child == 0:
+            try:
+                os.setuid(65534)  # nobody
+                output.folder(Path(home) / "run", "--work-dir")
+            except DataError as error:
+                os.write(writer, str(error).encode())
+            finally:
+                os._exit(0)
+        os.waitpid(child, 0)
+        os.close(writer)
+        said = os.read(reader, 1000).decode()
+        os.close(reader)
+        assert said == f"--work-dir {home}/run cannot be written, {home} allows no writing: name another one"

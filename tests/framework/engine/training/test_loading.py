@@ -1,0 +1,210 @@
+"""Bad samples, dying and stuck workers: named, counted, never silently replaced and never an endless loop."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from ndformer.framework.data.batches import Batches, collate
+from ndformer.framework.data.dataset import Dataset
+from ndformer.framework.data.mixture import Mixture, TurnBatches
+from ndformer.framework.engine.programs.check import check_split
+from ndformer.framework.engine.run import train
+from ndformer.framework.engine.training.evaluate import measure
+from ndformer.framework.engine.training.loading import build_loader, workers_explained
+from ndformer.framework.errors import DataError
+from ndformer.framework.pictures import runs as report
+from ndformer.framework.registry import DATASETS
+from tests.soak.tiny import SoakSquares, config, register
+
+ROOT = Path(__file__).parents[4]
+
+BAD = (3, 4, 10)
+
+
+class Rotten(SoakSquares):
+    """Some samples cannot be read, whatever the split."""
+
+    def read(self, record):
+        if record in BAD:
+            raise DataError(f"{record}.png is truncated")
+        return super().read(record)
+
+    def name(self, i):
+        return f"{self.records[i]}.png"
+
+
+class Hopeless(Dataset):
+    def index(self, split):
+        self.classes = ["a", "b"]
+        return list(range(20)), np.arange(20) % 2
+
+    def read(self, record):
+        raise DataError(f"{record} is no image")
+
+
+class Deadly(Rotten):
+    """Reading sample 5 kills the process, or takes for ever."""
+
+    stuck = False
+
+    def read(self, record):
+        if record == 5:
+            if self.stuck:
+                time.sleep(60)
+            os.kill(os.getpid(), signal.SIGKILL)
+        return SoakSquares.read(self, record)
+
+
+class Stuck(Deadly):
+    stuck = True
+
+
+@pytest.fixture(scope="module", autouse=True)
+def datasets():
+    register()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(report, "curves", lambda *given: None)
+        patch.setattr(report, "confusion_matrix", lambda *given: None)
+        for kind in (Rotten, Hopeless, Deadly, Stuck):
+            DATASETS.register_module(module=kind)
+        yield
+    for kind in (SoakSquares, Rotten, Hopeless, Deadly, Stuck):
+        DATASETS.module_dict.pop(kind.__name__)
+
+
+def of(kind, **options):
+    cfg = config(batch=8)
+    cfg.train_cfg.max_epochs = 1
+    for split in ("train", "val", "test"):
+        loader = cfg[f"{split}_dataloader"]
+        loader.dataset.type = kind
+        loader.update(options)
+    return cfg
+
+
+def test_a_bad_sample_stops_a_run_with_its_sentence(tmp_path):
+    with pytest.raises(DataError, match=r"^\d+.png is truncated$"):
+        train(of("Rotten"), tmp_path)
+
+
+def test_skipped_samples_are_listed_in_the_results_and_not_measured(tmp_path, capsys):
+    results = train(of("Rotten", skip_bad=True), tmp_path)
+    assert set(results["bad"]["test"]) == {f"{i}.png" for i in BAD}
+    assert results["bad"]["test"]["3.png"] == "3.png is truncated"
+    assert "3 samples of test could not be read and were left out:\n  3.png is truncated" in capsys.readouterr().out
+    right = results["test"]["accuracy"] * (15 - len(BAD))
+    assert right == pytest.approx(round(right))
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_training_batch_stays_whole_and_the_next_sample_stands_in(workers):
+    loader = build_loader(of("Rotten", skip_bad=True, num_workers=workers), "train")
+    batches = list(loader)
+    assert [len(batch["data_samples"]) for batch in batches] == [8] * 4
+    used = [sample["index"] for batch in batches for sample in batch["data_samples"]]
+    bad = {i for i, record in enumerate(loader.data.records) if record in BAD}
+    assert not set(used) & bad
+    assert "bad" not in batches[0]
+    assert set(loader.bad) == {f"{i}.png" for i in BAD if i in loader.data.records}
+
+
+def test_where_all_samples_are_bad_it_ends():
+    with pytest.raises(DataError, match="18 samples in a row cannot be read, the first because"):
+        list(build_loader(of("Hopeless", skip_bad=True), "train"))
+    with pytest.raises(DataError, match="no sample could be read"):
+        measure([dict(type="Accuracy")], torch.nn.Identity(), build_loader(of("Hopeless", skip_bad=True), "test"))  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.parametrize("kind, says", [("Deadly", "worker died while it read 5.png"), ("Stuck", "were reading 5.png")])
+def test_a_worker_that_dies_or_hangs_names_the_sample(kind, says):
+    loader = build_loader(of(kind, num_workers=1, timeout=3.0), "test")
+    begin = time.perf_counter()
+    with pytest.raises(DataError, match=says), workers_explained([loader.data]):
+        list(loader)
+    assert time.perf_counter() - begin < 30
+
+
+def test_what_checking_a_dataset_finds():
+    count, wrong = check_split(of("Rotten"), "test", workers=1)
+    assert count == 15
+    assert wrong == [f"{i}.png is truncated" for i in BAD]
+    assert check_split(of("SoakSquares"), "test", workers=0) == (15, [])
+
+
+def numbers(sampler):
+    return [i for batch in sampler for _, i in batch]
+
+
+@pytest.mark.parametrize("length, batch, processes", [(37, 8, 2), (16, 8, 4), (5, 6, 3)])
+def test_processes_share_every_sample_without_repetition_or_loss(length, batch, processes):
+    for shuffle in (False, True):
+        if shuffle and length < batch:
+            continue
+        one = Batches(length, batch, shuffle, seed=1)
+        several = [Batches(length, batch, shuffle, seed=1, rank=r, processes=processes) for r in range(processes)]
+        for epoch in (0, 1):
+            for sampler in (one, *several):
+                sampler.set_epoch(epoch)
+            together = [[i for part in parts for i in part] for parts in zip(*several)]
+            assert together == list(one)
+            seen = numbers(one)
+            assert len(set(seen)) == len(seen) == (length // batch * batch if shuffle else length)
+        assert len(one) == len(list(one))
+
+
+def test_several_passes_make_an_epoch():
+    sampler, once = Batches(10, 4, True, seed=3, loops=3), Batches(10, 10, True, seed=3)
+    for epoch in (0, 1):
+        sampler.set_epoch(epoch)
+        drawn = [one for batch in sampler for one in batch]
+        assert len(drawn) == 4 * len(sampler) == 28
+        expected = []
+        for turn in range(3):
+            once.set_epoch(3 * epoch + turn)  # another order and another randomness in every pass
+            expected += [one for batch in once for one in batch]
+        assert drawn == expected[:28]
+
+
+def test_skipped_batches_are_those_that_were_trained_on():
+    plain, resumed = Batches(20, 4, True, seed=2), Batches(20, 4, True, seed=2)
+    resumed.skip = 3
+    assert list(resumed) == list(plain)[3:]
+    assert list(resumed) == list(plain)
+
+
+def test_batches_of_a_mixture_are_shared_and_skipped_alike():
+    part = dict(type="SoakSquares", data_root=".", transforms=[dict(type="PackImage")])
+    data = Mixture(dict(a=part, b=part), split="train")
+    whole = TurnBatches(data, 8, True, seed=1)
+    halves = [TurnBatches(data, 8, True, seed=1, rank=r, processes=2) for r in (0, 1)]
+    halves[0].skip = halves[1].skip = 2
+    assert [a + b for a, b in zip(*halves)] == list(whole)[2:]
+
+
+def test_a_batch_in_which_nothing_could_be_read_is_empty():
+    assert collate([dict(bad=[("a", "why")])]) == dict(inputs={}, data_samples=[], bad=[("a", "why")])
+
+
+def test_a_program_with_workers_ends_at_once_and_silently():
+    code = (
+        "import time\n"
+        "from ndformer.framework.engine.training.loading import build_loader\n"
+        "from tests.soak.tiny import config, register\n"
+        "register()\n"
+        "cfg = config()\n"
+        "cfg.train_dataloader.num_workers = 1\n"
+        "loader = build_loader(cfg, 'train')\n"
+        "loader.itself = loader\n"  # as what an engine holds, which Python does not free before it ends
+        "next(iter(loader))\n"
+        "print(time.time())\n"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert ran.stderr == ""
+    assert time.time() - float(ran.stdout) < 20  # of the 30 that a worker goes on after SIGTERM

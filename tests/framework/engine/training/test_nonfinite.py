@@ -1,0 +1,128 @@
+"""NaN and infinity: noticed in the step that makes them, and traced to a layer and a sample."""
+
+import pytest
+import torch
+from torch import nn
+
+from ndformer.framework.engine.run import train
+from ndformer.framework.engine.training import checkpoint, nonfinite
+from ndformer.framework.engine.training.nonfinite import finite
+from ndformer.framework.engine.training.runner import AmpWrapper
+from ndformer.framework.engine.training.trainer import Trainer
+from ndformer.framework.errors import BadNumbers
+from ndformer.framework.pictures import runs as report
+from ndformer.framework.registry import DATASETS
+from ndformer.framework.transformer import MLP
+from tests.soak.tiny import config, register
+
+
+@pytest.fixture(scope="module", autouse=True)
+def squares():
+    register()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(report, "curves", lambda *given: None)
+        patch.setattr(report, "confusion_matrix", lambda *given: None)
+        yield
+    DATASETS.module_dict.pop("SoakSquares")
+
+
+class Spoiled(torch.autograd.Function):
+    """The identity, with a gradient that is not finite."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, *grads):
+        return grads[0] * float("inf")
+
+
+def short(**changes):
+    cfg = config(batch=8)
+    cfg.train_cfg.update(dict(accumulate=1, max_epochs=2) | changes)
+    cfg.model.mix = None
+    return cfg
+
+
+def spoiling(monkeypatch, step, spoil):
+    """From that step on, counted from 0, the MLP's output is spoil(output)."""
+    forward, now = MLP.forward, []
+    reseed = Trainer._reseed
+
+    def counted(self):
+        now[:] = [self.iter]
+        reseed(self)
+
+    monkeypatch.setattr(Trainer, "_reseed", counted)
+    monkeypatch.setattr(
+        MLP,
+        "forward",
+        lambda self, x: spoil(forward(self, x)) if self.training and now[0] >= step else forward(self, x),
+    )
+
+
+def one_row(x):
+    return x * torch.tensor([1.0] * 3 + [float("nan")] + [1.0] * 4)[:, None, None]
+
+
+def test_a_loss_that_is_not_finite_names_step_layer_and_sample_and_leaves_the_checkpoint(tmp_path, monkeypatch):
+    spoiling(monkeypatch, 5, one_row)
+    with pytest.raises(BadNumbers) as error:
+        train(short(), tmp_path)
+    said = str(error.value)
+    assert said.startswith("step 6 (epoch 2): the loss is not finite; the first output that is not finite is that of ")
+    assert "backbone.blocks.0.mlp (MLP), for " in said
+    batch = said.partition("The batch was ")[2].partition(". ")[0].split(", ")
+    assert len(batch) == 8
+    assert f"(MLP), for {batch[3]}. " in said
+    assert f"The last good checkpoint is {tmp_path / 'last.pth'}" in said
+    state = checkpoint.load(tmp_path / "last.pth")
+    assert state["iter"] == 5
+    assert finite(state["model"].values())
+
+
+def test_a_gradient_that_is_not_finite_stops_the_run_before_the_step(tmp_path, monkeypatch):
+    spoiling(monkeypatch, 2, Spoiled.apply)
+    with pytest.raises(
+        BadNumbers, match=r"step 3 \(epoch 1\): the gradient is not finite; the first gradient with"
+    ) as error:
+        train(short(), tmp_path)
+    assert "backbone.blocks.0.mlp" in str(error.value)
+
+
+def test_anomaly_detection_names_the_operation(tmp_path, monkeypatch):
+    spoiling(monkeypatch, 0, lambda x: x + (x * 0).sqrt() * 0)
+    with pytest.raises(BadNumbers, match="Function 'SqrtBackward0' returned nan values"):
+        train(short(detect_anomaly=True), tmp_path)
+
+
+def test_a_weight_that_is_not_finite_is_never_saved(tmp_path):
+    cfg = short(max_epochs=1)
+    cfg.optimizer = dict(type="SGD", lr=1e38)
+    cfg.schedule = dict(type="Constant")
+    cfg.train_cfg.clip_grad = None
+    with pytest.raises(BadNumbers, match="weights are not finite: they are not saved over last.pth|is not finite"):
+        train(cfg, tmp_path)
+    assert not (tmp_path / "last.pth").exists() or finite(checkpoint.load(tmp_path / "last.pth")["model"].values())
+
+
+def test_fp16_skips_steps_that_are_too_large_and_counts_them():
+    layer = nn.Linear(2, 2)
+    before = layer.weight.detach().clone()
+    wrapper = AmpWrapper(torch.float16, "cpu", optimizer=torch.optim.SGD(layer.parameters(), lr=1.0))
+    for count in (1, 2):
+        wrapper.update_params(layer(torch.full((1, 2), float("inf"))).sum())
+        assert (wrapper.updates, wrapper.skipped) == (count, count)
+    assert torch.equal(layer.weight, before)
+    wrapper.update_params(layer(torch.ones(1, 2)).sum())
+    assert (wrapper.updates, wrapper.skipped) == (3, 0)
+    assert not torch.equal(layer.weight, before)
+
+
+def test_a_bad_input_is_named_before_any_layer():
+    inputs = torch.zeros(3, 2)
+    inputs[1, 0] = float("inf")
+    batch = dict(inputs=dict(points=inputs), data_samples=[dict(path=f"{name}.txt") for name in "abc"])
+    said = nonfinite.origin(nn.Sequential(nn.Linear(2, 2)), batch, lambda: inputs.sum())
+    assert said == "the input points of b.txt is not finite"

@@ -1,0 +1,237 @@
+"""A run that was killed, preempted or out of disk goes on to what it would have been: bit by bit, from the middle of an
+epoch too. tests/soak/kill.py does the same with real kills, many times."""
+
+import errno
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from ndformer.framework.engine.run import train
+from ndformer.framework.engine.training import checkpoint
+from ndformer.framework.engine.training.preemption import RESUMABLE
+from ndformer.framework.engine.training.progress import Interval
+from ndformer.framework.engine.training.trainer import Trainer
+from ndformer.framework.errors import DataError
+from ndformer.framework.pictures import runs as report
+from ndformer.framework.registry import DATASETS
+from tests.soak.tiny import config, differences, register
+
+ROOT = Path(__file__).parents[4]
+
+
+class Killed(BaseException):
+    pass
+
+
+@pytest.fixture(scope="module", autouse=True)
+def squares():
+    register()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(report, "curves", lambda *given: None)
+        patch.setattr(report, "confusion_matrix", lambda *given: None)
+        yield
+    DATASETS.module_dict.pop("SoakSquares")
+
+
+def short(**changes):
+    cfg = config(batch=8)
+    cfg.train_cfg.update(max_epochs=2, **changes)
+    return cfg
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("whole")
+    train(short(), folder)
+    return folder
+
+
+def stopped(folder, cfg, at, does):
+    """A run in which does() comes after the optimizer step number `at`, before a checkpoint of it."""
+    end_step, steps = Trainer.end_step, []
+
+    def stops(self):
+        steps.append(0)
+        if len(steps) == at:
+            does()
+        end_step(self)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Trainer, "end_step", stops)
+        train(cfg, folder)
+
+
+def killed():
+    raise Killed
+
+
+@pytest.mark.parametrize("at, workers", [(2, 0), (4, 1), (2, 2)])
+def test_a_run_killed_in_the_middle_of_an_epoch_ends_bit_equal(tmp_path, whole, at, workers):
+    cfg = short()
+    cfg.train_dataloader.num_workers = workers
+    with pytest.raises(Killed):
+        stopped(tmp_path, cfg, at, killed)
+    state = checkpoint.load(tmp_path / "last.pth")
+    assert state["batch"] > 0
+    train(cfg, tmp_path, resume=True)
+    assert differences(whole, tmp_path) == []
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGUSR1"])
+def test_a_signal_to_end_saves_and_ends_with_the_resumable_code(tmp_path, whole, capsys, name):
+    cfg = short(checkpoint_every=None)
+    before = signal.getsignal(signal.SIGTERM)
+    number = getattr(signal, name)
+    with pytest.raises(SystemExit) as stop:
+        stopped(tmp_path, cfg, 1, lambda: os.kill(os.getpid(), number))
+    assert stop.value.code == RESUMABLE == 75
+    assert f"stopped by {name} in epoch 1: go on with --resume" in capsys.readouterr().out
+    assert signal.getsignal(signal.SIGTERM) is before
+    assert checkpoint.load(tmp_path / "last.pth")["updates"] == 2
+    train(cfg, tmp_path, resume=True)
+    assert differences(whole, tmp_path) == []
+
+
+def test_a_signal_during_validation_saves_what_was_trained(tmp_path, whole):
+    look = Trainer._look_up
+
+    def told(self):
+        os.kill(os.getpid(), signal.SIGTERM)
+        look(self)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Trainer, "_look_up", told)
+        with pytest.raises(SystemExit):
+            train(short(), tmp_path)
+    state = checkpoint.load(tmp_path / "last.pth")
+    assert (state["epoch"], state["batch"]) == (0, 4)
+    train(short(), tmp_path, resume=True)
+    assert differences(whole, tmp_path) == []
+
+
+@pytest.mark.parametrize("name, count", [("fsync", 3), ("fsync", 4), ("link", 1), ("replace", 2), ("replace", 3)])
+def test_a_kill_while_a_checkpoint_is_written_loses_nothing(tmp_path, whole, monkeypatch, name, count):
+    call, calls = getattr(os, name), []
+
+    def dies(*given):
+        calls.append(given)
+        if len(calls) == count:
+            raise Killed
+        return call(*given)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, name, dies)
+        with pytest.raises(Killed):
+            train(short(), tmp_path)
+    train(short(), tmp_path, resume=True)
+    assert differences(whole, tmp_path) == []
+
+
+def test_a_full_disk_is_one_sentence_and_the_checkpoint_before_it_is_whole(tmp_path, whole, monkeypatch):
+    put, room = checkpoint._Recorder.put, [250_000]
+
+    def full(self, data):
+        room[0] -= len(data)
+        if room[0] < 0:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return put(self, data)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoint._Recorder, "put", full)
+        with pytest.raises(DataError, match=r"last.pth cannot be written \(No space left on device\): the checkpoint"):
+            train(short(), tmp_path)
+    assert not list(tmp_path.glob("*.writing"))
+    train(short(), tmp_path, resume=True)
+    assert differences(whole, tmp_path) == []
+
+
+def test_a_damaged_checkpoint_is_said_and_the_one_before_it_taken(tmp_path, whole, capsys):
+    with pytest.raises(Killed):
+        stopped(tmp_path, short(), 4, killed)
+    content = (tmp_path / "last.pth").read_bytes()
+    (tmp_path / "last.pth").write_bytes(content[: len(content) // 2])
+    train(short(), tmp_path, resume=True)
+    assert "last.pth is not a checkpoint that can be read safely" in capsys.readouterr().out
+    assert differences(whole, tmp_path) == []
+
+
+def test_an_early_stop_is_remembered(tmp_path):
+    cfg = config(optimizer=dict(type="SGD", lr=0.0), early_stopping=dict(patience=1), ema=None)
+    assert train(cfg, tmp_path)["epochs"] == 2
+    assert train(cfg, tmp_path, resume=True)["epochs"] == 2
+
+
+def test_a_run_that_is_started_anew_leaves_no_checkpoint_of_the_one_before(tmp_path):
+    train(short(), tmp_path)
+    with pytest.raises(Killed):
+        stopped(tmp_path, short(checkpoint_every=None), 1, killed)
+    with pytest.raises(DataError, match="nothing to resume"):
+        train(short(), tmp_path, resume=True)
+
+
+def test_more_epochs_derive_the_schedule_anew_and_fewer_than_done_are_refused(tmp_path, capsys):
+    train(short(), tmp_path)
+    longer = short()
+    longer.train_cfg.max_epochs = 3
+    train(longer, tmp_path, resume=True)
+    assert "max_epochs was 2 and is 3: the schedule is that of 3 epochs from here on" in capsys.readouterr().out
+    trainer_lr = checkpoint.load(tmp_path / "last.pth")["history"][-1]["lr"]
+    train(longer, tmp_path / "at_once")
+    assert trainer_lr == checkpoint.load(tmp_path / "at_once" / "last.pth")["history"][-1]["lr"] > 0
+    with pytest.raises(DataError, match="max_epochs is 2, but 3 epochs are done"):
+        train(short(), tmp_path, resume=True)
+
+
+def test_another_config_is_listed_and_asked_for(tmp_path, capsys):
+    with pytest.raises(Killed):
+        stopped(tmp_path, short(), 3, killed)
+    cfg = short()
+    cfg.optimizer.lr, cfg.work_dir, cfg.train_dataloader.num_workers = 1e-3, "elsewhere", 1
+    with pytest.raises(
+        DataError, match=r"--allow-config-change goes on all the same:\n  optimizer.lr: was 0.003, is 0.001$"
+    ):
+        train(cfg, tmp_path, resume=True)
+    train(cfg, tmp_path, resume=True, allow_config_change=True)
+    assert "optimizer.lr was 0.003, is 0.001" in capsys.readouterr().out
+
+
+def test_checkpoints_are_due_by_steps_or_minutes(monkeypatch):
+    assert [step for step in range(1, 7) if Interval(3).due(step)] == [3, 6]
+    assert not Interval(None).due(1)
+    now = [0.0]
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    timer = Interval("1.5 minutes")
+    assert not timer.due(1)
+    now[0] = 90.0
+    assert timer.due(2)
+    timer.restart()
+    assert not timer.due(3)
+    for wrong in ("10 seconds", "soon", "0 minutes", 0):
+        with pytest.raises(ValueError, match="checkpoint_every is"):
+            Interval(wrong)
+
+
+def test_real_kills_end_bit_equal_and_two_processes_compute_what_one_does():
+    program = (
+        "import sys; from tests.soak import kill, ranks; ranks.main(); sys.argv[1:] = ['--kills', '2']; kill.main()"
+    )
+    env = os.environ | dict(OMP_NUM_THREADS="1")
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, env=env, capture_output=True, text=True, timeout=400
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    for said in ("2 bit-equal", "the same metrics", "two processes, killed in mid-epoch, end bit-equal"):
+        assert said in done.stdout
+
+
+def test_an_epoch_ends_with_a_step_so_that_no_gradient_is_pending(tmp_path):
+    cfg = short(accumulate=3)  # 4 batches: steps of 3 and of 1
+    train(cfg, tmp_path)
+    state = checkpoint.load(tmp_path / "last.pth")
+    assert (state["iter"], state["updates"]) == (8, 4)
+    assert all(torch.isfinite(value).all() for value in state["model"].values())

@@ -1,0 +1,357 @@
+"""Training: schedules, groups, averages, accumulation, clipping, smoothing, mixing and resuming, against hand-made
+references."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from mmengine.config import Config
+from PIL import Image
+from torch import nn
+
+from ndformer.framework.data.dataset import Dataset
+from ndformer.framework.engine.building import build_model
+from ndformer.framework.engine.run import build_loader, evaluate, train
+from ndformer.framework.engine.training import checkpoint
+from ndformer.framework.engine.training.ema import EMA
+from ndformer.framework.engine.training.optim import parameter_groups
+from ndformer.framework.engine.training.runner import AmpWrapper
+from ndformer.framework.engine.training.schedules import OneCycle, WarmupCosine
+from ndformer.framework.errors import DataError
+from ndformer.framework.heads.classifier import Classifier
+from ndformer.framework.registry import DATASETS
+from ndformer.framework.tokens import TokenSet, Where
+from ndformer.modalities.image.transforms.mix import ImageMix, box
+
+
+@pytest.fixture(scope="module", autouse=True)
+def squares():
+    """A dataset of dark and light squares in one of three places, made on the fly."""
+
+    class Squares(Dataset):
+        def index(self, split):
+            self.classes = ["left", "middle", "right"]
+            labels = np.arange(36 if split == "train" else 15) % 3
+            return list(range(len(labels))), labels
+
+        def read(self, record):
+            rng = np.random.default_rng(record)
+            image = rng.integers(0, 90, (8, 8, 3), dtype=np.uint8)
+            image[2:6, 3 * (record % 3) : 3 * (record % 3) + 2] += 150
+            return dict(image=Image.fromarray(image), label=record % 3, path=str(record))
+
+    DATASETS.get("CIFAR10")  # so that all others are there before this one comes and goes
+    DATASETS.register_module(module=Squares)
+    yield
+    DATASETS.module_dict.pop("Squares")
+
+
+def config(**changes):
+    def loader(split, *transforms):
+        dataset = dict(type="Squares", data_root=".", split=split, transforms=[*transforms, dict(type="PackImage")])
+        return dict(batch_size=8, num_workers=0, dataset=dataset)
+
+    cfg = dict(
+        model=dict(
+            type="TokenModel",
+            modalities=dict(image=dict(type="ImagePatches", patch=4)),
+            backbone=dict(
+                type="Transformer",
+                dim=16,
+                depth=2,
+                heads=2,
+                position_dims=2,
+                encoding=dict(type="PaPE", m=2),
+                drop_path=0.1,
+            ),
+            head=dict(type="Classifier", classes=3, label_smoothing=0.1),
+            mix=dict(type="ImageMix", mixup=0.8, cutmix=1.0),
+        ),
+        train_dataloader=loader("train", dict(type="Flip")),
+        val_dataloader=loader("val"),
+        test_dataloader=loader("test"),
+        optimizer=dict(type="AdamW", lr=3e-3, weight_decay=0.05),
+        param_groups=None,
+        schedule=dict(type="WarmupCosine", warmup=0.2),
+        train_cfg=dict(max_epochs=4, accumulate=1, clip_grad=1.0, amp=None, compile=False),
+        ema=dict(decay=0.9),
+        early_stopping=None,
+        metrics=[dict(type="Accuracy")],
+        seed=3,
+        visualizer=None,
+    )
+    return Config({**cfg, **changes})
+
+
+def weights(path):
+    return checkpoint.load(path / "last.pth")["model"]
+
+
+def same(a, b):
+    return a.keys() == b.keys() and all(torch.equal(a[n], b[n]) for n in a)
+
+
+def test_one_seed_gives_the_same_numbers_to_the_last_bit_and_another_does_not(tmp_path):
+    for name, seed in (("a", 3), ("b", 3), ("c", 4)):
+        train(config(seed=seed), tmp_path / name)
+    assert same(weights(tmp_path / "a"), weights(tmp_path / "b"))
+    assert not same(weights(tmp_path / "a"), weights(tmp_path / "c"))
+
+
+@pytest.mark.parametrize("amp", [None, "bf16"])
+def test_a_stopped_and_resumed_run_ends_like_one_that_never_stopped(tmp_path, amp):
+    def cfg():
+        return config(train_cfg=dict(max_epochs=4, accumulate=2, clip_grad=1.0, amp=amp, compile=False))
+
+    whole = train(cfg(), tmp_path / "whole")
+
+    class Stop(Exception):
+        pass
+
+    from ndformer.framework.engine.training.trainer import Trainer
+
+    with pytest.MonkeyPatch.context() as patch:
+        end = Trainer.end_epoch
+
+        def stops(self):
+            end(self)
+            if self.epoch == 2:
+                raise Stop
+            return False
+
+        patch.setattr(Trainer, "end_epoch", stops)
+        with pytest.raises(Stop):
+            train(cfg(), tmp_path / "halves")
+    resumed = train(cfg(), tmp_path / "halves", resume=True)
+    assert same(weights(tmp_path / "whole"), weights(tmp_path / "halves"))
+    kept = [checkpoint.load(tmp_path / run / "last.pth") for run in ("whole", "halves")]
+    assert same(kept[0]["ema"], kept[1]["ema"])
+    assert kept[0]["history"] == kept[1]["history"]
+    assert {k: v for k, v in whole.items() if k != "minutes"} == {k: v for k, v in resumed.items() if k != "minutes"}
+
+
+def test_what_a_run_leaves_behind(tmp_path):
+    results = train(config(), tmp_path / "run")
+    written = json.loads((tmp_path / "run" / "results.json").read_text())
+    assert written == results
+    assert set(written) == {"config", "encoding", "dataset", "test", "val", "epochs", "seed", "params", "minutes"}
+    assert written["encoding"] == "PaPE"
+    assert 0 <= written["test"]["accuracy"] <= 1
+    for name in ("config.py", "best.pth", "last.pth", "curves.png", "confusion_matrix.png"):
+        assert (tmp_path / "run" / name).stat().st_size > 0
+
+
+def test_the_reported_figures_are_those_of_the_checkpoint_that_was_best_on_validation(tmp_path):
+    results = train(config(ema=None), tmp_path / "run")
+    state = checkpoint.load(tmp_path / "run" / "last.pth")
+    assert results["val"]["accuracy"] == max(h["accuracy"] for h in state["history"])
+    model = build_model(config())
+    checkpoint.load_weights(model, checkpoint.load(tmp_path / "run" / "best.pth"), "best.pth")
+    assert evaluate(config(), model, build_loader(config(), "test")).values == results["test"]
+
+
+def test_resuming_nothing_and_loading_the_wrong_thing_are_one_sentence_each(tmp_path):
+    with pytest.raises(DataError, match=r"nothing to resume in .*Start without --resume"):
+        train(config(), tmp_path / "none", resume=True)
+    with pytest.raises(DataError, match="no checkpoint at"):
+        checkpoint.load(tmp_path / "absent.pth")
+    (tmp_path / "text.pth").write_text("hello")
+    with pytest.raises(DataError, match="not a checkpoint that can be read safely"):
+        checkpoint.load(tmp_path / "text.pth")
+    model = build_model(config())
+    other = dict(model={**model.state_dict(), "head.linear.bias": torch.zeros(4)})
+    with pytest.raises(DataError, match=r"another model: head.linear.bias \(4,\) instead of \(3,\)"):
+        checkpoint.load_weights(model, other, "other.pth")
+
+
+def test_early_stopping_counts_epochs_without_a_better_figure(tmp_path):
+    cfg = config(optimizer=dict(type="SGD", lr=0.0), early_stopping=dict(patience=2), ema=None)
+    assert train(cfg, tmp_path / "run")["epochs"] == 3
+
+
+@pytest.mark.parametrize("warmup, total", [(0.3, 100), (0.1, 37)])
+def test_one_cycle_is_torchs(warmup, total):
+    parameter = nn.Parameter(torch.zeros(1))
+    optimizer = torch.optim.SGD([parameter], lr=1.0)
+    theirs = torch.optim.lr_scheduler.OneCycleLR(
+        optimizer, max_lr=1.0, total_steps=total, pct_start=warmup, cycle_momentum=False
+    )
+    ours = OneCycle(warmup=warmup)
+    for step in range(total):
+        assert ours(step, total) == pytest.approx(optimizer.param_groups[0]["lr"], rel=1e-9)
+        optimizer.step()
+        if step < total - 1:
+            theirs.step()
+
+
+def test_beta1_cycles_as_torchs_one_cycle_does():
+    optimizer = torch.optim.AdamW([nn.Parameter(torch.zeros(1))], lr=1.0)
+    theirs = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=1.0, total_steps=40, pct_start=0.05)
+    ours = OneCycle(warmup=0.05, betas=(0.85, 0.95))
+    for step in range(40):
+        assert ours.beta1(step, 40) == pytest.approx(optimizer.param_groups[0]["betas"][0], rel=1e-9)
+        optimizer.step()
+        if step < 39:
+            theirs.step()
+    assert OneCycle().beta1(3, 40) is None
+    assert WarmupCosine().beta1(3, 40) is None
+
+
+def test_beta1_reaches_the_optimizer_or_is_refused(tmp_path):
+    cycle = dict(type="OneCycle", betas=(0.85, 0.95))
+    train(config(schedule=cycle, optimizer=dict(type="AdamW", lr=1e-3)), tmp_path / "run")
+    groups = checkpoint.load(tmp_path / "run" / "last.pth")["optimizer"]["param_groups"]
+    assert [group["betas"][0] for group in groups] == pytest.approx([0.95] * len(groups))
+    with pytest.raises(ValueError, match="SGD has none"):
+        train(config(schedule=cycle, optimizer=dict(type="SGD", lr=1e-3)), tmp_path / "other")
+
+
+def test_learning_rates_by_name():
+    model = build_model(config())
+    groups = parameter_groups(model, 0.05, lr_factors={"blocks.1": 0.01, "blocks": 0.1})
+    found = {name: g["lr_scale"] for g in groups for name in g["names"]}
+    assert found["backbone.blocks.0.mlp.0.weight"] == 0.1
+    assert found["backbone.blocks.1.mlp.0.weight"] == 0.01
+    assert found["head.linear.weight"] == 1.0
+    with pytest.raises(ValueError, match="no parameter has 'blok' in its name"):
+        parameter_groups(model, 0.05, lr_factors=dict(blok=0.1))
+
+
+def test_warmup_rises_linearly_then_half_a_cosine_falls():
+    schedule = WarmupCosine(warmup=0.1, start=0.0, end=0.01)
+    rates = [schedule(step, 200) for step in range(200)]
+    np.testing.assert_allclose(rates[:20], np.arange(1, 21) / 21)
+    middle = 0.01 + 0.99 * 0.5 * (1 + math.cos(math.pi * 0.5))
+    assert rates[110] == pytest.approx(middle)
+    assert rates[20] == pytest.approx(1.0)
+    assert rates[199] < 0.0102
+
+
+def test_layer_decay_and_no_decay_group_parameters_by_depth_and_kind():
+    model = build_model(config())
+    groups = parameter_groups(model, 0.05, layer_decay=0.5, no_decay=True)
+    found = {name: (g["lr_scale"], g["weight_decay"]) for g in groups for name in g["names"]}
+    assert set(found) == {name for name, _ in model.named_parameters()}
+    assert found["modalities.image.project.weight"] == (0.125, 0.05)
+    assert found["modalities.image.tokens"] == (0.125, 0.0)
+    assert found["backbone.blocks.0.mlp.0.weight"] == (0.25, 0.05)
+    assert found["backbone.blocks.1.mlp.0.bias"] == (0.5, 0.0)
+    assert found["backbone.final_norm.weight"] == (1.0, 0.0)
+    assert found["head.linear.weight"] == (1.0, 0.05)
+    plain = parameter_groups(model, 0.05)
+    assert len(plain) == 1
+    assert (plain[0]["lr_scale"], plain[0]["weight_decay"]) == (1.0, 0.05)
+
+
+def test_an_encodings_own_weights_may_stay_undecayed():
+    model = build_model(config())
+    model.backbone = type(model.backbone)(16, 1, 2, 2, dict(type="RoPEMixed"))
+    groups = parameter_groups(model, 0.05, no_decay=True)
+    found = {name: g["weight_decay"] for g in groups for name in g["names"]}
+    assert found["backbone.blocks.0.attention.encoding.frequencies"] == 0.0
+
+
+def test_the_average_is_the_weighted_sum_written_out():
+    model = nn.Linear(2, 2).double()
+    average = EMA(model, decay=0.9)
+    seen = [model.weight.detach().clone()]
+    for _ in range(3):
+        with torch.no_grad():
+            model.weight.add_(torch.randn(2, 2))
+        average.update(model)
+        seen.append(model.weight.detach().clone())
+    expected = 0.9**3 * seen[0] + 0.1 * (0.9**2 * seen[1] + 0.9 * seen[2] + seen[3])
+    torch.testing.assert_close(average.average["weight"], expected)
+    own = model.weight.detach().clone()
+    with average.applied(model):
+        torch.testing.assert_close(model.weight.detach(), expected)
+    assert torch.equal(model.weight, own)
+
+
+def test_accumulating_micro_batches_is_one_big_batch():
+    x, y = torch.randn(12, 4).double(), torch.randint(3, (12,))
+    stepped = []
+    for k in (1, 2, 3, 6):
+        torch.manual_seed(0)
+        model = nn.Linear(4, 3).double()
+        wrapper = AmpWrapper(
+            None,
+            "cpu",
+            optimizer=torch.optim.AdamW(model.parameters(), lr=0.1),
+            accumulative_counts=k,
+            clip_grad=dict(max_norm=0.5),
+        )
+        wrapper.initialize_count_status(model, 0, 2 * k)
+        for _ in range(2):
+            for part in range(k):
+                rows = slice(part * 12 // k, (part + 1) * 12 // k)
+                wrapper.update_params(F.cross_entropy(model(x[rows]), y[rows]))
+        assert wrapper.updates == 2
+        stepped.append(model.weight.detach())
+    for other in stepped[1:]:
+        torch.testing.assert_close(other, stepped[0], rtol=0, atol=1e-6)
+
+
+def test_clipping_bounds_the_norm_of_all_gradients_together():
+    model = nn.Linear(4, 3)
+    wrapper = AmpWrapper(
+        None, "cpu", optimizer=torch.optim.SGD(model.parameters(), lr=1.0), clip_grad=dict(max_norm=0.5)
+    )
+    before = [p.detach().clone() for p in model.parameters()]
+    wrapper.update_params(1000 * model(torch.randn(8, 4)).square().sum())
+    moved = torch.cat([(p - b).flatten() for p, b in zip(model.parameters(), before)])
+    assert moved.norm().item() == pytest.approx(0.5, rel=1e-4)
+
+
+def test_the_classifier_starts_even_and_smooths_labels():
+    head = Classifier(8, 5, label_smoothing=0.1)
+    tokens = TokenSet(torch.randn(4, 3, 8), Where(torch.zeros(1, 3, 2)))
+    torch.testing.assert_close(head(tokens).softmax(-1), torch.full((4, 5), 0.2))
+    nn.init.normal_(head.linear.weight)
+    targets = head.targets([dict(label=i) for i in (0, 4, 2, 2)], torch.device("cpu"))
+    with pytest.raises(DataError, match=r"^a\.wav has the label 5, but there are 5 classes, 0 to 4: correct what"):
+        head.targets([dict(label=0), dict(label=5, path="a.wav")], torch.device("cpu"))
+    soft = 0.9 * targets + 0.1 / 5
+    expected = -(soft * head(tokens).log_softmax(-1)).sum(-1).mean()
+    torch.testing.assert_close(head.loss(tokens, targets)["loss"], expected)
+
+
+def test_the_mean_is_over_tokens_with_a_place():
+    head = Classifier(8, 2, pool="mean")
+    nn.init.normal_(head.linear.weight)
+    x = torch.randn(1, 4, 8)
+    where = Where(
+        torch.zeros(1, 4, 2),
+        valid=torch.tensor([[True, True, True, False]]),
+        placed=torch.tensor([[False, True, True, True]]),
+    )
+    torch.testing.assert_close(head(TokenSet(x, where)), head.linear(x[:, 1:3].mean(1)))
+
+
+def test_mixup_blends_images_and_labels_alike():
+    torch.manual_seed(1)
+    images = torch.arange(4.0)[:, None, None, None].expand(4, 3, 8, 8)
+    mixed, targets = ImageMix(mixup=0.8)(dict(image=images), torch.eye(4))
+    torch.testing.assert_close(targets.sum(1), torch.ones(4))
+    torch.testing.assert_close(mixed["image"][:, 0, 0, 0], (targets * torch.arange(4.0)).sum(1))
+
+
+def test_cutmix_shares_labels_by_area():
+    for seed in range(20):
+        torch.manual_seed(seed)
+        images = torch.arange(4.0)[:, None, None, None].expand(4, 3, 8, 8)
+        mixed, targets = ImageMix(cutmix=1.0)(dict(image=images), torch.eye(4))
+        assert set(mixed["image"].unique().tolist()) <= {0.0, 1.0, 2.0, 3.0}
+        torch.testing.assert_close(mixed["image"][:, 0].mean((1, 2)), (targets * torch.arange(4.0)).sum(1))
+
+
+def test_a_box_of_cutmix_lies_inside_the_image():
+    torch.manual_seed(0)
+    for share in (0.0, 0.3, 1.0):
+        for _ in range(50):
+            top, bottom, left, right = box(7, 9, share)
+            assert 0 <= top <= bottom <= 7
+            assert 0 <= left <= right <= 9

@@ -1,0 +1,150 @@
+"""CocoMetric: from samples to numbers, tables, pictures and COCO's list of detections."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from ndformer.framework.errors import DataError
+from ndformer.framework.evaluation.coco.average import evaluate
+from ndformer.framework.evaluation.coco.files import detections_from, truth_from
+from ndformer.framework.evaluation.coco.views import class_numbers, confusion, table
+from ndformer.framework.registry import METRICS
+
+
+def box(*corners):
+    return torch.tensor(corners, dtype=torch.float32).reshape(-1, 4)
+
+
+def sample(image_id, truth, labels, found=(), found_labels=(), scores=(), **more):
+    return dict(
+        image_id=image_id,
+        truth=dict(boxes=box(*truth), labels=torch.tensor(labels, dtype=torch.int64), **more),
+        found=dict(
+            boxes=box(*found), labels=torch.tensor(found_labels, dtype=torch.int64), scores=torch.tensor(scores)
+        ),
+    )
+
+
+SAMPLES = [
+    sample(7, [(0, 0, 40, 40), (50, 50, 60, 60)], [0, 2], [(0, 0, 40, 37), (50, 50, 60, 61)], [0, 1], [0.9, 0.8]),
+    sample(3, [], [], [(5, 5, 9, 9)], [0], [0.4]),
+    sample(5, [(0, 0, 10, 10)], [0]),
+]
+
+
+def measured(samples, **options):
+    metric = METRICS.create(dict(type="CocoMetric", **options))
+    metric.process({}, samples)
+    return metric, metric.compute_metrics(metric.results)
+
+
+def test_what_was_found_counts_per_class_and_size():
+    _, values = measured(SAMPLES)
+    assert list(values) == [
+        "mAP",
+        "mAP50",
+        "mAP75",
+        "mAPs",
+        "mAPm",
+        "mAPl",
+        "AR1",
+        "AR10",
+        "AR100",
+        "ARs",
+        "ARm",
+        "ARl",
+    ]
+    half = 51 / 101  # class 0: one of two found, above everything else; class 2: nothing
+    assert values["mAP50"] == pytest.approx(half / 2)
+    assert values["mAPl"] == -1
+    assert METRICS.get("CocoMetric").main in values
+
+
+def test_numbers_do_not_depend_on_the_order_of_images():
+    assert measured(SAMPLES)[1] == measured(SAMPLES[::-1])[1]
+
+
+def test_a_crowd_and_a_mask_area_are_told_by_the_sample():
+    crowd = [sample(1, [(0, 0, 40, 40)], [0], crowd=torch.tensor([True]))]
+    assert measured(crowd)[1]["mAP"] == -1
+    small = measured([sample(1, [(0, 0, 40, 40)], [0], area=torch.tensor([900.0]))])[1]
+    assert small["mAPs"] == 0
+    assert small["mAPm"] == -1
+
+
+def test_an_empty_set_of_predictions_is_worth_0_and_an_empty_set_does_not_crash():
+    assert measured([sample(1, [(0, 0, 40, 40)], [0])])[1]["mAP"] == 0
+    assert measured([sample(1, [], [])])[1]["mAP"] == -1
+    assert measured([])[1]["mAP"] == -1
+
+
+def test_an_image_evaluated_twice_is_refused():
+    with pytest.raises(DataError, match="image 7 was evaluated twice"):
+        measured([SAMPLES[0], SAMPLES[0]])
+
+
+def test_an_unknown_backend_names_the_nearest():
+    with pytest.raises(ValueError, match="did you mean 'pycocotools'"):
+        measured([], backend="pycoco")
+
+
+def test_pictures_and_the_table_of_classes(tmp_path):
+    metric, _ = measured(SAMPLES)
+    text = metric.views(tmp_path / "views", ["cat", "dog", "cow"])
+    assert {path.name for path in (tmp_path / "views").iterdir()} == {"pr_curves.png", "confusion_matrix.png"}
+    rows = [line.split() for line in text.splitlines()]
+    assert rows[0][:3] == ["class", "AP", "AP50"]
+    assert rows[1][:3] == ["cat", "45.4", "50.5"]  # all but IoU 0.95
+    assert rows[2][:3] == ["dog", "-", "-"]
+    assert rows[3][:3] == ["cow", "0.0", "0.0"]
+
+
+def test_the_confusion_matrix_counts_each_truth_and_each_detection_once():
+    metric, _ = measured(SAMPLES)
+    expected = np.zeros((4, 4), dtype=int)
+    expected[0, 0] = 1  # found
+    expected[2, 1] = 1  # taken for another class
+    expected[3, 0] = 1  # nothing there
+    expected[0, 3] = 1  # missed
+    assert np.array_equal(confusion(metric.truth, metric.detections, 3), expected)
+
+
+def test_the_confusion_matrix_leaves_out_crowds_and_low_scores():
+    crowd = torch.tensor([True, False])
+    samples = [
+        sample(
+            1,
+            [(0, 0, 90, 90), (100, 0, 110, 10)],
+            [0, 0],
+            [(5, 5, 9, 9), (100, 0, 110, 10)],
+            [0, 0],
+            [0.9, 0.2],
+            crowd=crowd,
+        )
+    ]
+    metric, _ = measured(samples)
+    assert confusion(metric.truth, metric.detections, 1).tolist() == [[0, 1], [0, 0]]
+    assert confusion(metric.truth, metric.detections, 1, score=0.1).tolist() == [[1, 0], [0, 0]]
+
+
+def test_exported_detections_read_back_to_the_same_numbers(tmp_path):
+    metric, values = measured(SAMPLES)
+    metric.export(tmp_path / "out" / "found.json", categories=[1, 4, 90])
+    found = json.loads((tmp_path / "out" / "found.json").read_text())
+    assert found[0] == dict(image_id=3, category_id=1, bbox=[5.0, 5.0, 4.0, 4.0], score=pytest.approx(0.4))
+    content = dict(
+        images=[dict(id=i) for i in (3, 5, 7)],
+        categories=[dict(id=i) for i in (90, 1, 4)],
+        annotations=[
+            dict(image_id=7, category_id=1, bbox=[0, 0, 40, 40]),
+            dict(image_id=7, category_id=90, bbox=[50, 50, 10, 10]),
+            dict(image_id=5, category_id=1, bbox=[0, 0, 10, 10]),
+        ],
+    )
+    truth = truth_from(content)
+    assert truth.classes == ["1", "4", "90"]
+    averages = evaluate(truth.boxes, detections_from(found, truth), 3, 3)
+    assert list(averages.numbers().values()) == list(values.values())
+    assert "4 " in table(class_numbers(averages, truth.classes))

@@ -1,0 +1,255 @@
+"""Time and memory of attention with positions, as ratios against the obvious alternative.
+
+    tools/benchmarks/attention.py attention   the attention call from q, k, v, a, b: PaPE's forms against no position
+    tools/benchmarks/attention.py block       a whole ViT-B block with each encoding against NoPE, both ways
+    tools/benchmarks/attention.py memory      peak memory of dense attention, both ways, from 2k to 16k tokens
+
+All variants run in one process, one after the other in every round, so that a busy machine slows them alike; the
+figure is the median over rounds. Prints a table and writes NAME.json and NAME.png into --out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import math
+import platform
+import statistics
+import time
+import weakref
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from ndformer.encodings.parabolic import centre, concat_features, form, slope, steepest
+from ndformer.framework.attention import Attention, build_encoding
+from ndformer.framework.bias.parabolas import QuadraticBias
+from ndformer.framework.kernels import attend
+from ndformer.framework.pictures.runs import bars
+from ndformer.framework.tokens import TokenSet, Where
+from ndformer.framework.transformer import Transformer
+
+ENCODINGS = ["NoPE", "Sincos", "AxialRoPE", "RoPEMixed", "ALiBi", "LookHere", "RelativeBias", "PaPE", "PaPERI"]
+Call = Callable[[], Any]
+
+
+def image(side: int, device: str) -> Where:
+    """side x side patches and a class token, the places of all rows."""
+    axis = torch.arange(side, dtype=torch.float32, device=device)
+    patches = torch.cartesian_prod(axis, axis)
+    positions = torch.cat([patches.new_zeros(1, 2), patches])[None]
+    placed = torch.arange(side * side + 1, device=device)[None] > 0
+    return Where(positions, placed=placed, grid=(side, side))
+
+
+def rounds(calls: dict[str, Call], repeats: int, device: str) -> dict[str, list[float]]:
+    """Seconds of every call in every round; the first two rounds warm up."""
+    seconds: dict[str, list[float]] = {name: [] for name in calls}
+    for i in range(repeats + 2):
+        for name, call in calls.items():
+            _wait(device)
+            start = time.perf_counter()
+            call()
+            _wait(device)
+            if i >= 2:
+                seconds[name].append(time.perf_counter() - start)
+        print(f"\r  round {max(0, i - 1)}/{repeats}", end="", flush=True)
+    print("\r", end="")
+    return seconds
+
+
+def _wait(device: str) -> None:
+    if device == "cuda":
+        torch.cuda.synchronize()
+
+
+def table(title: str, seconds: dict[str, list[float]], base: str) -> dict[str, Any]:
+    """Median and quartiles of each call as a ratio to `base` of the same round, printed and returned."""
+    print(f"\n{title}   (1 = {base}, {statistics.median(seconds[base]) * 1e3:.2f} ms)")
+    rows = {}
+    for name, times in seconds.items():
+        ratios = [t / b for t, b in zip(times, seconds[base])]
+        low, middle, high = statistics.quantiles(ratios, n=4)
+        rows[name] = dict(ratio=middle, low=low, high=high, ms=statistics.median(times) * 1e3)
+        print(f"  {name:<28} {middle:6.2f}   [{low:.2f}, {high:.2f}]")
+    return dict(title=title, base=base, rounds=len(seconds[base]), rows=rows)
+
+
+def attention(args: argparse.Namespace) -> list[dict[str, Any]]:
+    """From q, k, v, a, b to the output, 12 heads of 64."""
+    heads, width = 12, 64
+    results = []
+    for tokens in args.tokens:
+        side = math.isqrt(tokens - 1)
+        where = image(side, args.device)
+        torch.manual_seed(0)
+        q, k, v = torch.randn(3, args.batch, heads, where.positions.shape[1], width, device=args.device)
+
+        def parabolas(m: int, where: Where = where, q: Tensor = q) -> tuple[Tensor, Tensor, Tensor]:
+            B, _, N, _ = q.shape
+            a = -F.softplus(torch.randn(heads, m, B, N, device=args.device))
+            b = torch.randn(heads, m, B, N, device=args.device)
+            return a, b, torch.empty(heads, m, 2, device=args.device).uniform_(-(2**-0.5), 2**-0.5)
+
+        def quadratic(m: int, where: Where = where, q: Tensor = q, k: Tensor = k, v: Tensor = v) -> Call:
+            a, b, wp = parabolas(m)
+            curvature = m * 0.7344 / 6 * width**-0.5
+
+            def call() -> Tensor:
+                positions, halvings = centre(
+                    where.positions, where, (1.0, 1.0), curvature, steepest(curvature, m, width)
+                )
+                M, c = form(a, wp, width).unbind(0), slope(b, wp, width).unbind(0)
+                return attend(q, k, v, where, QuadraticBias(M, c, positions, halvings))
+
+            return call
+
+        def concat(m: int, flash: bool, where: Where = where, q: Tensor = q, k: Tensor = k, v: Tensor = v) -> Call:
+            a, b, wp = parabolas(m)
+
+            def call() -> Tensor:
+                fq, fk = concat_features(a, b, wp, where.positions)
+                qw, kw = torch.cat([q, fq], dim=-1), torch.cat([k, fk.expand(*k.shape[:3], -1)], dim=-1)
+                vw = F.pad(v, (0, qw.shape[-1] - width)) if flash else v
+                return F.scaled_dot_product_attention(qw, kw, vw, scale=width**-0.5)[..., :width]
+
+            return call
+
+        calls: dict[str, Call] = {
+            "no position": lambda q=q, k=k, v=v: F.scaled_dot_product_attention(q, k, v),
+            "PaPE m=2": quadratic(2),
+            "PaPE m=50": quadratic(50),
+            "PaPE m=64": quadratic(64),
+            "paper_concat m=50, flash": concat(50, flash=True),
+            "paper_concat m=50, math": concat(50, flash=False),
+        }
+        with torch.no_grad():
+            seconds = rounds(calls, args.repeats, args.device)
+        result = table(f"attention call, {where.positions.shape[1]} tokens", seconds, "no position")
+        faster = min("paper_concat m=50, flash", "paper_concat m=50, math", key=lambda n: result["rows"][n]["ratio"])
+        result["speed-up over paper_concat"] = _ratio(seconds[faster], seconds["PaPE m=50"])
+        result["m=64 over m=2"] = _ratio(seconds["PaPE m=64"], seconds["PaPE m=2"])
+        for name in ("speed-up over paper_concat", "m=64 over m=2"):
+            print(f"  {name:<28} {result[name]:6.2f}")
+        results.append(result)
+    return results
+
+
+def _ratio(above: list[float], below: list[float]) -> float:
+    return statistics.median(a / b for a, b in zip(above, below))
+
+
+def block(args: argparse.Namespace) -> list[dict[str, Any]]:
+    """One pre-norm block, 768 wide, 12 heads, MLP x 4, with its share of prepare()."""
+    results = []
+    for tokens in args.tokens:
+        where = image(math.isqrt(tokens - 1), args.device)
+        features = torch.randn(args.batch, where.positions.shape[1], 768, device=args.device)
+        models = {}
+        for name in args.encodings:
+            torch.manual_seed(0)
+            models[name] = Transformer(768, 1, 12, 2, dict(type=name)).to(args.device)
+
+        def forward(model: Transformer, x: Tensor = features, where: Where = where) -> Tensor:
+            with torch.no_grad():
+                return model(TokenSet(x, where)).features
+
+        def step(model: Transformer, x: Tensor = features, where: Where = where) -> None:
+            model.zero_grad(set_to_none=True)
+            model(TokenSet(x, where)).features.sum().backward()
+
+        for title, call in (("forward", forward), ("training step", step)):
+            calls = {name: (lambda model=model, call=call: call(model)) for name, model in models.items()}
+            seconds = rounds(calls, args.repeats, args.device)
+            results.append(table(f"ViT-B block, {features.shape[1]} tokens, {title}", seconds, args.encodings[0]))
+    return results
+
+
+def memory(args: argparse.Namespace) -> list[dict[str, Any]]:
+    """Largest sum of live tensors during forward and backward of dense attention with PaPE, 4 heads of 16, P = 3."""
+    peaks = {}
+    for tokens in (2048, 4096, 8192, 16384):
+        torch.manual_seed(0)
+        encoding = build_encoding(dict(type="PaPE"), dim=64, heads=4, position_dims=3, depth=1)
+        layer = Attention(64, 4, encoding=encoding.layer(0, 1), backend="dense").to(args.device)
+        where = Where(torch.rand(1, tokens, 3, device=args.device) * 600)
+        x = torch.randn(1, tokens, 64, device=args.device, requires_grad=True)
+        start = time.perf_counter()
+        with LiveBytes() as live:
+            layer(x, where, encoding.prepare(where)).sum().backward()
+        peaks[tokens] = live.peak / 2**20
+        print(f"  {tokens:>6} tokens   peak {peaks[tokens]:8.1f} MiB   {time.perf_counter() - start:6.1f} s")
+    ratio = peaks[16384] / peaks[2048]
+    print(f"  16k over 2k: {ratio:.2f} for 8 times the tokens")
+    rows = {f"{n} tokens": dict(ratio=p, low=p, high=p, ms=0.0) for n, p in peaks.items()}
+    return [dict(title="peak memory of dense attention, forward and backward, MiB", base="MiB", rows=rows, ratio=ratio)]
+
+
+class LiveBytes(TorchDispatchMode):
+    """Counts the bytes of tensors made inside it and still alive; `peak` is the most at any moment."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = self.peak = 0
+        self.seen: set[int] = set()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        out = func(*args, **(kwargs or {}))
+        for tensor in tree_leaves(out):
+            if isinstance(tensor, Tensor):
+                self._count(tensor.untyped_storage())
+        return out
+
+    def _count(self, storage: torch.UntypedStorage) -> None:
+        key, size = storage._cdata, storage.nbytes()
+        if key in self.seen or size == 0:
+            return
+        self.seen.add(key)
+        self.now += size
+        self.peak = max(self.peak, self.now)
+
+        def gone() -> None:
+            self.seen.discard(key)
+            self.now -= size
+
+        weakref.finalize(storage, gone)
+
+
+def main() -> None:
+    suites = dict(attention=attention, block=block, memory=memory)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("suite", choices=suites)
+    parser.add_argument("--tokens", type=int, nargs="+", default=[197, 1025], help="patches plus one class token")
+    parser.add_argument("--batch", type=int, default=1)
+    parser.add_argument("--repeats", type=int, default=15)
+    parser.add_argument("--encodings", nargs="+", default=ENCODINGS, help="the first is the base")
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--out", type=Path, default=Path("docs/benchmarks"))
+    args = parser.parse_args()
+    name = (
+        torch.cuda.get_device_name()
+        if args.device == "cuda"
+        else f"{platform.machine()} CPU, {torch.get_num_threads()} threads"
+    )
+    print(f"{args.suite} on {name}, torch {torch.__version__}")
+    results = suites[args.suite](args)
+    args.out.mkdir(parents=True, exist_ok=True)
+    stem = args.out / f"{args.suite}_{args.device}"
+    record = dict(
+        device=name, torch=torch.__version__, date=str(datetime.date.today()), batch=args.batch, results=results
+    )
+    stem.with_suffix(".json").write_text(json.dumps(record, indent=1) + "\n")
+    ratios = {result["title"]: {name: row["ratio"] for name, row in result["rows"].items()} for result in results}
+    bars(stem.with_suffix(".png"), ratios, results[0]["base"])
+    print(f"wrote {stem}.json and {stem}.png")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,96 @@
+"""How many images a second the ImageNet training pipeline makes, on generated JPEGs of ImageNet's usual size.
+
+tools/benchmarks/loader.py
+tools/benchmarks/loader.py --workers 0 1 2 4 --images 512
+
+First one process, with one more step at a time; then whole batches from a loader with workers. Each process uses one
+thread, and files have been read before, so neither other cores nor the disk count.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import tempfile
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+from torch.utils.data import DataLoader
+
+from ndformer.framework.data.batches import collate
+from ndformer.framework.data.dataset import Dataset
+from ndformer.framework.registry import DATASETS
+from ndformer.modalities.image.stand_ins.figures import FIGURES, figures
+
+WIDTH, HEIGHT = 500, 375
+STEPS = [("RandomResizedCrop", dict(size=224)), ("Flip", {}), ("RandAugment", {}), ("PackImage", {})]
+
+
+def write_images(folder: Path, count: int) -> None:
+    """One class folder of JPEGs with about the detail, and so the size on disk, of photographs: 110 kB."""
+    rng = np.random.default_rng(0)
+    home = folder / "train" / "drawn"
+    home.mkdir(parents=True)
+    for i in range(count):
+        picture = Image.fromarray(figures(np.array([i % len(FIGURES)]), list(FIGURES.values()), 256, rng)[0])
+        grain = rng.normal(0, 11, (HEIGHT, WIDTH, 1))
+        pixels = np.asarray(picture.resize((WIDTH, HEIGHT), Image.Resampling.BICUBIC)) + grain
+        Image.fromarray(pixels.clip(0, 255).astype(np.uint8)).save(home / f"{i:05d}.jpg", quality=92)
+
+
+def dataset_of(folder: Path, steps: int) -> Dataset:
+    transforms = [dict(type=name, **options) for name, options in STEPS[:steps]]
+    return DATASETS.create(dict(type="ImageFolder", data_root=folder, transforms=transforms))
+
+
+def one_by_one(dataset: Dataset, seconds: float) -> float:
+    """Images a second in this process."""
+    return rate((dataset[epoch, i] for epoch in itertools.count() for i in range(len(dataset))), seconds, warm=8)
+
+
+def in_batches(dataset: Dataset, workers: int, seconds: float, batch: int = 32) -> float:
+    """Images a second out of a loader."""
+    numbers: list[Any] = [(epoch, i) for epoch in range(500) for i in range(len(dataset))]
+    loader = DataLoader(dataset, batch, sampler=numbers, num_workers=workers, collate_fn=collate)
+    return batch * rate(loader, seconds, warm=4 * max(1, workers))  # what had been prefetched does not count
+
+
+def rate(made: Iterable[Any], seconds: float, warm: int) -> float:
+    """How many come a second, after some to get going."""
+    stream = iter(made)
+    for _ in range(warm):
+        next(stream)
+    start, count = time.perf_counter(), 0
+    while time.perf_counter() - start < seconds:
+        next(stream)
+        count += 1
+    return count / (time.perf_counter() - start)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--images", type=int, default=128, help="how many files to draw and read (128)")
+    parser.add_argument("--workers", type=int, nargs="+", default=[0, 1, 2], help="loaders to try (0 1 2)")
+    parser.add_argument("--seconds", type=float, default=10, help="for each measurement (10)")
+    given = parser.parse_args(arguments)
+    torch.set_num_threads(1)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        write_images(folder, given.images)
+        files = list(folder.rglob("*.jpg"))
+        print(f"{WIDTH} x {HEIGHT} JPEGs of {sum(len(f.read_bytes()) for f in files) / len(files) / 1000:.0f} kB")
+        for steps in range(len(STEPS) + 1):
+            label = f"+ {STEPS[steps - 1][0]}" if steps else "read and decode"
+            print(f"{label:22} {one_by_one(dataset_of(folder, steps), given.seconds):6.0f} images/s", flush=True)
+        for workers in given.workers:
+            made = in_batches(dataset_of(folder, len(STEPS)), workers, given.seconds)
+            print(f"{f'{workers} workers, batches':22} {made:6.0f} images/s", flush=True)
+
+
+if __name__ == "__main__":
+    main()

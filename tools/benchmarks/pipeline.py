@@ -1,0 +1,103 @@
+"""Does loading keep up with training? Tokens a second of both, in turn in one run.
+
+tools/benchmarks/pipeline.py configs/ucf101_pape.py configs/dvsgesture_pape.py --sample
+tools/benchmarks/pipeline.py configs/nmnist_small.py --data-root data/nmnist
+tools/benchmarks/pipeline.py configs/lpc_actions.py --data-root data/lpc_actions --threads 2
+tools/benchmarks/pipeline.py configs/ucf101_pape.py --batches 1 --threads 2 --cfg-options train_dataloader.batch_size=2
+
+Loading is the config's training set, through its transforms, in batches, as one worker does it, on one core (a video is
+decoded beside it, while it waits). The model makes training steps with those batches on `--threads` cores. Files are
+read once before, so the disk does not count. Where the ratio is above 1, one worker is enough.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import statistics
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from mmengine.config import Config
+
+from ndformer.framework.data.batches import collate
+from ndformer.framework.engine.building import build_model, prepare_data
+from ndformer.framework.engine.config.load import load
+from ndformer.framework.engine.programs.cli import config_path, run
+from ndformer.framework.engine.training.loading import Loader, build_loader
+from ndformer.framework.model import TokenModel
+
+WARM = 2  # batches that do not count
+
+
+def tokens_of(model: TokenModel, batch: dict[str, Any]) -> int:
+    """How many the model gets of a batch, class tokens and all, padding not."""
+    with torch.no_grad():
+        where = model.tokens(batch["inputs"]).where
+    rows = len(batch["data_samples"])
+    return rows * where.positions.shape[1] if where.valid is None else int(where.valid.sum())
+
+
+def timed(loader: Loader, model: TokenModel, batches: int, threads: int) -> list[tuple[int, float, float]]:
+    """Tokens, seconds of loading and seconds of training of each batch, in turn."""
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
+    model.train()
+    sampler: Any = loader.batch_sampler
+    found = []
+    for chosen in itertools.islice(itertools.chain.from_iterable(itertools.repeat(sampler)), batches + WARM):
+        for key in chosen:
+            loader.data[key]  # once before, so that the disk does not count
+        marks = [time.perf_counter()]
+        batch: Any = collate([loader.data[key] for key in chosen])
+        marks.append(time.perf_counter())
+        torch.set_num_threads(threads)
+        data: Any = model.data_preprocessor(batch, True)
+        loss = model.parse_losses(model(**data, mode="loss"))[0]
+        optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        marks.append(time.perf_counter())
+        torch.set_num_threads(1)
+        found.append((tokens_of(model, batch), marks[1] - marks[0], marks[2] - marks[1]))
+    return found[WARM:]
+
+
+def row(cfg: Config, batches: int, threads: int) -> str:
+    cfg.train_dataloader.num_workers = 0
+    torch.manual_seed(cfg.seed)
+    found = timed(build_loader(cfg, "train"), build_model(cfg), batches, threads)
+    loading, training = (statistics.median(tokens / times[i] for tokens, *times in found) for i in (0, 1))
+    ratio = statistics.median(train / read for _, read, train in found)
+    count = statistics.mean(tokens for tokens, *_ in found) / cfg.train_dataloader.batch_size
+    return f"| {count:.0f} | {loading:,.0f} | {training:,.0f} | {ratio:.2f} |"
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("configs", metavar="CONFIG", nargs="+", type=config_path)
+    parser.add_argument("--sample", action="store_true", help="the small versions, on generated data")
+    parser.add_argument("--data-root", metavar="DIR", help="where the data is")
+    parser.add_argument(
+        "--cfg-options", metavar="KEY=VALUE", nargs="+", action="extend", default=[], help="other values of its keys"
+    )
+    parser.add_argument("--batches", type=int, default=20, help="to measure (20)")
+    parser.add_argument("--threads", type=int, default=1, help="cores of the model (1)")
+    given = parser.parse_args(arguments)
+    torch.set_num_threads(1)
+    root = [] if given.data_root is None else [f"data_root={given.data_root!r}"]
+    print(
+        "| config | tokens a sample | loaded a second, one core | trained on a second | ratio |\n|---|--:|--:|--:|--:|"
+    )
+    for path in given.configs:
+        cfg = load(path, root + given.cfg_options, None, given.sample)
+        prepare_data(cfg, given.sample)
+        print(
+            f"| {path.stem}{' --sample' if given.sample else ''} {row(cfg, given.batches, given.threads)}", flush=True
+        )
+
+
+if __name__ == "__main__":
+    run(main)

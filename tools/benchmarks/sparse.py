@@ -1,0 +1,114 @@
+"""Our sparse convolution beside the exact one of spconv (`Native`), on a CPU, where a CUDA build of it is installed.
+
+pip install spconv-cu120          any CUDA build does, also without a GPU
+tools/benchmarks/sparse.py         one layer of 64 channels on 90,000 voxels, then all of Point Transformer V3 on 8,700
+
+Both take turns, and the median of each is told, with pairs of neighbours found anew for the whole model, and both ways
+for the layer. The largest difference of their numbers stands beside it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ndformer.framework.backbones.ptv3.network import PTv3
+from ndformer.framework.engine.programs.cli import run
+from ndformer.framework.errors import DataError
+from ndformer.framework.sparse import Sites, SubMConv3d, spconv
+from ndformer.framework.tokens import TokenSet, Where
+from ndformer.tools.benchmarks.points import VOXEL, surface
+
+POINTS = 1.355  # of surface(), for one voxel
+
+
+class Native(nn.Module):
+    """spconv's layer with the weights of ours."""
+
+    def __init__(self, ours: SubMConv3d) -> None:
+        super().__init__()
+        self.package: Any = spconv.build()[0]
+        D, k, _, _, C = ours.weight.shape
+        algorithm = self.package.ConvAlgo.Native
+        self.layer = self.package.SubMConv3d(
+            C, D, k, bias=ours.bias is not None, algo=algorithm, indice_key=f"k{k}"
+        ).requires_grad_(False)
+        self.layer.load_state_dict(ours.state_dict())
+
+    def forward(self, x: Tensor, sites: Sites) -> Tensor:
+        if "native" not in sites.cache:
+            voxels = torch.cat([sites.sample[:, None], sites.grid - sites.low], dim=1).int()
+            sites.cache["native"] = self.package.SparseConvTensor(x, voxels, sites.shape, int(sites.sample.amax()) + 1)
+        return self.layer(sites.cache["native"].replace_feature(x)).features
+
+
+def seconds(calls: dict[str, Callable[[], Tensor]], repeats: int) -> dict[str, float]:
+    found: dict[str, list[float]] = {name: [] for name in calls}
+    for _ in range(repeats + 1):  # the first round warms up
+        for name, call in calls.items():
+            begin = time.perf_counter()
+            call()
+            found[name].append(time.perf_counter() - begin)
+    return {name: statistics.median(values[1:]) for name, values in found.items()}
+
+
+def tell(what: str, ours: Callable[[], Tensor], theirs: Callable[[], Tensor], repeats: int) -> None:
+    found = seconds(dict(ours=ours, spconv=theirs), repeats)
+    off = float((ours() - theirs()).abs().max())
+    ratio = found["ours"] / found["spconv"]
+    print(
+        f"{what}: {1e3 * found['ours']:.0f} ms, spconv {1e3 * found['spconv']:.0f} ms, ratio {ratio:.2f}, off {off:.1e}"
+    )
+
+
+@torch.no_grad()
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--voxels", type=int, nargs=2, default=(90_000, 8_700), help="of the layer and of the model")
+    parser.add_argument("--repeats", type=int, default=7)
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    given = parser.parse_args(arguments)
+    if spconv.build()[0] is None:
+        raise DataError(f"this compares with a CUDA build of spconv, pip install spconv-cu120, but {spconv.build()[1]}")
+    torch.set_num_threads(given.threads)
+    torch.manual_seed(0)
+
+    r = surface(round(given.voxels[0] * POINTS))
+    grid, sample = (r / VOXEL).floor().long(), torch.zeros(len(r), dtype=torch.int64)
+    ours, x = SubMConv3d(64, 64), torch.randn(len(r), 64)
+    theirs, sites = Native(ours), Sites(grid, sample)
+    print(f"torch {torch.__version__}, {given.threads} threads")
+    what = f"64 to 64 channels, {len(r)} voxels"
+    tell(what, lambda: ours(x, sites), lambda: theirs(x, sites), given.repeats)
+    tell(
+        f"{what}, with its pairs",
+        lambda: ours(x, Sites(grid, sample)),
+        lambda: theirs(x, Sites(grid, sample)),
+        given.repeats,
+    )
+
+    r = surface(round(given.voxels[1] * POINTS))
+    tokens = TokenSet(torch.randn(1, len(r), 6), Where(r[None]))
+    model = PTv3().eval()
+    other = copy.deepcopy(model)
+    for name, part in list(other.named_modules()):
+        if isinstance(part, SubMConv3d):
+            parent, _, last = name.rpartition(".")
+            setattr(other.get_submodule(parent), last, Native(part))
+    tell(
+        f"Point Transformer V3, {len(r)} voxels",
+        lambda: model(tokens).features,
+        lambda: other(tokens).features,
+        given.repeats,
+    )
+
+
+if __name__ == "__main__":
+    run(main)

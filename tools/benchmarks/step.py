@@ -1,0 +1,121 @@
+"""Training steps of ViT-S/16 without positions at 224 px: this engine against a loop around torch's own modules.
+
+tools/benchmarks/step.py
+tools/benchmarks/step.py --batch 16 --rounds 30
+
+Both take turns, batch by batch, in one process: the engine's own loop, with all it does around a step, asks for a
+batch, and is given one once the other loop has made a step with it. The figure is the median.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ndformer.framework.engine.building import build_model
+from ndformer.framework.engine.config.load import load
+from ndformer.framework.engine.training.trainer import Trainer
+
+CONFIG = Path(__file__).parents[2] / "configs" / "imagenet1k_nope.py"
+SMALL = dict(dim=384, heads=6, drop_path=0.0)  # ViT-S
+WARM = 3  # rounds that do not count
+
+
+class PlainViT(nn.Module):
+    """ViT-S/16 as one would write it with torch alone."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.patch = nn.Conv2d(3, 384, kernel_size=16, stride=16)
+        self.cls = nn.Parameter(torch.zeros(1, 1, 384))
+        self.first = nn.LayerNorm(384)
+        layer = nn.TransformerEncoderLayer(384, 6, 1536, 0.0, nn.functional.gelu, batch_first=True, norm_first=True)
+        self.blocks = nn.TransformerEncoder(layer, 12, nn.LayerNorm(384), enable_nested_tensor=False)
+        self.head = nn.Linear(384, 1000)
+
+    def forward(self, images: Tensor) -> Tensor:
+        x = self.patch(images).flatten(2).transpose(1, 2)
+        x = torch.cat([self.cls.expand(len(x), -1, -1), x], dim=1)
+        return self.head(self.blocks(self.first(x))[:, 0])
+
+
+def plain_step() -> Callable[[Tensor, Tensor], None]:
+    model = PlainViT().train()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, weight_decay=0.05)
+
+    def step(images: Tensor, labels: Tensor) -> None:
+        loss = nn.functional.cross_entropy(model(images), labels, label_smoothing=0.1)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        loss.item()
+
+    return step
+
+
+class Turns:
+    """A loader that times what is done between its batches, and between them makes a step of the other loop."""
+
+    def __init__(self, batch: int, rounds: int) -> None:
+        self.batch, self.rounds, self.plain = batch, rounds, plain_step()
+        self.times: list[tuple[float, float]] = []  # (engine, by hand)
+        self.sampler = self.batch_sampler = self  # the engine tells its sampler the epoch
+        self.dataset = [None] * batch
+
+    def set_epoch(self, epoch: int) -> None:
+        pass
+
+    def __len__(self) -> int:
+        return self.rounds + WARM
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        for i in range(len(self)):
+            images, labels = torch.randn(self.batch, 3, 224, 224), torch.randint(1000, (self.batch,))
+            batch = dict(inputs=dict(image=images), data_samples=[dict(label=int(n)) for n in labels])
+            marks = [time.perf_counter()]
+            self.plain(images, labels)
+            marks.append(time.perf_counter())
+            yield batch
+            marks.append(time.perf_counter())
+            self.times.append((marks[2] - marks[1], marks[1] - marks[0]))
+            print(f"\r  round {i + 1}/{len(self)}", end="", file=sys.stderr)
+        print(file=sys.stderr)
+
+
+class OneEpoch(Trainer):
+    def end_epoch(self) -> bool:
+        return True
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--batch", type=int, default=8)
+    parser.add_argument("--rounds", type=int, default=25)
+    given = parser.parse_args()
+    cfg = load(CONFIG)
+    cfg.model.backbone.update(SMALL)
+    cfg.model.mix = None
+    cfg.train_cfg.update(amp=None, max_epochs=1)
+    torch.manual_seed(0)
+    turns: Any = Turns(given.batch, given.rounds)
+    with tempfile.TemporaryDirectory() as folder:
+        OneEpoch(cfg, Path(folder), dict(train=turns, val=turns, test=turns), build_model(cfg)).train()
+    ours, plain = (statistics.median(t[i] for t in turns.times[WARM:]) for i in (0, 1))
+    ratio = statistics.median(p / o for o, p in turns.times[WARM:])
+    print(f"ViT-S/16, 224 px, NoPE, float32, batches of {given.batch}, {torch.get_num_threads()} threads")
+    print(f"  engine   {given.batch / ours:6.2f} images/s")
+    print(f"  by hand  {given.batch / plain:6.2f} images/s")
+    print(f"  engine / by hand  {ratio:.3f}  (median of {given.rounds} pairs)")
+
+
+if __name__ == "__main__":
+    main()
