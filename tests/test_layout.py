@@ -125,6 +125,7 @@ FRAMEWORK = [  # each room knows those before it
     ["look", "transformer"],
     ["backbones", "necks", "losses", "data"],
     ["pictures"],
+    ["answer"],
     ["evaluation"],
     ["answers"],
     ["heads", "adapter"],

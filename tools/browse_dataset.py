@@ -16,34 +16,28 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageDraw
 
-from ndformer.framework.answers import boxes as gallery_boxes
-from ndformer.framework.answers import gallery
-from ndformer.framework.answers import pixels as gallery_masks
+from ndformer.framework.answer import Answer
 from ndformer.framework.data.dataset import Dataset
 from ndformer.framework.engine.building import prepare_data
 from ndformer.framework.engine.programs import output
 from ndformer.framework.engine.programs.cli import config_arguments, config_from, run
 from ndformer.framework.engine.run import build_loader
 from ndformer.framework.errors import DataError
+from ndformer.framework.pictures.cards import font, shortened
 from ndformer.framework.pictures.samples import parts
 from ndformer.framework.pictures.samples import picture as picture_of
-from ndformer.framework.registry import DATASETS
+from ndformer.framework.registry import ANSWERS, DATASETS
 
-TILE, CAPTION, SCENE = 128, 16, 320  # a tile's side, what is written above it, and its side where boxes are drawn
+CAPTION = 16  # the height of what is written above a sample
 
 
 def sheet(dataset: Dataset, count: int) -> Image.Image:
     """Samples evenly spread over the set, so over its classes, in rows; wider cells where all of them are wide."""
     numbers = np.linspace(0, len(dataset) - 1, min(count, len(dataset))).astype(int).tolist()
     samples = [dataset[i] for i in numbers]
-    held = [sample.get("data_sample", sample) for sample in samples]
-    masked, boxed = "mask" in held[0], "boxes" in held[0] and "mask" not in held[0]
-    high = SCENE if masked or boxed else TILE
+    kind: type[Answer] = ANSWERS.get(dataset.answer)
+    high = kind.tile
     pictures = [picture_of(sample, dataset.transforms, high) for sample in samples]
-    if masked:
-        count = len(dataset.classes)
-        masks = [np.asarray(one["mask"]) for one in held]
-        pictures = [gallery_masks.over(picture, mask, count) for picture, mask in zip(pictures, masks)]
     wide = high * max(1, min(picture.shape[1] // picture.shape[0] for picture in pictures))
     columns = min(len(numbers), math.ceil(math.sqrt(len(numbers) * 1.6 * high / wide)))
     rows = math.ceil(len(numbers) / columns)
@@ -51,10 +45,11 @@ def sheet(dataset: Dataset, count: int) -> Image.Image:
     pen = ImageDraw.Draw(out)
     for place, (i, picture) in enumerate(zip(numbers, pictures)):
         left, top = place % columns * (wide + 4) + 2, place // columns * (high + CAPTION + 4) + 2
-        boxes = gallery_boxes.annotated(samples[place], dataset.classes) if boxed else []
-        out.paste(gallery_boxes.draw(picture, boxes, high, wide), (left, top + CAPTION))
-        name = Path(dataset.name(i)).stem if high == SCENE else dataset.classes[int(dataset.labels[i])]
-        pen.text((left, top), gallery.shortened(name, wide, 11), fill="black", font=gallery.font(11))
+        held = samples[place].get("data_sample", samples[place])
+        out.paste(kind.annotated(picture, held, dataset.classes, (high, wide)), (left, top + CAPTION))
+        named = kind.captioned == "name"
+        name = Path(dataset.name(i)).stem if named else dataset.classes[int(dataset.labels[i])]
+        pen.text((left, top), shortened(name, wide, 11), fill="black", font=font(11))
     return out
 
 
@@ -66,7 +61,7 @@ def sheets(parts: dict[str, Dataset], count: int) -> Image.Image:
     size = max(one.width for one in drawn.values()), sum(one.height + 26 for one in drawn.values())
     out, top = Image.new("RGB", size, "white"), 0
     for name, one in drawn.items():
-        ImageDraw.Draw(out).text((2, top + 4), name, fill="black", font=gallery.font(15))
+        ImageDraw.Draw(out).text((2, top + 4), name, fill="black", font=font(15))
         out.paste(one, (0, top + 26))
         top += one.height + 26
     return out
@@ -84,8 +79,7 @@ def dataset_of(given: argparse.Namespace) -> Dataset:
         raise DataError(f"{name} names a dataset; --sample, --encoding and --cfg-options are for a config of it")
     if given.data_root is None:
         raise DataError(f"--data-root says where {name} is; tools/make_sample.py makes a small one")
-    own = dict(transforms=kind.shown) if hasattr(kind, "shown") else {}
-    dataset = DATASETS.create(dict(type=name, split=given.split, data_root=given.data_root, **own))
+    dataset = DATASETS.create(dict(type=name, split=given.split, data_root=given.data_root, transforms=kind.shown))
     if len(dataset) == 0:
         raise DataError(f"{name} has no {given.split} samples under {given.data_root}")
     return dataset

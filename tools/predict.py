@@ -20,12 +20,13 @@ from pathlib import Path
 
 import torch
 
+from ndformer.framework.answer import Answer
 from ndformer.framework.answers import gallery
+from ndformer.framework.answers.tables import write_table
 from ndformer.framework.engine.building import build_model
 from ndformer.framework.engine.programs import output, show_dir
 from ndformer.framework.engine.programs.cli import config_arguments, config_from, run
-from ndformer.framework.engine.programs.files import Preparation
-from ndformer.framework.engine.run import of_tokens, write_predictions
+from ndformer.framework.engine.programs.files import OfFiles, Preparation
 from ndformer.framework.engine.training import checkpoint
 from ndformer.framework.errors import DataError
 
@@ -51,7 +52,8 @@ def main() -> None:
     samples = prepared.samples_in(given.files)
     content = checkpoint.load(given.checkpoint)
     checkpoint.load_weights(model, content, given.checkpoint, given.resize_positions)
-    predictions, read, unread = [], [], []
+    answers: list[Answer] = []
+    read, unread = [], []
     for files in samples:
         try:
             batch = prepared(files)
@@ -60,25 +62,18 @@ def main() -> None:
             if len(samples) > 1:
                 print(f"predict: {error}", file=sys.stderr, flush=True)
             continue
-        predictions += model.val_step(batch)
+        answers += model.val_step(batch)
         read.append(files)
-        named = gallery.in_words(predictions[-1], content["classes"], given.top, given.show_score)
+        named = answers[-1].words(content["classes"], given.top, given.show_score)
         print(f"{' '.join(map(str, files))}  {named}", flush=True)
     if len(samples) == len(unread) == 1:
         raise DataError(unread[0])
     if given.out is not None:
-        write_predictions(given.out, predictions, content["classes"])
+        write_table(given.out, answers, content["classes"])
         print(given.out)
-    if given.show_dir is not None and of_tokens(predictions):
-        pack = next(step for step in prepared.steps[prepared.modality_of(read[0][0])] if hasattr(step, "show"))
-        given.show_dir.mkdir(parents=True, exist_ok=True)
-        for (path, *_), one in list(zip(read, predictions))[: given.show_count]:
-            raw = prepared.adapters[prepared.modality_of(path)].open(path) | dict(path=str(path))
-            pack.show(given.show_dir / path.stem, raw, one["predicted"].long().numpy(), content["classes"])
-        print(given.show_dir)
-    elif given.show_dir is not None:
-        picture = lambda i: prepared.picture(read[i], gallery.SIZE)
-        gallery.show(given.show_dir, predictions, content["classes"], picture, given.show_count, given.show_score)
+    if given.show_dir is not None:
+        source = OfFiles(prepared, read, content["classes"])
+        gallery.show(given.show_dir, answers, content["classes"], source, given.show_count, given.show_score)
         print(given.show_dir)
     if unread:
         raise DataError(f"{len(unread)} of {len(samples)} files are left out, the sentences above say why")

@@ -145,7 +145,7 @@ def main() -> None:
     default = "class" if where.positions.shape[1] > where.grid[0] * where.grid[1] else middle
     pack = next(step for (steps,) in [prepared.steps.values()] for step in steps if isinstance(step, PackImage))
     picture = np.asarray(pack.unpack(batch["inputs"]["image"][0].cpu()).convert("RGB"))
-    says = f"{content['classes'][found['prediction']]} {found['scores'].max():.2f}"
+    says = f"{content['classes'][found.prediction]} {found.scores.max():.2f}"
     title += f": {encoding_name(cfg)} says {says}"
     draw(title, looks, picture, given.layer, given.head, given.query or [default]).savefig(given.out)
     print(given.out)

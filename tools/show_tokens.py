@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -25,6 +24,7 @@ from ndformer.framework.engine.programs import output
 from ndformer.framework.engine.programs.cli import config_arguments, config_from, run
 from ndformer.framework.engine.programs.files import Preparation
 from ndformer.framework.errors import DataError
+from ndformer.framework.pictures.samples import packs
 from ndformer.framework.tokens import Where
 
 ROW, MOST = 6, 24  # pictures in a row of a sheet, and in all of it
@@ -75,15 +75,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if len(prepared.samples_in([given.file])) != 1:
         raise DataError(f"{given.file} holds several files: name one")
     name = prepared.modality_of(given.file)
-    adapter: Any = model.modalities[name]
-    if not hasattr(adapter, "show"):
-        raise DataError(f"{type(adapter).__name__} does not show its tokens: give it show(sample, pack)")
+    adapter = prepared.adapters[name]
     sample = prepared.sample((given.file,))
     print(f"{given.file} as {name} for {type(adapter).__name__}: ", end="")
     print("\n".join(in_words(adapter(collate([sample])["inputs"][name]).where)))
-    steps = prepared.steps[name]
-    pack = next((step for step in reversed(steps) if getattr(step, "of", None) == name), steps[-1])
-    pictures = adapter.show(sample, pack)
+    *_, pack = (one for one in packs(prepared.steps[name]) if one.of == name)
+    pictures = adapter.pictures(sample, pack)
     out = given.out or Path("tokens.png" if len(pictures) == 1 else "tokens.gif")
     save(pictures, out, given.seconds)
     print(out)

@@ -12,16 +12,16 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
 
 from ndformer.framework.answers import gallery
+from ndformer.framework.answers.tables import write_table
 from ndformer.framework.engine.building import build_model, check_classes, prepare_data
 from ndformer.framework.engine.programs import output, show_dir
 from ndformer.framework.engine.programs.cli import config_arguments, config_from, run
-from ndformer.framework.engine.run import as_line, build_loader, evaluate, of_tokens, write_predictions
+from ndformer.framework.engine.run import as_line, build_loader, evaluate
 from ndformer.framework.engine.training import checkpoint
 from ndformer.framework.errors import NothingLeftError
-from ndformer.framework.pictures import samples
+from ndformer.framework.pictures.samples import OfDataset
 
 
 def main() -> None:
@@ -43,9 +43,10 @@ def main() -> None:
     check_classes(model, loader)
     result = evaluate(cfg, model, loader)
     print(as_line(result.values))
-    for metric in result.metrics:
-        if given.classwise and hasattr(metric, "views"):
-            print(metric.views(None, loader.data.classes))
+    for metric in result.metrics if given.classwise else ():
+        table = metric.views(None, loader.data.classes)
+        if table is not None:
+            print(table)
     for name in model.joined:
         model.masked = {name}
         try:
@@ -53,21 +54,15 @@ def main() -> None:
         except NothingLeftError:
             said = "samples have nothing else"
         print(f"without {name}:  {said}")
-    data: Any = loader.data
+    data = loader.data
     if given.out is not None:
-        exports = [metric for metric in result.metrics if hasattr(metric, "export")]
-        if exports and given.out.suffix == ".json" and hasattr(data, "categories"):
-            exports[0].export(given.out, data.categories)
-        else:
-            write_predictions(given.out, result.predictions, data.classes)
+        own = given.out.suffix == ".json" and data.categories is not None
+        if not own or not any(metric.export(given.out, data.categories or ()) for metric in result.metrics):
+            write_table(given.out, result.answers, data.classes)
         print(given.out)
-    if given.show_dir is not None and of_tokens(result.predictions):
-        gallery.show_labelled(given.show_dir, result.predictions, data, given.show_count)
-        print(given.show_dir)
-    elif given.show_dir is not None:
-        numbers = [i for i in range(len(data)) if data.name(i) not in loader.bad]  # of the samples, in their order
-        picture = lambda i: samples.picture_at(data, numbers[i])
-        gallery.show(given.show_dir, result.predictions, data.classes, picture, given.show_count, given.show_score)
+    if given.show_dir is not None:
+        source = OfDataset(data, loader.bad)
+        gallery.show(given.show_dir, result.answers, data.classes, source, given.show_count, given.show_score)
         print(given.show_dir)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any, Literal, cast
 
@@ -10,8 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from ndformer.framework.compat import BaseModel
+from ndformer.framework.data.mixer import Mixer
 from ndformer.framework.errors import NothingLeftError, UnknownNameError, nearest
-from ndformer.framework.registry import BACKBONES, HEADS, MODALITIES, MODELS, TRANSFORMS
+from ndformer.framework.heads.head import Head
+from ndformer.framework.registry import BACKBONES, HEADS, MIXERS, MODALITIES, MODELS
 from ndformer.framework.signature import arguments
 from ndformer.framework.tokens import TokenSet, Where, join
 
@@ -57,7 +60,7 @@ class TokenModel(BaseModel):
                 raise UnknownNameError(
                     f"loss_weights are by task, got '{name}'{nearest(name, modalities)} Tasks: {known}"
                 )
-        self.mix = None if mix is None else TRANSFORMS.create(mix)
+        self.mix: Mixer | None = None if mix is None else MIXERS.create(mix)
         self.amp: torch.dtype | None = None  # what evaluation computes in, as training does; set by the engine
         self.masked: set[str] = set()  # modalities that it does as if no sample had them
 
@@ -78,9 +81,9 @@ class TokenModel(BaseModel):
                 f"dict(inputs=dict({next(iter(self.modalities))}=tensor), data_sample=dict(label=number))"
             )
         space = [self._one_of(inputs)] if self.in_turn else []
-        head: Any = self.head[space[0]] if isinstance(self.head, nn.ModuleDict) else self.head
+        head = cast(Head, self.head[space[0]] if isinstance(self.head, nn.ModuleDict) else self.head)
         if mode == "loss":
-            targets = head.targets(data_samples, next(self.parameters()).device)
+            targets = head.targets(data_samples or [], next(self.parameters()).device)
             if self.mix is not None:
                 inputs, targets = self.mix(inputs, targets)
             losses = head.loss(self.backbone(self.tokens(inputs), *space), targets)
@@ -90,8 +93,8 @@ class TokenModel(BaseModel):
             tokens = self.backbone(self.tokens(inputs), *space)
             if mode == "tensor":
                 return tokens
-            predictions = head.predict(tokens, data_samples)
-            return [p | dict(task=space[0]) for p in predictions] if space else predictions
+            answers = head.predict(tokens, data_samples or [])
+            return [replace(answer, task=space[0]) for answer in answers] if space else answers
 
     def _one_of(self, inputs: dict[str, Any]) -> str:
         if len(inputs) != 1:

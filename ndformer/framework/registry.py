@@ -31,6 +31,11 @@ class Registry(mmengine.registry.Registry):
             raise UnknownNameError(f"no {self.name} is called '{key}'{nearest(key, names)} Known: {', '.join(names)}")
         return found
 
+    def all(self) -> list[Any]:
+        """All that has a name."""
+        self._load()
+        return list(self.module_dict.values())
+
     def create(self, cfg: dict[str, Any], **context: Any) -> Any:
         """Build `cfg` with arguments that its place in the model gives; an option nothing reads is an error."""
         if not isinstance(cfg, dict) or "type" not in cfg:
@@ -59,11 +64,13 @@ ENCODINGS = Registry("encoding", "ndformer.encodings")
 MODALITIES = Registry("modality", "ndformer.modalities")
 DATASETS = Registry("dataset", "ndformer.modalities", "ndformer.framework.data")
 TRANSFORMS = Registry("transform", "ndformer.modalities", "ndformer.framework.data")
+MIXERS = Registry("mixer", "ndformer.modalities")
 SAMPLES = Registry("sample", "ndformer.modalities")
 MODELS = Registry("model", "ndformer.framework.model")
 BACKBONES = Registry("backbone", "ndformer.framework.backbones")
 NECKS = Registry("neck", "ndformer.framework.necks")
 HEADS = Registry("head", "ndformer.framework.heads")
+ANSWERS = Registry("answer", "ndformer.framework.answers", "ndformer.modalities")
 METRICS = Registry("metric", "ndformer.framework.evaluation", "ndformer.modalities")
 OPTIMIZERS = Registry("optimizer", "ndformer.framework.engine.training.optim")
 SCHEDULES = Registry("schedule", "ndformer.framework.engine.training.schedules")

@@ -26,3 +26,13 @@ def spy(monkeypatch: pytest.MonkeyPatch, holder: Any, name: str) -> list[str]:
     else:
         monkeypatch.setattr(holder, name, outer)
     return called
+
+
+class Drawn:
+    """Samples that answers are about, drawn by a function of their numbers; what is written is noted."""
+
+    def __init__(self, picture: Any) -> None:
+        self.picture, self.written = picture, []
+
+    def write_labelled(self, stem: Any, i: int, labels: Any) -> None:
+        self.written.append((stem, i, labels.tolist()))

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
+from ndformer.framework.answers.label import Label
 from ndformer.framework.data.batches import collate
 from ndformer.framework.data.dataset import Dataset
 from ndformer.framework.data.mixture import Mixture, TurnBatches
@@ -98,8 +99,8 @@ def test_each_modality_has_its_own_classes_and_says_its_task() -> None:
     built = in_turn().eval()
     for name, dims, classes in (("a", 2, 3), ("b", 3, 5)):
         found = built({name: torch.randn(2, 4, dims + 1)}, [dict(label=0)] * 2, mode="predict")
-        assert [p["task"] for p in found] == [name] * 2
-        assert found[0]["scores"].shape == (classes,)
+        assert [p.task for p in found] == [name] * 2
+        assert found[0].scores.shape == (classes,)
 
 
 def test_the_loss_of_a_task_counts_as_often_as_its_weight_says() -> None:
@@ -146,16 +147,13 @@ def test_a_space_must_be_named() -> None:
 
 def test_values_of_a_task_are_those_of_the_metric_alone() -> None:
     rng = np.random.default_rng(0)
-    samples = [
-        dict(task=task, label=int(rng.integers(3)), prediction=int(rng.integers(3)), scores=torch.rand(3))
-        for task in "aab" * 7
-    ]
+    samples = [Label(task=task, sample=dict(label=int(rng.integers(3))), scores=torch.rand(3)) for task in "aab" * 7]
     both = PerTask(dict(type="Accuracy"))
     both.process({}, samples)
     found = both.compute_metrics(both.results)
     for task in "ab":
         alone = Accuracy()
-        alone.process({}, [s for s in samples if s["task"] == task])
+        alone.process({}, [s for s in samples if s.task == task])
         for name, value in alone.compute_metrics(alone.results).items():
             assert found[f"{task}/{name}"] == value
     assert both.main == "accuracy"
@@ -240,7 +238,7 @@ def test_a_sample_alone_and_beside_others_that_lack_something_is_the_same() -> N
     together = built.forward(**collate(samples), mode="predict")
     for one, among in zip(samples, together):
         alone = built.forward(**collate([one]), mode="predict")[0]
-        torch.testing.assert_close(alone["scores"], among["scores"], rtol=1e-5, atol=1e-6)
+        torch.testing.assert_close(alone.scores, among.scores, rtol=1e-5, atol=1e-6)
 
 
 def test_a_masked_modality_is_as_if_no_sample_had_it() -> None:

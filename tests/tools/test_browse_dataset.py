@@ -7,11 +7,13 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from ndformer.framework.answers.label import Label
 from ndformer.framework.engine.programs import cli
 from ndformer.framework.registry import DATASETS
 from tools import browse_dataset
-from tools.browse_dataset import CAPTION, TILE, sheet
+from tools.browse_dataset import CAPTION, sheet
 
+TILE = Label.tile
 CONFIGS = Path(__file__).parents[2] / "configs"
 PACK = dict(type="PackImage")
 

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from ndformer.framework.answers import boxes as boxes_module
+from ndformer.framework.answers.boxes import Boxes
 from ndformer.framework.engine.programs import cli
 from ndformer.modalities.image.stand_ins.coco import coco_json
 from ndformer.modalities.image.stand_ins.labelled import save
@@ -134,14 +136,14 @@ def test_browsing_shows_boxes_where_transforms_put_them(home, monkeypatch):
     """Of a plain image with one box, in a tile of four times its size."""
     drawn = []
     monkeypatch.setattr(
-        browse_dataset.gallery_boxes,
+        boxes_module,
         "draw",
         lambda pixels, boxes, high, wide: drawn.append((pixels, boxes, high)) or Image.new("RGB", (wide, high)),
     )
     monkeypatch.chdir(home)
     run(browse_dataset.main, "run/config.py", "--split", "train", "--count", "12", "--out", "sheet.png")
     assert len(drawn) == 12
-    assert all(pixels.shape == (96, 96, 3) and high == browse_dataset.SCENE for pixels, _, high in drawn)
+    assert all(pixels.shape == (96, 96, 3) and high == Boxes.tile for pixels, _, high in drawn)
     found = [box for _, boxes, _ in drawn for box in boxes]
     assert len(found) > 5
     assert all(0 <= box[0] < box[2] <= 96 and name in ("ring", "triangle", "cross", "star", "zigzag", "tee")

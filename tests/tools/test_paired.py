@@ -50,7 +50,7 @@ def run(home, tmp_path, monkeypatch, capsys, *options):
 def accuracy(model, cfg, masked):
     model.masked = masked
     found = [one for batch in build_loader(cfg, "test") for one in model.val_step(batch)]
-    return sum(one["prediction"] == one["label"] for one in found) / len(found)
+    return sum(one.prediction == one.label for one in found) / len(found)
 
 
 def test_each_modality_is_masked_out_in_turn(home, tmp_path, monkeypatch, capsys):

@@ -10,6 +10,7 @@ import pytest
 import torch
 from PIL import Image
 
+from ndformer.framework.answers.tables import write_table
 from ndformer.framework.data.batches import collate
 from ndformer.framework.engine.building import build_model
 from ndformer.framework.engine.config.load import load
@@ -307,7 +308,7 @@ def test_show_dir_has_clouds_and_pictures_of_prediction_truth_and_error(trained,
     sample = data.read(data.records[number])
     assert np.array_equal(np.stack([vertices[a] for a in "xyz"], 1), sample["points"])
     red = vertices["red"] == 213
-    assert np.array_equal(red, (found["predicted"] != found["truth"]).numpy() & (sample["labels"] >= 0))
+    assert np.array_equal(red, (found.predicted != found.truth).numpy() & (sample["labels"] >= 0))
     assert len(list(picture.parent.iterdir())) == 4
     with pytest.raises(DataError, match=r"tools/vote\.py"):
-        test_tool.write_predictions(tmp_path / "a.csv", [found], data.classes)
+        write_table(tmp_path / "a.csv", [found], data.classes)

@@ -1,23 +1,85 @@
-"""Pictures of samples with boxes: those that are there, and those that were found, from a score on."""
+"""Boxes with a class: detection. Drawn are those that are there, and those that were found, from a score on."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
+from torch import Tensor
 
+from ndformer.framework.answer import Answer
 from ndformer.framework.evaluation.coco.match import assign, best_first, overlapping
 from ndformer.framework.evaluation.coco.metric import gather
-from ndformer.framework.pictures.cards import EDGE, GREY, INK, LINE, RIGHT, WRONG, fitted, font, shortened
+from ndformer.framework.pictures.cards import INK, RIGHT, WRONG, card, fitted, font
+from ndformer.framework.registry import ANSWERS
 
 SIDE, IOU = 480, 0.5  # of a picture; from which overlap on an object counts as found
 MISSED, THERE = (60, 110, 220), (235, 235, 235)
 
 Box = tuple[Sequence[float], str, tuple[int, int, int]]  # x1 y1 x2 y2, what is written at it, its colour
+
+
+@ANSWERS.register_module()
+@dataclass(kw_only=True, eq=False)
+class Boxes(Answer):
+    """Best first, in pixels of the image on disk."""
+
+    metric = "CocoMetric"
+    columns = ("path", "class", "score", "x1", "y1", "x2", "y2")
+
+    boxes: Tensor  # (D, 4) x1 y1 x2 y2
+    labels: Tensor  # (D,)
+    scores: Tensor  # (D,)
+    times: Any = None  # (D,) microseconds, of a recording that was looked at more than once
+
+    @property
+    def found(self) -> dict[str, np.ndarray]:
+        parts = dict(boxes=self.boxes, labels=self.labels, scores=self.scores, times=self.times)
+        return {name: np.asarray(part) for name, part in parts.items() if part is not None}
+
+    @property
+    def truth(self) -> dict[str, Any] | None:
+        return self.sample.get("truth")
+
+    def _objects(self, classes: Sequence[str]) -> Iterator[tuple[str, float, list[float]]]:
+        for label, score, box in zip(self.labels.tolist(), self.scores.tolist(), self.boxes.tolist()):
+            yield classes[int(label)], score, box
+
+    def rows(self, classes: Sequence[str]) -> list[dict[str, Any]]:
+        """One for each object, the surest first."""
+        return [
+            dict(zip(self.columns, (self.path, name, round(score, 6), *(round(side, 2) for side in box))))
+            for name, score, box in self._objects(classes)
+        ]
+
+    def words(self, classes: Sequence[str], top: int, least: float) -> str:
+        shown = [
+            f"{name} {score:.3f} ({', '.join(f'{side:.0f}' for side in box)})"
+            for name, score, box in self._objects(classes)
+            if score >= least
+        ]
+        return "  ".join(shown) or f"nothing with a score of {least:g} or more"
+
+    def mistakes(self, least: float) -> float:
+        return Verdict.of(self, least).mistakes
+
+    def verdict(self, classes: Sequence[str], least: float) -> str:
+        return str(Verdict.of(self, least))
+
+    def card(self, pixels: np.ndarray, classes: Sequence[str], least: float) -> Any:
+        verdict = Verdict.of(self, least)
+        colour = INK if verdict.there is None else WRONG if verdict.mistakes else RIGHT
+        drawn = draw(pixels, list(boxes_of(self, verdict, classes)), SIDE, 2 * SIDE)
+        return card(drawn, str(verdict), self.path, colour)
+
+    @classmethod
+    def annotated(
+        cls, pixels: np.ndarray, truth: Mapping[str, Any], classes: Sequence[str], size: tuple[int, int]
+    ) -> Any:
+        boxes, labels = np.asarray(truth["boxes"]).tolist(), np.asarray(truth["labels"]).tolist()
+        return draw(pixels, [(box, classes[int(label)], RIGHT) for box, label in zip(boxes, labels)], *size)
 
 
 def draw(pixels: np.ndarray, boxes: Sequence[Box], height: int, width: int) -> Any:
@@ -38,7 +100,7 @@ def draw(pixels: np.ndarray, boxes: Sequence[Box], height: int, width: int) -> A
     return sheet
 
 
-def on_input(boxes: Any, sample: dict[str, Any]) -> np.ndarray:
+def on_input(boxes: Any, sample: Mapping[str, Any]) -> np.ndarray:
     """(N, 4) boxes of an image on disk, in pixels of what the model was given."""
     corners = np.asarray(boxes, dtype=np.float64).reshape(-1, 4)
     if "frame" not in sample:
@@ -47,13 +109,6 @@ def on_input(boxes: Any, sample: dict[str, Any]) -> np.ndarray:
     moved = (corners - np.tile(offset, 2)) / np.tile(scale, 2)
     low, high = moved[:, :2], moved[:, 2:]
     return np.concatenate([np.minimum(low, high), np.maximum(low, high)], axis=1)
-
-
-def annotated(sample: dict[str, Any], classes: list[str]) -> list[Box]:
-    """The boxes that a sample, packed or not, is trained with."""
-    held = sample.get("data_sample", sample)
-    boxes, labels = np.asarray(held["boxes"]), np.asarray(held["labels"])
-    return [(box, classes[label], RIGHT) for box, label in zip(boxes.tolist(), labels.tolist())]
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,12 +121,12 @@ class Verdict:
     there: int | None  # objects, without crowds; None where nobody knows
 
     @classmethod
-    def of(cls, one: dict[str, Any], least: float) -> Verdict:
-        scores = np.asarray(one["found"]["scores"])
-        keep = np.flatnonzero(scores >= least)
-        if "truth" not in one:
+    def of(cls, one: Boxes, least: float) -> Verdict:
+        seen = one.found
+        keep = np.flatnonzero(seen["scores"] >= least)
+        if one.truth is None:
             return cls(keep, np.zeros(len(keep), bool), keep[:0], None)
-        there, seen = ({k: np.asarray(v) for k, v in part.items()} for part in (one["truth"], one["found"]))
+        there = {k: np.asarray(v) for k, v in one.truth.items()}
         _, truth, found = gather([(0, there, seen)])
         found = found[keep]
         order, _ = best_first(found.label, found.score, len(keep))
@@ -93,50 +148,16 @@ class Verdict:
         return f"{self.there - len(self.missed)} of {self.there} found" + (f", {wrong} wrong" if wrong else "")
 
 
-def boxes_of(one: dict[str, Any], verdict: Verdict, classes: list[str]) -> Iterator[Box]:
+def boxes_of(one: Boxes, verdict: Verdict, classes: Sequence[str]) -> Iterator[Box]:
     """First what is there, then what was found: green where right, orange where wrong; blue is what was missed."""
-    if verdict.there is not None:
-        truth = on_input(one["truth"]["boxes"], one).tolist()
-        labels = np.asarray(one["truth"]["labels"]).tolist()
+    if one.truth is not None:
+        truth = on_input(one.truth["boxes"], one.sample).tolist()
+        labels = np.asarray(one.truth["labels"]).tolist()
         for i, (box, label) in enumerate(zip(truth, labels)):
             missed = i in verdict.missed
-            yield box, classes[label] if missed else "", MISSED if missed else THERE
-    found = on_input(one["found"]["boxes"], one)
-    labels, scores = (np.asarray(one["found"][key]) for key in ("labels", "scores"))
+            yield box, classes[int(label)] if missed else "", MISSED if missed else THERE
+    found = on_input(one.boxes, one.sample)
+    labels, scores = one.labels.tolist(), one.scores.tolist()
     for i, right in zip(verdict.shown[::-1], verdict.right[::-1]):  # the surest on top
         colour = INK if verdict.there is None else RIGHT if right else WRONG
-        yield found[i].tolist(), f"{classes[labels[i]]} {scores[i]:.2f}", colour
-
-
-def show(
-    folder: Path,
-    predictions: Sequence[dict[str, Any]],
-    classes: list[str],
-    picture_of: Callable[[int], np.ndarray],
-    count: int,
-    least: float,
-) -> None:
-    """A card each, at most `count`, those with most mistakes first: 000_2-of-3-found-1-wrong_NAME.png"""
-    folder.mkdir(parents=True, exist_ok=True)
-    verdicts = [Verdict.of(one, least) for one in predictions]
-    order = sorted(range(len(verdicts)), key=lambda i: -verdicts[i].mistakes)
-    for place, i in enumerate(order[:count]):
-        name = str(predictions[i].get("path", ""))
-        boxes = list(boxes_of(predictions[i], verdicts[i], classes))
-        file = re.sub(r"[^\w.-]+", "-", f"{place:03}_{verdicts[i]}_{Path(name).stem or i}"[:120]).rstrip("-.")
-        card(draw(picture_of(i), boxes, SIDE, 2 * SIDE), verdicts[i], name).save(folder / f"{file}.png")
-
-
-def card(drawn: Any, verdict: Verdict, title: str) -> Any:
-    """A picture below what is said of it and above its name."""
-    from PIL import Image, ImageDraw
-
-    wide = drawn.width + 2 * EDGE
-    sheet = Image.new("RGB", (wide, drawn.height + 2 * LINE + 3 * EDGE), "white")
-    pen = ImageDraw.Draw(sheet)
-    colour = INK if verdict.there is None else WRONG if verdict.mistakes else RIGHT
-    pen.text((EDGE, EDGE - 4), shortened(str(verdict), wide - 2 * EDGE, 15), fill=colour, font=font(15))
-    sheet.paste(drawn, (EDGE, EDGE + LINE + 4))
-    name = shortened(title, wide - 2 * EDGE, 10, end=True)
-    pen.text((EDGE, drawn.height + LINE + 2 * EDGE), name, fill=GREY, font=font(10))
-    return sheet
+        yield found[i].tolist(), f"{classes[int(labels[i])]} {scores[i]:.2f}", colour

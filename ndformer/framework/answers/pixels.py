@@ -1,18 +1,72 @@
-"""Pictures of samples with a class for every pixel: the picture, what is there, what was predicted."""
+"""A class for every pixel: semantic segmentation. Drawn are the picture, what is there, what was predicted."""
 
 from __future__ import annotations
 
 import colorsys
-import re
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from torch import Tensor
 
+from ndformer.framework.answer import Answer
 from ndformer.framework.pictures.cards import EDGE, INK, LINE, fitted, font, shortened
+from ndformer.framework.registry import ANSWERS
 
 SIDE = 320  # of each picture
+
+
+@ANSWERS.register_module()
+@dataclass(kw_only=True, eq=False)
+class Pixels(Answer):
+    metric = "MeanIoU"
+
+    predicted: Tensor  # (H, W) classes, of the image on disk where the sample has a `frame` that leads to it
+    classes: int
+
+    @property
+    def truth(self) -> Any:
+        """In the shape of `predicted`, negative where nobody knows; None where nothing is known."""
+        return self.sample.get("truth")
+
+    @property
+    def right(self) -> float:
+        """The share of those that somebody knows."""
+        if self.truth is None:
+            return 0.0
+        truth, predicted = np.asarray(self.truth), np.asarray(self.predicted)
+        return float((truth == predicted)[truth >= 0].mean()) if (truth >= 0).any() else 1.0
+
+    def _shares(self, classes: Sequence[str]) -> Tensor:
+        """(classes,) how large a part each class has."""
+        labels = self.predicted.flatten().long()
+        return labels.bincount(minlength=len(classes)) / max(1, len(labels))
+
+    def rows(self, classes: Sequence[str]) -> list[dict[str, Any]]:
+        shares = zip(classes, self._shares(classes).tolist())
+        return [dict(path=self.path, **{name: round(share, 6) for name, share in shares})]
+
+    def words(self, classes: Sequence[str], top: int, least: float) -> str:
+        names = self.names(classes)
+        share, which = self._shares(names).topk(min(top, len(names)))
+        return "  ".join(f"{names[i]} {100 * p:.0f} %" for p, i in zip(share.tolist(), which.tolist()) if p > 0)
+
+    def mistakes(self, least: float) -> float:
+        return -self.right
+
+    def verdict(self, classes: Sequence[str], least: float) -> str:
+        return "predicted" if self.truth is None else f"{100 * self.right:.0f} % right"
+
+    def card(self, pixels: np.ndarray, classes: Sequence[str], least: float) -> Any:
+        masks = [np.asarray(mask) for mask in (self.truth, self.predicted) if mask is not None]
+        return card(pixels, masks, classes, f"{self.verdict(classes, least)}   {self.path}")
+
+    @classmethod
+    def annotated(
+        cls, pixels: np.ndarray, truth: Mapping[str, Any], classes: Sequence[str], size: tuple[int, int]
+    ) -> Any:
+        return fitted(over(pixels, np.asarray(truth["mask"]), len(classes)), *size)
 
 
 def colours(count: int) -> np.ndarray:
@@ -33,36 +87,11 @@ def over(pixels: np.ndarray, labels: np.ndarray, count: int) -> np.ndarray:
     return np.where(((labels >= 0) & (labels < count))[..., None], mixed, pixels)
 
 
-def show(
-    folder: Path,
-    predictions: Sequence[dict[str, Any]],
-    classes: list[str],
-    picture_of: Callable[[int], np.ndarray],
-    count: int,
-) -> None:
-    """A card each, at most `count`, those with the smallest share of right pixels first: 000_54-right_NAME.png"""
-    folder.mkdir(parents=True, exist_ok=True)
-    right = [_right(one) for one in predictions]
-    for place, i in enumerate(sorted(range(len(right)), key=lambda i: right[i])[:count]):
-        name = str(predictions[i].get("path", ""))
-        says = f"{100 * right[i]:.0f} % right" if "truth" in predictions[i] else "predicted"
-        file = re.sub(r"[^\w.-]+", "-", f"{place:03}_{says}_{Path(name).stem or i}"[:120]).rstrip("-.")
-        card(predictions[i], picture_of(i), classes, says, name).save(folder / f"{file}.png")
-
-
-def _right(one: dict[str, Any]) -> float:
-    if "truth" not in one:
-        return 0.0
-    truth, predicted = np.asarray(one["truth"]), np.asarray(one["predicted"])
-    return float((truth == predicted)[truth >= 0].mean()) if (truth >= 0).any() else 1.0
-
-
-def card(one: dict[str, Any], pixels: np.ndarray, classes: list[str], says: str, name: str) -> Any:
+def card(pixels: np.ndarray, masks: list[np.ndarray], classes: Sequence[str], title: str) -> Any:
     """What the model was given, the truth where it is known, the prediction; below them the colours' names."""
     from PIL import Image, ImageDraw
 
-    predicted, count = np.asarray(one["predicted"]), len(classes)
-    masks = [*([np.asarray(one["truth"])] if "truth" in one else []), predicted]
+    count = len(classes)
     parts = [fitted(part, SIDE, SIDE) for part in (pixels, *(painted(mask, count) for mask in masks))]
     there = [k for k in range(count) if any((mask == k).any() for mask in masks)][:24]
     wide = sum(part.width for part in parts) + (len(parts) + 1) * EDGE
@@ -71,7 +100,7 @@ def card(one: dict[str, Any], pixels: np.ndarray, classes: list[str], says: str,
     high = max(part.height for part in parts)
     sheet = Image.new("RGB", (wide, high + (rows + 2) * LINE + 3 * EDGE), "white")
     pen, left = ImageDraw.Draw(sheet), EDGE
-    pen.text((EDGE, EDGE - 4), shortened(f"{says}   {name}", wide - 2 * EDGE, 12), fill=INK, font=font(12))
+    pen.text((EDGE, EDGE - 4), shortened(title, wide - 2 * EDGE, 12), fill=INK, font=font(12))
     for part in parts:
         sheet.paste(part, (left, EDGE + LINE))
         left += part.width + EDGE

@@ -11,7 +11,7 @@ import contextlib
 import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -34,6 +34,9 @@ class Dataset(torch.utils.data.Dataset[Sample]):
 
     splits: tuple[str, ...] = ("train", "test")  # what is on disk
     classes: list[str]  # names, set by index()
+    answer: ClassVar[str] = "Label"  # what its samples are asked for: a name in ANSWERS
+    shown: ClassVar[Sequence[dict[str, Any]]] = ()  # transforms without which nothing draws it
+    categories: Sequence[Any] | None = None  # of COCO's format
     skip_bad = False
     dealt: np.ndarray | None = None  # (N,) labels that are given instead of the samples' own
     board: Tensor | None = None  # (workers, 2) process and number of the sample being read, in shared memory

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from mmengine.config import Config
@@ -12,6 +12,7 @@ from torch.utils.data import DataLoader
 from ndformer.framework.data.stand_ins import MARK, make_sample
 from ndformer.framework.engine.training.trainer import AMP
 from ndformer.framework.errors import DataError
+from ndformer.framework.heads.head import Head
 from ndformer.framework.model import TokenModel
 from ndformer.framework.registry import MODELS
 
@@ -57,8 +58,8 @@ def check_classes(model: TokenModel, loader: DataLoader[Any]) -> None:
     data: Any = loader.dataset
     pairs = [(f"head.{name}", model.head[name], part) for name, part in data.parts.items()] if model.in_turn else []  # pyright: ignore[reportIndexIssue]
     for at, head, part in pairs or [("head", model.head, data)]:
-        found, given = len(part.classes), getattr(head, "classes", None)
-        if given is not None and given != found:
+        found, given = len(part.classes), cast(Head, head).classes
+        if given and given != found:
             raise DataError(
                 f"{type(part).__name__} under {part.data_root} has {found} classes, the model's head {given}: "
                 f"add --cfg-options model.{at}.classes={found}"

@@ -7,8 +7,6 @@ evaluate(cfg, model, loader)          metrics of a model over exactly a whole se
 from __future__ import annotations
 
 import contextlib
-import csv
-import json
 import warnings
 from collections.abc import Iterable
 from pathlib import Path
@@ -18,7 +16,6 @@ import torch
 from mmengine.config import Config
 
 from ndformer.framework import processes
-from ndformer.framework.answers.gallery import classes_of
 from ndformer.framework.data.stand_ins import MARK
 from ndformer.framework.engine.building import _homes, build_model, check_classes, dataset_name, encoding_name
 from ndformer.framework.engine.training import checkpoint
@@ -28,8 +25,6 @@ from ndformer.framework.engine.training.trainer import Trainer
 from ndformer.framework.errors import DataError
 from ndformer.framework.model import TokenModel
 from ndformer.framework.pictures import runs as report
-
-COLUMNS = ("path", "class", "score", "x1", "y1", "x2", "y2")  # of objects, in pixels of the image on disk
 
 
 def train(cfg: Config, work_dir: Path, resume: bool = False, allow_config_change: bool = False) -> dict[str, Any]:
@@ -47,8 +42,7 @@ def train(cfg: Config, work_dir: Path, resume: bool = False, allow_config_change
         print(checkpoint.load_fitting(model, checkpoint.load(cfg.weights), cfg.weights))
     first = processes.rank() == 0
     work_dir.mkdir(parents=True, exist_ok=True)
-    trainer = Trainer(cfg, work_dir, loaders, model)
-    trainer._resume, trainer.allow_config_change = resume, allow_config_change
+    trainer = Trainer(cfg, work_dir, loaders, model, resume, allow_config_change)
     if first and not resume:
         for name in (checkpoint.LAST, checkpoint.PREVIOUS, checkpoint.BEST):  # of a run that is overwritten
             (work_dir / name).unlink(missing_ok=True)
@@ -104,14 +98,13 @@ def finish(
             print(f"  and {len(found) - 20} more: results.json has them all" if len(found) > 20 else "", end="")
     if processes.rank() == 0:
         report.results(work_dir / "results.json", content)
+        classes = loaders["test"].data.classes
         for metric in tested.metrics:
-            if hasattr(metric, "views"):
-                table = metric.views(work_dir, loaders["test"].data.classes)
+            table = metric.views(work_dir, classes)
+            if table is not None:
                 (work_dir / "classes.txt").write_text(table + "\n", encoding="utf-8")
-            if hasattr(metric, "confusion"):
-                report.confusion_matrix(
-                    work_dir / "confusion_matrix.png", metric.confusion, loaders["test"].data.classes
-                )
+            if metric.confusion is not None:
+                report.confusion_matrix(work_dir / "confusion_matrix.png", metric.confusion, classes)
     print(
         f"test, with the checkpoint best on validation: {as_line(tested.values)}   "
         f"({content['minutes']:.1f} min of training)"
@@ -127,56 +120,3 @@ def as_line(values: dict[str, float]) -> str:
 def evaluate(cfg: Config, model: TokenModel, loader: Iterable[dict[str, Any]]) -> Evaluation:
     """Metrics of a model over exactly the whole set."""
     return measure(cfg.metrics, model, loader)
-
-
-def of_tokens(predictions: list[dict[str, Any]]) -> bool:
-    """Whether the points of a sample were given a label each, and not the sample one, or the pixels of an image."""
-    return bool(predictions) and "predicted" in predictions[0] and predictions[0]["predicted"].ndim == 1
-
-
-def write_predictions(path: Path, predictions: list[dict[str, Any]], classes: list[str]) -> None:
-    """What was predicted for each sample, as .csv or .json: the score of every class, its share of pixels, or a row for
-    each object."""
-    if of_tokens(predictions):
-        raise DataError("a label for every point does not fit a table: tools/vote.py --out DIR writes a file per scene")
-    rows = []
-    for p in predictions:
-        if "found" in p:
-            rows += _objects(p, classes)
-            continue
-        if "predicted" in p:
-            rows.append(dict(path=str(p.get("path", "")), **_shares(p, classes)))
-            continue
-        names = classes_of(p, classes)
-        scores = {name: round(score, 6) for name, score in zip(names, p["scores"].tolist())}
-        truth = names[p["label"]] if p.get("label", -1) >= 0 else ""
-        task = dict(task=p["task"]) if "task" in p else {}
-        rows.append(dict(path=str(p.get("path", "")), **task, truth=truth, prediction=names[p["prediction"]], **scores))
-    if path.suffix == ".json":
-        path.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
-    elif path.suffix == ".csv":
-        with path.open("w", newline="", encoding="utf-8") as file:
-            names = dict.fromkeys(name for row in rows for name in row) or COLUMNS
-            writer = csv.DictWriter(file, names, restval="")
-            writer.writeheader()
-            writer.writerows(rows)
-    else:
-        raise ValueError(f"predictions are written as .csv or .json, got {path}")
-
-
-def _objects(prediction: dict[str, Any], classes: list[str]) -> list[dict[str, Any]]:
-    """What was found in a sample, the surest first."""
-    found = prediction["found"]
-    rows = zip(found["labels"].tolist(), found["scores"].tolist(), found["boxes"].tolist())
-    path = str(prediction.get("path", ""))
-    return [
-        dict(zip(COLUMNS, (path, classes[label], round(score, 6), *(round(side, 2) for side in box))))
-        for label, score, box in rows
-    ]
-
-
-def _shares(prediction: dict[str, Any], classes: list[str]) -> dict[str, float]:
-    """Of the pixels of a sample, how large a part each class has."""
-    labels = prediction["predicted"].flatten().long()
-    share = labels.bincount(minlength=len(classes)) / max(1, len(labels))
-    return {name: round(part, 6) for name, part in zip(classes, share.tolist())}

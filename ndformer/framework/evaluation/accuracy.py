@@ -9,12 +9,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ndformer.framework.compat import BaseMetric
+from ndformer.framework.evaluation.metric import Metric
 from ndformer.framework.registry import METRICS
 
 
 @METRICS.register_module()
-class Accuracy(BaseMetric):
+class Accuracy(Metric):
     """Fractions of right labels: `accuracy` of all samples, `mean_accuracy` over classes, `top5` from 10 classes on.
 
     `average_by` names what samples of one thing have in common ('path': clips of one video): their scores are averaged
@@ -22,20 +22,18 @@ class Accuracy(BaseMetric):
     """
 
     main = "accuracy"  # what the best checkpoint is best at
-    default_prefix = ""
-    confusion: np.ndarray  # (classes, classes) counts, rows are the truth; of the last evaluation
 
     def __init__(self, average_by: str | None = None) -> None:
         super().__init__()
         self.average_by = average_by
 
-    def process(self, data_batch: Any, data_samples: Sequence[dict[str, Any]]) -> None:
-        for sample in data_samples:
-            scores, label = sample["scores"], int(sample["label"])
+    def process(self, data_batch: Any, data_samples: Sequence[Any]) -> None:
+        for answer in data_samples:
+            scores, label = answer.scores, answer.label
             if self.average_by is None:
                 self.results.append(_judged(scores, label))
             else:
-                self.results.append((str(sample[self.average_by]), scores, label))
+                self.results.append((str(answer.sample[self.average_by]), scores, label))
 
     def compute_metrics(self, results: list[Any]) -> dict[str, float]:
         if self.average_by is not None:

@@ -8,36 +8,34 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ndformer.framework.compat import BaseMetric
 from ndformer.framework.errors import DataError
+from ndformer.framework.evaluation.metric import Metric
 from ndformer.framework.registry import METRICS
 
 
 @METRICS.register_module()
-class MeanIoU(BaseMetric):
+class MeanIoU(Metric):
     """Fractions: `mIoU` and `mean_accuracy` over classes, and the `accuracy` of all pixels or points.
 
-    A sample has the `truth`, whole numbers in any shape, negative where nobody knows, what was `predicted` in the same
-    shape, and how many `classes` there are. A class that never occurs is left out of the means (`absent='skip'`), or
-    counts as 0 there ('zero'), as ScanNet's benchmark has it.
+    Of Pixels and Points: their `truth`, whole numbers in any shape, negative where nobody knows, what was `predicted`
+    in the same shape, and how many `classes` there are. A class that never occurs is left out of the means
+    (`absent='skip'`), or counts as 0 there ('zero'), as ScanNet's benchmark has it.
     """
 
     main = "mIoU"  # what the best checkpoint is best at
-    default_prefix = ""
-    confusion: np.ndarray  # (C, C) counts, rows are the truth; of the last evaluation
 
     def __init__(self, absent: Literal["skip", "zero"] = "skip") -> None:
         super().__init__()
         self.absent = absent
 
-    def process(self, data_batch: Any, data_samples: Sequence[dict[str, Any]]) -> None:
-        for sample in data_samples:
-            name = str(sample.get("path", "a sample"))
-            if "truth" not in sample:
+    def process(self, data_batch: Any, data_samples: Sequence[Any]) -> None:
+        for answer in data_samples:
+            name = answer.path or "a sample"
+            if answer.truth is None:
                 raise DataError(f"{name} has no labels, so nothing can be measured on it")
-            counts = counted(np.asarray(sample["truth"]), np.asarray(sample["predicted"]), sample["classes"], name)
+            counts = counted(np.asarray(answer.truth), np.asarray(answer.predicted), answer.classes, name)
             where = np.flatnonzero(counts)  # few of many classes
-            self.results.append((sample["classes"], where, counts.ravel()[where]))
+            self.results.append((answer.classes, where, counts.ravel()[where]))
 
     def compute_metrics(self, results: list[tuple[int, np.ndarray, np.ndarray]]) -> dict[str, float]:
         classes = results[0][0]

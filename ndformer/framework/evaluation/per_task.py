@@ -5,29 +5,28 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ndformer.framework.compat import BaseMetric
+from ndformer.framework.answer import Answer
+from ndformer.framework.evaluation.metric import Metric
 from ndformer.framework.registry import METRICS
 
 
 @METRICS.register_module()
-class PerTask(BaseMetric):
+class PerTask(Metric):
     """The values of `metric` for each task, as TASK/NAME, and their means over tasks, as NAME."""
-
-    default_prefix = ""
 
     def __init__(self, metric: dict[str, Any]) -> None:
         super().__init__()
         self.metric = metric
         self.main = METRICS.create(metric).main
 
-    def process(self, data_batch: Any, data_samples: Sequence[dict[str, Any]]) -> None:
-        self.results += [(sample["task"], sample) for sample in data_samples]
+    def process(self, data_batch: Any, data_samples: Sequence[Answer]) -> None:
+        self.results += [(answer.task, answer) for answer in data_samples]
 
-    def compute_metrics(self, results: list[tuple[str, dict[str, Any]]]) -> dict[str, float]:
+    def compute_metrics(self, results: list[tuple[str, Answer]]) -> dict[str, float]:
         values: dict[str, dict[str, float]] = {}
         for task in dict.fromkeys(task for task, _ in results):
             metric = METRICS.create(self.metric)
-            metric.process({}, [sample for name, sample in results if name == task])
+            metric.process({}, [answer for name, answer in results if name == task])
             values[task] = metric.compute_metrics(metric.results)
         common = [name for name in next(iter(values.values())) if all(name in of_task for of_task in values.values())]
         means = {name: sum(of_task[name] for of_task in values.values()) / len(values) for name in common}

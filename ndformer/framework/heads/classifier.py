@@ -10,14 +10,17 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ndformer.framework.answer import Answer
+from ndformer.framework.answers.label import Label
 from ndformer.framework.errors import DataError
+from ndformer.framework.heads.head import Head
 from ndformer.framework.losses.lovasz import lovasz_softmax
 from ndformer.framework.registry import HEADS
 from ndformer.framework.tokens import TokenSet
 
 
 @HEADS.register_module()
-class Classifier(nn.Module):
+class Classifier(Head):
     """A linear layer on the first token (`pool='class'`) or on the mean of the tokens that have a place (`'mean'`).
 
     It starts with zero weights and bias -log(classes): every class equally likely, as in the PaPE paper.
@@ -82,7 +85,6 @@ class Classifier(nn.Module):
             loss = loss + self.lovasz * lovasz_softmax(logits.softmax(-1), targets.argmax(-1))
         return dict(loss=loss)
 
-    def predict(self, tokens: TokenSet, data_samples: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """What the samples say of themselves, with `scores` (classes,) and the `prediction`."""
+    def predict(self, tokens: TokenSet, data_samples: list[dict[str, Any]]) -> list[Answer]:
         scores = self(tokens).float().softmax(-1)
-        return [s | dict(scores=p, prediction=int(p.argmax())) for s, p in zip(data_samples, scores)]
+        return [Label(sample=sample, scores=one) for sample, one in zip(data_samples, scores)]

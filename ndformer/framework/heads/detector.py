@@ -6,9 +6,12 @@ import copy
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
+from ndformer.framework.answer import Answer
+from ndformer.framework.answers.boxes import Boxes
 from ndformer.framework.heads.frame import original
+from ndformer.framework.heads.head import Head
 from ndformer.framework.heads.yolo import Branch, best, suppressed
 from ndformer.framework.losses.assignment import Objects, TaskAligned
 from ndformer.framework.losses.detection import DetectionLoss
@@ -17,7 +20,7 @@ from ndformer.framework.tokens import TokenSet
 
 
 @HEADS.register_module()
-class Detector(nn.Module):
+class Detector(Head):
     """Two branches see the same maps. In the first, which also trains the backbone, many anchors learn an object. In
     the second, which answers, a single one does: so an object is found once.
 
@@ -80,16 +83,14 @@ class Detector(nn.Module):
         return dict(loss=torch.stack(list(parts.values())).sum()) | {k: v.detach() for k, v in parts.items()}
 
     @torch.no_grad()
-    def predict(self, tokens: TokenSet, data_samples: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """What the samples say of themselves, with what was `found`: dict(boxes, labels, scores), best first."""
+    def predict(self, tokens: TokenSet, data_samples: list[dict[str, Any]]) -> list[Answer]:
         anchors = self.one(self.neck(tokens))
-        predictions = []
+        found: list[Answer] = []
         answers = (x.cpu() for x in best(anchors.logits, anchors.boxes, self.most))  # waits for the device once
-        for sample, *found in zip(data_samples, *answers):
-            scores, labels, boxes = found
+        for sample, scores, labels, boxes in zip(data_samples, *answers):
             keep = scores >= self.least_score
             if self.nms is not None:
                 keep &= ~suppressed(boxes, labels, self.nms)
             boxes = original(boxes[keep], sample)
-            predictions.append(sample | dict(found=dict(boxes=boxes, labels=labels[keep], scores=scores[keep])))
-        return predictions
+            found.append(Boxes(sample=sample, boxes=boxes, labels=labels[keep], scores=scores[keep]))
+        return found

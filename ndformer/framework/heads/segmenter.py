@@ -8,7 +8,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ndformer.framework.answer import Answer
+from ndformer.framework.answers.pixels import Pixels
 from ndformer.framework.heads.frame import original_grid
+from ndformer.framework.heads.head import Head
 from ndformer.framework.losses.labels import checked, label_loss
 from ndformer.framework.necks.pyramid import ChannelNorm
 from ndformer.framework.registry import HEADS, NECKS
@@ -18,7 +21,7 @@ ROWS = 64  # of an image on disk, that are answered at once: scores of many clas
 
 
 @HEADS.register_module()
-class Segmenter(nn.Module):
+class Segmenter(Head):
     """A 1 x 1 convolution for each level, their sum, and one more for the classes (the light form of Kirillov 2019).
 
     Trained by cross entropy, plus `lovasz` times the Lovasz-Softmax loss. A sample has its `mask` (H, W) in pixels of
@@ -52,11 +55,10 @@ class Segmenter(nn.Module):
             return label_loss(_enlarged(logits, targets.shape[-2:]), targets, self.lovasz)
 
     @torch.no_grad()
-    def predict(self, tokens: TokenSet, data_samples: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """What the samples say of themselves, with what is `predicted`, (H, W) uint8, and how many `classes`."""
+    def predict(self, tokens: TokenSet, data_samples: list[dict[str, Any]]) -> list[Answer]:
         logits = self(tokens)
         return [
-            sample | dict(predicted=self._on_disk(one, sample), classes=self.classes)
+            Pixels(sample=sample, predicted=self._on_disk(one, sample), classes=self.classes)
             for one, sample in zip(logits, data_samples)
         ]
 

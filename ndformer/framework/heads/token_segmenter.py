@@ -7,13 +7,16 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ndformer.framework.answer import Answer
+from ndformer.framework.answers.points import Points
+from ndformer.framework.heads.head import Head
 from ndformer.framework.losses.labels import checked, label_loss
 from ndformer.framework.registry import HEADS
 from ndformer.framework.tokens import TokenSet
 
 
 @HEADS.register_module()
-class TokenSegmenter(nn.Module):
+class TokenSegmenter(Head):
     """A linear layer on every token; cross entropy plus `lovasz` times the Lovasz-Softmax loss.
 
     A sample has `labels` (n,) of its tokens, negative where nobody knows. Where it has `inverse` (N,), the token that
@@ -41,16 +44,15 @@ class TokenSegmenter(nn.Module):
             raise ValueError(f"{len(labels)} labels came for {len(logits)} tokens: each token has one")
         return label_loss(logits, labels, self.lovasz)
 
-    def predict(self, tokens: TokenSet, data_samples: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Per sample its name, what is `predicted` for each point (N,), how many `classes`, and the `truth` (N,) where
-        it is known."""
+    def predict(self, tokens: TokenSet, data_samples: list[dict[str, Any]]) -> list[Answer]:
+        """They keep of a sample its name and the truth: what else it holds is large."""
         return [self._of_all(sample, one.argmax(-1).cpu()) for sample, one in zip(data_samples, self(tokens))]
 
-    def _of_all(self, sample: dict[str, Any], predicted: Tensor) -> dict[str, Any]:
+    def _of_all(self, sample: dict[str, Any], predicted: Tensor) -> Points:
         """The labels (n,) that the tokens of a sample were given, for all of its points."""
         inverse, truth = sample.get("inverse"), sample.get("whole_labels", sample.get("labels"))
         if inverse is not None:
             predicted = predicted[torch.as_tensor(inverse)]
-        found = {name: sample[name] for name in ("path", "index") if name in sample}
-        found |= dict(predicted=predicted.short(), classes=self.classes)
-        return found if truth is None else found | dict(truth=torch.as_tensor(truth).short())
+        kept = {name: sample[name] for name in ("path", "index") if name in sample}
+        kept |= {} if truth is None else dict(truth=torch.as_tensor(truth).short())
+        return Points(sample=kept, predicted=predicted.short(), classes=self.classes)

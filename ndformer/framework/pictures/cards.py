@@ -37,3 +37,17 @@ def shortened(text: str, width: int, size: int, end: bool = False) -> str:
     while letters > 1 and whole.getlength(cut(letters)) > width:
         letters -= 1
     return cut(letters)
+
+
+def card(drawn: Any, says: str, title: str, colour: tuple[int, int, int] = INK) -> Any:
+    """A picture below what is said of it and above its name."""
+    from PIL import Image, ImageDraw
+
+    wide = drawn.width + 2 * EDGE
+    sheet = Image.new("RGB", (wide, drawn.height + 2 * LINE + 3 * EDGE), "white")
+    pen = ImageDraw.Draw(sheet)
+    pen.text((EDGE, EDGE - 4), shortened(says, wide - 2 * EDGE, 15), fill=colour, font=font(15))
+    sheet.paste(drawn, (EDGE, EDGE + LINE + 4))
+    name = shortened(title, wide - 2 * EDGE, 10, end=True)
+    pen.text((EDGE, drawn.height + LINE + 2 * EDGE), name, fill=GREY, font=font(10))
+    return sheet

@@ -1,27 +1,39 @@
-"""Pictures of samples."""
+"""Pictures of samples: all that one holds, side by side, each modality drawn by what packs it (Pack.picture)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ndformer.framework.data.dataset import Dataset, Sample
-from ndformer.framework.data.mixture import Mixture
+from ndformer.framework.data.mixture import Mixture, PerModality
+from ndformer.framework.data.pack import Pack
 from ndformer.framework.errors import DataError
 from ndformer.framework.pictures.cards import SIZE, fitted
 from ndformer.framework.registry import TRANSFORMS
 
 
+def packs(transforms: Sequence[Any]) -> Iterator[Pack]:
+    """Those among transforms, also where modalities have chains of their own."""
+    for one in transforms:
+        if isinstance(one, Pack):
+            yield one
+        elif isinstance(one, PerModality):
+            for chain in one.chains.values():
+                yield from packs(chain)
+
+
 def picture(sample: Sample, transforms: Sequence[Any], size: int = SIZE) -> np.ndarray:
-    """(H, W, 3) uint8: all that a sample holds, packed or not yet, side by side. Transforms that pack it draw it."""
-    TRANSFORMS.get("PackImage")  # all are known after the first look-up
-    kinds = [kind for kind in TRANSFORMS.module_dict.values() if hasattr(kind, "picture")]
-    own = [one for one in _each(transforms) if hasattr(one, "picture")]
+    """(H, W, 3) uint8 of a sample, packed or not yet; what none of its transforms packs is drawn by who would."""
     held = sample.get("inputs", sample)
-    packs = {one.of: one for one in [*(kind() for kind in kinds if kind.of in held), *own]}
-    found = [pack.picture(sample, size) for name, pack in packs.items() if held.get(name) is not None]
+    kinds = [kind for kind in TRANSFORMS.all() if isinstance(kind, type) and issubclass(kind, Pack)]
+    own = {one.of: one for one in packs(transforms)}
+    able = {kind.of: kind for kind in kinds if kind.of in held}
+    there = [name for name in able | own if held.get(name) is not None]
+    found = [(own.get(name) or able[name]()).picture(sample, size) for name in there]
     if not found:
         raise DataError(
             f"nothing draws samples of {', '.join(held)}: give the transform that packs them `of` and "
@@ -32,11 +44,14 @@ def picture(sample: Sample, transforms: Sequence[Any], size: int = SIZE) -> np.n
     return np.concatenate([np.asarray(fitted(one, size, 4 * size)) for one in found], 1)
 
 
-def _each(transforms: Sequence[Any]) -> Iterator[Any]:
-    for one in transforms:
-        yield one
-        for chain in getattr(one, "chains", {}).values():
-            yield from _each(chain)
+def write_labelled(
+    stem: Path, sample: Sample, labels: np.ndarray, transforms: Sequence[Any], classes: Sequence[str]
+) -> None:
+    """Files of a sample as it is on disk, with a label at each of its points, by what packs it."""
+    pack = next((one for one in packs(transforms) if one.of in sample), None)
+    if pack is None:
+        raise DataError(f"nothing packs samples of {', '.join(sample)}, so nothing draws them with their labels")
+    pack.write_labelled(stem, sample, labels, classes)
 
 
 def parts(dataset: Dataset) -> dict[str, Dataset]:
@@ -44,10 +59,22 @@ def parts(dataset: Dataset) -> dict[str, Dataset]:
     return dataset.parts if isinstance(dataset, Mixture) else {"": dataset}
 
 
-def picture_at(dataset: Dataset, i: int, size: int = SIZE) -> np.ndarray:
-    """Of a sample by its number."""
-    for part in parts(dataset).values():
-        if i < len(part):
-            return picture(part[i], part.transforms, size)
-        i -= len(part)
-    raise IndexError(i)
+class OfDataset:
+    """The samples of a set that answers are about, where some of them could not be read."""
+
+    def __init__(self, dataset: Dataset, bad: Sequence[str] | dict[str, str] = ()) -> None:
+        self.dataset = dataset
+        self.numbers = [i for i in range(len(dataset)) if dataset.name(i) not in bad]  # in their order
+
+    def picture(self, i: int) -> np.ndarray:
+        number = self.numbers[i]
+        for part in parts(self.dataset).values():
+            if number < len(part):
+                return picture(part[number], part.transforms)
+            number -= len(part)
+        raise IndexError(i)
+
+    def write_labelled(self, stem: Path, i: int, labels: np.ndarray) -> None:
+        data = self.dataset
+        sample = data.read(data.records[self.numbers[i]])
+        write_labelled(stem, sample, labels, data.transforms, data.classes)

@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import warnings
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ndformer.framework.adapter import Adapter
 from ndformer.framework.data.dataset import Sample
 from ndformer.framework.registry import MODALITIES
-from ndformer.framework.tokens import TokenSet, Where
+from ndformer.framework.tokens import TokenSet
 from ndformer.modalities.events.formats.files import ENDINGS, read_events
 from ndformer.modalities.events.formats.stream import sample_of
-from ndformer.modalities.events.pictures.tokens import pictures
+from ndformer.modalities.events.pictures.tokens import pictures as stretches
 from ndformer.modalities.events.spikes.tokens import check_patch, unpack
+from ndformer.modalities.events.transforms.events import PackTokens
 
 
 @MODALITIES.register_module()
-class SpikingPatches(nn.Module):
+class SpikingPatches(Adapter):
     """What PackSpikes, PackFrames or PackVoxels made, (B, n, HEAD + K) or a list of (n, HEAD + K), -> tokens.
 
     A token's feature is a linear function of log(1 + events) in each cell of its patch. `patch` and `bins` are those
@@ -47,22 +49,20 @@ class SpikingPatches(nn.Module):
         if not time_unit > 0:
             raise ValueError(f"time_unit is a number of microseconds above 0, got {time_unit:g}")
         self.patch, self.bins, self.time_unit = patch, bins, time_unit
-        self.volume, self.placed_prefix = check_patch(patch, bins), class_at == "origin"
+        self.volume = check_patch(patch, bins)
         self.project = nn.Linear(self.volume, dim)
-        self.tokens = nn.Parameter(torch.zeros(int(class_token), dim))
-        nn.init.trunc_normal_(self.tokens, std=0.02)
+        self.add_tokens(dim, class_token, class_at=class_at)
 
-    @staticmethod
-    def open(path: Path) -> Sample:
+    def open(self, path: Path) -> Sample:
         """What a dataset reads of one recording, from a file of it, all of it."""
         events = read_events(path)
         if len(events) == 0:
             warnings.warn(f"{path} holds no events", stacklevel=2)
         return sample_of(events)
 
-    def show(self, sample: Sample, pack: Any) -> list[np.ndarray]:
+    def pictures(self, sample: Sample, pack: PackTokens) -> list[np.ndarray]:
         """Pictures of the tokens of a packed sample, stretch by stretch of time."""
-        return pictures(sample["inputs"]["events"], self.patch, self.bins, pack.ages)
+        return stretches(sample["inputs"]["events"], self.patch, self.bins, pack.ages)
 
     def forward(self, packed: Tensor | list[Tensor]) -> TokenSet:
         counts = [len(one) for one in packed]
@@ -82,18 +82,10 @@ class SpikingPatches(nn.Module):
         x = features.new_zeros(*valid.shape, features.shape[1])
         positions = time.new_zeros(*valid.shape, 3)
         x[valid], positions[valid] = features, torch.stack([time, *place.float().unbind(1)], dim=1)
-        return self._with_class_token(x, positions, None if min(counts) == rows else valid)
+        return self.with_tokens(x, positions, None if min(counts) == rows else valid)
 
     def counted(self, cells: Tensor) -> Tensor:
         """(T, volume) float32: how many of (T, K) events are in each cell."""
         dense = torch.zeros(len(cells), self.volume + 1, device=cells.device)  # the last is for those that are none
         ones = dense.new_ones(()).expand(cells.shape)
         return dense.scatter_add_(1, cells.where(cells >= 0, self.volume), ones)[:, : self.volume]
-
-    def _with_class_token(self, x: Tensor, positions: Tensor, valid: Tensor | None) -> TokenSet:
-        if len(self.tokens) == 0:
-            return TokenSet(x, Where(positions, valid=valid))
-        x = torch.cat([self.tokens.to(x.dtype).expand(len(x), -1, -1), x], dim=1)
-        placed = None if self.placed_prefix else torch.arange(x.shape[1], device=x.device)[None] > 0
-        valid = None if valid is None else F.pad(valid, (1, 0), value=True)
-        return TokenSet(x, Where(F.pad(positions, (0, 0, 1, 0)), valid=valid, placed=placed))

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from ndformer.framework.adapter import Adapter
 from ndformer.framework.data.dataset import Sample
-from ndformer.framework.engine.config.text import spelled
-from ndformer.framework.errors import DataError
+from ndformer.framework.data.pack import Pack
 from ndformer.framework.registry import MODALITIES
-from ndformer.framework.tokens import TokenSet, Where
+from ndformer.framework.tokens import TokenSet
 from ndformer.modalities.image.formats.files import ENDINGS, open_image
 from ndformer.modalities.image.pictures.tokens import apart
 
 
 @MODALITIES.register_module()
-class ImagePatches(nn.Module):
+class ImagePatches(Adapter):
     """(B, channels, height, width) -> tokens of patch x patch pixels at (row, column), counted in patches from `start`.
 
     Class and register tokens come first and have no place of their own; with `class_at='origin'` they stand at 0, the
@@ -47,30 +47,19 @@ class ImagePatches(nn.Module):
         if plane is not None and (len(plane) != 3 or len({len(vector) for vector in plane}) != 1):
             raise ValueError(f"plane is (first patch, step to the next row, step to the next column), got {plane}")
         self.plane = plane
-        self.patch, self.channels, self.start, self.prefix = patch, channels, start, int(class_token) + registers
-        self.placed_prefix = class_at == "origin"
+        self.patch, self.channels, self.start = patch, channels, start
         self.project = nn.Conv2d(channels, dim, kernel_size=patch, stride=patch)
-        self.tokens = nn.Parameter(torch.zeros(self.prefix, dim))  # class token, registers
-        nn.init.trunc_normal_(self.tokens, std=0.02)
+        self.add_tokens(dim, class_token, registers, class_at)
 
     def open(self, path: Path) -> Sample:
         """What a dataset reads of one image, from a file of it, in the model's channels."""
         return dict(image=open_image(path, "RGB" if self.channels == 3 else "L"))
 
-    def check_file(self, image: Tensor, path: Path, transforms: Sequence[dict[str, Any]], at: str) -> None:
-        """Patches must divide what the transforms `at` a place of the config make of a file; else a Resize helps."""
-        sides = image.shape[1:]
-        if not any(side % self.patch for side in sides):
-            return
-        near = tuple(max(1, round(side / self.patch)) * self.patch for side in sides)
-        *before, pack = transforms
-        text = spelled(dict(transforms=[*before, dict(type="Resize", size=near), pack]))
-        raise DataError(
-            f"{path} has {sides[0]} x {sides[1]} pixels, which patches of {self.patch} do not divide: have it resized, "
-            f'--cfg-options "{at}={" ".join(text.partition(" = ")[2].split())}"'
-        )
+    @property
+    def patch_sides(self) -> tuple[int, int]:
+        return self.patch, self.patch
 
-    def show(self, sample: Sample, pack: Any) -> list[np.ndarray]:
+    def pictures(self, sample: Sample, pack: Pack) -> list[np.ndarray]:
         """Pictures of the tokens of a packed sample."""
         return [apart(pack.picture(sample, 0), (self.patch, self.patch))]
 
@@ -80,7 +69,7 @@ class ImagePatches(nn.Module):
             raise ValueError(
                 f"images of one batch are of one size, got {sizes}: put a Resize or a crop before PackImage"
             )
-        B, C, height, width = images.shape
+        _, C, height, width = images.shape
         if self.channels != C or height % self.patch or width % self.patch:
             raise ValueError(
                 f"images must have {self.channels} channels and sides that patches of {self.patch} divide, "
@@ -94,10 +83,4 @@ class ImagePatches(nn.Module):
         if self.plane is not None:
             first, *steps = torch.tensor(self.plane, dtype=torch.float32, device=x.device)
             positions = first + positions @ torch.stack(steps)  # (1, rows columns, 3)
-        full = grid if self.plane is None else None
-        if self.prefix == 0:
-            return TokenSet(x, Where(positions, grid=full))
-        x = torch.cat([self.tokens.to(x.dtype).expand(B, -1, -1), x], dim=1)
-        positions = torch.cat([positions.new_zeros(1, self.prefix, positions.shape[2]), positions], dim=1)
-        placed = None if self.placed_prefix else torch.arange(positions.shape[1], device=x.device)[None] >= self.prefix
-        return TokenSet(x, Where(positions, placed=placed, grid=full))
+        return self.with_tokens(x, positions, grid=grid if self.plane is None else None)

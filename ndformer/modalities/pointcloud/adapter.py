@@ -4,25 +4,25 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
+from ndformer.framework.adapter import Adapter
 from ndformer.framework.data.dataset import Sample
+from ndformer.framework.data.pack import Pack
 from ndformer.framework.errors import DataError
 from ndformer.framework.registry import MODALITIES
-from ndformer.framework.tokens import TokenSet, Where
+from ndformer.framework.tokens import TokenSet
 from ndformer.modalities.pointcloud.formats.files import ENDINGS, read_cloud
 from ndformer.modalities.pointcloud.pictures.tokens import groups
 from ndformer.modalities.pointcloud.sampling import farthest, nearest, take
 
 
 @MODALITIES.register_module()
-class PointPatches(nn.Module):
+class PointPatches(Adapter):
     """Clouds (B, N, 3 + features), or a list of (n, 3 + features), -> tokens at `centres` farthest points (x, y, z).
 
     A token is made from the `neighbours` points nearest to its centre (with `radius`, only those within it): from
@@ -53,15 +53,13 @@ class PointPatches(nn.Module):
             radius,
         )
         self.embed = PointNet(3 + features, dim)
-        self.tokens = nn.Parameter(torch.zeros(int(class_token), dim))
-        nn.init.trunc_normal_(self.tokens, std=0.02)
+        self.add_tokens(dim, class_token)
 
-    @staticmethod
-    def open(path: Path) -> Sample:
+    def open(self, path: Path) -> Sample:
         """What a dataset reads of one cloud, from a file of it."""
         return dict(read_cloud(path))
 
-    def show(self, sample: Sample, pack: Any) -> list[np.ndarray]:
+    def pictures(self, sample: Sample, pack: Pack) -> list[np.ndarray]:
         """A picture of the tokens of a packed sample."""
         cloud = sample["inputs"]["points"]
         index, inside = self.groups(cloud[None, :, :3].float())[1:]
@@ -85,7 +83,7 @@ class PointPatches(nn.Module):
         real = None  # where a cloud has fewer points than there are centres
         if min(counts) < self.centres:
             real = torch.arange(self.centres, device=x.device) < torch.tensor(counts, device=x.device)[:, None]
-        return self._with_class_token(self.embed(group, inside), positions / self.unit, real)
+        return self.with_tokens(self.embed(group, inside), positions / self.unit, real)
 
     def _padded(self, clouds: Tensor | list[Tensor]) -> tuple[Tensor, list[int]]:
         """One tensor and the number of points of each cloud."""
@@ -100,14 +98,6 @@ class PointPatches(nn.Module):
             raise DataError(f"sample {counts.index(0)} of a batch has no points: remove it, or what removed them")
         x = clouds if isinstance(clouds, Tensor) else pad_sequence(clouds, batch_first=True)
         return x.float(), counts
-
-    def _with_class_token(self, x: Tensor, positions: Tensor, valid: Tensor | None) -> TokenSet:
-        if len(self.tokens) == 0:
-            return TokenSet(x, Where(positions, valid=valid))
-        x = torch.cat([self.tokens.to(x.dtype).expand(len(x), -1, -1), x], dim=1)
-        placed = torch.arange(x.shape[1], device=x.device)[None] > 0
-        valid = None if valid is None else F.pad(valid, (1, 0), value=True)
-        return TokenSet(x, Where(F.pad(positions, (0, 0, 1, 0)), valid=valid, placed=placed))
 
 
 class PointNet(nn.Module):

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
+from ndformer.framework.adapter import Adapter
 from ndformer.framework.data.dataset import Sample
+from ndformer.framework.data.pack import Pack
 from ndformer.framework.registry import MODALITIES
 from ndformer.framework.tokens import TokenSet, Where
 from ndformer.modalities.pointcloud.formats.files import ENDINGS, read_cloud
@@ -19,7 +20,7 @@ from ndformer.modalities.pointcloud.pictures.tokens import SIZE
 
 
 @MODALITIES.register_module()
-class Points(nn.Module):
+class Points(Adapter):
     """Clouds (B, N, 3 + dim), or a list of (n, 3 + dim), -> a token per point at (x, y, z), counted in `unit`, a length
     of the data. The backbone's voxels are counted in it too.
 
@@ -34,12 +35,11 @@ class Points(nn.Module):
             raise ValueError(f"the unit of Points is a length above 0, got {unit}")
         self.dim, self.unit = dim, unit
 
-    @staticmethod
-    def open(path: Path) -> Sample:
+    def open(self, path: Path) -> Sample:
         """What a dataset reads of one cloud, from a file of it."""
         return dict(read_cloud(path))
 
-    def show(self, sample: Sample, pack: Any) -> list[np.ndarray]:
+    def pictures(self, sample: Sample, pack: Pack) -> list[np.ndarray]:
         """A picture of the tokens of a packed sample: the points themselves."""
         return [np.asarray(draw(sample["inputs"]["points"][:, :3].numpy(), size=SIZE))]
 

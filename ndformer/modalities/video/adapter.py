@@ -11,18 +11,18 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ndformer.framework.adapter import Adapter
 from ndformer.framework.data.dataset import Sample
-from ndformer.framework.engine.config.text import spelled
-from ndformer.framework.errors import DataError
+from ndformer.framework.data.pack import Pack
 from ndformer.framework.registry import MODALITIES
-from ndformer.framework.tokens import TokenSet, Where
+from ndformer.framework.tokens import TokenSet
 from ndformer.modalities.image.transforms.images import RGB_MEAN, RGB_STD
 from ndformer.modalities.video.formats.files import ENDINGS, VideoFile
 from ndformer.modalities.video.pictures.tokens import tubelets
 
 
 @MODALITIES.register_module()
-class Tubelets(nn.Module):
+class Tubelets(Adapter):
     """Frames (B, T, 3, H, W) uint8, or a list of (T, 3, H, W) of several lengths -> tokens of `tubelet` (frames, rows,
     columns) at (time, row, column), counted in tubelets from `start` (ViViT's joint space and time).
 
@@ -49,33 +49,24 @@ class Tubelets(nn.Module):
         if len(tubelet) != 3 or min(tubelet) < 1:
             raise ValueError(f"tubelet is frames, rows and columns, each 1 or more, got {tuple(tubelet)}")
         time, rows, columns = tubelet
-        self.tubelet, self.start, self.placed_prefix = (time, rows, columns), start, class_at == "origin"
+        self.tubelet, self.start = (time, rows, columns), start
         self.project = nn.Conv3d(3, dim, kernel_size=self.tubelet, stride=self.tubelet)
-        self.tokens = nn.Parameter(torch.zeros(int(class_token), dim))
-        nn.init.trunc_normal_(self.tokens, std=0.02)
+        self.add_tokens(dim, class_token, class_at=class_at)
         self.register_buffer("mean", 255 * torch.tensor(mean)[:, None, None], persistent=False)
         self.register_buffer("std", 255 * torch.tensor(std)[:, None, None], persistent=False)
 
-    @staticmethod
-    def open(path: Path) -> Sample:
+    def open(self, path: Path) -> Sample:
         """What a dataset reads of one video, from a file of it."""
         return dict(video=VideoFile(path))
 
-    def check_file(self, video: Tensor, path: Path, transforms: Sequence[dict[str, Any]], at: str) -> None:
-        """Tubelets must divide what the transforms `at` a place of the config make of a file; else a Resize helps."""
-        sides, patch = video.shape[2:], self.tubelet[1:]
-        if not any(side % p for side, p in zip(sides, patch)):
-            return
-        near = tuple(max(1, round(side / p)) * p for side, p in zip(sides, patch))
-        *before, pack = transforms
-        resize = dict(type="EachFrame", transforms=[dict(type="Resize", size=near)])
-        text = spelled(dict(transforms=[*before, resize, pack]))
-        raise DataError(
-            f"{path} has {sides[0]} x {sides[1]} pixels, which tubelets of {patch[0]} x {patch[1]} do not divide: have "
-            f'it resized, --cfg-options "{at}={" ".join(text.partition(" = ")[2].split())}"'
-        )
+    @property
+    def patch_sides(self) -> tuple[int, int]:
+        return self.tubelet[1], self.tubelet[2]
 
-    def show(self, sample: Sample, pack: Any) -> list[np.ndarray]:
+    def resizing(self, size: tuple[int, int]) -> dict[str, Any]:
+        return dict(type="EachFrame", transforms=[super().resizing(size)])
+
+    def pictures(self, sample: Sample, pack: Pack) -> list[np.ndarray]:
         """Pictures of the tokens of a packed sample, one for each frame."""
         return tubelets(sample["inputs"]["video"].permute(0, 2, 3, 1).numpy(), self.tubelet)
 
@@ -109,14 +100,4 @@ class Tubelets(nn.Module):
         if min(lengths) < T:
             steps = torch.tensor(lengths, device=x.device) // self.tubelet[0]  # (B,)
             valid = (positions[..., 0] - self.start) < steps[:, None]  # (B, N)
-        return self._with_class_token(x, positions, valid, None if valid is not None else (t, rows, columns))
-
-    def _with_class_token(
-        self, x: Tensor, positions: Tensor, valid: Tensor | None, grid: tuple[int, int, int] | None
-    ) -> TokenSet:
-        if len(self.tokens) == 0:
-            return TokenSet(x, Where(positions, valid=valid, grid=grid))
-        x = torch.cat([self.tokens.to(x.dtype).expand(len(x), -1, -1), x], dim=1)
-        placed = None if self.placed_prefix else torch.arange(x.shape[1], device=x.device)[None] > 0
-        valid = None if valid is None else F.pad(valid, (1, 0), value=True)
-        return TokenSet(x, Where(F.pad(positions, (0, 0, 1, 0)), valid=valid, placed=placed, grid=grid))
+        return self.with_tokens(x, positions, valid, None if valid is not None else (t, rows, columns))

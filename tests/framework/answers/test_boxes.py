@@ -1,12 +1,16 @@
 """Cards of detections: what counts as found, where boxes stand, and the worst first."""
 
+from dataclasses import replace
+from pathlib import Path
+
 import numpy as np
 import torch
 from PIL import Image
 
 from ndformer.framework.answers import gallery
-from ndformer.framework.answers.boxes import MISSED, Verdict, annotated, boxes_of, draw, on_input
-from ndformer.framework.pictures.cards import RIGHT, WRONG
+from ndformer.framework.answers.boxes import MISSED, Boxes, Verdict, boxes_of, draw, on_input
+from ndformer.framework.pictures.cards import EDGE, RIGHT, WRONG
+from tests.framework.helpers import Drawn
 
 CLASSES = ["ant", "bee"]
 
@@ -17,7 +21,7 @@ def said(truth=(), found=(), crowd=None, **more):
     labels = lambda rows: torch.tensor([row[1] for row in rows], dtype=torch.int64)
     there = dict(boxes=boxes(truth), labels=labels(truth)) | ({} if crowd is None else dict(crowd=torch.tensor(crowd)))
     scores = torch.tensor([row[2] for row in found])
-    return dict(truth=there, found=dict(boxes=boxes(found), labels=labels(found), scores=scores), **more)
+    return Boxes(sample=dict(truth=there, **more), boxes=boxes(found), labels=labels(found), scores=scores)
 
 
 A, B, C = (0, 0, 10, 10), (20, 0, 30, 10), (40, 0, 50, 10)
@@ -42,8 +46,7 @@ def test_crowds_are_neither_missed_nor_made_wrong():
 
 
 def test_without_truth_there_is_no_verdict():
-    one = said(found=[(A, 0, 0.9), (B, 1, 0.1)])
-    del one["truth"]
+    one = replace(said(found=[(A, 0, 0.9), (B, 1, 0.1)]), sample={})
     verdict = Verdict.of(one, 0.3)
     assert (str(verdict), verdict.mistakes) == ("1 found", 0)
     assert [text for _, text, _ in boxes_of(one, verdict, CLASSES)] == ["ant 0.90"]
@@ -65,16 +68,26 @@ def test_a_box_is_drawn_on_the_pixels_it_is_of():
     assert (columns.min(), rows.min(), columns.max(), rows.max()) == (20, 40, 59, 59)
 
 
-def test_annotations_are_drawn_of_samples_packed_or_not():
-    held = dict(boxes=np.array([A]), labels=np.array([1]))
-    assert annotated(held, CLASSES) == annotated(dict(data_sample=held), CLASSES) == [(list(A), "bee", RIGHT)]
+def test_what_is_true_is_drawn_on_a_sample():
+    pixels, held = np.zeros((20, 20, 3), np.uint8), dict(boxes=torch.tensor([A]), labels=np.array([1]))
+    drawn = Boxes.annotated(pixels, held, CLASSES, (80, 80))
+    np.testing.assert_array_equal(np.asarray(drawn), np.asarray(draw(pixels, [(list(A), "bee", RIGHT)], 80, 80)))
+
+
+def test_a_row_for_each_object_and_words_for_those_that_are_sure():
+    one = said(found=[(A, 0, 0.9), (B, 1, 0.1)], path=Path("x/a.jpg"))
+    first = dict(path="x/a.jpg", **{"class": "ant"}, score=0.9, x1=0.0, y1=0.0, x2=10.0, y2=10.0)
+    assert one.rows(CLASSES)[0] == first
+    assert [row["class"] for row in one.rows(CLASSES)] == ["ant", "bee"]
+    assert one.words(CLASSES, 3, 0.3) == "ant 0.900 (0, 0, 10, 10)"
+    assert one.words(CLASSES, 3, 0.95) == "nothing with a score of 0.95 or more"
 
 
 def test_those_with_most_mistakes_come_first(tmp_path):
     good, bad = said([(A, 0)], [(A, 0, 0.9)], path="x/good.jpg"), said([(A, 0), (B, 1)], [], path="x/bad.jpg")
-    grey = lambda i: np.full((40, 60, 3), 90, np.uint8)
+    grey = Drawn(lambda i: np.full((40, 60, 3), 90, np.uint8))
     gallery.show(tmp_path / "a", [good, bad], CLASSES, grey, 5, 0.3)
     names = sorted(path.name for path in (tmp_path / "a").iterdir())
     assert names == ["000_0-of-2-found_bad.png", "001_1-of-1-found_good.png"]
     with Image.open(tmp_path / "a" / names[0]) as card:
-        assert card.width == 2 * gallery.EDGE + 720
+        assert card.width == 2 * EDGE + 720

@@ -6,13 +6,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ndformer.framework.answers.pixels import Pixels
 from ndformer.framework.errors import DataError
 from ndformer.framework.registry import METRICS
 
 
 def measured(pairs, classes, **options):
     metric = METRICS.create(dict(type="MeanIoU", **options))
-    metric.process({}, [dict(truth=t, predicted=p, classes=classes) for t, p in pairs])
+    metric.process({}, [Pixels(sample=dict(truth=t), predicted=torch.as_tensor(p), classes=classes) for t, p in pairs])
     return metric, metric.compute_metrics(metric.results)
 
 
@@ -70,7 +71,7 @@ def test_the_table_of_classes(absent, there):
 def test_what_cannot_be_measured_is_told():
     metric = METRICS.create(dict(type="MeanIoU"))
     with pytest.raises(DataError, match="room has no labels"):
-        metric.process({}, [dict(path="room", predicted=torch.zeros(2), classes=3)])
+        metric.process({}, [Pixels(sample=dict(path="room"), predicted=torch.zeros(2), classes=3)])
     with pytest.raises(DataError, match="a sample has the label 3, but there are 3 classes, from 0 on"):
         measured([(np.array([3]), np.array([0]))], 3)
     with pytest.raises(DataError, match="nothing in this set has a label"):

@@ -224,12 +224,12 @@ def test_suppression_is_greedy():
 def test_predictions_come_in_pixels_of_the_original_image():
     head = detector(least_score=0.0, most=5).eval()
     x = tokens(batch=1)
-    plain = head.predict(x, [dict(image_id=1)])[0]["found"]
-    assert plain["boxes"].shape == (5, 4)
-    assert (plain["scores"].diff() <= 0).all()
-    framed = head.predict(x, [dict(image_id=1, frame=(2.0, 3.0, -4.0, 6.0), size=(90, 70))])[0]["found"]
-    expected = plain["boxes"] * torch.tensor([2.0, 3, 2, 3]) + torch.tensor([-4.0, 6, -4, 6])
-    torch.testing.assert_close(framed["boxes"], expected.clamp(min=0).minimum(torch.tensor([70.0, 90, 70, 90])))
+    plain = head.predict(x, [dict(image_id=1)])[0]
+    assert plain.boxes.shape == (5, 4)
+    assert (plain.scores.diff() <= 0).all()
+    framed = head.predict(x, [dict(image_id=1, frame=(2.0, 3.0, -4.0, 6.0), size=(90, 70))])[0]
+    expected = plain.boxes * torch.tensor([2.0, 3, 2, 3]) + torch.tensor([-4.0, 6, -4, 6])
+    torch.testing.assert_close(framed.boxes, expected.clamp(min=0).minimum(torch.tensor([70.0, 90, 70, 90])))
 
 
 def test_low_scores_are_left_out_and_suppression_is_optional():
@@ -238,7 +238,7 @@ def test_low_scores_are_left_out_and_suppression_is_optional():
         for part in head.one.box:
             part[-1].weight.zero_()  # all anchors of a level have equal, large boxes
     x = tokens(batch=1)
-    count = lambda: len(head.predict(x, [{}])[0]["found"]["scores"])
+    count = lambda: len(head.predict(x, [{}])[0].scores)
     assert count() == 40
     head.nms = 0.5
     assert 0 < count() < 40
@@ -257,11 +257,10 @@ def test_a_small_head_overfits_two_images():
         optimizer.zero_grad()
         head.loss(TokenSet(features, x.where), targets)["loss"].backward()
         optimizer.step()
-    for prediction, there in zip(head.predict(TokenSet(features, x.where), SAMPLES), SAMPLES):
-        found = prediction["found"]
-        sure = found["scores"] > 0.3
-        assert sorted(found["labels"][sure].tolist()) == sorted(there["labels"].tolist())
-        overlap = complete_iou(found["boxes"][sure][:, None], there["boxes"])
+    for found, there in zip(head.predict(TokenSet(features, x.where), SAMPLES), SAMPLES):
+        sure = found.scores > 0.3
+        assert sorted(found.labels[sure].tolist()) == sorted(there["labels"].tolist())
+        overlap = complete_iou(found.boxes[sure][:, None], there["boxes"])
         assert overlap.amax(0).min() > 0.7
 
 

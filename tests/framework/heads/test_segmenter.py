@@ -55,8 +55,8 @@ def test_answers_come_at_the_input_s_size_without_a_frame():
     own, given = head(), tokens()
     (found,) = own.predict(given, [{}])
     expected = F.interpolate(own(given), (24, 40), mode="bilinear", align_corners=False)[0].argmax(0)
-    assert torch.equal(found["predicted"].long(), expected)
-    assert (found["predicted"].dtype, found["classes"]) == (torch.uint8, 3)
+    assert torch.equal(found.predicted.long(), expected)
+    assert (found.predicted.dtype, found.classes) == (torch.uint8, 3)
 
 
 @pytest.mark.parametrize("mirrored", [False, True])
@@ -66,7 +66,7 @@ def test_answers_stand_on_the_pixels_of_the_image_on_disk(mirrored):
     own.forward = lambda given: torch.stack([torch.ones(6, 10), 2.0 * (torch.arange(10) >= 5).expand(6, 10)])[None]
     scale, offset = (-3.0, 70.0) if mirrored else (3.0, -20.0)
     sample = dict(size=(50, 90), frame=np.array([scale, 3.0, offset, 0.0]))
-    predicted = own.predict(tokens(), [sample])[0]["predicted"].numpy()
+    predicted = own.predict(tokens(), [sample])[0].predicted.numpy()
     assert predicted.shape == (50, 90)
     column = (np.arange(90) + 0.5 - offset) / scale  # in pixels of the input, 40 wide: the border is at 20
     sure = np.abs(column - 20) > 2
@@ -94,4 +94,4 @@ def test_a_small_head_learns_by_heart():
         losses[-1].backward()
         optimizer.step()
     assert losses[-1].item() < 0.5 * math.log(2)
-    assert (own.predict(given, [{}])[0]["predicted"] == masks[0]).float().mean() > 0.9
+    assert (own.predict(given, [{}])[0].predicted == masks[0]).float().mean() > 0.9

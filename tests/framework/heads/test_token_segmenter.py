@@ -98,10 +98,10 @@ def test_predictions_are_of_all_raw_points(head):
     samples = [dict(path="a", inverse=inverse, whole_labels=np.arange(7) % 4, labels=np.arange(5)), dict(path="b")]
     a, b = head.predict(given, samples)
     own = head.linear(given.features).argmax(-1)
-    assert a["predicted"].tolist() == own[0, inverse].tolist()
-    assert a["truth"].tolist() == (np.arange(7) % 4).tolist()
-    assert b["predicted"].tolist() == own[1, :3].tolist()
-    assert "truth" not in b
+    assert a.predicted.tolist() == own[0, inverse].tolist()
+    assert a.truth.tolist() == (np.arange(7) % 4).tolist()
+    assert b.predicted.tolist() == own[1, :3].tolist()
+    assert b.truth is None
 
 
 # --------------------------------------------------------------------------------------------------- the classifier

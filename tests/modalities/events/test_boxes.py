@@ -77,7 +77,7 @@ def test_a_step_and_a_prediction_of_each(path):
     test = [changed(one, cfg.test_dataloader.dataset.transforms) for one in (moment(), moment(1, 0))]
     found = model(**collate(test), mode="predict")
     for one in found:
-        corners = one["found"]["boxes"].view(-1, 2, 2)
+        corners = one.boxes.view(-1, 2, 2)
         assert (corners >= 0).all()
         assert (corners <= torch.tensor([304, 240])).all()
     metric = METRICS.create(cfg.metrics[0])

@@ -2,16 +2,21 @@
 
 import numpy as np
 import pytest
+import torch
 
+from ndformer.framework.answers.boxes import Boxes
 from ndformer.framework.registry import METRICS
-from ndformer.modalities.events.datasets.gen1.metric import counted, frames
+from ndformer.modalities.events.datasets.gen1.boxes import large
+from ndformer.modalities.events.datasets.gen1.metric import frames
 
 
 def test_small_boxes_and_the_first_half_second_do_not_count():
-    boxes = np.array([[0, 0, 30, 30], [0, 0, 9, 60], [0, 0, 20, 22], [0, 0, 10, 40], [0, 0, 18, 24], [0, 0, 40, 40]])
-    times = np.array([600_000, 600_000, 600_000, 600_000, 600_000, 500_000])
-    assert counted(boxes.astype(float), times).tolist() == [True, False, False, True, True, False]
-    assert counted(boxes.astype(float), times, 20.0, 60.0).tolist() == [False] * 6
+    size = np.array([[30.0, 30], [9, 60], [20, 22], [10, 40], [18, 24], [40, 40]])
+    assert large(size).tolist() == [True, False, False, True, True, True]
+    assert large(size, 20.0, 60.0).tolist() == [False] * 6
+    box = [0, 0, 40, 40]
+    assert value(recording("a", [[500_000, *box]], [[500_000, *box, 0.9]])) == -1
+    assert value(recording("a", [[500_001, *box]], [[500_001, *box, 0.9]])) == pytest.approx(1)
 
 
 def test_a_detection_belongs_to_every_frame_within_50_ms():
@@ -21,15 +26,19 @@ def test_a_detection_belongs_to_every_frame_within_50_ms():
     assert [(time, t.tolist(), d.tolist()) for time, t, d in frames(truth, found)] == expected
 
 
+def said(sample, *arrays):
+    boxes, labels, scores, *times = (torch.from_numpy(np.array(array)) for array in arrays)
+    return Boxes(sample=sample, boxes=boxes, labels=labels, scores=scores, times=times[0] if times else None)
+
+
 def recording(image_id, truth, found):
     """From rows of time, x1, y1, x2, y2 (and score)."""
     truth, found = np.reshape(truth, (-1, 5)), np.reshape(found, (-1, 6))
     zeros = [np.zeros(len(rows), dtype=int) for rows in (truth, found)]
-    return dict(
-        image_id=image_id,
-        truth=dict(boxes=truth[:, 1:5], labels=zeros[0], times=truth[:, 0].astype(np.int64)),
-        found=dict(boxes=found[:, 1:5], labels=zeros[1], times=found[:, 0].astype(np.int64), scores=found[:, 5]),
-    )
+    there = dict(boxes=truth[:, 1:5], labels=zeros[0], times=truth[:, 0].astype(np.int64))
+    sample, boxes, labels, scores = dict(image_id=image_id, truth=there), found[:, 1:5], zeros[1], found[:, 5]
+    times = found[:, 0].astype(np.int64)
+    return said(sample, boxes, labels, scores, times)
 
 
 def value(*recordings):
@@ -55,11 +64,8 @@ def test_a_labelled_moment_is_a_frame_of_its_own():
 
     def moment(name, truth, found, scores):
         truth, found = (np.reshape(np.array(part, dtype=float), (-1, 4)) for part in (truth, found))
-        return dict(
-            image_id=name,
-            truth=dict(boxes=truth, labels=zeros(truth)),
-            found=dict(boxes=found, labels=zeros(found), scores=np.array(scores)),
-        )
+        sample = dict(image_id=name, truth=dict(boxes=truth, labels=zeros(truth)))
+        return said(sample, found, zeros(found), scores)
 
     box, small = (0, 0, 40, 40), (0, 0, 5, 50)
     seen = moment("a[600000]", [box, small], [small, box], [0.9, 0.5])

@@ -128,7 +128,7 @@ def test_every_config_learns_from_files_at_its_sample_size(path, homes):
     assert all(torch.isfinite(p.grad).all() for p in model.parameters() if p.grad is not None)
     test = DATASETS.create(cfg.test_dataloader.dataset, seed=0)
     (found,) = model.eval()(**collate([test[1]]), mode="predict")
-    assert (found["label"], len(found["scores"])) == (1, cfg.model.head.classes)
+    assert (found.label, len(found.scores)) == (1, cfg.model.head.classes)
 
 
 @pytest.mark.parametrize("path", [p for p in CONFIGS if p.stem.startswith("dvsgesture")], ids=lambda path: path.stem)

@@ -107,4 +107,4 @@ def test_a_batch_goes_from_images_to_numbers_and_its_model_learns():
     assert 0 <= values["mAP"] <= 1
     assert metric.images == [5, 6]
     wide = collate([changed(sample(), dict(type="Letterbox", size=(96, 128)), dict(type="PackBoxes"))])
-    assert model(**wide, mode="predict")[0]["found"]["boxes"].shape[1] == 4  # another size, no changes
+    assert model(**wide, mode="predict")[0].boxes.shape[1] == 4  # another size, no changes

@@ -146,7 +146,7 @@ def test_an_empty_cloud_is_told_by_its_number(adapter):
 
 
 def test_it_opens_the_files_it_says_it_does(tmp_path):
-    kind = MODALITIES.get("PointPatches")
-    assert {".txt", ".off", ".ply", ".npy"} <= set(kind.endings)
+    adapter = MODALITIES.create(dict(type="PointPatches"), dim=8)
+    assert {".txt", ".off", ".ply", ".npy"} <= set(adapter.endings)
     (tmp_path / "a.txt").write_text("0,0,0\n1,0,0\n")
-    assert kind.open(tmp_path / "a.txt")["points"].tolist() == [[0, 0, 0], [1, 0, 0]]
+    assert adapter.open(tmp_path / "a.txt")["points"].tolist() == [[0, 0, 0], [1, 0, 0]]

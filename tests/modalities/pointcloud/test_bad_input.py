@@ -127,8 +127,8 @@ def test_one_voxel_is_enough_to_look_at(model, tmp_path):
     """Only training norms over points; a scene of one voxel is predicted like any other."""
     data = scenes(tmp_path, split="test", coord=np.full((200, 3), 0.31, np.float32))
     (found,) = model.eval()(**collate([data[0]]), mode="predict")
-    assert found["predicted"].shape == (200,)
-    assert found["predicted"].unique().numel() == 1
+    assert found.predicted.shape == (200,)
+    assert found.predicted.unique().numel() == 1
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,7 @@ def test_every_config_learns_from_files_at_its_sample_size(path, toys):
     model.eval()
     test = DATASETS.create(cfg.test_dataloader.dataset, seed=0)
     (found,) = model(**collate([test[1]]), mode="predict")
-    assert (found["label"], len(found["scores"])) == (1, 2)
+    assert (found.label, len(found.scores)) == (1, 2)
 
 
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
@@ -126,7 +126,7 @@ def test_every_scene_config_learns_from_files_at_its_sample_size(path, rooms):
     model.eval()
     test = DATASETS.create(cfg.test_dataloader.dataset, seed=0)
     (found,) = model(**collate([test[0]]), mode="predict")
-    assert found["predicted"].shape == found["truth"].shape == (400,)  # of all raw points
+    assert found.predicted.shape == found.truth.shape == (400,)  # of all raw points
     small = test[0] | dict(inputs=dict(points=test[0]["inputs"]["points"][:70]))
     with torch.no_grad():
         alone, mates = (model.test_scores(collate(some)) for some in ([small], [test[0], small, dataset[1]]))
@@ -144,7 +144,7 @@ def test_scenes_are_mixed_two_by_two_in_training_alone(rooms):
     model(**collate(samples), mode="loss")
     assert seen[0].valid.sum(1).tolist() == [counts[0] + counts[1], counts[2]]
     predicted = model.eval()(**collate(samples), mode="predict")
-    assert [len(one["predicted"]) for one in predicted] == counts
+    assert [len(one.predicted) for one in predicted] == counts
 
 
 @pytest.mark.parametrize("path", SCENES, ids=lambda path: path.stem)

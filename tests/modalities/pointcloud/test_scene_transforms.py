@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from ndformer.framework.errors import DataError
-from ndformer.framework.registry import TRANSFORMS
+from ndformer.framework.registry import MIXERS, TRANSFORMS
 from ndformer.modalities.pointcloud.transforms.scenes import smooth_noise
 
 COLOURING = ["ContrastColours", "ShiftColours", "JitterColours"]
@@ -161,13 +161,13 @@ def test_packing_says_what_is_missing_or_takes_what_the_config_says():
 def test_mix3d_joins_scenes_two_by_two():
     clouds = [torch.full((n, 9), float(n)) for n in (3, 4, 5)]
     targets = [torch.full((n,), n) for n in (3, 4, 5)]
-    mix = TRANSFORMS.create(dict(type="Mix3D", p=1.0))
+    mix = MIXERS.create(dict(type="Mix3D", p=1.0))
     inputs, mixed = mix(dict(points=clouds), targets)
     assert [len(t) for t in mixed] == [7, 5]
     assert [len(c) for c in inputs["points"]] == [7, 5]
     assert all(torch.equal(c[:, 0].long(), t) for c, t in zip(inputs["points"], mixed))
-    same = TRANSFORMS.create(dict(type="Mix3D", p=0.0))(dict(points=clouds), targets)
+    same = MIXERS.create(dict(type="Mix3D", p=0.0))(dict(points=clouds), targets)
     assert same[1] is targets
     torch.manual_seed(0)
-    often = [len(TRANSFORMS.create(dict(type="Mix3D"))(dict(points=clouds), targets)[1]) == 2 for _ in range(300)]
+    often = [len(MIXERS.create(dict(type="Mix3D"))(dict(points=clouds), targets)[1]) == 2 for _ in range(300)]
     assert np.mean(often) == pytest.approx(0.8, abs=0.07)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from ndformer.framework.answers.label import Label
 from ndformer.framework.data.batches import collate
 from ndformer.framework.engine.config.load import load
 from ndformer.framework.errors import DataError
@@ -98,9 +99,7 @@ def test_clips_of_a_video_count_once(root):
     metric = Accuracy(average_by="path")
     scores = torch.tensor([[0.6, 0.4], [0.1, 0.9], [0.45, 0.55], [0.9, 0.1], [0.2, 0.8]])
     paths, labels = ["a", "b", "a", "a", "b"], [0, 0, 0, 0, 0]
-    samples = [
-        dict(scores=s, label=label, prediction=int(s.argmax()), path=p) for s, label, p in zip(scores, labels, paths)
-    ]
+    samples = [Label(sample=dict(label=label, path=p), scores=s) for s, label, p in zip(scores, labels, paths)]
     metric.process({}, samples)
     found = metric.compute_metrics(metric.results)
     assert found["accuracy"] == 0.5  # a: 0.65 of class 0; b: 0.15
@@ -157,7 +156,7 @@ def test_every_config_learns_from_files_at_its_sample_size(path, root):
     assert all(torch.isfinite(p.grad).all() for p in model.parameters() if p.grad is not None)
     test = DATASETS.create(cfg.test_dataloader.dataset, seed=0)
     (found,) = model.eval()(**collate([test[7]]), mode="predict")
-    assert (found["label"], len(found["scores"])) == (1, WAYS)
+    assert (found.label, len(found.scores)) == (1, WAYS)
 
 
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)

@@ -3,34 +3,36 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from mmengine.config import Config
 
+from ndformer.framework.adapter import Adapter
 from ndformer.framework.data.batches import collate
 from ndformer.framework.data.dataset import Sample
+from ndformer.framework.engine.config.text import spelled
 from ndformer.framework.errors import DataError
 from ndformer.framework.model import TokenModel
-from ndformer.framework.pictures.samples import picture
+from ndformer.framework.pictures.samples import picture, write_labelled
 from ndformer.framework.registry import TRANSFORMS
 
 
 class Preparation:
     """Opened by the adapter that knows their ending, then through the config's transforms, as batches of one.
 
-    A modality takes files if its adapter has `endings` and open(path), which gives what a dataset reads. In folders
-    those with a name that ends as one of its `beside` are passed over. Where two know an ending, the first that can
-    open a file does. Where modalities are joined, files of one name are one sample: mug.png and mug.txt.
+    A modality takes files if its adapter has `endings`. Where two know an ending, the first that can open a file does.
+    Where modalities are joined, files of one name are one sample: mug.png and mug.txt.
     """
 
     def __init__(self, cfg: Config, model: TokenModel) -> None:
-        self.adapters: dict[str, Any] = {n: one for n, one in model.modalities.items() if hasattr(one, "open")}
+        adapters = {name: cast(Adapter, one) for name, one in model.modalities.items()}
+        self.adapters = {name: one for name, one in adapters.items() if one.endings}
         if not self.adapters:
             kinds = ", ".join(type(one).__name__ for one in model.modalities.values())
             raise DataError(f"{kinds} opens no files: give it `endings` and open(path), as docs/new-modality.md shows")
         self.endings = tuple(dict.fromkeys(end for one in self.adapters.values() for end in one.endings))
-        self.beside = tuple(end for one in self.adapters.values() for end in getattr(one, "beside", ()))
+        self.beside = tuple(end for one in self.adapters.values() for end in one.beside)
         self.joined = bool(model.joined)
         self.cfg = cfg
         chains = {name: self._dataset(name)[0].get("transforms", ()) for name in self.adapters}
@@ -104,15 +106,44 @@ class Preparation:
                     "give the files of all modalities of a sample, by one name"
                 ) from None
         for name, value in sample.get("inputs", {}).items():
-            if hasattr(self.adapters.get(name), "check_file"):
-                self.adapters[name].check_file(value, files[0], *self._own_chain(name))
+            if name in self.adapters:
+                self._check_sides(name, value, files[0])
         if "inputs" not in sample:
             raise DataError(f"{files[0]}: the test set's transforms end without inputs for the model")
         return sample | dict(data_sample=own | sample.get("data_sample", {}))
 
+    def _check_sides(self, name: str, value: Any, path: Path) -> None:
+        """Patches must divide what the test set's transforms make of a file; else a Resize helps."""
+        adapter = self.adapters[name]
+        patch = adapter.patch_sides
+        if patch is None or not any(side % own for side, own in zip(value.shape[-2:], patch)):
+            return
+        near = tuple(max(1, round(side / own)) * own for side, own in zip(value.shape[-2:], patch))
+        (*before, pack), at = self._own_chain(name)
+        text = spelled(dict(transforms=[*before, adapter.resizing((near[0], near[1])), pack]))
+        sides, own = (" x ".join(map(str, pair)) for pair in (value.shape[-2:], dict.fromkeys(patch)))
+        raise DataError(
+            f"{path} has {sides} pixels, which patches of {own} do not divide: have it resized, "
+            f'--cfg-options "{at}={" ".join(text.partition(" = ")[2].split())}"'
+        )
+
     def __call__(self, files: tuple[Path, ...]) -> dict[str, Any]:
         return collate([self.sample(files)])
 
-    def picture(self, files: tuple[Path, ...], size: int) -> np.ndarray:
-        """(H, W, 3) uint8: what the model is given."""
-        return picture(self.sample(files), self.steps[self.modality_of(files[0])], size)
+
+class OfFiles:
+    """The files that answers are about."""
+
+    def __init__(self, prepared: Preparation, files: list[tuple[Path, ...]], classes: list[str]) -> None:
+        self.prepared, self.files, self.classes = prepared, files, classes
+
+    def _steps(self, i: int) -> list[Any]:
+        return self.prepared.steps[self.prepared.modality_of(self.files[i][0])]
+
+    def picture(self, i: int) -> np.ndarray:
+        return picture(self.prepared.sample(self.files[i]), self._steps(i))
+
+    def write_labelled(self, stem: Path, i: int, labels: np.ndarray) -> None:
+        path = self.files[i][0]
+        raw = self.prepared.adapters[self.prepared.modality_of(path)].open(path) | dict(path=str(path))
+        write_labelled(stem, raw, labels, self._steps(i), self.classes)

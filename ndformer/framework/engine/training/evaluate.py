@@ -9,7 +9,9 @@ from typing import Any
 import torch
 
 from ndformer.framework import processes
+from ndformer.framework.answer import Answer
 from ndformer.framework.errors import DataError, UnknownNameError, nearest
+from ndformer.framework.evaluation.metric import Metric
 from ndformer.framework.model import TokenModel
 from ndformer.framework.registry import METRICS
 
@@ -17,8 +19,8 @@ from ndformer.framework.registry import METRICS
 @dataclass
 class Evaluation:
     values: dict[str, float]
-    metrics: list[Any]  # the metric objects, with what else they know
-    predictions: list[dict[str, Any]]  # one per sample of this process
+    metrics: list[Metric]  # with what else they know
+    answers: list[Answer]  # one per sample of this process
 
 
 @torch.no_grad()
@@ -29,17 +31,17 @@ def measure(
     between: Callable[[], None] = lambda: None,
 ) -> Evaluation:
     """`between` is called after each batch."""
-    made = [METRICS.create(m) for m in metrics]
+    made: list[Metric] = [METRICS.create(m) for m in metrics]
     was_training = model.training
     model.eval()
-    predictions: list[dict[str, Any]] = []
+    answers: list[Answer] = []
     ends = [[0] for _ in made]  # where the results of each batch end
     for batch in batches:
         if batch["data_samples"]:
             found = model.val_step(batch)
             for metric in made:
-                metric.process(batch, found)
-            predictions += found
+                _process(metric, batch, found)
+            answers += found
         for metric, end in zip(made, ends):
             end.append(len(metric.results))
         between()
@@ -52,7 +54,20 @@ def measure(
             raise DataError("no sample could be read, so there is nothing to measure")
         prefix = f"{metric.prefix}/" if metric.prefix else ""
         values |= {prefix + name: value for name, value in metric.compute_metrics(everyone).items()}
-    return Evaluation(values, made, predictions)
+    return Evaluation(values, made, answers)
+
+
+def _process(metric: Metric, batch: dict[str, Any], answers: list[Answer]) -> None:
+    try:
+        metric.process(batch, answers)
+    except AttributeError as error:
+        if not isinstance(error.obj, Answer):
+            raise
+        said = type(error.obj)
+        raise TypeError(
+            f"{type(metric).__name__} reads `{error.name}` of answers, which {said.__name__} does not have: the metric "
+            f"for it is {said.metric}"
+        ) from error
 
 
 def value_of(name: str, measured: dict[str, float]) -> float:

@@ -93,7 +93,15 @@ class TrainLoop(EpochBasedTrainLoop):
 class Trainer(QuietRunner):
     """A Runner that knows its config, and what a run must remember to go on as if it had never stopped."""
 
-    def __init__(self, cfg: Config, work_dir: Path, loaders: Mapping[str, DataLoader[Any]], model: TokenModel) -> None:
+    def __init__(
+        self,
+        cfg: Config,
+        work_dir: Path,
+        loaders: Mapping[str, DataLoader[Any]],
+        model: TokenModel,
+        resume: bool = False,
+        allow_config_change: bool = False,
+    ) -> None:
         settings = cfg.train_cfg
         self.config, self.device_name = cfg, "cuda" if torch.cuda.is_available() else "cpu"
         self.loaders, self.path, self.text = loaders, work_dir, cfg.pretty_text
@@ -116,7 +124,7 @@ class Trainer(QuietRunner):
         self.best, self.seconds = -float("inf"), 0.0
         self.preemption, self.told = Preemption(), False  # told: all processes know of it
         self.timer = Interval(settings.get("checkpoint_every"))
-        self.allow_config_change = False
+        self.allow_config_change = allow_config_change
         self.progress = Progress(settings.max_epochs, len(loaders["train"]))
         super().__init__(
             model=model,
@@ -125,6 +133,7 @@ class Trainer(QuietRunner):
             train_cfg=dict(type=TrainLoop, max_epochs=settings.max_epochs),
             optim_wrapper=self.wrapper,
             visualizer=_visualizer(cfg, work_dir),
+            resume=resume,
             randomness=dict(seed=cfg.seed),
             experiment_name=work_dir.name + time.strftime("_%Y%m%d_%H%M%S_") + str(time.time_ns() % 10**6),
         )

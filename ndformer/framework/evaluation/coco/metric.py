@@ -8,29 +8,27 @@ from typing import Any
 
 import numpy as np
 
-from ndformer.framework.compat import BaseMetric
 from ndformer.framework.errors import DataError, nearest
 from ndformer.framework.evaluation.coco import views as coco_views
 from ndformer.framework.evaluation.coco.average import evaluate
 from ndformer.framework.evaluation.coco.backends import BACKENDS, Backend, twelve
 from ndformer.framework.evaluation.coco.files import write_detections
 from ndformer.framework.evaluation.coco.match import Detections, Truth
+from ndformer.framework.evaluation.metric import Metric
 from ndformer.framework.registry import METRICS
 
 Evaluated = tuple[Any, dict[str, np.ndarray], dict[str, np.ndarray]]  # image id, truth, found
 
 
 @METRICS.register_module()
-class CocoMetric(BaseMetric):
+class CocoMetric(Metric):
     """COCO's twelve numbers as fractions, -1 where a set has no object of that size.
 
-    A sample has its `image_id`; the `truth`, dict(boxes (G, 4), labels (G,), and area (G,) and crowd (G,) where known);
-    and what was `found`, dict(boxes (D, 4), labels (D,), scores (D,)). Boxes are x1 y1 x2 y2 in pixels of the original
-    image.
+    Of Boxes, of a sample with its `image_id` and the `truth`, dict(boxes (G, 4), labels (G,), and area (G,) and crowd
+    (G,) where known). Boxes are x1 y1 x2 y2 in pixels of the original image.
     """
 
     main = "mAP"
-    default_prefix = ""
 
     def __init__(self, backend: Backend = "builtin") -> None:
         super().__init__()
@@ -40,10 +38,10 @@ class CocoMetric(BaseMetric):
             )
         self.backend: Backend = backend
 
-    def process(self, data_batch: Any, data_samples: Sequence[dict[str, Any]]) -> None:
-        for sample in data_samples:
-            truth, found = ({k: np.asarray(v) for k, v in sample[part].items()} for part in ("truth", "found"))
-            self.results.append((sample["image_id"], truth, found))
+    def process(self, data_batch: Any, data_samples: Sequence[Any]) -> None:
+        for answer in data_samples:
+            truth = {k: np.asarray(v) for k, v in answer.truth.items()}
+            self.results.append((answer.sample["image_id"], truth, answer.found))
 
     def compute_metrics(self, results: list[Evaluated]) -> dict[str, float]:
         self.images, self.truth, self.detections = gather(results)
@@ -60,9 +58,10 @@ class CocoMetric(BaseMetric):
             coco_views.draw(folder, averages, counts, classes)
         return coco_views.table(coco_views.class_numbers(averages, classes))
 
-    def export(self, path: Path, categories: Sequence[Any]) -> None:
-        """Of the last evaluation: COCO's list of detections, with its ids of images and `categories`."""
+    def export(self, path: Path, categories: Sequence[Any]) -> bool:
+        """COCO's list of detections, with its ids of images and `categories`."""
         write_detections(path, self.detections, self.images, categories)
+        return True
 
 
 def gather(results: Sequence[Evaluated]) -> tuple[list[Any], Truth, Detections]:

@@ -16,6 +16,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ndformer.framework.data.dataset import Sample
+from ndformer.framework.data.pack import Pack
 from ndformer.framework.errors import DataError
 from ndformer.framework.registry import TRANSFORMS
 from ndformer.modalities.events.formats.stream import Events
@@ -238,7 +239,7 @@ class OneOf:
         return changed | dict(before=sample)
 
 
-class PackTokens:
+class PackTokens(Pack):
     """The last one: events as tokens in one int16 tensor for the model (tokens.py), all else beside it.
 
     A token's time is counted from the sample's start, or, with reference='end', back from its end: its age.

@@ -14,6 +14,7 @@ import torch
 from PIL import Image, ImageOps
 
 from ndformer.framework.data.dataset import Sample
+from ndformer.framework.data.pack import Pack
 from ndformer.framework.errors import DataError
 from ndformer.framework.registry import TRANSFORMS
 
@@ -160,7 +161,7 @@ class Flip:
 
 
 @TRANSFORMS.register_module()
-class PackImage:
+class PackImage(Pack):
     """The last one: a normalised float32 tensor (C, H, W) for the model, and all that is not an image beside it.
 
     `mean` and `std` are of values in 0..1, one per channel; ImageNet's for RGB and 0.5 for grey where not given.

@@ -5,12 +5,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from ndformer.framework.data.mixer import Mixer
 from ndformer.framework.processes import gathered, rows
-from ndformer.framework.registry import TRANSFORMS
+from ndformer.framework.registry import MIXERS
 
 
-@TRANSFORMS.register_module()
-class ImageMix:
+@MIXERS.register_module()
+class ImageMix(Mixer):
     """For each batch either MixUp (Zhang 2018) or CutMix (Yun 2019), with even odds where both are given.
 
     MixUp: lambda x + (1 - lambda) x', lambda ~ Beta(mixup, mixup). CutMix: a box of x' of about 1 - lambda of the area,

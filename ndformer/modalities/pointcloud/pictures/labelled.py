@@ -17,7 +17,7 @@ SIZE, LINE = 360, 18
 VIEWS = ((35.0, 35.0), (215.0, 35.0))
 
 
-def show(stem: Path, sample: Sample, prediction: np.ndarray, classes: Sequence[str], up: str = "z") -> None:
+def write(stem: Path, sample: Sample, prediction: np.ndarray, classes: Sequence[str], up: str = "z") -> None:
     """STEM_prediction.ply, STEM_truth.ply and STEM_error.ply where labels are known, and STEM.png of all three."""
     points, labels = sample["points"], sample.get("labels")
     panels = dict(prediction=class_colours(prediction))

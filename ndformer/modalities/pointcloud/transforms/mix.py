@@ -7,11 +7,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ndformer.framework.registry import TRANSFORMS
+from ndformer.framework.data.mixer import Mixer
+from ndformer.framework.registry import MIXERS
 
 
-@TRANSFORMS.register_module()
-class Mix3D:
+@MIXERS.register_module()
+class Mix3D(Mixer):
     """With probability `p`, the scenes of a batch are put together two by two: 1 with 2, 3 with 4 ...
 
     The voxels of what comes out are numbered anew by the backbone, from the positions of both.

@@ -18,6 +18,7 @@ import numpy as np
 import torch
 
 from ndformer.framework.data.dataset import Sample
+from ndformer.framework.data.pack import Pack
 from ndformer.framework.errors import DataError
 from ndformer.framework.registry import TRANSFORMS
 from ndformer.modalities.pointcloud.pictures import labelled
@@ -204,7 +205,7 @@ def cells(points: np.ndarray, size: float, name: str) -> np.ndarray:
 
 
 @TRANSFORMS.register_module()
-class PackPoints:
+class PackPoints(Pack):
     """The last one: a float32 tensor (n, 3 + features) for the model, and all that is not of points beside it.
 
     `features` are some of points, normals and colours; `missing`, dict(colours=0.5), what stands for those that a
@@ -226,9 +227,14 @@ class PackPoints:
             cloud = np.concatenate([sample[name] for name in DIRECTED if name in sample], axis=1)
         return np.asarray(draw(cloud, size=size))
 
-    def show(self, stem: Path, sample: Sample, prediction: np.ndarray, classes: Sequence[str]) -> None:
-        """Files that show a scene as it is on disk with the label that each of its points was given."""
-        labelled.show(stem, sample, prediction, classes)
+    def write_labelled(self, stem: Path, sample: Sample, labels: np.ndarray, classes: Sequence[str]) -> None:
+        """STEM.png, STEM_prediction.ply, and STEM_truth.ply and STEM_error.ply where the truth is known."""
+        if len(labels) != len(sample["points"]):
+            raise DataError(
+                f"{sample.get('path', 'a sample')} has {len(sample['points'])} points and predictions for "
+                f"{len(labels)}: GridSample takes whole=True in the test set's transforms"
+            )
+        labelled.write(stem, sample, labels, classes)
 
     def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
         points, columns = sample["points"], []

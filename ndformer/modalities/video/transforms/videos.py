@@ -13,6 +13,7 @@ import torch
 from PIL import Image
 
 from ndformer.framework.data.dataset import Sample, Transform
+from ndformer.framework.data.pack import Pack
 from ndformer.framework.errors import DataError
 from ndformer.framework.registry import TRANSFORMS
 from ndformer.modalities.video.formats.files import VideoFile
@@ -108,7 +109,7 @@ class StillFrame:
 
 
 @TRANSFORMS.register_module()
-class PackVideo:
+class PackVideo(Pack):
     """The last one: uint8 (T, 3, H, W) for the model, which normalises it, and all that is not video beside it."""
 
     of = "video"

@@ -10,7 +10,8 @@ from mmengine.config import Config
 from PIL import Image
 from torch import nn
 
-from ndformer.framework.engine.programs.files import Preparation
+from ndformer.framework.adapter import Adapter
+from ndformer.framework.engine.programs.files import OfFiles, Preparation
 from ndformer.framework.errors import DataError
 from ndformer.framework.registry import MODALITIES
 
@@ -73,9 +74,9 @@ def test_joined_files_of_one_name_are_one_sample(folder):
     assert both == (folder / "b.png", folder / "b.xyz")
     assert list(prepared(both)["inputs"]) == ["image", "points"]
     assert list(prepared(alone)["inputs"]) == ["image"]
-    assert prepared.picture(both, 32).shape == (32, 48 + 3 * 32, 3)
+    assert OfFiles(prepared, [alone, both], []).picture(1).shape == (256, 384 + 3 * 256, 3)
 
 
 def test_a_model_that_opens_nothing_says_so():
-    with pytest.raises(DataError, match=r"Linear opens no files: give it `endings` and open\(path\)"):
-        Preparation(config(), model(points=nn.Linear(3, 3)))
+    with pytest.raises(DataError, match=r"Adapter opens no files: give it `endings` and open\(path\)"):
+        Preparation(config(), model(points=Adapter()))

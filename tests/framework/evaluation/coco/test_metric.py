@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from ndformer.framework.answers.boxes import Boxes
 from ndformer.framework.errors import DataError
 from ndformer.framework.evaluation.coco.average import evaluate
 from ndformer.framework.evaluation.coco.files import detections_from, truth_from
@@ -18,13 +19,10 @@ def box(*corners):
 
 
 def sample(image_id, truth, labels, found=(), found_labels=(), scores=(), **more):
-    return dict(
-        image_id=image_id,
-        truth=dict(boxes=box(*truth), labels=torch.tensor(labels, dtype=torch.int64), **more),
-        found=dict(
-            boxes=box(*found), labels=torch.tensor(found_labels, dtype=torch.int64), scores=torch.tensor(scores)
-        ),
-    )
+    there = dict(boxes=box(*truth), labels=torch.tensor(labels, dtype=torch.int64), **more)
+    labels = torch.tensor(found_labels, dtype=torch.int64)
+    about = dict(image_id=image_id, truth=there)
+    return Boxes(sample=about, boxes=box(*found), labels=labels, scores=torch.tensor(scores))
 
 
 SAMPLES = [

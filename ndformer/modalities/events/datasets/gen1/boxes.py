@@ -51,6 +51,11 @@ def read_boxes(path: Path) -> np.ndarray:
     return boxes
 
 
+def large(size: np.ndarray, least_side: float = LEAST_SIDE, least_diagonal: float = LEAST_DIAGONAL) -> np.ndarray:
+    """(N,) which widths and heights (N, 2) count, of the truth and of detections alike. GEN4: 20 and 60."""
+    return (size >= least_side).all(1) & ((size**2).sum(1) >= least_diagonal**2)
+
+
 def usable(boxes: np.ndarray, train: bool) -> tuple[np.ndarray, np.ndarray]:
     """(M, 4) x, y, width, height cut off at the sensor's edges, and (N,) which of the boxes they are."""
     height, width = SENSOR
@@ -58,7 +63,7 @@ def usable(boxes: np.ndarray, train: bool) -> tuple[np.ndarray, np.ndarray]:
     high = low + np.stack([boxes["w"], boxes["h"]], 1)
     low, high = (corner.clip(0, (width - 1, height - 1)) for corner in (low, high))
     size = high - low
-    kept = (size >= LEAST_SIDE).all(1) & ((size**2).sum(1) >= LEAST_DIAGONAL**2)
+    kept = large(size)
     if train:
         kept &= size[:, 0] <= FAULTY_WIDTH
     return np.concatenate([low, size], 1)[kept].astype(np.float32), kept

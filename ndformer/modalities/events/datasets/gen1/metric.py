@@ -12,19 +12,9 @@ import numpy as np
 
 from ndformer.framework.evaluation.coco.metric import CocoMetric
 from ndformer.framework.registry import METRICS
+from ndformer.modalities.events.datasets.gen1.boxes import LEAST_DIAGONAL, LEAST_SIDE, WARM_UP, large
 
 TOLERANCE = 50_000
-START = 500_000  # before this there are too few events to go by
-
-
-def counted(boxes: np.ndarray, times: np.ndarray, least_side: float = 10.0, least_diagonal: float = 30.0) -> np.ndarray:
-    """(N,) which boxes are looked at, of the truth and of detections alike. GEN4: sides of 20, diagonals of 60."""
-    return large(boxes, least_side, least_diagonal) & (times > START)
-
-
-def large(boxes: np.ndarray, least_side: float, least_diagonal: float) -> np.ndarray:
-    side = boxes[:, 2:] - boxes[:, :2]
-    return (side >= least_side).all(1) & ((side**2).sum(1) >= least_diagonal**2)
 
 
 def frames(
@@ -53,27 +43,27 @@ class Gen1Metric(CocoMetric):
     (G,) and (D,) in `truth` and `found`. Without `times` it is one labelled moment, found or missed by itself.
     """
 
-    def __init__(self, least_side: float = 10.0, least_diagonal: float = 30.0) -> None:
+    def __init__(self, least_side: float = LEAST_SIDE, least_diagonal: float = LEAST_DIAGONAL) -> None:
         super().__init__()
         self.least = least_side, least_diagonal
 
-    def process(self, data_batch: Any, data_samples: Sequence[dict[str, Any]]) -> None:
-        for sample in data_samples:
-            if "times" not in sample["truth"]:
-                pair = (self._large(sample[part]) for part in ("truth", "found"))
-                self.results.append((sample["image_id"], *pair))
+    def process(self, data_batch: Any, data_samples: Sequence[Any]) -> None:
+        for answer in data_samples:
+            image = answer.sample["image_id"]
+            if "times" not in answer.truth:
+                self.results.append((image, self._counted(answer.truth), self._counted(answer.found)))
                 continue
-            truth, found = self._counted(sample["truth"]), self._counted(sample["found"])
+            truth, found = self._counted(answer.truth), self._counted(answer.found)
             for time, some, others in frames(truth.pop("times"), found.pop("times")):
                 piece = {k: v[some] for k, v in truth.items()}, {k: v[others] for k, v in found.items()}
-                self.results.append(((sample["image_id"], time), *piece))
+                self.results.append(((image, time), *piece))
 
     def _counted(self, part: dict[str, Any]) -> dict[str, np.ndarray]:
+        """Boxes that are large enough and, where they have times, not among the first, for which there are too few
+        events to go by."""
         arrays = {key: np.asarray(value) for key, value in part.items()}
-        keep = counted(arrays["boxes"].reshape(-1, 4), arrays["times"], *self.least)
-        return {key: value[keep] for key, value in arrays.items()}
-
-    def _large(self, part: dict[str, Any]) -> dict[str, np.ndarray]:
-        arrays = {key: np.asarray(value) for key, value in part.items()}
-        keep = large(arrays["boxes"].reshape(-1, 4), *self.least)
+        boxes = arrays["boxes"].reshape(-1, 4)
+        keep = large(boxes[:, 2:] - boxes[:, :2], *self.least)
+        if "times" in arrays:
+            keep &= arrays["times"] > WARM_UP
         return {key: value[keep] for key, value in arrays.items()}

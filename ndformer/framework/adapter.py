@@ -1,0 +1,68 @@
+"""Adapter: what makes tokens of one modality's inputs, and says where each of them is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ndformer.framework.data.dataset import Sample
+from ndformer.framework.errors import DataError
+from ndformer.framework.tokens import TokenSet, Where
+
+
+class Adapter(nn.Module):
+    """Extend it with `forward`, and register it in MODALITIES. Its constructor begins with `dim`, the width of tokens.
+
+    With `endings` and `open`, files of one's own can be given to a model; with `pictures`, its tokens are drawn.
+    """
+
+    endings: ClassVar[tuple[str, ...]] = ()  # of files that open() reads
+    beside: ClassVar[tuple[str, ...]] = ()  # ends of names of files that lie beside those, and are none
+    tokens: nn.Parameter  # (prefix, dim) class token and registers, of adapters that call add_tokens()
+    placed_prefix = False  # they stand at the origin; else they have no place of their own
+
+    def forward(self, inputs: Any, /) -> TokenSet:
+        """Of a batch: stacked, or as a list where shapes differ. Features (B, N, dim) and where they are."""
+        raise NotImplementedError
+
+    def open(self, path: Path) -> Sample:
+        """What a dataset reads of one sample, from a file of it."""
+        raise DataError(f"{type(self).__name__} opens no files: give it `endings` and open(path)")
+
+    def pictures(self, sample: Sample, pack: Any) -> list[np.ndarray]:
+        """(H, W, 3) uint8 each: the tokens of a sample that `pack` packed, one picture or one for each moment."""
+        raise DataError(f"{type(self).__name__} does not show its tokens: give it pictures(sample, pack)")
+
+    @property
+    def patch_sides(self) -> tuple[int, int] | None:
+        """What the height and width of its inputs, their last two axes, must divide by; None: any size will do."""
+        return None
+
+    def resizing(self, size: tuple[int, int]) -> dict[str, Any]:
+        """The transform, as a config has it, that gives inputs this height and width."""
+        return dict(type="Resize", size=size)
+
+    def add_tokens(
+        self, dim: int, class_token: bool, registers: int = 0, class_at: Literal["nowhere", "origin"] = "nowhere"
+    ) -> None:
+        """Class token and registers, learnt. The last thing in a constructor: it draws random numbers."""
+        self.tokens = nn.Parameter(torch.zeros(int(class_token) + registers, dim))
+        self.placed_prefix = class_at == "origin"
+        nn.init.trunc_normal_(self.tokens, std=0.02)
+
+    def with_tokens(
+        self, x: Tensor, positions: Tensor, valid: Tensor | None = None, grid: tuple[int, ...] | None = None
+    ) -> TokenSet:
+        """(B, N, dim) at (B or 1, N, P), behind the class token and registers."""
+        prefix = len(self.tokens)
+        if prefix == 0:
+            return TokenSet(x, Where(positions, valid=valid, grid=grid))
+        x = torch.cat([self.tokens.to(x.dtype).expand(len(x), -1, -1), x], dim=1)
+        placed = None if self.placed_prefix else torch.arange(x.shape[1], device=x.device)[None] >= prefix
+        valid = None if valid is None else F.pad(valid, (prefix, 0), value=True)
+        return TokenSet(x, Where(F.pad(positions, (0, 0, prefix, 0)), valid=valid, placed=placed, grid=grid))

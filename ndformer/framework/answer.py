@@ -1,0 +1,95 @@
+"""Answer: what a head says of one sample. Programs table, print and draw it without knowing which kind it is.
+
+Extend it as a dataclass, register it in ANSWERS and return it from a head's predict(). A dataset says with its `answer`
+which kind its samples are asked for. Those that ship are in answers/: Label, Boxes, Pixels, Points.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+
+from ndformer.framework.errors import DataError
+from ndformer.framework.pictures.cards import card, fitted
+
+
+class Source(Protocol):
+    """The samples that answers are about, by their numbers."""
+
+    def picture(self, i: int) -> np.ndarray:
+        """(H, W, 3) uint8: what the model was given."""
+        ...
+
+    def write_labelled(self, stem: Path, i: int, labels: np.ndarray) -> None:
+        """Files that show a sample as it is on disk, with a label at each of its points."""
+        ...
+
+
+@dataclass(kw_only=True, eq=False)
+class Answer:
+    """Extend it with `rows` and `words`; with `draw` and `annotate`, what was said and what is true can be seen."""
+
+    metric: ClassVar[str]  # the name of one that reads it
+    columns: ClassVar[tuple[str, ...]] = ()  # of a table without rows
+    tile: ClassVar[int] = 320  # pixels, the height of a sample on a sheet of many
+    captioned: ClassVar[str] = "name"  # what is written above it there: its 'name' or its 'class'
+
+    sample: Mapping[str, Any]  # what the sample says of itself: path, index, and the truth where it is known
+    task: str | None = None  # which of several heads says it
+
+    @property
+    def path(self) -> str:
+        return str(self.sample.get("path", ""))
+
+    def names(self, classes: Sequence[str]) -> list[str]:
+        """The classes that it chose from: with several tasks, those of its own."""
+        start = f"{self.task}: " if self.task else ""
+        found = [name.removeprefix(start) for name in classes if name.startswith(start)]
+        if start and not found:
+            raise DataError(f"this checkpoint has no classes of '{self.task}', on which it was not trained")
+        return found
+
+    def rows(self, classes: Sequence[str]) -> list[dict[str, Any]]:
+        """Rows of a table of predictions, each by its columns."""
+        raise NotImplementedError
+
+    def words(self, classes: Sequence[str], top: int, least: float) -> str:
+        """A line for people: the `top` likeliest, or what has a score of `least` or more."""
+        raise NotImplementedError
+
+    def mistakes(self, least: float) -> float:
+        """Cards of the largest come first."""
+        return 0.0
+
+    def verdict(self, classes: Sequence[str], least: float) -> str:
+        """A few words: at the head of its card and in the name of its file."""
+        return "predicted"
+
+    def draw(self, pixels: np.ndarray, classes: Sequence[str], least: float) -> Any:
+        """A PIL image: what was said, and what is true, on what the model was given."""
+        return fitted(pixels, self.tile, 2 * self.tile)
+
+    def card(self, pixels: np.ndarray, classes: Sequence[str], least: float) -> Any:
+        """A PIL image, with its verdict and its name."""
+        return card(self.draw(pixels, classes, least), self.verdict(classes, least), self.path)
+
+    def save(self, folder: Path, place: int, i: int, source: Source, classes: Sequence[str], least: float) -> None:
+        """Its card, among others: 000_VERDICT_NAME.png."""
+        file = f"{place:03}_{self.verdict(classes, least)}_{Path(self.path).stem or i}"[:120]
+        drawn = self.card(source.picture(i), classes, least)
+        drawn.save(folder / f"{re.sub(UNFIT, '-', file).rstrip('-.')}.png")
+
+    @classmethod
+    def annotated(
+        cls, pixels: np.ndarray, truth: Mapping[str, Any], classes: Sequence[str], size: tuple[int, int]
+    ) -> Any:
+        """A PIL image as large as fits into (height, width): a sample, and what is true of it."""
+        return fitted(pixels, *size)
+
+
+UNFIT = r"[^\w.-]+"  # for names of files

@@ -1,0 +1,43 @@
+"""A class for every point of a cloud, or for every token: its files are written as the data is on disk."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ndformer.framework.answer import UNFIT, Source
+from ndformer.framework.answers.pixels import Pixels
+from ndformer.framework.errors import DataError
+from ndformer.framework.pictures.cards import fitted
+from ndformer.framework.registry import ANSWERS
+
+
+@ANSWERS.register_module()
+@dataclass(kw_only=True, eq=False)
+class Points(Pixels):
+    """`predicted` (N,), and the `truth` (N,) of the sample where it is known."""
+
+    tile = 128
+
+    def rows(self, classes: Sequence[str]) -> list[dict[str, Any]]:
+        raise DataError("a label for every point does not fit a table: tools/vote.py writes a file per scene")
+
+    def mistakes(self, least: float) -> float:
+        return -1.0 if self.truth is None else -self.right
+
+    @classmethod
+    def annotated(
+        cls, pixels: np.ndarray, truth: Mapping[str, Any], classes: Sequence[str], size: tuple[int, int]
+    ) -> Any:
+        return fitted(pixels, *size)
+
+    def save(self, folder: Path, place: int, i: int, source: Source, classes: Sequence[str], least: float) -> None:
+        """000_NAME.png, 000_NAME_error.ply ... by what packs such samples; without truth, by name alone."""
+        name = re.sub(UNFIT, "-", Path(self.path).name or str(i))
+        name = Path(self.path).stem if self.truth is None else f"{place:03}_{name}"
+        source.write_labelled(folder / name, i, self.predicted.numpy().astype(np.int64))

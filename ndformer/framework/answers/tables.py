@@ -1,0 +1,25 @@
+"""A table of predictions, as .csv or .json."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from ndformer.framework.answer import Answer
+
+
+def write_table(path: Path, answers: Sequence[Answer], classes: Sequence[str]) -> None:
+    """What was said of each sample: the score of every class, its share of pixels, or a row for each object."""
+    rows = [row for answer in answers for row in answer.rows(classes)]
+    if path.suffix == ".json":
+        path.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+    elif path.suffix == ".csv":
+        with path.open("w", newline="", encoding="utf-8") as file:
+            names = dict.fromkeys(name for row in rows for name in row) or (answers[0].columns if answers else ())
+            writer = csv.DictWriter(file, names, restval="")
+            writer.writeheader()
+            writer.writerows(rows)
+    else:
+        raise ValueError(f"predictions are written as .csv or .json, got {path}")

@@ -1,0 +1,36 @@
+"""Metric: what is measured over exactly a whole set. mmengine's BaseMetric, and what programs ask of one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ndformer.framework.answer import Answer
+from ndformer.framework.compat import BaseMetric
+
+
+class Metric(BaseMetric):
+    """Extend it with `process` and `compute_metrics`, and register it in METRICS. Values are fractions, 0 to 1."""
+
+    main: str  # the value that the best checkpoint is best at
+    default_prefix = ""
+    confusion: Any = None  # (C, C) counts of the last evaluation, rows are the truth, where there are any
+
+    def process(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self, data_batch: Any, data_samples: Sequence[Answer]
+    ) -> None:
+        """Keep in `self.results` what the answers of a batch add."""
+        raise NotImplementedError
+
+    def compute_metrics(self, results: list[Any]) -> dict[str, float]:
+        """The values, from the results of all samples of all processes."""
+        raise NotImplementedError
+
+    def views(self, folder: Path | None, classes: Sequence[str]) -> str | None:
+        """Of the last evaluation: a table of classes, where it has one, and its pictures as PNG in a folder."""
+        return None
+
+    def export(self, path: Path, categories: Sequence[Any]) -> bool:
+        """Of the last evaluation: predictions as .json in the metric's own format, where it has one; whether it has."""
+        return False

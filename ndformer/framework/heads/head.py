@@ -1,0 +1,30 @@
+"""Head: what makes losses and answers from tokens. One class for each task."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ndformer.framework.answer import Answer
+from ndformer.framework.tokens import TokenSet
+
+
+class Head(nn.Module):
+    """Extend it with `targets`, `loss` and `predict`, and register it in HEADS. Its constructor begins with `dim`, the
+    width of tokens."""
+
+    classes: int = 0  # how many it tells apart: as many as the data has, where it says so
+
+    def targets(self, data_samples: list[dict[str, Any]], device: torch.device) -> Any:
+        """What a batch should be answered, as `loss` takes it, and as mixers of training batches change it."""
+        return data_samples
+
+    def loss(self, tokens: TokenSet, targets: Any) -> dict[str, Tensor]:
+        """dict(loss=...), which is trained on, and whatever else is to be looked at."""
+        raise NotImplementedError
+
+    def predict(self, tokens: TokenSet, data_samples: list[dict[str, Any]]) -> list[Answer]:
+        """An answer for each sample."""
+        raise NotImplementedError

@@ -1,0 +1,52 @@
+"""What was trained before the house was put in order still loads, goes on and gives the same numbers.
+
+tests/fixtures/released holds a run of one epoch, made by the code as it was then: on generated digits, with seed 0. The
+JSON is what that code's own --resume made of it.
+"""
+
+import json
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+from ndformer.framework.engine.training import checkpoint
+from ndformer.framework.registry import STAND_INS
+from tools import test as test_tool
+from tools import train
+
+RELEASED = Path(__file__).parents[1] / "fixtures" / "released"
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    home = tmp_path_factory.mktemp("released")
+    (home / "mnist").mkdir()
+    STAND_INS.get("mnist")().write(home / "mnist", 0)
+    return home
+
+
+def called(main, monkeypatch, home, *arguments):
+    monkeypatch.chdir(home)
+    monkeypatch.setattr(sys, "argv", ["tool", *arguments])
+    main()
+
+
+def test_its_checkpoint_is_tested_as_it_was(home, monkeypatch, capsys):
+    called(test_tool.main, monkeypatch, home, str(RELEASED / "config.py"), str(RELEASED / "best.pth"))
+    assert capsys.readouterr().out.startswith("accuracy 0.1000  mean_accuracy 0.1000  top5 0.5000")
+
+
+def test_it_goes_on_where_it_was_as_if_nothing_had_moved(home, monkeypatch):
+    run = home / "run"
+    shutil.copytree(RELEASED, run)
+    options = ["--cfg-options", "train_cfg.max_epochs=3"]
+    called(train.main, monkeypatch, home, str(run / "config.py"), *options, "--resume", "--work-dir", str(run))
+    expected, state = json.loads((RELEASED / "resumed_to_epoch_3.json").read_text()), checkpoint.load(run / "last.pth")
+    assert [h["epoch"] for h in state["history"]] == [1, 2, 3]
+    for then, now in zip(expected["history"], state["history"]):
+        assert {name: now[name] for name in then} == pytest.approx(then, rel=1e-5)
+    assert set(state["model"]) == set(expected["weights"])
+    sums = {name: float(value.double().abs().sum()) for name, value in state["model"].items()}
+    assert sums == pytest.approx(expected["weights"], rel=1e-4, abs=1e-6)
