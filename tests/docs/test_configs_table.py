@@ -1,4 +1,4 @@
-"""docs/configs.md: which recipe has a config for which encoding; `python -m tests.docs.test_configs_table` writes it."""
+"""docs/configs.md: the recipes that have a config for an encoding. `python -m tests.docs.test_configs_table` writes."""
 
 import re
 from pathlib import Path
