@@ -1,4 +1,4 @@
-"""docs/configs.md: the recipes that have a config for an encoding. `python -m tests.docs.test_configs_table` writes."""
+"""docs/configs.md: recipes and their encodings, a table that `python -m tests.docs.test_configs_table` writes."""
 
 import re
 from pathlib import Path
