@@ -27,7 +27,7 @@ types: $(READY)
 gpu: $(READY)
 	$(BIN)/python -m pytest -q tests/gpu -rs
 	@$(BIN)/python -c "import sys, torch; sys.exit(torch.cuda.is_available())" || for line in \
-	  "benchmarks/attention.py attention" "benchmark.py block" \
+	  "benchmarks/attention.py attention" "benchmarks/attention.py block" \
 	  "benchmarks/points.py --points 110000 --cpe none --out docs/benchmarks" \
 	  "benchmarks/points.py --points 110000 --cpe none --out docs/benchmarks --amp" \
 	  "benchmarks/points.py --points 110000 --cpe none --out docs/benchmarks --amp --train" \

@@ -1,4 +1,4 @@
-"""Several processes, each with its rows of every batch, that together do what one process would.
+"""Several processes (DDP), each with its rows of every batch, that together do what one process would.
 
 Rank r of W has rows r B to (r + 1) B of a batch of W B samples. Random numbers are drawn for all rows in every process,
 from the same seed, and each takes its own: so the number of processes does not change them.

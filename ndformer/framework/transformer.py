@@ -34,7 +34,7 @@ class LayerScale(nn.Module):
 
 
 class DropPath(nn.Module):
-    """In training, leaves a branch out for whole samples with probability `rate`, and scales up what remains."""
+    """Stochastic depth: training leaves a branch out for whole samples with probability `rate`, scales up the rest."""
 
     def __init__(self, rate: float) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Classification: accuracy, mean accuracy over classes, top 5, and the confusion matrix."""
+"""Classification: accuracy, mean accuracy over classes, top-5 (of top-k), and the confusion matrix."""
 
 from __future__ import annotations
 

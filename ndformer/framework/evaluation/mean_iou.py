@@ -1,4 +1,4 @@
-"""A class for every pixel or point: intersection over union, from one confusion matrix over the whole set."""
+"""mIoU, a class for every pixel or point: intersection over union, from one confusion matrix over the whole set."""
 
 from __future__ import annotations
 

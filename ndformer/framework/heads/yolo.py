@@ -78,7 +78,7 @@ def decode(sides: Tensor, centres: Tensor, stride: Tensor) -> Tensor:
 
 
 def best(logits: Tensor, boxes: Tensor, most: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Scores (B, K), labels (B, K) and boxes (B, K, 4) of the K = min(most, A) best, falling.
+    """Top-k: scores (B, K), labels (B, K) and boxes (B, K, 4) of the K = min(most, A) best, falling.
 
     The anchors with the best classes first, then the best classes of those: an anchor may stand for two.
     """
@@ -91,7 +91,7 @@ def best(logits: Tensor, boxes: Tensor, most: int) -> tuple[Tensor, Tensor, Tens
 
 
 def suppressed(boxes: Tensor, labels: Tensor, threshold: float) -> Tensor:
-    """(K,) which boxes, best first, overlap by more than `threshold` with a better one of their class that stays.
+    """NMS: (K,) which boxes, best first, overlap by more than `threshold` with a better one of their class that stays.
 
     A box's fate hangs on those before it, so as many rounds as a chain of overlaps is long settle all.
     """

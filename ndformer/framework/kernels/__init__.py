@@ -1,4 +1,4 @@
-"""attend(): one attention call, several ways to compute it, the same numbers from each."""
+"""attend(): one attention call, several ways to compute it (dense, flash, flex), the same numbers from each."""
 
 from ndformer.framework.kernels.choose import BACKENDS, attend
 

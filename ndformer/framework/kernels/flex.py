@@ -1,4 +1,4 @@
-"""FlexAttention: any pointwise bias inside a fused kernel on GPU. On CPU it is forward only and serves as a check."""
+"""FlexAttention: flash attention with any pointwise bias, on GPU. On CPU it is forward only and serves as a check."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""torch's scaled_dot_product_attention, with positions in one of three forms.
+"""Flash attention: torch's scaled_dot_product_attention, with positions in one of three forms.
 
 no bias      as it is
 features     a separable bias rides on q and k as a few extra channels: near the price of no position. In float32
@@ -64,5 +64,5 @@ def features(where: Where, bias: Bias, parts: Split | None, scale: float) -> tup
 
 
 def _as_wide(v: Tensor, width: int) -> Tensor:
-    """Flash wants q, k and v equally wide."""
+    """Flash attention wants q, k and v equally wide."""
     return v if v.shape[-1] >= width else F.pad(v, (0, width - v.shape[-1]))

@@ -28,7 +28,7 @@ class Assignment:
 
 @dataclass(frozen=True)
 class TaskAligned:
-    """Each object takes the `most` anchors inside it with the largest score^alpha * IoU^beta.
+    """Task-aligned assignment: each object takes the `most` anchors inside it with the largest score^alpha * IoU^beta.
 
     `keep` of them remain after those that several objects wanted are settled, all where it is None. An object narrower
     than `least_side` pixels counts as that wide when anchors inside it are looked for: 0 in the paper, where an object

@@ -1,4 +1,4 @@
-"""How far boxes x1 y1 x2 y2 are apart: complete IoU (Zheng 2020), and distances as distributions (Li 2020)."""
+"""How far boxes x1 y1 x2 y2 are apart: complete IoU (CIoU, Zheng 2020), distribution focal loss (DFL, Li 2020)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ EPS = 1e-7
 
 
 def complete_iou(a: Tensor, b: Tensor) -> Tensor:
-    """(..., 4), (..., 4) -> (...): IoU, less the distance of the centres, less the difference of the shapes.
+    """CIoU: (..., 4), (..., 4) -> (...): IoU, less the distance of the centres, less the difference of the shapes.
 
     The weight of the shapes has no gradient, as its authors have it.
     """
@@ -31,7 +31,7 @@ def complete_iou(a: Tensor, b: Tensor) -> Tensor:
 
 
 def distribution_focal(logits: Tensor, distance: Tensor) -> Tensor:
-    """(..., R), (...) -> (...): cross entropy of the two whole numbers about a distance, each by its nearness.
+    """DFL: (..., R), (...) -> (...): cross entropy of the two whole numbers about a distance, each by its nearness.
 
     A distance beyond R - 1 counts as almost that.
     """

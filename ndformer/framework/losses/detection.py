@@ -1,4 +1,4 @@
-"""What a branch of a YOLO head loses: class scores, overlap of boxes, and distances as distributions."""
+"""What a branch of a YOLO head loses: class scores (BCE), overlap of boxes (CIoU), distances as distributions (DFL)."""
 
 from __future__ import annotations
 

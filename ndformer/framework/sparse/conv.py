@@ -1,4 +1,4 @@
-"""Submanifold convolution: out of occupied voxels into occupied voxels, in plain torch or by spconv on a GPU."""
+"""Sparse submanifold convolution: out of occupied voxels into occupied voxels, in plain torch or by spconv on a GPU."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Farthest points and nearest neighbours: batched, with padding, on any device, and the same to the bit.
+"""Farthest point sampling (FPS) and nearest neighbours (k-NN): batched, padded, on any device, and the same to the bit.
 
 Distances are sums of three squares, rounded the same way whatever stands around a point, and of equals the first one
 is taken. So a cloud alone, in a batch and padded gives the same points; a matrix product would be faster and would not.
@@ -16,7 +16,7 @@ CHUNK = 2**23  # distances at a time
 
 @torch.no_grad()
 def farthest(points: Tensor, count: int, valid: Tensor | None = None) -> Tensor:
-    """Numbers (B, count) of points (B, N, 3): each is the one farthest from all before it.
+    """Farthest point sampling: numbers (B, count) of points (B, N, 3), each the one farthest from all before it.
 
     The first is the one farthest from the middle of the bounding box, so the order of the points does not matter. Where
     a cloud has fewer points than `count`, what follows repeats.

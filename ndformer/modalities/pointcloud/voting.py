@@ -1,4 +1,4 @@
-"""Predictions that several looks at a cloud vote on: the test-time protocols of Point Transformer V3.
+"""Test-time augmentation (TTA): several looks at a cloud vote, by the protocols of Point Transformer V3.
 
 Scenes are looked at in fragments, each with one point of every voxel, until every point was in one, and that under 13
 augmentations: 4 turns x 3 scales, and mirrored along x and y, which is half a turn once more. Objects are looked at as
@@ -24,7 +24,7 @@ STRETCHES, STRETCH = 9, (0.8, 1.2)
 
 
 def looks() -> Iterator[tuple[np.ndarray, float]]:
-    """The 13 augmentations: a turn about z or a mirroring (3, 3), and a scale."""
+    """The 13 augmentations of TTA: a turn about z or a mirroring (3, 3), and a scale."""
     for scale in (1.0, 0.95, 1.05):
         for quarter in range(4):
             cos, sin = (1, 0, -1, 0)[quarter], (0, 1, 0, -1)[quarter]

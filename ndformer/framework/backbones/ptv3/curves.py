@@ -1,6 +1,6 @@
-"""Curves through a grid of voxels: neighbours along a curve are neighbours in space, so a run of it is a window.
+"""Space-filling curves through a voxel grid: neighbours along one are neighbours in space, so a run is a window.
 
-z         Morton's: the bits of x, y and z in turn, x highest
+z         Morton's, Z-order: the bits of x, y and z in turn, x highest
 hilbert   Hilbert's, which never jumps (J. Skilling, Programming the Hilbert curve, 2004)
 *-trans   the same with x and y exchanged
 """

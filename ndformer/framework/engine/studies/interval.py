@@ -1,4 +1,4 @@
-"""Figures of several runs as one: mean, spread, and the interval that holds the true mean 95 times in 100."""
+"""Figures of several runs as one: mean, spread, and the 95 % confidence interval of the mean (Student's t)."""
 
 from __future__ import annotations
 

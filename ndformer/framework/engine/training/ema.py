@@ -1,4 +1,4 @@
-"""An exponential moving average of the weights, which evaluation uses."""
+"""EMA, an exponential moving average of the weights, which evaluation uses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parameter groups and optimizers."""
+"""Optimizers and their parameter groups: weight decay, layer decay."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def parameter_groups(
     no_decay: bool = False,
     lr_factors: dict[str, float] | None = None,
 ) -> list[dict[str, Any]]:
-    """Parameters that share a learning rate and weight decay.
+    """Parameters that share a learning rate (layer decay) and weight decay.
 
     `layer_decay` d: the learning rate of block l of L is multiplied by d^(L - l), that of what comes before the blocks
     by d^(L + 1), of what comes after by 1 (BEiT). `no_decay`: no weight decay for vectors (biases, norms, tokens) and

@@ -1,4 +1,4 @@
-"""SIGTERM and SIGUSR1, with which clusters take a machine back: a run saves itself and ends with a code of its own."""
+"""Preemption: SIGTERM and SIGUSR1, with which clusters take a machine back; a run saves itself, ends with its code."""
 
 from __future__ import annotations
 

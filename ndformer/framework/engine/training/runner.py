@@ -1,4 +1,4 @@
-"""mmengine's Runner and its optimizer wrapper, as we use them: quiet, and in 16 bit on any device."""
+"""mmengine's Runner and its optimizer wrapper, as we use them: quiet, and in 16 bit (AMP) on any device."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class QuietRunner(Runner):
 
 
 class AmpWrapper(OptimWrapper):
-    """OptimWrapper that computes in bf16 or fp16 on any device; fp16 losses are scaled."""
+    """Mixed precision (AMP): OptimWrapper that computes in bf16 or fp16 on any device; fp16 losses are scaled."""
 
     def __init__(self, dtype: torch.dtype | None, device: str, **kwargs: Any) -> None:
         super().__init__(**kwargs)

@@ -1,4 +1,4 @@
-"""Learning rates and beta1 as functions of the share of training done: no state, so nothing drifts on resume."""
+"""Learning-rate schedules, and beta1's: functions of the share of training done, so that nothing drifts on resume."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def cosine(start: float, end: float, share: float) -> float:
 
 @SCHEDULES.register_module()
 class WarmupCosine(Schedule):
-    """Linear from `start` to 1 over the first `warmup` (share of all steps), then half a cosine to `end`."""
+    """Warm-up and cosine: linear from `start` to 1 over the first `warmup` (share of steps), half a cosine to `end`."""
 
     def __init__(self, warmup: float = 0.05, start: float = 0.0, end: float = 0.0) -> None:
         _share(warmup)

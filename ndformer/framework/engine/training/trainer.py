@@ -1,4 +1,4 @@
-"""Training on mmengine's Runner: its loops, hooks and visualizer; our schedule, average, checkpoints and progress."""
+"""Training on mmengine's Runner: its loops, hooks and visualizer; our schedule, EMA, early stopping, checkpoints."""
 
 from __future__ import annotations
 
@@ -218,7 +218,7 @@ class Trainer(QuietRunner):
             raise SystemExit(RESUMABLE)
 
     def end_epoch(self) -> bool:
-        """Validate, report, keep; True = stop early."""
+        """Validate, report, keep; True = early stopping."""
         try:
             with self.averaged():
                 found = measure(self.config.metrics, cast(TokenModel, self.model), self.loaders["val"], self._look_up)

@@ -1,4 +1,4 @@
-"""Average precision and recall of boxes, as COCO defines them: twelve numbers, and tables behind them."""
+"""mAP: average precision and recall of boxes, as COCO defines them: twelve numbers, and tables behind them."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from ndformer.modalities.events.formats.files import read_events
 
 @DATASETS.register_module()
 class NMNIST(Dataset):
-    """`folds` and `fold`: train and test together, cut into so many parts, of which one is the test set. With
+    """k-fold by `folds` and `fold`: train and test together, cut into so many parts, of which one is the test set. With
     fold='seed' it is the seed's, counted round: as many seeds as folds test each recording once."""
 
     classes = [str(digit) for digit in range(10)]

@@ -1,4 +1,4 @@
-"""Augmentations for detection: colours and places, but nothing that turns or shears a box; and four images in one."""
+"""Augmentations for detection: colours and places, but nothing that turns or shears a box; and mosaic, four in one."""
 
 from __future__ import annotations
 
@@ -71,8 +71,8 @@ class RandAugmentBoxes:
 
 
 def mosaic(samples: Sequence[Sample], rng: np.random.Generator) -> Sample:
-    """Four samples about a point of a canvas of twice the first one's sides, each as large as the first, cut off at the
-    canvas (Bochkovskiy 2020). `frame` and `truth` stay the first one's: a mosaic is for training."""
+    """Mosaic: four samples about a point of a canvas of twice the first one's sides, each as large as the first, cut
+    off at the canvas (Bochkovskiy 2020). `frame` and `truth` stay the first one's: a mosaic is for training."""
     first = samples[0]["image"]
     width, height = first.size
     canvas = Image.new(first.mode, (2 * width, 2 * height), FILL)

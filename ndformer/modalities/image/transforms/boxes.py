@@ -76,7 +76,7 @@ class Letterbox:
 
 @TRANSFORMS.register_module()
 class LargeScaleJitter:
-    """As Letterbox, times a number drawn from `scale`; of what is larger than `size`, a random piece (Ghiasi 2021).
+    """Large scale jitter: as Letterbox, times a number of `scale`; of what is too large, a random piece (Ghiasi 2021).
 
     Objects of which less than a pixel is left are gone.
     """

@@ -167,7 +167,7 @@ class ShufflePoints:
 
 @TRANSFORMS.register_module()
 class GridSample:
-    """One point, at random, of each cell of a grid with cells of `size`.
+    """Voxel grid sampling: one point, at random, of each cell of a grid with cells of `size`.
 
     With `whole`, the sample remembers which of them stands for each point (`inverse`) and the labels of all
     (`whole_labels`), so that predictions can be of all points.

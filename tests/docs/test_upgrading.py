@@ -1,0 +1,49 @@
+"""UPGRADING.md: what it says to import can be imported, and what it says is gone is gone."""
+
+import importlib
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "UPGRADING.md").read_text()
+NAMES, MODULES = PAGE.partition("**Names that")[2].split("**Modules**")
+TICKS = r"`([^`]+)`"
+
+
+def rows(text: str) -> list[list[list[str]]]:
+    """The names between backticks, of each cell of each row."""
+    lines = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("| `")]
+    return [[re.findall(TICKS, cell) for cell in cells] for cells in lines]
+
+
+def stands(module: str) -> bool:
+    path = ROOT / "ndformer" / Path(*module.split("."))
+    return path.with_suffix(".py").is_file() or path.is_dir()
+
+
+def test_what_stays_is_there():
+    staying = rows(PAGE.partition("**Names that")[0])
+    assert len(staying) > 8
+    for (module,), names in staying:
+        found = importlib.import_module(module)
+        assert [name for name in names if not hasattr(found, name)] == []
+
+
+@pytest.mark.parametrize("names, old, new", rows(NAMES), ids=str)
+def test_names_that_moved_are_where_it_says(names, old, new):
+    found = importlib.import_module(f"ndformer.{new[0]}")
+    assert [name for name in names if not hasattr(found, name)] == []
+
+
+@pytest.mark.parametrize("old, new", rows(MODULES), ids=str)
+def test_modules_that_moved_are_where_it_says_and_nowhere_else(old, new):
+    assert [name for name in new if not stands(name)] == [], "moved again: correct UPGRADING.md"
+    path = ROOT / "ndformer" / Path(*old[0].split("."))
+    assert not path.with_suffix(".py").exists()
+
+
+def test_benchmarks_are_in_a_folder_of_their_own():
+    assert (ROOT / "tools" / "benchmarks" / "attention.py").is_file()
+    assert list((ROOT / "tools").glob("benchmark*.py")) == []
