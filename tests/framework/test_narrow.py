@@ -109,7 +109,8 @@ def test_a_key_that_is_not_finite_is_seen_in_every_output(bad: float) -> None:
 def test_auto_takes_it_where_no_gradient_is_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[str] = []
     for backend in BACKENDS.values():
-        record = lambda self, *given, inner=type(backend).__call__: calls.append(self.name) or inner(self, *given)
+        inner = type(backend).__call__
+        record = lambda self, *given, inner=inner: calls.append(self.name) or inner(self, *given)
         monkeypatch.setattr(type(backend), "__call__", record)
     g = torch.Generator().manual_seed(0)
     r = torch.rand(1, 100, 3, generator=g)
