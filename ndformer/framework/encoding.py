@@ -45,13 +45,8 @@ class PositionEncoding(nn.Module):
                 f"{name} works for {self.min_dims} {most} position dimensions, got {position_dims}: "
                 "PaPE and AxialRoPE take any number"
             )
-        self.dim, self.heads, self.head_dim, self.position_dims, self.depth = (
-            dim,
-            heads,
-            dim // heads,
-            position_dims,
-            depth,
-        )
+        self.dim, self.heads, self.head_dim = dim, heads, dim // heads
+        self.position_dims, self.depth = position_dims, depth
         self.position_scale = per_axis(position_scale, position_dims, f"position_scale of {name}")
         self.scale_positions: PerAxis = 1.0  # position interpolation: set it at test time, to train_size / test_size
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -86,6 +86,22 @@ class Block(nn.Module):
         return x + self.drop_path(self.scale2(self.mlp(self.norm2(x))), where)
 
 
+class OneSpace(nn.Module):
+    """The usual case: one encoding, whose layers the blocks own."""
+
+    def forward(self, encoding: Any, blocks: Any, space: str | None) -> tuple[PositionEncoding, list[LayerEncoding]]:
+        return encoding, [block.attention.encoding for block in blocks]
+
+
+class Spaces(nn.ModuleDict):
+    """Several position spaces over the same blocks, by name: each has an encoding and, here, its layers."""
+
+    def forward(self, encodings: Any, blocks: Any, space: str | None) -> tuple[PositionEncoding, Any]:
+        if space is None or space not in self:
+            raise ValueError(f"the position spaces here are {', '.join(self)}: say which one, got {space!r}")
+        return encodings[space], self[space]
+
+
 @BACKBONES.register_module()
 class Transformer(nn.Module):
     """`depth` blocks with one position encoding. TokenSet in, TokenSet out, at the same places.
@@ -131,11 +147,12 @@ class Transformer(nn.Module):
         if isinstance(position_dims, int):
             self.encoding = encoding_of(position_dims)
             self.blocks = blocks([self.encoding.layer(i, depth) for i in range(depth)])
+            self.layers = OneSpace()
         else:
             encodings = {space: encoding_of(dims) for space, dims in position_dims.items()}
             self.encoding = nn.ModuleDict(encodings)
             self.blocks = blocks([None] * depth)
-            self.layers = nn.ModuleDict(
+            self.layers = Spaces(
                 {name: nn.ModuleList(one.layer(i, depth) for i in range(depth)) for name, one in encodings.items()}
             )
         self.initial_norm = nn.LayerNorm(dim) if initial_norm else nn.Identity()
@@ -146,15 +163,10 @@ class Transformer(nn.Module):
         where, x = tokens.where, tokens.features
         if where.valid is not None:
             x = x.masked_fill(~where.valid[..., None], 0)  # NaN in padding would spoil the gradients of norms
-        encoding, layers = self.encoding, [None] * self.depth  # None: a block's own
-        if isinstance(encoding, nn.ModuleDict):
-            if space is None or space not in encoding:
-                raise ValueError(f"the position spaces here are {', '.join(encoding)}: say which one, got {space!r}")
-            encoding, layers = encoding[space], self.layers[space]
-        encoding = cast(PositionEncoding, encoding)
+        encoding, layers = self.layers(self.encoding, self.blocks, space)
         state = encoding.prepare(where)
         x = self.initial_norm(encoding.embed(x, state))
-        for block, layer in zip(self.blocks, cast(Any, layers)):
+        for block, layer in zip(self.blocks, layers):
             if self.checkpointing and torch.is_grad_enabled():
                 x = checkpoint(block, x, where, state, layer, use_reentrant=False)
             else:

@@ -11,14 +11,14 @@ import torch
 import torch.nn.attention.flex_attention as flex_attention
 from torch import Tensor
 
-import ndformer.framework.kernels.choose as choose_module
 import ndformer.framework.kernels.dense as dense_module
+import ndformer.framework.kernels.sdpa as sdpa_module
 from ndformer.framework.bias.base import Bias, SumBias
 from ndformer.framework.bias.parabolas import IsotropicBias, QuadraticBias
 from ndformer.framework.bias.pointwise import ConeBias, DistanceBias, TableBias
 from ndformer.framework.kernels import attend
-from ndformer.framework.kernels.choose import choose
-from ndformer.framework.kernels.narrow import served
+from ndformer.framework.kernels.choose import AUTO, choose
+from ndformer.framework.kernels.choose import BACKENDS as ALL
 from ndformer.framework.tokens import Where
 from tests.framework.helpers import relative, spy
 
@@ -211,7 +211,7 @@ def test_all_backends_give_the_numbers_of_attention_by_hand(kind: str, layout: s
         direction = torch.randn(expected.shape)
         wanted = torch.autograd.grad((expected * direction).sum(), [*double, *weights], retain_graph=True)
         with torch.no_grad():
-            few = ["narrow"] if served(qkv[0], qkv[1], qkv[2], where, bias) else []
+            few = ["narrow"] if ALL["narrow"].serves(qkv[0], qkv[1], qkv[2], where, bias) else []
         for backend in [*BACKENDS, *few]:
             if backend in ("flex", "narrow"):
                 if kind == "rows only":
@@ -355,7 +355,7 @@ def test_a_bias_that_writes_nothing_is_told_what_to_write() -> None:
 
 
 def query(tokens: int, dtype: torch.dtype = torch.float32, device: str = "cpu") -> Any:
-    return SimpleNamespace(shape=(1, 4, tokens, 64), dtype=dtype, device=torch.device(device))
+    return SimpleNamespace(shape=(1, 4, tokens, 64), dtype=dtype, device=torch.device(device), requires_grad=False)
 
 
 @pytest.mark.parametrize(
@@ -402,7 +402,34 @@ def test_auto_takes(tokens: int, dtype: torch.dtype, device: str, layout: str, k
         "rows only": RowsOnly(torch.zeros(())),
         "sum with rows only": SumBias([DistanceBias(torch.ones(4), r), RowsOnly(torch.zeros(()))]),
     }
-    assert choose(query(tokens, dtype, device), where, biases[kind]) == chosen
+    q = query(tokens, dtype, device)
+    assert choose(q, q, q, where, biases[kind]).name == chosen
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", ALL)
+def test_a_backend_computes_what_it_serves_and_refuses_the_rest(name: str, kind: str) -> None:
+    """Gradients on a CPU, a bias without pair(), unplaced tokens: whatever stands in the way, serves() says it."""
+    said = set()
+    for layout in ("plain", "unplaced", "packed"):
+        where = places(layout, torch.float32)
+        for learned in (False, True):
+            q = torch.randn(3, HEADS, 16, WIDTH, requires_grad=learned)
+            bias = make(kind, where, torch.float32)[0]
+            with torch.set_grad_enabled(learned):
+                said.add(ALL[name].serves(q, q, q, where, bias))
+                if ALL[name].serves(q, q, q, where, bias):
+                    attend(q, q, q, where, bias, backend=name)
+                else:
+                    with pytest.raises((TypeError, ValueError, RuntimeError), match=rf"backend '{name}'.* take '"):
+                        attend(q, q, q, where, bias, backend=name)
+    assert said == {True} if name in ("dense", "sdpa") else False in said
+
+
+def test_auto_asks_the_most_special_first_and_the_reference_last() -> None:
+    assert [backend.name for backend in AUTO] == ["narrow", "flex", "sdpa", "dense"]
+    assert [backend.name for backend in AUTO if backend.packed] == ["flex"]  # the others get samples
+    assert all(type(backend).__doc__ for backend in AUTO)
 
 
 @pytest.mark.parametrize("kind", ["distance", "quadratic", "tables"])
@@ -411,9 +438,9 @@ def test_a_bias_too_large_to_be_whole_is_computed_in_chunks(kind: str, monkeypat
     q, k, v = (torch.randn(3, HEADS, 16, WIDTH) for _ in range(3))
     bias = make(kind, where, torch.float32)[0]
     expected = attend(q, k, v, where, bias, backend="dense")
-    called = spy(monkeypatch, choose_module.BACKENDS, "dense")
+    called = spy(monkeypatch, dense_module.Dense, "__call__")
     attend(q, k, v, where, bias)
     assert called == []
-    monkeypatch.setattr(choose_module, "MASK", 3 * HEADS * 16 * 16 - 1)
+    monkeypatch.setattr(sdpa_module, "MASK", 3 * HEADS * 16 * 16 - 1)
     assert torch.equal(attend(q, k, v, where, bias), expected)
     assert len(called) == 1

@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from ndformer.framework.encoding import PositionEncoding
 from ndformer.framework.registry import ENCODINGS
 from ndformer.framework.tokens import TokenSet, Where, join
 from ndformer.framework.transformer import Block, DropPath, LayerScale, Transformer
@@ -39,6 +40,38 @@ def gradients(network: nn.Module) -> dict[str, Tensor]:
 
 
 # ---------------------------------------------------------------------------------------------------- structure
+
+
+def test_weights_of_several_position_spaces_keep_their_names_in_checkpoints() -> None:
+    network = Transformer(DIM, 2, HEADS, dict(image=2, points=3), dict(type="PaPE", m=4))
+    names = [f"layers.{space}.{i}.{w}" for space in ("image", "points") for i in (0, 1) for w in ("wp", "wa", "wb")]
+    found = [name for name, _ in network.named_parameters()]
+    assert [name for name in found if "blocks" not in name] == [*names, "final_norm.weight", "final_norm.bias"]
+    assert not any("encoding" in name for name in found)
+
+
+def test_weights_that_layers_share_keep_their_names_in_checkpoints() -> None:
+    class Learned(PositionEncoding):
+        def __init__(self, dim: int, heads: int, position_dims: int, depth: int) -> None:
+            super().__init__(dim, heads, position_dims, depth)
+            self.table = nn.Parameter(torch.zeros(dim))
+
+    several = Transformer(DIM, 2, HEADS, dict(image=2, points=3), dict(type=Learned))
+    assert list(several.state_dict())[:3] == ["encoding.image.table", "encoding.points.table", "blocks.0.norm1.weight"]
+    assert list(model(dict(type=Learned)).state_dict())[:2] == ["encoding.table", "blocks.0.norm1.weight"]
+
+
+def test_a_space_among_several_is_what_it_would_be_alone() -> None:
+    several = Transformer(DIM, 2, HEADS, dict(image=2, points=3), dict(type="PaPE", m=4))
+    alone, given = model(dict(type="PaPE", m=4), seed=1), tokens()
+    own = {f"blocks.{i}.attention.encoding.{w}" for i in (0, 1) for w in ("wp", "wa", "wb")}
+    assert set(alone.load_state_dict(several.state_dict(), strict=False).missing_keys) == own
+    for i in (0, 1):
+        alone.get_submodule(f"blocks.{i}.attention.encoding").load_state_dict(
+            several.get_submodule(f"layers.image.{i}").state_dict()
+        )
+    assert torch.equal(several(given, "image").features, alone(given).features)
+    assert torch.equal(alone(given, "image").features, alone(given).features)  # of one space, any name will do
 
 
 def standardised(x: Tensor, norm: Any) -> Tensor:

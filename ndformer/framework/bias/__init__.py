@@ -1,7 +1,7 @@
 """Terms added to attention logits: the base classes, those that are a function of two places, and parabolas."""
 
 from ndformer.framework.bias.base import Bias, PositionBias, SumBias
-from ndformer.framework.bias.parabolas import IsotropicBias, QuadraticBias
+from ndformer.framework.bias.parabolas import IsotropicBias, QuadraticBias, SeparableBias
 from ndformer.framework.bias.pointwise import ConeBias, DistanceBias, TableBias
 
 __all__ = [
@@ -11,6 +11,7 @@ __all__ = [
     "IsotropicBias",
     "PositionBias",
     "QuadraticBias",
+    "SeparableBias",
     "SumBias",
     "TableBias",
 ]

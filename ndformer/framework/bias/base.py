@@ -11,18 +11,11 @@ bias: the kernels see to that.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from ndformer.framework.bias.riding import Split
 from ndformer.framework.tokens import Rows
-
-
-class Parabolas(NamedTuple):
-    entries: dict[tuple[int, ...], Tensor]  # (p, q) of M with p <= q, (p,) of c, each (B, H, N); others are 0
-    axes: list[Tensor]  # P of (B or 1, N)
 
 
 class Bias:
@@ -32,7 +25,6 @@ class Bias:
     device: torch.device | None = None
     excludes = False  # gives -inf for some pairs
     handles_unplaced = False  # gives values for pairs with unplaced tokens itself
-    halvings: tuple[int, ...] | None = None  # `features` serve these positions, with queries halved so often an axis
 
     def pair(self, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
         raise TypeError(
@@ -63,20 +55,6 @@ class Bias:
     def parts(self) -> dict[str, Bias]:
         """Its terms by name, which sum to it."""
         return {"bias": self}
-
-    @property
-    def separable(self) -> bool:
-        """Whether it may ride on q and k."""
-        return self.halvings is not None
-
-    def parabolas(self) -> Parabolas | None:
-        """Where the bias is dr' M dr + c' dr."""
-        return None
-
-    def features(self, split: Split | None = None) -> tuple[Tensor, Tensor]:
-        """Extra channels of q and k, (B, H, N, F) and (calls, B or 1, 1, N, F), whose products are the bias: for all
-        queries in one call of attention, or as `split` has it."""
-        raise TypeError(f"{type(self).__name__} is not separable")
 
 
 class SumBias(Bias):

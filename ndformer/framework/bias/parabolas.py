@@ -1,7 +1,7 @@
-"""Biases that are parabolas of the position difference: PaPE's and PaPE-RI's.
+"""Biases that are parabolas of the position difference, so separable (of low rank): PaPE's and PaPE-RI's.
 
 A polynomial in r_j has coefficients that only r_i knows: it can ride on q and k as extra channels. So that it
-keeps its digits there, each axis is measured from origins near the queries (features.py chooses them).
+keeps its digits there, each axis is measured from origins near the queries (riding.py chooses them).
 """
 
 from __future__ import annotations
@@ -12,13 +12,43 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ndformer.framework.bias.base import Bias, Parabolas, PositionBias, squares
+from ndformer.framework.bias.base import Bias, PositionBias, squares
 from ndformer.framework.bias.riding import Split
 from ndformer.framework.tokens import Rows
 
 
-class QuadraticBias(PositionBias):
-    """dr' M_i dr + c_i' dr with dr = r_j - r_i: PaPE's parabolas, summed into one small form per query and head.
+class Parabolas(NamedTuple):
+    entries: dict[tuple[int, ...], Tensor]  # (p, q) of M with p <= q, (p,) of c, each (B, H, N); others are 0
+    axes: list[Tensor]  # P of (B or 1, N)
+
+
+class SeparableBias(PositionBias):
+    """dr' M_i dr + c_i' dr with dr = r_j - r_i, which is also a product of features of queries and of keys.
+
+    `halvings`: how often riding.py bisects the grid of queries along each axis for float32 to have the digits for
+    such features; None where it has not.
+    """
+
+    def __init__(self, positions: Tensor, halvings: tuple[int, ...] | None = None) -> None:
+        super().__init__(positions)
+        self.halvings = halvings
+
+    @property
+    def separable(self) -> bool:
+        """Whether it may ride on q and k."""
+        return self.halvings is not None
+
+    def parabolas(self) -> Parabolas:
+        raise NotImplementedError
+
+    def features(self, split: Split | None = None) -> tuple[Tensor, Tensor]:
+        """Extra channels of q and k, (B, H, N, F) and (calls, B or 1, 1, N, F), whose products are the bias: for all
+        queries in one call of attention, or as `split` has it."""
+        raise NotImplementedError
+
+
+class QuadraticBias(SeparableBias):
+    """PaPE's parabolas, summed into one small form per query and head.
 
     M is symmetric: its P(P+1)/2 upper entries, row by row, each (B, H, N); c has P. Either may be absent.
     """
@@ -30,10 +60,9 @@ class QuadraticBias(PositionBias):
         positions: Tensor,
         halvings: tuple[int, ...] | None = None,
     ) -> None:
-        super().__init__(positions)
+        super().__init__(positions, halvings)
         self.M = None if M is None else list(M)
         self.c = None if c is None else list(c)
-        self.halvings = halvings
 
     @property
     def _entries(self) -> list[tuple[int, int]]:
@@ -106,13 +135,12 @@ class QuadraticBias(PositionBias):
         return parts
 
 
-class IsotropicBias(PositionBias):
+class IsotropicBias(SeparableBias):
     """alpha_i |r_j - r_i|^2, the quadratic form of PaPE-RI."""
 
     def __init__(self, alpha: Tensor, positions: Tensor, halvings: tuple[int, ...] | None = None) -> None:
-        super().__init__(positions)
+        super().__init__(positions, halvings)
         self.alpha = alpha  # (B, H, N)
-        self.halvings = halvings
 
     def pair(self, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
         return self.alpha[b, h, i] * squares([self.difference(p, b, i, j) for p in range(len(self.axes))])

@@ -10,26 +10,32 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from ndformer.framework.bias.base import Bias
+from ndformer.framework.kernels.backend import Backend
 from ndformer.framework.kernels.masks import bias_rows, seen
 from ndformer.framework.tokens import Where
 
 CHUNK = 2**23  # logits held at a time: 32 MiB in float32
 
 
-def dense(q: Tensor, k: Tensor, v: Tensor, where: Where, bias: Bias | None, scale: float) -> Tensor:
-    dtype = q.dtype
-    exact = torch.promote_types(dtype, torch.float32)
-    k, v = k.to(exact), v.to(exact)
-    N = q.shape[2]
-    size = max(1, CHUNK // (q.shape[0] * q.shape[1] * N))
+class Dense(Backend):
+    """Serves everything."""
 
-    def some(lo: int, hi: int) -> Tensor:
-        return logits(q[:, :, lo:hi].to(exact), k, where, bias, scale, lo, hi).softmax(-1).to(exact) @ v
+    name = "dense"
 
-    if size >= N:
-        return some(0, N).to(dtype)
-    chunks = [(lo, min(lo + size, N)) for lo in range(0, N, size)]
-    return torch.cat([checkpoint(some, lo, hi, use_reentrant=False).to(dtype) for lo, hi in chunks], dim=2)
+    def __call__(self, q: Tensor, k: Tensor, v: Tensor, where: Where, bias: Bias | None, scale: float) -> Tensor:
+        dtype = q.dtype
+        exact = torch.promote_types(dtype, torch.float32)
+        k, v = k.to(exact), v.to(exact)
+        N = q.shape[2]
+        size = max(1, CHUNK // (q.shape[0] * q.shape[1] * N))
+
+        def some(lo: int, hi: int) -> Tensor:
+            return logits(q[:, :, lo:hi].to(exact), k, where, bias, scale, lo, hi).softmax(-1).to(exact) @ v
+
+        if size >= N:
+            return some(0, N).to(dtype)
+        chunks = [(lo, min(lo + size, N)) for lo in range(0, N, size)]
+        return torch.cat([checkpoint(some, lo, hi, use_reentrant=False).to(dtype) for lo, hi in chunks], dim=2)
 
 
 def logits(q: Tensor, k: Tensor, where: Where, bias: Bias | None, scale: float, lo: int, hi: int) -> Tensor:

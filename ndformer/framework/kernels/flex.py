@@ -12,20 +12,41 @@ from torch import Tensor
 from torch.nn.attention.flex_attention import flex_attention
 
 from ndformer.framework.bias.base import Bias
+from ndformer.framework.kernels.backend import Backend
 from ndformer.framework.kernels.masks import placed_for, seen_keys
 from ndformer.framework.tokens import Where
 
 
-def flex(q: Tensor, k: Tensor, v: Tensor, where: Where, bias: Bias | None, scale: float) -> Tensor:
-    if bias is not None and not bias.pointwise:
-        raise TypeError("this bias exists only as whole rows, so backend 'flex' cannot use it: take 'dense' or 'sdpa'")
-    if q.device.type == "cpu" and torch.is_grad_enabled() and any(t.requires_grad for t in (q, k, v)):
-        raise RuntimeError("backend 'flex' computes no gradients on CPU: take 'sdpa' or 'dense', or torch.no_grad()")
-    B, width = q.shape[0], v.shape[-1]
-    q, k, v = (F.pad(t, (0, max(0, 16 - t.shape[-1]))) for t in (q, k, v))  # the GPU kernel's least width
-    call = compiled() if q.device.type == "cuda" and not torch.compiler.is_compiling() else flex_attention
-    out = call(q, k, v, score_mod=score_mod(where, bias, B), scale=scale)
-    return out[..., :width]
+class Flex(Backend):
+    """Serves biases that have `pair`: with gradients on a GPU, without on a CPU. Takes packed rows whole."""
+
+    name, packed = "flex", True
+
+    def serves(self, q: Tensor, k: Tensor, v: Tensor, where: Where, bias: Bias | None) -> bool:
+        return (bias is None or bias.pointwise) and not _learning_on_cpu(q, k, v)
+
+    def preferred(self, q: Tensor, where: Where, bias: Bias | None) -> bool:
+        exact = q.dtype == torch.float64
+        return q.device.type == "cuda" and not exact and (bias is not None or where.segment is not None)
+
+    def __call__(self, q: Tensor, k: Tensor, v: Tensor, where: Where, bias: Bias | None, scale: float) -> Tensor:
+        if bias is not None and not bias.pointwise:
+            raise TypeError(
+                "this bias exists only as whole rows, so backend 'flex' cannot use it: take 'dense' or 'sdpa'"
+            )
+        if _learning_on_cpu(q, k, v):
+            raise RuntimeError(
+                "backend 'flex' computes no gradients on CPU: take 'sdpa' or 'dense', or torch.no_grad()"
+            )
+        B, width = q.shape[0], v.shape[-1]
+        q, k, v = (F.pad(t, (0, max(0, 16 - t.shape[-1]))) for t in (q, k, v))  # the GPU kernel's least width
+        call = compiled() if q.device.type == "cuda" and not torch.compiler.is_compiling() else flex_attention
+        out = call(q, k, v, score_mod=score_mod(where, bias, B), scale=scale)
+        return out[..., :width]
+
+
+def _learning_on_cpu(q: Tensor, k: Tensor, v: Tensor) -> bool:
+    return q.device.type == "cpu" and torch.is_grad_enabled() and any(t.requires_grad for t in (q, k, v))
 
 
 def score_mod(where: Where, bias: Bias | None, batch: int) -> Any:

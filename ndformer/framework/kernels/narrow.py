@@ -15,7 +15,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ndformer.framework.bias.base import Bias, Parabolas
+from ndformer.framework.bias.base import Bias
+from ndformer.framework.bias.parabolas import Parabolas, SeparableBias
+from ndformer.framework.kernels.backend import Backend, samples
 from ndformer.framework.kernels.narrow_numba import ROW, TILE, compiled
 from ndformer.framework.tokens import Where
 
@@ -25,31 +27,33 @@ AXES = 3
 TERMS = [(0, 0), (0, 1), (0, 2), (1, 1), (1, 2), (2, 2), (0,), (1,), (2,)]
 
 
-def narrow(q: Tensor, k: Tensor, v: Tensor, where: Where, bias: Bias | None, scale: float) -> Tensor:
-    parts = served(q, k, v, where, bias)
-    if parts is None:
-        raise ValueError(
-            f"backend 'narrow' is for parabolas (PaPE, PaPE-RI) of placed tokens in up to {AXES} dimensions, and heads "
-            "of 8, 16 ... channels, in float32 on a CPU, without gradients, with numba installed: take 'auto'"
-        )
-    with torch.no_grad():
-        return _narrow(q, k, v, where, parts, scale)
+class Narrow(Backend):
+    """Serves parabolas of placed tokens in up to three dimensions, in float32 on a CPU, without gradients."""
 
+    name = "narrow"
 
-def served(q: Tensor, k: Tensor, v: Tensor, where: Where, bias: Bias | None) -> Parabolas | None:
-    """What there is to compute; None where this kernel cannot."""
-    if q.device.type != "cpu" or q.dtype != torch.float32 or torch.compiler.is_compiling() or not _installed():
-        return None
-    parts = None if bias is None or where.placed is not None else bias.parabolas()
-    if parts is None or len(parts.axes) > AXES or q.shape[-1] % 8 or v.shape[-1] % 8:
-        return None
-    learned = torch.is_grad_enabled() and any(t.requires_grad for t in (q, k, v, *parts.entries.values()))
-    packed = where.segment is not None and (where.cut is None or where.batch != len(q))
-    return None if learned or packed else parts
+    def serves(self, q: Tensor, k: Tensor, v: Tensor, where: Where, bias: Bias | None) -> bool:
+        if q.device.type != "cpu" or q.dtype != torch.float32 or torch.compiler.is_compiling() or not _installed():
+            return False
+        if not isinstance(bias, SeparableBias) or where.placed is not None or q.shape[-1] % 8 or v.shape[-1] % 8:
+            return False
+        parts = bias.parabolas()
+        learned = torch.is_grad_enabled() and any(t.requires_grad for t in (q, k, v, *parts.entries.values()))
+        whole = where.segment is not None and samples(q, where) is None
+        return len(parts.axes) <= AXES and not learned and not whole
 
+    def preferred(self, q: Tensor, where: Where, bias: Bias | None) -> bool:
+        return q.shape[-1] <= WIDEST and q.shape[2] >= FEWEST
 
-def pays(q: Tensor) -> bool:
-    return q.shape[-1] <= WIDEST and q.shape[2] >= FEWEST
+    def __call__(self, q: Tensor, k: Tensor, v: Tensor, where: Where, bias: Bias | None, scale: float) -> Tensor:
+        if not self.serves(q, k, v, where, bias):
+            raise ValueError(
+                f"backend 'narrow' is for parabolas (PaPE, PaPE-RI) of placed tokens in up to {AXES} dimensions, and "
+                "heads of 8, 16 ... channels, in float32 on a CPU, without gradients, with numba installed: take 'auto'"
+            )
+        assert isinstance(bias, SeparableBias)
+        with torch.no_grad():
+            return _narrow(q, k, v, where, bias.parabolas(), scale)
 
 
 @functools.cache

@@ -8,35 +8,66 @@ a mask       the bias of all pairs, made in float32
 
 from __future__ import annotations
 
+from typing import TypeGuard
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from ndformer.framework.bias.base import Bias
+from ndformer.framework.bias.parabolas import SeparableBias
 from ndformer.framework.bias.riding import Split, split
+from ndformer.framework.kernels.backend import Backend, samples
 from ndformer.framework.kernels.masks import bias_rows, seen
 from ndformer.framework.tokens import Where
 
-
-def sdpa(q: Tensor, k: Tensor, v: Tensor, where: Where, bias: Bias | None, scale: float) -> Tensor:
-    dtype = q.dtype
-    if bias is not None and q.device.type == "cpu" and dtype in (torch.bfloat16, torch.float16):
-        q, k, v = q.float(), k.float(), v.float()  # on CPU no slower than 16 bit, and exact
-    mask = seen(where, 0, q.shape[2])
-    if bias is not None and bias.separable and q.dtype == torch.float32:
-        return riding(q, k, v, where, bias, mask, scale).to(dtype)
-    if bias is not None:
-        total = bias_rows(bias, where, 0, q.shape[2])
-        if mask is not None:
-            total = total.masked_fill(~mask, -torch.inf)
-        # one form for all kernels: they know no broadcast over heads with gradients
-        mask = total.to(q.dtype).expand(q.shape[0], q.shape[1], -1, -1)
-    width = v.shape[-1]
-    v = _as_wide(v, q.shape[-1])  # where something rides on q and k already
-    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale)[..., :width].to(dtype)
+MASK = 2**26  # elements of a bias that may be made whole: 256 MiB in float32
 
 
-def riding(q: Tensor, k: Tensor, v: Tensor, where: Where, bias: Bias, mask: Tensor | None, scale: float) -> Tensor:
+class SDPA(Backend):
+    """Serves everything; worth it unless a bias, or the mask of packed rows, would be large as a whole."""
+
+    name = "sdpa"
+
+    def preferred(self, q: Tensor, where: Where, bias: Bias | None) -> bool:
+        B, H, N, _ = q.shape
+        exact = q.dtype == torch.float64
+        if q.device.type == "cuda" and not exact and bias is not None and not bias.pointwise:
+            return False
+        whole = bias is not None and (exact or not rides(bias))
+        cut = samples(q, where)
+        if cut is not None:
+            logits = sum(rows.index.numel() * rows.index.shape[1] for rows, _ in cut) * H
+        else:
+            whole = whole or where.segment is not None
+            logits = B * H * N * N
+        return not (whole and logits > MASK)
+
+    def __call__(self, q: Tensor, k: Tensor, v: Tensor, where: Where, bias: Bias | None, scale: float) -> Tensor:
+        dtype = q.dtype
+        if bias is not None and q.device.type == "cpu" and dtype in (torch.bfloat16, torch.float16):
+            q, k, v = q.float(), k.float(), v.float()  # on CPU no slower than 16 bit, and exact
+        mask = seen(where, 0, q.shape[2])
+        if rides(bias) and q.dtype == torch.float32:
+            return riding(q, k, v, where, bias, mask, scale).to(dtype)
+        if bias is not None:
+            total = bias_rows(bias, where, 0, q.shape[2])
+            if mask is not None:
+                total = total.masked_fill(~mask, -torch.inf)
+            # one form for all kernels: they know no broadcast over heads with gradients
+            mask = total.to(q.dtype).expand(q.shape[0], q.shape[1], -1, -1)
+        width = v.shape[-1]
+        v = _as_wide(v, q.shape[-1])  # where something rides on q and k already
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale)[..., :width].to(dtype)
+
+
+def rides(bias: Bias | None) -> TypeGuard[SeparableBias]:
+    return isinstance(bias, SeparableBias) and bias.separable
+
+
+def riding(
+    q: Tensor, k: Tensor, v: Tensor, where: Where, bias: SeparableBias, mask: Tensor | None, scale: float
+) -> Tensor:
     """With the bias as extra channels of q and k: as many as make the heads' width a multiple of 8."""
     parts = split(where, bias.halvings or ())
     fq, fk = features(where, bias, parts, scale)
@@ -53,7 +84,7 @@ def riding(q: Tensor, k: Tensor, v: Tensor, where: Where, bias: Bias, mask: Tens
     return torch.cat(outputs, dim=2)[:, :, torch.cat(calls).argsort(), :width]
 
 
-def features(where: Where, bias: Bias, parts: Split | None, scale: float) -> tuple[Tensor, Tensor]:
+def features(where: Where, bias: SeparableBias, parts: Split | None, scale: float) -> tuple[Tensor, Tensor]:
     """The bias as extra channels of q and, for each call, of k, in float32."""
     fq, fk = bias.features(parts)
     fq = fq / scale

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any, Literal, cast
 
 import torch
@@ -74,26 +75,23 @@ class PTv3(nn.Module):
         self.positions, self.stage_scale = positions, stage_scale
         self.dim = dec_channels[0] if dec_depths else enc_channels[-1]  # what heads get
 
-        depth, done = sum(enc_depths) + sum(dec_depths), 0
+        first = list(accumulate([*enc_depths, *reversed(dec_depths)], initial=0))  # layer of each stage; then all
 
-        def stage(dim: int, heads: int, rates: list[float], resample: nn.Module | None) -> Stage:
-            nonlocal done
-            own = build_encoding(encoding, dim=dim, heads=heads, position_dims=3, depth=depth)
-            done += len(rates)
-            return Stage(own, done - len(rates), rates, mlp_ratio, cpe == "xcpe", backend, resample)
+        def stage(first_layer: int, dim: int, heads: int, rates: list[float], resample: nn.Module | None) -> Stage:
+            own = build_encoding(encoding, dim=dim, heads=heads, position_dims=3, depth=first[-1])
+            return Stage(own, first_layer, rates, mlp_ratio, cpe == "xcpe", backend, resample)
 
         self.stem = Stem(in_channels, enc_channels[0])
         rates = _shares(drop_path, enc_depths)
         pools = [None, *(Pool(a, b) for a, b in zip(enc_channels, enc_channels[1:]))]
-        self.encoder = cast(list[Stage], nn.ModuleList(map(stage, enc_channels, enc_heads, rates, pools)))
+        self.encoder = cast(list[Stage], nn.ModuleList(map(stage, first, enc_channels, enc_heads, rates, pools)))
         self.decoder = cast(list[Stage], nn.ModuleList())  # coarsest first
         if dec_depths:
             widths = [*dec_channels, enc_channels[-1]]
             rates = [share[::-1] for share in _shares(drop_path, dec_depths)]
             ups = [Unpool(widths[s + 1], enc_channels[s], widths[s]) for s in range(stages - 1)]
-            self.decoder.extend(
-                [stage(dec_channels[s], dec_heads[s], rates[s], ups[s]) for s in reversed(range(stages - 1))]
-            )
+            sizes = [(dec_channels[s], dec_heads[s], rates[s], ups[s]) for s in reversed(range(stages - 1))]
+            self.decoder.extend(stage(at, *size) for at, size in zip(first[stages:], sizes))
         own = self.encoder[0].encoding
         if own.needs_grid:
             raise ValueError(f"{type(own).__name__} needs tokens on a full grid: points want PaPE, ALiBi or AxialRoPE")
