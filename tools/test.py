@@ -56,7 +56,7 @@ def main() -> None:
     data: Any = loader.data
     if given.out is not None:
         exports = [metric for metric in result.metrics if hasattr(metric, "export")]
-        if exports and given.out.suffix == ".json" and hasattr(data, "categories"):
+        if exports and given.out.suffix == ".json" and data.categories is not None:
             exports[0].export(given.out, data.categories)
         else:
             write_predictions(given.out, result.predictions, data.classes)
