@@ -39,7 +39,7 @@ def dataset_of(sample: str) -> str:
 def baselines_of(dataset: str) -> Any:
     """baselines(train, test): of the module that a dataset names, beside its own; else of `baselines`."""
     kind = DATASETS.get(dataset)
-    package, name = ".".join([*kind.__module__.split(".")[:3], "stand_ins"]), getattr(kind, "baselines", "baselines")
+    package, name = ".".join([*kind.__module__.split(".")[:3], "stand_ins"]), kind.baselines
     return importlib.import_module(f"{package}.{name}").baselines
 
 

@@ -4,10 +4,23 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from typing import Any
 
 
 class DataError(RuntimeError):
     """Data that is missing or wrong, told in one sentence: what, where, and what to do."""
+
+
+def no_class(who: object, label: object, classes: int, remedy: str) -> DataError:
+    """A label for which there is no class: whose it is, and what to do."""
+    return DataError(f"{who} has the label {label}, but there are {classes} classes, 0 to {classes - 1}: {remedy}")
+
+
+def check_labels(labels: Any, classes: int, who: object, remedy: str) -> None:
+    """There is a class for each label of an array."""
+    wrong = labels[(labels < 0) | (labels >= classes)]
+    if len(wrong):
+        raise no_class(who, wrong[0], classes, remedy)
 
 
 class UnknownNameError(KeyError):

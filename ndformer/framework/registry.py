@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import importlib
-import inspect
 import pkgutil
 from typing import Any
 
 import mmengine.registry
 
 from ndformer.framework.errors import UnknownNameError, nearest
+from ndformer.framework.signature import arguments
 
 
 class Registry(mmengine.registry.Registry):
@@ -42,14 +42,13 @@ class Registry(mmengine.registry.Registry):
             raise TypeError(f"a {self.name} is given as dict(type='NAME', ...), got {cfg!r}")
         kind = self.get(cfg["type"]) if isinstance(cfg["type"], str) else cfg["type"]
         options = {key: value for key, value in cfg.items() if key != "type"}
-        parameters = inspect.signature(kind).parameters
-        if not any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
-            for key in options:
-                if key not in parameters or key in context:
-                    free = [p for p in parameters if p not in context]
-                    raise UnknownNameError(
-                        f"{kind.__name__} has no option '{key}'{nearest(key, free)} It has: {', '.join(free)}"
-                    )
+        known, more = arguments(kind)
+        for key in options:
+            if key in context or not (key in known or more):
+                free = [name for name in known if name not in context]
+                raise UnknownNameError(
+                    f"{kind.__name__} has no option '{key}'{nearest(key, free)} It has: {', '.join(free)}"
+                )
         return kind(**context, **options)
 
     def _load(self) -> None:

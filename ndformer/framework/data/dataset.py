@@ -22,21 +22,24 @@ from ndformer.framework.registry import TRANSFORMS
 
 Sample = dict[str, Any]
 Transform = Callable[[Sample, np.random.Generator], Sample]
+SPLITS = ("train", "val", "test")
 TRIES = 100  # bad samples in a row, at most
 
 
 class Dataset(torch.utils.data.Dataset[Sample]):
-    """Extend it with `index` and `read`.
+    """Extend it with `index` and `read`, and with `on_disk` where not every copy of the set has the same splits.
 
-    A set without an official validation split holds out a stratified share of train for it. `val_is_test` validates on
-    test instead, the habit of other codebases; reports say so. `per_class` keeps only so many samples of each class.
+    Without a test set, validation is the test set, read once at the end. A set without validation holds out a
+    stratified share of train for it. `val_is_test` validates on test instead, the habit of other codebases; reports say
+    so. `per_class` keeps only so many samples of each class, or so many in all where a sample has none of its own.
     """
 
-    splits: tuple[str, ...] = ("train", "test")  # what is on disk
+    splits: ClassVar[tuple[str, ...]] = ("train", "test")  # what is on disk
+    answer: ClassVar[str] = "Label"  # which kind of answer its samples are asked for: a name in ANSWERS
+    shown: ClassVar[Sequence[dict[str, Any]]] = ()  # transforms to look at samples with, without a config
+    baselines: ClassVar[str] = "baselines"  # the module, among its stand-ins, that says how far simple statistics get
     classes: list[str]  # names, set by index()
-    answer: ClassVar[str] = "Label"  # what its samples are asked for: a name in ANSWERS
-    shown: ClassVar[Sequence[dict[str, Any]]] = ()  # transforms without which nothing draws it
-    categories: Sequence[Any] | None = None  # of COCO's format
+    categories: list[Any] | None = None  # what files call the classes, where that is something else: ids in COCO's
     skip_bad = False
     dealt: np.ndarray | None = None  # (N,) labels that are given instead of the samples' own
     board: Tensor | None = None  # (workers, 2) process and number of the sample being read, in shared memory
@@ -51,13 +54,16 @@ class Dataset(torch.utils.data.Dataset[Sample]):
         seed: int = 0,
         per_class: int | None = None,
     ) -> None:
-        if split not in ("train", "val", "test"):
+        if split not in SPLITS:
             raise ValueError(f"split is train, val or test, got '{split}'")
         self.data_root, self.split, self.seed = Path(data_root), split, seed
         self.transforms = [TRANSFORMS.create(t) if isinstance(t, dict) else t for t in transforms]
-        held_out = "val" not in self.splits and not val_is_test
+        self.found = self.on_disk()
+        if "test" not in self.found and "val" in self.found:
+            self.found["test"] = self.found.pop("val")
+        held_out = "val" not in self.found and not val_is_test
         source = split
-        if split == "val" and "val" not in self.splits:
+        if split == "val" and "val" not in self.found:
             source = "test" if val_is_test else "train"
         records, labels = self.index(source)
         if not hasattr(self, "classes"):
@@ -70,6 +76,10 @@ class Dataset(torch.utils.data.Dataset[Sample]):
             keep = self._few(labels, per_class)
             records, labels = [records[i] for i in keep], labels[keep]
         self.records, self.labels = records, labels
+
+    def on_disk(self) -> dict[str, Any]:
+        """The splits under `data_root`, each with what index() wants to know of it: a folder, a list."""
+        return dict.fromkeys(self.splits)
 
     def index(self, split: str) -> tuple[list[Any], np.ndarray]:
         """The records of a split on disk and their labels (N,), without reading a sample. Sets `classes`."""
@@ -91,9 +101,10 @@ class Dataset(torch.utils.data.Dataset[Sample]):
         for label in np.unique(labels):
             members = np.flatnonzero(labels == label)
             if len(members) < count:
+                whose = f" of '{self.classes[label]}'" if self.answer == "Label" else ""
                 raise DataError(
                     f"per_class asks for {count} samples of each class, but the {self.split} split under "
-                    f"{self.data_root} has {len(members)} of '{self.classes[label]}': ask for fewer"
+                    f"{self.data_root} has {len(members)}{whose}: ask for fewer"
                 )
             chosen.append(np.random.default_rng((self.seed, label)).permutation(members)[:count])
         return np.sort(np.concatenate(chosen)) if chosen else np.arange(0)

@@ -1,7 +1,4 @@
-"""Files of any kind in class folders: data_root/train/CLASS/FILES, and val/ and test/ like it.
-
-Without test/, val/ is the test set, read once at the end, and a share of train is held out for validation.
-"""
+"""Files of any kind in class folders: data_root/train/CLASS/FILES, and val/ and test/ like it."""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ndformer.framework.data.dataset import Dataset, Sample
+from ndformer.framework.data.dataset import SPLITS, Dataset, Sample
 from ndformer.framework.errors import DataError
 
 
@@ -53,29 +50,25 @@ class ClassFolders(Dataset):
     endings: ClassVar[Sequence[str]]
     kind: ClassVar[str]  # what one file is called
 
-    def __init__(self, data_root: str | Path, split: str = "train", **rest: Any) -> None:
-        found = {name: Path(data_root) / name for name in ("train", "val", "test") if (Path(data_root) / name).is_dir()}
-        if "test" not in found and "val" in found:
-            found["test"] = found.pop("val")
-        self.folders, self.splits = found, tuple(found)
-        super().__init__(data_root, split, **rest)
+    def on_disk(self) -> dict[str, Path]:
+        return {split: home for split in SPLITS if (home := self.data_root / split).is_dir()}
 
     def index(self, split: str) -> tuple[list[Any], np.ndarray]:
         for name in ("train", split):
-            if name not in self.folders:
+            if name not in self.found:
                 what = (
                     f"a folder per class, with its {self.kind}s in it,"
                     if name == "train"
                     else "the same classes as in train"
                 )
                 raise missing(self.data_root / name, what, "or give the folder above it as data_root")
-        home = self.folders[split]
-        self.classes = class_folders(self.folders["train"])
+        home = self.found[split]
+        self.classes = class_folders(self.found["train"])
         if not self.classes:
-            raise DataError(f"{self.folders['train']} holds no class folder: put each class's {self.kind}s in one")
+            raise DataError(f"{self.found['train']} holds no class folder: put each class's {self.kind}s in one")
         strange = set(class_folders(home)) - set(self.classes)
         if strange:
-            raise DataError(f"{home / min(strange)} is no class of {self.folders['train']}: rename it or take it away")
+            raise DataError(f"{home / min(strange)} is no class of {self.found['train']}: rename it or take it away")
         return labelled(home, self.classes, self.endings, self.kind)
 
     def open(self, path: Path) -> Sample:

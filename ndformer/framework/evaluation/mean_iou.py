@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ndformer.framework.errors import DataError
+from ndformer.framework.errors import DataError, no_class
 from ndformer.framework.evaluation.metric import Metric
 from ndformer.framework.registry import METRICS
 
@@ -82,8 +82,6 @@ def counted(truth: np.ndarray, predicted: np.ndarray, classes: int, name: str = 
     known = truth >= 0
     truth, predicted = truth[known].astype(np.int64), predicted[known].astype(np.int64)
     if truth.size and int(truth.max()) >= classes:
-        raise DataError(
-            f"{name} has the label {truth.max()}, but there are {classes} classes, from 0 on: give the head as many as "
-            "the data has, and negative labels to what nobody knows"
-        )
+        remedy = "give the head as many as the data has, and negative labels to what nobody knows"
+        raise no_class(name, truth.max(), classes, remedy)
     return np.bincount(truth * classes + predicted, minlength=classes * classes).reshape(classes, classes)

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from ndformer.framework.answer import Answer
 from ndformer.framework.answers.label import Label
-from ndformer.framework.errors import DataError
+from ndformer.framework.errors import no_class
 from ndformer.framework.heads.head import Head
 from ndformer.framework.losses.lovasz import lovasz_softmax
 from ndformer.framework.registry import HEADS
@@ -68,10 +68,7 @@ class Classifier(Head):
         wrong = next((sample for sample in data_samples if not 0 <= sample["label"] < self.classes), None)
         if wrong is not None:
             name = wrong.get("path", f"sample {wrong.get('index', '')}".strip())
-            raise DataError(
-                f"{name} has the label {wrong['label']}, but there are "
-                f"{self.classes} classes, 0 to {self.classes - 1}: correct what the dataset gives"
-            )
+            raise no_class(name, wrong["label"], self.classes, "correct what the dataset gives")
         labels = torch.tensor([sample["label"] for sample in data_samples], device=device)
         blends = [sample.get("blend", (sample["label"], 1.0)) for sample in data_samples]
         others, shares = (torch.tensor(values, device=device) for values in zip(*blends))

@@ -15,6 +15,7 @@ from ndformer.framework.heads.head import Head
 from ndformer.framework.heads.yolo import Branch, best, suppressed
 from ndformer.framework.losses.assignment import Objects, TaskAligned
 from ndformer.framework.losses.detection import DetectionLoss
+from ndformer.framework.losses.labels import checked
 from ndformer.framework.registry import HEADS, NECKS
 from ndformer.framework.tokens import TokenSet
 
@@ -63,13 +64,8 @@ class Detector(Head):
         labels = torch.zeros(len(data_samples), count, dtype=torch.int64)
         real = torch.zeros(len(data_samples), count, dtype=torch.bool)
         for i, sample in enumerate(data_samples):
-            own = len(sample["labels"])
+            own = len(checked(sample["labels"], self.classes, sample))
             boxes[i, :own], labels[i, :own], real[i, :own] = sample["boxes"].reshape(-1, 4), sample["labels"], True
-        if labels.numel() and int(labels.max()) >= self.classes:
-            raise ValueError(
-                f"an object has the label {int(labels.max())}, but the head has {self.classes} classes, from 0 on: "
-                "give it as many as the dataset has, model.head.classes"
-            )
         return Objects(boxes.to(device), labels.to(device), real.to(device))
 
     def loss(self, tokens: TokenSet, targets: Objects) -> dict[str, Tensor]:

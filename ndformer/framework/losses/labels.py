@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from ndformer.framework.errors import no_class
 from ndformer.framework.losses.lovasz import lovasz_softmax
 
 
@@ -28,11 +29,8 @@ def label_loss(logits: Tensor, labels: Tensor, lovasz: float = 0.0) -> dict[str,
 
 
 def checked(labels: Tensor, classes: int, sample: dict[str, Any]) -> Tensor:
-    """The labels of a sample, if the head has as many classes."""
-    largest = int(labels.max()) if labels.numel() else -1
-    if largest >= classes:
-        raise ValueError(
-            f"{sample.get('path', 'a sample')} has the label {largest}, but the head has {classes} classes, from 0 on: "
-            "give it as many as the dataset has, model.head.classes"
-        )
+    """The labels of a sample, negative where nobody knows, if the head has as many classes."""
+    if labels.numel() and labels.max() >= classes:
+        who, remedy = sample.get("path", "a sample"), "give the head as many as the dataset has, model.head.classes"
+        raise no_class(who, int(labels.max()), classes, remedy)
     return labels

@@ -1,11 +1,11 @@
-"""Datasets: `per_class` keeps a few samples of each class of a split."""
+"""Datasets: which splits there are, and `per_class` keeps a few samples of each class of one."""
 
 import numpy as np
 import pytest
 from PIL import Image
 
 from ndformer.framework.data.dataset import Dataset, Sample
-from ndformer.framework.errors import DataError
+from ndformer.framework.errors import DataError, UnknownNameError
 from ndformer.framework.registry import DATASETS
 from ndformer.framework.signature import arguments
 
@@ -15,7 +15,7 @@ class Uneven(Dataset):
 
     classes = ["many", "some", "few"]
 
-    def index(self, split):
+    def index(self, split) -> tuple[list, np.ndarray]:
         labels = np.random.default_rng(0).permutation(np.repeat([0, 1, 2], [30, 20, 10]))
         return list(range(60)), labels
 
@@ -31,6 +31,69 @@ class Packed(Uneven):
 class Unlabelled(Uneven):
     def read(self, record) -> Sample:
         return dict(inputs={}, data_sample={})
+
+
+class Found(Uneven):
+    """`there`: the splits on disk, each with what its records are."""
+
+    def __init__(self, *args, there, **rest):
+        self.there = there
+        super().__init__(*args, **rest)
+
+    def on_disk(self):
+        return {split: split.upper() for split in self.there}
+
+    def index(self, split):
+        records, labels = super().index(split)
+        return [self.found[split]] * len(records), labels
+
+
+def names(split, there, **options):
+    """What the records of a split are on disk, and how many there are."""
+    records = Found("here", split, there=there, **options).records
+    return set(records), len(records)
+
+
+@pytest.mark.parametrize(
+    "there, train, val, test",
+    [
+        ("train val test", ("TRAIN", 60), ("VAL", 60), ("TEST", 60)),
+        ("train test", ("TRAIN", 54), ("TRAIN", 6), ("TEST", 60)),
+        ("train val", ("TRAIN", 54), ("TRAIN", 6), ("VAL", 60)),  # validation is the test set, and is not chosen by
+    ],
+)
+def test_what_is_on_disk_decides_what_is_held_out(there, train, val, test):
+    found = [names(split, there.split()) for split in ("train", "val", "test")]
+    assert found == [({name}, count) for name, count in (train, val, test)]
+    if there != "train val test":
+        assert names("val", there.split(), val_is_test=True) == ({test[0]}, 60)
+        assert names("train", there.split(), val_is_test=True) == ({"TRAIN"}, 60)
+
+
+def test_there_are_three_splits():
+    with pytest.raises(ValueError, match="split is train, val or test, got 'valid'"):
+        Uneven("here", "valid")
+
+
+def test_a_misspelt_option_of_the_base_is_told_what_was_meant(tmp_path):
+    with pytest.raises(UnknownNameError, match="Coco has no option 'hold_out', did you mean 'holdout'?"):
+        DATASETS.create(dict(type="Coco", data_root=tmp_path, hold_out=0.1))
+    known, more = arguments(DATASETS.get("Coco"))
+    assert {"data_root", "split", "transforms", "holdout", "val_is_test", "seed", "mosaic"} <= set(known)
+    assert not more
+
+
+@pytest.mark.parametrize(
+    "answer, kinds",
+    [
+        ("Label", ["CIFAR10", "ImageFolder", "ModelNet40", "UCF101", "DvsGesture", "Mixture"]),
+        ("Boxes", ["Coco", "YoloFolder", "PascalVOC", "GEN1"]),
+        ("Pixels", ["MaskFolder"]),
+        ("Points", ["Scenes", "ScanNet"]),
+    ],
+)
+def test_a_dataset_says_what_its_samples_are_asked_for(answer, kinds):
+    assert {DATASETS.get(kind).answer for kind in kinds} == {answer}
 
 
 def train(**options):
@@ -67,6 +130,9 @@ def test_a_class_with_too_few_is_one_sentence():
         train(per_class=9)
     with pytest.raises(ValueError, match="1 sample of each class or more, got 0"):
         train(per_class=0)
+    Boxed = type("Boxed", (Uneven,), dict(answer="Boxes"))  # whose samples are of no class
+    with pytest.raises(DataError, match=r"under here has 9: ask for fewer"):
+        Boxed("here", per_class=10)
 
 
 @pytest.mark.parametrize(

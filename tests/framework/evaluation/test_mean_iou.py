@@ -72,7 +72,7 @@ def test_what_cannot_be_measured_is_told():
     metric = METRICS.create(dict(type="MeanIoU"))
     with pytest.raises(DataError, match="room has no labels"):
         metric.process({}, [Pixels(sample=dict(path="room"), predicted=torch.zeros(2), classes=3)])
-    with pytest.raises(DataError, match="a sample has the label 3, but there are 3 classes, from 0 on"):
+    with pytest.raises(DataError, match="a sample has the label 3, but there are 3 classes, 0 to 2"):
         measured([(np.array([3]), np.array([0]))], 3)
     with pytest.raises(DataError, match="nothing in this set has a label"):
         measured([(np.full((2, 2), -1), np.zeros((2, 2), int))], 2)

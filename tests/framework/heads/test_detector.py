@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from ndformer.framework.errors import DataError
 from ndformer.framework.heads.yolo import Branch, best, decode, suppressed
 from ndformer.framework.losses.assignment import Objects, TaskAligned
 from ndformer.framework.losses.boxes import complete_iou, distribution_focal
@@ -171,7 +172,7 @@ def test_batches_without_objects_or_with_none_that_an_anchor_sees_have_a_loss(sa
 
 
 def test_a_label_beyond_the_classes_is_one_sentence():
-    with pytest.raises(ValueError, match="has the label 3, but the head has 3 classes"):
+    with pytest.raises(DataError, match="a sample has the label 3, but there are 3 classes, 0 to 2: give the head"):
         detector().targets([sample((0, 0, 9, 9), labels=[3])], torch.device("cpu"))
 
 

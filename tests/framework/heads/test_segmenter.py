@@ -7,6 +7,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from ndformer.framework.errors import DataError
 from ndformer.framework.heads.frame import original_grid
 from ndformer.framework.losses.lovasz import lovasz_softmax
 from ndformer.framework.registry import HEADS
@@ -47,7 +48,9 @@ def test_a_batch_in_which_nothing_is_known_has_a_loss_of_0_and_gradients():
 
 
 def test_a_class_beyond_the_head_s_is_one_sentence():
-    with pytest.raises(ValueError, match=r"a\.jpg has the label 3, but the head has 3 classes, from 0 on"):
+    with pytest.raises(
+        DataError, match=r"a\.jpg has the label 3, but there are 3 classes, 0 to 2: give the head as many"
+    ):
         head().targets([dict(mask=torch.full((8, 8), 3), path="a.jpg")], torch.device("cpu"))
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from ndformer.framework.errors import DataError
 from ndformer.framework.heads.classifier import Classifier
 from ndformer.framework.heads.token_segmenter import TokenSegmenter
 from ndformer.framework.losses.lovasz import lovasz_softmax
@@ -86,7 +87,7 @@ def test_a_batch_without_labels_trains_nothing(head):
 
 
 def test_labels_beyond_the_head_are_told(head):
-    with pytest.raises(ValueError, match=r"room has the label 4, but the head has 4 classes"):
+    with pytest.raises(DataError, match=r"room has the label 4, but there are 4 classes, 0 to 3"):
         head.targets([dict(labels=np.array([0, 4]), path="room")], torch.device("cpu"))
     with pytest.raises(ValueError, match="7 labels came for 8 tokens"):
         head.loss(tokens(), [torch.zeros(7, dtype=torch.long)])

@@ -97,7 +97,7 @@ def test_val_is_the_test_set_where_there_is_no_other(tmp_path, kind):
     WRITERS[kind](tmp_path)
     WRITERS[kind](tmp_path, "val")
     assert len(opened(kind, tmp_path, "test")) == 3
-    assert opened(kind, tmp_path, "test").splits == ("train", "test")
+    assert opened(kind, tmp_path, "test").found.keys() == {"train", "test"}
     held_out = DATASETS.create(dict(type=kind, data_root=tmp_path, split="val"))
     assert (len(held_out), held_out.name(0)[-5:]) == (1, "a.png")  # of train
     with pytest.raises(DataError, match="is missing: put"):
@@ -160,9 +160,14 @@ WRONG = {
         "YoloFolder",
         "labels/train/a.txt",
         "2 0.5 0.5 1 1",
-        "has the class 2, but there are 2",
+        "has the label 2, but there are 2 classes, 0 to 1: name it or mend it",
     ),
-    "half a class": ("YoloFolder", "labels/train/a.txt", "0.5 0.5 0.5 1 1", "has the class 0"),
+    "half a class": (
+        "YoloFolder",
+        "labels/train/a.txt",
+        "0.5 0.5 0.5 1 1",
+        "has the label 0.5, but there are 2 classes",
+    ),
     "four numbers": (
         "YoloFolder",
         "labels/train/a.txt",

@@ -74,7 +74,7 @@ def test_palettes_are_read_as_numbers(tmp_path):
 
 
 WRONG = {
-    "a class too many": (np.full((12, 16), 2, np.uint8), "has the class 2, but 2 are named, 0 to 1: name it"),
+    "a class too many": (np.full((12, 16), 2, np.uint8), "has the label 2, but there are 2 classes, 0 to 1: name it"),
     "another size": (np.zeros((5, 5), np.uint8), r"has 5 x 5 pixels, but .*\.jpg 12 x 16: give both the same"),
     "colours": (np.zeros((12, 16, 3), np.uint8), "is a picture of RGB colours, a mask is grey or has a palette"),
 }

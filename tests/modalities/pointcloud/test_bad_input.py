@@ -59,10 +59,13 @@ WRONG = {
     "all in one voxel": (dict(coord=np.full((200, 3), 0.31, np.float32)), "lie in one voxel.*remove such samples"),
     "no normals": (dict(normal=None), r"scene0000_00 has no normals.*missing=dict\(normals=0\.0\) what to take"),
     "no colours": (dict(color=None), r"scene0000_00 has no colours.*missing=dict\(colours=0\.0\) what to take"),
-    "a label outside the map": (dict(segment20=np.full(200, 20)), r"segment20\.npy has the label 20, but 20 classes"),
+    "a label outside the map": (
+        dict(segment20=np.full(200, 20)),
+        r"segment20\.npy has the label 20, but there are 20 classes",
+    ),
     "a label outside that wraps around": (
         dict(segment20=np.full(200, 2**64 - 1, np.uint64)),
-        f"has the label {2**64 - 1}, but 20",
+        f"has the label {2**64 - 1}, but there are 20",
     ),
     "coordinates that are no numbers": (dict(coord=far_away(np.nan)), "points that are not finite"),
     "coordinates beyond float32": (dict(coord=far_away(1).astype("f8") * 1e300), "points that are not finite"),

@@ -313,7 +313,10 @@ def test_lists_that_do_not_fit_are_named(resampled):
         (dict(data=None, label=None, normal=None), "holds neither data nor label"),
         (dict(label=np.full((4, 1), b"box")), r"test0\.h5 has labels of \|S3, not whole numbers"),
         (dict(label=np.full((4, 1), 0.5)), "has labels of float64, not whole numbers"),
-        (dict(label=np.full((4, 1), 7, "u1")), "has the label 7, but shape_names.txt names 2"),
+        (
+            dict(label=np.full((4, 1), 7, "u1")),
+            "has the label 7, but there are 2 classes, 0 to 1: get it and shape_names.txt",
+        ),
         (dict(data=np.full((4, 8, 3), np.nan, "f4")), r"test0\.h5\[0\] is no point cloud \(8 of its 8 points are not"),
     ],
 )

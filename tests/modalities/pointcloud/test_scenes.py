@@ -72,7 +72,7 @@ def test_labels_and_classes_of_ones_own(home):
     assert sample["labels"].tolist() == [0, 1, -1] * 10
     assert "normals" not in sample
     named = DATASETS.create(dict(type="Scenes", data_root=home, classes=names, labels="segment.npy"), seed=0)
-    with pytest.raises(DataError, match="has the label 255, but 2 classes are named"):
+    with pytest.raises(DataError, match="has the label 255, but there are 2 classes"):
         named.read(scene)
 
 
@@ -95,7 +95,7 @@ WRONG = {
     "one point": (dict(n=1), "a scene of 1 points"),
     "labels of another length": (dict(segment20=np.zeros(7, int)), r"segment20\.npy holds int64 of shape \(7,\)"),
     "labels that are no numbers": (dict(segment20=np.zeros(30)), "and not whole numbers of shape"),
-    "labels outside the map": (dict(segment20=np.full(30, 20)), "has the label 20, but 20 classes are named"),
+    "labels outside the map": (dict(segment20=np.full(30, 20)), "has the label 20, but there are 20 classes"),
     "no labels": (dict(segment20=None), r"segment20\.npy is missing: the dataset's `labels`"),
     "no points": (dict(coord=None), r"coord\.npy is missing"),
     "points in the plane": (dict(coord=np.zeros((30, 2))), r"holds float64 of shape \(30, 2\)"),

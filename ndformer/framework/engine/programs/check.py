@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader
 from ndformer.framework.data.dataset import Dataset
 from ndformer.framework.engine.training.loading import begin_worker, new_board, workers_explained
 from ndformer.framework.engine.training.progress import clock
-from ndformer.framework.errors import DataError
+from ndformer.framework.errors import DataError, no_class
 from ndformer.framework.registry import DATASETS
 
 
@@ -46,7 +46,7 @@ def fault(data: Dataset, sample: dict[str, Any]) -> str:
             return f"{name}: its {kind} holds numbers that are not finite"
     label = sample.get("data_sample", {}).get("label")
     if isinstance(label, int) and not 0 <= label < len(data.classes):
-        return f"{name}: its label is {label}, but there are {len(data.classes)} classes"
+        return str(no_class(name, label, len(data.classes), "correct what the dataset gives"))
     return ""
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ndformer.framework.data.dataset import Dataset, Sample
+from ndformer.framework.data.dataset import SPLITS, Dataset, Sample
 from ndformer.framework.errors import DataError
 from ndformer.framework.registry import DATASETS
 from ndformer.modalities.events.formats.aedat import Packets
@@ -42,14 +42,14 @@ class DvsGesture(Dataset):
     `cutmix`: the share of training samples of which a window shows another one (cutmix.py).
     """
 
-    splits = ("train", "val", "test")
+    splits = SPLITS
     classes = CLASSES
 
-    def __init__(self, data_root: str | Path, split: str = "train", cutmix: float = 0.0, **rest: Any) -> None:
+    def __init__(self, *args: Any, cutmix: float = 0.0, **rest: Any) -> None:
         if not 0 <= cutmix <= 1:
             raise ValueError(f"cutmix is a share of the samples, 0 to 1, got {cutmix:g}")
         self.cutmix = cutmix
-        super().__init__(data_root, split, **rest)
+        super().__init__(*args, **rest)
 
     def whole(self, epoch: int, i: int) -> Sample:
         rng = np.random.default_rng((self.seed, epoch, i, 1))

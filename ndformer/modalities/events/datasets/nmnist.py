@@ -5,7 +5,6 @@ data_root/Train/DIGIT/NUMBER.bin and Test/...
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -23,19 +22,11 @@ class NMNIST(Dataset):
 
     classes = [str(digit) for digit in range(10)]
 
-    def __init__(
-        self,
-        data_root: str | Path,
-        split: str = "train",
-        folds: int = 1,
-        fold: int | Literal["seed"] = 0,
-        seed: int = 0,
-        **rest: Any,
-    ) -> None:
+    def __init__(self, *args: Any, folds: int = 1, fold: int | Literal["seed"] = 0, **rest: Any) -> None:
         if folds < 1 or not (fold == "seed" or 0 <= fold < folds):
             raise ValueError(f"fold is 0 to folds - 1 or 'seed', got {fold} of {folds}")
-        self.folds, self.fold = folds, seed % folds if fold == "seed" else fold
-        super().__init__(data_root, split, seed=seed, **rest)
+        self.folds, self.fold = folds, fold
+        super().__init__(*args, **rest)
 
     def index(self, split: str) -> tuple[list[Any], np.ndarray]:
         homes = dict(train=["Train"], test=["Test"])[split] if self.folds == 1 else ["Train", "Test"]
@@ -50,7 +41,8 @@ class NMNIST(Dataset):
             part = np.empty(len(found), np.int64)
             for label in np.unique(labels):  # each fold has its share of each class
                 part[labels == label] = np.arange((labels == label).sum()) % self.folds
-            chosen = np.flatnonzero((part == self.fold) == (split == "test"))
+            fold = self.seed % self.folds if self.fold == "seed" else self.fold
+            chosen = np.flatnonzero((part == fold) == (split == "test"))
             found, labels = [found[i] for i in chosen], labels[chosen]
         return list(zip(found, labels.tolist())), labels
 

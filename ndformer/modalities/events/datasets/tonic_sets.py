@@ -5,13 +5,12 @@ ndformer; only the class here imports it, and only when one is made.
 from __future__ import annotations
 
 import inspect
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ndformer.framework.data.dataset import Dataset, Sample
-from ndformer.framework.errors import DataError, nearest
+from ndformer.framework.errors import DataError, check_labels, nearest
 from ndformer.framework.registry import DATASETS
 from ndformer.modalities.events.formats.stream import sample_of
 from ndformer.modalities.events.formats.tables import columns
@@ -29,15 +28,14 @@ class Tonic(Dataset):
 
     def __init__(
         self,
-        data_root: str | Path,
-        split: str = "train",
+        *args: Any,
         name: str = "NMNIST",
         options: dict[str, Any] | None = None,
         download: bool = False,
         **rest: Any,
     ) -> None:
         self.called, self.options, self.download = name, options or {}, download
-        super().__init__(data_root, split, **rest)
+        super().__init__(*args, **rest)
 
     def index(self, split: str) -> tuple[list[Any], np.ndarray]:
         kind = self._kind()
@@ -58,8 +56,7 @@ class Tonic(Dataset):
         if not isinstance(next(iter(known), 0), int):  # names
             labels = [self.classes.index(label) if label in self.classes else -1 for label in labels]
         numbers = np.array(labels, np.int64)
-        if len(numbers) and not 0 <= numbers.min() <= numbers.max() < len(self.classes):
-            raise DataError(f"tonic's {self.called} has labels that are none of its {len(self.classes)} classes")
+        check_labels(numbers, len(self.classes), f"tonic's {self.called}", "take another set")
         return list(enumerate(numbers.tolist())), numbers
 
     def read(self, record: Any) -> Sample:

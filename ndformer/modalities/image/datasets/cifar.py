@@ -17,9 +17,8 @@ from PIL import Image
 
 from ndformer.framework.data.dataset import Dataset, Sample
 from ndformer.framework.data.folders import missing
-from ndformer.framework.errors import DataError
+from ndformer.framework.errors import DataError, check_labels
 from ndformer.framework.registry import DATASETS
-from ndformer.modalities.image.formats.files import check_labels
 
 
 class BatchUnpickler(pickle.Unpickler):
@@ -107,7 +106,7 @@ class CIFAR(Dataset):
                 f"{path} is not a CIFAR batch (no N x 3072 bytes with N '{self.key}'): get the dataset again"
             )
         numbers = np.array(labels, np.int64)
-        check_labels(numbers, self.count, path)
+        check_labels(numbers, self.count, path, "get it again")
         return images.reshape(-1, 3, 32, 32), numbers
 
     def read(self, record: Any) -> Sample:

@@ -4,7 +4,7 @@
     data_root/annotations/train.json                 data_root/train/*.jpg          or images/train/, or images/
     data_root/train/_annotations.coco.json           data_root/train/*.jpg          and valid/ or val/ and test/ like it
 
-Without a test file, val is the test set and a share of train is held out for validation. Labels follow sorted ids.
+Labels follow sorted ids.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ NAMES = dict(train=("train",), val=("val", "valid"), test=("test",))
 
 @DATASETS.register_module()
 class Coco(DetectionDataset):
-    def look(self, root: Path) -> dict[str, Path]:
-        return {split: file for split in NAMES if (file := _file(root, split)) is not None}
+    def on_disk(self) -> dict[str, Path]:
+        return {split: file for split in NAMES if (file := _file(self.data_root, split)) is not None}
 
     def scenes(self, split: str) -> list[Scene]:
         if split not in self.found:

@@ -7,14 +7,13 @@ x, offset y), which takes pixels back to the image on disk; and the `truth`, whi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ndformer.framework.data.dataset import Dataset, Sample, Transform
+from ndformer.framework.data.dataset import Dataset, Sample
 from ndformer.framework.errors import DataError
 from ndformer.modalities.image.formats.files import open_image
 from ndformer.modalities.image.transforms.borders import inside
@@ -36,37 +35,18 @@ class Scene:
 
 
 class DetectionDataset(Dataset):
-    """Extend it with `scenes`. Crowds, and boxes with nothing inside the image, are left out of training.
+    """Extend it with `on_disk` and `scenes`. Crowds, and boxes with nothing inside the image, are left out of training.
 
     `mosaic`: the share of training samples that are four images in one.
     """
 
-    categories: list[Any]  # what files call the classes: ids in COCO's
-    baselines = "box_baselines"
+    answer, baselines = "Boxes", "box_baselines"
 
-    def __init__(
-        self,
-        data_root: str | Path,
-        split: str = "train",
-        transforms: Sequence[dict[str, Any] | Transform] = (),
-        holdout: float = 0.1,
-        val_is_test: bool = False,
-        seed: int = 0,
-        mosaic: float = 0.0,
-    ) -> None:
+    def __init__(self, *args: Any, mosaic: float = 0.0, **rest: Any) -> None:
         if not 0 <= mosaic <= 1:
             raise ValueError(f"mosaic is a share of the samples, 0 to 1, got {mosaic:g}")
         self.mosaic = mosaic
-        self.found = self.look(Path(data_root))
-        if "test" not in self.found and "val" in self.found:
-            self.found["test"] = self.found.pop("val")
-        self.splits = tuple(self.found)
-        super().__init__(data_root, split, transforms, holdout, val_is_test, seed)
-
-    def look(self, root: Path) -> dict[str, Any]:
-        """What is on disk of the splits train, val and test. Without test, val is the test set, read once at the end,
-        and a share of train is held out for validation."""
-        raise NotImplementedError
+        super().__init__(*args, **rest)
 
     def scenes(self, split: str) -> list[Scene]:
         """All images of a split on disk, also those without objects. Sets `classes` and `categories`."""

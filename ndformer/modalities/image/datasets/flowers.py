@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from ndformer.framework.data.dataset import Dataset, Sample
+from ndformer.framework.data.dataset import SPLITS, Dataset, Sample
 from ndformer.framework.data.folders import missing
-from ndformer.framework.errors import DataError
+from ndformer.framework.errors import DataError, check_labels
 from ndformer.framework.registry import DATASETS
-from ndformer.modalities.image.formats.files import check_labels, open_image
+from ndformer.modalities.image.formats.files import open_image
 from ndformer.modalities.image.formats.matlab import read_mat
 
 NAMES = """pink primrose, hard-leaved pocket orchid, canterbury bells, sweet pea, english marigold, tiger lily, moon
@@ -36,7 +36,7 @@ SETS = {"train": "trnid", "val": "valid", "test": "tstid"}
 
 @DATASETS.register_module()
 class Flowers102(Dataset):
-    splits = ("train", "val", "test")
+    splits = SPLITS
     classes = [str(name) for name in NAMES.replace("\n", " ").split(", ")]
 
     def index(self, split: str) -> tuple[list[Any], np.ndarray]:
@@ -46,7 +46,7 @@ class Flowers102(Dataset):
             if not (root / name).exists():
                 raise missing(root / name, "a part of Flowers-102", "www.robots.ox.ac.uk/~vgg/data/flowers/102 has it")
         labels = _array(root / "imagelabels.mat", "labels") - 1
-        check_labels(labels, 102, root / "imagelabels.mat")
+        check_labels(labels, 102, root / "imagelabels.mat", "get it again")
         numbers = _array(root / "setid.mat", SETS[split])  # from 1
         strange = numbers[(numbers < 1) | (numbers > len(labels))]
         if strange.size:

@@ -17,9 +17,9 @@ class ImageFolder(ClassFolders):
 
     endings, kind = ENDINGS, "image"
 
-    def __init__(self, data_root: str | Path, split: str = "train", mode: str = "RGB", **rest: Any) -> None:
+    def __init__(self, *args: Any, mode: str = "RGB", **rest: Any) -> None:
         self.mode = mode
-        super().__init__(data_root, split, **rest)
+        super().__init__(*args, **rest)
 
     def open(self, path: Path) -> Sample:
         return dict(image=open_image(path, self.mode))

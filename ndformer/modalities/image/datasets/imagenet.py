@@ -12,13 +12,12 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ndformer.framework.data.dataset import Dataset, Sample, Transform
+from ndformer.framework.data.dataset import Dataset, Sample
 from ndformer.framework.data.folders import class_folders, missing
 from ndformer.framework.errors import DataError
 from ndformer.framework.registry import DATASETS
@@ -29,17 +28,8 @@ SOURCE = "kaggle.com/c/imagenet-object-localization-challenge, or image-net.org"
 
 @DATASETS.register_module()
 class ImageNet(Dataset):
-    def __init__(
-        self,
-        data_root: str | Path,
-        split: str = "train",
-        transforms: Sequence[dict[str, Any] | Transform] = (),
-        holdout: float = 0.01,
-        val_is_test: bool = False,
-        seed: int = 0,
-        per_class: int | None = None,
-    ) -> None:
-        super().__init__(data_root, split, transforms, holdout, val_is_test, seed, per_class)
+    def __init__(self, *args: Any, holdout: float = 0.01, **rest: Any) -> None:
+        super().__init__(*args, holdout=holdout, **rest)
 
     def index(self, split: str) -> tuple[list[Any], np.ndarray]:
         layouts = [self.data_root / "ILSVRC/Data/CLS-LOC", self.data_root / "Data/CLS-LOC", self.data_root]

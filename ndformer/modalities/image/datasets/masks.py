@@ -5,22 +5,20 @@
     data_root/classes.txt             a name per line, in the order of numbers; ADE20K's objectInfo150.txt does too
 
 A mask is grey or has a palette: its numbers are the classes, 255 is what nobody knows. With `zero_is_nothing`, 0 is
-that too and classes count from 1, as in ADE20K. Without a test folder, val is the test set and a share of train is held
-out for validation.
+that too and classes count from 1, as in ADE20K.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from PIL import Image
 
-from ndformer.framework.data.dataset import Dataset, Sample, Transform
+from ndformer.framework.data.dataset import Dataset, Sample
 from ndformer.framework.data.folders import missing
-from ndformer.framework.errors import DataError
+from ndformer.framework.errors import DataError, check_labels
 from ndformer.framework.registry import DATASETS
 from ndformer.modalities.image.formats.files import images_in, open_image
 from ndformer.modalities.image.transforms.boxes import IGNORED, framed
@@ -30,24 +28,14 @@ NAMES = dict(train=("training", "train"), val=("validation", "val"), test=("test
 
 @DATASETS.register_module()
 class MaskFolder(Dataset):
-    baselines = "mask_baselines"
+    answer, baselines = "Pixels", "mask_baselines"
 
-    def __init__(
-        self,
-        data_root: str | Path,
-        split: str = "train",
-        transforms: Sequence[dict[str, Any] | Transform] = (),
-        holdout: float = 0.1,
-        val_is_test: bool = False,
-        seed: int = 0,
-        zero_is_nothing: bool = False,
-    ) -> None:
+    def __init__(self, *args: Any, zero_is_nothing: bool = False, **rest: Any) -> None:
         self.zero_is_nothing = zero_is_nothing
-        self.found = {split: homes for split in NAMES if (homes := _homes(Path(data_root), split)) is not None}
-        if "test" not in self.found and "val" in self.found:
-            self.found["test"] = self.found.pop("val")
-        self.splits = tuple(self.found)
-        super().__init__(data_root, split, transforms, holdout, val_is_test, seed)
+        super().__init__(*args, **rest)
+
+    def on_disk(self) -> dict[str, tuple[Path, Path]]:
+        return {split: homes for split in NAMES if (homes := _homes(self.data_root, split)) is not None}
 
     def index(self, split: str) -> tuple[list[Any], np.ndarray]:
         if split not in self.found:
@@ -78,12 +66,8 @@ class MaskFolder(Dataset):
         numbers = _numbers(path)
         if self.zero_is_nothing:
             numbers = np.where((numbers == 0) | (numbers == IGNORED), IGNORED, numbers - 1)
-        wrong = numbers[(numbers >= len(self.classes)) & (numbers != IGNORED)]
-        if wrong.size:
-            raise DataError(
-                f"{path} has the class {wrong[0]}, but {len(self.classes)} are named, 0 to {len(self.classes) - 1}: "
-                "name it in classes.txt, or write 255 where nobody knows"
-            )
+        known = numbers[numbers != IGNORED]
+        check_labels(known, len(self.classes), path, "name it in classes.txt, or write 255 where nobody knows")
         return numbers.astype(np.uint8)
 
 

@@ -17,9 +17,8 @@ from PIL import Image
 
 from ndformer.framework.data.dataset import Dataset, Sample
 from ndformer.framework.data.folders import missing
-from ndformer.framework.errors import DataError
+from ndformer.framework.errors import DataError, check_labels
 from ndformer.framework.registry import DATASETS
-from ndformer.modalities.image.formats.files import check_labels
 
 
 def read_idx(path: Path, dims: int) -> np.ndarray:
@@ -52,7 +51,7 @@ class MNIST(Dataset):
         self.images, labels = read_idx(home, 3), read_idx(path, 1).astype(np.int64)  # (N, 28, 28), (N,)
         if len(self.images) != len(labels):
             raise DataError(f"{home} holds {len(self.images)} images, but {path} {len(labels)} labels: get both again")
-        check_labels(labels, 10, path)
+        check_labels(labels, 10, path, "get it again")
         return [(i, label, f"{home}[{i}]") for i, label in enumerate(labels.tolist())], labels
 
     def _find(self, what: str, kind: str) -> Path:

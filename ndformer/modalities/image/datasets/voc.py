@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
+from ndformer.framework.data.dataset import SPLITS
 from ndformer.framework.data.folders import missing
 from ndformer.framework.errors import DataError, nearest
 from ndformer.framework.registry import DATASETS
@@ -23,9 +24,9 @@ from ndformer.modalities.image.formats.files import ENDINGS
 class PascalVOC(DetectionDataset):
     """Classes are the names in the training set, sorted."""
 
-    def look(self, root: Path) -> dict[str, Path]:
-        homes = [root / "ImageSets", root / "ImageSets" / "Main"]
-        lists = [home / f"{split}.txt" for home in homes for split in ("train", "val", "test")]
+    def on_disk(self) -> dict[str, Path]:
+        homes = [self.data_root / "ImageSets", self.data_root / "ImageSets" / "Main"]
+        lists = [home / f"{split}.txt" for home in homes for split in SPLITS]
         return {file.stem: file for file in lists if file.is_file()}
 
     def scenes(self, split: str) -> list[Scene]:

@@ -16,7 +16,7 @@ import numpy as np
 from PIL import Image
 
 from ndformer.framework.data.folders import missing
-from ndformer.framework.errors import DataError
+from ndformer.framework.errors import DataError, no_class
 from ndformer.framework.registry import DATASETS
 from ndformer.modalities.image.datasets.detection import DetectionDataset, Scene
 from ndformer.modalities.image.formats.files import images_in, open_image
@@ -26,8 +26,8 @@ NAMES = dict(train=("train",), val=("val", "valid"), test=("test",))
 
 @DATASETS.register_module()
 class YoloFolder(DetectionDataset):
-    def look(self, root: Path) -> dict[str, tuple[Path, Path]]:
-        return {split: homes for split in NAMES if (homes := _homes(root, split)) is not None}
+    def on_disk(self) -> dict[str, tuple[Path, Path]]:
+        return {split: homes for split in NAMES if (homes := _homes(self.data_root, split)) is not None}
 
     def scenes(self, split: str) -> list[Scene]:
         if split not in self.found:
@@ -42,10 +42,8 @@ class YoloFolder(DetectionDataset):
         rows = np.array([_row(line, i, file) for i, line in enumerate(lines, 1) if line.strip()]).reshape(-1, 5)
         labels = rows[:, 0].astype(np.int64)
         count = len(self.classes)
-        if (wrong := labels[(labels != rows[:, 0]) | (labels < 0) | (labels >= count)]).size:
-            raise DataError(
-                f"{file} has the class {wrong[0]}, but there are {count}, 0 to {count - 1}: name it or mend it"
-            )
+        if (wrong := rows[(labels != rows[:, 0]) | (labels < 0) | (labels >= count), 0]).size:
+            raise no_class(file, f"{wrong[0]:g}", count, "name it or mend it")
         width, height = _size(path) if len(rows) else (1, 1)
         centre, half = rows[:, 1:3] * (width, height), rows[:, 3:] * (width, height) / 2
         return Scene(path, name, np.concatenate([centre - half, centre + half], axis=1), labels)

@@ -31,9 +31,3 @@ def images_in(folder: Path) -> list[str]:
 def labelled_images(folder: Path, classes: list[str], inside: str = "") -> tuple[list[tuple[Path, int]], np.ndarray]:
     """(path, label) of the images in folder/CLASS[/inside], class by class, and the labels again as an array."""
     return labelled(folder, classes, ENDINGS, "image", inside)
-
-
-def check_labels(labels: np.ndarray, count: int, path: Path) -> None:
-    if labels.size and (labels.min() < 0 or labels.max() >= count):
-        wrong = labels[(labels < 0) | (labels >= count)][0]
-        raise DataError(f"{path} has the label {wrong}, but there are {count} classes, 0 to {count - 1}: get it again")

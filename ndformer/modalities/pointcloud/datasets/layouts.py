@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from ndformer.framework.errors import DataError
+from ndformer.framework.errors import DataError, check_labels
 from ndformer.modalities.pointcloud.formats.files import Cloud, checked, read_cloud
 
 
@@ -159,9 +159,7 @@ class HDF5:
             )
         if labels.dtype.kind not in "iu":
             raise DataError(f"{path} has labels of {labels.dtype}, not whole numbers: get the dataset again")
-        if labels.size and not 0 <= labels.min() <= labels.max() < len(self.classes):
-            count = len(self.classes)
-            raise DataError(f"{path} has the label {labels.max()}, but shape_names.txt names {count}: get both again")
+        check_labels(labels, len(self.classes), path, "get it and shape_names.txt, which names them, again")
         return dict(points=points) | ({"normals": normals} if "normal" in tables else {}), labels.astype(int).tolist()
 
 

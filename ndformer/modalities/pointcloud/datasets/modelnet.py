@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 
-from ndformer.framework.data.dataset import Dataset, Sample, Transform
+from ndformer.framework.data.dataset import Dataset, Sample
 from ndformer.framework.registry import DATASETS
 from ndformer.modalities.pointcloud.datasets.cache import FOLDER, cached
 from ndformer.modalities.pointcloud.datasets.layouts import HDF5, Meshes, Record, find
@@ -27,19 +26,9 @@ class ModelNet(Dataset):
 
     preferred: ClassVar[str] = ""  # prefix
 
-    def __init__(
-        self,
-        data_root: str | Path,
-        split: str = "train",
-        transforms: Sequence[dict[str, Any] | Transform] = (),
-        holdout: float = 0.1,
-        val_is_test: bool = False,
-        seed: int = 0,
-        per_class: int | None = None,
-        prefix: str | None = None,
-    ) -> None:
+    def __init__(self, *args: Any, prefix: str | None = None, **rest: Any) -> None:
         self.prefix = prefix or self.preferred
-        super().__init__(data_root, split, transforms, holdout, val_is_test, seed, per_class)
+        super().__init__(*args, **rest)
         first = self.transforms[0] if self.transforms else None
         self.first = first if isinstance(first, SamplePoints) and first.method == "farthest" else None
         if self.first is not None:

@@ -13,14 +13,12 @@ same plane for all samples: ImagePatches(plane=...) puts it in front of the poin
 from __future__ import annotations
 
 import csv
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 from PIL import Image
 
-from ndformer.framework.data.dataset import Dataset, Sample, Transform
+from ndformer.framework.data.dataset import Dataset, Sample
 from ndformer.framework.errors import DataError
 from ndformer.framework.registry import DATASETS
 from ndformer.modalities.pointcloud.formats.files import read_cloud
@@ -31,19 +29,9 @@ from ndformer.modalities.pointcloud.pictures.render import view_axes
 class Paired(Dataset):
     """Samples with `image` and `points`; with `only`, as if there were one of them."""
 
-    def __init__(
-        self,
-        data_root: str | Path,
-        split: str = "train",
-        transforms: Sequence[dict[str, Any] | Transform] = (),
-        holdout: float = 0.1,
-        val_is_test: bool = False,
-        seed: int = 0,
-        per_class: int | None = None,
-        only: Literal["image", "points"] | None = None,
-    ) -> None:
-        self.only = only
-        super().__init__(data_root, split, transforms, holdout, val_is_test, seed, per_class)
+    def __init__(self, *args: Any, only: Literal["image", "points"] | None = None, **rest: Any) -> None:
+        self.only: Literal["image", "points"] | None = only
+        super().__init__(*args, **rest)
 
     def index(self, split: str) -> tuple[list[Any], np.ndarray]:
         self.classes = self._lines("classes.txt")

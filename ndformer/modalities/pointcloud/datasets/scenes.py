@@ -16,8 +16,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ndformer.framework.data.dataset import Dataset, Sample, Transform, stratified
-from ndformer.framework.errors import DataError
+from ndformer.framework.data.dataset import Dataset, Sample, stratified
+from ndformer.framework.errors import DataError, check_labels
 from ndformer.framework.registry import DATASETS
 from ndformer.modalities.pointcloud.datasets.layouts import listed
 
@@ -38,31 +38,25 @@ class Scenes(Dataset):
     validation set, and validation is held out from train, whole rooms of it.
     """
 
-    splits = ("train", "test")
+    answer = "Points"
     file: ClassVar[str] = "segment.npy"
     names: ClassVar[Sequence[str] | str] = "classes.txt"
 
     def __init__(
         self,
-        data_root: str | Path,
-        split: str = "train",
-        transforms: Sequence[dict[str, Any] | Transform] = (),
-        holdout: float = 0.1,
-        val_is_test: bool = False,
-        seed: int = 0,
-        per_class: int | None = None,
+        *args: Any,
         labels: str | None = None,
         classes: Sequence[str] | str | None = None,
         ignore: int | None = None,
         test_on: str = "val",
+        **rest: Any,
     ) -> None:
-        """`per_class`: only so many scenes."""
-        names = self.names if classes is None else classes
-        self.classes = listed(Path(data_root) / names) if isinstance(names, str) else list(names)
+        self.named = self.names if classes is None else classes
         self.label_file, self.ignore, self.test_on = labels or self.file, ignore, test_on
-        super().__init__(data_root, split, transforms, holdout, val_is_test, seed, per_class)
+        super().__init__(*args, **rest)
 
     def index(self, split: str) -> tuple[list[Any], np.ndarray]:
+        self.classes = listed(self.data_root / self.named) if isinstance(self.named, str) else list(self.named)
         folder = self.data_root / (self.test_on if split == "test" else split)
         scenes = scenes_in(folder)
         return scenes, np.zeros(len(scenes), np.int64)
@@ -94,12 +88,8 @@ class Scenes(Dataset):
     def checked(self, labels: np.ndarray, path: Path) -> np.ndarray:
         """-1 where nobody knows."""
         unknown = (labels < 0) | (labels == self.ignore)
-        largest = int(labels[~unknown].max(initial=0))  # as they are: uint64 would wrap around
-        if largest >= len(self.classes):
-            raise DataError(
-                f"{path} has the label {largest}, but {len(self.classes)} classes are named, from 0 on: give the "
-                "dataset other `classes`, another file of `labels`, or `ignore` if it means that nobody knows"
-            )
+        remedy = "give the dataset other `classes`, another file of `labels`, or `ignore` if nobody knows these"
+        check_labels(labels[~unknown], len(self.classes), path, remedy)  # as they are: uint64 would wrap around
         return np.where(unknown, -1, labels.astype(np.int64))
 
 

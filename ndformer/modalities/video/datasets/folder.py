@@ -21,19 +21,13 @@ class VideoFolder(ClassFolders):
     endings, kind = ENDINGS, "video"
 
     def __init__(
-        self,
-        data_root: str | Path,
-        split: str = "train",
-        clips: int = 1,
-        backend: Backend = "auto",
-        timeout: float = 30.0,
-        **rest: Any,
+        self, *args: Any, clips: int = 1, backend: Backend = "auto", timeout: float = 30.0, **rest: Any
     ) -> None:
         if clips < 1:
             raise ValueError(f"clips are at least 1, got {clips}")
         self.clips, self.timeout = clips, timeout
         self.backend: Backend = backend
-        super().__init__(data_root, split, **rest)
+        super().__init__(*args, **rest)
 
     def index(self, split: str) -> tuple[list[Any], np.ndarray]:
         records, labels = super().index(split)

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ndformer.framework.data.dataset import Dataset, Sample
+from ndformer.framework.data.dataset import SPLITS, Dataset, Sample
 from ndformer.framework.errors import DataError
 from ndformer.framework.registry import DATASETS
 from ndformer.modalities.video.formats.files import Backend, VideoFile
@@ -28,12 +28,11 @@ class UCF101(Dataset):
     Accuracy(average_by='path') averages their scores.
     """
 
-    splits = ("train", "val", "test")
+    splits = SPLITS
 
     def __init__(
         self,
-        data_root: str | Path,
-        split: str = "train",
+        *args: Any,
         fold: int = 1,
         val_groups: int = 1,
         clips: int = 1,
@@ -47,7 +46,7 @@ class UCF101(Dataset):
             )
         self.fold, self.val_groups, self.clips, self.timeout = fold, val_groups, clips, timeout
         self.backend: Backend = backend
-        super().__init__(data_root, split, **rest)
+        super().__init__(*args, **rest)
 
     def index(self, split: str) -> tuple[list[Any], np.ndarray]:
         lists = self.data_root / "ucfTrainTestlist"

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ndformer.framework.errors import DataError
+from ndformer.framework.errors import DataError, check_labels
 from ndformer.modalities.events.formats.files import checked
 from ndformer.modalities.events.formats.prophesee import GEN1 as SENSOR
 
@@ -89,8 +89,6 @@ def moments(recording: Path, boxes: Path, train: bool) -> list[Moment]:
     raw = checked(boxes, read_boxes)
     corners, kept = usable(raw, train)
     t, labels = raw["t"][kept].astype(np.int64), raw["class_id"][kept].astype(np.int64)
-    wrong = labels[(labels < 0) | (labels >= len(CLASSES))]
-    if wrong.size:
-        raise DataError(f"{boxes} has the class {wrong[0]}, but GEN1 has 0 and 1: get it again")
+    check_labels(labels, len(CLASSES), boxes, "get it again")
     times = [time for time in np.unique(t).tolist() if train or time > WARM_UP]
     return [Moment(recording, time, None, corners[t == time], labels[t == time]) for time in times]

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ndformer.framework.data.dataset import Dataset, Sample, Transform
+from ndformer.framework.data.dataset import SPLITS, Dataset, Sample, Transform
 from ndformer.framework.errors import DataError
 from ndformer.framework.registry import DATASETS
 from ndformer.modalities.events.datasets.gen1.boxes import (
@@ -38,9 +38,9 @@ class GEN1(Dataset):
     second.
     """
 
-    splits = ("train", "val", "test")
+    splits = SPLITS
     classes = CLASSES
-    baselines = "box_baselines"
+    answer, baselines = "Boxes", "box_baselines"
     shown = (
         dict(type="PackSpikes", reference="end"),
         dict(type="PackEventBoxes"),
