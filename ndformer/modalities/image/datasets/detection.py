@@ -42,7 +42,6 @@ class DetectionDataset(Dataset):
     """
 
     categories: list[Any]  # what files call the classes: ids in COCO's
-    baselines = "box_baselines"
 
     def __init__(
         self,

@@ -30,8 +30,6 @@ NAMES = dict(train=("training", "train"), val=("validation", "val"), test=("test
 
 @DATASETS.register_module()
 class MaskFolder(Dataset):
-    baselines = "mask_baselines"
-
     def __init__(
         self,
         data_root: str | Path,

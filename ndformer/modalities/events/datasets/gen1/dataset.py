@@ -40,7 +40,6 @@ class GEN1(Dataset):
 
     splits = ("train", "val", "test")
     classes = CLASSES
-    baselines = "box_baselines"
     shown = (
         dict(type="PackSpikes", reference="end"),
         dict(type="PackEventBoxes"),
