@@ -10,12 +10,12 @@ stopped and started again; scenes that cannot be read are listed at the end and 
 from __future__ import annotations
 
 import argparse
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
+from ndformer.framework import atomic
 from ndformer.framework.engine.programs.cli import run
 from ndformer.framework.errors import DataError
 from ndformer.modalities.pointcloud.datasets.layouts import listed
@@ -25,13 +25,10 @@ SPLITS = ("train", "val", "test")
 
 
 def write(folder: Path, arrays: dict[str, np.ndarray]) -> None:
-    """Complete or not at all."""
-    beside = folder.with_name(f".{folder.name}.writing")
-    shutil.rmtree(beside, ignore_errors=True)
-    beside.mkdir(parents=True)
-    for name, values in arrays.items():
-        np.save(beside / f"{name}.npy", values)
-    beside.replace(folder)
+    with atomic.whole(folder) as half:
+        half.mkdir(parents=True)
+        for name, values in arrays.items():
+            np.save(half / f"{name}.npy", values)
 
 
 def find(home: Path, scene: str) -> Path:

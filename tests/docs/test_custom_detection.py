@@ -14,8 +14,8 @@ from ndformer.framework.engine.building import build_model
 from ndformer.framework.engine.config.load import load
 from ndformer.framework.engine.programs import cli
 from ndformer.framework.engine.training import checkpoint
-from ndformer.modalities.image.stand_ins.labelled import save
-from ndformer.modalities.image.stand_ins.scenes import scene
+from ndformer.modalities.image.stand_ins.classification import save
+from ndformer.modalities.image.stand_ins.crowds import scene
 from tools import browse_dataset, predict, train
 
 ROOT = Path(__file__).parents[2]

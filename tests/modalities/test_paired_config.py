@@ -9,7 +9,7 @@ import torch
 
 from ndformer.framework.data.batches import collate
 from ndformer.framework.engine.config.load import load
-from ndformer.framework.registry import DATASETS, MODALITIES, MODELS, SAMPLES
+from ndformer.framework.registry import DATASETS, MODALITIES, MODELS, STAND_INS
 
 CONFIG = Path(__file__).parents[2] / "configs" / "paired_sample.py"
 
@@ -17,7 +17,7 @@ CONFIG = Path(__file__).parents[2] / "configs" / "paired_sample.py"
 @pytest.fixture(scope="module")
 def cfg(tmp_path_factory):
     home = tmp_path_factory.mktemp("paired")
-    SAMPLES.get("paired")(home, 0, train=2, test=1, points=400)
+    STAND_INS.get("paired")().write(home, 0, train=2, test=1, points=400)
     return load(CONFIG, [f"data_root={str(home)!r}", "model.backbone.dim=24", "model.backbone.depth=1"])
 
 

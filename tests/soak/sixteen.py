@@ -14,7 +14,7 @@ from ndformer.framework.data.batches import collate
 from ndformer.framework.engine.config.load import load
 from ndformer.framework.engine.training.runner import AmpWrapper
 from ndformer.framework.registry import MODELS, TRANSFORMS
-from ndformer.modalities.image.stand_ins.scenes import scene
+from ndformer.modalities.image.stand_ins.crowds import scene
 
 CONFIG = Path(__file__).parents[2] / "configs" / "coco_pape.py"
 SMALL = ["model.backbone.dim=32", "model.backbone.depth=2", "model.backbone.heads=2", "model.head.neck.width=32"]

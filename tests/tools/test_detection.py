@@ -12,9 +12,9 @@ from PIL import Image
 from ndformer.framework.answers import boxes as boxes_module
 from ndformer.framework.answers.boxes import Boxes
 from ndformer.framework.engine.programs import cli
+from ndformer.modalities.image.stand_ins.classification import save
 from ndformer.modalities.image.stand_ins.coco import coco_json
-from ndformer.modalities.image.stand_ins.labelled import save
-from ndformer.modalities.image.stand_ins.scenes import scene
+from ndformer.modalities.image.stand_ins.crowds import scene
 from tools import browse_dataset, predict, train
 from tools import eval as eval_tool
 from tools import test as test_tool

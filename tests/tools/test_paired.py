@@ -11,7 +11,7 @@ from ndformer.framework.engine.building import build_model
 from ndformer.framework.engine.config.load import load
 from ndformer.framework.engine.run import build_loader
 from ndformer.framework.engine.training import checkpoint
-from ndformer.framework.registry import SAMPLES
+from ndformer.framework.registry import STAND_INS
 from tools import test as test_tool
 
 CONFIG = str(Path(__file__).parents[2] / "configs" / "paired_sample.py")
@@ -21,7 +21,7 @@ FEW = "[dict(type='SamplePoints', count=50), dict(type='PackPoints')]"
 @pytest.fixture(scope="module")
 def home(tmp_path_factory):
     folder = tmp_path_factory.mktemp("paired")
-    SAMPLES.get("paired")(folder, 0, train=1, test=2, points=60)
+    STAND_INS.get("paired")().write(folder, 0, train=1, test=2, points=60)
     (folder / "GENERATED_SAMPLE").write_text("")
     return folder
 

@@ -25,7 +25,7 @@ from torch.utils.data import DataLoader
 from ndformer.framework.data.batches import collate
 from ndformer.framework.data.dataset import Dataset
 from ndformer.framework.registry import DATASETS
-from ndformer.modalities.image.stand_ins.figures import FIGURES, figures
+from ndformer.modalities.image.stand_ins.strokes import FIGURES, figures
 
 WIDTH, HEIGHT = 500, 375
 STEPS = [("RandomResizedCrop", dict(size=224)), ("Flip", {}), ("RandAugment", {}), ("PackImage", {})]

@@ -37,7 +37,6 @@ class Dataset(torch.utils.data.Dataset[Sample]):
     splits: ClassVar[tuple[str, ...]] = ("train", "test")  # what is on disk
     answer: ClassVar[str] = "Label"  # which kind of answer its samples are asked for: a name in ANSWERS
     shown: ClassVar[Sequence[dict[str, Any]]] = ()  # transforms to look at samples with, without a config
-    baselines: ClassVar[str] = "baselines"  # the module, among its stand-ins, that says how far simple statistics get
     classes: list[str]  # names, set by index()
     categories: list[Any] | None = None  # what files call the classes, where that is something else: ids in COCO's
     skip_bad = False

@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from ndformer.framework import atomic
+
 
 def results(path: Path, content: dict[str, Any]) -> None:
-    half = path.with_name(path.name + ".writing")
-    half.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-    half.replace(path)
+    with atomic.whole(path) as half:
+        half.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
 
 def curves(path: Path, history: list[dict[str, float]], main: str) -> None:

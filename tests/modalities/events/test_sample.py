@@ -10,9 +10,10 @@ import torch
 from ndformer.framework.data.batches import collate
 from ndformer.framework.engine.config.load import load
 from ndformer.framework.registry import DATASETS, MODELS
-from ndformer.modalities.events.stand_ins import labelled as sample
+from ndformer.modalities.events.stand_ins import dvsgesture
 from ndformer.modalities.events.stand_ins.acting import MOTIONS, film, mirrored
 from ndformer.modalities.events.stand_ins.camera import DARK, film_to_events
+from ndformer.modalities.events.stand_ins.nmnist import NMNISTStandIn
 
 CONFIGS = sorted(p for kind in ("dvsgesture", "nmnist") for p in Path(__file__).parents[3].glob(f"configs/{kind}_*.py"))
 MIRRORED = [0, 2, 1, 6, 5, 4, 3, 7, 8, 9, 10]
@@ -81,12 +82,12 @@ def homes(tmp_path_factory):
     """The samples, shorter and with fewer people."""
     home = tmp_path_factory.mktemp("samples")
     patch = pytest.MonkeyPatch()
-    patch.setattr(sample, "LENGTH", 250_000)
-    patch.setattr(sample, "TRAIN", [1, 21])
-    patch.setattr(sample, "TEST", [24])
+    patch.setattr(dvsgesture, "LENGTH", 250_000)
+    patch.setattr(dvsgesture, "TRAIN", [1, 21])
+    patch.setattr(dvsgesture, "TEST", [24])
     for name, make in (
-        ("dvsgesture", lambda f: sample.dvsgesture(f, lights=("led",))),
-        ("nmnist", lambda f: sample.nmnist(f, 0, 2, 1)),
+        ("dvsgesture", lambda f: dvsgesture.DvsGestureStandIn().write(f, lights=("led",))),
+        ("nmnist", lambda f: NMNISTStandIn().write(f, 0, 2, 1)),
     ):
         (home / name).mkdir()
         make(home / name)

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from ndformer.framework.registry import SAMPLES
+from ndformer.framework.registry import STAND_INS
 
 
 @pytest.fixture(scope="session")
@@ -13,7 +13,7 @@ def sample_root(tmp_path_factory):
     def root(name):
         if name not in made:
             made[name] = tmp_path_factory.mktemp(name)
-            SAMPLES.get(name)(made[name])
+            STAND_INS.get(name)().write(made[name])
         return made[name]
 
     return root

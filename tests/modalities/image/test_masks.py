@@ -12,7 +12,7 @@ from ndformer.framework.errors import DataError
 from ndformer.framework.registry import DATASETS, TRANSFORMS
 from ndformer.modalities.image.stand_ins import ade20k as sample_masks
 from ndformer.modalities.image.stand_ins.ade20k import CLASSES
-from ndformer.modalities.image.stand_ins.labelled import save
+from ndformer.modalities.image.stand_ins.classification import save
 from tools import browse_dataset, predict, train
 from tools import test as test_tool
 

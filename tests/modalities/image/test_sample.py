@@ -8,9 +8,9 @@ import torch
 from PIL import Image
 
 from ndformer.framework.data.dataset import Dataset
-from ndformer.framework.registry import DATASETS, SAMPLES
+from ndformer.framework.registry import DATASETS, STAND_INS
 from ndformer.modalities.image.stand_ins import baselines
-from ndformer.modalities.image.stand_ins.figures import DIGITS, FIGURES, figures, handwriting
+from ndformer.modalities.image.stand_ins.strokes import DIGITS, FIGURES, figures, handwriting
 
 # name: dataset, sizes of train, val and test, how many of its classes appear, mode
 STANDINS = {
@@ -51,12 +51,12 @@ def digest(folder):
 
 @pytest.mark.parametrize("name", STANDINS)
 def test_a_seed_always_gives_the_same_files(name, sample_root, tmp_path):
-    SAMPLES.get(name)(tmp_path, 0)
+    STAND_INS.get(name)().write(tmp_path, 0)
     assert digest(tmp_path) == digest(sample_root(name))
 
 
 def test_another_seed_gives_other_images_of_the_same_kind(sample_root, tmp_path):
-    SAMPLES.get("imagefolder")(tmp_path, 1)
+    STAND_INS.get("imagefolder")().write(tmp_path, 1)
     ours, others = digest(tmp_path), digest(sample_root("imagefolder"))
     assert not set(ours.values()) & set(others.values())
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from ndformer.framework.errors import DataError
-from ndformer.framework.registry import DATASETS, MODALITIES, SAMPLES
+from ndformer.framework.registry import DATASETS, MODALITIES, STAND_INS
 from ndformer.modalities.pointcloud.datasets.scenes import SCANNET, ScanNet, Scenes
 from ndformer.modalities.pointcloud.stand_ins.baselines import baselines
 
@@ -134,7 +134,7 @@ def test_nothing_there_says_what_makes_it(tmp_path):
 @pytest.fixture(scope="module")
 def rooms(tmp_path_factory):
     folder = tmp_path_factory.mktemp("rooms")
-    SAMPLES.get("scannet")(folder, 0, train=6, val=6)
+    STAND_INS.get("scannet")().write(folder, 0, train=6, val=6)
     return folder
 
 
@@ -149,7 +149,7 @@ def test_generated_rooms_hold_all_classes_and_are_the_same_again(rooms, tmp_path
         assert abs(np.median(floor[:, 2])) < 0.05  # z is up
         assert np.linalg.norm(sample["normals"], axis=1) == pytest.approx(1, abs=1e-3)
         assert 2.0 < np.ptp(sample["points"][:, 2]) < 4
-    SAMPLES.get("scannet")(tmp_path, 0, train=1, val=0)
+    STAND_INS.get("scannet")().write(tmp_path, 0, train=1, val=0)
     name = "train/scene0000_00/coord.npy"
     assert np.array_equal(np.load(rooms / name), np.load(tmp_path / name))
 

@@ -7,7 +7,7 @@ import torch
 
 from ndformer.framework.engine.building import build_model
 from ndformer.framework.engine.config.load import load
-from ndformer.framework.registry import SAMPLES
+from ndformer.framework.registry import STAND_INS
 from tools.benchmarks import pipeline as benchmark_pipeline
 
 CONFIG = Path(__file__).parents[3] / "configs" / "nmnist_pape.py"
@@ -17,7 +17,7 @@ SMALL = ["--cfg-options", "model.backbone.depth=1"]
 @pytest.fixture(scope="module")
 def home(tmp_path_factory):
     folder = tmp_path_factory.mktemp("nmnist")
-    SAMPLES.get("nmnist")(folder, 0, 2, 1)
+    STAND_INS.get("nmnist")().write(folder, 0, 2, 1)
     return folder
 
 

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from ndformer.framework import atomic
 from ndformer.framework.engine.studies import markdown
 from ndformer.framework.engine.studies.compare import LOG, Ended, Outcome
 from ndformer.framework.engine.studies.interval import Summary, in_percent
@@ -140,9 +141,8 @@ class Report:
             runs.append(about | dict(arguments=run.arguments, failed=one.failed or None, results=one.results))
         content = dict(title=self.title, metric=self.metric, baseline=self.baseline, rows=[asdict(r) for r in rows])
         self.home.mkdir(parents=True, exist_ok=True)
-        half = self.home / "compare.json.writing"
-        half.write_text(json.dumps(content | dict(runs=runs), indent=1) + "\n", encoding="utf-8")
-        half.replace(self.home / "compare.json")
+        with atomic.whole(self.home / "compare.json") as half:
+            half.write_text(json.dumps(content | dict(runs=runs), indent=1) + "\n", encoding="utf-8")
         (self.home / "compare.md").write_text(table, encoding="utf-8")
         draw(self.home / "compare.png", self.title, rows, self.metric, self.baseline)
         return table

@@ -12,6 +12,7 @@ from typing import Any, BinaryIO
 import torch
 from torch import Tensor, nn
 
+from ndformer.framework import atomic
 from ndformer.framework.errors import DataError
 
 FORMAT = 2
@@ -39,24 +40,22 @@ class _Recorder:
 
 
 def save(path: Path, content: dict[str, Any], keep: str | None = None) -> None:
-    """Write to another name, sync, rename: an interrupted write leaves the file before it, a failed one too.
+    """Written whole and synced: an interrupted write leaves the file before it, a failed one too.
 
     `keep` is the name under which the file before it stays.
     """
-    half = path.with_name(path.name + ".writing")
     recorder = None
     try:
-        with open(half, "wb") as file:
-            recorder = _Recorder(file)
-            torch.save(dict(format=FORMAT) | content, recorder)  # pyright: ignore[reportArgumentType]
-            file.flush()
-            os.fsync(file.fileno())
-        if keep is not None and path.exists():
-            _second_name(path, path.with_name(keep))
-        os.replace(half, path)
+        with atomic.whole(path) as half:
+            with open(half, "wb") as file:
+                recorder = _Recorder(file)
+                torch.save(dict(format=FORMAT) | content, recorder)  # pyright: ignore[reportArgumentType]
+                file.flush()
+                os.fsync(file.fileno())
+            if keep is not None and path.exists():
+                _second_name(path, path.with_name(keep))
         _sync_folder(path.parent)
     except (OSError, RuntimeError) as error:
-        half.unlink(missing_ok=True)
         cause = error if isinstance(error, OSError) else recorder.error if recorder else None
         if cause is None:
             raise
@@ -68,13 +67,11 @@ def save(path: Path, content: dict[str, Any], keep: str | None = None) -> None:
 
 def _second_name(path: Path, name: Path) -> None:
     """`name` becomes another name of the file; at each moment `path` is there."""
-    beside = name.with_name(name.name + ".writing")
-    beside.unlink(missing_ok=True)
-    try:
-        os.link(path, beside)
-    except OSError:  # a file system without links
-        beside.write_bytes(path.read_bytes())
-    os.replace(beside, name)
+    with atomic.whole(name) as beside:
+        try:
+            os.link(path, beside)
+        except OSError:  # a file system without links
+            beside.write_bytes(path.read_bytes())
 
 
 def _sync_folder(folder: Path) -> None:
@@ -149,9 +146,8 @@ def export(path: Path, content: dict[str, Any]) -> None:
     save_file = _safetensors("save_file")
     about = {name: content[name] for name in ("classes", "epoch", "metrics", "config") if name in content}
     tensors = {name: value.detach().cpu().contiguous().clone() for name, value in content["model"].items()}
-    half = path.with_name(path.name + ".writing")
-    save_file(tensors, str(half), metadata=dict(ndformer=json.dumps(about)))
-    os.replace(half, path)
+    with atomic.whole(path) as half:
+        save_file(tensors, str(half), metadata=dict(ndformer=json.dumps(about)))
 
 
 def _load_safetensors(path: Path) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Films of somebody gesturing: two hands on forearms, moving as the eleven gestures of DvsGesture say.
+"""What the stand-in of DvsGesture shows: two hands on forearms, moving as the eleven gestures say.
 
 Seen from the front: the right hand is at the left of the picture. Places are in pixels of 128 x 128. Wave, circle and
 the circle backwards go over the same ring, at the same mean pace; so do clap, drums and roll with both hands. Where

@@ -1,4 +1,4 @@
-"""Films of a street seen from a car: cars and pedestrians before houses, among things as large, and where they are.
+"""What the stand-in of GEN1 shows: cars and pedestrians in a street seen from a car, among things as large.
 
 Places are in pixels of GEN1's sensor. The camera pans and sways; what stands moves with the picture, what drives or
 walks has a speed of its own too, and comes nearer or goes away. Nobody asks for trees, posts and kiosks.

@@ -40,7 +40,7 @@ class DetectionDataset(Dataset):
     `mosaic`: the share of training samples that are four images in one.
     """
 
-    answer, baselines = "Boxes", "box_baselines"
+    answer = "Boxes"
 
     def __init__(self, *args: Any, mosaic: float = 0.0, **rest: Any) -> None:
         if not 0 <= mosaic <= 1:

@@ -28,7 +28,7 @@ NAMES = dict(train=("training", "train"), val=("validation", "val"), test=("test
 
 @DATASETS.register_module()
 class MaskFolder(Dataset):
-    answer, baselines = "Pixels", "mask_baselines"
+    answer = "Pixels"
 
     def __init__(self, *args: Any, zero_is_nothing: bool = False, **rest: Any) -> None:
         self.zero_is_nothing = zero_is_nothing

@@ -1,4 +1,4 @@
-"""The generated stand-in of ADE20K, in its own format: filled figures before a wall and on a floor.
+"""The stand-in of ADE20K: filled figures before a wall and on a floor.
 
 Colours are drawn anew for each region, so a pixel alone says little; where nothing is annotated, a mask is 0.
 """
@@ -11,9 +11,11 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageDraw
 
-from ndformer.framework.registry import SAMPLES
-from ndformer.modalities.image.stand_ins.figures import STYLE, background, to_bytes
-from ndformer.modalities.image.stand_ins.labelled import save
+from ndformer.framework.data.stand_ins import StandIn
+from ndformer.framework.registry import STAND_INS
+from ndformer.modalities.image.stand_ins.classification import save
+from ndformer.modalities.image.stand_ins.mask_baselines import baselines
+from ndformer.modalities.image.stand_ins.strokes import STYLE, background, to_bytes
 
 CLASSES = ("wall", "floor", "disc", "square", "triangle", "star")
 SIDES = (64, 97)
@@ -55,16 +57,21 @@ def scene(height: int, width: int, rng: np.random.Generator) -> tuple[np.ndarray
     return to_bytes(image), np.asarray(mask)
 
 
-@SAMPLES.register_module(name="ade20k")
-def ade20k(folder: Path, seed: int = 0) -> None:
+@STAND_INS.register_module(name="ade20k")
+class ADE20KStandIn(StandIn):
     """800 + 150 images of two surfaces and four figures."""
-    rng = np.random.default_rng(seed)
-    for split, stem, count in (("training", "train", 800), ("validation", "val", 150)):
-        (folder / "annotations" / split).mkdir(parents=True)
-        for i in range(1, count + 1):
-            image, mask = scene(int(rng.integers(*SIDES)), int(rng.integers(*SIDES)), rng)
-            save(image, folder / "images" / split / f"ADE_{stem}_{i:08d}.jpg")
-            Image.fromarray(mask).save(folder / "annotations" / split / f"ADE_{stem}_{i:08d}.png")
-    lines = ["Idx\tRatio\tTrain\tVal\tStuff\tName"]
-    lines += [f"{i}\t0\t0\t0\t{int(i < 3)}\t{name}" for i, name in enumerate(CLASSES, 1)]
-    (folder / "objectInfo150.txt").write_text("\n".join(lines) + "\n")
+
+    dataset = dict(type="MaskFolder", zero_is_nothing=True)
+    baselines = staticmethod(baselines)
+
+    def write(self, folder: Path, seed: int = 0) -> None:
+        rng = np.random.default_rng(seed)
+        for split, stem, count in (("training", "train", 800), ("validation", "val", 150)):
+            (folder / "annotations" / split).mkdir(parents=True)
+            for i in range(1, count + 1):
+                image, mask = scene(int(rng.integers(*SIDES)), int(rng.integers(*SIDES)), rng)
+                save(image, folder / "images" / split / f"ADE_{stem}_{i:08d}.jpg")
+                Image.fromarray(mask).save(folder / "annotations" / split / f"ADE_{stem}_{i:08d}.png")
+        lines = ["Idx\tRatio\tTrain\tVal\tStuff\tName"]
+        lines += [f"{i}\t0\t0\t0\t{int(i < 3)}\t{name}" for i, name in enumerate(CLASSES, 1)]
+        (folder / "objectInfo150.txt").write_text("\n".join(lines) + "\n")

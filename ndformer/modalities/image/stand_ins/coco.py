@@ -1,4 +1,4 @@
-"""The generated stand-in of COCO, in COCO's own format."""
+"""The stand-in of COCO: images of several figures, drawn in crowds.py."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from ndformer.framework.registry import SAMPLES
-from ndformer.modalities.image.stand_ins.labelled import save
-from ndformer.modalities.image.stand_ins.scenes import CLASSES, Drawn, scene
+from ndformer.framework.data.stand_ins import StandIn
+from ndformer.framework.registry import STAND_INS
+from ndformer.modalities.image.stand_ins.box_baselines import baselines
+from ndformer.modalities.image.stand_ins.classification import save
+from ndformer.modalities.image.stand_ins.crowds import CLASSES, Drawn, scene
 
 CATEGORIES = (1, 2, 4, 13, 62, 90)  # ids with gaps, as COCO's have
 SIDES = (64, 97)  # of images, in pixels
@@ -40,16 +42,21 @@ def coco_json(scenes: list[Drawn], names: list[str], ids: list[int]) -> dict[str
     return dict(info={}, licenses=[], images=images, annotations=annotations, categories=categories)
 
 
-@SAMPLES.register_module(name="coco")
-def coco(folder: Path, seed: int = 0) -> None:
+@STAND_INS.register_module(name="coco")
+class CocoStandIn(StandIn):
     """1,500 + 200 scenes of six figures among others that are none of the classes; crowds, and images without any."""
-    rng = np.random.default_rng(seed)
-    (folder / "annotations").mkdir(parents=True)
-    for split, count in (("train2017", 1500), ("val2017", 200)):
-        ids = np.sort(rng.choice(10 * count, count, replace=False) + 1).tolist()
-        names = [f"{i:012d}.jpg" for i in ids]
-        scenes = [scene(int(rng.integers(*SIDES)), int(rng.integers(*SIDES)), rng) for _ in ids]
-        for name, one in zip(names, scenes):
-            save(one.image, folder / split / name)
-        content = json.dumps(coco_json(scenes, names, ids))
-        (folder / "annotations" / f"instances_{split}.json").write_text(content)
+
+    dataset = dict(type="Coco")
+    baselines = staticmethod(baselines)
+
+    def write(self, folder: Path, seed: int = 0) -> None:
+        rng = np.random.default_rng(seed)
+        (folder / "annotations").mkdir(parents=True)
+        for split, count in (("train2017", 1500), ("val2017", 200)):
+            ids = np.sort(rng.choice(10 * count, count, replace=False) + 1).tolist()
+            names = [f"{i:012d}.jpg" for i in ids]
+            scenes = [scene(int(rng.integers(*SIDES)), int(rng.integers(*SIDES)), rng) for _ in ids]
+            for name, one in zip(names, scenes):
+                save(one.image, folder / split / name)
+            content = json.dumps(coco_json(scenes, names, ids))
+            (folder / "annotations" / f"instances_{split}.json").write_text(content)

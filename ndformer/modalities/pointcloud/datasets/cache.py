@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import uuid
 import warnings
 import zipfile
 from collections.abc import Callable
@@ -15,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
+from ndformer.framework import atomic
 from ndformer.modalities.pointcloud.formats.files import Cloud
 
 FOLDER = ".ndformer_cache"
@@ -32,19 +32,9 @@ def cached(path: Path, source: Path, make: Callable[[], Cloud]) -> Cloud:
             return {name: kept[name] for name in kept.files if name != "stamp"}
     cloud = make()
     try:
-        write(path, cloud, stamp)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with atomic.whole(path, shared=True) as half, half.open("wb") as file:  # by all workers of a loader
+            np.savez(file, allow_pickle=False, stamp=stamp, **cloud)
     except OSError as error:
         warnings.warn(f"{path.parent} cannot keep clouds ({error}): they are made anew in each epoch", stacklevel=2)
     return cloud
-
-
-def write(path: Path, cloud: Cloud, stamp: np.ndarray) -> None:
-    """Complete or not at all: under another name first, then renamed."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f".{uuid.uuid4().hex}")
-    try:
-        with beside.open("wb") as file:
-            np.savez(file, allow_pickle=False, stamp=stamp, **cloud)
-        beside.replace(path)
-    finally:
-        beside.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""A generated stand-in for ScanNet: furnished rooms as Pointcept lays scenes out, all 20 classes, z up, in metres.
+"""The stand-in of ScanNet: furnished rooms as Pointcept lays scenes out, all 20 classes, z up, in metres.
 
 Rooms lack some of their walls, as scans do. Colours say little: most things come in any of the same woods, cloths and
 paints.
@@ -12,8 +12,10 @@ from pathlib import Path
 
 import numpy as np
 
-from ndformer.framework.registry import SAMPLES
+from ndformer.framework.data.stand_ins import StandIn
+from ndformer.framework.registry import STAND_INS
 from ndformer.modalities.pointcloud.datasets.scenes import SCANNET
+from ndformer.modalities.pointcloud.stand_ins.baselines import baselines
 from ndformer.modalities.pointcloud.stand_ins.shapes import fittings as shapes_fittings
 from ndformer.modalities.pointcloud.stand_ins.shapes import home as shapes_home
 from ndformer.modalities.pointcloud.stand_ins.shapes import rooms as shapes_rooms
@@ -173,11 +175,16 @@ def scan(seed: int, number: int) -> dict[str, np.ndarray]:
     )
 
 
-@SAMPLES.register_module(name="scannet")
-def scannet(folder: Path, seed: int = 0, train: int = TRAIN, val: int = VAL) -> None:
+@STAND_INS.register_module(name="scannet")
+class ScanNetStandIn(StandIn):
     """60 + 18 rooms of about 8,000 points."""
-    for i in range(train + val):
-        home = folder / ("train" if i < train else "val") / f"scene{i:04d}_00"
-        home.mkdir(parents=True)
-        for name, values in scan(seed, i).items():
-            np.save(home / f"{name}.npy", values)
+
+    dataset = dict(type="ScanNet")
+    baselines = staticmethod(baselines)
+
+    def write(self, folder: Path, seed: int = 0, train: int = TRAIN, val: int = VAL) -> None:
+        for i in range(train + val):
+            home = folder / ("train" if i < train else "val") / f"scene{i:04d}_00"
+            home.mkdir(parents=True)
+            for name, values in scan(seed, i).items():
+                np.save(home / f"{name}.npy", values)

@@ -1,5 +1,7 @@
-"""Films of a thing that moves, in ten ways. Eight of them come in twos that are each other played backwards: they have
-the same frames, and all that tells them apart is the order in time.
+"""What the stand-in of UCF101 shows: a thing that moves in ten ways.
+
+Eight of them come in twos that are each other played backwards: they have the same frames, and all that tells them
+apart is the order in time.
 """
 
 from __future__ import annotations

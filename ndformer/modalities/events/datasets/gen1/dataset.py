@@ -40,7 +40,7 @@ class GEN1(Dataset):
 
     splits = SPLITS
     classes = CLASSES
-    answer, baselines = "Boxes", "box_baselines"
+    answer = "Boxes"
     shown = (
         dict(type="PackSpikes", reference="end"),
         dict(type="PackEventBoxes"),

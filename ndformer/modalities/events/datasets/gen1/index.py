@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
+from ndformer.framework import atomic
 from ndformer.modalities.events.datasets.gen1.boxes import FAULTY_WIDTH, LEAST_DIAGONAL, LEAST_SIDE, WARM_UP, Moment
 from ndformer.modalities.events.formats.files import checked
 from ndformer.modalities.events.formats.prophesee import GEN1 as SENSOR
@@ -39,12 +40,11 @@ def stamps(pairs: list[tuple[Path, Path]]) -> np.ndarray:
 
 
 def keep(home: Path, pairs: list[tuple[Path, Path]], found: list[list[Moment]], stamp: np.ndarray) -> Path:
-    """`found` has the moments of each recording. Complete or not at all: under another name first, then renamed."""
+    """`found` has the moments of each recording."""
     moments = [moment for some in found for moment in some]
     path = place(home)
     path.parent.mkdir(parents=True, exist_ok=True)
-    half = path.with_name(path.name + ".writing")
-    with half.open("wb") as file:
+    with atomic.whole(path) as half, half.open("wb") as file:
         np.savez_compressed(
             file,
             rules=RULES,
@@ -57,7 +57,6 @@ def keep(home: Path, pairs: list[tuple[Path, Path]], found: list[list[Moment]], 
             boxes=np.concatenate([np.zeros((0, 4), np.float32), *(moment.boxes for moment in moments)]),
             labels=np.concatenate([np.zeros(0, np.int64), *(moment.labels for moment in moments)]),
         )
-    half.replace(path)
     return path
 
 

@@ -1,4 +1,4 @@
-"""Generated pictures: bright stroke figures among clutter of the same kind.
+"""What the stand-ins of labelled images show: bright stroke figures among clutter of the same kind.
 
 Colour, brightness and place tell nothing about a figure, only its shape does. Figures are brighter than what is behind
 them: were half of them darker, no weighted sum of pixels would say anything about a stroke, and a small transformer

@@ -1,4 +1,4 @@
-"""Generated scenes: several figures in one picture, large and small, over each other, among clutter and other figures.
+"""What the stand-in of COCO shows: several figures in one picture, large and small, over each other, among clutter.
 
 Annotated are the figures of CLASSES; those of OTHERS look alike, and nobody asks for them.
 """
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ndformer.modalities.image.stand_ins.figures import (
+from ndformer.modalities.image.stand_ins.strokes import (
     FIGURES,
     STYLE,
     Style,

@@ -1,4 +1,4 @@
-"""Scenes and COCO's stand-in: boxes are where the figures are, in COCO's files, and a mean box finds nothing."""
+"""Crowds and COCO's stand-in: boxes are where the figures are, in COCO's files, and a mean box finds nothing."""
 
 import json
 
@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from ndformer.framework.registry import DATASETS
-from ndformer.modalities.image.stand_ins import scenes
+from ndformer.modalities.image.stand_ins import crowds
 from ndformer.modalities.image.stand_ins.box_baselines import baselines
 from ndformer.modalities.image.stand_ins.coco import CATEGORIES, coco_json
-from ndformer.modalities.image.stand_ins.scenes import CLASSES, scene
+from ndformer.modalities.image.stand_ins.crowds import CLASSES, scene
 
 
 @pytest.fixture(scope="module")
@@ -20,7 +20,7 @@ def some():
 
 @pytest.fixture(scope="module")
 def root(some, tmp_path_factory):
-    from ndformer.modalities.image.stand_ins.labelled import save
+    from ndformer.modalities.image.stand_ins.classification import save
 
     home = tmp_path_factory.mktemp("coco")
     (home / "annotations").mkdir()
@@ -51,14 +51,14 @@ def test_there_are_all_classes_crowds_and_empty_scenes(some):
 
 def test_a_box_is_that_of_what_was_painted(monkeypatch):
     """Without lines and noise, on black: what is not black is the figure's."""
-    monkeypatch.setattr(scenes, "background", lambda n, size, style, rng: np.zeros((n, size, size, 3), np.float32))
-    monkeypatch.setattr(scenes, "colour", lambda around, style, rng: np.ones((len(around), 3), np.float32))
+    monkeypatch.setattr(crowds, "background", lambda n, size, style, rng: np.zeros((n, size, size, 3), np.float32))
+    monkeypatch.setattr(crowds, "colour", lambda around, style, rng: np.ones((len(around), 3), np.float32))
     rng = np.random.default_rng(3)
     image = np.zeros((1, 60, 70, 3), np.float32)
-    found = scenes._Pen(image, rng).figure("star")
+    found = crowds._Pen(image, rng).figure("star")
     assert found is not None
     box, area = found
-    rows, columns = np.nonzero(image[0, ..., 0] > scenes.COVERED)
+    rows, columns = np.nonzero(image[0, ..., 0] > crowds.COVERED)
     assert box.tolist() == [columns.min(), rows.min(), columns.max() + 1, rows.max() + 1]
     assert area == len(rows)
 

@@ -1,0 +1,50 @@
+"""The stand-in of N-MNIST: drawn digits, seen by a simulated camera that moves as theirs did."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from ndformer.framework.data.stand_ins import StandIn
+from ndformer.framework.registry import STAND_INS
+from ndformer.modalities.events.formats.nmnist_bin import SIDE, write_bin
+from ndformer.modalities.events.stand_ins.baselines import baselines
+from ndformer.modalities.events.stand_ins.camera import film_to_events
+from ndformer.modalities.image.stand_ins.strokes import handwriting
+
+
+@STAND_INS.register_module(name="nmnist")
+class NMNISTStandIn(StandIn):
+    """600 + 150 drawn digits, filmed in the three saccades of N-MNIST."""
+
+    dataset = dict(type="NMNIST")
+    baselines = staticmethod(baselines)
+
+    def write(self, folder: Path, seed: int = 0, train: int = 60, test: int = 15) -> None:
+        rng = np.random.default_rng(seed)
+        times = np.arange(0, 306_000, 6_000)
+        corners = np.array([(0, 0), (1, 2), (2, 0), (0, 0)]) * 2.0  # the camera's way: down to the right, up, back
+        path = np.stack(
+            [np.interp(times / 102_000, np.arange(4), corners[:, axis]) for axis in (0, 1)], 1
+        )  # (T, 2): x, y
+        for home, count in (("Train", train), ("Test", test)):
+            for label in range(10):
+                (folder / home / str(label)).mkdir(parents=True)
+                digits = handwriting(np.full(count, label), 28, rng)
+                for number, digit in enumerate(digits, 1):
+                    frames = np.stack([shifted(digit, 5 - x, 5 - y) for x, y in path])
+                    events = film_to_events(frames, times, rng, threshold=0.5, noise=1.0)
+                    write_bin(folder / home / str(label) / f"{number:05d}.bin", events)
+
+
+def shifted(digit: np.ndarray, x: float, y: float) -> np.ndarray:
+    """(34, 34) float32, 0 to 1: a picture with its corner at a place between pixels."""
+    out = np.zeros((SIDE, SIDE), np.float32)
+    column, row = int(x), int(y)
+    size = len(digit)
+    for dy, weight_y in ((0, 1 - (y - row)), (1, y - row)):
+        for dx, weight_x in ((0, 1 - (x - column)), (1, x - column)):
+            place = out[row + dy : row + dy + size, column + dx : column + dx + size]
+            place += weight_y * weight_x * (digit[: place.shape[0], : place.shape[1]] / 255)
+    return out
