@@ -31,10 +31,10 @@ class Registry(mmengine.registry.Registry):
             raise UnknownNameError(f"no {self.name} is called '{key}'{nearest(key, names)} Known: {', '.join(names)}")
         return found
 
-    def all(self) -> list[Any]:
-        """All that has a name."""
+    def items(self) -> list[tuple[str, Any]]:
+        """All that there is, by name."""
         self._load()
-        return list(self.module_dict.values())
+        return list(self.module_dict.items())
 
     def create(self, cfg: dict[str, Any], **context: Any) -> Any:
         """Build `cfg` with arguments that its place in the model gives; an option nothing reads is an error."""

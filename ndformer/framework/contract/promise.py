@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import wraps
+from typing import Any
 
 import torch
 from torch import Tensor
-
-from ndformer.framework.contract.trial import Trial
 
 # Largest differences let pass, relative to max(1, largest magnitude). In float64 they leave room for an encoding that
 # computes its tables in float32.
@@ -29,19 +28,19 @@ class Result:
         return f"{'pass' if self.passed else 'FAIL'}  {self.name:<24}  {self.sentence}"
 
 
-Promise = Callable[[Sequence[Trial]], Result]
+Promise = Callable[[Any], Result]
 
 
 class Broken(Exception):
     """A promise that is not kept; the message is the sentence to print."""
 
 
-def promise(name: str) -> Callable[[Callable[[Sequence[Trial]], str]], Promise]:
+def promise(name: str) -> Callable[[Callable[[Any], str]], Promise]:
     """Makes a promise of a function that returns a sentence on what it saw, or raises Broken with one."""
 
-    def named(function: Callable[[Sequence[Trial]], str]) -> Promise:
+    def named(function: Callable[[Any], str]) -> Promise:
         @wraps(function)
-        def run(tried: Sequence[Trial]) -> Result:
+        def run(tried: Any) -> Result:
             with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
                 torch.manual_seed(0)
                 warnings.simplefilter("ignore")  # the answer is one line
@@ -49,7 +48,7 @@ def promise(name: str) -> Callable[[Callable[[Sequence[Trial]], str]], Promise]:
                     return Result(name, True, function(tried))
                 except Broken as broken:
                     return Result(name, False, str(broken))
-                except Exception as error:  # whatever a stranger's encoding may raise
+                except Exception as error:  # whatever a stranger's code may raise
                     return Result(name, False, f"it stops with {type(error).__name__}: {first_line(error)}", error)
 
         return run

@@ -1,0 +1,180 @@
+"""What a dataset, a pack, an adapter and a head must keep, so that all programs work with them.
+
+tools/check_modality.py runs it on a stranger's; docs/new-modality.md and docs/new-task.md say how they are written.
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ndformer.framework.adapter import Adapter
+from ndformer.framework.answer import Answer
+from ndformer.framework.contract.promise import CLOSE_FLOAT32, Broken, Result, difference, promise
+from ndformer.framework.data.batches import collate
+from ndformer.framework.data.dataset import Dataset
+from ndformer.framework.evaluation.metric import Metric
+from ndformer.framework.heads.head import Head
+from ndformer.framework.pictures.samples import packs
+from ndformer.framework.registry import METRICS
+from ndformer.framework.tokens import TokenSet, Where
+
+
+@dataclass
+class Parts:
+    """What is tried: a dataset, and what takes its samples."""
+
+    data: Dataset
+    dim: int  # width of the adapters' tokens
+    adapters: dict[str, Adapter]  # by their names in inputs
+    head: Head | None = None
+    body: Callable[[TokenSet], TokenSet] = lambda tokens: tokens  # between adapter and head
+
+    def packed(self, i: int) -> dict[str, Any]:
+        return self.data[i % len(self.data)]
+
+    def tokens(self, batch: dict[str, Any]) -> TokenSet:
+        """What the head gets; made up, in a plane, where there is no adapter."""
+        for name, adapter in self.adapters.items():
+            return self.body(adapter(batch["inputs"][name]))
+        axis, rows = torch.arange(4.0), len(batch["data_samples"])
+        return TokenSet(torch.randn(rows, 16, self.dim), Where(torch.cartesian_prod(axis, axis)[None], grid=(4, 4)))
+
+
+@promise("samples are read")
+def samples(parts: Parts) -> str:
+    data = parts.data
+    if not len(data) == len(data.labels) == len(data.records) > 0:
+        raise Broken(f"index() gave {len(data.records)} records and {len(data.labels)} labels: one of each per sample")
+    sample = parts.packed(0)
+    for key, kind in (("inputs", dict), ("data_sample", dict)):
+        if not isinstance(sample.get(key), kind):
+            raise Broken(f"a sample has no `{key}`, a dict: read() or the last transform gives it")
+    loose = [name for name, value in sample["inputs"].items() if not isinstance(value, Tensor)]
+    if loose:
+        raise Broken(f"the input {loose[0]} is no tensor, but {type(sample['inputs'][loose[0]]).__name__}")
+    return f"{len(data)} of {len(data.classes)} classes, with {', '.join(sample['inputs'])}"
+
+
+@promise("same seed, same samples")
+def repeatable(parts: Parts) -> str:
+    for i in (0, len(parts.data) - 1):
+        one, other = parts.packed(i), parts.packed(i)
+        for name, value in one["inputs"].items():
+            if not torch.equal(value, other["inputs"][name]):
+                raise Broken(f"sample {i} has another {name} when it is read again: draw from the `rng` that is given")
+    return "a sample is the same when it is read again"
+
+
+@promise("travels to workers")
+def travels(parts: Parts) -> str:
+    pickle.loads(pickle.dumps(parts.data))
+    collate([parts.packed(0), parts.packed(1)])
+    return "pickles and collates"
+
+
+@promise("pictures")
+def pictures(parts: Parts) -> str:
+    drawn = []
+    for pack in packs(parts.data.transforms):
+        found = pack.picture(parts.packed(0), 64)
+        if found.dtype != np.uint8 or found.ndim != 3 or found.shape[2] != 3:
+            raise Broken(f"{_name(pack)}.picture() gave {found.dtype} {found.shape}: (H, W, 3) uint8 is drawn")
+        drawn.append(_name(pack))
+    return f"drawn by {', '.join(drawn)}" if drawn else "none: no Pack among its transforms"
+
+
+@promise("tokens")
+def tokens(parts: Parts) -> str:
+    said = []
+    batch = collate([parts.packed(0), parts.packed(1)])
+    for name, adapter in parts.adapters.items():
+        found = adapter(batch["inputs"][name])
+        if not isinstance(found, TokenSet):
+            raise Broken(f"{_name(adapter)} gave {type(found).__name__}: return TokenSet(features, Where(positions))")
+        B, N, C = found.features.shape
+        if (2, parts.dim) != (B, C):
+            raise Broken(
+                f"{_name(adapter)} gave features {tuple(found.features.shape)} of 2 samples: (2, N, {parts.dim})"
+            )
+        place = found.where.positions
+        if not place.isfinite().all() or place.dtype not in (torch.float32, torch.float64):
+            raise Broken(f"{_name(adapter)} gave positions of {place.dtype}, which are float32 or finer, and finite")
+        with torch.autocast("cpu", torch.bfloat16):
+            if not torch.equal(adapter(batch["inputs"][name]).where.positions, place):
+                raise Broken(f"{_name(adapter)} gives other positions under autocast: compute them in float32")
+        said.append(f"{name}: {N} in {place.shape[2]} dimensions")
+    return "; ".join(said) or "no adapter"
+
+
+@promise("alone as among others")
+def alone(parts: Parts) -> str:
+    batch = collate([parts.packed(0), parts.packed(1)])
+    for name, adapter in parts.adapters.items():
+        both, one = adapter(batch["inputs"][name]), adapter(collate([parts.packed(0)])["inputs"][name])
+        real = one.where.real
+        n = one.features.shape[1]
+        kept = torch.ones(n, dtype=torch.bool) if real is None else real[0]
+        error = difference(both.features[0, :n][kept], one.features[0][kept])
+        if error > CLOSE_FLOAT32:
+            raise Broken(f"{_name(adapter)}: a sample's tokens differ by {error:.0e} where another is in the batch")
+    return "the other samples of a batch change nothing" if parts.adapters else "no adapter"
+
+
+@promise("learns")
+def learns(parts: Parts) -> str:
+    if parts.head is None:
+        return "no head"
+    batch = collate([parts.packed(0), parts.packed(1)])
+    losses = parts.head.loss(parts.tokens(batch), parts.head.targets(batch["data_samples"], torch.device("cpu")))
+    if not isinstance(losses.get("loss"), Tensor) or losses["loss"].dim() or not losses["loss"].isfinite():
+        raise Broken(f"{_name(parts.head)}.loss() gives dict(loss=...), one finite number, got {losses.get('loss')}")
+    losses["loss"].backward()
+    idle = [name for name, p in parts.head.named_parameters() if p.requires_grad and p.grad is None]
+    if idle:
+        raise Broken(f"{_name(parts.head)}.{idle[0]} gets no gradient: take it out, or let the loss depend on it")
+    return f"a loss of {float(losses['loss'].detach()):.3g}, with gradients"
+
+
+@promise("answers")
+def answers(parts: Parts) -> str:
+    if parts.head is None:
+        return "no head"
+    batch = collate([parts.packed(0), parts.packed(1)])
+    with torch.no_grad():
+        found = parts.head.eval().predict(parts.tokens(batch), batch["data_samples"])
+    if len(found) != 2 or not all(isinstance(one, Answer) for one in found):
+        raise Broken(f"{_name(parts.head)}.predict() gives an Answer per sample, got {len(found)} of 2 samples")
+    pickle.loads(pickle.dumps(found))
+    classes, one = parts.data.classes, found[0]
+    json.dumps(one.rows(classes))
+    words = one.words(classes, 3, 0.0), one.verdict(classes, 0.0), float(one.mistakes(0.0))
+    metric: Metric = METRICS.create(dict(type=one.metric))
+    metric.process(batch, found)
+    values = metric.compute_metrics(metric.results)
+    if metric.main not in values:
+        raise Broken(f"{one.metric} is best at '{metric.main}', and measures {', '.join(values)}")
+    return f"{_name(one)}, tabled, printed ({words[0][:40]}) and read by {one.metric}"
+
+
+PROMISES = [samples, repeatable, travels, pictures, tokens, alone, learns, answers]
+
+
+def check_parts(parts: Parts) -> Iterator[Result]:
+    """One result per promise; one alone where no sample can be had."""
+    for one in PROMISES:
+        result = one(parts)
+        yield result
+        if one is samples and not result.passed:
+            return
+
+
+def _name(part: Any) -> str:
+    return type(part).__name__

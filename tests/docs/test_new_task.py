@@ -1,0 +1,93 @@
+"""docs/new-task.md: its code is short, keeps what programs rely on, and all of its commands work on it."""
+
+import csv
+import json
+import re
+import shlex
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from ndformer.framework.registry import ANSWERS, DATASETS, HEADS, METRICS
+from tests.docs.pages import TOOLS, commands_of
+from tools import check_modality
+from tools import test as test_tool
+
+PAGE = (Path(__file__).parents[2] / "docs" / "new-task.md").read_text()
+CODE, CONFIG = re.findall(r"^```python\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
+(BLOCK,) = re.findall(r"^```sh\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
+COMMANDS = [commands_of(f"```sh\n{line}\n```")[0] for line in BLOCK.splitlines()]
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    """The page's commands, run as they are printed, but for one epoch; what is registered is forgotten again."""
+    home, patch = tmp_path_factory.mktemp("task"), pytest.MonkeyPatch()
+    (home / "keypoints.py").write_text(CODE)
+    (home / "keypoints_config.py").write_text(CONFIG)
+    Image.fromarray(np.full((32, 32, 3), 128, np.uint8)).save(home / "photo.png")
+    registries = [ANSWERS, DATASETS, HEADS, METRICS]
+    known = [dict(registry.items()) for registry in registries]
+    patch.chdir(home)
+    patch.syspath_prepend(home)
+    patch.delenv("NDFORMER_DEBUG", raising=False)
+    for program, *arguments in COMMANDS:
+        more = ["--cfg-options", "train_cfg.max_epochs=2"] if program == "train.py" else []
+        patch.setattr(sys, "argv", [program, *arguments, *more])
+        (TOOLS | {"test.py": test_tool.main})[program]()
+    yield home
+    patch.undo()
+    sys.modules.pop("keypoints", None)
+    for registry, names in zip(registries, known):
+        registry.module_dict.clear()
+        registry.module_dict.update(names)
+
+
+def test_it_is_under_90_lines():
+    assert len([line for line in (CODE + CONFIG).splitlines() if line.strip()]) < 90
+
+
+def test_it_learns(home):
+    results = json.loads((home / "run" / "results.json").read_text())
+    assert (results["dataset"], set(results["test"])) == ("Dots", {"PCK"})
+    assert results["test"]["PCK"] > 0.8
+
+
+def test_its_tables_have_a_row_for_each_keypoint(home):
+    with (home / "found.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [row["keypoint"] for row in rows] == ["light", "dark"] * 100
+    assert all(0 <= float(row[axis]) <= 32 for row in rows for axis in "xy")
+
+
+def test_cards_of_the_farthest_off_come_first(home):
+    names = sorted(path.name for path in (home / "seen").iterdir())
+    off = [float(re.match(r"\d{3}_([\d.]+)-px-off", name)[1]) for name in names]
+    assert len(names) == 64
+    assert off == sorted(off, reverse=True)
+    with Image.open(home / "seen" / names[0]) as card:
+        assert card.width > 320  # a card, with the image as large as fits
+    assert [path.name for path in (home / "new").iterdir()] == ["000_found_photo.png"]
+
+
+def test_browsing_draws_what_is_true(home):
+    with Image.open(home / "sheet.png") as sheet:
+        pixels = np.asarray(sheet).astype(int)
+    green = (pixels == (0, 128, 96)).all(-1)
+    assert green.sum() > 8 * 2 * 20  # a ring at each dot
+
+
+def test_it_keeps_what_is_promised(home, monkeypatch, capsys):
+    monkeypatch.chdir(home)
+    check_modality.main(["keypoints.py", "--config", "keypoints_config.py"])
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 8
+    assert all(line.startswith("pass") for line in lines)
+    assert lines[-1].endswith("read by PCK")
+
+
+def test_the_page_names_the_command_that_checks(home):
+    assert shlex.join(["tools/check_modality.py", "keypoints"]) in " ".join(PAGE.split())

@@ -1,0 +1,111 @@
+"""tools/check_modality.py: what keeps its promises passes, and each thing that is broken is one sentence."""
+
+import sys
+
+import pytest
+
+from ndformer.framework.registry import DATASETS, HEADS, MODALITIES
+from tools import check_modality
+
+GOOD = """
+import numpy as np
+import torch
+from ndformer.framework.adapter import Adapter
+from ndformer.framework.answers.label import Label
+from ndformer.framework.data import Dataset
+from ndformer.framework.heads.head import Head
+from ndformer.framework.registry import DATASETS, HEADS, MODALITIES
+from ndformer.framework.tokens import TokenSet, Where
+
+@MODALITIES.register_module()
+class Tones(Adapter):
+    def __init__(self, dim: int, wide: int = 4):
+        super().__init__()
+        self.project = torch.nn.Linear(wide, dim)
+
+    def forward(self, tones):
+        places = torch.arange(float(tones.shape[1]))[None, :, None]
+        return TokenSet(self.project(tones), Where(places))
+
+@DATASETS.register_module()
+class Hums(Dataset):
+    def index(self, split):
+        self.classes = ["low", "high"]
+        return list(range(20)), np.arange(20) % 2
+
+    def read(self, number):
+        tones = torch.full((3, 4), float(number))
+        return dict(inputs=dict(tones=tones), data_sample=dict(label=number % 2))
+
+@HEADS.register_module()
+class Ears(Head):
+    def __init__(self, dim: int, classes: int):
+        super().__init__()
+        self.classes, self.linear = classes, torch.nn.Linear(dim, classes)
+
+    def targets(self, data_samples, device):
+        return torch.tensor([sample["label"] for sample in data_samples])
+
+    def loss(self, tokens, targets):
+        return dict(loss=torch.nn.functional.cross_entropy(self.linear(tokens.features.mean(1)), targets))
+
+    def predict(self, tokens, data_samples):
+        scores = self.linear(tokens.features.mean(1)).softmax(-1)
+        return [Label(sample=sample, scores=one) for sample, one in zip(data_samples, scores)]
+"""
+
+
+@pytest.fixture
+def check(tmp_path, monkeypatch, capsys):
+    """The lines printed of a module, and the exit code."""
+    registries = [DATASETS, HEADS, MODALITIES]
+    known = [dict(registry.items()) for registry in registries]
+
+    def checked(code, *arguments):
+        (tmp_path / "hums.py").write_text(code)
+        try:
+            check_modality.main([str(tmp_path / "hums.py"), *arguments])
+            status = 0
+        except SystemExit as end:
+            status = end.code
+        return capsys.readouterr().out.splitlines(), status
+
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    yield checked
+    sys.modules.pop("hums", None)
+    for registry, names in zip(registries, known):
+        registry.module_dict.clear()
+        registry.module_dict.update(names)
+
+
+def test_what_keeps_its_promises_passes(check):
+    lines, status = check(GOOD, "Tones.wide=4")
+    assert (len(lines), status) == (8, 0)
+    assert all(line.startswith("pass") for line in lines)
+    assert "20 of 2 classes, with tones" not in lines[0]  # a tenth is held out
+    assert "18 of 2 classes, with tones" in lines[0]
+
+
+@pytest.mark.parametrize(
+    "good, bad, name, sentence",
+    [
+        ("torch.full((3, 4), float(number))", "torch.rand(3, 4)", "same seed", "sample 0 has another tones when it is"),
+        ("data_sample=dict(label=number % 2)", "label=number % 2", "samples are read", "a sample has no `data_sample`"),
+        ("self.project(tones), Where(places))", "self.project(tones)[..., :5], Where(places))", "tokens",
+         "Tones gave features (2, 3, 5) of 2 samples, which are (2, N, 32)"),
+        ("Where(places)", "Where(places / 0)", "tokens", "finite"),
+        ("self.project(tones), W", "self.project(tones - tones.mean()), W", "alone as among", "where another is in the"),
+        ("self.classes, self.linear =", "self.spare = torch.nn.Linear(2, 2); self.classes, self.linear =", "learns",
+         "Ears.spare.weight gets no gradient"),
+        ("[Label(sample=sample, scores=one) for sample, one in zip(data_samples, scores)]", "list(scores)", "answers",
+         "predict() gives an Answer per sample"),
+    ],
+)  # fmt: skip
+def test_what_is_broken_is_one_sentence(check, good, bad, name, sentence):
+    assert good in GOOD
+    lines, status = check(GOOD.replace(good, bad))
+    (line,) = [line for line in lines if line.startswith("FAIL")]
+    assert status == 1
+    assert line[6:].startswith(name)
+    assert sentence in line
