@@ -16,130 +16,11 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-import torch
-import torch.nn.functional as F
-from torch import Tensor
-
-from ndformer.framework.encoding import build_encoding
 from ndformer.framework.engine.programs import output
 from ndformer.framework.engine.programs.naming import find, in_a_sentence, options
-from ndformer.framework.pictures.figures import Panels, curves, heat_maps
-from ndformer.framework.tokens import Where
-
-SIZES = {1: (65,), 2: (17, 17), 3: (9, 9, 9)}  # odd: there is a middle
-HEAD_DIM, DEPTH = 64, 12
-NAMES: dict[str, Any] = {  # what is measured: its title, and how it is drawn
-    "similarity": dict(name="cosine similarity of the embeddings", kind="level"),
-    "logit": dict(name="logit of equal queries and keys", kind="level"),
-    "bias": dict(name="bias", kind="signed", limit=10.0),  # at -10 nothing is left of attention
-    "attention": dict(name="attention", kind="share"),
-}
-
-
-@torch.no_grad()
-def measure(cfg: dict[str, Any], where: Where, heads: int, queries: Tensor) -> tuple[dict[str, Tensor], bool]:
-    """What an untrained encoding does for some queries, each (Q, heads, N), and whether it depends on the tokens."""
-    torch.manual_seed(0)
-    dim, N, dims = heads * HEAD_DIM, *where.positions.shape[1:]
-    encoding = build_encoding(cfg, dim=dim, heads=heads, position_dims=dims, depth=DEPTH)
-    layer = encoding.layer(0, DEPTH)
-    state = encoding.prepare(where)
-    random = torch.randn(1, N, dim, generator=torch.Generator().manual_seed(0))
-    x = F.layer_norm(random, [dim])  # tokens as attention layers get them
-    split = x.unflatten(-1, (heads, HEAD_DIM)).transpose(1, 2)  # (1, H, N, h)
-    same = torch.ones_like(split)
-    found: dict[str, Tensor] = {}
-
-    added = layer.input(encoding.embed(torch.zeros_like(x), state), state)[0]
-    if added.any():
-        unit = F.normalize(added, dim=-1)
-        found["similarity"] = (unit[queries] @ unit.T)[:, None].expand(-1, heads, -1)
-
-    logits = torch.zeros(len(queries), heads, N)
-    q, k = layer.qk(same, same, x, state)
-    if not (torch.equal(q, same) and torch.equal(k, same)):
-        found["logit"] = (q[0, :, queries] @ k[0].mT * HEAD_DIM**-0.5).transpose(0, 1)
-        logits = logits + found["logit"]
-    _, _, bias = layer(split, split, x, state)
-    if bias is not None:
-        rows = [bias.rows(i, i + 1)[0, :, 0].expand(heads, -1) for i in queries.tolist()]
-        found["bias"] = torch.stack(rows)
-        logits = logits + found["bias"]
-    if list(found) != ["similarity"]:
-        found["attention"] = logits.softmax(-1)
-    return found, encoding.content_dependent
-
-
-@dataclass
-class View:
-    """One row of the picture: a query, and the keys to show."""
-
-    name: str
-    query: int
-    keys: Tensor  # (length,) or (height, width) token numbers
-    mark: tuple[float, float] = (0, 0)  # (y, x) of the query among them
-
-
-def views(dims: int) -> list[View]:
-    """1-D and 2-D: all keys of some queries. 3-D: the planes through one query."""
-    tokens = torch.arange(int(np.prod(SIZES[dims]))).view(SIZES[dims])
-    if dims == 1:
-        return [View(f"query at {i}", i, tokens) for i in (32, 8)]
-    if dims == 2:
-        places = {"query in\nthe middle": (8, 8), "aside": (5, 12), "in the corner": (0, 0)}
-        return [View(name, int(tokens[y, x]), tokens, (y, x)) for name, (y, x) in places.items()]
-    middle = 4
-    query = int(tokens[middle, middle, middle])
-    planes = [(f"axis {a} down,\n{b} right", tokens.select(c, middle)) for a, b, c in ((1, 2, 0), (0, 2, 1), (0, 1, 2))]
-    return [View(name, query, plane, (middle, middle)) for name, plane in planes]
-
-
-def draw(name: str, given: dict[str, Any], compare: Sequence[dict[str, Any]], dims: int, heads: int) -> Any:
-    kind = find(name)
-    axes = [torch.arange(float(n)) for n in SIZES[dims]]
-    positions = torch.stack(torch.meshgrid(*axes, indexing="ij"), dim=-1).flatten(0, -2)[None]  # (1, N, P)
-    where = Where(positions, grid=SIZES[dims])
-    rows = views(dims)
-    queries = torch.tensor([row.query for row in rows])
-    title = f"{kind.__name__}{_spelled(given)}, {dims}-D, untrained"
-    if compare:
-        each = [measure(dict(type=kind, **{**given, **more}), where, heads, queries) for more in compare]
-        found = {what: torch.cat([one[what][:, :1] for one, _ in each], dim=1) for what in each[0][0]}
-        random = any(content for _, content in each)
-        columns = ["\n".join(f"{key}={value}" for key, value in more.items()) for more in compare]
-        title += ", head 1"
-    else:
-        found, random = measure(dict(type=kind, **given), where, heads, queries)
-        columns = [f"head {h + 1}" for h in range(heads)]
-        if all(torch.equal(values, values[:, :1].expand_as(values)) for values in found.values()):
-            found = {what: values[:, :1] for what, values in found.items()}
-            columns = ["all heads"]
-    blocks = []
-    for what, values in found.items():  # (Q, columns, N) -> (Q, columns, *shown)
-        shown = torch.stack([value[:, row.keys] for value, row in zip(values, rows)])
-        blocks.append(Panels(values=shown.numpy(), **NAMES[what]))
-    names = [row.name for row in rows]
-    if dims == 1:
-        at = positions[0, :, 0].numpy() - queries.numpy()[:, None]
-        return curves(title, blocks, at, names, columns, "relative position of the key")
-    note = "ring: the query" + (", its token is random" if random else "")
-    note += "; first axis down, second to the right" if dims == 2 else ""
-    note += "; grey: keys it does not see" if any(np.isinf(block.values).any() for block in blocks) else ""
-    marks = [[row.mark] * len(columns) for row in rows]
-    if len(columns) == 1:  # lying down
-        blocks = [Panels(b.name, b.values.swapaxes(0, 1), b.kind, b.limit) for b in blocks]
-        names, columns = columns, names if dims == 3 else [name.replace("\n", " ") for name in names]
-        marks = [[row.mark for row in rows]]
-    return heat_maps(title, blocks, names, columns, marks, note)
-
-
-def _spelled(given: dict[str, Any]) -> str:
-    return f" ({', '.join(f'{key}={value}' for key, value in given.items())})" if given else ""
+from ndformer.framework.pictures.encodings import SIZES, draw
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -158,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     out = given.out or Path(f"{given.encoding.rpartition(':')[2]}.png")
     output.ready(out, output.PICTURES)
     compare = [options(column) for column in given.compare]
-    picture = draw(given.encoding, options(given.options), compare, given.dims, given.heads)
+    picture = draw(find(given.encoding), options(given.options), compare, given.dims, given.heads)
     picture.savefig(out)
     print(out)
 

@@ -38,3 +38,9 @@ class _Given(LayerEncoding):
 
     def bias(self, q: Tensor, k: Tensor, x: Tensor, state: Any) -> Bias:
         return state
+
+
+if __name__ == "__main__":
+    from ndformer.framework.pictures.encodings import draw_file
+
+    draw_file(ALiBi)

@@ -31,10 +31,6 @@ class Centred(NamedTuple):
     positions: Tensor  # (B or 1, N, P)
     halvings: tuple[int, ...] | None  # for features of q and k; None: too far apart for them
 
-    @property
-    def separable(self) -> bool:
-        return self.halvings is not None
-
 
 def centre(positions: Tensor, where: Where, factors: tuple[float, ...], curvature: float, slope: float) -> Centred:
     """Positions about a whole number near their mean, where the bias will ride on q and k: features lose digits far
@@ -104,13 +100,8 @@ class PaPE(PositionEncoding):
         if impl not in ("quadratic", "paper_concat"):
             raise ValueError(f"impl is 'quadratic' or 'paper_concat', got {impl!r}")
         self.m = m if project else position_dims
-        self.distance, self.direction, self.context, self.activation, self.project = (
-            distance,
-            direction,
-            context,
-            activation,
-            project,
-        )
+        self.distance, self.direction, self.context = distance, direction, context
+        self.activation, self.project = activation, project
         self.init_radius, self.impl = init_radius, impl
 
     def tables(self, positions: Tensor, where: Where) -> Centred | tuple[Tensor, Tensor | None]:
@@ -302,3 +293,9 @@ def _isotropic(wp: Tensor, radius: float, head_dim: int) -> Tensor:
 
 def _uniform(*shape: int, bound: float) -> Tensor:
     return torch.empty(*shape).uniform_(-bound, bound)
+
+
+if __name__ == "__main__":
+    from ndformer.framework.pictures.encodings import draw_file
+
+    draw_file(PaPE, PaPERI)

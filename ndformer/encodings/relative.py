@@ -58,3 +58,9 @@ class _Tables(LayerEncoding):
 
     def bias(self, q: Tensor, k: Tensor, x: Tensor, state: Tensor) -> Bias:
         return TableBias([table.to(state.dtype) for table in self.tables], self.reach, state)
+
+
+if __name__ == "__main__":
+    from ndformer.framework.pictures.encodings import draw_file
+
+    draw_file(RelativeBias)

@@ -158,3 +158,9 @@ def _enough(encoding: PositionEncoding, pairs: int) -> None:
             f"{type(encoding).__name__} turns two channels per axis: a head of {encoding.head_dim} is too narrow for "
             f"{encoding.position_dims} dimensions, which take {2 * encoding.position_dims}. PaPE and ALiBi fit all"
         )
+
+
+if __name__ == "__main__":
+    from ndformer.framework.pictures.encodings import draw_file
+
+    draw_file(AxialRoPE, RoPEMixed)

@@ -66,12 +66,9 @@ class Where:
 
     # Facts that steer the choice of kernel. They are read off the values once, here, because a compiled graph cannot
     # look at values; None where that would make a GPU wait, or inside a graph: then the choice is the careful one.
-    extent: tuple[int, ...] | None = field(
-        init=False, default=None, repr=False
-    )  # per axis, log2 of a row's size, rounded up
-    cut: tuple[tuple[Rows, Where], ...] | None = field(
-        init=False, default=None, repr=False
-    )  # packed rows as plain ones
+    # `extent`: per axis, log2 of a row's size, rounded up. `cut`: packed rows as plain ones.
+    extent: tuple[int, ...] | None = field(init=False, default=None, repr=False)
+    cut: tuple[tuple[Rows, Where], ...] | None = field(init=False, default=None, repr=False)
 
     def __post_init__(self) -> None:
         self._check()

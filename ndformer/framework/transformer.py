@@ -152,9 +152,8 @@ class Transformer(nn.Module):
             encodings = {space: encoding_of(dims) for space, dims in position_dims.items()}
             self.encoding = nn.ModuleDict(encodings)
             self.blocks = blocks([None] * depth)
-            self.layers = Spaces(
-                {name: nn.ModuleList(one.layer(i, depth) for i in range(depth)) for name, one in encodings.items()}
-            )
+            layers = {space: [one.layer(i, depth) for i in range(depth)] for space, one in encodings.items()}
+            self.layers = Spaces({space: nn.ModuleList(own) for space, own in layers.items()})
         self.initial_norm = nn.LayerNorm(dim) if initial_norm else nn.Identity()
         self.final_norm = nn.LayerNorm(dim) if final_norm else nn.Identity()
         self.checkpointing = checkpointing

@@ -12,10 +12,11 @@ import torch
 from ndformer.framework.attention import Attention, build_encoding
 from ndformer.framework.encoding import PositionEncoding
 from ndformer.framework.engine.programs.naming import options
+from ndformer.framework.pictures import encodings
+from ndformer.framework.pictures.encodings import measure
 from ndformer.framework.registry import ENCODINGS
 from ndformer.framework.tokens import Where
 from tools import show_encoding
-from tools.show_encoding import measure
 
 SCRIPT = Path(show_encoding.__file__)
 ENCODINGS.get("NoPE")  # finds them all
@@ -27,6 +28,10 @@ QUERIES = torch.tensor([0, 14])
 @pytest.fixture
 def where():
     return Where(GRID[None], grid=(5, 6))
+
+
+def draw(name, given, compare, dims, heads):
+    return encodings.draw(ENCODINGS.get(name), given, compare, dims, heads)
 
 
 def run_as_script(monkeypatch, *arguments):
@@ -51,7 +56,7 @@ def test_the_picture_is_called_after_the_encoding(tmp_path, monkeypatch, capsys)
 
 
 def test_the_title_says_name_options_and_dimensions():
-    picture = show_encoding.draw("PaPE", dict(m=8, direction=False), [], 3, 2)
+    picture = draw("PaPE", dict(m=8, direction=False), [], 3, 2)
     assert picture.get_suptitle() == "PaPE (m=8, direction=False), 3-D, untrained"
 
 
@@ -94,7 +99,7 @@ def test_an_encoding_of_ones_own_is_drawn_from_its_file_or_module(place, tmp_pat
 @pytest.mark.parametrize("dims", [2, 3])
 @pytest.mark.parametrize("name", ["AxialRoPE", "Sincos", "ALiBi"])
 def test_titles_of_neighbours_do_not_touch(name, dims):
-    picture = show_encoding.draw(name, {}, [], dims, 4)
+    picture = draw(name, {}, [], dims, 4)
     picture.canvas.draw()
     boxes = [ax.title.get_window_extent() for ax in picture.axes if ax.get_title()]
     assert len(boxes) >= 3
@@ -152,28 +157,28 @@ def test_keys_out_of_view_are_grey_not_zero(where):
     assert found["bias"][0, 3].isfinite().all()  # this head looks everywhere
     assert found["bias"][0, 0].isfinite().all()  # down and to the right, from the corner
     assert found["bias"][0, 1].isinf().sum() == 29  # up and to the left: itself alone
-    note = show_encoding.draw("LookHere", {}, [], 2, 4).get_supxlabel()
+    note = draw("LookHere", {}, [], 2, 4).get_supxlabel()
     assert note.endswith("grey: keys it does not see")
 
 
 def test_compared_settings_stand_side_by_side(where):
-    picture = show_encoding.draw("ALiBi", {}, [dict(position_scale=1), dict(position_scale=3)], 1, 2)
+    picture = draw("ALiBi", {}, [dict(position_scale=1), dict(position_scale=3)], 1, 2)
     lines = picture.axes[0].get_lines()
     assert [line.get_label() for line in lines[:2]] == ["position_scale=1", "position_scale=3"]
     torch.testing.assert_close(torch.tensor(lines[1].get_ydata()), 3 * torch.tensor(lines[0].get_ydata()))
 
 
 def test_equal_heads_are_drawn_once():
-    assert [ax.get_title() for ax in show_encoding.draw("Sincos", {}, [], 2, 4).axes[:3]] == [
+    assert [ax.get_title() for ax in draw("Sincos", {}, [], 2, 4).axes[:3]] == [
         "query in the middle",
         "aside",
         "in the corner",
     ]
-    assert show_encoding.draw("ALiBi", {}, [], 2, 4).axes[3].get_title() == "head 4"
+    assert draw("ALiBi", {}, [], 2, 4).axes[3].get_title() == "head 4"
 
 
 def test_the_query_is_ringed_where_it_is():
-    for ax in show_encoding.draw("ALiBi", {}, [], 2, 2).axes[:6]:
+    for ax in draw("ALiBi", {}, [], 2, 2).axes[:6]:
         x, y = (float(value[0]) for value in ax.get_lines()[0].get_data())
         values = ax.get_images()[0].get_array()
         assert values is not None
@@ -181,7 +186,7 @@ def test_the_query_is_ringed_where_it_is():
 
 
 def test_attention_is_relative_to_the_largest_in_its_panel_and_says_it():
-    picture = show_encoding.draw("ALiBi", {}, [], 2, 2)
+    picture = draw("ALiBi", {}, [], 2, 2)
     *panels, bar = picture.axes[7:]
     assert len(panels) == 6  # 3 queries, 2 heads
     assert [label.get_text() for label in bar.get_yticklabels()] == ["0", "0.1", "0.5", "max"]
@@ -198,14 +203,14 @@ def test_a_bias_that_starts_at_0_is_drawn_white(monkeypatch):
             super().__init__(dim, heads, position_dims, depth, position_scale=0.0)
 
     monkeypatch.setitem(ENCODINGS.module_dict, "Silent", Silent)
-    show_encoding.draw("Silent", {}, [], 1, 2).canvas.draw()
-    image = show_encoding.draw("Silent", {}, [], 2, 2).axes[0].get_images()[0]
+    draw("Silent", {}, [], 1, 2).canvas.draw()
+    image = draw("Silent", {}, [], 2, 2).axes[0].get_images()[0]
     assert image.to_rgba(image.get_array())[8, 3].tolist() == pytest.approx(image.cmap(0.5), abs=0.01)
 
 
 def test_drawing_leaves_matplotlib_as_it_was():
     before, backend = dict(matplotlib.rcParams), matplotlib.get_backend()
-    show_encoding.draw("PaPE", {}, [], 1, 2)
+    draw("PaPE", {}, [], 1, 2)
     assert dict(matplotlib.rcParams) == before
     assert matplotlib.get_backend() == backend
 

@@ -25,6 +25,7 @@ class Bias:
     device: torch.device | None = None
     excludes = False  # gives -inf for some pairs
     handles_unplaced = False  # gives values for pairs with unplaced tokens itself
+    term = "bias"  # its name among the parts of the logits
 
     def pair(self, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
         raise TypeError(
@@ -54,7 +55,7 @@ class Bias:
 
     def parts(self) -> dict[str, Bias]:
         """Its terms by name, which sum to it."""
-        return {"bias": self}
+        return {self.term: self}
 
 
 class SumBias(Bias):
@@ -76,16 +77,12 @@ class SumBias(Bias):
         return all(term.pointwise for term in self.terms)
 
     def pair(self, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
-        total = self.terms[0].pair(b, h, i, j)
-        for term in self.terms[1:]:
-            total = total + term.pair(b, h, i, j)
-        return total
+        values = [term.pair(b, h, i, j) for term in self.terms]
+        return sum(values[1:], values[0])
 
     def rows(self, lo: int, hi: int) -> Tensor:
-        total = self.terms[0].rows(lo, hi)
-        for term in self.terms[1:]:
-            total = total + term.rows(lo, hi)
-        return total
+        values = [term.rows(lo, hi) for term in self.terms]
+        return sum(values[1:], values[0])
 
     def cut(self, rows: Rows) -> Bias | None:
         terms = [term.cut(rows) for term in self.terms]
@@ -124,10 +121,7 @@ class PositionBias(Bias):
 
 
 def squares(dr: Sequence[Tensor]) -> Tensor:
-    total = dr[0] * dr[0]
-    for d in dr[1:]:
-        total = total + d * d
-    return total
+    return sum((d * d for d in dr[1:]), dr[0] * dr[0])
 
 
 def norm(dr: Sequence[Tensor]) -> Tensor:

@@ -138,6 +138,8 @@ class QuadraticBias(SeparableBias):
 class IsotropicBias(SeparableBias):
     """alpha_i |r_j - r_i|^2, the quadratic form of PaPE-RI."""
 
+    term = "distance"
+
     def __init__(self, alpha: Tensor, positions: Tensor, halvings: tuple[int, ...] | None = None) -> None:
         super().__init__(positions, halvings)
         self.alpha = alpha  # (B, H, N)
@@ -163,9 +165,6 @@ class IsotropicBias(SeparableBias):
 
     def cut(self, rows: Rows) -> Bias:
         return IsotropicBias(_cut_heads(self.alpha, rows), self.cut_positions(rows), self.halvings)
-
-    def parts(self) -> dict[str, Bias]:
-        return {"distance": self}
 
 
 class Local(NamedTuple):

@@ -14,6 +14,8 @@ from ndformer.framework.tokens import Rows
 class DistanceBias(PositionBias):
     """-slope_h |r_j - r_i|."""
 
+    term = "distance"
+
     def __init__(self, slopes: Tensor, positions: Tensor) -> None:
         super().__init__(positions)
         self.slopes = slopes  # (H,)
@@ -27,9 +29,6 @@ class DistanceBias(PositionBias):
     def cut(self, rows: Rows) -> Bias:
         return DistanceBias(self.slopes, self.cut_positions(rows))
 
-    def parts(self) -> dict[str, Bias]:
-        return {"distance": self}
-
 
 class ConeBias(PositionBias):
     """-inf where r_j - r_i leaves the closed cone of a head: an angle with `direction` whose cosine is below `cosine`.
@@ -37,7 +36,7 @@ class ConeBias(PositionBias):
     Cones closed up to rounding: keys on the boundary, as most of a lattice's diagonal neighbours are, are inside.
     """
 
-    excludes = True
+    term, excludes = "cone", True
     tolerance = 1e-5  # far below the angle between two lattice directions up to |dr| = 1000
 
     def __init__(self, directions: Tensor, cosines: Tensor, positions: Tensor) -> None:
@@ -60,15 +59,14 @@ class ConeBias(PositionBias):
     def cut(self, rows: Rows) -> Bias:
         return ConeBias(torch.stack(self.directions, dim=-1), self.cosines, self.cut_positions(rows))
 
-    def parts(self) -> dict[str, Bias]:
-        return {"cone": self}
-
 
 class TableBias(PositionBias):
     """A learned value per head and whole step of r_j - r_i: one table per axis, summed, or one for all axes together.
 
     Differences are rounded, not positions, and clamped to -reach..reach, so that recentring changes nothing.
     """
+
+    term = "table"
 
     def __init__(self, tables: Sequence[Tensor], reach: Sequence[int], positions: Tensor) -> None:
         super().__init__(positions)
@@ -95,6 +93,3 @@ class TableBias(PositionBias):
 
     def cut(self, rows: Rows) -> Bias:
         return TableBias(self.tables, self.reach, self.cut_positions(rows))
-
-    def parts(self) -> dict[str, Bias]:
-        return {"table": self}

@@ -1,4 +1,4 @@
-"""Separable biases as extra channels of q and k: where float32 has the digits for it.
+"""Separable biases as extra channels of q and k, blockwise (tiles of queries): where float32 has the digits for it.
 
 A parabola about query i, written as a polynomial in the key's position, has terms as large as the positions squared,
 which cancel in the logit, and in the gradients of its coefficients. So queries are taken in blocks of a grid, each with
@@ -27,8 +27,8 @@ FEWEST = 64  # queries in a block for blocks to pay
 
 
 def halvings(where: Where, factors: Sequence[float], curvature: float, slope: float) -> tuple[int, ...] | None:
-    """How often to halve a grid of queries along each axis for a bias of -curvature |dr|^2, dr in positions times
-    `factors`, to ride on q and k in float32; None where it had better not."""
+    """How often to halve a grid of queries along each axis (log2 of its blocks) for a bias of -curvature |dr|^2, dr in
+    positions times `factors`, to ride on q and k in float32; None where it had better not."""
     if where.extent is None:
         return None
     sizes = [2.0**log2 * factor for log2, factor in zip(where.extent, factors)]
@@ -49,9 +49,8 @@ class Split(NamedTuple):
     each by halves along the axes, where a query speaks only to the channels of its own half."""
 
     calls: list[Tensor]  # the tokens (K,) of each call; prefix tokens go with the first
-    second: list[
-        Tensor | None
-    ]  # per axis (N,), 1.0 in the second half of a call and 0.0 in the first; None: not halved
+    # per axis (N,), 1.0 in the second half of a call and 0.0 in the first; None: not halved
+    second: list[Tensor | None]
 
 
 def split(where: Where, times: Sequence[int]) -> Split | None:
