@@ -11,12 +11,11 @@ from __future__ import annotations
 import argparse
 
 from ndformer.framework import processes
+from ndformer.framework.data.dataset import SPLITS
 from ndformer.framework.engine.building import prepare_data
 from ndformer.framework.engine.programs.check import check_split
 from ndformer.framework.engine.programs.cli import config_arguments, config_from, run
 from ndformer.framework.errors import DataError
-
-SPLITS = ("train", "val", "test")
 
 
 def main() -> None:

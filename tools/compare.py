@@ -18,7 +18,7 @@ from pathlib import Path
 from ndformer.framework import processes
 from ndformer.framework.engine.programs import cli
 from ndformer.framework.engine.studies import compare_table
-from ndformer.framework.engine.studies.compare import check_data, check_settings, outcome, plan, train_all
+from ndformer.framework.engine.studies.compare import check_data, check_folder, outcome, plan, train_all
 from ndformer.framework.errors import UnknownNameError, nearest
 from ndformer.framework.registry import METRICS
 
@@ -63,7 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         given.data_root,
     )
     for run in runs:
-        check_settings(run)
+        check_folder(run)
     jobs = max(1, given.jobs)
     threads = given.threads or max(1, processes.cores() // jobs)
     cfg = runs[0].cfg

@@ -17,13 +17,12 @@ from pathlib import Path
 
 import numpy as np
 
+from ndformer.framework.data.dataset import SPLITS
 from ndformer.framework.engine.programs.cli import run
 from ndformer.framework.engine.training.progress import clock
 from ndformer.framework.errors import DataError
 from ndformer.modalities.events.datasets.gen1.boxes import CLASSES, Moment, moments, recordings
 from ndformer.modalities.events.datasets.gen1.index import keep, located, stamps
-
-SPLITS = ("train", "val", "test")
 
 
 def prepare(home: Path) -> list[str]:

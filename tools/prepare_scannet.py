@@ -16,12 +16,11 @@ from pathlib import Path
 import numpy as np
 
 from ndformer.framework import atomic
+from ndformer.framework.data.dataset import SPLITS
 from ndformer.framework.engine.programs.cli import run
 from ndformer.framework.errors import DataError
 from ndformer.modalities.pointcloud.datasets.layouts import listed
 from ndformer.modalities.pointcloud.datasets.scannet_raw import label_map, prepare
-
-SPLITS = ("train", "val", "test")
 
 
 def write(folder: Path, arrays: dict[str, np.ndarray]) -> None:

@@ -9,7 +9,8 @@ import torch
 
 from ndformer.framework.data.batches import collate
 from ndformer.framework.engine.config.load import load
-from ndformer.framework.registry import DATASETS, MODALITIES, MODELS, STAND_INS
+from ndformer.framework.engine.training.loading import build_dataset
+from ndformer.framework.registry import MODALITIES, MODELS, STAND_INS
 
 CONFIG = Path(__file__).parents[2] / "configs" / "paired_sample.py"
 
@@ -41,7 +42,7 @@ def test_an_image_may_stand_anywhere_in_space(kind):
 
 def test_patches_stand_before_the_points_that_they_show(cfg, model):
     """The view is the square from -1 to 1, x to the right and y up; both modalities count in the same unit."""
-    data = DATASETS.create(cfg.test_dataloader.dataset, seed=0)
+    data = build_dataset(cfg, "test")
     tokens = model.tokens(collate([data[0]])["inputs"])
     image, points = (tokens.where.positions[0, tokens.modality[0] == kind] * 0.25 for kind in (0, 1))
     assert (len(image), len(points)) == (36, 48)
@@ -54,7 +55,7 @@ def test_patches_stand_before_the_points_that_they_show(cfg, model):
 
 
 def test_it_learns_from_samples_that_lack_any_of_the_two(cfg, model):
-    data = DATASETS.create(cfg.train_dataloader.dataset, seed=0)
+    data = build_dataset(cfg, "train")
     samples = [data[epoch, i] for epoch in range(3) for i in range(len(data))]
     have = [frozenset(sample["inputs"]) for sample in samples]
     both, image, points = (

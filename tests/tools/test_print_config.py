@@ -38,7 +38,7 @@ def test_arguments_of_all_tools_reach_the_config(tmp_path, capsys):
     copy.write_text(text)
     cfg = load(copy)
     assert cfg.model.backbone.encoding == dict(type="PaPE", m=8)
-    assert cfg.test_dataloader.dataset.data_root == "[my] data"
+    assert cfg.data_root == "[my] data"
     assert (cfg.seed, cfg.ema.decay, cfg.train_cfg.max_epochs) == (3, 0.9, 2)
     assert cfg.model.backbone.dim < load(CIFAR).model.backbone.dim
 

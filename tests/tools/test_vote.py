@@ -15,8 +15,9 @@ from ndformer.framework.data.batches import collate
 from ndformer.framework.engine.building import build_model
 from ndformer.framework.engine.config.load import load
 from ndformer.framework.engine.training import checkpoint
+from ndformer.framework.engine.training.loading import build_dataset
 from ndformer.framework.errors import DataError
-from ndformer.framework.registry import DATASETS, TRANSFORMS
+from ndformer.framework.registry import TRANSFORMS
 from ndformer.modalities.pointcloud import voting
 from ndformer.modalities.pointcloud.datasets.scenes import SCANNET, ScanNet
 from ndformer.modalities.pointcloud.formats.ply import parse_ply
@@ -301,7 +302,7 @@ def test_show_dir_has_clouds_and_pictures_of_prediction_truth_and_error(trained,
     with Image.open(picture) as image:
         assert image.size[1] > image.size[0]
     cfg = load(CONFIG, [f"data_root={str(home)!r}"], None, True)
-    data = DATASETS.create(cfg.test_dataloader.dataset, seed=0)
+    data = build_dataset(cfg, "test")
     number = next(i for i, record in enumerate(data.records) if record.name == name)
     (found,) = model(**collate([data[number]]), mode="predict")
     vertices, _ = parse_ply((picture.parent / f"000_{name}_error.ply").read_bytes())

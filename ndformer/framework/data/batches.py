@@ -45,7 +45,7 @@ class Batches(torch.utils.data.Sampler[list[tuple[int, int]]]):
         total = self.length * self.loops
         return total // self.batch_size if self.shuffle else -(-total // self.batch_size)
 
-    def whole(self) -> Iterator[np.ndarray]:
+    def before_sharing(self) -> Iterator[np.ndarray]:
         """Numbers of the batches of all processes together, each pass counting on from the one before."""
         passes = [np.arange(self.length)] * self.loops
         if self.shuffle:
@@ -56,7 +56,7 @@ class Batches(torch.utils.data.Sampler[list[tuple[int, int]]]):
 
     def __iter__(self) -> Iterator[list[tuple[int, int]]]:
         skip, self.skip = self.skip, 0
-        for numbers in itertools.islice(self.whole(), skip, None):
+        for numbers in itertools.islice(self.before_sharing(), skip, None):
             own = np.array_split(numbers, self.processes)[self.rank]
             yield [(self.epoch * self.loops + int(i) // self.length, int(i) % self.length) for i in own]
 

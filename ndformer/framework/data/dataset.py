@@ -134,12 +134,12 @@ class Dataset(torch.utils.data.Dataset[Sample]):
 
     def sample(self, epoch: int, i: int) -> Sample:
         """Read, and changed by the transforms."""
-        sample, rng = self.whole(epoch, i), np.random.default_rng((self.seed, epoch, i))
+        sample, rng = self.raw(epoch, i), np.random.default_rng((self.seed, epoch, i))
         for transform in self.transforms:
             sample = transform(sample, rng)
         return sample
 
-    def whole(self, epoch: int, i: int) -> Sample:
+    def raw(self, epoch: int, i: int) -> Sample:
         """Read, with the label that it was dealt. A dataset that blends samples does it here."""
         sample = self.read(self.records[i]) | dict(index=i)
         return sample if self.dealt is None else self._with_label(sample, int(self.dealt[i]))
@@ -175,6 +175,11 @@ class Dataset(torch.utils.data.Dataset[Sample]):
         self.board[worker.id] = torch.tensor([os.getpid(), i])
         yield
         self.board[worker.id, 1] = -1
+
+
+def rooted(dataset: dict[str, Any], data_root: Any) -> dict[str, Any]:
+    """The config of a dataset with the `data_root` that its place has, unless it names its own."""
+    return dataset if data_root is None else {"data_root": data_root, **dataset}
 
 
 def stratified(labels: np.ndarray, share: float) -> np.ndarray:

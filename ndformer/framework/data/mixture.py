@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ndformer.framework.data.batches import Batches
-from ndformer.framework.data.dataset import Dataset, Sample
+from ndformer.framework.data.dataset import Dataset, Sample, rooted
 from ndformer.framework.errors import DataError
 from ndformer.framework.registry import DATASETS, TRANSFORMS
 
@@ -19,7 +20,7 @@ class Mixture(Dataset):
 
     An epoch has as many batches as all parts together; `weights` say how they are shared among them, by default so that
     each sample comes once. A part with more batches than samples is gone through again, in another order. With `only`,
-    as if there were no other parts.
+    as if there were no other parts. `data_root` is for parts that do not name their own.
     """
 
     def __init__(
@@ -29,6 +30,7 @@ class Mixture(Dataset):
         only: list[str] | None = None,
         split: str = "train",
         seed: int = 0,
+        data_root: str | Path | None = None,
     ) -> None:
         if weights is not None and set(weights) != set(parts):
             raise ValueError(f"weights are for {', '.join(parts)}, got {', '.join(weights)}")
@@ -40,7 +42,7 @@ class Mixture(Dataset):
                 raise ValueError(f"only names some of {', '.join(parts)}, got {missing or 'none'}")
             parts = {name: part for name, part in parts.items() if name in only}
         self.parts: dict[str, Dataset] = {
-            name: DATASETS.create({"split": split} | part, seed=seed) for name, part in parts.items()
+            name: DATASETS.create({"split": split} | rooted(part, data_root), seed=seed) for name, part in parts.items()
         }
         self.split = split
         self.weights = None if weights is None else [weights[name] for name in parts]
@@ -125,15 +127,15 @@ class TurnBatches(Batches):
         super().__init__(len(data), batch_size, shuffle, seed, rank, processes)
         self.data = data
         self.sizes = np.diff(data.starts)
-        whole = -(-self.sizes // batch_size)
-        share = whole if data.weights is None or not shuffle else np.asarray(data.weights, float)
-        batches = loops * whole.sum() * share / share.sum()
+        once = -(-self.sizes // batch_size)
+        share = once if data.weights is None or not shuffle else np.asarray(data.weights, float)
+        batches = loops * once.sum() * share / share.sum()
         self.counts = np.maximum(1, batches.round().astype(int))  # of each part
 
     def __len__(self) -> int:
         return int(self.counts.sum())
 
-    def whole(self) -> Iterator[np.ndarray]:
+    def before_sharing(self) -> Iterator[np.ndarray]:
         turns = np.repeat(np.arange(len(self.counts)), self.counts)
         if self.shuffle:
             turns = np.random.default_rng((self.seed, self.epoch)).permutation(turns)

@@ -9,6 +9,7 @@ import torch
 from mmengine.config import Config
 from torch.utils.data import DataLoader
 
+from ndformer.framework.data.dataset import rooted
 from ndformer.framework.data.stand_ins import MARK, make_sample
 from ndformer.framework.engine.training.trainer import AMP
 from ndformer.framework.errors import DataError
@@ -39,7 +40,8 @@ def _parts(cfg: Config) -> list[Any]:
 
 
 def _homes(cfg: Config) -> list[Path]:
-    return [Path(part.data_root) for part in _parts(cfg)]
+    outer = rooted(cfg.train_dataloader.dataset, cfg.get("data_root")).get("data_root")
+    return [Path(rooted(part, outer)["data_root"]) for part in _parts(cfg)]
 
 
 def dataset_name(cfg: Config) -> str:

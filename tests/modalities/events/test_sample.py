@@ -9,6 +9,7 @@ import torch
 
 from ndformer.framework.data.batches import collate
 from ndformer.framework.engine.config.load import load
+from ndformer.framework.engine.training.loading import build_dataset
 from ndformer.framework.registry import DATASETS, MODELS
 from ndformer.modalities.events.stand_ins import dvsgesture
 from ndformer.modalities.events.stand_ins.acting import MOTIONS, film, mirrored
@@ -121,13 +122,13 @@ def test_every_config_learns_from_files_at_its_sample_size(path, homes):
     cfg = load(path, [f"data_root={str(homes / path.stem.partition('_')[0])!r}", "model.backbone.depth=2"], None, True)
     torch.manual_seed(0)
     model = MODELS.create(cfg.model)
-    dataset = DATASETS.create(cfg.train_dataloader.dataset, seed=0)
+    dataset = build_dataset(cfg, "train")
     batch = collate([dataset[i] for i in range(4)])
     loss = model(**batch, mode="loss")["loss"]
     assert loss.item() == pytest.approx(math.log(cfg.model.head.classes), abs=1e-5)
     loss.backward()
     assert all(torch.isfinite(p.grad).all() for p in model.parameters() if p.grad is not None)
-    test = DATASETS.create(cfg.test_dataloader.dataset, seed=0)
+    test = build_dataset(cfg, "test")
     (found,) = model.eval()(**collate([test[1]]), mode="predict")
     assert (found.label, len(found.scores)) == (1, cfg.model.head.classes)
 

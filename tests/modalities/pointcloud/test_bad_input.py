@@ -6,8 +6,9 @@ import torch
 
 from ndformer.framework.data.batches import collate
 from ndformer.framework.engine.config.load import load
+from ndformer.framework.engine.training.loading import build_dataset
 from ndformer.framework.errors import DataError
-from ndformer.framework.registry import DATASETS, MODELS
+from ndformer.framework.registry import MODELS
 
 SCENES, OBJECTS = "configs/scannet_pape.py", "configs/modelnet40_pape.py"
 
@@ -40,7 +41,7 @@ def scenes(home, options=(), split="train", sample=True, **room):
                     np.save(home / f"{part}/scene000{i}_00/{name}.npy", values)
     all_of_train = "train_dataloader.dataset.val_is_test=True"
     cfg = load(SCENES, [f"data_root={str(home)!r}", all_of_train, *options], None, sample)
-    return DATASETS.create(cfg[f"{split}_dataloader"].dataset, seed=0)
+    return build_dataset(cfg, split)
 
 
 def far_away(metres):
@@ -147,4 +148,4 @@ def test_objects_of_one_point_or_at_one_place_are_told(tmp_path, points, sentenc
     (tmp_path / "modelnet40_shape_names.txt").write_text("cone\ncup\n")
     cfg = load(OBJECTS, [f"data_root={str(tmp_path)!r}", "model.head.classes=2"], None, True)
     with pytest.raises(DataError, match=sentence):
-        DATASETS.create(cfg.test_dataloader.dataset, seed=0)[0]
+        build_dataset(cfg, "test")[0]

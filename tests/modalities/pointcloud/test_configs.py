@@ -9,7 +9,8 @@ import torch
 
 from ndformer.framework.data.batches import collate
 from ndformer.framework.engine.config.load import load
-from ndformer.framework.registry import DATASETS, MODELS
+from ndformer.framework.engine.training.loading import build_dataset
+from ndformer.framework.registry import MODELS
 
 HOME = Path(__file__).parents[3] / "configs"
 CONFIGS = sorted(HOME.glob("modelnet40_*.py"))
@@ -42,14 +43,14 @@ def test_every_config_learns_from_files_at_its_sample_size(path, toys):
     cfg = load(path, [f"data_root={str(toys)!r}", "model.head.classes=2"], None, path not in BRICKS)
     torch.manual_seed(0)
     model = MODELS.create(cfg.model)
-    dataset = DATASETS.create(cfg.train_dataloader.dataset, seed=0)
+    dataset = build_dataset(cfg, "train")
     batch = collate([dataset[i] for i in range(len(dataset))])
     loss = model(**batch, mode="loss")["loss"]
     assert loss.item() == pytest.approx(math.log(2), abs=1e-5)  # every class equally likely
     loss.backward()
     assert all(torch.isfinite(p.grad).all() for p in model.parameters() if p.grad is not None)
     model.eval()
-    test = DATASETS.create(cfg.test_dataloader.dataset, seed=0)
+    test = build_dataset(cfg, "test")
     (found,) = model(**collate([test[1]]), mode="predict")
     assert (found.label, len(found.scores)) == (1, 2)
 
@@ -119,12 +120,12 @@ def test_every_scene_config_learns_from_files_at_its_sample_size(path, rooms):
     cfg = load(path, [f"data_root={str(rooms)!r}", "train_dataloader.dataset.val_is_test=True"], None, True)
     torch.manual_seed(0)
     model = MODELS.create(cfg.model)
-    dataset = DATASETS.create(cfg.train_dataloader.dataset, seed=0)
+    dataset = build_dataset(cfg, "train")
     torch.manual_seed(2)  # Mix3D mixes
     model(**collate([dataset[i] for i in range(3)]), mode="loss")["loss"].backward()
     assert all(torch.isfinite(p.grad).all() for p in model.parameters() if p.grad is not None)
     model.eval()
-    test = DATASETS.create(cfg.test_dataloader.dataset, seed=0)
+    test = build_dataset(cfg, "test")
     (found,) = model(**collate([test[0]]), mode="predict")
     assert found.predicted.shape == found.truth.shape == (400,)  # of all raw points
     small = test[0] | dict(inputs=dict(points=test[0]["inputs"]["points"][:70]))
@@ -134,11 +135,16 @@ def test_every_scene_config_learns_from_files_at_its_sample_size(path, rooms):
 
 
 def test_scenes_are_mixed_two_by_two_in_training_alone(rooms):
-    cfg = load(HOME / "scannet_nope.py", [f"data_root={str(rooms)!r}", "model.mix.p=1.0"], None, True)
+    cfg = load(
+        HOME / "scannet_nope.py",
+        [f"data_root={str(rooms)!r}", "model.mix.p=1.0", "train_dataloader.dataset.val_is_test=True"],
+        None,
+        True,
+    )
     torch.manual_seed(0)
     model, seen = MODELS.create(cfg.model), []
     model.backbone.register_forward_pre_hook(lambda module, given: seen.append(given[0].where))
-    dataset = DATASETS.create(dict(cfg.train_dataloader.dataset) | dict(val_is_test=True), seed=0)
+    dataset = build_dataset(cfg, "train")
     samples = [dataset[i] for i in range(3)]
     counts = [len(sample["inputs"]["points"]) for sample in samples]
     model(**collate(samples), mode="loss")

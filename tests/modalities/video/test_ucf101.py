@@ -12,6 +12,7 @@ import torch
 from ndformer.framework.answers.label import Label
 from ndformer.framework.data.batches import collate
 from ndformer.framework.engine.config.load import load
+from ndformer.framework.engine.training.loading import build_dataset
 from ndformer.framework.errors import DataError
 from ndformer.framework.evaluation.accuracy import Accuracy
 from ndformer.framework.registry import DATASETS, MODELS
@@ -149,12 +150,12 @@ def test_every_config_learns_from_files_at_its_sample_size(path, root):
     cfg = load(path, [f"data_root={str(root)!r}", "model.backbone.depth=2"], None, True)
     torch.manual_seed(0)
     model = MODELS.create(cfg.model)
-    data = DATASETS.create(cfg.train_dataloader.dataset, seed=0)
+    data = build_dataset(cfg, "train")
     loss = model(**collate([data[i] for i in range(4)]), mode="loss")["loss"]
     assert loss.item() == pytest.approx(math.log(WAYS), abs=1e-5)  # every class equally likely
     loss.backward()
     assert all(torch.isfinite(p.grad).all() for p in model.parameters() if p.grad is not None)
-    test = DATASETS.create(cfg.test_dataloader.dataset, seed=0)
+    test = build_dataset(cfg, "test")
     (found,) = model.eval()(**collate([test[7]]), mode="predict")
     assert (found.label, len(found.scores)) == (1, WAYS)
 

@@ -8,6 +8,7 @@ from typing import Any
 from mmengine.config import Config
 
 from ndformer.framework import processes
+from ndformer.framework.engine.config.data_root import following
 from ndformer.framework.errors import DataError
 
 NO_MATTER = ("work_dir", "visualizer", "train_cfg.checkpoint_every", "train_cfg.detect_anomaly")  # to what is computed
@@ -28,11 +29,11 @@ def changes(old: Any, new: Any, at: str = "") -> Iterator[tuple[str, Any, Any]]:
 
 def that_matter(old: dict[str, Any], new: dict[str, Any]) -> list[tuple[str, Any, Any]]:
     """The changes after which a run would compute something else."""
-    found = changes(old, new)
+    found = changes(following(old), following(new))
     return [change for change in found if change[0] not in NO_MATTER and not change[0].endswith(ENDINGS)]
 
 
-def check_settings(cfg: Config, state: dict[str, Any], allow_change: bool) -> None:
+def check_resumable(cfg: Config, state: dict[str, Any], allow_change: bool) -> None:
     """A sentence if the rest of a run would be of another run than its beginning."""
     before, now = state["settings"], cfg.to_dict()
     epochs, was = cfg.train_cfg.max_epochs, before["train_cfg"]["max_epochs"]

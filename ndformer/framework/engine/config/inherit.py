@@ -12,17 +12,15 @@ import ast
 import os
 import re
 import traceback
-from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 from mmengine.config import ConfigDict
 
+from ndformer.framework.engine.config.data_root import following
 from ndformer.framework.engine.config.schema import Keys
 from ndformer.framework.errors import ConfigError, nearest
-
-LOADERS = ("train_dataloader", "val_dataloader", "test_dataloader")
 
 
 def read(path: Path, chain: tuple[Path, ...] = ()) -> dict[str, Any]:
@@ -151,29 +149,3 @@ def joined(old: Any, new: Any, at: str) -> Any:
     if not isinstance(old, dict):
         raise ConfigError(f"{at}: a dict cannot merge with {old!r:.60}: with _delete_=True in it, it replaces that")
     return merged(old, new, f"{at}.")
-
-
-# data_root
-
-
-def following(cfg: dict[str, Any]) -> dict[str, Any]:
-    """Without `data_root` in the datasets where it is the config's own, so that they follow when that changes."""
-    root = cfg.get("data_root")
-    return each_dataset(cfg, lambda dataset: {k: v for k, v in dataset.items() if k != "data_root" or v != root})
-
-
-def each_dataset(cfg: dict[str, Any], change: Callable[[dict[str, Any]], dict[str, Any]]) -> dict[str, Any]:
-    changed = {}
-    for name in LOADERS:
-        loader = cfg.get(name)
-        if isinstance(loader, dict) and isinstance(loader.get("dataset"), dict):
-            dataset = loader["dataset"]
-            if isinstance(dataset.get("parts"), dict):
-                parts = {
-                    key: change(part) if isinstance(part, dict) else part for key, part in dataset["parts"].items()
-                }
-                dataset = dataset | dict(parts=parts)
-            else:
-                dataset = change(dataset)
-            changed[name] = loader | dict(dataset=dataset)
-    return cfg | changed

@@ -15,7 +15,8 @@ from typing import Any
 
 from mmengine.config import Config
 
-from ndformer.framework.engine.config.inherit import LOADERS, each_dataset, following, joined, merged, plain, read
+from ndformer.framework.engine.config.data_root import following
+from ndformer.framework.engine.config.inherit import joined, merged, plain, read
 from ndformer.framework.engine.config.schema import completed, problems
 from ndformer.framework.engine.config.text import parse_encoding, parse_option, spelled
 from ndformer.framework.errors import ConfigError, nearest
@@ -61,13 +62,11 @@ def load(
 def check(cfg: Config | dict[str, Any]) -> None:
     """Raise ConfigError unless something reads all that a config says, and all that its `sample` would make of it."""
     cfg = _finished(cfg.to_dict() if isinstance(cfg, Config) else cfg)
-    found = problems(cfg) + _unread_root(cfg)
+    found = problems(cfg)
     for name, changes in {} if found else (cfg["versions"] or {}).items():
-        other = _finished(merged(following(cfg), changes))
-        found += [f"versions.{name}.{problem}" for problem in problems(other) + _unread_root(other)]
+        found += [f"versions.{name}.{problem}" for problem in problems(_finished(merged(cfg, changes)))]
     if not found and cfg["sample"]:
-        small = _finished(_small(following(cfg)))
-        found = [f"sample.{problem}" for problem in problems(small) + _unread_root(small)]
+        found = [f"sample.{problem}" for problem in problems(_finished(_small(cfg)))]
     if found:
         raise ConfigError("\n".join(found))
 
@@ -118,11 +117,9 @@ def _small(cfg: dict[str, Any]) -> dict[str, Any]:
 
 
 def _finished(cfg: dict[str, Any]) -> dict[str, Any]:
-    """With the defaults of the table, and with `data_root` in every dataset that has none of its own."""
+    """With the defaults of the table, and `data_root` in no dataset that follows the config's."""
     kept = {key: value for key, value in cfg.items() if key == "sample"}  # its `_delete_`s still wait for something
-    cfg = completed(_unmarked(cfg) | kept)
-    root = {} if cfg["data_root"] is None else dict(data_root=cfg["data_root"])
-    return each_dataset(cfg, lambda dataset: dataset if "data_root" in dataset else dataset | root)
+    return following(completed(_unmarked(cfg) | kept))
 
 
 def _unmarked(value: Any) -> Any:
@@ -130,14 +127,6 @@ def _unmarked(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _unmarked(one) for key, one in value.items() if key != "_delete_"}
     return type(value)(map(_unmarked, value)) if isinstance(value, (list, tuple)) else value
-
-
-def _unread_root(cfg: dict[str, Any]) -> list[str]:
-    datasets = [cfg[name].get("dataset") for name in LOADERS if isinstance(cfg.get(name), dict)]
-    roots = [dataset.get("data_root") for dataset in datasets if isinstance(dataset, dict)]
-    if cfg["data_root"] is None or not roots or cfg["data_root"] in roots:
-        return []
-    return ["data_root: nothing reads it, every dataset names its own: leave it out there, or here"]
 
 
 def _import(custom: Any) -> None:

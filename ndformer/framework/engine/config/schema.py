@@ -10,6 +10,8 @@ import difflib
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from typing import Any, Literal, NamedTuple
 
+from ndformer.framework.data.dataset import rooted
+from ndformer.framework.engine.config.data_root import nobody_follows
 from ndformer.framework.errors import UnknownNameError
 from ndformer.framework.registry import (
     BACKBONES,
@@ -36,7 +38,7 @@ def key(says: str, default: Any = MISSING) -> Any:
 
 
 @dataclass(kw_only=True)
-class Loader:
+class Loading:
     batch_size: int = key("samples per batch")
     dataset: Component = key("a dataset, its split and transforms")
     num_workers: int = key("processes that read samples; 0: the training process does", 0)
@@ -85,9 +87,9 @@ class Keys:
     """The keys of a config; there are no others."""
 
     model: Component = key("modalities -> backbone -> head, and how training batches are mixed")
-    train_dataloader: Loader = key("what is trained on")
-    val_dataloader: Loader = key("what chooses the best checkpoint")
-    test_dataloader: Loader = key("what the best checkpoint is tested on, once, at the end")
+    train_dataloader: Loading = key("what is trained on")
+    val_dataloader: Loading = key("what chooses the best checkpoint")
+    test_dataloader: Loading = key("what the best checkpoint is tested on, once, at the end")
     data_root: str | None = key("folder of the data, for every dataset that does not name its own", None)
     weights: str | None = key("a checkpoint to begin with; what does not fit, such as another head, begins anew", None)
     optimizer: Component = key("any torch.optim class; lr is the peak of the schedule")
@@ -116,6 +118,7 @@ class Place(NamedTuple):
     registry: Registry
     given: tuple[str, ...] = ()  # arguments that the place adds
     needed: tuple[str, ...] = ()  # arguments that it wants, whatever the class says
+    rooted: bool = False  # it adds `data_root`, from further out, where the config does not
     named: bool = False  # or several by names of the user's: dict(image=dict(type=...))
 
 
@@ -127,8 +130,8 @@ PLACES = dict(
     head=Place(HEADS, ("dim",), named=True),
     neck=Place(NECKS, ("dim",)),
     mix=Place(MIXERS),
-    dataset=Place(DATASETS, ("seed",)),
-    parts=Place(DATASETS, ("seed",), named=True),
+    dataset=Place(DATASETS, ("seed",), rooted=True),
+    parts=Place(DATASETS, ("seed",), rooted=True, named=True),
     transforms=Place(TRANSFORMS),
     chains=Place(TRANSFORMS, named=True),
     optimizer=Place(OPTIMIZERS, ("params",), ("lr",)),
@@ -161,9 +164,9 @@ def explained(kind: type = Keys, at: str = "") -> list[tuple[str, str, str]]:
 
 def problems(cfg: dict[str, Any]) -> list[str]:
     """A sentence for each thing in a config that cannot be meant; each begins with the place."""
-    checker = _Checker()
+    checker = _Checker(cfg["data_root"])
     checker.call(cfg, Keys, "")
-    return checker.sentences()
+    return checker.sentences() + nobody_follows(cfg)
 
 
 @dataclass
@@ -176,7 +179,8 @@ class _Unread:
 
 
 class _Checker:
-    def __init__(self) -> None:
+    def __init__(self, data_root: Any) -> None:
+        self.data_root = data_root  # what further out says
         self.found: list[str] = []
         self.unread: list[_Unread] = []
         self.missing: list[tuple[str, str]] = []
@@ -232,7 +236,12 @@ class _Checker:
         except UnknownNameError as error:
             self.found.append(f"{at}.type: {error}")
             return
-        self.call({name: value for name, value in given.items() if name != "type"}, kind, f"{at}.", place)
+        given, outer = {name: value for name, value in given.items() if name != "type"}, self.data_root
+        if place.rooted:
+            given = rooted(given, outer)
+            self.data_root = given.get("data_root")
+        self.call(given, kind, f"{at}.", place)
+        self.data_root = outer
 
     def sentences(self) -> list[str]:
         meant = set()
@@ -279,7 +288,7 @@ def _others(unread: _Unread) -> list[str]:
 
 
 def _settings(hint: Any) -> type | None:
-    """The dataclass in `Loader` or `Loader | None`."""
+    """The dataclass in `Average` or `Average | None`."""
     return next((one for one in union(hint) if isinstance(one, type) and is_dataclass(one)), None)
 
 

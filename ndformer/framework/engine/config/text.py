@@ -13,7 +13,7 @@ CONSTANTS = dict(true=True, false=False, none=None)
 
 
 def parse_option(text: str) -> tuple[tuple[str, ...], Any]:
-    """'model.backbone.depth=4' is (('model', 'backbone', 'depth'), 4).
+    """KEY=VALUE: 'model.backbone.depth=4' is (('model', 'backbone', 'depth'), 4).
 
     A value is a Python literal, dict(type='X', ...) included; words may go without quotes, also inside of lists, and
     `a,b` is a list. What is no Python at all, a path for example, is a text.
@@ -21,11 +21,11 @@ def parse_option(text: str) -> tuple[tuple[str, ...], Any]:
     key, equals, value = text.partition("=")
     keys = tuple(key.strip().split("."))
     if not equals or not all(keys):
-        raise ConfigError(f"options are written KEY=VALUE, like train_cfg.max_epochs=5; got '{text}'")
+        raise ConfigError(f"options are written KEY=VALUE, got '{text}': m=8, or train_cfg.max_epochs=5")
     try:
         return keys, _value(value.strip())
     except ValueError as error:
-        raise ConfigError(f"--cfg-options {text}: {error}") from error
+        raise ConfigError(f"{text}: {error}") from error
 
 
 def parse_encoding(text: str) -> Any:

@@ -13,10 +13,9 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 
 from ndformer.framework.data.dataset import Dataset
-from ndformer.framework.engine.training.loading import begin_worker, new_board, workers_explained
+from ndformer.framework.engine.training.loading import begin_worker, build_dataset, new_board, workers_explained
 from ndformer.framework.engine.training.progress import clock
 from ndformer.framework.errors import DataError, no_class
-from ndformer.framework.registry import DATASETS
 
 
 class _Checked(torch.utils.data.Dataset[Any]):
@@ -52,7 +51,7 @@ def fault(data: Dataset, sample: dict[str, Any]) -> str:
 
 def check_split(cfg: Config, split: str, workers: int) -> tuple[int, list[str]]:
     """(samples read, what is wrong, sample by sample)."""
-    data: Dataset = DATASETS.create(cfg[f"{split}_dataloader"].dataset, seed=cfg.seed)
+    data = build_dataset(cfg, split)
     data.board = new_board(workers)
     found: Any = DataLoader(
         _Checked(data),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import importlib
 import importlib.util
 import os
@@ -13,6 +12,7 @@ from types import ModuleType
 from typing import Any
 
 from ndformer.framework.encoding import PositionEncoding
+from ndformer.framework.engine.config.text import parse_option
 from ndformer.framework.errors import DataError, nearest
 from ndformer.framework.registry import ENCODINGS
 
@@ -55,17 +55,8 @@ def read(path: Path) -> ModuleType:
 
 
 def options(texts: Sequence[str]) -> dict[str, Any]:
-    """m=8 preset=pape_repo is dict(m=8, preset='pape_repo'): values are Python's, or words."""
-    found = {}
-    for text in texts:
-        key, equals, value = text.partition("=")
-        if not equals:
-            raise ValueError(f"options are written KEY=VALUE, got '{text}'")
-        try:
-            found[key] = ast.literal_eval(value)
-        except (ValueError, SyntaxError):
-            found[key] = value
-    return found
+    """m=8 preset=pape_repo is dict(m=8, preset='pape_repo')."""
+    return {".".join(keys): value for keys, value in map(parse_option, texts)}
 
 
 def in_a_sentence(error: Exception) -> str:

@@ -26,9 +26,11 @@ from typing import Any
 import torch
 from mmengine.config import Config
 
+from ndformer.framework.data.dataset import SPLITS
 from ndformer.framework.engine.building import prepare_data
 from ndformer.framework.engine.config.differences import that_matter
 from ndformer.framework.engine.config.load import load
+from ndformer.framework.engine.config.text import parse_option
 from ndformer.framework.engine.programs.cli import config_arguments, config_from
 from ndformer.framework.engine.run import build_loader
 from ndformer.framework.engine.training.preemption import RESUMABLE
@@ -80,7 +82,7 @@ def plan(
 ) -> list[Run]:
     """All runs, checked; every encoding once before any is repeated with another seed."""
     for key, own in {"seed": "--seeds", "train_dataloader.dataset.per_class": "--per-class"}.items():
-        if any(option.partition("=")[0].strip() == key for option in options):
+        if any(".".join(parse_option(option)[0]) == key for option in options):
             raise ConfigError(f"--cfg-options gives {key}: that is for {own}")
     short = [_short(encoding) for encoding in encodings]
     for i, name in enumerate(short):
@@ -111,7 +113,7 @@ def _config(arguments: Sequence[str]) -> Config:
     return config_from(parser.parse_args(arguments))
 
 
-def check_settings(run: Run) -> None:
+def check_folder(run: Run) -> None:
     """A sentence unless the folder is free, or holds a run of these very settings."""
     path = run.folder / "config.py"
     if not (run.done or run.begun):
@@ -134,7 +136,7 @@ def check_data(runs: Sequence[Run], sample: bool) -> None:
     """Make the sample if it is wanted, and read the lists of all sets once: what is missing is missing for all."""
     run = max(runs, key=lambda run: run.per_class or 0)
     prepare_data(run.cfg, sample)
-    for split in ("train", "val", "test"):
+    for split in SPLITS:
         build_loader(run.cfg, split)
 
 

@@ -16,6 +16,7 @@ from typing import Any, cast
 
 from mmengine.config import Config
 
+from ndformer.framework.data.dataset import rooted
 from ndformer.framework.encoding import PositionEncoding
 from ndformer.framework.engine.building import build_model
 from ndformer.framework.engine.run import build_loader, evaluate
@@ -72,7 +73,7 @@ def extrapolate(cfg: Config, path: Path, sizes: Sequence[int], metric: str | Non
                 interpolate(model, trained, shape if interpolated else trained)
                 test = evaluate(at, model, build_loader(at, "test")).values
             figures.append(Figure(size, shape, interpolated, did, test))
-    encoding = spelled(cfg.model.backbone.get("encoding"))
+    encoding = as_argument(cfg.model.backbone.get("encoding"))
     shown = metric or METRICS.get(cfg.metrics[0].type).main
     value_of(shown, figures[0].test)
     return Tested(str(path), encoding, cfg.seed, trained, shown, figures)
@@ -127,7 +128,7 @@ def _proportional(old: Any, own: Shape, shape: Shape) -> Any:
 def _shape(cfg: Config, split: str) -> Shape:
     """What the transforms of a split make of the first test image: train itself may be absent at test time."""
     options = dict(cfg.test_dataloader.dataset, transforms=cfg[f"{split}_dataloader"].dataset.transforms)
-    inputs = DATASETS.create(options, seed=cfg.seed)[0]["inputs"]
+    inputs = DATASETS.create(rooted(options, cfg.get("data_root")), seed=cfg.seed)[0]["inputs"]
     if list(inputs) != ["image"]:
         raise DataError(f"other sizes are for models of images alone, not of {', '.join(inputs)}")
     height, width = inputs["image"].shape[-2:]
@@ -151,12 +152,12 @@ def _check(shapes: dict[int, Shape], patch: int) -> None:
         )
 
 
-def spelled(encoding: Any) -> str:
+def as_argument(encoding: Any) -> str:
     """The encoding of a config as on a command line: PaPE(m=8)."""
     if encoding is None:
         return "NoPE"
     if not isinstance(encoding, dict):
-        return ", ".join(map(spelled, encoding))
+        return ", ".join(map(as_argument, encoding))
     options = ", ".join(f"{key}={value!r}" for key, value in encoding.items() if key != "type")
     return encoding["type"] + (f"({options})" if options else "")
 

@@ -10,7 +10,7 @@ import time
 import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import Any, cast
 
 import torch
 from mmengine.config import Config
@@ -19,8 +19,9 @@ from torch.utils.data import DataLoader, get_worker_info
 
 from ndformer.framework import processes
 from ndformer.framework.data.batches import Batches, collate
-from ndformer.framework.data.dataset import Dataset
+from ndformer.framework.data.dataset import Dataset, rooted
 from ndformer.framework.data.mixture import Mixture, TurnBatches
+from ndformer.framework.engine.config.schema import Loading
 from ndformer.framework.errors import DataError
 from ndformer.framework.registry import DATASETS
 
@@ -57,30 +58,30 @@ def _close(reference: weakref.ref[Loader]) -> None:
         loader._iterator._shutdown_workers()  # pyright: ignore[reportAttributeAccessIssue]
 
 
+def build_dataset(cfg: Config, split: str) -> Dataset:
+    """The dataset of a split, with what its place gives: the config's seed, and `data_root` unless it names its own."""
+    return DATASETS.create(rooted(cfg[f"{split}_dataloader"].dataset, cfg.get("data_root")), seed=cfg.seed)
+
+
 def build_loader(cfg: Config, split: str) -> Loader:
-    options = dict(cfg[f"{split}_dataloader"])
-    dataset: Dataset = DATASETS.create(options["dataset"], seed=cfg.seed)
+    options, dataset = Loading(**cfg[f"{split}_dataloader"]), build_dataset(cfg, split)
     if len(dataset) == 0:
         raise DataError(f"{type(dataset).__name__} has no {split} samples under {dataset.data_root}")
-    workers, shuffle, share = (
-        min(options.get("num_workers", 0), processes.cores()),
-        split == "train",
-        processes.count(),
-    )
-    size = min(options["batch_size"], len(dataset) // share if shuffle else len(dataset)) * share
+    workers, shuffle, share = min(options.num_workers, processes.cores()), split == "train", processes.count()
+    size = min(options.batch_size, len(dataset) // share if shuffle else len(dataset)) * share
     if size == 0:
         raise DataError(f"{share} processes are more than {len(dataset)} training samples: start fewer")
     kind: Any = TurnBatches if isinstance(dataset, Mixture) else Batches
     length = dataset if isinstance(dataset, Mixture) else len(dataset)
-    dataset.skip_bad = options.get("skip_bad", False)
-    if options.get("random_labels", False):
+    dataset.skip_bad = options.skip_bad
+    if options.random_labels:
         dataset.deal_labels()
     dataset.board = new_board(workers)
-    loops = options.get("loops", 1)
+    loops = options.loops
     if loops < 1 or (loops > 1 and not shuffle):
         raise DataError(f"loops are the passes over the training set in an epoch, 1 or more, got {loops} for {split}")
     batches = kind(length, size, shuffle, cfg.seed, processes.rank(), share, loops)
-    return Loader(dataset, split, batches, workers, options.get("timeout", 600.0))
+    return Loader(dataset, split, batches, workers, options.timeout)
 
 
 def end_workers(datasets: Sequence[Dataset]) -> None:
@@ -113,7 +114,7 @@ def begin_worker(worker: int) -> None:
     signal.signal(signal.SIGTERM, lambda *_: signal.alarm(GRACE))
     signal.signal(signal.SIGUSR1, signal.SIG_IGN)
     info = get_worker_info()
-    board = None if info is None else getattr(info.dataset, "board", None)
+    board = None if info is None else cast(Dataset, info.dataset).board
     if board is not None:
         board[worker] = torch.tensor([os.getpid(), -1])
 

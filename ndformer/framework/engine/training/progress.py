@@ -89,7 +89,7 @@ class Progress:
         self.stream.flush()
 
 
-class Interval:
+class CheckpointTimer:
     """When a checkpoint is due: every N optimizer steps, or 'M minutes'."""
 
     def __init__(self, every: int | str | None) -> None:

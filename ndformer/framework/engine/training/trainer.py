@@ -18,7 +18,7 @@ from torch.utils.data import DataLoader
 
 from ndformer.framework import processes
 from ndformer.framework.compat import EpochBasedTrainLoop, Visualizer
-from ndformer.framework.engine.config.differences import check_settings
+from ndformer.framework.engine.config.differences import check_resumable
 from ndformer.framework.engine.training import checkpoint, nonfinite
 from ndformer.framework.engine.training.ema import EMA
 from ndformer.framework.engine.training.evaluate import measure
@@ -26,7 +26,7 @@ from ndformer.framework.engine.training.loading import Loader
 from ndformer.framework.engine.training.nonfinite import sample_names
 from ndformer.framework.engine.training.optim import build_optimizer
 from ndformer.framework.engine.training.preemption import RESUMABLE, Preemption
-from ndformer.framework.engine.training.progress import Interval, Progress
+from ndformer.framework.engine.training.progress import CheckpointTimer, Progress
 from ndformer.framework.engine.training.runner import AmpWrapper, QuietRunner
 from ndformer.framework.engine.training.schedules import Schedule
 from ndformer.framework.errors import BadNumbers, DataError
@@ -123,7 +123,7 @@ class Trainer(QuietRunner):
         self.history: list[dict[str, float]] = []
         self.best, self.seconds = -float("inf"), 0.0
         self.preemption, self.told = Preemption(), False  # told: all processes know of it
-        self.timer = Interval(settings.get("checkpoint_every"))
+        self.timer = CheckpointTimer(settings.get("checkpoint_every"))
         self.allow_config_change = allow_config_change
         self.progress = Progress(settings.max_epochs, len(loaders["train"]))
         super().__init__(
@@ -303,7 +303,7 @@ class Trainer(QuietRunner):
 
     def _go_on(self) -> None:
         path, state = checkpoint.load_newest(self.path)
-        check_settings(self.config, state, self.allow_config_change)
+        check_resumable(self.config, state, self.allow_config_change)
         checkpoint.load_weights(self.model, state, path)
         if self.ema is not None:
             average = state["ema"] or state["model"]

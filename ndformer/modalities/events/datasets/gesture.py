@@ -51,12 +51,12 @@ class DvsGesture(Dataset):
         self.cutmix = cutmix
         super().__init__(*args, **rest)
 
-    def whole(self, epoch: int, i: int) -> Sample:
+    def raw(self, epoch: int, i: int) -> Sample:
         rng = np.random.default_rng((self.seed, epoch, i, 1))
-        own = super().whole(epoch, i)
+        own = super().raw(epoch, i)
         if self.split != "train" or rng.random() >= self.cutmix:
             return own
-        return cutmix(own, super().whole(epoch, int(rng.integers(len(self)))), rng)
+        return cutmix(own, super().raw(epoch, int(rng.integers(len(self)))), rng)
 
     def index(self, split: str) -> tuple[list[Any], np.ndarray]:
         home = next((h for h in (self.data_root, self.data_root / "DvsGesture") if (h / TRIALS[split]).is_file()), None)

@@ -10,7 +10,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ndformer.framework.engine.building import build_model
-from ndformer.framework.engine.config.inherit import read
 from ndformer.framework.engine.config.load import check, load
 from ndformer.framework.errors import ConfigError
 
@@ -116,7 +115,7 @@ def test_sample_is_merged_over_the_file_and_under_the_options():
     full, small = load(CIFAR), load(CIFAR, ["model.backbone.depth=1"], sample=True)
     assert small.model.backbone.dim == full.sample.model.backbone.dim != full.model.backbone.dim
     assert small.model.backbone.depth == 1
-    assert small.test_dataloader.dataset.data_root == full.sample.data_root
+    assert small.data_root == full.sample.data_root != full.data_root
     changed = load(CIFAR, ["sample.model.backbone.dim=32"], sample=True)
     assert changed.model.backbone.dim == 32
     assert changed.sample == {}
@@ -154,42 +153,6 @@ def test_a_preset_is_merged_under_the_sample_and_the_options(write, on_cifar):
 
 def test_a_config_without_a_sample_says_so(on_cifar):
     assert "has no `sample`" in refusal(load, on_cifar("sample = None"), sample=True)
-
-
-# data_root
-
-
-def roots(cfg):
-    return [cfg[f"{split}_dataloader"].dataset.data_root for split in ("train", "val", "test")]
-
-
-def test_datasets_follow_the_data_root(write, on_cifar):
-    assert roots(load(CIFAR)) == ["data/cifar10"] * 3
-    assert roots(load(CIFAR, ["data_root=/x"])) == ["/x"] * 3
-    assert roots(load(on_cifar("data_root = 'y'"))) == ["y"] * 3
-    resolved = write(load(CIFAR).pretty_text, "resolved.py")
-    assert roots(load(resolved, ["data_root=/x"])) == ["/x"] * 3
-    assert roots(load(resolved, sample=True)) == [load(CIFAR).sample.data_root] * 3
-
-
-def test_datasets_that_repeat_the_data_root_follow_too(write):
-    loader = "dict(dataset=dict(type='CIFAR10', data_root=data_root))"
-    loaders = "".join(f"{split}_dataloader = {loader}\n" for split in ("train", "val", "test"))
-    write(f"data_root = 'a'\n{loaders}", "base.py")
-    found = read(write("_base_ = 'base.py'\ndata_root = 'b'"))
-    assert found["train_dataloader"]["dataset"] == dict(type="CIFAR10")
-    assert found["data_root"] == "b"
-
-
-def test_a_dataset_may_have_its_own_data_root(on_cifar):
-    path = on_cifar("test_dataloader = dict(dataset=dict(data_root='other'))")
-    assert roots(load(path, ["data_root=/x"])) == ["/x", "/x", "other"]
-
-
-def test_a_data_root_that_no_dataset_follows_is_refused():
-    own = [f"{split}_dataloader.dataset.data_root=own" for split in ("train", "val", "test")]
-    assert refusal(load, CIFAR, own).startswith("data_root: nothing reads it")
-    assert roots(load(CIFAR, [*own, "data_root=None", "sample=None"])) == ["own"] * 3
 
 
 # The result

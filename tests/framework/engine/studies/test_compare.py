@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from ndformer.framework.engine.studies import compare_table, markdown
-from ndformer.framework.engine.studies.compare import Outcome, Run, check_settings, outcome, plan, train_all
+from ndformer.framework.engine.studies.compare import Outcome, Run, check_folder, outcome, plan, train_all
 from ndformer.framework.engine.training import checkpoint
 from ndformer.framework.errors import ConfigError, DataError
 
@@ -66,7 +66,7 @@ def test_options_the_sample_and_the_data_root_reach_every_run(tmp_path):
     options = ["train_cfg.max_epochs=3"]
     for run in plan(MNIST, ["Sincos", "NoPE"], [0], tmp_path, options=options, sample=True, data_root="my data"):
         assert (run.cfg.train_cfg.max_epochs, run.cfg.model.backbone.dim) == (3, 96)
-        assert run.cfg.test_dataloader.dataset.data_root == "my data"
+        assert run.cfg.data_root == "my data"
 
 
 @pytest.mark.parametrize(
@@ -91,18 +91,18 @@ def made(run, text=None):
 
 def test_a_run_of_other_settings_is_not_taken_for_this_one(tmp_path):
     (run,) = plan(MNIST, ["PaPE(m=8)"], [0], tmp_path)
-    check_settings(run)  # nothing there
+    check_folder(run)  # nothing there
     made(run)
-    check_settings(run)
+    check_folder(run)
     (other,) = plan(MNIST, ["PaPE(m=8)"], [0], tmp_path, options=["train_cfg.max_epochs=3", "optimizer.lr=1.0"])
     with pytest.raises(DataError) as error:
-        check_settings(other)
+        check_folder(other)
     assert "other settings: optimizer.lr was 0.001 and would be 1.0, train_cfg.max_epochs was 30 and would be 3" in str(
         error.value
     )
     (run.folder / "config.py").write_text("nonsense = 1")
     with pytest.raises(DataError, match=r"config.py cannot be read .*name another --work-dir"):
-        check_settings(run)
+        check_folder(run)
 
 
 # --- running them ---

@@ -173,7 +173,7 @@ def test_sizes_that_patches_do_not_divide_are_one_sentence_with_the_nearest(weig
     ],
 )
 def test_encodings_are_named_as_on_the_command_line(encoding, text):
-    assert extrapolate.spelled(encoding) == text
+    assert extrapolate.as_argument(encoding) == text
 
 
 def one_run(encoding, seed, accuracies):

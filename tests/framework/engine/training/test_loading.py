@@ -14,6 +14,7 @@ import torch
 from ndformer.framework.data.batches import Batches, collate
 from ndformer.framework.data.dataset import Dataset
 from ndformer.framework.data.mixture import Mixture, TurnBatches
+from ndformer.framework.engine.config.schema import Loading
 from ndformer.framework.engine.programs.check import check_split
 from ndformer.framework.engine.run import train
 from ndformer.framework.engine.training.evaluate import measure
@@ -113,6 +114,14 @@ def test_a_training_batch_stays_whole_and_the_next_sample_stands_in(workers):
     assert not set(used) & bad
     assert "bad" not in batches[0]
     assert set(loader.bad) == {f"{i}.png" for i in BAD if i in loader.data.records}
+
+
+def test_what_a_loader_does_not_say_the_table_of_keys_does():
+    told, table = of("SoakSquares", num_workers=1), Loading(batch_size=8, dataset={})
+    assert set(told.train_dataloader) == {"batch_size", "dataset", "num_workers"}
+    loader = build_loader(told, "train")
+    assert (loader.timeout, loader.data.skip_bad, loader.data.dealt) == (table.timeout, table.skip_bad, None)
+    assert len(loader) == len(loader.data) // 8 * table.loops
 
 
 def test_where_all_samples_are_bad_it_ends():

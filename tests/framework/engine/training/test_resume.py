@@ -14,7 +14,7 @@ import torch
 from ndformer.framework.engine.run import train
 from ndformer.framework.engine.training import checkpoint
 from ndformer.framework.engine.training.preemption import RESUMABLE
-from ndformer.framework.engine.training.progress import Interval
+from ndformer.framework.engine.training.progress import CheckpointTimer
 from ndformer.framework.engine.training.trainer import Trainer
 from ndformer.framework.errors import DataError
 from ndformer.framework.pictures import runs as report
@@ -201,11 +201,11 @@ def test_another_config_is_listed_and_asked_for(tmp_path, capsys):
 
 
 def test_checkpoints_are_due_by_steps_or_minutes(monkeypatch):
-    assert [step for step in range(1, 7) if Interval(3).due(step)] == [3, 6]
-    assert not Interval(None).due(1)
+    assert [step for step in range(1, 7) if CheckpointTimer(3).due(step)] == [3, 6]
+    assert not CheckpointTimer(None).due(1)
     now = [0.0]
     monkeypatch.setattr("time.monotonic", lambda: now[0])
-    timer = Interval("1.5 minutes")
+    timer = CheckpointTimer("1.5 minutes")
     assert not timer.due(1)
     now[0] = 90.0
     assert timer.due(2)
@@ -213,7 +213,7 @@ def test_checkpoints_are_due_by_steps_or_minutes(monkeypatch):
     assert not timer.due(3)
     for wrong in ("10 seconds", "soon", "0 minutes", 0):
         with pytest.raises(ValueError, match="checkpoint_every is"):
-            Interval(wrong)
+            CheckpointTimer(wrong)
 
 
 def test_real_kills_end_bit_equal_and_two_processes_compute_what_one_does():
