@@ -95,7 +95,7 @@ def test_what_keeps_its_promises_passes(check):
         ("self.project(tones), Where(places))", "self.project(tones)[..., :5], Where(places))", "tokens",
          "Tones gave features (2, 3, 5) of 2 samples, which are (2, N, 32)"),
         ("Where(places)", "Where(places / 0)", "tokens", "finite"),
-        ("self.project(tones), W", "self.project(tones - tones.mean()), W", "alone as among", "where another is in the"),
+        ("self.project(tones), W", "self.project(tones - tones.mean()), W", "alone", "where another is in the batch"),
         ("self.classes, self.linear =", "self.spare = torch.nn.Linear(2, 2); self.classes, self.linear =", "learns",
          "Ears.spare.weight gets no gradient"),
         ("[Label(sample=sample, scores=one) for sample, one in zip(data_samples, scores)]", "list(scores)", "answers",
@@ -105,7 +105,7 @@ def test_what_keeps_its_promises_passes(check):
 def test_what_is_broken_is_one_sentence(check, good, bad, name, sentence):
     assert good in GOOD
     lines, status = check(GOOD.replace(good, bad))
-    (line,) = [line for line in lines if line.startswith("FAIL")]
+    line = next(line for line in lines if line.startswith("FAIL"))
     assert status == 1
     assert line[6:].startswith(name)
     assert sentence in line
