@@ -41,7 +41,7 @@ def of_module(module: Any, data_root: str, given: dict[str, Any]) -> Parts:
     """What a module registers, with the `given` options, dict('CLASS.KEY'=value)."""
 
     def own(registry: Registry) -> list[tuple[str, Any]]:
-        return [(n, kind) for n, kind in registry.items() if kind.__module__ == module.__name__]
+        return [(n, kind) for n, kind in registry.all().items() if kind.__module__ == module.__name__]
 
     def made(registry: Registry, name: str, **context: Any) -> Any:
         more = {at.partition(".")[2]: value for at, value in given.items() if at.partition(".")[0] == name}
@@ -56,7 +56,7 @@ def of_module(module: Any, data_root: str, given: dict[str, Any]) -> Parts:
     data = made(DATASETS, dataset, data_root=data_root)
     raw = data[0]
     if "inputs" not in raw:
-        kinds = own(TRANSFORMS) + TRANSFORMS.items()  # its own first
+        kinds = own(TRANSFORMS) + list(TRANSFORMS.all().items())  # its own first
         able = [name for name, kind in kinds if isinstance(kind, type) and issubclass(kind, Pack) and kind.of in raw]
         data.transforms = [made(TRANSFORMS, name) for name in able[:1]]
     names = list(data[0].get("inputs", {}))

@@ -14,46 +14,14 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from ndformer.framework.data.describe import describe
 from ndformer.framework.engine.programs.cli import run
 from ndformer.framework.errors import DataError
-from ndformer.modalities.events.describe import files as events
-from ndformer.modalities.events.describe import sets as event_sets
-from ndformer.modalities.image.describe import files as image
-from ndformer.modalities.image.describe import sets as image_sets
-from ndformer.modalities.pointcloud.describe import files as pointcloud
-from ndformer.modalities.pointcloud.describe import sets as pointcloud_sets
-from ndformer.modalities.video.describe import files as video
-from ndformer.modalities.video.describe import sets as video_sets
-
-KINDS = (image, video, pointcloud, events)
-
-
-def describe(path: Path, rows: int) -> dict[str, Any]:
-    """By the modality that knows the ending of a file. In .npy, plain rows are a cloud, columns with names events."""
-    for sets in (event_sets, video_sets, pointcloud_sets, image_sets):
-        if sets.knows(path):
-            return sets.describe(path, rows)
-    ending = path.suffix.lower()
-    if ending == ".npy" and path.is_file():
-        return (pointcloud if plain(path) else events).describe(path, rows)
-    kind = next((kind for kind in KINDS if ending in kind.ENDINGS and ending != ".npy"), None)
-    if kind is None and path.is_file() and not events.begins_like_one(path):
-        known = ", ".join(dict.fromkeys(ending for kind in KINDS for ending in kind.ENDINGS))
-        raise DataError(f"{path} is of no format that is known here, by its name or its beginning: known are {known}")
-    return (kind or events).describe(path, rows)
-
-
-def plain(path: Path) -> bool:
-    """Whether an .npy file's header says rows of 3 or 6 floating-point numbers, which no table of events is."""
-    with path.open("rb") as file:
-        header = file.read(256).decode("latin-1")
-    return bool(re.search(r"'descr': '[<>=|]f[248]'.*'shape': \(\d+, [36]\)", header))
 
 
 def as_json(found: Any) -> str:

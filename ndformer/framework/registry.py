@@ -23,6 +23,11 @@ class Registry(mmengine.registry.Registry):
         super().__init__(name, scope="ndformer")
         self._places = places
 
+    def all(self) -> dict[str, Any]:
+        """Every name, and what it stands for."""
+        self._load()
+        return self.module_dict
+
     def get(self, key: str) -> Any:
         self._load()
         found = super().get(key)
@@ -30,11 +35,6 @@ class Registry(mmengine.registry.Registry):
             names = sorted(self.module_dict)
             raise UnknownNameError(f"no {self.name} is called '{key}'{nearest(key, names)} Known: {', '.join(names)}")
         return found
-
-    def items(self) -> list[tuple[str, Any]]:
-        """All that there is, by name."""
-        self._load()
-        return list(self.module_dict.items())
 
     def create(self, cfg: dict[str, Any], **context: Any) -> Any:
         """Build `cfg` with arguments that its place in the model gives; an option nothing reads is an error."""
@@ -63,6 +63,7 @@ ENCODINGS = Registry("encoding", "ndformer.encodings")
 MODALITIES = Registry("modality", "ndformer.modalities")
 DATASETS = Registry("dataset", "ndformer.modalities", "ndformer.framework.data")
 TRANSFORMS = Registry("transform", "ndformer.modalities", "ndformer.framework.data")
+DESCRIBERS = Registry("describer", "ndformer.modalities")
 MIXERS = Registry("mixer", "ndformer.modalities")
 STAND_INS = Registry("stand-in", "ndformer.modalities")
 MODELS = Registry("model", "ndformer.framework.model")

@@ -30,7 +30,7 @@ def home(tmp_path_factory):
     (home / "keypoints_config.py").write_text(CONFIG)
     Image.fromarray(np.full((32, 32, 3), 128, np.uint8)).save(home / "photo.png")
     registries = [ANSWERS, DATASETS, HEADS, METRICS]
-    known = [dict(registry.items()) for registry in registries]
+    known = [dict(registry.all()) for registry in registries]
     patch.chdir(home)
     patch.syspath_prepend(home)
     patch.delenv("NDFORMER_DEBUG", raising=False)

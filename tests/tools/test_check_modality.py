@@ -59,7 +59,7 @@ class Ears(Head):
 def check(tmp_path, monkeypatch, capsys):
     """The lines printed of a module, and the exit code."""
     registries = [DATASETS, HEADS, MODALITIES]
-    known = [dict(registry.items()) for registry in registries]
+    known = [dict(registry.all()) for registry in registries]
 
     def checked(code, *arguments):
         (tmp_path / "hums.py").write_text(code)

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from ndformer.framework.attention import Attention, build_encoding
+from ndformer.framework.backbones.ptv3 import pointcept
 from ndformer.framework.backbones.ptv3.network import PTv3
 from ndformer.framework.engine.training import checkpoint
 from ndformer.framework.errors import DataError
@@ -93,7 +94,7 @@ def test_a_checkpoint_of_pointcept_becomes_one_of_ours(tmp_path: Path, capsys: p
 
 def test_an_encoder_alone() -> None:
     sizes: dict[str, Any] = SIZES | dict(dec_depths=(), dec_channels=(), dec_heads=())
-    cfg, weights, left = convert_checkpoint.pointcept(official(PTv3(**sizes)), head_dim=16)
+    cfg, weights, left = pointcept.backbone(official(PTv3(**sizes)), head_dim=16)
     assert left == []
     assert cfg["dec_depths"] == ()
     del cfg["type"]
@@ -107,14 +108,14 @@ def test_a_classifier_of_objects() -> None:
     nn.init.normal_(ours.linear.weight)
     theirs = {re.sub(r"hidden\.", "cls_head.", name): value for name, value in ours.state_dict().items()}
     theirs = {re.sub(r"linear\.", "cls_head.8.", name): value for name, value in theirs.items()}
-    cfg, weights, left = convert_checkpoint.pointcept_head(theirs, ["odd", *theirs])
+    cfg, weights, left = pointcept.head(theirs, ["odd", *theirs])
     assert left == ["odd"]
     assert cfg == dict(type="Classifier", classes=40, pool="mean", hidden=(16, 8), dropout=0.5)
     made = HEADS.create(cfg, dim=32)
     made.load_state_dict(weights)
     given = TokenSet(torch.randn(3, 5, 32), Where(torch.rand(3, 5, 3)))
     torch.testing.assert_close(made.eval()(given), ours.eval()(given))
-    assert convert_checkpoint.pointcept_head({}, ["odd"]) == ({}, {}, ["odd"])
+    assert pointcept.head({}, ["odd"]) == ({}, {}, ["odd"])
 
 
 def test_tables_of_relative_positions() -> None:
@@ -129,7 +130,7 @@ def test_tables_of_relative_positions() -> None:
             theirs[f"enc.enc{s}.block{b}.attn.rpe.rpe_table"] = torch.randn(3 * (2 * reach + 1), SIZES["enc_heads"][s])
     for s, width in enumerate(SIZES["dec_heads"]):
         theirs[f"dec.dec{s}.block0.attn.rpe.rpe_table"] = torch.randn(3 * (2 * reach + 1), width)
-    cfg, weights, left = convert_checkpoint.pointcept(theirs, head_dim=16)
+    cfg, weights, left = pointcept.backbone(theirs, head_dim=16)
     assert left == []
     assert (cfg["encoding"], cfg["positions"], cfg["cpe"]) == (sizes["encoding"], "grid", "none")
     del cfg["type"]
@@ -166,7 +167,7 @@ def test_what_is_no_such_checkpoint_is_a_sentence(tmp_path: Path) -> None:
     fails({n: v[:10] if v.shape == (16,) else v for n, v in whole.items()}, "heads of 16")
     (tmp_path / "in.pth").write_bytes(b"half")
     with pytest.raises(DataError, match="cannot|not a checkpoint"):
-        convert_checkpoint.read(tmp_path / "in.pth")
+        pointcept.read(tmp_path / "in.pth")
 
 
 def test_as_a_program(tmp_path: Path) -> None:

@@ -27,8 +27,7 @@ class Dots(StandIn):
 
 @pytest.fixture
 def dots(monkeypatch):
-    monkeypatch.setitem(STAND_INS.module_dict, "dots", Dots)
-    STAND_INS.get("mnist")  # all are loaded
+    monkeypatch.setitem(STAND_INS.all(), "dots", Dots)
 
 
 def test_it_goes_to_data_samples_where_no_place_is_given(dots, tmp_path, monkeypatch, capsys):
@@ -64,7 +63,7 @@ def test_an_interruption_leaves_nothing_behind(dots, tmp_path, monkeypatch):
             super().write(folder, seed)
             raise KeyboardInterrupt
 
-    monkeypatch.setitem(STAND_INS.module_dict, "dots", Half)
+    monkeypatch.setitem(STAND_INS.all(), "dots", Half)
     with pytest.raises(KeyboardInterrupt):
         make_sample.main(["dots", "--out", str(tmp_path / "x" / "out")])
     assert not list((tmp_path / "x").iterdir())
@@ -92,9 +91,8 @@ def test_a_real_one_is_read_and_its_baselines_are_printed(tmp_path, capsys):
 
 
 def test_every_stand_in_names_the_dataset_that_reads_it_and_its_baselines():
-    STAND_INS.get("mnist")
-    assert len(STAND_INS.module_dict) >= 18
-    for stand_in in STAND_INS.module_dict.values():
+    assert len(STAND_INS.all()) >= 18
+    for stand_in in STAND_INS.all().values():
         dataset = DATASETS.get(stand_in.dataset["type"])
         for beside in (dataset, stand_in.baselines):  # all of one modality
             assert beside.__module__.split(".")[:3] == stand_in.__module__.split(".")[:3]

@@ -207,9 +207,9 @@ def test_scenes_of_one_name_have_files_of_their_own(tmp_path):
         (tmp_path / area / "office").mkdir(parents=True)
         np.save(tmp_path / area / "office" / "coord.npy", np.zeros((2, 3)))
     (tmp_path / "val.json").write_text('["area1/office", "area2/office"]')
-    assert vote.names(ScanNet(tmp_path, "test")) == ["area1_office", "area2_office"]
+    assert voting.names(ScanNet(tmp_path, "test")) == ["area1_office", "area2_office"]
     (tmp_path / "val.json").write_text('["area1/office"]')
-    assert vote.names(ScanNet(tmp_path, "test")) == ["office"]
+    assert voting.names(ScanNet(tmp_path, "test")) == ["office"]
 
 
 def test_objects_are_voted_on_again_and_again(tmp_path):
@@ -264,7 +264,7 @@ def test_repeats_of_votes_on_objects_are_told_as_mean_and_spread(tmp_path, capsy
         i = next(looked)
         return [np.eye(2)[labels[i] if right[repeat][i] else 1 - labels[i]] for repeat in range(repeats)]
 
-    monkeypatch.setattr(vote, "object_votes", votes)
+    monkeypatch.setattr(voting, "object_votes", votes)
     arguments = ["configs/modelnet40_nope.py", str(tmp_path / "best.pth"), "--sample", "--data-root", str(tmp_path)]
     vote.main([*arguments, "--repeats", "3", "--cfg-options", *options])
     said = capsys.readouterr().out.strip()

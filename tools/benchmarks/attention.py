@@ -31,6 +31,7 @@ from torch.utils._pytree import tree_leaves
 from ndformer.encodings.parabolic import centre, concat_features, form, slope, steepest
 from ndformer.framework.attention import Attention, build_encoding
 from ndformer.framework.bias.parabolas import QuadraticBias
+from ndformer.framework.engine.programs.cli import run
 from ndformer.framework.kernels import attend
 from ndformer.framework.pictures.runs import bars
 from ndformer.framework.tokens import TokenSet, Where
@@ -252,4 +253,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

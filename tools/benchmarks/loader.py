@@ -24,6 +24,7 @@ from torch.utils.data import DataLoader
 
 from ndformer.framework.data.batches import collate
 from ndformer.framework.data.dataset import Dataset
+from ndformer.framework.engine.programs.cli import run
 from ndformer.framework.registry import DATASETS
 from ndformer.modalities.image.stand_ins.strokes import FIGURES, figures
 
@@ -93,4 +94,4 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

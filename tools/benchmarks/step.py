@@ -23,6 +23,7 @@ from torch import Tensor, nn
 
 from ndformer.framework.engine.building import build_model
 from ndformer.framework.engine.config.load import load
+from ndformer.framework.engine.programs.cli import run
 from ndformer.framework.engine.training.trainer import Trainer
 
 CONFIG = Path(__file__).parents[2] / "configs" / "imagenet1k_nope.py"
@@ -118,4 +119,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

@@ -29,7 +29,7 @@ def packs(transforms: Sequence[Any]) -> Iterator[Pack]:
 def picture(sample: Sample, transforms: Sequence[Any], size: int = SIZE) -> np.ndarray:
     """(H, W, 3) uint8 of a sample, packed or not yet; what none of its transforms packs is drawn by who would."""
     held = sample.get("inputs", sample)
-    kinds = [kind for _, kind in TRANSFORMS.items() if isinstance(kind, type) and issubclass(kind, Pack)]
+    kinds = [kind for kind in TRANSFORMS.all().values() if isinstance(kind, type) and issubclass(kind, Pack)]
     own = {one.of: one for one in packs(transforms)}
     able = {kind.of: kind for kind in kinds if kind.of in held}
     there = [name for name in able | own if held.get(name) is not None]

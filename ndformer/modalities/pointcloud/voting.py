@@ -2,22 +2,30 @@
 
 Scenes are looked at in fragments, each with one point of every voxel, until every point was in one, and that under 13
 augmentations: 4 turns x 3 scales, and mirrored along x and y, which is half a turn once more. Objects are looked at as
-they are and stretched at random nine times. What is summed are probabilities.
+they are and stretched at random nine times. What is summed are probabilities. Predictions of scenes are kept in a
+folder, a file each, to go on from and to send to ScanNet's server.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
+import os
+import time
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 import torch
 
+from ndformer.framework import atomic
 from ndformer.framework.data.batches import collate
-from ndformer.framework.data.dataset import Sample
+from ndformer.framework.data.dataset import Dataset, Sample
 from ndformer.framework.errors import DataError
 from ndformer.framework.heads.token_segmenter import TokenSegmenter
 from ndformer.framework.model import TokenModel
+from ndformer.modalities.pointcloud.datasets.scenes import SCANNET
 from ndformer.modalities.pointcloud.transforms.points import GridSample, PackPoints, ScalePoints, cells, chosen, turned
 
 STRETCHES, STRETCH = 9, (0.8, 1.2)
@@ -98,3 +106,68 @@ def _through(transforms: Sequence[Any], sample: Sample, rng: np.random.Generator
     for transform in transforms:
         sample = transform(sample, rng)
     return sample
+
+
+# ------------------------------------------------------------------------------------------------------ whole datasets
+
+
+def keep(folder: Path, checkpoint: Path, of: dict[str, Any]) -> None:
+    """A folder for predictions of this checkpoint and these parts of a config, and of no others."""
+    about = {name: json.dumps(part, default=list, sort_keys=True) for name, part in of.items()}
+    about = dict(checkpoint=hashlib.sha256(checkpoint.read_bytes()).hexdigest()) | about
+    folder.mkdir(parents=True, exist_ok=True)
+    kept = folder / "about.json"
+    if kept.is_file() and json.loads(kept.read_text(encoding="utf-8")) != about:
+        raise DataError(f"{folder} holds predictions of another checkpoint or config: name another folder")
+    kept.write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
+
+
+def names(data: Dataset) -> list[str]:
+    """What the files of scenes are called: as their folders, with the way there where several have one name."""
+    paths = [Path(data.name(i)) for i in range(len(data))]
+    short = [path.name for path in paths]
+    if len(set(short)) == len(short):
+        return short
+    return [os.path.relpath(path, data.data_root).replace(os.sep, "_") for path in paths]
+
+
+def scenes(
+    model: TokenModel, data: Dataset, folder: Path, at_a_time: int
+) -> Iterator[tuple[str, Sample, np.ndarray, float | None]]:
+    """The name of each scene, its sample, the labels (N,) from its file or else predicted and written there, and how
+    many seconds that took."""
+    for record, name in zip(data.records, names(data)):
+        file, begin, seconds = folder / f"{name}.npy", time.perf_counter(), None
+        sample = data.read(record)
+        if not file.is_file():
+            labels = scene_votes(model, sample, data.transforms, at_a_time).argmax(1).astype(np.int16)
+            with atomic.whole(file) as half, half.open("wb") as stream:
+                np.save(stream, labels)
+            seconds = time.perf_counter() - begin
+        labels = np.load(file).astype(np.int64)
+        if len(labels) != len(sample["points"]):
+            raise DataError(
+                f"{file} has labels of {len(labels)} points, and the scene of that name {len(sample['points'])}: "
+                "it is of other data, name another folder"
+            )
+        yield name, sample, labels, seconds
+
+
+def submit(folder: Path, data: Dataset, labels: Sequence[np.ndarray]) -> None:
+    """A text for each scene, with the NYU40 number of every point on a line, as ScanNet's server takes them."""
+    if list(data.classes) != list(SCANNET):
+        raise DataError("ScanNet's server takes its 20 classes, and this dataset has others")
+    folder.mkdir(parents=True, exist_ok=True)
+    numbers = np.array(list(SCANNET.values()))
+    for name, found in zip(names(data), labels):
+        np.savetxt(folder / f"{name}.txt", numbers[found], fmt="%d")
+
+
+def objects(model: TokenModel, data: Dataset, repeats: int) -> np.ndarray:
+    """(repeats,) accuracies of ten votes each."""
+    right = []  # per object, per repeat
+    for i, record in enumerate(data.records):
+        sample = data.read(record) | dict(index=i)
+        votes = object_votes(model, sample, data.transforms, repeats, data.seed)
+        right.append([int(vote.argmax()) == data.labels[i] for vote in votes])
+    return np.mean(right, axis=0)

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import torch
 
+from ndformer.framework.backbones.ptv3 import pointcept
 from ndformer.framework.backbones.ptv3.network import PTv3
 from ndformer.framework.tokens import TokenSet, Where
-from tools import convert_checkpoint
 
 ROOT = Path(__file__).parents[3]
 GOLDEN = ROOT.parent / "shared" / "golden" / "ptv3_tiny.pt"
@@ -24,7 +24,7 @@ def golden() -> dict[str, Any]:
 
 @pytest.fixture
 def model(golden: dict[str, Any]) -> PTv3:
-    cfg, weights, left = convert_checkpoint.pointcept(golden["state_dict"], head_dim=16)
+    cfg, weights, left = pointcept.backbone(golden["state_dict"], head_dim=16)
     assert left == []
     assert len(weights) == len(golden["state_dict"])
     official = golden["config"]

@@ -8,6 +8,7 @@ import torch
 from PIL import Image
 
 from ndformer.framework.data.dataset import Dataset
+from ndformer.framework.evaluation import simple
 from ndformer.framework.registry import DATASETS, STAND_INS
 from ndformer.modalities.image.stand_ins import baselines
 from ndformer.modalities.image.stand_ins.strokes import DIGITS, FIGURES, figures, handwriting
@@ -98,7 +99,7 @@ def test_logistic_regression_finds_the_minimum_that_torch_finds():
 
     optimizer.step(loss)
     expected = (scaled(x_test) @ weights).argmax(1).numpy()
-    assert (baselines.logistic_regression(x, y, x_test, penalty=0.01) == expected).mean() > 0.99
+    assert (simple.logistic_regression(x, y, x_test, penalty=0.01) == expected).mean() > 0.99
 
 
 class Images(Dataset):
@@ -141,7 +142,7 @@ def test_baselines_find_what_they_are_there_to_find(kind, monkeypatch):
 
 
 def test_pixel_statistics_do_not_tell_the_figures_of_cifar10_apart(sample_root, monkeypatch):
-    monkeypatch.setattr(baselines, "PENALTIES", (0.1,))
+    monkeypatch.setattr(simple, "PENALTIES", (0.1,))
     root = sample_root("cifar10")
     train, test = (DATASETS.create(dict(type="CIFAR10", data_root=root, split=split)) for split in ("train", "test"))
     found = dict(baselines.baselines(train, test))

@@ -8,34 +8,35 @@ from typing import Any
 
 import numpy as np
 
+from ndformer.framework.data.describe import BEGINNING, NO, Describer, Told
+from ndformer.framework.registry import DESCRIBERS
 from ndformer.modalities.events.formats.files import ENDINGS, MARKS, format_of, read_events
 from ndformer.modalities.events.formats.stream import Events
 
-__all__ = ["ENDINGS", "describe"]
 
+@DESCRIBERS.register_module()
+class Recording(Describer):
+    endings = ENDINGS
 
-def describe(path: Path, rows: int = 5) -> dict[str, Any]:
-    """Plain values by name; `odd` is a list of sentences, `first` the first rows."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        events = read_events(path)
-    odd = [str(warning.message).removeprefix(f"{path} ") for warning in caught]
-    found: dict[str, Any] = dict(format=format_of(path), bytes=path.stat().st_size, events=len(events))
-    found |= dict(height=events.height, width=events.width)
-    if len(events):
-        span = int(events.t.max() - events.t.min())
-        found |= dict(start_us=int(events.t[0]), end_us=int(events.t[-1]), seconds=span / 1e6)
-        found |= dict(events_per_second=round(len(events) * 1e6 / span) if span else None)
-        found |= dict(positive_share=round(float((events.p > 0).mean()), 4))
-        found |= {axis: [int(getattr(events, axis).min()), int(getattr(events, axis).max())] for axis in "xy"}
-    first = [dict(zip("xytp", row)) for row in zip(*(getattr(events, name)[:rows].tolist() for name in "xytp"))]
-    return found | dict(odd=odd + oddities(events), first=first)
+    def claim(self, path: Path, begin: bytes) -> int:
+        marked = begin.startswith((*MARKS, b"#!AER-DAT"))  # also one that is not read
+        return super().claim(path, begin) or (BEGINNING if marked else NO)
 
-
-def begins_like_one(path: Path) -> bool:
-    """Whether a file is one of events, whatever its name."""
-    with path.open("rb") as file:
-        return file.read(16).startswith((*MARKS, b"#!AER-DAT"))  # also one that is not read
+    def tell(self, path: Path, rows: int) -> Told:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            events = read_events(path)
+        odd = [str(warning.message).removeprefix(f"{path} ") for warning in caught]
+        found: dict[str, Any] = dict(format=format_of(path), events=len(events))
+        found |= dict(height=events.height, width=events.width)
+        if len(events):
+            span = int(events.t.max() - events.t.min())
+            found |= dict(start_us=int(events.t[0]), end_us=int(events.t[-1]), seconds=span / 1e6)
+            found |= dict(events_per_second=round(len(events) * 1e6 / span) if span else None)
+            found |= dict(positive_share=round(float((events.p > 0).mean()), 4))
+            found |= {axis: [int(getattr(events, axis).min()), int(getattr(events, axis).max())] for axis in "xy"}
+        first = [dict(zip("xytp", row)) for row in zip(*(getattr(events, name)[:rows].tolist() for name in "xytp"))]
+        return found, odd + oddities(events), first
 
 
 def oddities(events: Events) -> list[str]:

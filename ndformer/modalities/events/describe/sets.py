@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import warnings
 from collections import Counter
 from pathlib import Path
@@ -10,32 +9,28 @@ from typing import Any
 
 import numpy as np
 
+from ndformer.framework.data.describe import Describer, Told
 from ndformer.framework.errors import DataError
+from ndformer.framework.registry import DESCRIBERS
 from ndformer.modalities.events.datasets.gen1.boxes import CLASSES, FAULTY_WIDTH, read_boxes, usable
 from ndformer.modalities.events.datasets.gesture import CLASSES as GESTURES
 from ndformer.modalities.events.datasets.gesture import labels_of
 from ndformer.modalities.events.formats.files import checked
 from ndformer.modalities.events.formats.prophesee import GEN1 as SENSOR
 
-Described = tuple[dict[str, Any], list[str], list[dict[str, Any]]]
+
+@DESCRIBERS.register_module()
+class RecordingLabels(Describer):
+    names = r".*_bbox\.npy|.*_labels\.csv|trials_to_\w+\.txt"
+
+    def tell(self, path: Path, rows: int) -> Told:
+        if not path.is_file():
+            raise DataError(f"{path} is missing: get the dataset again, or give another file")
+        kinds = {".npy": _boxes, ".csv": _labels, ".txt": _trials}
+        return kinds[path.suffix](path)
 
 
-def knows(path: Path) -> bool:
-    """By its name."""
-    return bool(re.fullmatch(r".*_bbox\.npy|.*_labels\.csv|trials_to_\w+\.txt", path.name))
-
-
-def describe(path: Path, rows: int = 5) -> dict[str, Any]:
-    """Plain values by name; `odd` is a list of sentences, `first` the first rows."""
-    if not path.is_file():
-        raise DataError(f"{path} is missing: get the dataset again, or give another file")
-    kinds = {".npy": _boxes, ".csv": _labels, ".txt": _trials}
-    found, odd, first = kinds[path.suffix](path)
-    kind = dict(format=found.pop("format"), bytes=path.stat().st_size)
-    return kind | found | dict(odd=odd, first=first[:rows])
-
-
-def _boxes(path: Path) -> Described:
+def _boxes(path: Path) -> Told:
     boxes = checked(path, read_boxes)
     found: dict[str, Any] = dict(format="GEN1 boxes", boxes=len(boxes))
     if len(boxes):
@@ -64,7 +59,7 @@ def odd_boxes(boxes: np.ndarray) -> list[str]:
     return [f"{count} of {len(boxes)} boxes {what}" for what, count in counts.items() if count]
 
 
-def _labels(path: Path) -> Described:
+def _labels(path: Path) -> Told:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         rows = labels_of(path.with_name(path.name.replace("_labels.csv", ".aedat")))
@@ -77,7 +72,7 @@ def _labels(path: Path) -> Described:
     return found, odd or ([] if rows else ["it holds no gestures"]), first
 
 
-def _trials(path: Path) -> Described:
+def _trials(path: Path) -> Told:
     names = path.read_text(errors="replace").split()
     gone = [name for name in names if not path.with_name(name).is_file()]
     odd = [f"{len(gone)} of {len(names)} recordings are missing, the first is {gone[0][:80]}"] if gone else []

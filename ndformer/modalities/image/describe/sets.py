@@ -11,8 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from ndformer.framework.data.describe import CONTENT, ENDING, NO, Describer, Told
 from ndformer.framework.errors import DataError
 from ndformer.framework.evaluation.coco.files import read_truth
+from ndformer.framework.registry import DESCRIBERS
 from ndformer.modalities.image.datasets.cifar import unpickle
 from ndformer.modalities.image.datasets.mnist import read_idx
 from ndformer.modalities.image.formats.matlab import read_mat
@@ -20,35 +22,27 @@ from ndformer.modalities.image.formats.matlab import read_mat
 NUMBERED = re.compile(r"\s*\d+(\.0*)?(\s+[-+.\deE]+){4}\s*")  # a row of YOLO's
 
 
-def knows(path: Path) -> bool:
+@DESCRIBERS.register_module()
+class ImageLabels(Describer):
     """By its ending, or by what it begins with."""
-    ending = path.suffix.lower()
-    if ending in (".mat", ".xml", ".json"):
-        return True
-    try:
-        with path.open("rb") as file:
-            begin = file.read(4096)
-    except OSError:
-        return False  # somebody else says so
-    if begin[:2] == b"\x1f\x8b":
-        begin = _inflated(begin)
-    if ending == ".txt":
-        return bool(NUMBERED.fullmatch(begin.decode("latin-1").partition("\n")[0]))
-    idx = begin[:3] == b"\0\0\x08" and begin[3:4] in (b"\1", b"\3")
-    return idx or (ending == "" and begin[:1] == b"\x80")
 
+    def claim(self, path: Path, begin: bytes) -> int:
+        ending = path.suffix.lower()
+        if ending in (".mat", ".xml", ".json"):
+            return ENDING
+        if begin[:2] == b"\x1f\x8b":
+            begin = _inflated(begin)
+        if ending == ".txt":
+            known = NUMBERED.fullmatch(begin.decode("latin-1").partition("\n")[0]) is not None
+        else:
+            known = begin[:4] in (b"\0\0\x08\1", b"\0\0\x08\3") or (ending == "" and begin[:1] == b"\x80")
+        return CONTENT if known else NO
 
-def describe(path: Path, rows: int = 5) -> dict[str, Any]:
-    """Plain values by name; `odd` is a list of sentences, `first` the first rows."""
-    if not path.is_file():
-        raise DataError(f"{path} is missing: get the dataset again, or give another file")
-    kinds = {".mat": _mat, ".xml": _voc, ".json": _coco, ".txt": _yolo}
-    found, odd, first = kinds.get(path.suffix.lower(), _packed)(path)
-    kind = dict(format=found.pop("format"), bytes=path.stat().st_size)
-    return kind | found | dict(odd=odd, first=first[:rows])
-
-
-Described = tuple[dict[str, Any], list[str], list[dict[str, Any]]]
+    def tell(self, path: Path, rows: int) -> Told:
+        if not path.is_file():
+            raise DataError(f"{path} is missing: get the dataset again, or give another file")
+        kinds = {".mat": _mat, ".xml": _voc, ".json": _coco, ".txt": _yolo}
+        return kinds.get(path.suffix.lower(), _packed)(path)
 
 
 def _inflated(begin: bytes) -> bytes:
@@ -58,13 +52,13 @@ def _inflated(begin: bytes) -> bytes:
         return b""
 
 
-def _packed(path: Path) -> Described:
+def _packed(path: Path) -> Told:
     with path.open("rb") as file:
         begin = file.read(1)
     return _cifar(path) if begin == b"\x80" else _idx(path)
 
 
-def _idx(path: Path) -> Described:
+def _idx(path: Path) -> Told:
     try:
         with (gzip.open if path.suffix == ".gz" else open)(path, "rb") as file:
             dims = file.read(4)[3:4]
@@ -75,7 +69,7 @@ def _idx(path: Path) -> Described:
     return _images("IDX images", read_idx(path, 3))
 
 
-def _images(kind: str, images: np.ndarray) -> Described:
+def _images(kind: str, images: np.ndarray) -> Told:
     """(N, H, W) bytes."""
     count, height, width = images.shape
     found: dict[str, Any] = dict(format=kind, images=count, height=height, width=width)
@@ -90,14 +84,14 @@ def _images(kind: str, images: np.ndarray) -> Described:
     return found, odd or ([] if count else ["it holds no images"]), []
 
 
-def _labels(kind: str, labels: np.ndarray) -> Described:
+def _labels(kind: str, labels: np.ndarray) -> Told:
     values, counts = np.unique(labels, return_counts=True)
     classes = {int(value): int(count) for value, count in zip(values, counts)}
     odd = [f"all labels are {values[0]}"] if len(values) == 1 else [] if len(values) else ["it holds no labels"]
     return dict(format=kind, labels=len(labels), classes=classes), odd, [dict(label=int(v)) for v in labels[:20]]
 
 
-def _cifar(path: Path) -> Described:
+def _cifar(path: Path) -> Told:
     batch = unpickle(path)
     names = next((batch[key] for key in ("label_names", "fine_label_names") if key in batch), None)
     if isinstance(names, list):
@@ -118,7 +112,7 @@ def _cifar(path: Path) -> Described:
     return found | dict(height=32, classes=about["classes"]), odd + strange, first
 
 
-def _mat(path: Path) -> Described:
+def _mat(path: Path) -> Told:
     arrays = read_mat(path)
     found = {name: f"{' x '.join(map(str, array.shape))} {array.dtype}" for name, array in arrays.items()}
     odd = [] if arrays else ["it holds no arrays of numbers"]
@@ -127,7 +121,7 @@ def _mat(path: Path) -> Described:
     return dict(format="MATLAB 5", arrays=len(arrays)) | found, odd, first
 
 
-def _coco(path: Path) -> Described:
+def _coco(path: Path) -> Told:
     truth = read_truth(path)
     boxes, sizes = truth.boxes, [(r.get("width"), r.get("height")) for r in truth.records]
     counts = np.bincount(boxes.label, minlength=len(truth.classes)).tolist()
@@ -157,7 +151,7 @@ def _outside(low: np.ndarray, high: np.ndarray, size: np.ndarray, slack: float) 
     return [f"{out} boxes reach out of their images"] * bool(out) + [f"{thin} boxes have no area"] * bool(thin)
 
 
-def _voc(path: Path) -> Described:
+def _voc(path: Path) -> Told:
     try:
         root = ET.parse(path).getroot()
         size = [int(float(root.findtext(f"size/{side}") or 0)) for side in ("width", "height")]
@@ -178,7 +172,7 @@ def _voc(path: Path) -> Described:
     return found | dict(classes={name: names.count(name) for name in sorted(set(names))}), odd, first
 
 
-def _yolo(path: Path) -> Described:
+def _yolo(path: Path) -> Told:
     lines = [line.split() for line in path.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
     try:
         rows: np.ndarray = np.array([[float(word) for word in line] for line in lines])

@@ -27,17 +27,9 @@ def coco_json(scenes: list[Drawn], names: list[str], ids: list[int]) -> dict[str
     annotations = []
     for i, one in zip(ids, scenes):
         for (x1, y1, x2, y2), label, area, crowd in zip(one.boxes.tolist(), one.labels, one.area, one.crowd):
-            annotations.append(
-                dict(
-                    id=len(annotations) + 1,
-                    image_id=i,
-                    category_id=CATEGORIES[label],
-                    bbox=[x1, y1, x2 - x1, y2 - y1],
-                    area=float(area),
-                    iscrowd=int(crowd),
-                    segmentation=[[x1, y1, x2, y1, x2, y2, x1, y2]],
-                )
-            )
+            found = dict(id=len(annotations) + 1, image_id=i, category_id=CATEGORIES[label])
+            found |= dict(bbox=[x1, y1, x2 - x1, y2 - y1], area=float(area), iscrowd=int(crowd))
+            annotations.append(found | dict(segmentation=[[x1, y1, x2, y1, x2, y2, x1, y2]]))
     categories = [dict(id=i, name=name, supercategory="figure") for i, name in zip(CATEGORIES, CLASSES)]
     return dict(info={}, licenses=[], images=images, annotations=annotations, categories=categories)
 

@@ -8,32 +8,29 @@ from typing import Any
 
 import numpy as np
 
+from ndformer.framework.data.describe import CONTENT, NO, Describer, Told
 from ndformer.framework.errors import DataError
+from ndformer.framework.registry import DESCRIBERS
 
 KEYS = ("segIndices", "segGroups")
 
 
-def knows(path: Path) -> bool:
-    """By its ending and, where others use that too, by what it begins with."""
-    ending = path.suffix.lower()
-    if ending == ".json":
-        return path.name.endswith((".segs.json", ".aggregation.json"))
-    if ending in (".h5", ".hdf5"):
-        return "data" in _hdf5(path)
-    if ending != ".npy" or not path.is_file():
-        return False
-    array = _npy(path)
-    return array is not None and not array.dtype.names and not (array.ndim == 2 and array.dtype.kind == "f")
+@DESCRIBERS.register_module()
+class CloudTables(Describer):
+    names = r".*\.(segs|aggregation)\.json"
 
+    def claim(self, path: Path, begin: bytes) -> int:
+        """Where others use its ending too, by what it holds."""
+        ending = path.suffix.lower()
+        if ending in (".h5", ".hdf5"):
+            return CONTENT if "data" in _hdf5(path) else NO
+        array = _npy(path) if ending == ".npy" and begin else None
+        plain = array is not None and not array.dtype.names and not (array.ndim == 2 and array.dtype.kind == "f")
+        return CONTENT if plain else super().claim(path, begin)
 
-def describe(path: Path, rows: int = 5) -> dict[str, Any]:
-    """Plain values by name; `odd` is a list of sentences, `first` the first rows."""
-    about = {".json": _scene, ".npy": _array}.get(path.suffix.lower(), _modelnet)
-    found, odd, first = about(path)
-    return dict(format=found.pop("format"), bytes=path.stat().st_size) | found | dict(odd=odd, first=first[:rows])
-
-
-Described = tuple[dict[str, Any], list[str], list[dict[str, Any]]]
+    def tell(self, path: Path, rows: int) -> Told:
+        about = {".json": _scene, ".npy": _array}.get(path.suffix.lower(), _modelnet)
+        return about(path)
 
 
 def _npy(path: Path) -> np.ndarray | None:
@@ -54,7 +51,7 @@ def _hdf5(path: Path) -> dict[str, np.ndarray]:
         return {}  # the reader of events says what is wrong with it
 
 
-def _modelnet(path: Path) -> Described:
+def _modelnet(path: Path) -> Told:
     tables = _hdf5(path)
     points, labels = tables["data"], tables.get("label", np.zeros(0)).reshape(-1)
     if points.ndim != 3 or points.shape[2] != 3 or points.dtype.kind != "f":
@@ -77,7 +74,7 @@ def _modelnet(path: Path) -> Described:
     return found, odd, first
 
 
-def _array(path: Path) -> Described:
+def _array(path: Path) -> Told:
     array = np.asarray(_npy(path))
     found: dict[str, Any] = dict(format="NumPy array", shape=" x ".join(map(str, array.shape)), dtype=str(array.dtype))
     odd = [] if array.size else ["it is empty"]
@@ -92,7 +89,7 @@ def _array(path: Path) -> Described:
     return found, odd, [{f"column {i}": v for i, v in enumerate(row.tolist())} for row in rows]
 
 
-def _scene(path: Path) -> Described:
+def _scene(path: Path) -> Told:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         name = next(key for key in KEYS if key in content)

@@ -12,26 +12,13 @@ from ndformer.framework.data.stand_ins import StandIn
 from ndformer.framework.errors import DataError
 from ndformer.framework.registry import STAND_INS
 from ndformer.modalities.pointcloud.stand_ins.baselines import baselines
-from ndformer.modalities.pointcloud.stand_ins.shapes import fittings as shapes_fittings
-from ndformer.modalities.pointcloud.stand_ins.shapes import home as shapes_home
-from ndformer.modalities.pointcloud.stand_ins.shapes import things as shapes_things
+from ndformer.modalities.pointcloud.stand_ins.shapes import fittings, home, things
 from ndformer.modalities.pointcloud.stand_ins.shapes.home import Dice
 from ndformer.modalities.pointcloud.stand_ins.shapes.solids import Mesh, box, join, scatter, unit_sphere, write_off
 
-CLASSES: dict[str, Callable[[Dice], Mesh]] = dict(
-    airplane=shapes_things.airplane,
-    bed=shapes_home.bed,
-    bottle=shapes_things.bottle,
-    car=shapes_things.car,
-    chair=shapes_home.chair,
-    cup=shapes_things.cup,
-    guitar=shapes_things.guitar,
-    lamp=shapes_fittings.lamp,
-    night_stand=shapes_home.night_stand,
-    sofa=shapes_home.sofa,
-    stairs=shapes_fittings.stairs,
-    table=shapes_home.table,
-)
+MAKERS = [things.airplane, home.bed, things.bottle, things.car, home.chair, things.cup, things.guitar, fittings.lamp]
+MAKERS += [home.night_stand, home.sofa, fittings.stairs, home.table]
+CLASSES: dict[str, Callable[[Dice], Mesh]] = {maker.__name__: maker for maker in MAKERS}
 TRAIN, TEST, POINTS = 80, 20, 768  # a class, a class, a cloud
 
 # How far an object departs from its class's proportions. Extents and moments told the class of 77 % before there was

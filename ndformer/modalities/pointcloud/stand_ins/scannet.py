@@ -16,9 +16,7 @@ from ndformer.framework.data.stand_ins import StandIn
 from ndformer.framework.registry import STAND_INS
 from ndformer.modalities.pointcloud.datasets.scenes import SCANNET
 from ndformer.modalities.pointcloud.stand_ins.baselines import baselines
-from ndformer.modalities.pointcloud.stand_ins.shapes import fittings as shapes_fittings
-from ndformer.modalities.pointcloud.stand_ins.shapes import home as shapes_home
-from ndformer.modalities.pointcloud.stand_ins.shapes import rooms as shapes_rooms
+from ndformer.modalities.pointcloud.stand_ins.shapes import fittings, home, rooms
 from ndformer.modalities.pointcloud.stand_ins.shapes.home import Dice
 from ndformer.modalities.pointcloud.stand_ins.shapes.solids import Mesh, box, scatter
 
@@ -28,25 +26,11 @@ WALLS = 0.6
 TRIES = 20  # places for a thing, before it is left out
 CLASSES = list(SCANNET)
 
-MAKERS: dict[str, Callable[[Dice], Mesh]] = dict(
-    cabinet=shapes_rooms.cabinet,
-    bed=shapes_home.bed,
-    chair=shapes_home.chair,
-    sofa=shapes_home.sofa,
-    table=shapes_home.table,
-    door=shapes_rooms.door,
-    window=shapes_rooms.window,
-    bookshelf=shapes_rooms.bookshelf,
-    picture=shapes_rooms.picture,
-    counter=shapes_rooms.counter,
-    desk=shapes_rooms.desk,
-    curtain=shapes_rooms.curtain,
-    refrigerator=shapes_rooms.refrigerator,
-    toilet=shapes_rooms.toilet,
-    sink=shapes_rooms.sink,
-    bathtub=shapes_rooms.bathtub,
-    otherfurniture=shapes_fittings.lamp,
-) | {"shower curtain": shapes_rooms.shower_curtain}
+MADE = [home.bed, home.chair, home.sofa, home.table, rooms.bathtub, rooms.bookshelf, rooms.cabinet, rooms.counter]
+MADE += [rooms.curtain, rooms.desk, rooms.door, rooms.picture, rooms.refrigerator, rooms.shower_curtain, rooms.sink]
+MADE += [rooms.toilet, rooms.window]
+MAKERS: dict[str, Callable[[Dice], Mesh]] = {maker.__name__.replace("_", " "): maker for maker in MADE}
+MAKERS["otherfurniture"] = fittings.lamp
 FREE = ("table", "chair", "otherfurniture", "shower curtain")  # stand anywhere; all else at a wall
 
 ALWAYS = ("door", "window", "picture")
@@ -109,7 +93,7 @@ def furnished(dice: Dice, kind: str) -> Room:
             low, high = bounds
             at = dice(0.3, 0.7), dice(0.4, 0.6)
             spot = low + (high - low) * np.array([at[0], 0, at[1]])
-            let_in = shapes_rooms.basin(dice).scaled(0.8, 0.8, 0.8).moved(spot[0], 0.88, spot[2])
+            let_in = rooms.basin(dice).scaled(0.8, 0.8, 0.8).moved(spot[0], 0.88, spot[2])
             room.boxes.append((let_in.vertices.min(0), let_in.vertices.max(0)))
             room.things.append(("sink", let_in))
     return room
@@ -184,7 +168,7 @@ class ScanNetStandIn(StandIn):
 
     def write(self, folder: Path, seed: int = 0, train: int = TRAIN, val: int = VAL) -> None:
         for i in range(train + val):
-            home = folder / ("train" if i < train else "val") / f"scene{i:04d}_00"
-            home.mkdir(parents=True)
+            place = folder / ("train" if i < train else "val") / f"scene{i:04d}_00"
+            place.mkdir(parents=True)
             for name, values in scan(seed, i).items():
-                np.save(home / f"{name}.npy", values)
+                np.save(place / f"{name}.npy", values)

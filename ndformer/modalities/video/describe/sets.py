@@ -2,36 +2,34 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
+from ndformer.framework.data.describe import Describer, Told
+from ndformer.framework.registry import DESCRIBERS
 from ndformer.modalities.video.datasets.ucf101 import CLASS, HOMES, VIDEO, lines_of
 
 
-def knows(path: Path) -> bool:
-    """By its name."""
-    return bool(re.fullmatch(r"classInd\.txt|(train|test)list\d\d\.txt", path.name))
+@DESCRIBERS.register_module()
+class VideoLists(Describer):
+    names = r"classInd\.txt|(train|test)list\d\d\.txt"
 
-
-def describe(path: Path, rows: int = 5) -> dict[str, Any]:
-    """Plain values by name; `odd` is a list of sentences, `first` the first rows."""
-    if path.name == "classInd.txt":
-        found = lines_of(path, CLASS)
-        kind = dict(format="UCF101 classes", bytes=path.stat().st_size, classes=len(found))
-        right = sorted(int(number) for number, _ in found) == list(range(1, len(found) + 1))
-        odd = [] if right else ["its numbers are not 1, 2, 3 and so on"]
-        first = [dict(number=int(number), name=name) for number, name in found[:rows]]
-        return kind | dict(odd=odd, first=first)
-    found = lines_of(path, VIDEO)
-    classes = Counter(name for _, name, _ in found)
-    groups = {(name, group) for _, name, group in found}
-    kind = dict(format="UCF101 list", bytes=path.stat().st_size, videos=len(found), groups=len(groups))
-    homes = [path.parent.parent / home for home in HOMES]
-    gone = [file for file, _, _ in found if not any((home / file).is_file() for home in homes)]
-    odd = [f"{len(gone)} of {len(found)} videos are missing, the first is {gone[0]}"] if gone else []
-    twice = len(found) - len(set(found))
-    odd += [f"{twice} videos are listed more than once"] if twice else []
-    first = [dict(video=file, group=int(group)) for file, _, group in found[:rows]]
-    return kind | dict(classes=dict(classes), odd=odd if found else ["it lists no videos"], first=first)
+    def tell(self, path: Path, rows: int) -> Told:
+        if path.name == "classInd.txt":
+            found = lines_of(path, CLASS)
+            kind = dict(format="UCF101 classes", classes=len(found))
+            right = sorted(int(number) for number, _ in found) == list(range(1, len(found) + 1))
+            odd = [] if right else ["its numbers are not 1, 2, 3 and so on"]
+            first = [dict(number=int(number), name=name) for number, name in found[:rows]]
+            return kind, odd, first
+        found = lines_of(path, VIDEO)
+        classes = Counter(name for _, name, _ in found)
+        groups = {(name, group) for _, name, group in found}
+        kind = dict(format="UCF101 list", videos=len(found), groups=len(groups))
+        homes = [path.parent.parent / home for home in HOMES]
+        gone = [file for file, _, _ in found if not any((home / file).is_file() for home in homes)]
+        odd = [f"{len(gone)} of {len(found)} videos are missing, the first is {gone[0]}"] if gone else []
+        twice = len(found) - len(set(found))
+        odd += [f"{twice} videos are listed more than once"] if twice else []
+        first = [dict(video=file, group=int(group)) for file, _, group in found[:rows]]
+        return kind | dict(classes=dict(classes)), odd if found else ["it lists no videos"], first

@@ -1,0 +1,144 @@
+"""Weights of Point Transformer V3 by the names that Pointcept gives them, and by ours."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ndformer.framework.errors import DataError
+
+State = dict[str, Tensor]
+
+NAMES = [  # in a block, a pooling or an unpooling: their name, ours
+    (r"cpe\.0\.", "cpe.conv."),
+    (r"cpe\.1\.", "cpe.linear."),
+    (r"cpe\.2\.", "cpe.norm."),
+    (r"norm([12])\.0\.", r"norm\1."),
+    (r"attn\.rpe\.rpe_table", "attention.encoding.tables"),
+    (r"attn\.", "attention."),
+    (r"mlp\.0\.fc1\.", "mlp.0."),
+    (r"mlp\.0\.fc2\.", "mlp.2."),
+    (r"down\.proj\.", "resample.proj."),
+    (r"down\.norm\.0\.", "resample.norm."),
+    (r"up\.proj\.", "resample.proj."),
+    (r"up\.proj_skip\.", "resample.skip."),
+]
+
+
+def backbone(given: State, head_dim: int) -> tuple[dict[str, Any], State, list[str]]:
+    """The backbone that weights of Pointcept's PT-v3m1 fit, those weights by our names, and the names left over."""
+    names = {name: re.sub(r"^(module\.)?(backbone\.)?", "", name) for name in given}
+    coarsest = max((int(n) for n in _numbers(r"enc\.enc(\d+)\.", names.values())), default=-1)
+    if coarsest < 0:
+        raise DataError("these are no weights of a Point Transformer V3: none is called enc.enc0. ...")
+    found: State = {}
+    left = []
+    for old, name in names.items():
+        new = _renamed(name, coarsest)
+        if new is None:
+            left.append(old)
+        elif new.endswith("attention.encoding.tables"):  # theirs (3 (2 reach + 1), H) by i - j, ours the other way
+            for p, table in enumerate(given[old].chunk(3)):
+                found[f"{new}.{p}"] = table.flip(0).T.contiguous()
+        else:
+            found[new] = given[old]
+    return _sizes(found, coarsest + 1, head_dim), found, left
+
+
+def _renamed(name: str, coarsest: int) -> str | None:
+    if name.startswith("embedding.stem."):
+        return name.removeprefix("embedding.")
+    match = re.fullmatch(r"(enc|dec)\.(?:enc|dec)(\d+)\.(?:block(\d+)\.)?(.+)", name)
+    if match is None:
+        return None
+    side, stage, block, rest = match.groups()
+    for theirs, ours in NAMES:
+        new, count = re.subn(rf"^{theirs}", ours, rest)
+        if count:
+            place = f"encoder.{stage}." if side == "enc" else f"decoder.{coarsest - 1 - int(stage)}."
+            return place + (f"blocks.{block}." if block else "") + new
+    return None
+
+
+def head(given: State, left: Iterable[str]) -> tuple[dict[str, Any], State, list[str]]:
+    """The same of the head, from the names that the backbone left over: a linear layer on every point (`seg_head`), or
+    the classifier of objects (`cls_head`). Empty without one."""
+    numbers = [int(match[1]) for name in left if (match := re.search(r"(?:^|\.)cls_head\.(\d+)\.", name))]
+    last, found, over = max(numbers, default=0), {}, []
+    for old in left:
+        name = re.sub(r"^(module\.)?seg_head\.", "linear.", old)
+        name = re.sub(r"^(module\.)?cls_head\.(\d+)\.", lambda m: _layer(int(m[2]), last), name)
+        if name.startswith(("linear.", "hidden.")):
+            found[name] = given[old]
+        else:
+            over.append(old)
+    if "linear.weight" not in found:
+        return {}, {}, list(left)
+    hidden = tuple(len(found[f"hidden.{i}.weight"]) for i in range(0, last, 4))  # each with a norm, ReLU and dropout
+    classes = len(found["linear.weight"])
+    if not hidden:
+        return dict(type="TokenSegmenter", classes=classes), found, over
+    return dict(type="Classifier", classes=classes, pool="mean", hidden=hidden, dropout=0.5), found, over
+
+
+def _layer(number: int, last: int) -> str:
+    return "linear." if number == last else f"hidden.{number}."
+
+
+def _sizes(found: State, stages: int, head_dim: int) -> dict[str, Any]:
+    """The arguments of PTv3, read off the shapes; how wide heads are, shapes do not tell."""
+
+    def shape(name: str) -> torch.Size:
+        if name not in found:
+            raise DataError(f"no weights of {name} were found: the file holds no whole Point Transformer V3")
+        return found[name].shape
+
+    sides = dict(
+        enc=[f"encoder.{s}." for s in range(stages)], dec=[f"decoder.{stages - 2 - s}." for s in range(stages - 1)]
+    )
+    if not any(name.startswith("decoder.") for name in found):
+        sides["dec"] = []
+    first = "encoder.0.blocks.0."
+    cfg: dict[str, Any] = dict(type="PTv3", in_channels=shape("stem.conv.weight")[-1])
+    for side, places in sides.items():
+        channels = tuple(shape(f"{at}blocks.0.norm1.weight")[0] for at in places)
+        if any(c % head_dim for c in channels):
+            raise DataError(f"channels {channels} do not divide into heads of {head_dim}: say how wide they are")
+        cfg[f"{side}_depths"] = tuple(len(_numbers(rf"{at}blocks\.(\d+)\.", found)) for at in places)
+        cfg |= {f"{side}_channels": channels, f"{side}_heads": tuple(c // head_dim for c in channels)}
+    cfg["mlp_ratio"] = shape(first + "mlp.0.weight")[0] / cfg["enc_channels"][0]
+    cfg |= dict(cpe="xcpe" if first + "cpe.conv.weight" in found else "none", bits=None)
+    table = found.get(first + "attention.encoding.tables.0")
+    if table is not None:
+        cfg |= dict(encoding=dict(type="RelativeBias", reach=table.shape[1] // 2), positions="grid", stage_scale=True)
+    return cfg
+
+
+def _numbers(pattern: str, names: Iterable[str]) -> set[str]:
+    return {match[1] for match in (re.match(pattern, name) for name in names) if match}
+
+
+def read(path: Path) -> State:
+    """The tensors of a checkpoint of anyone's; it can hold no code (weights_only)."""
+    scalar: Any = (np.float64(0).__reduce__()[0], "numpy.core.multiarray.scalar")  # metrics, among the weights
+    plain = [scalar, scalar[0], np.dtype, *(type(np.dtype(t)) for t in (np.float64, np.float32, np.int64))]
+    try:
+        with torch.serialization.safe_globals(plain):
+            content = torch.load(path, map_location="cpu", weights_only=True)
+    except FileNotFoundError:
+        raise DataError(f"no checkpoint at {path}") from None
+    except Exception as error:
+        why = str(error).splitlines()[0].split(". ")[0]
+        raise DataError(f"{path} is not a checkpoint that can be read safely ({why})") from error
+    for key in ("state_dict", "model"):
+        if isinstance(content, dict) and isinstance(content.get(key), dict):
+            content = content[key]
+    if not isinstance(content, dict) or not any(isinstance(value, Tensor) for value in content.values()):
+        raise DataError(f"{path} holds no weights: it should be a dict of tensors by name, or have one as 'state_dict'")
+    return {name: value for name, value in content.items() if isinstance(value, Tensor)}
