@@ -7,13 +7,14 @@ in place of the loop, validation, checkpoints and a report: docs/new-modality.md
 import torch
 from torch import Tensor, nn
 
+from ndformer.framework.adapter import Adapter
 from ndformer.framework.model import TokenModel
 from ndformer.framework.registry import MODALITIES
 from ndformer.framework.tokens import TokenSet, Where
 
 
 @MODALITIES.register_module()
-class Radar(nn.Module):
+class Radar(Adapter):
     def __init__(self, dim: int) -> None:
         super().__init__()
         self.project = nn.Linear(1, dim)
@@ -43,4 +44,4 @@ for _ in range(100):
     optimizer.step()
 returns, samples = made_up(500)
 answers = model.eval()(dict(radar=returns), samples, mode="predict")
-print(f"{sum(one['prediction'] == one['label'] for one in answers) / 500:.2f} right, 0.50 by chance")
+print(f"{sum(one.prediction == one.label for one in answers) / 500:.2f} right, 0.50 by chance")

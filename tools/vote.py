@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from ndformer.framework.answers.points import Points
 from ndformer.framework.engine.building import build_model, check_classes, prepare_data
 from ndformer.framework.engine.programs import output
 from ndformer.framework.engine.programs.cli import config_arguments, config_from, run
@@ -38,7 +39,9 @@ def scenes(model: Any, data: Any, metric: Any, out: Path, batch: int) -> list[np
         found.append(labels)
         said = "was there" if seconds is None else f"{seconds:.1f} s"
         if "labels" in sample:
-            metric.process({}, [dict(truth=sample["labels"], predicted=labels, classes=len(data.classes))])
+            metric.process(
+                {}, [Points(sample=dict(truth=sample["labels"]), predicted=labels, classes=len(data.classes))]
+            )
             known = sample["labels"] >= 0
             said += f"  {(labels == sample['labels'])[known].mean():.4f} of points right" if known.any() else ""
         print(f"{number + 1}/{len(data)} {name}  {len(labels)} points  {said}", flush=True)

@@ -10,6 +10,7 @@ from typing import Any, Literal, cast
 import torch
 from torch import Tensor, nn
 
+from ndformer.framework.adapter import Adapter
 from ndformer.framework.compat import BaseModel
 from ndformer.framework.data.mixer import Mixer
 from ndformer.framework.errors import NothingLeftError, UnknownNameError, nearest
@@ -157,8 +158,10 @@ class TokenModel(BaseModel):
         return tokens
 
 
-def _adapter(cfg: dict[str, Any], dim: int) -> nn.Module:
+def _adapter(cfg: dict[str, Any], dim: int) -> Adapter:
     kind = MODALITIES.get(cfg["type"]) if isinstance(cfg, dict) and isinstance(cfg.get("type"), str) else None
+    if kind is not None and not issubclass(kind, Adapter):
+        raise TypeError(f"{kind.__name__} is no adapter: extend ndformer.framework.adapter.Adapter")
     if kind is not None and "dim" not in arguments(kind)[0] and not arguments(kind)[1]:
         raise TypeError(
             f"{kind.__name__} takes no 'dim', the width of tokens, which every modality is given: begin its "

@@ -15,7 +15,7 @@ TERMS = {  # what people look for, and something that is in its file
     "learning-rate": "class WarmupCosine",
     "EVT2": "EVT3",
     "mIoU": "class MeanIoU",
-    "ModelNet": "SAMPLES.register_module",
+    "ModelNet": "STAND_INS.register_module",
     "DropPath": "class DropPath",
     "EMA": "class EMA|class Average|average",
     "kernel": "BACKENDS",

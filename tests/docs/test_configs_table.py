@@ -28,7 +28,7 @@ def table() -> str:
     names = sorted({end: name for (_, end), name in found.items()}.items())
     lines = ["recipe | " + " | ".join(f"{name} `_{end}`" for end, name in names), "---" + "|:-:" * len(names)]
     for recipe in recipes:
-        lines.append(" | ".join([f"`{recipe}`", *("✓" if (recipe, end) in found else " " for end, _ in names)]))
+        lines.append(" | ".join([recipe, *("✓" if (recipe, end) in found else " " for end, _ in names)]))
     return "\n" + "".join(f"| {line} |\n" for line in lines) + "\n"
 
 

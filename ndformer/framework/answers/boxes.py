@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from torch import Tensor
 
 from ndformer.framework.answer import Answer
 from ndformer.framework.evaluation.coco.match import assign, best_first, overlapping
@@ -29,9 +28,9 @@ class Boxes(Answer):
     metric = "CocoMetric"
     columns = ("path", "class", "score", "x1", "y1", "x2", "y2")
 
-    boxes: Tensor  # (D, 4) x1 y1 x2 y2
-    labels: Tensor  # (D,)
-    scores: Tensor  # (D,)
+    boxes: Any  # (D, 4) x1 y1 x2 y2, tensor or array as all of these
+    labels: Any  # (D,)
+    scores: Any  # (D,)
     times: Any = None  # (D,) microseconds, of a recording that was looked at more than once
 
     @property

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from ndformer.framework.answer import Answer
@@ -22,7 +23,9 @@ SIDE = 320  # of each picture
 class Pixels(Answer):
     metric = "MeanIoU"
 
-    predicted: Tensor  # (H, W) classes, of the image on disk where the sample has a `frame` that leads to it
+    predicted: (
+        Any  # tensor or array (H, W) of classes, of the image on disk where the sample has a `frame` that leads to it
+    )
     classes: int
 
     @property
@@ -40,7 +43,7 @@ class Pixels(Answer):
 
     def _shares(self, classes: Sequence[str]) -> Tensor:
         """(classes,) how large a part each class has."""
-        labels = self.predicted.flatten().long()
+        labels = torch.as_tensor(self.predicted).flatten().long()
         return labels.bincount(minlength=len(classes)) / max(1, len(labels))
 
     def rows(self, classes: Sequence[str]) -> list[dict[str, Any]]:

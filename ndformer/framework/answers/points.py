@@ -40,4 +40,4 @@ class Points(Pixels):
         """000_NAME.png, 000_NAME_error.ply ... by what packs such samples; without truth, by name alone."""
         name = re.sub(UNFIT, "-", Path(self.path).name or str(i))
         name = Path(self.path).stem if self.truth is None else f"{place:03}_{name}"
-        source.write_labelled(folder / name, i, self.predicted.numpy().astype(np.int64))
+        source.write_labelled(folder / name, i, np.asarray(self.predicted).astype(np.int64))

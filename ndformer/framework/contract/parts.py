@@ -101,9 +101,7 @@ def tokens(parts: Parts) -> str:
             raise Broken(f"{_name(adapter)} gave {type(found).__name__}: return TokenSet(features, Where(positions))")
         B, N, C = found.features.shape
         if (2, parts.dim) != (B, C):
-            raise Broken(
-                f"{_name(adapter)} gave features {tuple(found.features.shape)} of 2 samples: (2, N, {parts.dim})"
-            )
+            raise Broken(f"{_name(adapter)} gave features {(B, N, C)} of 2 samples, which are (2, N, {parts.dim})")
         place = found.where.positions
         if not place.isfinite().all() or place.dtype not in (torch.float32, torch.float64):
             raise Broken(f"{_name(adapter)} gave positions of {place.dtype}, which are float32 or finer, and finite")

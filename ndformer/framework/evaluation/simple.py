@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 import numpy as np
 
@@ -54,7 +55,7 @@ def mean_boxes(boxes: np.ndarray, count: int, rounds: int = 20) -> tuple[np.ndar
     return middles, np.bincount(nearest, minlength=count) / len(boxes)
 
 
-def mean_detections(given: Iterable[tuple[np.ndarray, np.ndarray]], count: int) -> dict[str, np.ndarray]:
+def mean_detections(given: Iterable[tuple[np.ndarray, np.ndarray]], count: int) -> dict[str, Any]:
     """Of boxes (G, 4) and labels (G,) of each image: the means of each class, the most common ones first."""
     boxes, labels = (np.concatenate(parts) for parts in zip(*given))
     found = [(label, *mean_boxes(boxes[labels == label], count)) for label in np.unique(labels).tolist()]

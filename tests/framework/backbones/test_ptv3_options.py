@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from ndformer.framework.backbones.ptv3.network import PTv3
-from ndformer.framework.registry import ENCODINGS, TRANSFORMS
+from ndformer.framework.registry import ENCODINGS, MIXERS
 from ndformer.framework.tokens import TokenSet, Where
 
 ENCODINGS.get("NoPE")  # the first look-up finds all
@@ -94,7 +94,7 @@ def test_mixed_scenes_lie_in_one_grid() -> None:
     """Two scenes in one place share voxels, whatever number a voxel had in its own scene."""
     one, two = (torch.cat([r, x], 1) for x, r in (cloud(40, size=0.2), cloud(40, seed=1, size=0.2)))
     two[:, :3] -= 0.93  # 0.07 beyond the first
-    mix: Any = TRANSFORMS.create(dict(type="Mix3D", p=1.0))
+    mix: Any = MIXERS.create(dict(type="Mix3D", p=1.0))
     inputs, _ = mix(dict(points=[one, two]), [torch.zeros(40), torch.zeros(40)])
     (both,) = inputs["points"]
     model, seen = small().eval(), []

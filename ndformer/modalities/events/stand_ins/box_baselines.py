@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from ndformer.framework.answers.boxes import Boxes
 from ndformer.framework.evaluation.simple import KINDS, mean_detections
 from ndformer.modalities.events.datasets.gen1.dataset import GEN1
 from ndformer.modalities.events.datasets.gen1.metric import Gen1Metric
@@ -17,5 +18,6 @@ def baselines(train: GEN1, test: GEN1) -> Iterable[tuple[str, float]]:
         means, metric = mean_detections(given, count), Gen1Metric()
         for record in test.records:
             truth = dict(boxes=corners(record.boxes), labels=record.labels)
-            metric.process({}, [dict(image_id=f"{record.recording}[{record.time}]", truth=truth, found=means)])
+            sample = dict(image_id=f"{record.recording}[{record.time}]", truth=truth)
+            metric.process({}, [Boxes(sample=sample, **means)])
         yield name, metric.compute_metrics(metric.results)["mAP50"]

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from ndformer.framework.answers.boxes import Boxes
 from ndformer.framework.evaluation.coco.metric import CocoMetric
 from ndformer.framework.evaluation.simple import KINDS, mean_detections
 from ndformer.modalities.image.datasets.detection import DetectionDataset
@@ -21,5 +22,6 @@ def baselines(train: DetectionDataset, test: DetectionDataset) -> Iterable[tuple
         metric = CocoMetric()
         for record in test.records:
             sample = test.read(record)
-            metric.process({}, [sample | dict(found=means | dict(boxes=means["boxes"] * sides(sample)))])
+            found = means | dict(boxes=means["boxes"] * sides(sample))
+            metric.process({}, [Boxes(sample=sample, **found)])
         yield name, metric.compute_metrics(metric.results)["mAP50"]

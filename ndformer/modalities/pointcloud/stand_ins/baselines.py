@@ -9,6 +9,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from ndformer.framework.answers.points import Points
 from ndformer.framework.data.dataset import Dataset, Sample
 from ndformer.framework.evaluation.mean_iou import MeanIoU
 from ndformer.framework.evaluation.simple import PENALTIES, logistic_regression
@@ -119,5 +120,5 @@ def of_scenes(train: Scenes, test: Scenes) -> Iterable[tuple[str, float]]:
         for sample in asked:
             numbers, back = np.unique(describe(sample), return_inverse=True)
             likeliest = np.array([best.get(int(number), 0) for number in numbers])[back]
-            metric.process({}, [dict(truth=sample["labels"], predicted=likeliest, classes=classes)])
+            metric.process({}, [Points(sample=dict(truth=sample["labels"]), predicted=likeliest, classes=classes)])
         yield f"{name}, mIoU", metric.compute_metrics(metric.results)["mIoU"]
