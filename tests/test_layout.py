@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -298,3 +299,20 @@ def test_every_tool_answers_help_soon() -> None:
         assert status in ("0", "None"), tool
         assert float(seconds) < 8, tool
     assert answers.count("usage: ") == len(tools)
+
+
+def test_sentences_of_library_classes_name_no_option_of_a_program() -> None:
+    """It is the second argument of a DataError: programs print it, and who calls from Python does not see it.
+
+    Programs and studies, which have command lines, may.
+    """
+    strangers = []
+    for file in sorted(PACKAGE.rglob("*.py")):
+        inside = file.relative_to(PACKAGE).as_posix()
+        if inside.startswith(("tools/", "configs/", "framework/engine/programs/", "framework/engine/studies/")):
+            continue
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call) and node.exc.args:
+                sentence = ast.unparse(node.exc.args[0])
+                strangers += [f"{inside}:{node.lineno}: {sentence}"] if re.search(r"--[a-z]", sentence) else []
+    assert not strangers, strangers

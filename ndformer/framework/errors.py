@@ -8,7 +8,12 @@ from typing import Any
 
 
 class DataError(RuntimeError):
-    """Data that is missing or wrong, told in one sentence: what, where, and what to do."""
+    """Data that is missing or wrong, told in one sentence: what, where, and what to do. Programs print behind it the
+    `option` of theirs that helps too; others have no options."""
+
+    def __init__(self, sentence: str, option: str = "") -> None:
+        super().__init__(sentence)
+        self.option = option
 
 
 def no_class(who: object, label: object, classes: int, remedy: str) -> DataError:

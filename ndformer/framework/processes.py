@@ -64,7 +64,7 @@ def _lost_ones_told() -> Iterator[None]:
     except RuntimeError as error:
         if isinstance(error, dist.DistBackendError) or re.search(r"onnection (closed|reset|refused)", str(error)):
             atexit.register(_leave)
-            raise DataError("another process of this run has ended, and says why; --resume goes on") from error
+            raise DataError("another process of this run has ended, and says why", "--resume goes on") from error
         raise
 
 

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
+from ndformer.framework.adapter import Adapter
 from ndformer.framework.answers.label import Label
 from ndformer.framework.data.batches import collate
 from ndformer.framework.data.dataset import Dataset
@@ -27,7 +28,7 @@ DIM = 16
 
 
 @MODALITIES.register_module(name="_Marks", force=True)
-class Marks(nn.Module):
+class Marks(Adapter):
     """(B, N, P + 1), or a list of (n, P + 1): positions and a value."""
 
     def __init__(self, dim: int) -> None:

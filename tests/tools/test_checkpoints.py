@@ -84,7 +84,7 @@ def test_tables_over_positions_are_resized_on_request(folder, said, monkeypatch,
     checkpoint.save(folder / "small.pth", dict(model=small.state_dict(), classes=["cat", "dog"]))
     picture = folder / "data/train/cat/0.png"
     sentence = said(predict.main, folder / "small.pth", picture, "--encoding", "RelativeBias(reach=7)")
-    assert "These are tables over positions, which --resize-positions resizes" in sentence
+    assert "These are tables over positions; --resize-positions resizes them" in sentence
     monkeypatch.setattr(sys, "argv", [*sys.argv, "--resize-positions"])
     predict.main()
     assert f"{picture}  " in capsys.readouterr().out

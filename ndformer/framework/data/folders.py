@@ -14,7 +14,7 @@ from ndformer.framework.errors import DataError
 
 def missing(path: Path, what: str, source: str) -> DataError:
     """`path` is not there: what belongs there and where to get it."""
-    return DataError(f"{path} is missing: put {what} there ({source}); --sample works without it")
+    return DataError(f"{path} is missing: put {what} there ({source})", "--sample works without it")
 
 
 def files_in(folder: Path, endings: Sequence[str]) -> list[str]:

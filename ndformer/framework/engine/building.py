@@ -29,7 +29,7 @@ def prepare_data(cfg: Config, sample: bool) -> None:
             make_sample(name, home)
         if not sample and (home / MARK).exists():
             raise DataError(
-                f"{home} holds the generated stand-in, not the dataset: add --sample, or another --data-root"
+                f"{home} holds the generated stand-in, not the dataset", "add --sample, or another --data-root"
             )
 
 
@@ -63,8 +63,8 @@ def check_classes(model: TokenModel, loader: DataLoader[Any]) -> None:
         found, given = len(part.classes), cast(Head, head).classes
         if given and given != found:
             raise DataError(
-                f"{type(part).__name__} under {part.data_root} has {found} classes, the model's head {given}: "
-                f"add --cfg-options model.{at}.classes={found}"
+                f"{type(part).__name__} under {part.data_root} has {found} classes, the model's head {given}",
+                f"add --cfg-options model.{at}.classes={found}",
             )
 
 

@@ -36,8 +36,8 @@ def train(cfg: Config, work_dir: Path, resume: bool = False, allow_config_change
     if cfg.get("weights") and not resume:
         if not Path(cfg.weights).is_file():
             raise DataError(
-                f"weights, what the config begins with, are not at {cfg.weights}: train them first, or begin at random "
-                "with --cfg-options weights=None"
+                f"weights, what the config begins with, are not at {cfg.weights}: train them first",
+                "--cfg-options weights=None begins at random",
             )
         print(checkpoint.load_fitting(model, checkpoint.load(cfg.weights), cfg.weights))
     first = processes.rank() == 0

@@ -72,7 +72,7 @@ def test_overlapping_labels_end_with_the_next(gestures, make_events):
 
 
 def test_what_is_missing_or_wrong_in_dvsgesture_is_said(gestures, tmp_path):
-    with pytest.raises(DataError, match=r"trials_to_train.txt is missing: .*--sample"):
+    with pytest.raises(DataError, match=r"trials_to_train.txt is missing: "):
         DvsGesture(tmp_path / "nowhere")
     home = gestures / "DvsGesture"
     (home / "user01_led_labels.csv").write_text("class,start,end\n12,1,2\n")
@@ -175,7 +175,7 @@ def test_what_is_missing_in_gen1_is_said(gen1, tmp_path):
     np.save(gen1 / "test" / "a_bbox.npy", np.zeros(3, [("t", "i8")]))
     with pytest.raises(DataError, match="no class_id and no h"):
         DATASETS.create(dict(type="GEN1", data_root=gen1, split="test"))
-    with pytest.raises(DataError, match=r"no _bbox.npy files.*--sample"):
+    with pytest.raises(DataError, match=r"no _bbox.npy files"):
         DATASETS.create(dict(type="GEN1", data_root=tmp_path / "nowhere"))
 
 
@@ -235,7 +235,7 @@ def test_nmnist_in_its_folders_and_in_folds(tmp_path, make_events):
     assert len(set(tested)) == len(tested) == 20
     with pytest.raises(ValueError, match="fold is 0 to folds - 1 or 'seed', got 5 of 5"):
         DATASETS.create(kind | dict(folds=5, fold=5))
-    with pytest.raises(DataError, match=r"no folders 0 to 9 with .bin files.*--sample"):
+    with pytest.raises(DataError, match=r"no folders 0 to 9 with .bin files"):
         DATASETS.create(dict(type="NMNIST", data_root=tmp_path / "nowhere"))
 
 

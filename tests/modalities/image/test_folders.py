@@ -102,13 +102,13 @@ def test_a_class_that_train_does_not_have_is_named(folder):
 
 
 def test_missing_parts_say_what_where_and_sample(tmp_path):
-    with pytest.raises(DataError, match=r"/none/train is missing: put a folder per class.*--sample"):
+    with pytest.raises(DataError, match=r"/none/train is missing: put a folder per class"):
         build("ImageFolder", tmp_path / "none")
     (tmp_path / "train").mkdir()
     with pytest.raises(DataError, match="holds no class folder"):
         build("ImageFolder", tmp_path)
     put(tmp_path / "train" / "a" / "0.png")
-    with pytest.raises(DataError, match=r"/test is missing.*--sample"):
+    with pytest.raises(DataError, match=r"/test is missing"):
         build("ImageFolder", tmp_path, "test")
 
 
@@ -176,9 +176,7 @@ def test_imagenet_in_plain_folders_goes_by_the_names_of_folders(flat, tmp_path):
     write_imagenet(tmp_path, tmp_path, sorted(SYNSETS).index, flat)
     assert check(build("ImageNet", tmp_path)) == [0] * 19 + [1] * 19 + [2] * 19
     if flat:
-        with pytest.raises(
-            DataError, match=r"LOC_val_solution\.csv is missing.*ILSVRC2012_val_labels.*kaggle.*--sample"
-        ):
+        with pytest.raises(DataError, match=r"LOC_val_solution\.csv is missing.*ILSVRC2012_val_labels.*kaggle"):
             build("ImageNet", tmp_path, "test")
     else:
         assert check(build("ImageNet", tmp_path, "test")) == [0, 0, 1, 2]
@@ -203,7 +201,7 @@ def test_missing_images_of_imagenet_say_what_where_how_and_sample(part, tmp_path
     root = write_imagenet(tmp_path, tmp_path, SYNSETS.index)
     kaggle(root)
     (root / part).rename(root / "aside")
-    with pytest.raises(DataError, match=rf"{part} is missing: put ImageNet-1K's {part} images.*kaggle\.com.*--sample"):
+    with pytest.raises(DataError, match=rf"{part} is missing: put ImageNet-1K's {part} images.*kaggle\.com"):
         build("ImageNet", root, "test")
 
 
@@ -246,7 +244,7 @@ def test_an_annotation_of_an_unknown_class_is_named(tiny):
 @pytest.mark.parametrize("name", ["wnids.txt", "val/val_annotations.txt"])
 def test_missing_parts_of_tiny_imagenet_say_how_to_get_them(name, tiny):
     (tiny / "tiny-imagenet-200" / name).unlink()
-    with pytest.raises(DataError, match=rf"{name} is missing: .*tiny-imagenet-200\.zip.*--sample"):
+    with pytest.raises(DataError, match=rf"{name} is missing: .*tiny-imagenet-200\.zip"):
         build("TinyImageNet", tiny)
 
 
@@ -300,7 +298,7 @@ def test_an_image_that_has_no_label_is_named(number, tmp_path):
 @pytest.mark.parametrize("name", ["imagelabels.mat", "setid.mat"])
 def test_missing_parts_of_flowers_say_how_to_get_them(name, tmp_path):
     (write_flowers(tmp_path) / name).unlink()
-    with pytest.raises(DataError, match=rf"{name} is missing: .*robots\.ox\.ac\.uk.*--sample"):
+    with pytest.raises(DataError, match=rf"{name} is missing: .*robots\.ox\.ac\.uk"):
         build("Flowers102", tmp_path)
 
 

@@ -46,9 +46,8 @@ def check_resumable(cfg: Config, state: dict[str, Any], allow_change: bool) -> N
         changed.append(("processes", state["processes"], processes.count()))
     if changed and not allow_change:
         listed = "\n".join(f"  {at}: was {old!r:.60}, is {new!r:.60}" for at, old, new in changed)
-        raise DataError(
-            f"the config is not that of the run to resume; --allow-config-change goes on all the same:\n{listed}"
-        )
+        sentence = f"the config is not that of the run to resume:\n{listed}"
+        raise DataError(sentence, "--allow-config-change goes on all the same")
     if epochs != was:
         print(f"max_epochs was {was} and is {epochs}: the schedule is that of {epochs} epochs from here on")
     for at, old, new in changed:

@@ -47,7 +47,7 @@ def load(
                 cfg = _put(cfg, keys, value)
         changes = [(keys, value) for keys, value in changes if keys[0] != "sample"]
         if not isinstance(cfg.get("sample"), dict):
-            raise ConfigError(f"{path} has no `sample`, the small version of it that --sample asks for")
+            raise ConfigError(f"{path} has no `sample`, the small version of it")
         cfg = _small(cfg)
     if encoding is not None:
         cfg = _put(_put(cfg, ENCODING, None), ENCODING, parse_encoding(encoding))
@@ -73,13 +73,13 @@ def check(cfg: Config | dict[str, Any]) -> None:
 
 def _changes(options: Sequence[str], encoding: str | None) -> list[tuple[tuple[str, ...], Any]]:
     changes = [parse_option(text) for text in options]
-    changes = [(keys, plain(value, ".".join(keys), "--cfg-options")) for keys, value in changes]
+    changes = [(keys, plain(value, ".".join(keys), "the options")) for keys, value in changes]
     places = [keys for keys, _ in changes]
     for keys in places:
         if places.count(keys) > 1:
-            raise ConfigError(f"--cfg-options gives {'.'.join(keys)} twice: leave one out")
+            raise ConfigError(f"the options give {'.'.join(keys)} twice: leave one out")
         if encoding is not None and keys in (ENCODING, (*ENCODING, "type")):
-            raise ConfigError(f"--encoding and --cfg-options both give {'.'.join(ENCODING)}: leave one out")
+            raise ConfigError(f"`encoding` and the options both give {'.'.join(ENCODING)}: leave one out")
     return changes
 
 

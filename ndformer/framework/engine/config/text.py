@@ -36,7 +36,7 @@ def parse_encoding(text: str) -> Any:
         found = [_named(one) for one in nodes]
     except (SyntaxError, ValueError) as error:
         says = "" if isinstance(error, SyntaxError) else f" ({error})"
-        raise ConfigError(f"--encoding takes NAME, 'NAME(option=value)' or several; got '{text}'{says}") from error
+        raise ConfigError(f"an encoding is written NAME, 'NAME(key=value)' or several: got '{text}'{says}") from error
     return found[0] if nodes == [node] else found
 
 

@@ -37,7 +37,8 @@ def run(main: Callable[[], object]) -> None:
         ours = isinstance(error, (DataError, UnknownNameError, ConfigError))
         where = "" if ours else " (NDFORMER_DEBUG=1 shows where)"
         told = str(error).strip().rpartition("DataError: ")[2]  # a loader's worker sends its whole traceback
-        sys.exit(f"{program()}: {told}{where}")
+        option = error.option if isinstance(error, DataError) else ""
+        sys.exit(f"{program()}: {told}{';' * bool(option)} {option}".rstrip() + where)
     finally:
         warnings.formatwarning = plain
 

@@ -61,7 +61,8 @@ def save(path: Path, content: dict[str, Any], keep: str | None = None) -> None:
             raise
         raise DataError(
             f"{path} cannot be written ({cause.strerror}): the checkpoint before it is whole. Make room or permit "
-            "writing, then go on with --resume"
+            "writing",
+            "then --resume goes on",
         ) from error
 
 
@@ -117,12 +118,12 @@ def load_newest(folder: Path) -> tuple[Path, dict[str, Any]]:
     """What a run goes on from: last.pth, or where that is damaged the one before it."""
     found = [folder / name for name in (LAST, PREVIOUS) if (folder / name).is_file()]
     if not found:
-        raise DataError(f"nothing to resume in {folder}: it has no {LAST}. Start without --resume")
+        raise DataError(f"nothing to resume in {folder}: it has no {LAST}", "start without --resume")
     for path in found:
         try:
             content = load(path)
             if "optimizer" not in content:
-                raise DataError(f"{path} has weights but no state of a training run: start without --resume")
+                raise DataError(f"{path} has weights but no state of a training run", "start without --resume")
             return path, content
         except DataError as error:
             if path == found[-1]:
@@ -190,10 +191,10 @@ def load_weights(model: nn.Module, content: dict[str, Any], path: str | Path, re
         named = [*(f"{n} is missing" for n in missing), *(f"{n} is not in the model" for n in extra), *shapes]
         more = f" and {len(named) - 3} more" if len(named) > 3 else ""
         own_config = Path(path).parent / "config.py"
-        hint = f". Its own config is {own_config}" if own_config.is_file() else ""
+        hint, option = f". Its own config is {own_config}" if own_config.is_file() else "", ""
         if not (missing or extra) and set(wrong) == set(fitting):
-            hint += ". These are tables over positions, which --resize-positions resizes"
-        raise DataError(f"{path} is of another model: {'; '.join(named[:3])}{more}{hint}")
+            hint, option = f"{hint}. These are tables over positions", "--resize-positions resizes them"
+        raise DataError(f"{path} is of another model: {'; '.join(named[:3])}{more}{hint}", option)
     model.load_state_dict(given)
 
 

@@ -72,5 +72,5 @@ def _process(metric: Metric, batch: dict[str, Any], answers: list[Answer]) -> No
 
 def value_of(name: str, measured: dict[str, float]) -> float:
     if name not in measured:
-        raise UnknownNameError(f"--metric {name} is none of what was measured{nearest(name, measured)}")
+        raise UnknownNameError(f"'{name}' is none of what was measured{nearest(name, measured)}")
     return float(measured[name])

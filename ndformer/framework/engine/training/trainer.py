@@ -187,7 +187,8 @@ class Trainer(QuietRunner):
         return BadNumbers(
             f"step {self.iter + 1} (epoch {self.epoch + 1}): {what}; {origin}. The batch was {sample_names(batch)}. "
             + (f"The last good checkpoint is {self.path / kept}" if kept else "There is no checkpoint yet")
-            + "; a lower lr, a longer warmup or clip_grad may help, and --detect-anomaly names the operation"
+            + "; a lower lr, a longer warmup or clip_grad may help",
+            "--detect-anomaly names the operation",
         )
 
     def set_lr(self, update: int) -> float:

@@ -63,7 +63,8 @@ class DvsGesture(Dataset):
         if home is None:
             raise DataError(
                 f"{self.data_root / TRIALS[split]} is missing: put the unpacked DvsGesture.tar.gz there "
-                "(research.ibm.com/interactive/dvsgesture); --sample works without it"
+                "(research.ibm.com/interactive/dvsgesture)",
+                "--sample works without it",
             )
         records: list[tuple[Path, int, int, int]] = []
         for name in (home / TRIALS[split]).read_text(errors="replace").split():

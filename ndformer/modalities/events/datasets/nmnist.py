@@ -34,7 +34,8 @@ class NMNIST(Dataset):
         if not found:
             raise DataError(
                 f"{self.data_root / homes[0]} has no folders 0 to 9 with .bin files: put N-MNIST there "
-                "(garrickorchard.com/datasets/n-mnist); --sample works without it"
+                "(garrickorchard.com/datasets/n-mnist)",
+                "--sample works without it",
             )
         labels = np.array([int(file.parent.name) for file in found])
         if self.folds > 1:

@@ -51,7 +51,8 @@ def find(root: Path, prefix: str) -> Layout:
     if not found:
         raise DataError(
             f"{root} holds no ModelNet: modelnet40_normal_resampled, the meshes of ModelNet40.zip (from "
-            "modelnet.cs.princeton.edu) or modelnet40_ply_hdf5_2048, unpacked, goes there; --sample works without it"
+            "modelnet.cs.princeton.edu) or modelnet40_ply_hdf5_2048, unpacked, goes there",
+            "--sample works without it",
         )
     return found[0]
 

@@ -35,7 +35,7 @@ def label_map(path: Path) -> dict[str, int]:
             raise ValueError("it has no rows")
         return {row["raw_category"]: index.get(int(row["nyu40id"] or 0), -1) for row in rows}
     except FileNotFoundError:
-        raise DataError(f"{path} is missing: it comes with ScanNet's release, --labels says where it is") from None
+        raise DataError(f"{path} is missing: it comes with ScanNet's release", "--labels says where it is") from None
     except (KeyError, ValueError, TypeError, OSError, csv.Error) as error:
         raise DataError(f"{path} is not the table of ScanNet's labels ({error}): get it again") from None
 

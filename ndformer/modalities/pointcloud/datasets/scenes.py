@@ -113,8 +113,8 @@ def scenes_in(folder: Path) -> list[Path]:
     found = sorted(path.parent for path in folder.glob("*/coord.npy")) if folder.is_dir() else []
     if not found:
         raise DataError(
-            f"{folder} holds no scenes (SCENE/coord.npy): tools/prepare_scannet.py makes them from ScanNet's release, "
-            "and --sample works without it"
+            f"{folder} holds no scenes (SCENE/coord.npy): tools/prepare_scannet.py makes them from ScanNet's release",
+            "--sample works without it",
         )
     return found
 

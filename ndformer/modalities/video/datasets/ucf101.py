@@ -72,7 +72,8 @@ class UCF101(Dataset):
         if home is None:
             raise DataError(
                 f"{self.data_root / HOMES[0]} has no folders of the classes that {path.name} lists: put the videos of "
-                "UCF101.rar there (crcv.ucf.edu/data/UCF101.php); --sample works without them"
+                "UCF101.rar there (crcv.ucf.edu/data/UCF101.php)",
+                "--sample works without them",
             )
         # in this order: numbers of samples are clips of one video side by side
         records = [
@@ -94,7 +95,8 @@ def lines_of(path: Path, pattern: str) -> list[tuple[str, ...]]:
         if isinstance(error, FileNotFoundError):
             raise DataError(
                 f"{path} is missing: unpack UCF101TrainTestSplits-RecognitionTask.zip (crcv.ucf.edu/data/UCF101.php) "
-                "beside the videos; --sample works without it"
+                "beside the videos",
+                "--sample works without it",
             ) from None
         raise DataError(f"{path} cannot be read as a list of videos: get it again") from None
     found = []

@@ -96,7 +96,7 @@ def test_options_that_reach_nothing_are_refused():
 
 
 def test_an_option_given_in_two_places_is_refused():
-    assert "gives seed twice" in refusal(load, CIFAR, ["seed=1", "seed=1"])
+    assert "the options give seed twice" in refusal(load, CIFAR, ["seed=1", "seed=1"])
     for name in ("model.backbone.encoding=None", "model.backbone.encoding.type=ALiBi"):
         assert "both give model.backbone.encoding" in refusal(load, CIFAR, [name], "PaPE")
     assert load(CIFAR, ["model.backbone.encoding.m=9"], "PaPE").model.backbone.encoding == dict(type="PaPE", m=9)

@@ -85,7 +85,7 @@ def test_an_encoding_is_a_name_with_options(text, value):
 
 @pytest.mark.parametrize("text", ["", "PaPE(8)", "PaPE(m=8", "3", "a.PaPE", "PaPE(m=1, **x)"])
 def test_an_encoding_that_is_no_name_is_refused(text):
-    assert "--encoding takes NAME" in refusal(parse_encoding, text)
+    assert "an encoding is written NAME" in refusal(parse_encoding, text)
 
 
 VALUES = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text()

@@ -1,5 +1,6 @@
 """What all programs share."""
 
+import pickle
 import sys
 import warnings
 
@@ -7,7 +8,7 @@ import pytest
 
 from ndformer.framework.engine.config.load import load
 from ndformer.framework.engine.programs import cli
-from ndformer.framework.errors import ConfigError
+from ndformer.framework.errors import ConfigError, DataError
 
 
 def test_an_error_is_one_sentence_and_exit_code_1(monkeypatch, capsys):
@@ -40,3 +41,16 @@ def test_a_warning_is_one_sentence_too(monkeypatch):
     assert said[0] == "predict: a.dat holds no events\n"
     assert said[1].startswith("x.py:1: DeprecationWarning: old")  # of use to developers
     assert warnings.formatwarning is plain
+
+
+def test_a_program_names_the_option_that_helps_and_the_error_alone_does_not(monkeypatch):
+    monkeypatch.delenv("NDFORMER_DEBUG", raising=False)
+    error = DataError("data/mnist is missing", "--sample works without it")
+    assert str(error) == "data/mnist is missing"
+
+    def main():
+        raise error
+
+    with pytest.raises(SystemExit, match="data/mnist is missing; --sample works without it$"):
+        cli.run(main)
+    assert pickle.loads(pickle.dumps(error)).option == error.option  # from a loader's worker too

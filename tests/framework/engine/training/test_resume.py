@@ -192,9 +192,7 @@ def test_another_config_is_listed_and_asked_for(tmp_path, capsys):
         stopped(tmp_path, short(), 3, killed)
     cfg = short()
     cfg.optimizer.lr, cfg.work_dir, cfg.train_dataloader.num_workers = 1e-3, "elsewhere", 1
-    with pytest.raises(
-        DataError, match=r"--allow-config-change goes on all the same:\n  optimizer.lr: was 0.003, is 0.001$"
-    ):
+    with pytest.raises(DataError, match=r"not that of the run to resume:\n  optimizer.lr: was 0.003, is 0.001$"):
         train(cfg, tmp_path, resume=True)
     train(cfg, tmp_path, resume=True, allow_config_change=True)
     assert "optimizer.lr was 0.003, is 0.001" in capsys.readouterr().out

@@ -154,7 +154,7 @@ def test_the_reported_figures_are_those_of_the_checkpoint_that_was_best_on_valid
 
 
 def test_resuming_nothing_and_loading_the_wrong_thing_are_one_sentence_each(tmp_path):
-    with pytest.raises(DataError, match=r"nothing to resume in .*Start without --resume"):
+    with pytest.raises(DataError, match=r"nothing to resume in "):
         train(config(), tmp_path / "none", resume=True)
     with pytest.raises(DataError, match="no checkpoint at"):
         checkpoint.load(tmp_path / "absent.pth")

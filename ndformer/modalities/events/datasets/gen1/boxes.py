@@ -75,7 +75,8 @@ def recordings(home: Path) -> list[tuple[Path, Path]]:
     if not found:
         raise DataError(
             f"{home} has no _bbox.npy files: put GEN1's {home.name} recordings there "
-            "(prophesee.ai, GEN1 automotive detection); --sample works without them"
+            "(prophesee.ai, GEN1 automotive detection)",
+            "--sample works without them",
         )
     pairs = [(path.with_name(path.name.replace("_bbox.npy", "_td.dat")), path) for path in found]
     for recording, _ in pairs:
