@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -15,7 +15,7 @@ MARK = "GENERATED_SAMPLE"  # a file in every generated folder, so that none is e
 
 class StandIn:
     """A small generated stand-in for a dataset, in the dataset's own format on disk and read by the same loader. One
-    is registered under the name that configs give as `sample_data`, and says
+    is registered under the name that configs give as `sample_data`, most by stand_in(), and says
 
         dataset     what reads it: dict(type='CIFAR10'), without data_root and split
         write       how its files are made; how many, as further arguments with defaults
@@ -32,6 +32,20 @@ class StandIn:
     def baselines(train: Any, test: Any) -> Iterable[tuple[str, float]]:
         """The names of simple statistics and what they get on it: accuracy, mAP50, mIoU."""
         raise DataError("this stand-in has no baselines")
+
+
+def stand_in(
+    dataset: dict[str, Any], baselines: Callable[[Any, Any], Iterable[tuple[str, float]]]
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Registers a function (folder, seed, ...) that writes a stand-in, under its own name."""
+
+    def register(write: Callable[..., None]) -> Callable[..., None]:
+        about = dict(dataset=dataset, baselines=staticmethod(baselines), write=staticmethod(write))
+        about |= dict(__module__=write.__module__, __doc__=write.__doc__)
+        STAND_INS.register_module(module=type(write.__name__, (StandIn,), about))
+        return write
+
+    return register
 
 
 def make_sample(name: str, out: Path, seed: int = 0) -> StandIn:

@@ -14,7 +14,7 @@ from ndformer.framework.registry import DATASETS, MODELS
 from ndformer.modalities.events.stand_ins import dvsgesture
 from ndformer.modalities.events.stand_ins.acting import MOTIONS, film, mirrored
 from ndformer.modalities.events.stand_ins.camera import DARK, film_to_events
-from ndformer.modalities.events.stand_ins.nmnist import NMNISTStandIn
+from ndformer.modalities.events.stand_ins.nmnist import nmnist
 
 CONFIGS = sorted(p for kind in ("dvsgesture", "nmnist") for p in Path(__file__).parents[3].glob(f"configs/{kind}_*.py"))
 MIRRORED = [0, 2, 1, 6, 5, 4, 3, 7, 8, 9, 10]
@@ -87,8 +87,8 @@ def homes(tmp_path_factory):
     patch.setattr(dvsgesture, "TRAIN", [1, 21])
     patch.setattr(dvsgesture, "TEST", [24])
     for name, make in (
-        ("dvsgesture", lambda f: dvsgesture.DvsGestureStandIn().write(f, lights=("led",))),
-        ("nmnist", lambda f: NMNISTStandIn().write(f, 0, 2, 1)),
+        ("dvsgesture", lambda f: dvsgesture.dvsgesture(f, lights=("led",))),
+        ("nmnist", lambda f: nmnist(f, 0, 2, 1)),
     ):
         (home / name).mkdir()
         make(home / name)

@@ -78,7 +78,7 @@ def test_what_is_hidden_or_outside_is_not_seen():
 @pytest.fixture(scope="module")
 def root(tmp_path_factory):
     home = tmp_path_factory.mktemp("gen1")
-    sample_gen1.GEN1StandIn().write(home, 0, dict(train=2, val=1, test=2))
+    sample_gen1.gen1(home, 0, dict(train=2, val=1, test=2))
     return home
 
 
@@ -122,7 +122,7 @@ def test_the_reader_of_gen1_reads_it_and_boxes_are_full_of_events(root):
 
 def test_a_seed_always_gives_the_same_files(root, tmp_path):
     digest = lambda home: [hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(home.glob("val/*"))]
-    sample_gen1.GEN1StandIn().write(tmp_path, 0, dict(train=0, val=1))
+    sample_gen1.gen1(tmp_path, 0, dict(train=0, val=1))
     assert digest(tmp_path) == digest(root)
 
 

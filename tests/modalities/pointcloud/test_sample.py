@@ -102,7 +102,7 @@ def digests(folder):
 
 def made(stand_in, folder, seed=0, **counts):
     folder.mkdir()
-    stand_in().write(folder, seed, **counts)
+    stand_in(folder, seed, **counts)
     return folder
 
 
@@ -111,7 +111,7 @@ SMALL = dict(train=2, test=1)
 
 def test_a_seed_always_gives_the_same_files_and_another_gives_others(tmp_path):
     first, again, other = (
-        digests(made(sample.ModelNet40StandIn, tmp_path / name, seed, **SMALL, points=64))
+        digests(made(sample.modelnet40, tmp_path / name, seed, **SMALL, points=64))
         for name, seed in (("a", 0), ("b", 0), ("c", 1))
     )
     assert first == again
@@ -122,7 +122,7 @@ def test_a_seed_always_gives_the_same_files_and_another_gives_others(tmp_path):
 
 def test_three_forms_hold_the_same_objects(tmp_path):
     pytest.importorskip("h5py")
-    forms = dict(txt=sample.ModelNet40StandIn, off=sample.ModelNet40MeshesStandIn, hdf5=sample.ModelNet40TablesStandIn)
+    forms = dict(txt=sample.modelnet40, off=sample.modelnet40_off, hdf5=sample.modelnet40_hdf5)
     sets = {}
     for form, write in forms.items():
         points = {} if form == "off" else dict(points=400)
@@ -213,7 +213,7 @@ def test_the_finish_is_in_the_view_alone():
 
 def test_views_and_clouds_share_a_frame(tmp_path):
     """Points that look at the eye and lie in the open fall on the object's pixels."""
-    folder = made(sample_paired.PairedStandIn, tmp_path / "set", train=1, test=1, points=200)
+    folder = made(sample_paired.paired, tmp_path / "set", train=1, test=1, points=200)
     assert (folder / "classes.txt").read_text().split() == sample_paired.CLASSES
     assert len((folder / "train.txt").read_text().split()) == len((folder / "test.txt").read_text().split()) == 12
     lines = (folder / "views.csv").read_text().splitlines()
@@ -245,7 +245,7 @@ def test_views_and_clouds_share_a_frame(tmp_path):
     ],
 )
 def test_what_is_wrong_with_a_pair_is_one_sentence(tmp_path, file, content, says):
-    folder = made(sample_paired.PairedStandIn, tmp_path / "set", train=1, test=1, points=20)
+    folder = made(sample_paired.paired, tmp_path / "set", train=1, test=1, points=20)
     (folder / "test.txt").write_text((folder / "train.txt").read_text())
     for path in folder.glob(file):
         path.unlink() if content is None else path.write_text(content)

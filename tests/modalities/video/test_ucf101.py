@@ -18,7 +18,7 @@ from ndformer.framework.evaluation.accuracy import Accuracy
 from ndformer.framework.registry import DATASETS, MODELS
 from ndformer.modalities.video.formats.writing import write_avi
 from ndformer.modalities.video.stand_ins.moving import MIRRORED, WIDTH, film, path, scene
-from ndformer.modalities.video.stand_ins.ucf101 import FRAMES, UCF101StandIn
+from ndformer.modalities.video.stand_ins.ucf101 import FRAMES, ucf101
 from ndformer.modalities.video.transforms.videos import SampleFrames
 
 WAYS = 10
@@ -28,7 +28,7 @@ WAYS = 10
 def root(tmp_path_factory):
     pytest.importorskip("av")
     folder = tmp_path_factory.mktemp("ucf101")
-    UCF101StandIn().write(folder, groups=16, clips=1, frames=4)
+    ucf101(folder, groups=16, clips=1, frames=4)
     return folder
 
 

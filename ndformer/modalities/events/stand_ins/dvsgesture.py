@@ -6,8 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ndformer.framework.data.stand_ins import StandIn
-from ndformer.framework.registry import STAND_INS
+from ndformer.framework.data.stand_ins import stand_in
 from ndformer.modalities.events.datasets.gesture import CLASSES
 from ndformer.modalities.events.formats.aedat import write_aedat3
 from ndformer.modalities.events.formats.stream import Events, concatenate
@@ -25,31 +24,26 @@ def gesture(label: int, start: int, rng: np.random.Generator) -> Events:
     return film_to_events(film(label, times, rng), times, rng, threshold=0.4, noise=0.3)
 
 
-@STAND_INS.register_module(name="dvsgesture")
-class DvsGestureStandIn(StandIn):
+@stand_in(dict(type="DvsGesture"), baselines)
+def dvsgesture(folder: Path, seed: int = 0, lights: tuple[str, ...] = LIGHTS) -> None:
     """116 recordings of eleven gestures, each a little over a second long, by the 29 users."""
-
-    dataset = dict(type="DvsGesture")
-    baselines = staticmethod(baselines)
-
-    def write(self, folder: Path, seed: int = 0, lights: tuple[str, ...] = LIGHTS) -> None:
-        home = folder / "DvsGesture"
-        home.mkdir()
-        names: dict[str, list[str]] = dict(train=[], test=[])
-        for split, users in dict(train=TRAIN, test=TEST).items():
-            for user in users:
-                for number, light in enumerate(lights):
-                    rng = np.random.default_rng((seed, user, number))
-                    name, start = f"user{user:02d}_{light}", int(rng.integers(1_000_000, 9_000_000))
-                    parts, rows = [], ["class,startTime_usec,endTime_usec"]
-                    for label in range(len(CLASSES)):
-                        parts.append(gesture(label, start, rng))
-                        rows.append(f"{label + 1},{start},{start + LENGTH}")
-                        start += LENGTH + PAUSE
-                    write_aedat3(home / f"{name}.aedat", concatenate(parts))
-                    (home / f"{name}_labels.csv").write_text("\n".join(rows) + "\n")
-                    names[split].append(f"{name}.aedat")
-        for split, listed in names.items():
-            (home / f"trials_to_{split}.txt").write_text("\n".join(listed) + "\n")
-        rows = [f"{name.replace(' ', '_')},{label}" for label, name in enumerate(CLASSES, 1)]
-        (home / "gesture_mapping.csv").write_text("\n".join(["action,label", *rows]) + "\n")
+    home = folder / "DvsGesture"
+    home.mkdir()
+    names: dict[str, list[str]] = dict(train=[], test=[])
+    for split, users in dict(train=TRAIN, test=TEST).items():
+        for user in users:
+            for number, light in enumerate(lights):
+                rng = np.random.default_rng((seed, user, number))
+                name, start = f"user{user:02d}_{light}", int(rng.integers(1_000_000, 9_000_000))
+                parts, rows = [], ["class,startTime_usec,endTime_usec"]
+                for label in range(len(CLASSES)):
+                    parts.append(gesture(label, start, rng))
+                    rows.append(f"{label + 1},{start},{start + LENGTH}")
+                    start += LENGTH + PAUSE
+                write_aedat3(home / f"{name}.aedat", concatenate(parts))
+                (home / f"{name}_labels.csv").write_text("\n".join(rows) + "\n")
+                names[split].append(f"{name}.aedat")
+    for split, listed in names.items():
+        (home / f"trials_to_{split}.txt").write_text("\n".join(listed) + "\n")
+    rows = [f"{name.replace(' ', '_')},{label}" for label, name in enumerate(CLASSES, 1)]
+    (home / "gesture_mapping.csv").write_text("\n".join(["action,label", *rows]) + "\n")

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ndformer.framework.data.stand_ins import StandIn
-from ndformer.framework.registry import STAND_INS
+from ndformer.framework.data.stand_ins import stand_in
 from ndformer.modalities.events.datasets.gen1.boxes import WARM_UP
 from ndformer.modalities.events.formats.prophesee import write_dat
 from ndformer.modalities.events.stand_ins.box_baselines import baselines
@@ -32,22 +31,17 @@ def boxes(times: np.ndarray, things: list[Thing], seen: np.ndarray, rate: int) -
     return np.array(rows, BOX)
 
 
-@STAND_INS.register_module(name="gen1")
-class GEN1StandIn(StandIn):
+@stand_in(dict(type="GEN1"), baselines)
+def gen1(folder: Path, seed: int = 0, recordings: dict[str, int] = RECORDINGS) -> None:
     """260 + 30 + 50 recordings of a second and a half, labelled one to four times a second after the first half."""
-
-    dataset = dict(type="GEN1")
-    baselines = staticmethod(baselines)
-
-    def write(self, folder: Path, seed: int = 0, recordings: dict[str, int] = RECORDINGS) -> None:
-        times = np.arange(0, LENGTH + 1, FRAME)
-        for day, (split, count) in enumerate(recordings.items(), 1):
-            (folder / split).mkdir()
-            for number in range(count):
-                rng = np.random.default_rng((seed, day, number))
-                frames, things, seen = film(times, rng)
-                events = film_to_events(frames, times, rng, threshold=0.4, noise=0.08)
-                name = f"17-04-{day:02}_{12 + number // 60:02}-{number % 60:02}-00_0_{LENGTH}"
-                write_dat(folder / split / f"{name}_td.dat", events)
-                rate = int(rng.choice(RATES))
-                np.save(folder / split / f"{name}_bbox.npy", boxes(times, things, seen, rate))
+    times = np.arange(0, LENGTH + 1, FRAME)
+    for day, (split, count) in enumerate(recordings.items(), 1):
+        (folder / split).mkdir()
+        for number in range(count):
+            rng = np.random.default_rng((seed, day, number))
+            frames, things, seen = film(times, rng)
+            events = film_to_events(frames, times, rng, threshold=0.4, noise=0.08)
+            name = f"17-04-{day:02}_{12 + number // 60:02}-{number % 60:02}-00_0_{LENGTH}"
+            write_dat(folder / split / f"{name}_td.dat", events)
+            rate = int(rng.choice(RATES))
+            np.save(folder / split / f"{name}_bbox.npy", boxes(times, things, seen, rate))

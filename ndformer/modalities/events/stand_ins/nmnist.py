@@ -6,36 +6,28 @@ from pathlib import Path
 
 import numpy as np
 
-from ndformer.framework.data.stand_ins import StandIn
-from ndformer.framework.registry import STAND_INS
+from ndformer.framework.data.stand_ins import stand_in
 from ndformer.modalities.events.formats.nmnist_bin import SIDE, write_bin
 from ndformer.modalities.events.stand_ins.baselines import baselines
 from ndformer.modalities.events.stand_ins.camera import film_to_events
 from ndformer.modalities.image.stand_ins.strokes import handwriting
 
 
-@STAND_INS.register_module(name="nmnist")
-class NMNISTStandIn(StandIn):
+@stand_in(dict(type="NMNIST"), baselines)
+def nmnist(folder: Path, seed: int = 0, train: int = 60, test: int = 15) -> None:
     """600 + 150 drawn digits, filmed in the three saccades of N-MNIST."""
-
-    dataset = dict(type="NMNIST")
-    baselines = staticmethod(baselines)
-
-    def write(self, folder: Path, seed: int = 0, train: int = 60, test: int = 15) -> None:
-        rng = np.random.default_rng(seed)
-        times = np.arange(0, 306_000, 6_000)
-        corners = np.array([(0, 0), (1, 2), (2, 0), (0, 0)]) * 2.0  # the camera's way: down to the right, up, back
-        path = np.stack(
-            [np.interp(times / 102_000, np.arange(4), corners[:, axis]) for axis in (0, 1)], 1
-        )  # (T, 2): x, y
-        for home, count in (("Train", train), ("Test", test)):
-            for label in range(10):
-                (folder / home / str(label)).mkdir(parents=True)
-                digits = handwriting(np.full(count, label), 28, rng)
-                for number, digit in enumerate(digits, 1):
-                    frames = np.stack([shifted(digit, 5 - x, 5 - y) for x, y in path])
-                    events = film_to_events(frames, times, rng, threshold=0.5, noise=1.0)
-                    write_bin(folder / home / str(label) / f"{number:05d}.bin", events)
+    rng = np.random.default_rng(seed)
+    times = np.arange(0, 306_000, 6_000)
+    corners = np.array([(0, 0), (1, 2), (2, 0), (0, 0)]) * 2.0  # the camera's way: down to the right, up, back
+    path = np.stack([np.interp(times / 102_000, np.arange(4), corners[:, axis]) for axis in (0, 1)], 1)  # (T, 2): x, y
+    for home, count in (("Train", train), ("Test", test)):
+        for label in range(10):
+            (folder / home / str(label)).mkdir(parents=True)
+            digits = handwriting(np.full(count, label), 28, rng)
+            for number, digit in enumerate(digits, 1):
+                frames = np.stack([shifted(digit, 5 - x, 5 - y) for x, y in path])
+                events = film_to_events(frames, times, rng, threshold=0.5, noise=1.0)
+                write_bin(folder / home / str(label) / f"{number:05d}.bin", events)
 
 
 def shifted(digit: np.ndarray, x: float, y: float) -> np.ndarray:

@@ -11,8 +11,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageDraw
 
-from ndformer.framework.data.stand_ins import StandIn
-from ndformer.framework.registry import STAND_INS
+from ndformer.framework.data.stand_ins import stand_in
 from ndformer.modalities.image.stand_ins.classification import save
 from ndformer.modalities.image.stand_ins.mask_baselines import baselines
 from ndformer.modalities.image.stand_ins.strokes import STYLE, background, to_bytes
@@ -57,21 +56,16 @@ def scene(height: int, width: int, rng: np.random.Generator) -> tuple[np.ndarray
     return to_bytes(image), np.asarray(mask)
 
 
-@STAND_INS.register_module(name="ade20k")
-class ADE20KStandIn(StandIn):
+@stand_in(dict(type="MaskFolder", zero_is_nothing=True), baselines)
+def ade20k(folder: Path, seed: int = 0) -> None:
     """800 + 150 images of two surfaces and four figures."""
-
-    dataset = dict(type="MaskFolder", zero_is_nothing=True)
-    baselines = staticmethod(baselines)
-
-    def write(self, folder: Path, seed: int = 0) -> None:
-        rng = np.random.default_rng(seed)
-        for split, stem, count in (("training", "train", 800), ("validation", "val", 150)):
-            (folder / "annotations" / split).mkdir(parents=True)
-            for i in range(1, count + 1):
-                image, mask = scene(int(rng.integers(*SIDES)), int(rng.integers(*SIDES)), rng)
-                save(image, folder / "images" / split / f"ADE_{stem}_{i:08d}.jpg")
-                Image.fromarray(mask).save(folder / "annotations" / split / f"ADE_{stem}_{i:08d}.png")
-        lines = ["Idx\tRatio\tTrain\tVal\tStuff\tName"]
-        lines += [f"{i}\t0\t0\t0\t{int(i < 3)}\t{name}" for i, name in enumerate(CLASSES, 1)]
-        (folder / "objectInfo150.txt").write_text("\n".join(lines) + "\n")
+    rng = np.random.default_rng(seed)
+    for split, stem, count in (("training", "train", 800), ("validation", "val", 150)):
+        (folder / "annotations" / split).mkdir(parents=True)
+        for i in range(1, count + 1):
+            image, mask = scene(int(rng.integers(*SIDES)), int(rng.integers(*SIDES)), rng)
+            save(image, folder / "images" / split / f"ADE_{stem}_{i:08d}.jpg")
+            Image.fromarray(mask).save(folder / "annotations" / split / f"ADE_{stem}_{i:08d}.png")
+    lines = ["Idx\tRatio\tTrain\tVal\tStuff\tName"]
+    lines += [f"{i}\t0\t0\t0\t{int(i < 3)}\t{name}" for i, name in enumerate(CLASSES, 1)]
+    (folder / "objectInfo150.txt").write_text("\n".join(lines) + "\n")

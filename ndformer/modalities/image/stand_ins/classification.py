@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from ndformer.framework.data.stand_ins import StandIn
-from ndformer.framework.registry import STAND_INS
+from ndformer.framework.data.stand_ins import stand_in
 from ndformer.modalities.image.formats.matlab import write_mat
 from ndformer.modalities.image.stand_ins.baselines import baselines
 from ndformer.modalities.image.stand_ins.strokes import FIGURES, Line, figures, handwriting
@@ -56,145 +55,111 @@ def cifar_batch(name: str, images: np.ndarray) -> dict[str, Any]:
     return dict(batch_label=name, filenames=names, data=images.transpose(0, 3, 1, 2).reshape(len(images), 3072))
 
 
-class Labelled(StandIn):
-    baselines = staticmethod(baselines)
-
-
-@STAND_INS.register_module(name="cifar10")
-class CIFAR10StandIn(Labelled):
+@stand_in(dict(type="CIFAR10"), baselines)
+def cifar10(folder: Path, seed: int = 0) -> None:
     """6,000 + 1,000 images of ten figures; pixel statistics cannot tell them apart."""
-
-    dataset = dict(type="CIFAR10")
-
-    def write(self, folder: Path, seed: int = 0) -> None:
-        rng = np.random.default_rng(seed)
-        home = folder / "cifar-10-batches-py"
-        write_pickle(home / "batches.meta", dict(label_names=NAMES[:10], num_cases_per_batch=1200, num_vis=3072))
-        for name, count in [*((f"data_batch_{i}", 1200) for i in range(1, 6)), ("test_batch", 1000)]:
-            labels = balanced(count, 10, rng)
-            write_pickle(home / name, cifar_batch(name, draw(labels, 32, rng)) | dict(labels=labels.tolist()))
+    rng = np.random.default_rng(seed)
+    home = folder / "cifar-10-batches-py"
+    write_pickle(home / "batches.meta", dict(label_names=NAMES[:10], num_cases_per_batch=1200, num_vis=3072))
+    for name, count in [*((f"data_batch_{i}", 1200) for i in range(1, 6)), ("test_batch", 1000)]:
+        labels = balanced(count, 10, rng)
+        write_pickle(home / name, cifar_batch(name, draw(labels, 32, rng)) | dict(labels=labels.tolist()))
 
 
-@STAND_INS.register_module(name="cifar100")
-class CIFAR100StandIn(Labelled):
+@stand_in(dict(type="CIFAR100"), baselines)
+def cifar100(folder: Path, seed: int = 0) -> None:
     """3,000 + 500 images of a hundred classes: a large figure with a small one at its lower right."""
-
-    dataset = dict(type="CIFAR100")
-
-    def write(self, folder: Path, seed: int = 0) -> None:
-        rng = np.random.default_rng(seed)
-        home = folder / "cifar-100-python"
-        fine = [f"{large} with {small}" for large in NAMES[:10] for small in NAMES[:10]]
-        coarse = [f"{large} {half}" for large in NAMES[:10] for half in ("one", "two")]
-        write_pickle(home / "meta", dict(fine_label_names=fine, coarse_label_names=coarse))
-        for name, count in (("train", 3000), ("test", 500)):
-            labels = balanced(count, 100, rng)
-            large, small = shrunk(0.72, -0.28), shrunk(0.42, 0.68)
-            images = figures(labels, [a + b for a in large for b in small], 32, rng)
-            both = dict(fine_labels=labels.tolist(), coarse_labels=(labels // 5).tolist())
-            write_pickle(home / name, cifar_batch(name, images) | both)
+    rng = np.random.default_rng(seed)
+    home = folder / "cifar-100-python"
+    fine = [f"{large} with {small}" for large in NAMES[:10] for small in NAMES[:10]]
+    coarse = [f"{large} {half}" for large in NAMES[:10] for half in ("one", "two")]
+    write_pickle(home / "meta", dict(fine_label_names=fine, coarse_label_names=coarse))
+    for name, count in (("train", 3000), ("test", 500)):
+        labels = balanced(count, 100, rng)
+        large, small = shrunk(0.72, -0.28), shrunk(0.42, 0.68)
+        images = figures(labels, [a + b for a in large for b in small], 32, rng)
+        both = dict(fine_labels=labels.tolist(), coarse_labels=(labels // 5).tolist())
+        write_pickle(home / name, cifar_batch(name, images) | both)
 
 
-@STAND_INS.register_module(name="mnist")
-class MNISTStandIn(Labelled):
+@stand_in(dict(type="MNIST"), baselines)
+def mnist(folder: Path, seed: int = 0) -> None:
     """2,000 + 500 digits."""
-
-    dataset = dict(type="MNIST")
-
-    def write(self, folder: Path, seed: int = 0) -> None:
-        rng = np.random.default_rng(seed)
-        for part, count in (("train", 2000), ("t10k", 500)):
-            labels = balanced(count, 10, rng)
-            for name, array in ((f"{part}-images-idx3", handwriting(labels, 28, rng)), (f"{part}-labels-idx1", labels)):
-                content = struct.pack(f">BBBB{array.ndim}I", 0, 0, 8, array.ndim, *array.shape)
-                content += array.astype(np.uint8).tobytes()
-                (folder / f"{name}-ubyte.gz").write_bytes(gzip.compress(content, mtime=0))
+    rng = np.random.default_rng(seed)
+    for part, count in (("train", 2000), ("t10k", 500)):
+        labels = balanced(count, 10, rng)
+        for name, array in ((f"{part}-images-idx3", handwriting(labels, 28, rng)), (f"{part}-labels-idx1", labels)):
+            content = struct.pack(f">BBBB{array.ndim}I", 0, 0, 8, array.ndim, *array.shape)
+            content += array.astype(np.uint8).tobytes()
+            (folder / f"{name}-ubyte.gz").write_bytes(gzip.compress(content, mtime=0))
 
 
-@STAND_INS.register_module(name="flowers102")
-class Flowers102StandIn(Labelled):
+@stand_in(dict(type="Flowers102"), baselines)
+def flowers102(folder: Path, seed: int = 0) -> None:
     """240 + 120 + 120 images of the first twelve classes."""
-
-    dataset = dict(type="Flowers102")
-
-    def write(self, folder: Path, seed: int = 0) -> None:
-        rng = np.random.default_rng(seed)
-        labels = balanced(480, 12, rng)
-        for i, image in enumerate(draw(labels, 96, rng), start=1):
-            save(image, folder / "jpg" / f"image_{i:05d}.jpg", size=(96, 96 + int(rng.integers(33))))
-        write_mat(folder / "imagelabels.mat", dict(labels=labels[None] + 1))
-        numbers = np.arange(1, 481)[None]
-        write_mat(folder / "setid.mat", dict(trnid=numbers[:, :240], valid=numbers[:, 240:360], tstid=numbers[:, 360:]))
+    rng = np.random.default_rng(seed)
+    labels = balanced(480, 12, rng)
+    for i, image in enumerate(draw(labels, 96, rng), start=1):
+        save(image, folder / "jpg" / f"image_{i:05d}.jpg", size=(96, 96 + int(rng.integers(33))))
+    write_mat(folder / "imagelabels.mat", dict(labels=labels[None] + 1))
+    numbers = np.arange(1, 481)[None]
+    write_mat(folder / "setid.mat", dict(trnid=numbers[:, :240], valid=numbers[:, 240:360], tstid=numbers[:, 360:]))
 
 
-@STAND_INS.register_module(name="tiny_imagenet")
-class TinyImageNetStandIn(Labelled):
+@stand_in(dict(type="TinyImageNet"), baselines)
+def tiny_imagenet(folder: Path, seed: int = 0) -> None:
     """600 + 100 images of ten classes, and 10 test images without labels."""
-
-    dataset = dict(type="TinyImageNet")
-
-    def write(self, folder: Path, seed: int = 0) -> None:
-        rng = np.random.default_rng(seed)
-        home, synsets = folder / "tiny-imagenet-200", [f"n{i:08d}" for i in range(1, 11)]
-        home.mkdir(parents=True)
-        (home / "wnids.txt").write_text("".join(f"{synset}\n" for synset in synsets))
-        (home / "words.txt").write_text("".join(f"{synset}\t{name}, drawn\n" for synset, name in zip(synsets, NAMES)))
-        box = "0\t0\t63\t63"
-        labels = np.arange(600) // 60
-        boxes: dict[str, str] = {}
-        for i, image in enumerate(draw(labels, 64, rng)):
-            name = f"{synsets[labels[i]]}_{i % 60}.JPEG"
-            save(image, home / "train" / synsets[labels[i]] / "images" / name)
-            boxes[synsets[labels[i]]] = boxes.get(synsets[labels[i]], "") + f"{name}\t{box}\n"
-        for synset, lines in boxes.items():
-            (home / "train" / synset / f"{synset}_boxes.txt").write_text(lines)
-        labels = balanced(110, 10, rng)
-        images = draw(labels, 64, rng)
-        for i, image in enumerate(images[:100]):
-            save(image, home / "val" / "images" / f"val_{i}.JPEG")
-        for i, image in enumerate(images[100:]):
-            save(image, home / "test" / "images" / f"test_{i}.JPEG")
-        lines = (f"val_{i}.JPEG\t{synsets[label]}\t{box}\n" for i, label in enumerate(labels[:100]))
-        (home / "val" / "val_annotations.txt").write_text("".join(lines))
+    rng = np.random.default_rng(seed)
+    home, synsets = folder / "tiny-imagenet-200", [f"n{i:08d}" for i in range(1, 11)]
+    home.mkdir(parents=True)
+    (home / "wnids.txt").write_text("".join(f"{synset}\n" for synset in synsets))
+    (home / "words.txt").write_text("".join(f"{synset}\t{name}, drawn\n" for synset, name in zip(synsets, NAMES)))
+    box = "0\t0\t63\t63"
+    labels = np.arange(600) // 60
+    boxes: dict[str, str] = {}
+    for i, image in enumerate(draw(labels, 64, rng)):
+        name = f"{synsets[labels[i]]}_{i % 60}.JPEG"
+        save(image, home / "train" / synsets[labels[i]] / "images" / name)
+        boxes[synsets[labels[i]]] = boxes.get(synsets[labels[i]], "") + f"{name}\t{box}\n"
+    for synset, lines in boxes.items():
+        (home / "train" / synset / f"{synset}_boxes.txt").write_text(lines)
+    labels = balanced(110, 10, rng)
+    images = draw(labels, 64, rng)
+    for i, image in enumerate(images[:100]):
+        save(image, home / "val" / "images" / f"val_{i}.JPEG")
+    for i, image in enumerate(images[100:]):
+        save(image, home / "test" / "images" / f"test_{i}.JPEG")
+    lines = (f"val_{i}.JPEG\t{synsets[label]}\t{box}\n" for i, label in enumerate(labels[:100]))
+    (home / "val" / "val_annotations.txt").write_text("".join(lines))
 
 
-@STAND_INS.register_module(name="imagenet1k")
-class ImageNetStandIn(Labelled):
+@stand_in(dict(type="ImageNet"), baselines)
+def imagenet1k(folder: Path, seed: int = 0) -> None:
     """400 + 100 larger images of ten synsets, with the lists of both Kaggle and the official code."""
-
-    dataset = dict(type="ImageNet")
-
-    def write(self, folder: Path, seed: int = 0) -> None:
-        rng = np.random.default_rng(seed)
-        home, synsets = folder / "ILSVRC" / "Data" / "CLS-LOC", [f"n{i:08d}" for i in range(1, 11)]
-        size = lambda: (int(rng.integers(160, 257)), int(rng.integers(160, 257)))
-        labels = np.arange(400) // 40
-        for i, image in enumerate(draw(labels, 192, rng)):
-            save(image, home / "train" / synsets[labels[i]] / f"{synsets[labels[i]]}_{i}.JPEG", size())
-        labels = balanced(100, 10, rng)
-        answers = {f"ILSVRC2012_val_{i:08d}": synsets[label] for i, label in enumerate(labels, start=1)}
-        for name, image in zip(answers, draw(labels, 192, rng)):
-            save(image, home / "val" / f"{name}.JPEG", size())
-        (folder / "LOC_synset_mapping.txt").write_text(
-            "".join(f"{s} {name}, drawn\n" for s, name in zip(synsets, NAMES))
-        )
-        rows = [f"{name},{synset} 1 1 160 160 \n" for name, synset in answers.items()]
-        (folder / "LOC_val_solution.csv").write_text("ImageId,PredictionString\n" + "".join(rows))
-        index = {str(i): [synset, name] for i, (synset, name) in enumerate(zip(synsets, NAMES))}
-        (folder / "imagenet_class_index.json").write_text(json.dumps(index))
-        answered = {f"{name}.JPEG": synset for name, synset in answers.items()}
-        (folder / "ILSVRC2012_val_labels.json").write_text(json.dumps(answered))
+    rng = np.random.default_rng(seed)
+    home, synsets = folder / "ILSVRC" / "Data" / "CLS-LOC", [f"n{i:08d}" for i in range(1, 11)]
+    size = lambda: (int(rng.integers(160, 257)), int(rng.integers(160, 257)))
+    labels = np.arange(400) // 40
+    for i, image in enumerate(draw(labels, 192, rng)):
+        save(image, home / "train" / synsets[labels[i]] / f"{synsets[labels[i]]}_{i}.JPEG", size())
+    labels = balanced(100, 10, rng)
+    answers = {f"ILSVRC2012_val_{i:08d}": synsets[label] for i, label in enumerate(labels, start=1)}
+    for name, image in zip(answers, draw(labels, 192, rng)):
+        save(image, home / "val" / f"{name}.JPEG", size())
+    (folder / "LOC_synset_mapping.txt").write_text("".join(f"{s} {name}, drawn\n" for s, name in zip(synsets, NAMES)))
+    rows = [f"{name},{synset} 1 1 160 160 \n" for name, synset in answers.items()]
+    (folder / "LOC_val_solution.csv").write_text("ImageId,PredictionString\n" + "".join(rows))
+    index = {str(i): [synset, name] for i, (synset, name) in enumerate(zip(synsets, NAMES))}
+    (folder / "imagenet_class_index.json").write_text(json.dumps(index))
+    answered = {f"{name}.JPEG": synset for name, synset in answers.items()}
+    (folder / "ILSVRC2012_val_labels.json").write_text(json.dumps(answered))
 
 
-@STAND_INS.register_module(name="imagefolder")
-class ImageFolderStandIn(Labelled):
+@stand_in(dict(type="ImageFolder"), baselines)
+def imagefolder(folder: Path, seed: int = 0) -> None:
     """600 + 100 + 100 images of ten classes."""
-
-    dataset = dict(type="ImageFolder")
-
-    def write(self, folder: Path, seed: int = 0) -> None:
-        rng = np.random.default_rng(seed)
-        for split, count in (("train", 600), ("val", 100), ("test", 100)):
-            labels = balanced(count, 10, rng)
-            for i, image in enumerate(draw(labels, 48, rng)):
-                save(image, folder / split / NAMES[labels[i]] / f"{i:04d}.jpg", (48, 48 + int(rng.integers(17))))
+    rng = np.random.default_rng(seed)
+    for split, count in (("train", 600), ("val", 100), ("test", 100)):
+        labels = balanced(count, 10, rng)
+        for i, image in enumerate(draw(labels, 48, rng)):
+            save(image, folder / split / NAMES[labels[i]] / f"{i:04d}.jpg", (48, 48 + int(rng.integers(17))))

@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ndformer.framework.data.stand_ins import StandIn
-from ndformer.framework.registry import STAND_INS
+from ndformer.framework.data.stand_ins import stand_in
 from ndformer.modalities.image.stand_ins.box_baselines import baselines
 from ndformer.modalities.image.stand_ins.classification import save
 from ndformer.modalities.image.stand_ins.crowds import CLASSES, Drawn, scene
@@ -34,21 +33,16 @@ def coco_json(scenes: list[Drawn], names: list[str], ids: list[int]) -> dict[str
     return dict(info={}, licenses=[], images=images, annotations=annotations, categories=categories)
 
 
-@STAND_INS.register_module(name="coco")
-class CocoStandIn(StandIn):
+@stand_in(dict(type="Coco"), baselines)
+def coco(folder: Path, seed: int = 0) -> None:
     """1,500 + 200 scenes of six figures among others that are none of the classes; crowds, and images without any."""
-
-    dataset = dict(type="Coco")
-    baselines = staticmethod(baselines)
-
-    def write(self, folder: Path, seed: int = 0) -> None:
-        rng = np.random.default_rng(seed)
-        (folder / "annotations").mkdir(parents=True)
-        for split, count in (("train2017", 1500), ("val2017", 200)):
-            ids = np.sort(rng.choice(10 * count, count, replace=False) + 1).tolist()
-            names = [f"{i:012d}.jpg" for i in ids]
-            scenes = [scene(int(rng.integers(*SIDES)), int(rng.integers(*SIDES)), rng) for _ in ids]
-            for name, one in zip(names, scenes):
-                save(one.image, folder / split / name)
-            content = json.dumps(coco_json(scenes, names, ids))
-            (folder / "annotations" / f"instances_{split}.json").write_text(content)
+    rng = np.random.default_rng(seed)
+    (folder / "annotations").mkdir(parents=True)
+    for split, count in (("train2017", 1500), ("val2017", 200)):
+        ids = np.sort(rng.choice(10 * count, count, replace=False) + 1).tolist()
+        names = [f"{i:012d}.jpg" for i in ids]
+        scenes = [scene(int(rng.integers(*SIDES)), int(rng.integers(*SIDES)), rng) for _ in ids]
+        for name, one in zip(names, scenes):
+            save(one.image, folder / split / name)
+        content = json.dumps(coco_json(scenes, names, ids))
+        (folder / "annotations" / f"instances_{split}.json").write_text(content)

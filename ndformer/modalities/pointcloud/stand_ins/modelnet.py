@@ -8,9 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ndformer.framework.data.stand_ins import StandIn
+from ndformer.framework.data.stand_ins import stand_in
 from ndformer.framework.errors import DataError
-from ndformer.framework.registry import STAND_INS
 from ndformer.modalities.pointcloud.stand_ins.baselines import baselines
 from ndformer.modalities.pointcloud.stand_ins.shapes import fittings, home, things
 from ndformer.modalities.pointcloud.stand_ins.shapes.home import Dice
@@ -101,54 +100,39 @@ def write_lines(path: Path, lines: Iterable[str]) -> None:
     path.write_text("".join(f"{line}\n" for line in lines))
 
 
-@STAND_INS.register_module(name="modelnet40")
-class ModelNet40StandIn(StandIn):
+@stand_in(dict(type="ModelNet40"), baselines)
+def modelnet40(folder: Path, seed: int = 0, train: int = TRAIN, test: int = TEST, points: int = POINTS) -> None:
     """960 + 240 clouds of twelve classes, as modelnet40_normal_resampled has them."""
-
-    dataset = dict(type="ModelNet40")
-    baselines = staticmethod(baselines)
-
-    def write(self, folder: Path, seed: int = 0, train: int = TRAIN, test: int = TEST, points: int = POINTS) -> None:
-        names: dict[str, list[str]] = dict(train=[], test=[])
-        for split, kind, name, mesh, rng in objects(seed, train, test):
-            write_cloud(folder / kind / f"{name}.txt", cloud(mesh, points, rng))
-            names[split].append(name)
-        for split, listed in names.items():
-            write_lines(folder / f"modelnet40_{split}.txt", listed)
-        write_lines(folder / "modelnet40_shape_names.txt", CLASSES)
+    names: dict[str, list[str]] = dict(train=[], test=[])
+    for split, kind, name, mesh, rng in objects(seed, train, test):
+        write_cloud(folder / kind / f"{name}.txt", cloud(mesh, points, rng))
+        names[split].append(name)
+    for split, listed in names.items():
+        write_lines(folder / f"modelnet40_{split}.txt", listed)
+    write_lines(folder / "modelnet40_shape_names.txt", CLASSES)
 
 
-@STAND_INS.register_module(name="modelnet40_off")
-class ModelNet40MeshesStandIn(StandIn):
+@stand_in(dict(type="ModelNet40"), baselines)
+def modelnet40_off(folder: Path, seed: int = 0, train: int = TRAIN, test: int = TEST) -> None:
     """The same objects as meshes, as ModelNet40.zip has them."""
-
-    dataset = dict(type="ModelNet40")
-    baselines = staticmethod(baselines)
-
-    def write(self, folder: Path, seed: int = 0, train: int = TRAIN, test: int = TEST) -> None:
-        for split, kind, name, mesh, _ in objects(seed, train, test):
-            write_off(folder / kind / split / f"{name}.off", mesh.vertices, mesh.faces)
+    for split, kind, name, mesh, _ in objects(seed, train, test):
+        write_off(folder / kind / split / f"{name}.off", mesh.vertices, mesh.faces)
 
 
-@STAND_INS.register_module(name="modelnet40_hdf5")
-class ModelNet40TablesStandIn(StandIn):
+@stand_in(dict(type="ModelNet40"), baselines)
+def modelnet40_hdf5(folder: Path, seed: int = 0, train: int = TRAIN, test: int = TEST, points: int = POINTS) -> None:
     """The same clouds, to the point, as modelnet40_ply_hdf5_2048 has them. It takes h5py."""
-
-    dataset = dict(type="ModelNet40")
-    baselines = staticmethod(baselines)
-
-    def write(self, folder: Path, seed: int = 0, train: int = TRAIN, test: int = TEST, points: int = POINTS) -> None:
-        try:
-            import h5py
-        except ImportError:
-            raise DataError("modelnet40_hdf5 takes h5py to be written: pip install h5py") from None
-        found: dict[str, list[tuple[np.ndarray, int]]] = dict(train=[], test=[])
-        for split, kind, _, mesh, rng in objects(seed, train, test):
-            found[split].append((cloud(mesh, points, rng), list(CLASSES).index(kind)))
-        for split, some in found.items():
-            values = np.stack([points for points, _ in some]).astype(np.float32)  # (N, n, 6)
-            with h5py.File(folder / f"ply_data_{split}0.h5", "w") as file:
-                file["data"], file["normal"] = values[..., :3], values[..., 3:]
-                file["label"] = np.array([[label] for _, label in some], np.uint8)
-            write_lines(folder / f"{split}_files.txt", [f"data/modelnet40_ply_hdf5_2048/ply_data_{split}0.h5"])
-        write_lines(folder / "shape_names.txt", CLASSES)
+    try:
+        import h5py
+    except ImportError:
+        raise DataError("modelnet40_hdf5 takes h5py to be written: pip install h5py") from None
+    found: dict[str, list[tuple[np.ndarray, int]]] = dict(train=[], test=[])
+    for split, kind, _, mesh, rng in objects(seed, train, test):
+        found[split].append((cloud(mesh, points, rng), list(CLASSES).index(kind)))
+    for split, some in found.items():
+        values = np.stack([points for points, _ in some]).astype(np.float32)  # (N, n, 6)
+        with h5py.File(folder / f"ply_data_{split}0.h5", "w") as file:
+            file["data"], file["normal"] = values[..., :3], values[..., 3:]
+            file["label"] = np.array([[label] for _, label in some], np.uint8)
+        write_lines(folder / f"{split}_files.txt", [f"data/modelnet40_ply_hdf5_2048/ply_data_{split}0.h5"])
+    write_lines(folder / "shape_names.txt", CLASSES)

@@ -20,8 +20,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from ndformer.framework.data.stand_ins import StandIn
-from ndformer.framework.registry import STAND_INS
+from ndformer.framework.data.stand_ins import stand_in
 from ndformer.modalities.pointcloud.pictures.render import Paint, render
 from ndformer.modalities.pointcloud.stand_ins.baselines import baselines
 from ndformer.modalities.pointcloud.stand_ins.modelnet import write_cloud, write_lines
@@ -100,28 +99,23 @@ def pair(kind: str, rng: np.random.Generator) -> tuple[Mesh, Paint, float, float
     return mesh, finish(coat, dice), dice(-15, 15), dice(8, 20)
 
 
-@STAND_INS.register_module(name="paired")
-class PairedStandIn(StandIn):
+@stand_in(dict(type="Paired"), baselines)
+def paired(folder: Path, seed: int = 0, train: int = TRAIN, test: int = TEST, points: int = POINTS) -> None:
     """720 + 240 objects of twelve classes, a view of 48 x 48 pixels and a cloud of each."""
-
-    dataset = dict(type="Paired")
-    baselines = staticmethod(baselines)
-
-    def write(self, folder: Path, seed: int = 0, train: int = TRAIN, test: int = TEST, points: int = POINTS) -> None:
-        names: dict[str, list[str]] = dict(train=[], test=[])
-        views = ["name,azimuth,elevation"]
-        for label, kind in enumerate(CLASSES):
-            for i in range(train + test):
-                rng = np.random.default_rng((seed, label, i))
-                name = f"{kind}/{i + 1:04d}"
-                mesh, paint, azimuth, elevation = pair(kind, rng)
-                turn = float(rng.uniform(0, 1))  # the object and the eye with it: where it looks says nothing
-                write_cloud(folder / f"{name}.txt", scatter(mesh.turned("y", turn), points, rng))
-                view = render(mesh.vertices, mesh.faces, SIZE, azimuth, elevation, paint)
-                Image.fromarray(view).save(folder / f"{name}.png")
-                views.append(f"{name},{(azimuth + 360 * turn) % 360:.2f},{elevation:.2f}")
-                names["train" if i < train else "test"].append(name)
-        for split, listed in names.items():
-            write_lines(folder / f"{split}.txt", listed)
-        write_lines(folder / "views.csv", views)
-        write_lines(folder / "classes.txt", CLASSES)
+    names: dict[str, list[str]] = dict(train=[], test=[])
+    views = ["name,azimuth,elevation"]
+    for label, kind in enumerate(CLASSES):
+        for i in range(train + test):
+            rng = np.random.default_rng((seed, label, i))
+            name = f"{kind}/{i + 1:04d}"
+            mesh, paint, azimuth, elevation = pair(kind, rng)
+            turn = float(rng.uniform(0, 1))  # the object and the eye with it: where it looks says nothing
+            write_cloud(folder / f"{name}.txt", scatter(mesh.turned("y", turn), points, rng))
+            view = render(mesh.vertices, mesh.faces, SIZE, azimuth, elevation, paint)
+            Image.fromarray(view).save(folder / f"{name}.png")
+            views.append(f"{name},{(azimuth + 360 * turn) % 360:.2f},{elevation:.2f}")
+            names["train" if i < train else "test"].append(name)
+    for split, listed in names.items():
+        write_lines(folder / f"{split}.txt", listed)
+    write_lines(folder / "views.csv", views)
+    write_lines(folder / "classes.txt", CLASSES)

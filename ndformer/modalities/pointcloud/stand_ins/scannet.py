@@ -12,8 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ndformer.framework.data.stand_ins import StandIn
-from ndformer.framework.registry import STAND_INS
+from ndformer.framework.data.stand_ins import stand_in
 from ndformer.modalities.pointcloud.datasets.scenes import SCANNET
 from ndformer.modalities.pointcloud.stand_ins.baselines import baselines
 from ndformer.modalities.pointcloud.stand_ins.shapes import fittings, home, rooms
@@ -159,16 +158,11 @@ def scan(seed: int, number: int) -> dict[str, np.ndarray]:
     )
 
 
-@STAND_INS.register_module(name="scannet")
-class ScanNetStandIn(StandIn):
+@stand_in(dict(type="ScanNet"), baselines)
+def scannet(folder: Path, seed: int = 0, train: int = TRAIN, val: int = VAL) -> None:
     """60 + 18 rooms of about 8,000 points."""
-
-    dataset = dict(type="ScanNet")
-    baselines = staticmethod(baselines)
-
-    def write(self, folder: Path, seed: int = 0, train: int = TRAIN, val: int = VAL) -> None:
-        for i in range(train + val):
-            place = folder / ("train" if i < train else "val") / f"scene{i:04d}_00"
-            place.mkdir(parents=True)
-            for name, values in scan(seed, i).items():
-                np.save(place / f"{name}.npy", values)
+    for i in range(train + val):
+        place = folder / ("train" if i < train else "val") / f"scene{i:04d}_00"
+        place.mkdir(parents=True)
+        for name, values in scan(seed, i).items():
+            np.save(place / f"{name}.npy", values)
