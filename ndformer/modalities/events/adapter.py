@@ -54,14 +54,12 @@ class SpikingPatches(Adapter):
         self.add_tokens(dim, class_token, class_at=class_at)
 
     def open(self, path: Path) -> Sample:
-        """What a dataset reads of one recording, from a file of it, all of it."""
         events = read_events(path)
         if len(events) == 0:
             warnings.warn(f"{path} holds no events", stacklevel=2)
         return sample_of(events)
 
     def pictures(self, sample: Sample, pack: PackTokens) -> list[np.ndarray]:
-        """Pictures of the tokens of a packed sample, stretch by stretch of time."""
         return stretches(sample["inputs"]["events"], self.patch, self.bins, pack.ages)
 
     def forward(self, packed: Tensor | list[Tensor]) -> TokenSet:

@@ -52,7 +52,6 @@ class ImagePatches(Adapter):
         self.add_tokens(dim, class_token, registers, class_at)
 
     def open(self, path: Path) -> Sample:
-        """What a dataset reads of one image, from a file of it, in the model's channels."""
         return dict(image=open_image(path, "RGB" if self.channels == 3 else "L"))
 
     @property
@@ -60,7 +59,6 @@ class ImagePatches(Adapter):
         return self.patch, self.patch
 
     def pictures(self, sample: Sample, pack: Pack) -> list[np.ndarray]:
-        """Pictures of the tokens of a packed sample."""
         return [apart(pack.picture(sample, 0), (self.patch, self.patch))]
 
     def forward(self, images: Tensor | list[Tensor]) -> TokenSet:

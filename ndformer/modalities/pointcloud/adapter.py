@@ -1,4 +1,4 @@
-"""Point clouds to tokens: one per centre, made from the points around it."""
+"""Point clouds to tokens: one per centre, made from the points around it, or each point as it is."""
 
 from __future__ import annotations
 
@@ -15,14 +15,41 @@ from ndformer.framework.data.dataset import Sample
 from ndformer.framework.data.pack import Pack
 from ndformer.framework.errors import DataError
 from ndformer.framework.registry import MODALITIES
-from ndformer.framework.tokens import TokenSet
+from ndformer.framework.tokens import TokenSet, Where
 from ndformer.modalities.pointcloud.formats.files import ENDINGS, read_cloud
-from ndformer.modalities.pointcloud.pictures.tokens import groups
+from ndformer.modalities.pointcloud.pictures.clouds import draw
+from ndformer.modalities.pointcloud.pictures.tokens import SIZE, groups
 from ndformer.modalities.pointcloud.sampling import farthest, nearest, take
 
 
+class Clouds(Adapter):
+    """Of clouds of points, each with as many as it has."""
+
+    endings = ENDINGS  # files that open() reads
+
+    def open(self, path: Path) -> Sample:
+        return dict(read_cloud(path))
+
+    def padded(self, clouds: Tensor | list[Tensor], features: int, who: str) -> tuple[Tensor, list[int]]:
+        """One tensor (B, N, 3 + features), and the number of points of each cloud."""
+        for cloud in clouds:
+            if cloud.dim() != 2 or cloud.shape[1] != 3 + features:
+                raise ValueError(
+                    f"clouds must be (points, 3 + {features} features), got {tuple(cloud.shape)}: {who} must agree"
+                )
+        x = clouds if isinstance(clouds, Tensor) else pad_sequence(clouds, batch_first=True)
+        return x.float(), [len(cloud) for cloud in clouds]
+
+
+def real(counts: list[int], rows: int, device: torch.device) -> Tensor | None:
+    """(B, rows) the first `counts` of each row; None where these are all."""
+    if min(counts) >= rows:
+        return None
+    return torch.arange(rows, device=device) < torch.tensor(counts, device=device)[:, None]
+
+
 @MODALITIES.register_module()
-class PointPatches(Adapter):
+class PointPatches(Clouds):
     """Clouds (B, N, 3 + features), or a list of (n, 3 + features), -> tokens at `centres` farthest points (x, y, z).
 
     A token is made from the `neighbours` points nearest to its centre (with `radius`, only those within it): from
@@ -31,8 +58,6 @@ class PointPatches(Adapter):
     Positions, and the points as seen from a centre, are counted in `unit`, a length of the data. Near the distance
     between neighbouring centres it makes clouds what images in patches are, and the encodings' defaults fit both.
     """
-
-    endings = ENDINGS  # files that open() reads
 
     def __init__(
         self,
@@ -45,22 +70,12 @@ class PointPatches(Adapter):
         class_token: bool = False,
     ) -> None:
         super().__init__()
-        self.centres, self.neighbours, self.features, self.unit, self.radius = (
-            centres,
-            neighbours,
-            features,
-            unit,
-            radius,
-        )
+        self.centres, self.neighbours, self.radius = centres, neighbours, radius
+        self.features, self.unit = features, unit
         self.embed = PointNet(3 + features, dim)
         self.add_tokens(dim, class_token)
 
-    def open(self, path: Path) -> Sample:
-        """What a dataset reads of one cloud, from a file of it."""
-        return dict(read_cloud(path))
-
     def pictures(self, sample: Sample, pack: Pack) -> list[np.ndarray]:
-        """A picture of the tokens of a packed sample."""
         cloud = sample["inputs"]["points"]
         index, inside = self.groups(cloud[None, :, :3].float())[1:]
         return [groups(cloud.numpy(), index[0].numpy(), inside[0].numpy())]
@@ -73,31 +88,15 @@ class PointPatches(Adapter):
         return positions, index, inside if valid is None else inside & (distance < math.inf)
 
     def forward(self, clouds: Tensor | list[Tensor]) -> TokenSet:
-        x, counts = self._padded(clouds)  # (B, N, 3 + features)
-        valid = None
-        if min(counts) < x.shape[1]:
-            valid = torch.arange(x.shape[1], device=x.device) < torch.tensor(counts, device=x.device)[:, None]
+        x, counts = self.padded(clouds, self.features, "PackPoints and the modality's `features`")
+        if 0 in counts:
+            raise DataError(f"sample {counts.index(0)} of a batch has no points: remove it, or what removed them")
+        valid = real(counts, x.shape[1], x.device)
         positions, index, inside = self.groups(x[..., :3], valid)  # (B, M, 3), (B, M, K), (B, M, K)
         group = take(x, index)  # (B, M, K, 3 + features)
         group = torch.cat([(group[..., :3] - positions[:, :, None]) / self.unit, group[..., 3:]], dim=-1)
-        real = None  # where a cloud has fewer points than there are centres
-        if min(counts) < self.centres:
-            real = torch.arange(self.centres, device=x.device) < torch.tensor(counts, device=x.device)[:, None]
-        return self.with_tokens(self.embed(group, inside), positions / self.unit, real)
-
-    def _padded(self, clouds: Tensor | list[Tensor]) -> tuple[Tensor, list[int]]:
-        """One tensor and the number of points of each cloud."""
-        for cloud in clouds:
-            if cloud.dim() != 2 or cloud.shape[1] != 3 + self.features:
-                raise ValueError(
-                    f"clouds must be (points, 3 + {self.features} features), got {tuple(cloud.shape)}: "
-                    "PackPoints and the modality's `features` must agree"
-                )
-        counts = [len(cloud) for cloud in clouds]
-        if 0 in counts:
-            raise DataError(f"sample {counts.index(0)} of a batch has no points: remove it, or what removed them")
-        x = clouds if isinstance(clouds, Tensor) else pad_sequence(clouds, batch_first=True)
-        return x.float(), counts
+        own = real(counts, self.centres, x.device)  # a cloud may have fewer points than there are centres
+        return self.with_tokens(self.embed(group, inside), positions / self.unit, own)
 
 
 class PointNet(nn.Module):
@@ -121,3 +120,25 @@ class PointNet(nn.Module):
         common = x.masked_fill(outside, -math.inf).amax(2)  # (B, M, width)
         x = self.out(self.own(x) + self.common(common)[:, :, None])
         return x.masked_fill(outside, -math.inf).amax(2)
+
+
+@MODALITIES.register_module()
+class Points(Clouds):
+    """Clouds (B, N, 3 + dim), or a list of (n, 3 + dim), -> a token per point at (x, y, z), counted in `unit`, a length
+    of the data. For backbones that order and voxelise points themselves; their voxels are counted in it too.
+
+    The features are those that PackPoints packed behind the positions, unchanged: `dim` is the backbone's in_channels.
+    """
+
+    def __init__(self, dim: int, unit: float = 1.0) -> None:
+        super().__init__()
+        if unit <= 0:
+            raise ValueError(f"the unit of Points is a length above 0, got {unit}")
+        self.dim, self.unit = dim, unit
+
+    def pictures(self, sample: Sample, pack: Pack) -> list[np.ndarray]:
+        return [np.asarray(draw(sample["inputs"]["points"][:, :3].numpy(), size=SIZE))]
+
+    def forward(self, clouds: Tensor | list[Tensor]) -> TokenSet:
+        x, counts = self.padded(clouds, self.dim, "the `features` of PackPoints and the backbone's in_channels")
+        return TokenSet(x[..., 3:], Where(x[..., :3] / self.unit, valid=real(counts, x.shape[1], x.device)))

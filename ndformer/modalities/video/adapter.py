@@ -56,7 +56,6 @@ class Tubelets(Adapter):
         self.register_buffer("std", 255 * torch.tensor(std)[:, None, None], persistent=False)
 
     def open(self, path: Path) -> Sample:
-        """What a dataset reads of one video, from a file of it."""
         return dict(video=VideoFile(path))
 
     @property
@@ -67,7 +66,6 @@ class Tubelets(Adapter):
         return dict(type="EachFrame", transforms=[super().resizing(size)])
 
     def pictures(self, sample: Sample, pack: Pack) -> list[np.ndarray]:
-        """Pictures of the tokens of a packed sample, one for each frame."""
         return tubelets(sample["inputs"]["video"].permute(0, 2, 3, 1).numpy(), self.tubelet)
 
     def forward(self, videos: Tensor | list[Tensor]) -> TokenSet:
