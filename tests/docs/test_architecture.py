@@ -15,7 +15,7 @@ TERMS = {  # what people look for, and something that is in its file
     "learning-rate": "class WarmupCosine",
     "EVT2": "EVT3",
     "mIoU": "class MeanIoU",
-    "ModelNet": "STAND_INS.register_module",
+    "ModelNet": "@stand_in",
     "DropPath": "class DropPath",
     "EMA": "class EMA|class Average|average",
     "kernel": "BACKENDS",

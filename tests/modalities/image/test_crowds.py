@@ -7,8 +7,7 @@ import pytest
 
 from ndformer.framework.registry import DATASETS
 from ndformer.modalities.image.stand_ins import crowds
-from ndformer.modalities.image.stand_ins.box_baselines import baselines
-from ndformer.modalities.image.stand_ins.coco import CATEGORIES, coco_json
+from ndformer.modalities.image.stand_ins.coco import CATEGORIES, baselines, coco_json
 from ndformer.modalities.image.stand_ins.crowds import CLASSES, scene
 
 

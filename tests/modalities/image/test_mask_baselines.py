@@ -5,7 +5,7 @@ import pytest
 from PIL import Image
 
 from ndformer.framework.registry import DATASETS
-from ndformer.modalities.image.stand_ins.mask_baselines import baselines
+from ndformer.modalities.image.stand_ins.ade20k import baselines
 
 
 def test_it_says_the_most_common_class_everywhere_or_that_of_a_place(tmp_path):

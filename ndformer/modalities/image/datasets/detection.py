@@ -16,8 +16,8 @@ import numpy as np
 from ndformer.framework.data.dataset import Dataset, Sample
 from ndformer.framework.errors import DataError
 from ndformer.modalities.image.formats.files import open_image
-from ndformer.modalities.image.transforms.borders import inside
 from ndformer.modalities.image.transforms.box_augment import mosaic
+from ndformer.modalities.image.transforms.boxes import inside
 
 LEAST = 1e-3  # pixels; what is thinner is a slip of the pen
 

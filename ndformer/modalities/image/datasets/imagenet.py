@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 
 from ndformer.framework.data.dataset import Dataset, Sample
-from ndformer.framework.data.folders import class_folders, missing
+from ndformer.framework.data.folders import class_folders, labelled, missing
 from ndformer.framework.errors import DataError
 from ndformer.framework.registry import DATASETS
-from ndformer.modalities.image.formats.files import labelled_images, open_image
+from ndformer.modalities.image.formats.files import ENDINGS, open_image
 
 SOURCE = "kaggle.com/c/imagenet-object-localization-challenge, or image-net.org"
 
@@ -40,7 +40,7 @@ class ImageNet(Dataset):
                 raise missing(images / name, f"ImageNet-1K's {name} images", SOURCE)
         self.synsets, self.classes = self._classes(images / "train")
         if split == "train" or class_folders(folder):
-            return labelled_images(folder, self.synsets)
+            return labelled(folder, self.synsets, ENDINGS, "image")
         answers = self._answers()
         numbers = {synset: i for i, synset in enumerate(self.synsets)}
         unknown = [(name, synset) for name, synset in answers.items() if synset not in numbers]

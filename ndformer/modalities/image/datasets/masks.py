@@ -17,10 +17,10 @@ import numpy as np
 from PIL import Image
 
 from ndformer.framework.data.dataset import Dataset, Sample
-from ndformer.framework.data.folders import missing
+from ndformer.framework.data.folders import files_in, missing
 from ndformer.framework.errors import DataError, check_labels
 from ndformer.framework.registry import DATASETS
-from ndformer.modalities.image.formats.files import images_in, open_image
+from ndformer.modalities.image.formats.files import ENDINGS, open_image
 from ndformer.modalities.image.transforms.boxes import IGNORED, framed
 
 NAMES = dict(train=("training", "train"), val=("validation", "val"), test=("test", "testing"))
@@ -43,7 +43,7 @@ class MaskFolder(Dataset):
         self.classes = _classes(self.data_root)
         images, masks = self.found[split]
         records = []
-        for name in images_in(images):
+        for name in files_in(images, ENDINGS):
             mask = (masks / name).with_suffix(".png")
             if not mask.is_file():
                 raise DataError(f"{mask} is missing beside {images / name}: each image has a mask of its name, a png")

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from ndformer.framework.data.dataset import Dataset, Sample
-from ndformer.framework.data.folders import missing
+from ndformer.framework.data.folders import labelled, missing
 from ndformer.framework.errors import DataError
 from ndformer.framework.registry import DATASETS
-from ndformer.modalities.image.formats.files import labelled_images, open_image
+from ndformer.modalities.image.formats.files import ENDINGS, open_image
 
 
 @DATASETS.register_module()
@@ -32,7 +32,7 @@ class TinyImageNet(Dataset):
         names = dict(line.split("\t", 1) for line in lines if "\t" in line)
         self.classes = [names.get(synset, synset).split(",")[0].strip() for synset in synsets]
         if split == "train":
-            return labelled_images(root / "train", synsets, "images")
+            return labelled(root / "train", synsets, ENDINGS, "image", "images")
         return self._annotated(root / "val", {synset: i for i, synset in enumerate(synsets)})
 
     def _annotated(self, folder: Path, numbers: dict[str, int]) -> tuple[list[tuple[Path, int]], np.ndarray]:

@@ -15,11 +15,11 @@ import mmengine
 import numpy as np
 from PIL import Image
 
-from ndformer.framework.data.folders import missing
+from ndformer.framework.data.folders import files_in, missing
 from ndformer.framework.errors import DataError, no_class
 from ndformer.framework.registry import DATASETS
 from ndformer.modalities.image.datasets.detection import DetectionDataset, Scene
-from ndformer.modalities.image.formats.files import images_in, open_image
+from ndformer.modalities.image.formats.files import ENDINGS, open_image
 
 NAMES = dict(train=("train",), val=("val", "valid"), test=("test",))
 
@@ -35,7 +35,8 @@ class YoloFolder(DetectionDataset):
         self.classes = _classes(self.data_root)
         self.categories = list(range(len(self.classes)))
         images, labels = self.found[split]
-        return [self._scene(images / name, name, (labels / name).with_suffix(".txt")) for name in images_in(images)]
+        names = files_in(images, ENDINGS)
+        return [self._scene(images / name, name, (labels / name).with_suffix(".txt")) for name in names]
 
     def _scene(self, path: Path, name: str, file: Path) -> Scene:
         lines = file.read_text(encoding="utf-8").splitlines() if file.is_file() else []

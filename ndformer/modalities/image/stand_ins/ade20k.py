@@ -1,24 +1,30 @@
 """The stand-in of ADE20K: filled figures before a wall and on a floor.
 
-Colours are drawn anew for each region, so a pixel alone says little; where nothing is annotated, a mask is 0.
+Colours are drawn anew for each region, so a pixel alone says little; where nothing is annotated, a mask is 0. Its
+baselines never look at an image: a class for all pixels, or one for each place.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
 from PIL import Image, ImageDraw
 
+from ndformer.framework.answers.pixels import Pixels
 from ndformer.framework.data.stand_ins import stand_in
+from ndformer.framework.evaluation.mean_iou import MeanIoU
+from ndformer.modalities.image.datasets.masks import MaskFolder
 from ndformer.modalities.image.stand_ins.classification import save
-from ndformer.modalities.image.stand_ins.mask_baselines import baselines
 from ndformer.modalities.image.stand_ins.strokes import STYLE, background, to_bytes
+from ndformer.modalities.image.transforms.boxes import signed
 
 CLASSES = ("wall", "floor", "disc", "square", "triangle", "star")
 SIDES = (64, 97)
 NOTHING = 0
+CELLS = 16  # places along a side
 
 
 def corners(name: str, count: int = 24) -> np.ndarray:
@@ -54,6 +60,34 @@ def scene(height: int, width: int, rng: np.random.Generator) -> tuple[np.ndarray
         mask.paste(NOTHING if hidden else label + 1, mask=region)
     image += rng.standard_normal(image.shape, np.float32) * STYLE.noise
     return to_bytes(image), np.asarray(mask)
+
+
+def counts(train: MaskFolder) -> np.ndarray:
+    """(CELLS, CELLS, C) in how many images a class is at a place, images stretched to squares."""
+    total = np.zeros((CELLS, CELLS, len(train.classes)), np.int64)
+    for record in train.records:
+        truth = Image.fromarray(train.read(record)["truth"])
+        small = signed(truth.resize((CELLS, CELLS), Image.Resampling.NEAREST))
+        rows, columns = np.nonzero(small >= 0)
+        total[rows, columns, small[rows, columns]] += 1
+    return total
+
+
+def mean_iou(test: MaskFolder, answer: np.ndarray) -> float:
+    """Of the same (CELLS, CELLS) classes for every image."""
+    metric = MeanIoU()
+    for record in test.records:
+        truth = test.read(record)["truth"]
+        said = np.asarray(Image.fromarray(answer).resize(truth.shape[::-1], Image.Resampling.NEAREST))
+        metric.process({}, [Pixels(sample=dict(truth=signed(truth)), predicted=said, classes=len(test.classes))])
+    return metric.compute_metrics(metric.results)["mIoU"]
+
+
+def baselines(train: MaskFolder, test: MaskFolder) -> Iterable[tuple[str, float]]:
+    total = counts(train)
+    common = np.full((CELLS, CELLS), total.sum((0, 1)).argmax(), np.uint8)
+    yield "most common class, mIoU", mean_iou(test, common)
+    yield "most common class of a place, mIoU", mean_iou(test, total.argmax(-1).astype(np.uint8))
 
 
 @stand_in(dict(type="MaskFolder", zero_is_nothing=True), baselines)

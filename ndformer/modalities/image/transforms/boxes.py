@@ -10,11 +10,17 @@ from PIL import Image, ImageOps
 
 from ndformer.framework.data.dataset import Sample
 from ndformer.framework.registry import TRANSFORMS
-from ndformer.modalities.image.transforms.borders import inside
 from ndformer.modalities.image.transforms.images import RGB_MEAN, PackImage, Size, height_width
 
 IGNORED = 255  # in a mask: nobody knows what is there
 FILL = tuple(round(255 * mean) for mean in RGB_MEAN)  # about 0 once it is normalised
+
+
+def inside(boxes: np.ndarray, labels: np.ndarray, width: int, height: int, least: float = 1.0) -> dict[str, Any]:
+    """Boxes cut off at the borders of an image, and their labels, without those of which less than `least` is left."""
+    boxes = boxes.clip(0, [width, height, width, height])
+    keep = (boxes[:, 2:] - boxes[:, :2] >= least).all(1)
+    return dict(boxes=boxes[keep], labels=labels[keep])
 
 
 def framed(sample: Sample) -> Sample:
@@ -123,3 +129,23 @@ class PackBoxes(PackImage):
         boxes = torch.from_numpy(found["boxes"].astype(np.float32).reshape(-1, 4))
         found |= dict(boxes=boxes, labels=torch.from_numpy(found["labels"].astype(np.int64)))
         return packed
+
+
+@TRANSFORMS.register_module()
+class PackMask(PackImage):
+    """The last one: PackImage, and the mask as a tensor (H, W) of classes. What nobody knows is -1, as for points."""
+
+    def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
+        sample = {name: value for name, value in framed(sample).items() if name not in ("boxes", "labels")}
+        packed = super().__call__(sample, rng)
+        if "mask" in sample:
+            packed["data_sample"]["mask"] = torch.from_numpy(signed(sample["mask"]).astype(np.int64))
+        if "truth" in sample:
+            packed["data_sample"]["truth"] = signed(sample["truth"])
+        return packed
+
+
+def signed(mask: Any) -> np.ndarray:
+    """Numbers of a mask, int16, -1 where nobody knows."""
+    numbers = np.asarray(mask).astype(np.int16)
+    return np.where(numbers == IGNORED, np.int16(-1), numbers)

@@ -11,12 +11,12 @@ import numpy as np
 from ndformer.framework.data.stand_ins import stand_in
 from ndformer.framework.errors import DataError
 from ndformer.modalities.pointcloud.stand_ins.baselines import baselines
-from ndformer.modalities.pointcloud.stand_ins.shapes import fittings, home, things
+from ndformer.modalities.pointcloud.stand_ins.shapes import home, things
 from ndformer.modalities.pointcloud.stand_ins.shapes.home import Dice
 from ndformer.modalities.pointcloud.stand_ins.shapes.solids import Mesh, box, join, scatter, unit_sphere, write_off
 
-MAKERS = [things.airplane, home.bed, things.bottle, things.car, home.chair, things.cup, things.guitar, fittings.lamp]
-MAKERS += [home.night_stand, home.sofa, fittings.stairs, home.table]
+MAKERS = [things.airplane, home.bed, things.bottle, things.car, home.chair, things.cup, things.guitar, things.lamp]
+MAKERS += [home.night_stand, home.sofa, things.stairs, home.table]
 CLASSES: dict[str, Callable[[Dice], Mesh]] = {maker.__name__: maker for maker in MAKERS}
 TRAIN, TEST, POINTS = 80, 20, 768  # a class, a class, a cloud
 

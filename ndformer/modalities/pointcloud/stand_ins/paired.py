@@ -1,13 +1,8 @@
 """The generated set of `paired`: objects, each as a view and as a cloud, of which neither says all.
 
-    classes.txt                 a class a line: a shape and a finish, tumbler_banded
-    train.txt, test.txt         a sample a line: tumbler_banded/0001
-    views.csv                   name,azimuth,elevation in degrees: where the eye was, as render.view_axes has it
-    CLASS/0001.png              the view, parallel light and projection: the square from -1 to 1 about the origin
-    CLASS/0001.txt              the cloud, in the same frame: lines of x,y,z,nx,ny,nz, y up
-
-Shapes come in twos that differ only where the eye does not reach: behind, or below. The finish is in the view alone.
-So a view leaves two classes to choose from, a cloud leaves two others, and both together leave one.
+A class is a shape and a finish: tumbler_banded. Shapes come in twos that differ only where the eye does not reach:
+behind, or below. The finish is in the view alone. So a view leaves two classes to choose from, a cloud leaves two
+others, and both together leave one.
 """
 
 from __future__ import annotations

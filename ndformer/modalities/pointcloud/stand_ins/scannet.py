@@ -15,7 +15,7 @@ import numpy as np
 from ndformer.framework.data.stand_ins import stand_in
 from ndformer.modalities.pointcloud.datasets.scenes import SCANNET
 from ndformer.modalities.pointcloud.stand_ins.baselines import baselines
-from ndformer.modalities.pointcloud.stand_ins.shapes import fittings, home, rooms
+from ndformer.modalities.pointcloud.stand_ins.shapes import home, rooms, things
 from ndformer.modalities.pointcloud.stand_ins.shapes.home import Dice
 from ndformer.modalities.pointcloud.stand_ins.shapes.solids import Mesh, box, scatter
 
@@ -29,7 +29,7 @@ MADE = [home.bed, home.chair, home.sofa, home.table, rooms.bathtub, rooms.booksh
 MADE += [rooms.curtain, rooms.desk, rooms.door, rooms.picture, rooms.refrigerator, rooms.shower_curtain, rooms.sink]
 MADE += [rooms.toilet, rooms.window]
 MAKERS: dict[str, Callable[[Dice], Mesh]] = {maker.__name__.replace("_", " "): maker for maker in MADE}
-MAKERS["otherfurniture"] = fittings.lamp
+MAKERS["otherfurniture"] = things.lamp
 FREE = ("table", "chair", "otherfurniture", "shower curtain")  # stand anywhere; all else at a wall
 
 ALWAYS = ("door", "window", "picture")
