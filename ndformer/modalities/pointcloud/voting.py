@@ -66,8 +66,7 @@ def scene_votes(model: TokenModel, sample: Sample, transforms: Sequence[Any], at
     if size is None:
         raise DataError("fragments of a scene are made of GridSample's cells: add it to the test set's transforms")
     rng, classes = np.random.default_rng(0), cast(TokenSegmenter, model.head).classes
-    for transform in before:
-        sample = transform(sample, rng)
+    sample = _through(before, sample, rng)
     plain = {name: value for name, value in sample.items() if name != "labels"}
     total = torch.zeros(len(plain["points"]), classes)
     for matrix, scale in looks():
@@ -93,9 +92,7 @@ def object_votes(
     found = []
     for repeat in range(repeats):
         rng = np.random.default_rng((seed, repeat, int(sample.get("index", 0))))
-        base = sample
-        for transform in before:
-            base = transform(base, rng)
+        base = _through(before, sample, rng)
         some = [base, *(stretch(base, rng) for _ in range(STRETCHES))]
         batch = collate([_through([*sampled, *after], one, rng) for one in some])
         found.append(model.test_scores(batch).float().softmax(-1).sum(0).cpu().numpy())

@@ -19,11 +19,7 @@ from ndformer.modalities.events.formats.stream import Events
 HEADER = struct.Struct("<HHIIIIII")  # type, source, size, offset of time, time's overflows, capacity, number, valid
 PIXELS = 1
 DVS128 = (128, 128)
-CAMERAS = {
-    "davis346": (260, 346),
-    "davis640": (480, 640),
-    "davis": (180, 240),
-}  # height, width, by a name in the header
+CAMERAS = dict(davis346=(260, 346), davis640=(480, 640), davis=(180, 240))  # height, width, by a name in the header
 
 
 def mapped(path: Path) -> np.ndarray:

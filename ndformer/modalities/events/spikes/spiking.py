@@ -79,12 +79,12 @@ def find_spikes(neuron: np.ndarray, t: np.ndarray, neurons: int, rule: Rule, las
         raise ValueError(OUT_OF_ORDER)
     last = np.full(neurons, NEVER) if last is None else last
     order, stops = by_neuron(neuron, neurons)
-    search = Search(order, t, stops)
+    events = Sorted(order, t, stops)
     begins = np.concatenate([[0], stops[:-1]])
     waiting = np.flatnonzero(last > NEVER)  # those may still be refractory
-    begins[waiting] = search(waiting, last[waiting] + rule.refractory, begins[waiting])
+    begins[waiting] = events.search(waiting, last[waiting] + rule.refractory, begins[waiting])
     find = _in_leaps if rule.published else _in_windows
-    first, fired, last, left = find(order, t, begins, stops, search, rule, last)
+    first, fired, last, left = find(events, begins, rule, last)
     trigger = order[fired]
     by_time = np.argsort(trigger)
     members = _ranges(order, first[by_time], fired[by_time] + 1)
@@ -106,16 +106,16 @@ def by_neuron(neuron: np.ndarray, neurons: int) -> tuple[np.ndarray, np.ndarray]
     return order, stops
 
 
-class Search:
-    """Where, among a neuron's events, the first one at or after a time is."""
+class Sorted:
+    """What by_neuron() gives, and times (N,)."""
 
     def __init__(self, order: np.ndarray, t: np.ndarray, stops: np.ndarray) -> None:
-        self.t = t
+        self.order, self.t, self.stops = order, t, stops
         counts = np.diff(stops, prepend=0)
         self.key = order + np.repeat(np.arange(len(stops)) * len(t), counts)  # ascending: (neuron, number)
 
-    def __call__(self, neuron: np.ndarray, time: np.ndarray, at_least: np.ndarray) -> np.ndarray:
-        """Places in `order`, none before `at_least`."""
+    def search(self, neuron: np.ndarray, time: np.ndarray, at_least: np.ndarray) -> np.ndarray:
+        """Places in `order` of neurons' first events at or after a time, none before `at_least`."""
         number = np.searchsorted(self.t, time)
         return np.maximum(at_least, np.searchsorted(self.key, neuron * len(self.t) + number))
 
@@ -124,16 +124,9 @@ Found = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 # first and last place in `order` of each token's events; time of each neuron's last spike; where its buffer begins
 
 
-def _in_leaps(
-    order: np.ndarray,
-    t: np.ndarray,
-    begins: np.ndarray,
-    stops: np.ndarray,
-    search: Search,
-    rule: Rule,
-    last: np.ndarray,
-) -> Found:
+def _in_leaps(events: Sorted, begins: np.ndarray, rule: Rule, last: np.ndarray) -> Found:
     """Without decay a buffer is full `threshold` events after it began: from spike to spike in one leap."""
+    order, t, stops = events.order, events.t, events.stops
     begins, last = begins.copy(), last.copy()
     full = rule.threshold - 1
     firsts, ends = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
@@ -146,28 +139,21 @@ def _in_leaps(
         time = t[order[end]]
         last[active] = time
         # the event after the spike at the earliest: those of equal times would be found again without a refractory time
-        cursor = search(active, time + rule.refractory, end + 1) if rule.refractory else end + 1
+        cursor = events.search(active, time + rule.refractory, end + 1) if rule.refractory else end + 1
         begins[active] = cursor
         more = cursor + full < stops[active]
         active, cursor = active[more], cursor[more]
     return np.concatenate(firsts), np.concatenate(ends), last, begins
 
 
-def _in_windows(
-    order: np.ndarray,
-    t: np.ndarray,
-    begins: np.ndarray,
-    stops: np.ndarray,
-    search: Search,
-    rule: Rule,
-    last: np.ndarray,
-) -> Found:
+def _in_windows(events: Sorted, begins: np.ndarray, rule: Rule, last: np.ndarray) -> Found:
     """Any rule, looking at so many events of each neuron at a time.
 
     A potential that cannot fall below 0 is the sum of all that was added and lost, minus the least that this sum ever
     was before an event was added (Lindley's recursion): a cumulative sum and a cumulative minimum.
     """
     threshold, scaled, decay, longest = rule.units
+    order, t, stops = events.order, events.t, events.stops
     begins, last = begins.copy(), last.copy()
     cursor, potential = begins.copy(), np.zeros(len(begins), np.int64)
     step = np.arange(max(64, 2 * rule.threshold))
@@ -199,7 +185,7 @@ def _in_windows(
         firsts.append(begins[who])
         ends.append(place[here][spikes])
         last[who] = when
-        cursor[who] = search(who, when + rule.refractory, cursor[who])
+        cursor[who] = events.search(who, when + rule.refractory, cursor[who])
         begins[who] = cursor[who]
         active = active[cursor[active] < stops[active]]
     return np.concatenate(firsts), np.concatenate(ends), last, begins

@@ -38,12 +38,8 @@ class SpikingTokenizer:
     def __init__(self, rule: Rule, patch: int = 16, bins: int = 10) -> None:
         self.rule, self.patch, self.bins = rule, patch, bins
         self.volume = check_patch(patch, bins)
-        reach = (1 << max(bins - 1, 0)) * BIN
-        edges = BIN << np.arange(bins - 1)
-        self.reach, self.table = (
-            reach,
-            np.searchsorted(edges, np.arange(0, reach + BIN, BIN), "right").astype(np.uint16),
-        )
+        edges, self.reach = BIN << np.arange(bins - 1), BIN << (bins - 1)
+        self.table = np.searchsorted(edges, np.arange(0, self.reach + BIN, BIN), "right").astype(np.uint16)
 
     def __call__(self, events: Events, start: int = 0) -> Tokens:
         neuron, rows, columns = patches(events, self.patch)

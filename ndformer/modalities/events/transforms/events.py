@@ -27,12 +27,6 @@ from ndformer.modalities.events.spikes.tokenizers import SpikingTokenizer, Token
 OF_THE_STREAM = ("events", "start", "end", "before")  # what a packed sample no longer has
 
 
-def checked_share(share: tuple[float, float]) -> tuple[float, float]:
-    if not 0 <= share[0] <= share[1] <= 1:
-        raise ValueError(f"share is from and to, each 0 to 1, got {share[0]:g} and {share[1]:g}")
-    return share
-
-
 def kept(sample: Sample, mask: np.ndarray) -> Sample:
     return sample | dict(events=sample["events"].take(mask)) if mask.any() else sample
 
@@ -84,12 +78,16 @@ class FlipEvents:
         return sample
 
 
-@TRANSFORMS.register_module()
-class DropEvents:
-    """Each event is left out with a probability within `share`."""
-
+class Drop:
     def __init__(self, share: tuple[float, float] = (0.1, 0.75)) -> None:
-        self.share = checked_share(share)
+        if not 0 <= share[0] <= share[1] <= 1:
+            raise ValueError(f"share is from and to, each 0 to 1, got {share[0]:g} and {share[1]:g}")
+        self.share = share
+
+
+@TRANSFORMS.register_module()
+class DropEvents(Drop):
+    """Each event is left out with a probability within `share`."""
 
     def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
         share = rng.uniform(*self.share)
@@ -97,11 +95,8 @@ class DropEvents:
 
 
 @TRANSFORMS.register_module()
-class DropTime:
+class DropTime(Drop):
     """Leaves out a stretch of time: `share` of the whole, beginning anywhere, and maybe running past the end."""
-
-    def __init__(self, share: tuple[float, float] = (0.1, 0.75)) -> None:
-        self.share = checked_share(share)
 
     def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
         t = sample["events"].t
@@ -114,11 +109,11 @@ class DropTime:
 
 
 @TRANSFORMS.register_module()
-class DropArea:
+class DropArea(Drop):
     """Leaves out a rectangle with a `share` of the sensor's sides, and every box that it touches."""
 
     def __init__(self, share: tuple[float, float] = (0.05, 0.3)) -> None:
-        self.share = checked_share(share)
+        super().__init__(share)
 
     def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
         events: Events = sample["events"]

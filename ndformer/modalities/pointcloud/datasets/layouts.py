@@ -140,14 +140,7 @@ class HDF5:
         try:
             with h5py.File(path) as file:
                 tables = {name: np.asarray(file[name]) for name in ("data", "label", "normal") if name in file}
-        except (
-            OSError,
-            KeyError,
-            RuntimeError,
-            ValueError,
-            TypeError,
-            MemoryError,
-        ) as error:  # as h5py has it
+        except (OSError, KeyError, RuntimeError, ValueError, TypeError, MemoryError) as error:  # as h5py has it
             why = " ".join(str(error).split())
             raise DataError(f"{path} cannot be read as an hdf5 file ({why}): get the dataset again") from None
         points, labels = tables.get("data", np.zeros(0)), tables.get("label", np.zeros(0)).reshape(-1)

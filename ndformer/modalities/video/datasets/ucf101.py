@@ -91,13 +91,13 @@ def lines_of(path: Path, pattern: str) -> list[tuple[str, ...]]:
     """The parts of each line of a list."""
     try:
         lines = path.read_text().split("\n")
-    except (OSError, UnicodeDecodeError) as error:
-        if isinstance(error, FileNotFoundError):
-            raise DataError(
-                f"{path} is missing: unpack UCF101TrainTestSplits-RecognitionTask.zip (crcv.ucf.edu/data/UCF101.php) "
-                "beside the videos",
-                "--sample works without it",
-            ) from None
+    except FileNotFoundError:
+        raise DataError(
+            f"{path} is missing: unpack UCF101TrainTestSplits-RecognitionTask.zip (crcv.ucf.edu/data/UCF101.php) "
+            "beside the videos",
+            "--sample works without it",
+        ) from None
+    except (OSError, UnicodeDecodeError):
         raise DataError(f"{path} cannot be read as a list of videos: get it again") from None
     found = []
     for line in lines:

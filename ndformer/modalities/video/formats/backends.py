@@ -14,10 +14,7 @@ from typing import Any
 import numpy as np
 
 FAR = 1000  # frames before the first wanted one, from which on seeking is worth its while
-SEEKABLE = (
-    "mov,mp4,m4a,3gp,3g2,mj2",
-    "matroska,webm",
-)  # containers that keep timestamps; MPEG's are guessed after a seek
+SEEKABLE = ("mov,mp4,m4a,3gp,3g2,mj2", "matroska,webm")  # they keep timestamps; MPEG's are guessed after a seek
 CHECKED = 16  # leading frames whose timestamps must be those of the index
 Found = tuple[list[np.ndarray], list[int]]  # frames (H, W, 3) uint8 and their numbers; those after the end are left out
 

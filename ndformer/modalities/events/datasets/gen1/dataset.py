@@ -41,10 +41,8 @@ class GEN1(Dataset):
     splits = SPLITS
     classes = CLASSES
     answer = "Boxes"
-    shown = (
-        dict(type="PackSpikes", reference="end"),
-        dict(type="PackEventBoxes"),
-    )  # how to look at it without a config
+    # how to look at it without a config
+    shown = (dict(type="PackSpikes", reference="end"), dict(type="PackEventBoxes"))
 
     def __init__(
         self,
