@@ -119,7 +119,7 @@ def test_nothing_is_imported_in_a_circle() -> None:
 
 FRAMEWORK = [  # each room knows those before it
     ["errors", "atomic", "signature", "compat"],
-    ["registry", "processes", "tokens"],
+    ["registry", "processes", "tokens", "foreign"],
     ["bias"],
     ["kernels", "encoding"],
     ["attention", "sparse"],

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+from ndformer.framework import foreign
 from ndformer.framework.data.dataset import Dataset, Sample
 from ndformer.framework.data.folders import files_in, missing
 from ndformer.framework.errors import DataError, check_labels
@@ -92,7 +93,7 @@ def _classes(root: Path) -> list[str]:
 def _numbers(path: Path) -> np.ndarray:
     """(H, W) int64, as they are in the file."""
     try:
-        with Image.open(path) as mask:
+        with foreign.image(path) as mask:
             if mask.mode not in ("L", "P", "I", "I;16", "1"):
                 raise DataError(
                     f"{path} is a picture of {mask.mode} colours, a mask is grey or has a palette: write numbers of "

@@ -11,10 +11,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import mmengine
 import numpy as np
-from PIL import Image
 
+from ndformer.framework import foreign
 from ndformer.framework.data.folders import files_in, missing
 from ndformer.framework.errors import DataError, no_class
 from ndformer.framework.registry import DATASETS
@@ -60,7 +59,7 @@ def _homes(root: Path, split: str) -> tuple[Path, Path] | None:
 
 def _classes(root: Path) -> list[str]:
     for file in sorted((*root.glob("*.yaml"), *root.glob("*.yml"))):
-        content = mmengine.load(file)
+        content = foreign.plain_yaml(file)
         names = content.get("names") if isinstance(content, dict) else None
         if isinstance(names, dict):
             names = [names[key] for key in sorted(names)]
@@ -74,7 +73,7 @@ def _classes(root: Path) -> list[str]:
 def _size(path: Path) -> tuple[int, int]:
     """Width and height, from the head of the file alone."""
     try:
-        with Image.open(path) as image:
+        with foreign.image(path) as image:
             return image.size
     except OSError:
         return open_image(path).size  # says what is wrong

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from PIL import Image
 
+from ndformer.framework import foreign
 from ndformer.framework.data.describe import Describer, Told
 from ndformer.framework.registry import DESCRIBERS
 from ndformer.modalities.image.formats.files import ENDINGS, open_image
@@ -19,7 +19,7 @@ class ImageFile(Describer):
 
     def tell(self, path: Path, rows: int) -> Told:
         pixels = np.asarray(open_image(path))  # (H, W, 3); a damaged one ends here
-        with Image.open(path) as image:
+        with foreign.image(path) as image:
             kind, mode, frames = str(image.format), image.mode, getattr(image, "n_frames", 1)
             turned = image.getexif().get(274, 1)
         height, width = pixels.shape[:2]

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from PIL import Image
 
+from ndformer.framework import foreign
 from ndformer.framework.errors import DataError
 
 ENDINGS = (".jpg", ".jpeg", ".png", ".bmp", ".webp", ".ppm", ".tif", ".tiff", ".gif")
@@ -13,7 +14,7 @@ ENDINGS = (".jpg", ".jpeg", ".png", ".bmp", ".webp", ".ppm", ".tif", ".tiff", ".
 
 def open_image(path: Path, mode: str = "RGB") -> Image.Image:
     try:
-        with Image.open(path) as image:
+        with foreign.image(path) as image:
             return image.convert(mode)  # reads all of it: a truncated file fails here
     except FileNotFoundError:
         raise DataError(f"{path} is missing, though the dataset lists it: get the dataset again") from None

@@ -18,6 +18,7 @@ from typing import Any, Literal
 import numpy as np
 from PIL import Image
 
+from ndformer.framework import foreign
 from ndformer.framework.data.dataset import Dataset, Sample
 from ndformer.framework.errors import DataError
 from ndformer.framework.registry import DATASETS
@@ -72,7 +73,7 @@ class Paired(Dataset):
         sample: Sample = dict(label=label, path=str(path))
         if self.only != "points":
             try:
-                with Image.open(path.with_suffix(".png")) as image:
+                with foreign.image(path.with_suffix(".png")) as image:
                     sample["image"] = image.convert("RGB")
             except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:  # as Pillow has it
                 raise DataError(f"{path.with_suffix('.png')} cannot be read ({error}): get it again") from None
