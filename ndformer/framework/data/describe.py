@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, ClassVar
@@ -34,6 +35,11 @@ class Describer:
 
     def tell(self, path: Path, rows: int) -> Told:
         raise NotImplementedError
+
+
+def that_hold(sentences: Mapping[str, Any]) -> list[str]:
+    """Those that hold."""
+    return [sentence for sentence, holds in sentences.items() if holds]
 
 
 def describe(path: Path, rows: int) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ndformer.framework.data.describe import BEGINNING, NO, Describer, Told
+from ndformer.framework.data.describe import BEGINNING, NO, Describer, Told, that_hold
 from ndformer.framework.registry import DESCRIBERS
 from ndformer.modalities.events.formats.files import ENDINGS, MARKS, format_of, read_events
 from ndformer.modalities.events.formats.stream import Events
@@ -40,24 +40,20 @@ class Recording(Describer):
 
 
 def oddities(events: Events) -> list[str]:
-    found = []
     if len(events) == 0:
         return ["it holds no events"]
-    back = int((np.diff(events.t) < 0).sum())
-    if back:
-        found.append(f"time goes back {back} times: put .ordered() after reading it")
-    outside = len(events) - len(events.inside())
-    if outside:
-        found.append(f"{outside} events lie outside of the sensor of {events.height} x {events.width}")
-    if events.p.min() == events.p.max():
-        found.append(f"all polarities are {events.p[0]}")
-    if (events.p > 1).any():
-        found.append(f"polarities reach to {events.p.max()}")
+    back, gap = int((np.diff(events.t) < 0).sum()), int(np.diff(events.t).max(initial=0))
+    outside, most = len(events) - len(events.inside()), events.p.max()
     pixels, often = np.unique(events.y.astype(np.int64) << 16 | events.x, return_counts=True)
-    if len(events) >= 1000 and often.max() > 0.05 * len(events):
-        y, x = divmod(int(pixels[often.argmax()]), 1 << 16)
-        found.append(f"the pixel at row {y}, column {x} has {often.max()} of all events: it may be stuck")
-    gap = int(np.diff(events.t).max(initial=0))
-    if gap > 1_000_000:
-        found.append(f"nothing happens for {gap / 1e6:.1f} s")
-    return found
+    y, x = divmod(int(pixels[often.argmax()]), 1 << 16)
+    stuck = len(events) >= 1000 and often.max() > 0.05 * len(events)
+    return that_hold(
+        {
+            f"time goes back {back} times: put .ordered() after reading it": back,
+            f"{outside} events lie outside of the sensor of {events.height} x {events.width}": outside,
+            f"all polarities are {most}": events.p.min() == most,
+            f"polarities reach to {most}": most > 1,
+            f"the pixel at row {y}, column {x} has {often.max()} of all events: it may be stuck": stuck,
+            f"nothing happens for {gap / 1e6:.1f} s": gap > 1_000_000,
+        }
+    )

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ndformer.framework.data.describe import Describer, Told
+from ndformer.framework.data.describe import Describer, Told, that_hold
 from ndformer.framework.errors import DataError
 from ndformer.framework.registry import DESCRIBERS
 from ndformer.modalities.events.datasets.gen1.boxes import CLASSES, FAULTY_WIDTH, read_boxes, usable
@@ -48,7 +48,7 @@ def odd_boxes(boxes: np.ndarray) -> list[str]:
     height, width = SENSOR
     outside = (x < 0) | (y < 0) | (x + w > width) | (y + h > height)
     counted, in_training = usable(boxes, False)[1], usable(boxes, True)[1]
-    counts = {
+    of_boxes = {
         "come after one of a later time": (np.diff(boxes["t"].astype(np.int64)) < 0).sum(),
         "have places or sizes that are not finite": (~finite).sum(),
         f"reach out of the sensor of {height} x {width}, where they are cut off": (finite & outside).sum(),
@@ -56,7 +56,7 @@ def odd_boxes(boxes: np.ndarray) -> list[str]:
         "are too small to count": (finite & ~counted).sum(),
         f"are wider than {FAULTY_WIDTH} pixels and left out in training": (counted & ~in_training).sum(),
     }
-    return [f"{count} of {len(boxes)} boxes {what}" for what, count in counts.items() if count]
+    return that_hold({f"{count} of {len(boxes)} boxes {what}": count for what, count in of_boxes.items()})
 
 
 def _labels(path: Path) -> Told:

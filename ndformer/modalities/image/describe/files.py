@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ndformer.framework import foreign
-from ndformer.framework.data.describe import Describer, Told
+from ndformer.framework.data.describe import Describer, Told, that_hold
 from ndformer.framework.registry import DESCRIBERS
 from ndformer.modalities.image.formats.files import ENDINGS, open_image
 
@@ -26,14 +26,12 @@ class ImageFile(Describer):
         found: dict[str, Any] = dict(format=kind, height=height, width=width, mode=mode)
         found |= dict(mean=[round(v, 1) for v in pixels.mean((0, 1)).tolist()])
         found |= dict(deviation=[round(v, 1) for v in pixels.std((0, 1)).tolist()])
-        odd = []
-        if frames > 1:
-            odd.append(f"it has {frames} frames, of which the first is read")
-        if turned != 1:
-            odd.append(f"its EXIF says that it was taken sideways (orientation {turned}): it is read as it is stored")
-        if "A" in mode or mode == "P":
-            odd.append(f"its mode {mode} may be transparent in places, which is not read")
-        if pixels.min() == pixels.max():
-            odd.append(f"all pixels are {pixels.min()}")
+        sideways = f"its EXIF says that it was taken sideways (orientation {turned}): it is read as it is stored"
+        odd = {
+            f"it has {frames} frames, of which the first is read": frames > 1,
+            sideways: turned != 1,
+            f"its mode {mode} may be transparent in places, which is not read": "A" in mode or mode == "P",
+            f"all pixels are {pixels.min()}": pixels.min() == pixels.max(),
+        }
         first = [dict(zip("rgb", pixel)) for pixel in pixels.reshape(-1, 3)[:rows].tolist()]
-        return found, odd, first
+        return found, that_hold(odd), first

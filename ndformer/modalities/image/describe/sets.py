@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ndformer.framework.data.describe import CONTENT, ENDING, NO, Describer, Told
+from ndformer.framework.data.describe import CONTENT, ENDING, NO, Describer, Told, that_hold
 from ndformer.framework.errors import DataError
 from ndformer.framework.evaluation.coco.files import read_truth
 from ndformer.framework.registry import DESCRIBERS
@@ -77,10 +77,10 @@ def _images(kind: str, images: np.ndarray) -> Told:
     if count:
         found |= dict(mean=round(float(images.mean()), 1), deviation=round(float(images.std()), 1))
         flat = images.reshape(count, -1)
-        blank = int((flat == flat[:, :1]).all(1).sum())
-        odd += [f"{blank} images are of one colour"] if blank else []
-        twice = count - len({row.tobytes() for row in flat})
-        odd += [f"{twice} images are the same as another one"] if twice else []
+        blank, twice = int((flat == flat[:, :1]).all(1).sum()), count - len({row.tobytes() for row in flat})
+        odd = that_hold(
+            {f"{blank} images are of one colour": blank, f"{twice} images are the same as another one": twice}
+        )
     return found, odd or ([] if count else ["it holds no images"]), []
 
 
@@ -127,13 +127,10 @@ def _coco(path: Path) -> Told:
     counts = np.bincount(boxes.label, minlength=len(truth.classes)).tolist()
     found: dict[str, Any] = dict(format="COCO annotations", images=len(truth.images), boxes=len(boxes.label))
     found |= dict(crowds=int(boxes.crowd.sum()), classes=dict(zip(truth.classes, counts)))
-    odd = []
-    empty = len(truth.images) - len(np.unique(boxes.image))
-    odd += [f"{empty} images have no box"] if empty else []
-    none = sum(count == 0 for count in counts)
-    odd += [f"{none} classes have no box"] if none else []
+    empty, none = len(truth.images) - len(np.unique(boxes.image)), counts.count(0)
     unnamed = sum(not isinstance(record.get("file_name"), str) for record in truth.records)
-    odd += [f"{unnamed} images have no file_name"] if unnamed else []
+    without = {"images have no box": empty, "classes have no box": none, "images have no file_name": unnamed}
+    odd = that_hold({f"{count} {what}": count for what, count in without.items()})
     if all(isinstance(w, int) and isinstance(h, int) for w, h in sizes) and sizes:
         limit = np.array(sizes, np.float64)[boxes.image]
         odd += _outside(boxes.box[:, :2], boxes.box[:, :2] + boxes.box[:, 2:], limit, 0.5)
@@ -148,7 +145,7 @@ def _outside(low: np.ndarray, high: np.ndarray, size: np.ndarray, slack: float) 
     """Of boxes with corners (N, 2) and images (N, 2)."""
     out = int(((low < -slack) | (high > size + slack)).any(1).sum())
     thin = int((high <= low).any(1).sum())
-    return [f"{out} boxes reach out of their images"] * bool(out) + [f"{thin} boxes have no area"] * bool(thin)
+    return that_hold({f"{out} boxes reach out of their images": out, f"{thin} boxes have no area": thin})
 
 
 def _voc(path: Path) -> Told:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ndformer.framework.data.describe import CONTENT, NO, Describer, Told
+from ndformer.framework.data.describe import CONTENT, NO, Describer, Told, that_hold
 from ndformer.framework.registry import DESCRIBERS
 from ndformer.modalities.pointcloud.formats.files import ENDINGS, read_cloud
 
@@ -35,18 +35,16 @@ class CloudFile(Describer):
             for axis, low, high in zip("xyz", points.min(0), points.max(0))
         }
         found |= dict(normals="normals" in cloud)
-        odd = []
         same = len(points) - len(np.unique(points, axis=0))
-        if same:
-            odd.append(f"{same} points are at the place of another one")
         flat = [axis for axis, side in zip("xyz", np.ptp(points, 0)) if side == 0]
-        if flat:
-            odd.append(f"all points have one {' and one '.join(flat)}")
-        if "normals" in cloud:
-            wrong = int((np.abs(np.linalg.norm(cloud["normals"], axis=1) - 1) > 0.01).sum())
-            odd += [f"{wrong} normals are not of length 1"] if wrong else []
+        wrong = int((np.abs(np.linalg.norm(cloud.get("normals", np.eye(3)), axis=1) - 1) > 0.01).sum())
         middle, reach = points.mean(0), np.ptp(points, 0).max()
-        if np.abs(middle).max() > 10 * max(float(reach), 1e-9):
-            odd.append("it is far from the origin: put NormalizePoints after reading it")
+        far = np.abs(middle).max() > 10 * max(float(reach), 1e-9)
+        odd = {
+            f"{same} points are at the place of another one": same,
+            f"all points have one {' and one '.join(flat)}": flat,
+            f"{wrong} normals are not of length 1": wrong,
+            "it is far from the origin: put NormalizePoints after reading it": far,
+        }
         first = [dict(zip("xyz", (round(float(v), 4) for v in point))) for point in points[:rows]]
-        return found, odd, first
+        return found, that_hold(odd), first
