@@ -50,8 +50,10 @@ def test_there_are_all_classes_crowds_and_empty_scenes(some):
 
 def test_a_box_is_that_of_what_was_painted(monkeypatch):
     """Without lines and noise, on black: what is not black is the figure's."""
-    monkeypatch.setattr(crowds, "background", lambda n, size, style, rng: np.zeros((n, size, size, 3), np.float32))
-    monkeypatch.setattr(crowds, "colour", lambda around, style, rng: np.ones((len(around), 3), np.float32))
+    monkeypatch.setattr(
+        crowds.strokes, "background", lambda n, size, style, rng: np.zeros((n, size, size, 3), np.float32)
+    )
+    monkeypatch.setattr(crowds.strokes, "colour", lambda around, style, rng: np.ones((len(around), 3), np.float32))
     rng = np.random.default_rng(3)
     image = np.zeros((1, 60, 70, 3), np.float32)
     found = crowds._Pen(image, rng).figure("star")

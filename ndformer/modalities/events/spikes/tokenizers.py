@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import importlib.util
-from typing import Protocol
 
 import numpy as np
 
@@ -14,15 +13,6 @@ from ndformer.modalities.events.spikes.spiking_numba import find_spikes_numba
 from ndformer.modalities.events.spikes.tokens import NONE, Tokens, check_patch, patches, pixel_cells
 
 BIN = 1000  # microseconds before a spike that the first time bin covers; each further bin doubles the reach
-
-
-class Tokenizer(Protocol):
-    patch: int
-    bins: int
-
-    def __call__(self, events: Events, start: int) -> Tokens:
-        """Of events in time order, the first moment of whose recording is `start`."""
-        ...
 
 
 @functools.cache
@@ -108,3 +98,6 @@ class WindowTokenizer:
         packed = np.full(real.shape, NONE)
         packed[real] = cells[order[(first[:, None] + step)[real]]]
         return Tokens(start + (number + 1) * self.window, row, column, packed, self.volume)
+
+
+Tokenizer = SpikingTokenizer | WindowTokenizer  # of events in time order and the first moment of their recording

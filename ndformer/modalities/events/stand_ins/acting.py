@@ -15,6 +15,7 @@ SIDE = 128
 TURN = 2 * np.pi
 Path = np.ndarray  # (T, 2): x, y of a hand
 Hands = tuple[Path, Path]  # the right one, the left one
+Motion = Callable[[np.ndarray, np.random.Generator], Hands]  # of phases (T,)
 
 
 def at(x: float | np.ndarray, y: float | np.ndarray, phase: np.ndarray) -> Path:
@@ -86,9 +87,7 @@ def other(phase: np.ndarray, rng: np.random.Generator) -> Hands:
     return wander(rng.uniform(36, 54)), wander(rng.uniform(74, 92))
 
 
-def left(
-    motion: Callable[[np.ndarray, np.random.Generator], Hands],
-) -> Callable[[np.ndarray, np.random.Generator], Hands]:
+def left(motion: Motion) -> Motion:
     return lambda phase, rng: mirrored(motion(phase, rng))
 
 

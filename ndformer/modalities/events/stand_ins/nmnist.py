@@ -19,7 +19,7 @@ def nmnist(folder: Path, seed: int = 0, train: int = 60, test: int = 15) -> None
     rng = np.random.default_rng(seed)
     times = np.arange(0, 306_000, 6_000)
     corners = np.array([(0, 0), (1, 2), (2, 0), (0, 0)]) * 2.0  # the camera's way: down to the right, up, back
-    path = np.stack([np.interp(times / 102_000, np.arange(4), corners[:, axis]) for axis in (0, 1)], 1)  # (T, 2): x, y
+    path = np.stack([np.interp(times / 102_000, np.arange(4), side) for side in corners.T], 1)  # (T, 2): x, y
     for home, count in (("Train", train), ("Test", test)):
         for label in range(10):
             (folder / home / str(label)).mkdir(parents=True)

@@ -134,6 +134,7 @@ def street(height: int, rng: np.random.Generator) -> np.ndarray:
 
 
 SPRITES = {CAR: car, PEDESTRIAN: pedestrian, NOBODY: street}
+SPEED = {CAR: (0.1, 1.3), PEDESTRIAN: (0.15, 0.5)}  # of what moves, in its own heights a second
 TALL = {CAR: (18, 95), PEDESTRIAN: (28, 120), NOBODY: (30, 140)}  # pixels
 
 
@@ -154,11 +155,7 @@ class Thing:
         stands = label == NOBODY or rng.random() < 0.15
         nearer = 0.0 if stands else rng.uniform(-0.2, 0.3)
         height = tall * np.exp(nearer * (seconds - seconds.mean()))
-        speed = (
-            0.0
-            if stands
-            else rng.choice((-1, 1)) * tall * (rng.uniform(0.1, 1.3) if label == CAR else rng.uniform(0.15, 0.5))
-        )
+        speed = 0.0 if stands else rng.choice((-1, 1)) * tall * rng.uniform(*SPEED[label])
         middle = rng.uniform(0.05, 0.95) * WIDTH + speed * (seconds - seconds.mean()) + camera[:, 0]
         foot = HORIZON + EYE / METRES[label] * height * rng.uniform(0.9, 1.1) + camera[:, 1]
         pace = abs(speed) / tall * rng.uniform(2.2, 3.0)  # two steps a second at 0.4 heights a second
@@ -242,9 +239,7 @@ def film(times: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, list[
     sway = rng.uniform(0.4, 1.2) * np.sin(2 * np.pi * (rng.uniform(1.0, 2.5) * seconds + rng.random()))
     pan = rng.choice((-1, 1)) * rng.uniform(4, 35) * (seconds - seconds.mean())
     camera = np.stack([pan, sway], 1)
-    labels = (
-        [CAR] * int(rng.integers(0, 4)) + [PEDESTRIAN] * int(rng.integers(0, 4)) + [NOBODY] * int(rng.integers(0, 4))
-    )
+    labels = [label for label in (CAR, PEDESTRIAN, NOBODY) for _ in range(int(rng.integers(0, 4)))]
     things = sorted((Thing.of(label, seconds, camera, rng) for label in labels), key=lambda thing: -thing.distance)
     view = houses(rng)
     frames, seen = np.empty((len(times), HEIGHT, WIDTH), np.float32), np.zeros((len(times), len(things)))

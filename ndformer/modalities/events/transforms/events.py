@@ -24,6 +24,7 @@ from ndformer.modalities.events.pictures.tokens import latest, pictures
 from ndformer.modalities.events.spikes.spiking import Rule
 from ndformer.modalities.events.spikes.tokenizers import SpikingTokenizer, Tokenizer, WindowTokenizer
 
+Reference = Literal["start", "end"]
 OF_THE_STREAM = ("events", "start", "end", "before")  # what a packed sample no longer has
 
 
@@ -43,12 +44,6 @@ def moved(sample: Sample, x: np.ndarray, y: np.ndarray) -> Sample:
 
 def with_boxes(sample: Sample, boxes: np.ndarray, stay: np.ndarray) -> Sample:
     return sample | dict(boxes=boxes[stay].astype(np.float32), labels=sample["labels"][stay])
-
-
-def within(boxes: np.ndarray, events: Events) -> np.ndarray:
-    """(M,) which boxes lie wholly on the sensor."""
-    x, y, width, height = boxes.T
-    return (x >= 0) & (y >= 0) & (x + width <= events.width) & (y + height <= events.height)
 
 
 @TRANSFORMS.register_module()
@@ -205,9 +200,10 @@ class RotateEvents:
         if sample["events"] is not events and "boxes" in sample:
             corner, size = sample["boxes"][:, None, :2], sample["boxes"][:, None, 2:]
             corners = turn(corner + size * np.array([(0, 0), (0, 1), (1, 0), (1, 1)]))  # (M, 4, 2)
-            low, high = corners.min(1), corners.max(1)
-            boxes = np.concatenate([low, high - low], axis=1)
-            sample = with_boxes(sample, boxes, within(boxes, events))
+            low = corners.min(1)
+            size = corners.max(1) - low
+            inside = (low >= 0).all(1) & (low + size <= (events.width, events.height)).all(1)
+            sample = with_boxes(sample, np.concatenate([low, size], axis=1), inside)
         return sample
 
 
@@ -242,7 +238,7 @@ class PackTokens(Pack):
 
     of = "events"
 
-    def __init__(self, tokenizer: Tokenizer, reference: Literal["start", "end"]) -> None:
+    def __init__(self, tokenizer: Tokenizer, reference: Reference) -> None:
         self.tokenizer, self.reference, self.ages = tokenizer, reference, reference == "end"
 
     def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
@@ -278,7 +274,7 @@ class PackSpikes(PackTokens):
         refractory: int = 100_000,
         patch: int = 16,
         bins: int = 10,
-        reference: Literal["start", "end"] = "start",
+        reference: Reference = "start",
         relative: int = 0,
         relative_scale: float = 0.4,
         decay: float = 0.0,
@@ -292,7 +288,7 @@ class PackFrames(PackTokens):
     """Event frames: the events of each patch in each `window` of microseconds; the modality then has bins=1."""
 
     def __init__(
-        self, window: int = 50_000, patch: int = 16, threshold: int = 1, reference: Literal["start", "end"] = "start"
+        self, window: int = 50_000, patch: int = 16, threshold: int = 1, reference: Reference = "start"
     ) -> None:
         super().__init__(WindowTokenizer(window, patch, 1, threshold), reference)
 
@@ -302,11 +298,6 @@ class PackVoxels(PackTokens):
     """Voxel grids: as PackFrames, each window cut into `bins`."""
 
     def __init__(
-        self,
-        window: int = 50_000,
-        patch: int = 16,
-        bins: int = 10,
-        threshold: int = 1,
-        reference: Literal["start", "end"] = "start",
+        self, window: int = 50_000, patch: int = 16, bins: int = 10, threshold: int = 1, reference: Reference = "start"
     ) -> None:
         super().__init__(WindowTokenizer(window, patch, bins, threshold), reference)

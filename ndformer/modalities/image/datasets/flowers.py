@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from ndformer.framework.data.dataset import SPLITS, Dataset, Sample
+from ndformer.framework.data.dataset import SPLITS
 from ndformer.framework.data.folders import missing
 from ndformer.framework.errors import DataError, check_labels
 from ndformer.framework.registry import DATASETS
-from ndformer.modalities.image.formats.files import open_image
+from ndformer.modalities.image.datasets.folder import LabelledImages
 from ndformer.modalities.image.formats.matlab import read_mat
 
 NAMES = """pink primrose, hard-leaved pocket orchid, canterbury bells, sweet pea, english marigold, tiger lily, moon
@@ -35,7 +35,7 @@ SETS = {"train": "trnid", "val": "valid", "test": "tstid"}
 
 
 @DATASETS.register_module()
-class Flowers102(Dataset):
+class Flowers102(LabelledImages):
     splits = SPLITS
     classes = [str(name) for name in NAMES.replace("\n", " ").split(", ")]
 
@@ -56,10 +56,6 @@ class Flowers102(Dataset):
             )
         paths = [root / "jpg" / f"image_{number:05d}.jpg" for number in numbers.tolist()]
         return list(zip(paths, labels[numbers - 1].tolist())), labels[numbers - 1]
-
-    def read(self, record: Any) -> Sample:
-        path, label = record
-        return dict(image=open_image(path), label=label, path=str(path))
 
 
 def _array(path: Path, name: str) -> np.ndarray:

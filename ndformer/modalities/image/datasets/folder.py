@@ -5,10 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from ndformer.framework.data.dataset import Sample
+from ndformer.framework.data.dataset import Dataset, Sample
 from ndformer.framework.data.folders import ClassFolders
 from ndformer.framework.registry import DATASETS
 from ndformer.modalities.image.formats.files import ENDINGS, open_image
+
+
+class LabelledImages(Dataset):
+    """Records are (path, label)."""
+
+    def read(self, record: Any) -> Sample:
+        path, label = record
+        return dict(image=open_image(path), label=label, path=str(path))
 
 
 @DATASETS.register_module()

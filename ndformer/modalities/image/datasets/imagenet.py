@@ -17,17 +17,17 @@ from typing import Any
 
 import numpy as np
 
-from ndformer.framework.data.dataset import Dataset, Sample
 from ndformer.framework.data.folders import class_folders, labelled, missing
 from ndformer.framework.errors import DataError
 from ndformer.framework.registry import DATASETS
-from ndformer.modalities.image.formats.files import ENDINGS, open_image
+from ndformer.modalities.image.datasets.folder import LabelledImages
+from ndformer.modalities.image.formats.files import ENDINGS
 
 SOURCE = "kaggle.com/c/imagenet-object-localization-challenge, or image-net.org"
 
 
 @DATASETS.register_module()
-class ImageNet(Dataset):
+class ImageNet(LabelledImages):
     def __init__(self, *args: Any, holdout: float = 0.01, **rest: Any) -> None:
         super().__init__(*args, holdout=holdout, **rest)
 
@@ -71,7 +71,3 @@ class ImageNet(Dataset):
         if labels.is_file():
             return json.loads(labels.read_text())
         raise missing(solution, "the labels of the validation images (or ILSVRC2012_val_labels.json),", SOURCE)
-
-    def read(self, record: Any) -> Sample:
-        path, label = record
-        return dict(image=open_image(path), label=label, path=str(path))

@@ -11,15 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from ndformer.framework.data.dataset import Dataset, Sample
 from ndformer.framework.data.folders import labelled, missing
 from ndformer.framework.errors import DataError
 from ndformer.framework.registry import DATASETS
-from ndformer.modalities.image.formats.files import ENDINGS, open_image
+from ndformer.modalities.image.datasets.folder import LabelledImages
+from ndformer.modalities.image.formats.files import ENDINGS
 
 
 @DATASETS.register_module()
-class TinyImageNet(Dataset):
+class TinyImageNet(LabelledImages):
     def index(self, split: str) -> tuple[list[Any], np.ndarray]:
         inner = self.data_root / "tiny-imagenet-200"
         root = inner if inner.is_dir() else self.data_root
@@ -44,7 +44,3 @@ class TinyImageNet(Dataset):
                 raise DataError(f"{lists} gives {name} the class {synset}, which wnids.txt does not list: get it again")
             records.append((folder / "images" / name, numbers[synset]))
         return records, np.array([label for _, label in records], np.int64)
-
-    def read(self, record: Any) -> Sample:
-        path, label = record
-        return dict(image=open_image(path), label=label, path=str(path))

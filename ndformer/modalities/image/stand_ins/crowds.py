@@ -9,20 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ndformer.modalities.image.stand_ins.strokes import (
-    FIGURES,
-    STYLE,
-    Style,
-    background,
-    clutter,
-    colour,
-    paint,
-    place,
-    segments,
-    stroke,
-    thickness,
-    to_bytes,
-)
+from ndformer.modalities.image.stand_ins import strokes
+from ndformer.modalities.image.stand_ins.strokes import FIGURES, STYLE, Style
 
 CLASSES = ("ring", "triangle", "cross", "star", "zigzag", "tee")
 OTHERS = ("square", "crescent", "arrow", "hourglass")
@@ -46,7 +34,7 @@ class Drawn:
 def scene(height: int, width: int, rng: np.random.Generator, most: int = 5) -> Drawn:
     """Up to `most` figures, at times none, at times a crowd of small ones with one box about all."""
     side = max(height, width)
-    image = background(1, side, STYLE, rng)[:, :height, :width].copy()  # (1, H, W, 3)
+    image = strokes.background(1, side, STYLE, rng)[:, :height, :width].copy()  # (1, H, W, 3)
     pen = _Pen(image, rng)
     for _ in range(int(rng.integers(2, 6))):
         pen.line()
@@ -69,7 +57,7 @@ def scene(height: int, width: int, rng: np.random.Generator, most: int = 5) -> D
     boxes = np.array([row[0] for row in rows], dtype=np.float64).reshape(-1, 4)
     labels, area, crowd = ([row[k] for row in rows] for k in (1, 2, 3))
     return Drawn(
-        to_bytes(image[0]), boxes, np.array(labels, np.int64), np.array(area, np.float64), np.array(crowd, bool)
+        strokes.to_bytes(image[0]), boxes, np.array(labels, np.int64), np.array(area, np.float64), np.array(crowd, bool)
     )
 
 
@@ -84,7 +72,7 @@ class _Pen:
         side = int(self.rng.integers(SMALLEST, LARGEST + 1))
         room = [length - side for length in self.image.shape[1:3]]
         top, left = (int(self.rng.integers(max(0, r) + 1)) for r in room)
-        self._paint(clutter(1, self.rng), thickness(1, STYLE, self.rng), top, left, side)
+        self._paint(strokes.clutter(1, self.rng), strokes.thickness(1, STYLE, self.rng), top, left, side)
 
     def figure(self, name: str, most: int = LARGEST) -> tuple[np.ndarray, float] | None:
         """The box of its pixels and how many they are; None where there was no room."""
@@ -98,8 +86,8 @@ class _Pen:
         else:
             return None
         self.taken.append((left, top, side))
-        lines = place(segments(FIGURES[name])[None], TIGHT, self.rng)
-        cover = self._paint(lines, thickness(1, TIGHT, self.rng), top, left, side)
+        lines = strokes.place(strokes.segments(FIGURES[name])[None], TIGHT, self.rng)
+        cover = self._paint(lines, strokes.thickness(1, TIGHT, self.rng), top, left, side)
         rows, columns = np.nonzero(cover > COVERED)
         box = np.array([left + columns.min(), top + rows.min(), left + columns.max() + 1, top + rows.max() + 1])
         return box.astype(np.float64), float(len(rows))
@@ -107,8 +95,9 @@ class _Pen:
     def _paint(self, lines: np.ndarray, width: np.ndarray, top: int, left: int, side: int) -> np.ndarray:
         """(side, side) how much of each pixel the lines cover."""
         region = self.image[:, top : top + side, left : left + side]
-        cover = stroke(lines, width, side)
-        paint(region, cover[:, : region.shape[1], : region.shape[2]], colour(region.mean((1, 2)), STYLE, self.rng))
+        cover = strokes.stroke(lines, width, side)
+        bright = strokes.colour(region.mean((1, 2)), STYLE, self.rng)
+        strokes.paint(region, cover[:, : region.shape[1], : region.shape[2]], bright)
         return cover[0]
 
 

@@ -82,29 +82,27 @@ STYLE = Style()
 HAND = Style(scale=(0.5, 0.68), shift=0.08, turn=0.03, slant=0.2, stroke=(0.06, 0.12))
 
 
-def figures(
-    labels: np.ndarray, drawn: list[list[Line]], size: int, rng: np.random.Generator, style: Style = STYLE
-) -> np.ndarray:
+def figures(labels: np.ndarray, drawn: list[list[Line]], size: int, rng: np.random.Generator) -> np.ndarray:
     """(N, size, size, 3) uint8: image i shows drawn[labels[i]] somewhere, in some colour, before some clutter."""
 
     def some(shapes: np.ndarray) -> np.ndarray:
         n = len(shapes)
-        image = background(n, size, style, rng)  # (n, H, W, 3)
+        image = background(n, size, STYLE, rng)  # (n, H, W, 3)
         around = image.mean((1, 2))  # (n, 3)
-        for _ in range(style.clutter):
-            paint(image, stroke(clutter(n, rng), thickness(n, style, rng), size), colour(around, style, rng))
-        paint(image, stroke(place(shapes, style, rng), thickness(n, style, rng), size), colour(around, style, rng))
-        image += rng.standard_normal(image.shape, np.float32) * style.noise
+        for _ in range(STYLE.clutter):
+            paint(image, stroke(clutter(n, rng), thickness(n, STYLE, rng), size), colour(around, STYLE, rng))
+        paint(image, stroke(place(shapes, STYLE, rng), thickness(n, STYLE, rng), size), colour(around, STYLE, rng))
+        image += rng.standard_normal(image.shape, np.float32) * STYLE.noise
         return to_bytes(image)
 
     return _in_parts(some, labels, drawn, size)
 
 
-def handwriting(labels: np.ndarray, size: int, rng: np.random.Generator, style: Style = HAND) -> np.ndarray:
+def handwriting(labels: np.ndarray, size: int, rng: np.random.Generator) -> np.ndarray:
     """(N, size, size) uint8: white digits on black."""
 
     def some(shapes: np.ndarray) -> np.ndarray:
-        return to_bytes(stroke(place(shapes, style, rng), thickness(len(shapes), style, rng), size))
+        return to_bytes(stroke(place(shapes, HAND, rng), thickness(len(shapes), HAND, rng), size))
 
     return _in_parts(some, labels, list(DIGITS.values()), size)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from PIL import Image, ImageEnhance, ImageOps
 
-from ndformer.framework.data.dataset import Sample
+from ndformer.framework.data.dataset import Sample, Transform
 from ndformer.framework.registry import TRANSFORMS
 from ndformer.modalities.image.transforms.boxes import FILL, framed, moved, scaled, taken
 
@@ -15,14 +15,14 @@ STRENGTH, SHIFT, HUE = 0.32, 0.14, 0.16  # of the PaPE paper's recipe: shares of
 BITS, BRIGHT = 7, 179  # solarize: the recipe's 178.5 inverts from 179 on
 
 
-def _enhanced(kind: Callable[[Image.Image], ImageEnhance._Enhance]) -> Callable[[Sample, np.random.Generator], Sample]:
+def _enhanced(kind: Callable[[Image.Image], ImageEnhance._Enhance]) -> Transform:
     def change(sample: Sample, rng: np.random.Generator) -> Sample:
         return sample | dict(image=kind(sample["image"]).enhance(1 + rng.uniform(-STRENGTH, STRENGTH)))
 
     return change
 
 
-def _same(change: Callable[[Image.Image], Image.Image]) -> Callable[[Sample, np.random.Generator], Sample]:
+def _same(change: Callable[[Image.Image], Image.Image]) -> Transform:
     return lambda sample, rng: sample | dict(image=change(sample["image"]))
 
 
@@ -42,7 +42,7 @@ def _translated(sample: Sample, rng: np.random.Generator) -> Sample:
     return taken(framed(sample), image.size, -x, -y, image.height, image.width)
 
 
-OPERATIONS: dict[str, Callable[[Sample, np.random.Generator], Sample]] = {
+OPERATIONS: dict[str, Transform] = {
     "Identity": lambda sample, rng: sample,
     "Translate": _translated,
     "Brightness": _enhanced(ImageEnhance.Brightness),

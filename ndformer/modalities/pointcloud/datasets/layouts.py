@@ -10,7 +10,7 @@ Each knows its classes, lists the records of a split, and reads one.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 
@@ -27,15 +27,6 @@ class Record(NamedTuple):
     def path(self) -> str:
         """What people call it."""
         return f"{self.source}[{self.number}]" if self.source.suffix == ".h5" else str(self.source)
-
-
-class Layout(Protocol):
-    home: Path
-    classes: list[str]
-
-    def records(self, split: str) -> list[Record]: ...
-
-    def read(self, record: Record, seed: int) -> Cloud: ...
 
 
 def find(root: Path, prefix: str) -> Layout:
@@ -155,6 +146,9 @@ class HDF5:
             raise DataError(f"{path} has labels of {labels.dtype}, not whole numbers: get the dataset again")
         check_labels(labels, len(self.classes), path, "get it and shape_names.txt, which names them, again")
         return dict(points=points) | ({"normals": normals} if "normal" in tables else {}), labels.astype(int).tolist()
+
+
+Layout = Resampled | Meshes | HDF5
 
 
 def listed(path: Path) -> list[str]:

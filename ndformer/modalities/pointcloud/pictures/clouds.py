@@ -1,4 +1,4 @@
-"""Pictures of point clouds: shaded discs seen from a few sides, alone or on a sheet. numpy and PIL."""
+"""Pictures of point clouds: shaded discs seen from a few sides. numpy and PIL."""
 
 from __future__ import annotations
 
@@ -6,13 +6,12 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from PIL import Image, ImageDraw
+from PIL import Image
 
 from ndformer.modalities.pointcloud.pictures.render import LIGHT, view_axes
 
 VIEWS = ((35.0, 25.0), (125.0, 25.0), (35.0, 70.0))  # azimuth and elevation in degrees: two corners, and from above
 SMOOTH = 2  # drawn this many times larger, then shrunk
-CAPTION = 16
 INK, PAPER = np.array([70, 112, 168]), np.array([250, 250, 250])
 PALETTE = np.array(  # Okabe and Ito's, told apart by most eyes
     [(0, 114, 178), (230, 159, 0), (0, 158, 115), (204, 121, 167), (86, 180, 233), (213, 94, 0), (150, 150, 150)]
@@ -24,14 +23,6 @@ def class_colours(labels: np.ndarray) -> np.ndarray:
     rounds = np.maximum(labels, 0) // len(PALETTE)
     colours = PALETTE[labels % len(PALETTE)] * (0.7**rounds)[:, None]
     return np.where(labels[:, None] < 0, 200, colours).astype(np.uint8)
-
-
-def heat(values: np.ndarray) -> np.ndarray:
-    """(N, 3) uint8 for (N,) values: pale for the least, over orange to dark red for the most."""
-    low, high = float(values.min()), float(values.max())
-    at = (values - low) / max(high - low, 1e-12)
-    stops = np.array([(225, 225, 230), (253, 187, 108), (227, 74, 51), (110, 0, 0)])
-    return np.stack([np.interp(at, np.linspace(0, 1, 4), c) for c in stops.T], 1).astype(np.uint8)
 
 
 def draw(
@@ -75,25 +66,3 @@ def _view(points: np.ndarray, colours: np.ndarray | None, size: int, azimuth: fl
     canvas = np.full((wide, wide, 3), PAPER, np.uint8)
     canvas[y[inside], x[inside]] = np.broadcast_to(shaded[order, None], (*x.shape, 3))[inside].astype(np.uint8)
     return canvas.reshape(size, SMOOTH, size, SMOOTH, 3).mean((1, 3)).astype(np.uint8)
-
-
-def sheet(
-    clouds: Sequence[np.ndarray],
-    titles: Sequence[str],
-    colours: Sequence[np.ndarray | None] | None = None,
-    size: int = 160,
-    views: Sequence[tuple[float, float]] = VIEWS[:1],
-    up: str = "y",
-) -> Image.Image:
-    """Clouds in rows, each below its title."""
-    colours = [None] * len(clouds) if colours is None else colours
-    wide = size * len(views) + 4
-    columns = min(len(clouds), max(1, round(math.sqrt(len(clouds) * 1.6 * (size + CAPTION) / wide))))
-    rows = math.ceil(len(clouds) / columns)
-    out = Image.new("RGB", (columns * wide, rows * (size + CAPTION + 4)), "white")
-    pen = ImageDraw.Draw(out)
-    for i, (points, title, colour) in enumerate(zip(clouds, titles, colours)):
-        left, top = i % columns * wide + 2, i // columns * (size + CAPTION + 4) + 2
-        pen.text((left + 2, top + 1), title[: size * len(views) // 6], fill="black")
-        out.paste(draw(points, colour, size, views, up), (left, top + CAPTION))
-    return out
