@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from ndformer.framework.encoding import PerAxis, PositionEncoding, from_repo
+from ndformer.framework.encoding import PositionEncoding, Preset, from_repo
 from ndformer.framework.registry import ENCODINGS
 from ndformer.framework.tokens import Where
 
@@ -24,21 +24,11 @@ class Sincos(PositionEncoding):
     translation_invariant = False
     rotation_invariant = False
 
-    def __init__(
-        self,
-        dim: int,
-        heads: int,
-        position_dims: int,
-        depth: int,
-        base: float = 10000.0,
-        preset: Literal["original", "pape_repo"] = "original",
-        position_scale: PerAxis = 1.0,
-    ) -> None:
-        super().__init__(dim, heads, position_dims, depth, position_scale)
-        if dim < 2 * position_dims:
-            raise ValueError(
-                f"Sincos needs two channels per axis, {2 * position_dims} for {position_dims} dimensions, got dim {dim}"
-            )
+    def __init__(self, *args: Any, base: float = 10000.0, preset: Preset = "original", **rest: Any) -> None:
+        super().__init__(*args, **rest)
+        dims, dim = self.position_dims, self.dim
+        if dim < 2 * dims:
+            raise ValueError(f"Sincos needs two channels per axis, {2 * dims} for {dims} dimensions, got dim {dim}")
         self.base = base
         self.interleaved = not from_repo(preset)
 

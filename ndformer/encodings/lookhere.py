@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import itertools
 import math
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from torch import Tensor
 
 from ndformer.framework.bias.base import Bias, SumBias
 from ndformer.framework.bias.pointwise import ConeBias, DistanceBias
-from ndformer.framework.encoding import LayerEncoding, PerAxis, PositionEncoding, from_repo
+from ndformer.framework.encoding import LayerEncoding, PositionEncoding, Preset, from_repo
 from ndformer.framework.registry import ENCODINGS
 from ndformer.framework.tokens import Where
 
@@ -33,25 +33,23 @@ class LookHere(PositionEncoding):
 
     def __init__(
         self,
-        dim: int,
-        heads: int,
-        position_dims: int,
-        depth: int,
+        *args: Any,
         fov: Literal[180, 90, 45] = 90,
         global_slope: float | None = None,
-        preset: Literal["original", "pape_repo"] = "original",
-        position_scale: PerAxis = 1.0,
+        preset: Preset = "original",
+        **rest: Any,
     ) -> None:
-        super().__init__(dim, heads, position_dims, depth, position_scale)
+        super().__init__(*args, **rest)
         if fov not in (180, 90, 45):
             raise ValueError(f"fov is 180, 90 or 45 degrees, got {fov}")
         repo = from_repo(preset)
         self.global_slope = global_slope if global_slope is not None else 2.0 if repo else 1.0
         self.layer_slopes = (1.5, 1.5) if repo else (1.5, 0.5)
+        heads, dims = self.heads, self.position_dims
         everywhere = heads // 3 if heads < 12 else heads // 12 * 4
-        sets = np.array(directions(position_dims, fov))  # (n, P)
+        sets = np.array(directions(dims, fov))  # (n, P)
         looking = np.arange(heads - everywhere)
-        self.directions = [*sets[looking % len(sets)].tolist(), *[[0.0] * position_dims] * everywhere]  # (H, P)
+        self.directions = [*sets[looking % len(sets)].tolist(), *[[0.0] * dims] * everywhere]  # (H, P)
         self.cosines = [math.cos(math.radians(fov / 2))] * len(looking) + [-1.0] * everywhere
         # each time round the directions looks twice as far; heads that look everywhere range widely
         self.slopes = [2.0 ** -(1 + i // len(sets)) for i in looking] + [4.0 ** -(1 + i % 4) for i in range(everywhere)]

@@ -11,7 +11,7 @@ so P(P+1)/2 + P numbers per token and head say it all, whatever m: 5 for images,
 from __future__ import annotations
 
 import math
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from ndformer.framework.bias.base import Bias
 from ndformer.framework.bias.parabolas import IsotropicBias, QuadraticBias
 from ndformer.framework.bias.riding import halvings
-from ndformer.framework.encoding import LayerEncoding, PerAxis, PositionEncoding, from_repo
+from ndformer.framework.encoding import LayerEncoding, PositionEncoding, Preset, from_repo
 from ndformer.framework.registry import ENCODINGS
 from ndformer.framework.tokens import Where
 
@@ -74,10 +74,7 @@ class PaPE(PositionEncoding):
 
     def __init__(
         self,
-        dim: int,
-        heads: int,
-        position_dims: int,
-        depth: int,
+        *args: Any,
         m: int = 50,
         distance: bool = True,
         direction: bool = True,
@@ -86,9 +83,9 @@ class PaPE(PositionEncoding):
         project: bool = True,
         init_radius: float | None = None,
         impl: Literal["quadratic", "paper_concat"] = "quadratic",
-        position_scale: PerAxis = 1.0,
+        **rest: Any,
     ) -> None:
-        super().__init__(dim, heads, position_dims, depth, position_scale)
+        super().__init__(*args, **rest)
         if not distance and not direction:
             raise ValueError("PaPE without distance and direction has no position left: take NoPE")
         if init_radius is not None and not (project and activation and distance):
@@ -99,7 +96,7 @@ class PaPE(PositionEncoding):
             raise ValueError(f"m is at least 1 and init_radius above 0, got m={m}, init_radius={init_radius}")
         if impl not in ("quadratic", "paper_concat"):
             raise ValueError(f"impl is 'quadratic' or 'paper_concat', got {impl!r}")
-        self.m = m if project else position_dims
+        self.m = m if project else self.position_dims
         self.distance, self.direction, self.context = distance, direction, context
         self.activation, self.project = activation, project
         self.init_radius, self.impl = init_radius, impl
@@ -198,17 +195,8 @@ class PaPERI(PositionEncoding):
 
     content_dependent = True
 
-    def __init__(
-        self,
-        dim: int,
-        heads: int,
-        position_dims: int,
-        depth: int,
-        init_radius: float | None = None,
-        preset: Literal["original", "pape_repo"] = "original",
-        position_scale: PerAxis = 1.0,
-    ) -> None:
-        super().__init__(dim, heads, position_dims, depth, position_scale)
+    def __init__(self, *args: Any, init_radius: float | None = None, preset: Preset = "original", **rest: Any) -> None:
+        super().__init__(*args, **rest)
         self.init_radius, self.trainable_scale = init_radius, not from_repo(preset)
 
     def tables(self, positions: Tensor, where: Where) -> Centred:

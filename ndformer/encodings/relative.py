@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from ndformer.framework.bias.base import Bias
 from ndformer.framework.bias.pointwise import TableBias
-from ndformer.framework.encoding import LayerEncoding, PerAxis, PositionEncoding
+from ndformer.framework.encoding import LayerEncoding, PositionEncoding
 from ndformer.framework.registry import ENCODINGS
 
 
@@ -25,20 +26,11 @@ class RelativeBias(PositionEncoding):
     float_positions = False
     rotation_invariant = False
 
-    def __init__(
-        self,
-        dim: int,
-        heads: int,
-        position_dims: int,
-        depth: int,
-        reach: int | Sequence[int] = 16,
-        joint: bool = False,
-        position_scale: PerAxis = 1.0,
-    ) -> None:
-        super().__init__(dim, heads, position_dims, depth, position_scale)
-        self.reach = (reach,) * position_dims if isinstance(reach, int) else tuple(reach)
-        if len(self.reach) != position_dims:
-            raise ValueError(f"reach is one number or one per position dimension ({position_dims}), got {reach}")
+    def __init__(self, *args: Any, reach: int | Sequence[int] = 16, joint: bool = False, **rest: Any) -> None:
+        super().__init__(*args, **rest)
+        self.reach = (reach,) * self.position_dims if isinstance(reach, int) else tuple(reach)
+        if len(self.reach) != self.position_dims:
+            raise ValueError(f"reach is one number or one per position dimension ({self.position_dims}), got {reach}")
         steps = [2 * r + 1 for r in self.reach]
         self.sizes = [int(torch.tensor(steps).prod())] if joint else steps
         if max(self.sizes) > 10**7:

@@ -8,13 +8,13 @@ unturned, so any head width works for any number of dimensions.
 from __future__ import annotations
 
 import math
-from typing import Literal
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ndformer.framework.encoding import LayerEncoding, PerAxis, PositionEncoding, from_repo
+from ndformer.framework.encoding import LayerEncoding, PositionEncoding, Preset, from_repo
 from ndformer.framework.registry import ENCODINGS
 from ndformer.framework.tokens import Where
 
@@ -39,8 +39,30 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor, halves: bool = False) -> Tensor:
     return torch.cat([turned.to(x.dtype), rest], dim=-1)
 
 
+class _Rotary(PositionEncoding):
+    """Pairs of channels, some for each axis or direction, whose frequencies fall by powers of a base."""
+
+    rotation_invariant = False
+    bases: ClassVar[tuple[float, float]]  # where none is given: the authors', pape_repo's
+
+    def __init__(self, *args: Any, base: float | None = None, preset: Preset = "original", **rest: Any) -> None:
+        super().__init__(*args, **rest)
+        self.repo = from_repo(preset)
+        self.base = self.bases[self.repo] if base is None else base
+        self.pairs = self.pairs_each()
+        if self.pairs == 0:
+            raise ValueError(
+                f"{type(self).__name__} turns two channels per axis: a head of {self.head_dim} is too narrow for "
+                f"{self.position_dims} dimensions, which take {2 * self.position_dims}. PaPE and ALiBi fit all"
+            )
+
+    def pairs_each(self) -> int:
+        """How many there are for each axis or direction."""
+        raise NotImplementedError
+
+
 @ENCODINGS.register_module()
-class AxialRoPE(PositionEncoding):
+class AxialRoPE(_Rotary):
     """RoPE with a share of the channels for each axis (Heo 2024's axial form): pairs of axis p turn by r_p base^(-i/n).
 
     n = head_dim // (2 P) pairs per axis. Unplaced tokens are not turned, the field's practice: they act like tokens at
@@ -48,25 +70,15 @@ class AxialRoPE(PositionEncoding):
     it and cuts the padding off after turning, which breaks the pairs it cuts: then it is not translation invariant.
     """
 
-    rotation_invariant = False
+    bases = 100.0, 10000.0
 
-    def __init__(
-        self,
-        dim: int,
-        heads: int,
-        position_dims: int,
-        depth: int,
-        base: float | None = None,
-        preset: Literal["original", "pape_repo"] = "original",
-        position_scale: PerAxis = 1.0,
-    ) -> None:
-        super().__init__(dim, heads, position_dims, depth, position_scale)
-        self.repo = from_repo(preset)
-        self.base = base if base is not None else 10000.0 if self.repo else 100.0
-        self.pairs = (math.ceil if self.repo else math.floor)(self.head_dim / (2 * position_dims))  # per axis
-        _enough(self, self.pairs)
-        if self.repo and self.head_dim % (2 * position_dims):
+    def __init__(self, *args: Any, **rest: Any) -> None:
+        super().__init__(*args, **rest)
+        if self.repo and self.head_dim % (2 * self.position_dims):
             self.translation_invariant = False
+
+    def pairs_each(self) -> int:
+        return (math.ceil if self.repo else math.floor)(self.head_dim / (2 * self.position_dims))
 
     def tables(self, positions: Tensor, where: Where) -> tuple[Tensor, Tensor]:
         steps = torch.arange(self.pairs, dtype=torch.float64, device=positions.device) / self.pairs
@@ -95,30 +107,17 @@ class _Turned(LayerEncoding):
 
 
 @ENCODINGS.register_module()
-class RoPEMixed(PositionEncoding):
+class RoPEMixed(_Rotary):
     """RoPE with learned frequency vectors, one per layer, head and pair, so that heads can turn along any direction
     (Heo 2024). At the start each head has a random frame of P orthonormal directions, and head_dim // (2 P) pairs turn
     along each, with frequencies base^(-i/n). `preset='pape_repo'`: wavelengths instead of frequencies, base 100, all
     heads and axes alike.
     """
 
-    rotation_invariant = False
+    bases = 10.0, 100.0
 
-    def __init__(
-        self,
-        dim: int,
-        heads: int,
-        position_dims: int,
-        depth: int,
-        base: float | None = None,
-        preset: Literal["original", "pape_repo"] = "original",
-        position_scale: PerAxis = 1.0,
-    ) -> None:
-        super().__init__(dim, heads, position_dims, depth, position_scale)
-        self.repo = from_repo(preset)
-        self.base = base if base is not None else 100.0 if self.repo else 10.0
-        self.pairs = self.head_dim // 2 if self.repo else self.head_dim // (2 * position_dims)  # per direction
-        _enough(self, self.pairs)
+    def pairs_each(self) -> int:
+        return self.head_dim // 2 if self.repo else self.head_dim // (2 * self.position_dims)
 
     def layer(self, index: int, depth: int) -> LayerEncoding:
         sizes = self.base ** -(torch.arange(self.pairs) / self.pairs)
@@ -150,14 +149,6 @@ def _frames(heads: int, dims: int) -> Tensor:
     q = q * r.diagonal(dim1=-2, dim2=-1).sign()[:, None, :]
     q[:, :, 0] *= torch.linalg.det(q).sign()[:, None]
     return q.mT
-
-
-def _enough(encoding: PositionEncoding, pairs: int) -> None:
-    if pairs == 0:
-        raise ValueError(
-            f"{type(encoding).__name__} turns two channels per axis: a head of {encoding.head_dim} is too narrow for "
-            f"{encoding.position_dims} dimensions, which take {2 * encoding.position_dims}. PaPE and ALiBi fit all"
-        )
 
 
 if __name__ == "__main__":

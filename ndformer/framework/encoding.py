@@ -10,7 +10,7 @@ q, k, bias = layers[i](q, k, x, state)                  # in each attention laye
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, Literal, cast
 
 import torch
 from torch import Tensor, nn
@@ -20,6 +20,7 @@ from ndformer.framework.registry import ENCODINGS
 from ndformer.framework.tokens import Where
 
 PerAxis = float | Sequence[float]
+Preset = Literal["original", "pape_repo"]  # as its authors define an encoding, or as the PaPE paper's repository has it
 
 
 class PositionEncoding(nn.Module):
@@ -186,8 +187,7 @@ def per_axis(value: PerAxis, position_dims: int, what: str) -> tuple[float, ...]
     return values
 
 
-def from_repo(preset: str) -> bool:
-    """Whether an encoding should be as in the PaPE paper's repository instead of as its authors define it."""
+def from_repo(preset: Preset) -> bool:
     if preset not in ("original", "pape_repo"):
         raise ValueError(f"preset is 'original' or 'pape_repo', got {preset!r}")
     return preset == "pape_repo"

@@ -36,7 +36,7 @@ def arguments(kind: Any) -> tuple[dict[str, Argument], bool]:
     for base in kind.__mro__:
         if "__init__" in vars(base) and base not in (object, nn.Module):
             own, more = _of_function(vars(base)["__init__"], skip=1)
-            found = own | found  # the outermost says the type and the default
+            found |= own | found  # the outermost comes first, and says the type and the default
             if not more:
                 break
     return found, more
