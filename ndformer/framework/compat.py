@@ -28,14 +28,10 @@ class _NoOpenCV(types.ModuleType):
         raise ImportError(f"cv2.{name} needs OpenCV, which does not load here: pip install opencv-python-headless")
 
 
-def _opencv() -> None:
-    try:
-        importlib.import_module("cv2")
-    except ImportError:
-        sys.modules["cv2"] = _NoOpenCV("cv2")
-
-
-_opencv()
+try:
+    importlib.import_module("cv2")
+except ImportError:
+    sys.modules["cv2"] = _NoOpenCV("cv2")
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     from mmengine.evaluator import BaseMetric, Evaluator

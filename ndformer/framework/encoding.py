@@ -53,15 +53,12 @@ class PositionEncoding(nn.Module):
 
     def prepare(self, where: Where) -> Any:
         """What all layers share for one row layout (tables, cos and sin): called once per layout, not per layer."""
-        name = type(self).__name__
+        name, given = type(self).__name__, type(where).__name__
         if not isinstance(where, Where):
-            raise TypeError(
-                f"prepare() takes a Where, made of positions (rows, tokens, axes), got {type(where).__name__}"
-            )
-        if where.positions.shape[2] != self.position_dims:
-            raise ValueError(
-                f"{name} was built for {self.position_dims} position dimensions, got {where.positions.shape[2]}"
-            )
+            raise TypeError(f"prepare() takes a Where, made of positions (rows, tokens, axes), got {given}")
+        dims = where.positions.shape[2]
+        if dims != self.position_dims:
+            raise ValueError(f"{name} was built for {self.position_dims} position dimensions, got {dims}")
         if self.needs_grid and where.grid is None:
             raise ValueError(
                 f"{name} needs tokens on a full grid (where.grid): free positions want PaPE, ALiBi or a rotary one"

@@ -41,9 +41,8 @@ class TokenModel(BaseModel):
         super().__init__()
         self.backbone = BACKBONES.create(backbone)
         dim = self.backbone.dim  # what heads get
-        self.width = getattr(
-            self.backbone, "in_channels", dim
-        )  # what adapters make; a pyramid takes fewer than it gives
+        # what adapters make; a pyramid takes fewer than it gives
+        self.width = getattr(self.backbone, "in_channels", dim)
         self.modalities = nn.ModuleDict({name: _adapter(cfg, self.width) for name, cfg in modalities.items()})
         self.position_dims = backbone.get("position_dims")
         self.in_turn = "type" not in head and set(head) == set(modalities)

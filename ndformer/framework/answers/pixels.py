@@ -23,9 +23,8 @@ SIDE = 320  # of each picture
 class Pixels(Answer):
     metric = "MeanIoU"
 
-    predicted: (
-        Any  # tensor or array (H, W) of classes, of the image on disk where the sample has a `frame` that leads to it
-    )
+    # tensor or array (H, W) of classes, of the image on disk where the sample has a `frame` that leads to it
+    predicted: Any
     classes: int
 
     @property

@@ -15,7 +15,7 @@ from ndformer.framework.contract.arithmetic import derivatives, halves
 from ndformer.framework.contract.building import compiles, ownership, runs, seeded, shared
 from ndformer.framework.contract.forms import backends, captures, forms, padding
 from ndformer.framework.contract.places import interpolation, permutation, precision, rotation, translation, unplaced
-from ndformer.framework.contract.promise import Promise, Result
+from ndformer.framework.contract.promise import Promise, Result, results
 from ndformer.framework.contract.trial import Make, Trial
 
 __all__ = ["PROMISES", "Result", "check", "trials"]
@@ -43,12 +43,7 @@ PROMISES: list[Promise] = [
 
 def check(make: Make) -> Iterator[Result]:
     """One result per promise; one alone where the encoding does not even run. `make` is called as build_encoding is."""
-    tried = trials(make)
-    for promise in PROMISES:
-        result = promise(tried)
-        yield result
-        if promise is runs and not result.passed:
-            return
+    yield from results(PROMISES, trials(make))
 
 
 def trials(make: Make) -> list[Trial]:

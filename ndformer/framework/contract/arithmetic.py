@@ -12,7 +12,7 @@ from torch import Tensor
 from ndformer.framework.bias.base import Bias
 from ndformer.framework.contract.places import FAR
 from ndformer.framework.contract.promise import Broken, Worst, name_of, promise
-from ndformer.framework.contract.trial import Trial, has_pair
+from ndformer.framework.contract.trial import Trial
 from ndformer.framework.encoding import LayerEncoding, PositionEncoding
 
 HALF = 3.0  # allowed error in 16 bit, in errors of the same attention without positions
@@ -98,7 +98,7 @@ def _at_least_float32(bias: Bias, N: int, at: str) -> None:
     zero = torch.zeros((), dtype=torch.int64)
     for name, part in bias.parts().items():
         values: list[Tensor] = [part.rows(0, N)]
-        if has_pair(part):
+        if part.pointwise:
             values.append(part.pair(zero, zero, zero, zero))
         for value in values:
             if value.dtype not in (torch.float32, torch.float64):

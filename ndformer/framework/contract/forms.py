@@ -12,7 +12,7 @@ from torch.overrides import TorchFunctionMode
 
 from ndformer.framework.bias.base import Bias
 from ndformer.framework.contract.promise import CLOSE, CLOSE_FLOAT32, Broken, Worst, difference, name_of, promise
-from ndformer.framework.contract.trial import Trial, has_pair
+from ndformer.framework.contract.trial import Trial
 from ndformer.framework.kernels import attend
 
 # Flex takes a while to trace: it is tried once per number of dimensions, each dtype padded and packed.
@@ -55,7 +55,7 @@ def backends(tried: Sequence[Trial]) -> str:
                         worst.see(difference(b, a) / close, f"gradients of sdpa, {at}")
                 with torch.no_grad():
                     for i, (q, k, v, bias) in enumerate(trial.each_layer(x, where)):
-                        pointwise = bias is None or has_pair(bias)
+                        pointwise = bias is None or bias.pointwise
                         flex = i == 0 and pointwise and FLEX[trial.dims] == (dtype, layout)
                         expected = attend(q, k, v, where, bias, backend="dense")
                         for backend in ("sdpa", "flex") if flex else ("sdpa",):
@@ -92,7 +92,7 @@ def forms(tried: Sequence[Trial]) -> str:
                         )
                     rows = rows.expand(B, H, N, N)
                     worst.compare(part.rows(1, 3).expand(B, H, -1, N), rows[:, :, 1:3], f"rows(1, 3) of {at}")
-                    if has_pair(part):
+                    if part.pointwise:
                         worst.compare(part.pair(*index), rows, f"pair of {at}")
                     total = total + rows if name else total
                     kinds.add(type(part).__name__)
@@ -116,7 +116,7 @@ def captures(tried: Sequence[Trial]) -> str:
     seen = 0
     for trial in tried:
         for *_, bias in trial.each_layer(*trial.first()):
-            if bias is None or not has_pair(bias):
+            if bias is None or not bias.pointwise:
                 continue
             seen += 1
             name, zero = type(bias).__name__, torch.zeros((), dtype=torch.int64)

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from ndformer.framework.adapter import Adapter
 from ndformer.framework.answer import Answer
-from ndformer.framework.contract.promise import CLOSE_FLOAT32, Broken, Result, difference, promise
+from ndformer.framework.contract.promise import CLOSE_FLOAT32, Broken, Result, difference, promise, results
 from ndformer.framework.data.batches import collate
 from ndformer.framework.data.dataset import Dataset
 from ndformer.framework.evaluation.metric import Metric
@@ -39,6 +39,10 @@ class Parts:
 
     def packed(self, i: int) -> dict[str, Any]:
         return self.data[i % len(self.data)]
+
+    def batch(self) -> dict[str, Any]:
+        """Of two samples."""
+        return collate([self.packed(0), self.packed(1)])
 
     def tokens(self, batch: dict[str, Any]) -> TokenSet:
         """What the head gets; made up, in a plane, where there is no adapter."""
@@ -76,7 +80,7 @@ def repeatable(parts: Parts) -> str:
 @promise("travels to workers")
 def travels(parts: Parts) -> str:
     pickle.loads(pickle.dumps(parts.data))
-    collate([parts.packed(0), parts.packed(1)])
+    parts.batch()
     return "pickles and collates"
 
 
@@ -94,7 +98,7 @@ def pictures(parts: Parts) -> str:
 @promise("tokens")
 def tokens(parts: Parts) -> str:
     said = []
-    batch = collate([parts.packed(0), parts.packed(1)])
+    batch = parts.batch()
     for name, adapter in parts.adapters.items():
         found = adapter(batch["inputs"][name])
         if not isinstance(found, TokenSet):
@@ -114,7 +118,7 @@ def tokens(parts: Parts) -> str:
 
 @promise("alone as among others")
 def alone(parts: Parts) -> str:
-    batch = collate([parts.packed(0), parts.packed(1)])
+    batch = parts.batch()
     for name, adapter in parts.adapters.items():
         both, one = adapter(batch["inputs"][name]), adapter(collate([parts.packed(0)])["inputs"][name])
         real = one.where.real
@@ -130,7 +134,7 @@ def alone(parts: Parts) -> str:
 def learns(parts: Parts) -> str:
     if parts.head is None:
         return "no head"
-    batch = collate([parts.packed(0), parts.packed(1)])
+    batch = parts.batch()
     losses = parts.head.loss(parts.tokens(batch), parts.head.targets(batch["data_samples"], torch.device("cpu")))
     if not isinstance(losses.get("loss"), Tensor) or losses["loss"].dim() or not losses["loss"].isfinite():
         raise Broken(f"{_name(parts.head)}.loss() gives dict(loss=...), one finite number, got {losses.get('loss')}")
@@ -145,7 +149,7 @@ def learns(parts: Parts) -> str:
 def answers(parts: Parts) -> str:
     if parts.head is None:
         return "no head"
-    batch = collate([parts.packed(0), parts.packed(1)])
+    batch = parts.batch()
     with torch.no_grad():
         found = parts.head.eval().predict(parts.tokens(batch), batch["data_samples"])
     if len(found) != 2 or not all(isinstance(one, Answer) for one in found):
@@ -167,11 +171,7 @@ PROMISES = [samples, repeatable, travels, pictures, tokens, alone, learns, answe
 
 def check_parts(parts: Parts) -> Iterator[Result]:
     """One result per promise; one alone where no sample can be had."""
-    for one in PROMISES:
-        result = one(parts)
-        yield result
-        if one is samples and not result.passed:
-            return
+    yield from results(PROMISES, parts)
 
 
 def _name(part: Any) -> str:

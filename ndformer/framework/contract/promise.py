@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import wraps
 from typing import Any
@@ -54,6 +54,15 @@ def promise(name: str) -> Callable[[Callable[[Any], str]], Promise]:
         return run
 
     return named
+
+
+def results(promises: Sequence[Promise], tried: Any) -> Iterator[Result]:
+    """One per promise; one alone where the first is not kept."""
+    for one in promises:
+        result = one(tried)
+        yield result
+        if one is promises[0] and not result.passed:
+            return
 
 
 def first_line(error: Exception) -> str:

@@ -159,8 +159,3 @@ class Trial(nn.Module):
             placed = torch.arange(len(r)) >= (i == 0)
             samples.append(Sample(x, r, placed))
         return samples
-
-
-def has_pair(bias: Bias) -> bool:
-    """Whether every term of it is written for single pairs."""
-    return all(type(part).pair is not Bias.pair for part in bias.parts().values())

@@ -50,10 +50,8 @@ def attend(
 
 def choose(q: Tensor, k: Tensor, v: Tensor, where: Where, bias: Bias | None) -> Backend:
     """What 'auto' is: of those that serve, the most special one that is preferred to the others."""
-    for backend in AUTO:
-        if backend.serves(q, k, v, where, bias) and backend.preferred(q, where, bias):
-            return backend
-    raise AssertionError
+    able = (backend for backend in AUTO if backend.serves(q, k, v, where, bias))
+    return next(backend for backend in able if backend.preferred(q, where, bias))
 
 
 def by_rows(backend: Backend, q: Tensor, k: Tensor, v: Tensor, where: Where, bias: Bias | None, scale: float) -> Tensor:

@@ -18,9 +18,9 @@ def results(path: Path, content: dict[str, Any]) -> None:
 
 def curves(path: Path, history: list[dict[str, float]], main: str) -> None:
     """Loss, learning rate and the main validation metric over epochs."""
-    plt = _pyplot()
-    if plt is None or not history:
+    if not history:
         return
+    plt = _pyplot()
     epochs = [h["epoch"] for h in history]
     figure, axes = plt.subplots(1, 3, figsize=(11, 3))
     for axis, name, title in zip(axes, ("loss", main, "lr"), ("training loss", f"validation {main}", "learning rate")):
@@ -29,16 +29,12 @@ def curves(path: Path, history: list[dict[str, float]], main: str) -> None:
         axis.set_xlabel("epoch", fontsize=9)
         axis.spines[["top", "right"]].set_visible(False)
         axis.tick_params(labelsize=8)
-    figure.tight_layout()
-    figure.savefig(path, dpi=110)
-    plt.close(figure)
+    _save(figure, path)
 
 
 def confusion_matrix(path: Path, counts: np.ndarray, classes: list[str]) -> None:
     """(C, C) counts, rows are the truth; drawn as shares of each row, with numbers where they are few."""
     plt = _pyplot()
-    if plt is None:
-        return
     C = len(counts)
     shares = counts / np.maximum(1, counts.sum(1, keepdims=True))
     side = min(14.0, 3.0 + 0.35 * C)
@@ -54,9 +50,7 @@ def confusion_matrix(path: Path, counts: np.ndarray, classes: list[str]) -> None
             )
     axis.set_xlabel("predicted")
     axis.set_ylabel("truth")
-    figure.tight_layout()
-    figure.savefig(path, dpi=110)
-    plt.close(figure)
+    _save(figure, path)
 
 
 def bars(path: Path, groups: dict[str, dict[str, float]], base: str) -> None:
@@ -74,9 +68,7 @@ def bars(path: Path, groups: dict[str, dict[str, float]], base: str) -> None:
         axis.margins(x=0.12)
         axis.tick_params(labelsize=8)
         axis.spines[["top", "right"]].set_visible(False)
-    figure.tight_layout()
-    figure.savefig(path, dpi=110)
-    plt.close(figure)
+    _save(figure, path)
 
 
 def _pyplot() -> Any:
@@ -86,3 +78,9 @@ def _pyplot() -> Any:
     import matplotlib.pyplot as plt
 
     return plt
+
+
+def _save(figure: Any, path: Path) -> None:
+    figure.tight_layout()
+    figure.savefig(path, dpi=110)
+    _pyplot().close(figure)

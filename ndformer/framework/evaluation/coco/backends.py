@@ -8,6 +8,7 @@ import io
 from typing import Any, Literal
 
 from ndformer.framework.evaluation.coco.average import NAMES, evaluate
+from ndformer.framework.evaluation.coco.files import listed
 from ndformer.framework.evaluation.coco.match import Detections, Truth
 
 Backend = Literal["builtin", "faster_coco_eval", "pycocotools"]
@@ -31,7 +32,7 @@ def twelve(truth: Truth, detections: Detections, images: int, classes: int, back
         known = index()
         known.dataset = as_json(truth, images, classes)
         known.createIndex()
-        made = evaluation(known, known.loadRes(_results(detections)), "bbox")
+        made = evaluation(known, known.loadRes(listed(detections, range(1, images + 1), range(1, classes + 1))), "bbox")
         made.evaluate()
         made.accumulate()
         made.summarize()
@@ -50,8 +51,3 @@ def as_json(truth: Truth, images: int, classes: int) -> dict[str, Any]:
             for n, (i, k, box, area, crowd) in enumerate(rows, 1)
         ],
     )
-
-
-def _results(detections: Detections) -> list[dict[str, Any]]:
-    rows = zip(*(x.tolist() for x in (detections.image, detections.label, detections.box, detections.score)))
-    return [dict(image_id=i + 1, category_id=k + 1, bbox=box, score=score) for i, k, box, score in rows]

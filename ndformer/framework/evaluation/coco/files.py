@@ -73,14 +73,15 @@ def detections_from(content: Sequence[Item], truth: GroundTruth, name: str = "th
     return Detections(image, label, box, _numbers([d["score"] for d in content], "score", which))
 
 
-def write_detections(path: Path, detections: Detections, images: Sequence[Any], categories: Sequence[Any]) -> None:
-    """The list that COCO's servers and tools take."""
+def listed(detections: Detections, images: Sequence[Any], categories: Sequence[Any]) -> list[dict[str, Any]]:
+    """The list that COCO's servers and tools take, with these ids."""
     rows = zip(*(x.tolist() for x in (detections.image, detections.label, detections.box, detections.score)))
+    return [dict(image_id=images[i], category_id=categories[c], bbox=box, score=score) for i, c, box, score in rows]
+
+
+def write_detections(path: Path, detections: Detections, images: Sequence[Any], categories: Sequence[Any]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(
-        json.dumps([dict(image_id=images[i], category_id=categories[c], bbox=box, score=s) for i, c, box, s in rows]),
-        encoding="utf-8",
-    )
+    path.write_text(json.dumps(listed(detections, images, categories)), encoding="utf-8")
 
 
 def _read(path: Path) -> Any:
