@@ -7,22 +7,11 @@ model = dict(
     backbone=dict(dim=96, depth=4, heads=4, drop_path=0.0, encoding=dict(type="PaPE", m=50)),
     head=dict(classes=10),
 )
-_train = [
-    dict(type="NormalizePoints"),
-    dict(type="SamplePoints", count=512),
-    dict(type="RotatePoints", axis="y"),
-    dict(type="ScalePoints", scale=(0.8, 1.25), per_axis=True),
-    dict(type="ShiftPoints", most=0.1),
-    dict(type="PackPoints"),
-]
-_eval = [
-    dict(type="SamplePoints", count=512, method="farthest"),
-    dict(type="NormalizePoints"),
-    dict(type="PackPoints"),
-]
-train_dataloader = dict(batch_size=16, num_workers=0, dataset=dict(type="ModelNet", transforms=_train))
-val_dataloader = dict(num_workers=0, dataset=dict(type="ModelNet", transforms=_eval))
-test_dataloader = dict(num_workers=0, dataset=dict(type="ModelNet", transforms=_eval))
+# samples as in the recipe's small version
+_small = lambda loader: dict(num_workers=0, dataset=dict(type="ModelNet", transforms=loader.dataset.transforms))
+train_dataloader = dict(batch_size=16) | _small(_base_.sample.train_dataloader)
+val_dataloader = _small(_base_.sample.val_dataloader)
+test_dataloader = _small(_base_.sample.test_dataloader)
 optimizer = dict(lr=7e-4)
 schedule = dict(warmup=0.15)
 train_cfg = dict(max_epochs=30, clip_grad=1.0)

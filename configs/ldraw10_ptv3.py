@@ -18,23 +18,11 @@ model = dict(
     ),
     head=dict(classes=10, hidden=(), lovasz=0.0),
 )
-_pack = dict(type="PackPoints", features=("points", "normals"))
-_train = [
-    dict(type="NormalizePoints"),
-    dict(type="SamplePoints", count=512),
-    dict(type="RotatePoints", axis="y"),
-    dict(type="ScalePoints", scale=(0.8, 1.25), per_axis=True),
-    dict(type="ShiftPoints", most=0.1),
-    _pack,
-]
-_eval = [
-    dict(type="SamplePoints", count=512, method="farthest"),
-    dict(type="NormalizePoints"),
-    _pack,
-]
-train_dataloader = dict(batch_size=16, num_workers=0, dataset=dict(type="ModelNet", transforms=_train))
-val_dataloader = dict(num_workers=0, dataset=dict(type="ModelNet", transforms=_eval))
-test_dataloader = dict(num_workers=0, dataset=dict(type="ModelNet", transforms=_eval))
+# samples as in the recipe's small version
+_small = lambda loader: dict(num_workers=0, dataset=dict(type="ModelNet", transforms=loader.dataset.transforms))
+train_dataloader = dict(batch_size=16) | _small(_base_.sample.train_dataloader)
+val_dataloader = _small(_base_.sample.val_dataloader)
+test_dataloader = _small(_base_.sample.test_dataloader)
 optimizer = dict(lr=3e-3)
 schedule = dict(warmup=0.15)
 train_cfg = dict(max_epochs=16, clip_grad=1.0)

@@ -4,20 +4,11 @@ The official validation images are the test set, 5 % of train validates. For a f
 `model.head.classes`, and `zero_is_nothing=False` in the three datasets where masks count classes from 0.
 """
 
+_base_ = ["_transformer.py"]
 data_root = "data/ADEChallengeData2016"
 model = dict(
-    type="TokenModel",
     modalities=dict(image=dict(type="ImagePatches", patch=16, class_token=False)),
-    backbone=dict(
-        type="Transformer",
-        dim=384,
-        depth=12,
-        heads=6,
-        position_dims=2,
-        encoding=dict(type="NoPE"),
-        drop_path=0.1,
-        initial_norm=True,
-    ),
+    backbone=dict(dim=384, heads=6, position_dims=2),
     head=dict(
         type="Segmenter",
         classes=150,
@@ -33,21 +24,10 @@ _train = [
     dict(type="PackMask"),
 ]
 _eval = [dict(type="Letterbox", size=512), dict(type="PackMask")]
-train_dataloader = dict(
-    batch_size=16,
-    num_workers=8,
-    dataset=dict(type="MaskFolder", split="train", transforms=_train, holdout=0.05, zero_is_nothing=True),
-)
-val_dataloader = dict(
-    batch_size=16,
-    num_workers=8,
-    dataset=dict(type="MaskFolder", split="val", transforms=_eval, holdout=0.05, zero_is_nothing=True),
-)
-test_dataloader = dict(
-    batch_size=16,
-    num_workers=8,
-    dataset=dict(type="MaskFolder", split="test", transforms=_eval, zero_is_nothing=True),
-)
+_masks = dict(type="MaskFolder", zero_is_nothing=True)
+train_dataloader = dict(batch_size=16, num_workers=8, dataset=_masks | dict(transforms=_train, holdout=0.05))
+val_dataloader = dict(batch_size=16, num_workers=8, dataset=_masks | dict(transforms=_eval, holdout=0.05))
+test_dataloader = dict(batch_size=16, num_workers=8, dataset=_masks | dict(transforms=_eval))
 
 optimizer = dict(type="AdamW", lr=5e-4, weight_decay=0.05)
 param_groups = dict(no_decay=True)

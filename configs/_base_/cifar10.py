@@ -3,40 +3,19 @@
 That paper does not give the learning rate and its schedule, nor the augmentation; these are the field's usual ones.
 """
 
+_base_ = ["_transformer.py"]
 data_root = "data/cifar10"
 model = dict(
-    type="TokenModel",
     modalities=dict(image=dict(type="ImagePatches", patch=4)),
-    backbone=dict(
-        type="Transformer",
-        dim=384,
-        depth=12,
-        heads=6,
-        position_dims=2,
-        encoding=dict(type="NoPE"),
-        drop_path=0.1,
-        initial_norm=True,
-    ),
+    backbone=dict(dim=384, heads=6, position_dims=2),
     head=dict(type="Classifier", classes=10),
 )
 
 _train = [dict(type="RandomCrop", size=32, padding=4), dict(type="Flip"), dict(type="PackImage")]
 _eval = [dict(type="PackImage")]
-train_dataloader = dict(
-    batch_size=128,
-    num_workers=2,
-    dataset=dict(type="CIFAR10", split="train", transforms=_train),
-)
-val_dataloader = dict(
-    batch_size=256,
-    num_workers=2,
-    dataset=dict(type="CIFAR10", split="val", transforms=_eval),
-)
-test_dataloader = dict(
-    batch_size=256,
-    num_workers=2,
-    dataset=dict(type="CIFAR10", split="test", transforms=_eval),
-)
+train_dataloader = dict(batch_size=128, num_workers=2, dataset=dict(type="CIFAR10", transforms=_train))
+val_dataloader = dict(batch_size=256, num_workers=2, dataset=dict(type="CIFAR10", transforms=_eval))
+test_dataloader = dict(batch_size=256, num_workers=2, dataset=dict(type="CIFAR10", transforms=_eval))
 
 optimizer = dict(type="Adam", lr=5e-4)
 schedule = dict(type="WarmupCosine", warmup=0.05)

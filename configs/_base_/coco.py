@@ -6,20 +6,11 @@ set. The batch of 64 is for one device: with less memory, a smaller batch_size a
 step.
 """
 
+_base_ = ["_transformer.py"]
 data_root = "data/coco"
 model = dict(
-    type="TokenModel",
     modalities=dict(image=dict(type="ImagePatches", patch=16, class_token=False)),
-    backbone=dict(
-        type="Transformer",
-        dim=768,
-        depth=12,
-        heads=12,
-        position_dims=2,
-        encoding=dict(type="NoPE"),
-        drop_path=0.1,
-        initial_norm=True,
-    ),
+    backbone=dict(position_dims=2),
     head=dict(
         type="Detector",
         classes=80,
@@ -37,21 +28,9 @@ _train = [
     dict(type="PackBoxes"),
 ]
 _eval = [dict(type="Letterbox", size=640), dict(type="PackBoxes")]
-train_dataloader = dict(
-    batch_size=64,
-    num_workers=16,
-    dataset=dict(type="Coco", split="train", transforms=_train, holdout=0.05),
-)
-val_dataloader = dict(
-    batch_size=64,
-    num_workers=16,
-    dataset=dict(type="Coco", split="val", transforms=_eval, holdout=0.05),
-)
-test_dataloader = dict(
-    batch_size=64,
-    num_workers=16,
-    dataset=dict(type="Coco", split="test", transforms=_eval),
-)
+train_dataloader = dict(batch_size=64, num_workers=16, dataset=dict(type="Coco", transforms=_train, holdout=0.05))
+val_dataloader = dict(batch_size=64, num_workers=16, dataset=dict(type="Coco", transforms=_eval, holdout=0.05))
+test_dataloader = dict(batch_size=64, num_workers=16, dataset=dict(type="Coco", transforms=_eval))
 
 optimizer = dict(type="AdamW", lr=6e-4, betas=(0.9, 0.999), weight_decay=0.05)  # decay on all parameters
 schedule = dict(type="WarmupCosine", warmup=0.1)

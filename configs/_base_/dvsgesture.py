@@ -4,20 +4,11 @@ Patches of 16 x 16 pixels spike at 256 events, then rest for 100 ms. Positions a
 50 ms, row, column). The class token stands at the origin, as in that repository. Users 21 to 23 validate.
 """
 
+_base_ = ["_transformer.py"]
 data_root = "data/dvsgesture"
 model = dict(
-    type="TokenModel",
     modalities=dict(events=dict(type="SpikingPatches", patch=16, bins=10, time_unit=50_000, class_at="origin")),
-    backbone=dict(
-        type="Transformer",
-        dim=768,
-        depth=12,
-        heads=12,
-        position_dims=3,
-        encoding=dict(type="NoPE"),
-        drop_path=0.1,
-        initial_norm=True,
-    ),
+    backbone=dict(position_dims=3),
     head=dict(type="Classifier", classes=11, label_smoothing=0.1),
 )
 
@@ -38,21 +29,9 @@ _train = [
     ),
     _spikes,
 ]
-train_dataloader = dict(
-    batch_size=32,
-    num_workers=8,
-    dataset=dict(type="DvsGesture", split="train", transforms=_train),
-)
-val_dataloader = dict(
-    batch_size=32,
-    num_workers=8,
-    dataset=dict(type="DvsGesture", split="val", transforms=[_spikes]),
-)
-test_dataloader = dict(
-    batch_size=32,
-    num_workers=8,
-    dataset=dict(type="DvsGesture", split="test", transforms=[_spikes]),
-)
+train_dataloader = dict(batch_size=32, num_workers=8, dataset=dict(type="DvsGesture", transforms=_train))
+val_dataloader = dict(batch_size=32, num_workers=8, dataset=dict(type="DvsGesture", transforms=[_spikes]))
+test_dataloader = dict(batch_size=32, num_workers=8, dataset=dict(type="DvsGesture", transforms=[_spikes]))
 
 optimizer = dict(type="AdamW", lr=5e-5, betas=(0.9, 0.999), weight_decay=0.05)  # decay on all parameters
 schedule = dict(type="WarmupCosine", warmup=15 / 300, end=0.01)

@@ -4,20 +4,11 @@ Patches of 16 x 16 pixels spike at 256 events, then rest for 100 ms. Positions a
 count back from the labelled moment. The map of each cell is its most recent token.
 """
 
+_base_ = ["_transformer.py"]
 data_root = "data/gen1"
 model = dict(
-    type="TokenModel",
     modalities=dict(events=dict(type="SpikingPatches", patch=16, bins=10, time_unit=100_000, class_token=False)),
-    backbone=dict(
-        type="Transformer",
-        dim=768,
-        depth=12,
-        heads=12,
-        position_dims=3,
-        encoding=dict(type="NoPE"),
-        drop_path=0.1,
-        initial_norm=True,
-    ),
+    backbone=dict(position_dims=3),
     head=dict(
         type="Detector",
         classes=2,
@@ -46,13 +37,9 @@ _train = [
     ),
     *_pack,
 ]
-train_dataloader = dict(
-    batch_size=64,
-    num_workers=16,
-    dataset=dict(type="GEN1", split="train", transforms=_train),
-)
-val_dataloader = dict(batch_size=64, num_workers=16, dataset=dict(type="GEN1", split="val", transforms=_eval))
-test_dataloader = dict(batch_size=64, num_workers=16, dataset=dict(type="GEN1", split="test", transforms=_eval))
+train_dataloader = dict(batch_size=64, num_workers=16, dataset=dict(type="GEN1", transforms=_train))
+val_dataloader = dict(batch_size=64, num_workers=16, dataset=dict(type="GEN1", transforms=_eval))
+test_dataloader = dict(batch_size=64, num_workers=16, dataset=dict(type="GEN1", transforms=_eval))
 
 optimizer = dict(type="AdamW", lr=1e-4, betas=(0.9, 0.999), weight_decay=0.05)  # decay on all parameters
 schedule = dict(type="WarmupCosine", warmup=0.05, end=0.01)

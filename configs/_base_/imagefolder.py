@@ -3,20 +3,11 @@
 Say how many classes there are: --data-root data/mine --cfg-options model.head.classes=37
 """
 
+_base_ = ["_transformer.py"]
 data_root = "data/imagefolder"
 model = dict(
-    type="TokenModel",
     modalities=dict(image=dict(type="ImagePatches", patch=16)),
-    backbone=dict(
-        type="Transformer",
-        dim=384,
-        depth=12,
-        heads=6,
-        position_dims=2,
-        encoding=dict(type="NoPE"),
-        drop_path=0.1,
-        initial_norm=True,
-    ),
+    backbone=dict(dim=384, heads=6, position_dims=2),
     head=dict(type="Classifier", classes=10, label_smoothing=0.1),
     mix=dict(type="ImageMix", mixup=0.8, cutmix=1.0),
 )
@@ -28,21 +19,9 @@ _train = [
     dict(type="PackImage"),
 ]
 _eval = [dict(type="EvalCrop", size=224), dict(type="PackImage")]
-train_dataloader = dict(
-    batch_size=128,
-    num_workers=4,
-    dataset=dict(type="ImageFolder", split="train", transforms=_train),
-)
-val_dataloader = dict(
-    batch_size=256,
-    num_workers=4,
-    dataset=dict(type="ImageFolder", split="val", transforms=_eval),
-)
-test_dataloader = dict(
-    batch_size=256,
-    num_workers=4,
-    dataset=dict(type="ImageFolder", split="test", transforms=_eval),
-)
+train_dataloader = dict(batch_size=128, num_workers=4, dataset=dict(type="ImageFolder", transforms=_train))
+val_dataloader = dict(batch_size=256, num_workers=4, dataset=dict(type="ImageFolder", transforms=_eval))
+test_dataloader = dict(batch_size=256, num_workers=4, dataset=dict(type="ImageFolder", transforms=_eval))
 
 optimizer = dict(type="AdamW", lr=6e-4, weight_decay=0.05)
 schedule = dict(type="WarmupCosine", warmup=0.05)

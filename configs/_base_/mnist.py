@@ -1,39 +1,18 @@
 """MNIST, and whatever else comes in its files: a small ViT with 49 patches of 4 x 4 grey pixels."""
 
+_base_ = ["_transformer.py"]
 data_root = "data/mnist"
 model = dict(
-    type="TokenModel",
     modalities=dict(image=dict(type="ImagePatches", patch=4, channels=1)),
-    backbone=dict(
-        type="Transformer",
-        dim=128,
-        depth=6,
-        heads=4,
-        position_dims=2,
-        encoding=dict(type="NoPE"),
-        drop_path=0.1,
-        initial_norm=True,
-    ),
+    backbone=dict(dim=128, depth=6, heads=4, position_dims=2),
     head=dict(type="Classifier", classes=10, label_smoothing=0.1),
 )
 
 _train = [dict(type="RandomCrop", size=28, padding=2), dict(type="PackImage")]
 _eval = [dict(type="PackImage")]
-train_dataloader = dict(
-    batch_size=128,
-    num_workers=2,
-    dataset=dict(type="MNIST", split="train", transforms=_train),
-)
-val_dataloader = dict(
-    batch_size=256,
-    num_workers=2,
-    dataset=dict(type="MNIST", split="val", transforms=_eval),
-)
-test_dataloader = dict(
-    batch_size=256,
-    num_workers=2,
-    dataset=dict(type="MNIST", split="test", transforms=_eval),
-)
+train_dataloader = dict(batch_size=128, num_workers=2, dataset=dict(type="MNIST", transforms=_train))
+val_dataloader = dict(batch_size=256, num_workers=2, dataset=dict(type="MNIST", transforms=_eval))
+test_dataloader = dict(batch_size=256, num_workers=2, dataset=dict(type="MNIST", transforms=_eval))
 
 optimizer = dict(type="AdamW", lr=1e-3, weight_decay=0.05)
 schedule = dict(type="WarmupCosine", warmup=0.05)

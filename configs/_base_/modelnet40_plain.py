@@ -5,20 +5,11 @@ plain transformer: tokens are groups of points around 512 farthest points. The p
 in tenths of an object's radius, about the distance between centres, for which the encodings' defaults are made.
 """
 
+_base_ = ["_transformer.py"]
 data_root = "data/modelnet40_normal_resampled"
 model = dict(
-    type="TokenModel",
     modalities=dict(points=dict(type="PointPatches", centres=512, neighbours=32, unit=0.1)),
-    backbone=dict(
-        type="Transformer",
-        dim=384,
-        depth=12,
-        heads=6,
-        position_dims=3,
-        encoding=dict(type="NoPE"),
-        drop_path=[0.3 * i / 11 for i in range(12)],
-        initial_norm=True,
-    ),
+    backbone=dict(dim=384, heads=6, position_dims=3, drop_path=[0.3 * i / 11 for i in range(12)]),
     head=dict(type="Classifier", classes=40, pool="mean"),
 )
 
@@ -37,21 +28,9 @@ _eval = [
     dict(type="GridSample", size=0.01),
     dict(type="PackPoints"),
 ]
-train_dataloader = dict(
-    batch_size=32,
-    num_workers=8,
-    dataset=dict(type="ModelNet40", split="train", transforms=_train),
-)
-val_dataloader = dict(
-    batch_size=32,
-    num_workers=8,
-    dataset=dict(type="ModelNet40", split="val", transforms=_eval),
-)
-test_dataloader = dict(
-    batch_size=32,
-    num_workers=8,
-    dataset=dict(type="ModelNet40", split="test", transforms=_eval),
-)
+train_dataloader = dict(batch_size=32, num_workers=8, dataset=dict(type="ModelNet40", transforms=_train))
+val_dataloader = dict(batch_size=32, num_workers=8, dataset=dict(type="ModelNet40", transforms=_eval))
+test_dataloader = dict(batch_size=32, num_workers=8, dataset=dict(type="ModelNet40", transforms=_eval))
 
 optimizer = dict(type="AdamW", lr=1e-3, betas=(0.9, 0.999), weight_decay=0.01)
 schedule = dict(type="OneCycle", warmup=5 / 300, div=10, final_div=1000)

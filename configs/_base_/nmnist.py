@@ -4,40 +4,19 @@ Positions are (time since the recording began in 20 ms, row, column), all about 
 side are many, times three.
 """
 
+_base_ = ["_transformer.py"]
 data_root = "data/nmnist"
 model = dict(
-    type="TokenModel",
     modalities=dict(events=dict(type="SpikingPatches", patch=8, bins=6, time_unit=20_000)),
-    backbone=dict(
-        type="Transformer",
-        dim=128,
-        depth=6,
-        heads=4,
-        position_dims=3,
-        encoding=dict(type="NoPE"),
-        drop_path=0.1,
-        initial_norm=True,
-    ),
+    backbone=dict(dim=128, depth=6, heads=4, position_dims=3),
     head=dict(type="Classifier", classes=10, label_smoothing=0.1),
 )
 
 _spikes = dict(type="PackSpikes", threshold=32, refractory=10_000, patch=8, bins=6)
 _train = [dict(type="RollEvents", most=2), dict(type="DropEvents", share=(0.0, 0.3)), _spikes]
-train_dataloader = dict(
-    batch_size=64,
-    num_workers=2,
-    dataset=dict(type="NMNIST", split="train", transforms=_train),
-)
-val_dataloader = dict(
-    batch_size=128,
-    num_workers=2,
-    dataset=dict(type="NMNIST", split="val", transforms=[_spikes]),
-)
-test_dataloader = dict(
-    batch_size=128,
-    num_workers=2,
-    dataset=dict(type="NMNIST", split="test", transforms=[_spikes]),
-)
+train_dataloader = dict(batch_size=64, num_workers=2, dataset=dict(type="NMNIST", transforms=_train))
+val_dataloader = dict(batch_size=128, num_workers=2, dataset=dict(type="NMNIST", transforms=[_spikes]))
+test_dataloader = dict(batch_size=128, num_workers=2, dataset=dict(type="NMNIST", transforms=[_spikes]))
 
 optimizer = dict(type="AdamW", lr=1e-3, weight_decay=0.05)
 schedule = dict(type="WarmupCosine", warmup=0.05)

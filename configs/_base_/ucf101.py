@@ -6,20 +6,11 @@ group of each class in the training list validates. The paper's figures are mean
 train_dataloader.dataset.fold=2 and so on for the other two loaders. Unlike there, pixels are normalised.
 """
 
+_base_ = ["_transformer.py"]
 data_root = "data/ucf101"
 model = dict(
-    type="TokenModel",
     modalities=dict(video=dict(type="Tubelets", tubelet=(2, 16, 16), class_at="origin", start=1)),
-    backbone=dict(
-        type="Transformer",
-        dim=768,
-        depth=12,
-        heads=12,
-        position_dims=3,
-        encoding=dict(type="NoPE"),
-        drop_path=0.1,
-        initial_norm=True,
-    ),
+    backbone=dict(position_dims=3),
     head=dict(type="Classifier", classes=101),
 )
 
@@ -31,21 +22,9 @@ _train = [
     dict(type="PackVideo"),
 ]
 _eval = [_frames, dict(type="EachFrame", transforms=[_size]), dict(type="PackVideo")]
-train_dataloader = dict(
-    batch_size=32,
-    num_workers=8,
-    dataset=dict(type="UCF101", split="train", transforms=_train),
-)
-val_dataloader = dict(
-    batch_size=32,
-    num_workers=8,
-    dataset=dict(type="UCF101", split="val", transforms=_eval),
-)
-test_dataloader = dict(
-    batch_size=32,
-    num_workers=8,
-    dataset=dict(type="UCF101", split="test", transforms=_eval),
-)
+train_dataloader = dict(batch_size=32, num_workers=8, dataset=dict(type="UCF101", transforms=_train))
+val_dataloader = dict(batch_size=32, num_workers=8, dataset=dict(type="UCF101", transforms=_eval))
+test_dataloader = dict(batch_size=32, num_workers=8, dataset=dict(type="UCF101", transforms=_eval))
 
 optimizer = dict(type="AdamW", lr=3e-5, betas=(0.9, 0.999), weight_decay=0.05)  # decay on all parameters
 schedule = dict(type="WarmupCosine", warmup=0.1)

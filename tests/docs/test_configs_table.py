@@ -24,7 +24,7 @@ def leaves() -> dict[tuple[str, str], str]:
 
 
 def table() -> str:
-    found, recipes = leaves(), sorted(path.stem for path in CONFIGS.glob("_base_/*.py"))
+    found, recipes = leaves(), sorted(path.stem for path in CONFIGS.glob("_base_/[!_]*.py"))
     names = sorted({end: name for (_, end), name in found.items()}.items())
     lines = ["recipe | " + " | ".join(f"{name} `_{end}`" for end, name in names), "---" + "|:-:" * len(names)]
     for recipe in recipes:
