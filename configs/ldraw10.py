@@ -1,5 +1,6 @@
 """Ten kinds of building bricks, 573 real meshes to learn from, in minutes on a CPU: docs/results.md."""
 
+# pyright: reportAttributeAccessIssue=false
 _base_ = ["_base_/modelnet40_plain.py"]
 data_root = "data/ldraw10_modelnet_layout/ldraw10_normal_resampled"
 model = dict(

@@ -3,6 +3,7 @@
 For comparing encodings, so without the convolution, which would tell where points are without them: docs/results.md.
 """
 
+# pyright: reportAttributeAccessIssue=false
 _base_ = ["_base_/modelnet40.py"]
 data_root = "data/ldraw10_modelnet_layout/ldraw10_normal_resampled"
 model = dict(

@@ -5,6 +5,7 @@ Points and their order are those of modelnet40_plain.py, with normals as feature
 the paper's open questions were answered how.
 """
 
+# pyright: reportAttributeAccessIssue=false
 _base_ = ["modelnet40_plain.py"]
 model = dict(
     modalities=dict(points=dict(_delete_=True, type="Points")),
