@@ -13,10 +13,8 @@ model = dict(
 
 _spikes = dict(type="PackSpikes", threshold=256, refractory=100_000, patch=16, bins=10, reference="start")
 _changed = [dict(type="DropEvents"), dict(type="DropTime"), dict(type="DropArea"), dict(type="RollEvents")]
-train_dataloader = dict(
-    num_workers=2,
-    dataset=dict(type="EventFolder", transforms=[dict(type="OneOf", transforms=_changed), _spikes]),
-)
+_train = [dict(type="OneOf", transforms=_changed), _spikes]
+train_dataloader = dict(num_workers=2, dataset=dict(type="EventFolder", transforms=_train))
 val_dataloader = dict(num_workers=2, dataset=dict(type="EventFolder", transforms=[_spikes]))
 test_dataloader = dict(num_workers=2, dataset=dict(type="EventFolder", transforms=[_spikes]))
 optimizer = dict(lr=1e-3)

@@ -41,11 +41,9 @@ model = dict(
     ),
 )
 
+_crop = [dict(type="RandomCrop", size=32, padding=2), dict(type="Flip"), dict(type="PackImage")]
 _train = dict(
-    image=_images
-    | dict(
-        transforms=[dict(type="RandomCrop", size=32, padding=2), dict(type="Flip"), dict(type="PackImage")],
-    ),
+    image=_images | dict(transforms=_crop),
     points=_clouds
     | dict(
         transforms=[

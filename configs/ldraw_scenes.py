@@ -55,9 +55,7 @@ _rooms = dict(
         "counter", "desk", "curtain", "refrigerator", "shower curtain", "toilet", "sink", "bathtub", "otherfurniture",
     ],
 )  # fmt: skip
-_few = _rooms | dict(
-    transforms=[dict(type="CentrePoints"), dict(type="GridSample", size=0.1, whole=True), *_ending],
-)
+_few = _rooms | dict(transforms=[dict(type="CentrePoints"), dict(type="GridSample", size=0.1, whole=True), *_ending])
 sample_data = "scannet"
 sample = dict(  # rooms, ten times as large as the models
     data_root="data/samples/scannet",

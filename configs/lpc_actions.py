@@ -22,21 +22,10 @@ model = dict(
 _frames = dict(type="SampleFrames", together=2, every=3, count=5)
 _train = [_frames, dict(type="FlipVideo"), dict(type="PackVideo")]
 _eval = [_frames, dict(type="PackVideo")]
-train_dataloader = dict(
-    batch_size=16,
-    num_workers=0,
-    dataset=dict(type="UCF101", split="train", val_groups=36, transforms=_train),
-)
-val_dataloader = dict(
-    batch_size=32,
-    num_workers=0,
-    dataset=dict(type="UCF101", split="val", val_groups=36, transforms=_eval),
-)
-test_dataloader = dict(
-    batch_size=32,
-    num_workers=0,
-    dataset=dict(type="UCF101", split="test", transforms=_eval),
-)
+_fitted = dict(type="UCF101", val_groups=36)
+train_dataloader = dict(batch_size=16, num_workers=0, dataset=_fitted | dict(split="train", transforms=_train))
+val_dataloader = dict(batch_size=32, num_workers=0, dataset=_fitted | dict(split="val", transforms=_eval))
+test_dataloader = dict(batch_size=32, num_workers=0, dataset=dict(type="UCF101", split="test", transforms=_eval))
 
 optimizer = dict(type="AdamW", lr=1e-3, weight_decay=0.05)
 schedule = dict(type="WarmupCosine", warmup=0.1)

@@ -28,25 +28,12 @@ model = dict(
     head=dict(type="Classifier", classes=12, pool="mean"),
 )
 
-_train = [
-    dict(
-        type="PerModality",
-        chains=dict(
-            image=[dict(type="PackImage")],
-            points=[dict(type="SamplePoints", count=384), dict(type="PackPoints")],
-        ),
-    ),
-    dict(type="DropModality", probability=0.5),
-]
-_eval = [
-    dict(
-        type="PerModality",
-        chains=dict(
-            image=[dict(type="PackImage")],
-            points=[dict(type="SamplePoints", count=384, method="farthest"), dict(type="PackPoints")],
-        ),
-    )
-]
+_packed = lambda *points: dict(
+    type="PerModality",
+    chains=dict(image=[dict(type="PackImage")], points=[*points, dict(type="PackPoints")]),
+)
+_train = [_packed(dict(type="SamplePoints", count=384)), dict(type="DropModality", probability=0.5)]
+_eval = [_packed(dict(type="SamplePoints", count=384, method="farthest"))]
 train_dataloader = dict(batch_size=16, num_workers=0, dataset=dict(type="Paired", transforms=_train))
 val_dataloader = dict(batch_size=64, num_workers=0, dataset=dict(type="Paired", split="val", transforms=_eval))
 test_dataloader = dict(batch_size=64, num_workers=0, dataset=dict(type="Paired", split="test", transforms=_eval))

@@ -22,16 +22,12 @@ schedule = dict(type="WarmupCosine", warmup=0.05)
 train_cfg = dict(max_epochs=400)
 metrics = [dict(type="Accuracy")]
 
+_small_train = [dict(type="RandomCrop", size=32, padding=2), *_train[1:]]
 sample_data = "cifar10"
 sample = dict(
     data_root="data/samples/cifar10",
     model=dict(backbone=dict(dim=96, depth=4, heads=4, drop_path=0.0)),
-    train_dataloader=dict(
-        batch_size=64,
-        dataset=dict(
-            transforms=[dict(type="RandomCrop", size=32, padding=2), dict(type="Flip"), dict(type="PackImage")]
-        ),
-    ),
+    train_dataloader=dict(batch_size=64, dataset=dict(transforms=_small_train)),
     optimizer=dict(lr=1e-3),
     train_cfg=dict(max_epochs=12),
 )

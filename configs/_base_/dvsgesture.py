@@ -14,19 +14,12 @@ model = dict(
 
 _mirrored = [0, 2, 1, 6, 5, 4, 3, 7, 8, 9, 10]  # right becomes left, clockwise counter-clockwise
 _spikes = dict(type="PackSpikes", threshold=256, refractory=100_000, patch=16, bins=10, reference="start")
+_changes = [
+    dict(type=name) for name in ("DropArea", "DropTime", "DropEvents", "ShearEvents", "RollEvents", "RotateEvents")
+]
 _train = [
     dict(type="FlipEvents", p=0.5, labels=_mirrored),
-    dict(
-        type="OneOf",
-        transforms=[
-            dict(type="DropArea"),
-            dict(type="DropTime"),
-            dict(type="DropEvents"),
-            dict(type="ShearEvents"),
-            dict(type="RollEvents"),
-            dict(type="RotateEvents"),
-        ],
-    ),
+    dict(type="OneOf", transforms=_changes),
     _spikes,
 ]
 train_dataloader = dict(batch_size=32, num_workers=8, dataset=dict(type="DvsGesture", transforms=_train))
@@ -47,11 +40,7 @@ sample = dict(
         modalities=dict(events=dict(bins=5, time_unit=100_000)),
         backbone=dict(dim=96, depth=4, heads=4, drop_path=0.0),
     ),
-    train_dataloader=dict(
-        batch_size=16,
-        num_workers=0,
-        dataset=dict(transforms=[*_small_train, _few]),
-    ),
+    train_dataloader=dict(batch_size=16, num_workers=0, dataset=dict(transforms=[*_small_train, _few])),
     val_dataloader=dict(num_workers=0, dataset=dict(transforms=[_few])),
     test_dataloader=dict(num_workers=0, dataset=dict(transforms=[_few])),
     optimizer=dict(lr=1e-3),

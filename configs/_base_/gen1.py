@@ -24,17 +24,10 @@ _pack = [
     dict(type="PackEventBoxes"),
 ]
 _eval = [dict(type="LastEvents", count=500_000), *_pack]  # for files of one's own; the dataset has no more of its own
+_changes = [dict(type=name) for name in ("DropArea", "DropTime", "DropEvents", "RotateEvents")]
 _train = [
     dict(type="FlipEvents", p=0.5),
-    dict(
-        type="OneOf",
-        transforms=[
-            dict(type="DropArea"),
-            dict(type="DropTime"),
-            dict(type="DropEvents"),
-            dict(type="RotateEvents"),
-        ],
-    ),
+    dict(type="OneOf", transforms=_changes),
     *_pack,
 ]
 train_dataloader = dict(batch_size=64, num_workers=16, dataset=dict(type="GEN1", transforms=_train))

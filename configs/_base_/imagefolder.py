@@ -28,6 +28,11 @@ schedule = dict(type="WarmupCosine", warmup=0.05)
 train_cfg = dict(max_epochs=100)
 metrics = [dict(type="Accuracy")]
 
+_small_train = [
+    dict(type="RandomResizedCrop", size=48, scale=(0.6, 1.0)),
+    dict(type="Flip"),
+    dict(type="PackImage"),
+]
 _small_eval = [dict(type="EvalCrop", size=48), dict(type="PackImage")]
 sample_data = "imagefolder"
 sample = dict(
@@ -37,17 +42,7 @@ sample = dict(
         backbone=dict(dim=96, depth=4, heads=4, drop_path=0.0),
         mix=None,
     ),
-    train_dataloader=dict(
-        batch_size=64,
-        num_workers=2,
-        dataset=dict(
-            transforms=[
-                dict(type="RandomResizedCrop", size=48, scale=(0.6, 1.0)),
-                dict(type="Flip"),
-                dict(type="PackImage"),
-            ]
-        ),
-    ),
+    train_dataloader=dict(batch_size=64, num_workers=2, dataset=dict(transforms=_small_train)),
     val_dataloader=dict(num_workers=2, dataset=dict(transforms=_small_eval)),
     test_dataloader=dict(num_workers=2, dataset=dict(transforms=_small_eval)),
     optimizer=dict(lr=1e-3),

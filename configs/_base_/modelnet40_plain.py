@@ -37,6 +37,14 @@ schedule = dict(type="OneCycle", warmup=5 / 300, div=10, final_div=1000)
 train_cfg = dict(max_epochs=300)
 metrics = [dict(type="Accuracy")]
 
+_small_train = [
+    dict(type="NormalizePoints"),
+    dict(type="SamplePoints", count=512),
+    dict(type="RotatePoints", axis="y"),
+    dict(type="ScalePoints", scale=(0.8, 1.25), per_axis=True),
+    dict(type="ShiftPoints", most=0.1),
+    dict(type="PackPoints"),
+]
 _small = [
     dict(type="SamplePoints", count=512, method="farthest"),
     dict(type="NormalizePoints"),
@@ -50,20 +58,7 @@ sample = dict(
         backbone=dict(dim=96, depth=4, heads=4, drop_path=0.0),
         head=dict(classes=12),
     ),
-    train_dataloader=dict(
-        batch_size=16,
-        num_workers=0,
-        dataset=dict(
-            transforms=[
-                dict(type="NormalizePoints"),
-                dict(type="SamplePoints", count=512),
-                dict(type="RotatePoints", axis="y"),
-                dict(type="ScalePoints", scale=(0.8, 1.25), per_axis=True),
-                dict(type="ShiftPoints", most=0.1),
-                dict(type="PackPoints"),
-            ]
-        ),
-    ),
+    train_dataloader=dict(batch_size=16, num_workers=0, dataset=dict(transforms=_small_train)),
     val_dataloader=dict(num_workers=0, dataset=dict(transforms=_small)),
     test_dataloader=dict(num_workers=0, dataset=dict(transforms=_small)),
     optimizer=dict(lr=7e-4),

@@ -29,11 +29,8 @@ model = dict(
     mix=dict(type="Mix3D", p=0.8),
 )
 
-_ending = [
-    dict(type="CentrePoints", up=False, step=0.02),
-    dict(type="UnitColours"),
-    dict(type="PackPoints", features=("colours", "normals")),
-]
+_packed = [dict(type="UnitColours"), dict(type="PackPoints", features=("colours", "normals"))]
+_ending = [dict(type="CentrePoints", up=False, step=0.02), *_packed]
 _train = [
     dict(type="CentrePoints"),
     dict(type="DropPoints", share=0.2, p=0.2),
@@ -53,21 +50,10 @@ _train = [
 ]
 _eval = [dict(type="CentrePoints"), dict(type="GridSample", size=0.02, whole=True), *_ending]
 train_dataloader = dict(
-    batch_size=12,
-    num_workers=8,
-    loops=8,
-    dataset=dict(type="ScanNet", split="train", transforms=_train),
+    batch_size=12, num_workers=8, loops=8, dataset=dict(type="ScanNet", split="train", transforms=_train)
 )
-val_dataloader = dict(
-    batch_size=1,
-    num_workers=8,
-    dataset=dict(type="ScanNet", split="val", transforms=_eval),
-)
-test_dataloader = dict(
-    batch_size=1,
-    num_workers=8,
-    dataset=dict(type="ScanNet", split="test", transforms=_eval),
-)
+val_dataloader = dict(batch_size=1, num_workers=8, dataset=dict(type="ScanNet", split="val", transforms=_eval))
+test_dataloader = dict(batch_size=1, num_workers=8, dataset=dict(type="ScanNet", split="test", transforms=_eval))
 
 optimizer = dict(type="AdamW", lr=6e-3, betas=(0.9, 0.999), weight_decay=0.05)
 schedule = dict(type="OneCycle", warmup=40 / 800, div=10, final_div=1000)
@@ -80,10 +66,15 @@ versions = dict(
     )
 )
 
-_short = [
-    dict(type="CentrePoints", up=False, step=0.1),
-    dict(type="UnitColours"),
-    dict(type="PackPoints", features=("colours", "normals")),
+_short = [dict(type="CentrePoints", up=False, step=0.1), *_packed]
+_few_train = [
+    dict(type="CentrePoints"),
+    dict(type="RotatePoints", axis="z", degrees=180),
+    dict(type="ScalePoints", scale=(0.9, 1.1)),
+    dict(type="FlipPoints", axes="xy", p=0.5),
+    dict(type="ShiftColours", most=0.05),
+    dict(type="GridSample", size=0.1),
+    *_short,
 ]
 _few = [dict(type="CentrePoints"), dict(type="GridSample", size=0.1, whole=True), *_short]
 sample_data = "scannet"
@@ -104,22 +95,7 @@ sample = dict(
             cpe="xcpe",  # which learns faster, and minutes are few
         ),
     ),
-    train_dataloader=dict(
-        batch_size=4,
-        num_workers=0,
-        loops=3,
-        dataset=dict(
-            transforms=[
-                dict(type="CentrePoints"),
-                dict(type="RotatePoints", axis="z", degrees=180),
-                dict(type="ScalePoints", scale=(0.9, 1.1)),
-                dict(type="FlipPoints", axes="xy", p=0.5),
-                dict(type="ShiftColours", most=0.05),
-                dict(type="GridSample", size=0.1),
-                *_short,
-            ]
-        ),
-    ),
+    train_dataloader=dict(batch_size=4, num_workers=0, loops=3, dataset=dict(transforms=_few_train)),
     val_dataloader=dict(num_workers=0, dataset=dict(transforms=_few)),
     test_dataloader=dict(num_workers=0, dataset=dict(transforms=_few)),
     optimizer=dict(lr=4e-3),

@@ -43,9 +43,7 @@ sample = dict(
         head=dict(classes=10),
     ),
     train_dataloader=dict(
-        batch_size=16,
-        num_workers=1,
-        dataset=dict(transforms=[_frames, *_small_train], val_groups=3),
+        batch_size=16, num_workers=1, dataset=dict(transforms=[_frames, *_small_train], val_groups=3)
     ),
     val_dataloader=dict(num_workers=1, dataset=dict(transforms=[_frames, *_small], val_groups=3)),
     test_dataloader=dict(num_workers=1, dataset=dict(transforms=[_frames, *_small])),
