@@ -35,11 +35,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--baseline", metavar="NAME", help="the encoding that gains are over (the first)")
     parser.add_argument("--metric", metavar="NAME", help="another value than the main one: mAP50")
-    parser.add_argument("--sample", action="store_true", help="the small version, on generated data")
-    parser.add_argument("--data-root", metavar="DIR", help="where the data is")
-    parser.add_argument(
-        "--cfg-options", metavar="KEY=VALUE", nargs="+", action="extend", default=[], help="other values of its keys"
-    )
+    cli.setting_arguments(parser)
     parser.add_argument("--work-dir", metavar="DIR", type=Path, help="default: work_dirs/compare_CONFIG")
     parser.add_argument("--jobs", metavar="K", type=int, default=1, help="runs at once (1)")
     parser.add_argument("--threads", metavar="T", type=int, help="threads of each (all cores / K)")

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 from ndformer.framework.engine.programs import cli, output
-from ndformer.framework.errors import DataError
 from ndformer.framework.evaluation.coco import views as coco_views
 from ndformer.framework.evaluation.coco.average import evaluate
 from ndformer.framework.evaluation.coco.backends import BACKENDS, twelve
@@ -39,8 +38,6 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 def main(arguments: Sequence[str] | None = None) -> None:
     given = parse(arguments)
     if given.out is not None:
-        if given.out.suffix != ".json":
-            raise DataError(f"--out takes a name that ends in .json, got '{given.out}'")
         output.ready(given.out, (".json",))
     truth = read_truth(given.truth)
     detections = read_detections(given.detections, truth)

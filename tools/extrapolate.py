@@ -14,8 +14,6 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from mmengine.config import Config
-
 from ndformer.framework.engine.building import prepare_data
 from ndformer.framework.engine.programs.cli import config_arguments, config_from, run
 from ndformer.framework.engine.studies import extrapolate
@@ -47,10 +45,6 @@ def checkpoints(given: argparse.Namespace) -> list[tuple[Path, Path]]:
     return found
 
 
-def load(given: argparse.Namespace, config: Path) -> Config:
-    return config_from(argparse.Namespace(**{**vars(given), "config": config}))
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
     given = parse(arguments)
     found = checkpoints(given)
@@ -59,7 +53,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
             raise DataError(f"no checkpoint at {path}: train first, or name a run's folder or a .pth file")
     tested = []
     for number, (config, path) in enumerate(found, 1):
-        cfg = load(given, config)
+        given.config = config
+        cfg = config_from(given)
         prepare_data(cfg, given.sample)
         tested.append(extrapolate.extrapolate(cfg, path, sorted(set(given.sizes)), given.metric))
         print(f"[{number}/{len(found)}] {tested[-1].encoding}, {path}", flush=True)

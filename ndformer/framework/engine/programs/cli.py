@@ -50,6 +50,10 @@ def program() -> str:
 def config_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("config", metavar="CONFIG", type=config_path, help="a file, or the name of one in configs/")
     parser.add_argument("--encoding", metavar="NAME", help="another encoding: PaPE, 'PaPE(m=8)'")
+    setting_arguments(parser)
+
+
+def setting_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--sample", action="store_true", help="the small version, on generated data")
     parser.add_argument("--data-root", metavar="DIR", help="where the data is")
     parser.add_argument(

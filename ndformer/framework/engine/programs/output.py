@@ -14,7 +14,9 @@ TABLES = (".csv", ".json")
 def ready(path: Path, endings: tuple[str, ...]) -> None:
     """Make the folder of a file to be written, or say why it cannot be written."""
     if path.suffix not in endings:
-        raise DataError(f"--out takes a name that ends in {', '.join(endings[:-1])} or {endings[-1]}, got '{path}'")
+        *others, last = endings
+        known = f"{', '.join(others)} or {last}" if others else last
+        raise DataError(f"--out takes a name that ends in {known}, got '{path}'")
     if path.is_dir():
         raise DataError(f"--out names a file, but {path} is a folder: name a file in it")
     try:

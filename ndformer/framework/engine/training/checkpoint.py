@@ -134,7 +134,7 @@ def load_newest(folder: Path) -> tuple[Path, dict[str, Any]]:
 
 def can_export(path: Path) -> None:
     """A sentence unless weights can be exported to such a file."""
-    _safetensors("save_file")
+    _safetensors()
     if path.suffix != ".safetensors":
         raise DataError(f"weights are exported as .safetensors, got {path}")
     if not path.parent.is_dir():
@@ -144,27 +144,24 @@ def can_export(path: Path) -> None:
 def export(path: Path, content: dict[str, Any]) -> None:
     """The weights of a checkpoint as .safetensors, with what the tools need beside them."""
     can_export(path)
-    save_file = _safetensors("save_file")
     about = {name: content[name] for name in ("classes", "epoch", "metrics", "config") if name in content}
     tensors = {name: value.detach().cpu().contiguous().clone() for name, value in content["model"].items()}
     with atomic.whole(path) as half:
-        save_file(tensors, str(half), metadata=dict(ndformer=json.dumps(about)))
+        _safetensors().torch.save_file(tensors, str(half), metadata=dict(ndformer=json.dumps(about)))
 
 
 def _load_safetensors(path: Path) -> dict[str, Any]:
-    safe_open = _safetensors("safe_open")
-    with safe_open(str(path), framework="pt") as file:
+    with _safetensors().safe_open(str(path), framework="pt") as file:
         about = json.loads((file.metadata() or {}).get("ndformer", "{}"))
         return about | dict(model={name: file.get_tensor(name) for name in file.keys()})  # noqa: SIM118 (it is no dict)
 
 
-def _safetensors(name: str) -> Any:
+def _safetensors() -> Any:
     try:
-        import safetensors
         import safetensors.torch
     except ImportError:
         raise DataError(".safetensors takes a package that is not installed: pip install safetensors") from None
-    return safetensors.safe_open if name == "safe_open" else safetensors.torch.save_file
+    return safetensors
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
