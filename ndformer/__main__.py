@@ -17,13 +17,13 @@ TOOLS = Path(__file__).parent / "tools"
 
 
 def main() -> None:
-    programs = {path.stem: path for path in sorted(TOOLS.glob("*.py"))}
+    programs = {path.relative_to(TOOLS).with_suffix("").as_posix(): path for path in sorted(TOOLS.rglob("*.py"))}
     name, *arguments = sys.argv[1:] or ["--help"]
     if name in ("-h", "--help"):
         print("ndformer PROGRAM ...      --help after one tells more; configs that ship go by their names\n")
-        for stem, path in programs.items():
+        for name, path in programs.items():
             says = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
-            print(f"  {stem:18} {says.partition(chr(10))[0]}")
+            print(f"  {name:22} {says.partition(chr(10))[0]}")
         return
     if name not in programs:
         sys.exit(f"ndformer: no program '{name}'{nearest(name, programs)} There are: {', '.join(programs)}")
