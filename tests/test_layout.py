@@ -141,7 +141,7 @@ MODALITY = [
     ["pictures"],
     ["transforms"],
     ["datasets"],
-    ["adapter", "points", "voting"],
+    ["adapter", "voting"],
     ["describe", "stand_ins"],
 ]
 HOUSES = {"framework": FRAMEWORK, "framework.engine": ENGINE} | {

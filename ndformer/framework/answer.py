@@ -32,7 +32,7 @@ class Source(Protocol):
 
 @dataclass(kw_only=True, eq=False)
 class Answer:
-    """Extend it with `rows` and `words`; with `draw` and `annotate`, what was said and what is true can be seen."""
+    """Extend it with `rows` and `words`; with `draw` and `annotated`, what was said and what is true can be seen."""
 
     metric: ClassVar[str]  # the name of one that reads it
     columns: ClassVar[tuple[str, ...]] = ()  # of a table without rows
@@ -55,12 +55,12 @@ class Answer:
         return found
 
     def rows(self, classes: Sequence[str]) -> list[dict[str, Any]]:
-        """Rows of a table of predictions, each by its columns."""
-        raise NotImplementedError
+        """Rows of a table of predictions, a dict each."""
+        raise TypeError(f"{type(self).__name__} does not fit a table: give it rows(classes), a list of dicts")
 
     def words(self, classes: Sequence[str], top: int, least: float) -> str:
         """A line for people: the `top` likeliest, or what has a score of `least` or more."""
-        raise NotImplementedError
+        raise TypeError(f"{type(self).__name__} has no words: give it words(classes, top, least), a line of text")
 
     def mistakes(self, least: float) -> float:
         """Cards of the largest come first."""

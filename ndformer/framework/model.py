@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from ndformer.framework.adapter import Adapter
+from ndformer.framework.answer import Answer
 from ndformer.framework.compat import BaseModel
 from ndformer.framework.data.mixer import Mixer
 from ndformer.framework.errors import NothingLeftError, UnknownNameError, nearest
@@ -94,6 +95,12 @@ class TokenModel(BaseModel):
             if mode == "tensor":
                 return tokens
             answers = head.predict(tokens, data_samples or [])
+            strange = next((one for one in answers if not isinstance(one, Answer)), None)
+            if strange is not None:
+                raise TypeError(
+                    f"{type(head).__name__}.predict() gave {_short(strange)} and not an Answer: return "
+                    "Label(sample=sample, scores=...) for each sample, or an Answer of your own"
+                )
             return [replace(answer, task=space[0]) for answer in answers] if space else answers
 
     def _one_of(self, inputs: dict[str, Any]) -> str:

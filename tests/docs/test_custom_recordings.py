@@ -6,8 +6,8 @@ import re
 import numpy as np
 import pytest
 
+from ndformer.modalities.events.formats.evt_dat import write_dat
 from ndformer.modalities.events.formats.files import read_events
-from ndformer.modalities.events.formats.prophesee import write_dat
 from ndformer.modalities.events.formats.stream import Events
 from ndformer.modalities.video.formats.writing import write_avi
 from tests.docs.pages import ROOT, TOOLS, commands_of, run

@@ -3,15 +3,20 @@
 import csv
 import json
 import re
-import shlex
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from ndformer.framework.registry import ANSWERS, DATASETS, HEADS, METRICS
+from ndformer.framework.data.batches import collate
+from ndformer.framework.engine.building import check_classes
+from ndformer.framework.engine.training.evaluate import measure
+from ndformer.framework.errors import DataError
+from ndformer.framework.registry import ANSWERS, DATASETS, HEADS, METRICS, MODELS
 from tests.docs.pages import TOOLS, commands_of
 from tools import check_modality
 from tools import test as test_tool
@@ -90,4 +95,35 @@ def test_it_keeps_what_is_promised(home, monkeypatch, capsys):
 
 
 def test_the_page_names_the_command_that_checks(home):
-    assert shlex.join(["tools/check_modality.py", "keypoints"]) in " ".join(PAGE.split())
+    assert "tools/check_modality.py keypoints.py --config keypoints_config.py" in " ".join(PAGE.split())
+
+
+MISTAKES = [  # those of the table, in its order
+    ("Keypoints(sample=sample, points=one.cpu())", "dict(points=one.cpu())",
+     lambda model, batch, _: said(model, batch)),
+    ('type="PCK"', 'type="Accuracy"', lambda model, batch, _: measure([dict(type="Accuracy")], model, [batch])),
+    ("    def rows(", "    def lines(", lambda model, batch, _: said(model, batch)[0].rows(["light", "dark"])),
+    ('self.classes = ["light", "dark"]', 'self.classes = ["light", "dark", "grey"]',
+     lambda model, _, data: check_classes(model, cast(Any, SimpleNamespace(dataset=data)))),
+]  # fmt: skip
+
+
+def said(model, batch):
+    return model.eval()(**batch, mode="predict")
+
+
+@pytest.mark.parametrize("number", range(len(MISTAKES)))
+def test_its_mistakes_get_the_sentences_it_shows(home, number):
+    good, bad, use = MISTAKES[number]
+    table = re.findall(r"^\| [^|]+ \| (`+)(.+?)\1[^|]*\|$", PAGE.partition("## What goes wrong")[2], re.MULTILINE)
+    assert len(table) == len(MISTAKES)
+    assert good in CODE + CONFIG
+    for registry, name in ((ANSWERS, "Keypoints"), (HEADS, "KeypointHead"), (METRICS, "PCK"), (DATASETS, "Dots")):
+        registry.module_dict.pop(name, None)
+    page: dict[str, Any] = {"__name__": "mistake"}
+    exec(CODE.replace(good, bad), page)
+    exec(CONFIG.replace(good, bad), page)
+    model, data = MODELS.create(page["model"]), DATASETS.create(page["train_dataloader"]["dataset"])
+    with pytest.raises((TypeError, DataError)) as error:
+        use(model, collate([data[0], data[1]]), data)
+    assert str(error.value) == table[number][1]

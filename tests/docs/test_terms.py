@@ -7,7 +7,7 @@ import pytest
 from tests.docs.made import ROOT
 
 TERMS = {
-    "NMS": "framework/heads/yolo.py",
+    "NMS": "framework/heads/nms.py",
     "test-time augmentation (TTA)": "modalities/pointcloud/voting.py",
     "EMA": "framework/engine/training/ema.py",
     "flash attention": "framework/kernels/sdpa.py",
@@ -34,8 +34,8 @@ TERMS = {
     "Z-order": "framework/backbones/ptv3/curves.py",
     "voxel grid": "modalities/events/transforms/events.py",
     "integrate-and-fire": "modalities/events/spikes/spiking.py",
-    "EVT2": "modalities/events/formats/prophesee.py",
-    "EVT3": "modalities/events/formats/prophesee.py",
+    "EVT2": "modalities/events/formats/evt_dat.py",
+    "EVT3": "modalities/events/formats/evt_dat.py",
     "AEDAT": "modalities/events/formats/aedat.py",
     "k-fold": "modalities/events/datasets/nmnist.py",
     "confidence interval": "framework/engine/studies/interval.py",

@@ -10,7 +10,7 @@ from PIL import Image
 
 from ndformer.framework.answers import boxes as gallery_boxes
 from ndformer.framework.registry import DATASETS
-from ndformer.modalities.events.formats.prophesee import write_dat
+from ndformer.modalities.events.formats.evt_dat import write_dat
 from ndformer.modalities.events.formats.stream import Events
 from ndformer.modalities.events.stand_ins.gen1 import BOX
 from tools import browse_dataset, predict, show_tokens, train

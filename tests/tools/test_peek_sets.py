@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from ndformer.framework.errors import DataError
-from ndformer.modalities.events.formats.prophesee import write_dat
+from ndformer.modalities.events.formats.evt_dat import write_dat
 from ndformer.modalities.events.formats.stream import Events
 from ndformer.modalities.image.formats.matlab import write_mat
 from tests.modalities.events.conftest import WRITERS, random_events

@@ -10,7 +10,7 @@ from ndformer.framework.errors import DataError
 from ndformer.framework.registry import DATASETS
 from ndformer.modalities.events.datasets.gen1 import dataset as gen1
 from ndformer.modalities.events.datasets.gen1 import index as gen1_index
-from ndformer.modalities.events.formats.prophesee import Dat, write_dat
+from ndformer.modalities.events.formats.evt_dat import Dat, write_dat
 from tests.modalities.events.conftest import random_events
 from tools import prepare_gen1
 

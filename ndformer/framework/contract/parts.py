@@ -17,7 +17,7 @@ from torch import Tensor
 
 from ndformer.framework.adapter import Adapter
 from ndformer.framework.answer import Answer
-from ndformer.framework.contract.promise import CLOSE_FLOAT32, Broken, Result, difference, promise, results
+from ndformer.framework.contract.promise import CLOSE_FLOAT32, Broken, NotLookedAt, Result, difference, promise
 from ndformer.framework.data.batches import collate
 from ndformer.framework.data.dataset import Dataset
 from ndformer.framework.evaluation.metric import Metric
@@ -92,7 +92,9 @@ def pictures(parts: Parts) -> str:
         if found.dtype != np.uint8 or found.ndim != 3 or found.shape[2] != 3:
             raise Broken(f"{_name(pack)}.picture() gave {found.dtype} {found.shape}: (H, W, 3) uint8 is drawn")
         drawn.append(_name(pack))
-    return f"drawn by {', '.join(drawn)}" if drawn else "none: no Pack among its transforms"
+    if not drawn:
+        raise NotLookedAt("no Pack among its transforms")
+    return f"drawn by {', '.join(drawn)}"
 
 
 @promise("tokens")
@@ -113,7 +115,9 @@ def tokens(parts: Parts) -> str:
             if not torch.equal(adapter(batch["inputs"][name]).where.positions, place):
                 raise Broken(f"{_name(adapter)} gives other positions under autocast: compute them in float32")
         said.append(f"{name}: {N} in {place.shape[2]} dimensions")
-    return "; ".join(said) or "no adapter"
+    if not said:
+        raise NotLookedAt("no adapter")
+    return "; ".join(said)
 
 
 @promise("alone as among others")
@@ -127,13 +131,15 @@ def alone(parts: Parts) -> str:
         error = difference(both.features[0, :n][kept], one.features[0][kept])
         if error > CLOSE_FLOAT32:
             raise Broken(f"{_name(adapter)}: a sample's tokens differ by {error:.0e} where another is in the batch")
-    return "the other samples of a batch change nothing" if parts.adapters else "no adapter"
+    if not parts.adapters:
+        raise NotLookedAt("no adapter")
+    return "the other samples of a batch change nothing"
 
 
 @promise("learns")
 def learns(parts: Parts) -> str:
     if parts.head is None:
-        return "no head"
+        raise NotLookedAt("no head")
     batch = parts.batch()
     losses = parts.head.loss(parts.tokens(batch), parts.head.targets(batch["data_samples"], torch.device("cpu")))
     if not isinstance(losses.get("loss"), Tensor) or losses["loss"].dim() or not losses["loss"].isfinite():
@@ -148,30 +154,38 @@ def learns(parts: Parts) -> str:
 @promise("answers")
 def answers(parts: Parts) -> str:
     if parts.head is None:
-        return "no head"
+        raise NotLookedAt("no head")
     batch = parts.batch()
     with torch.no_grad():
         found = parts.head.eval().predict(parts.tokens(batch), batch["data_samples"])
+    kinds = ", ".join(_name(one) for one in found)
     if len(found) != 2 or not all(isinstance(one, Answer) for one in found):
-        raise Broken(f"{_name(parts.head)}.predict() gives an Answer per sample, got {len(found)} of 2 samples")
+        raise Broken(f"{_name(parts.head)}.predict() gives an Answer for each of 2 samples, got {kinds or 'none'}")
     pickle.loads(pickle.dumps(found))
     classes, one = parts.data.classes, found[0]
-    json.dumps(one.rows(classes))
+    rows = one.rows(classes)
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        raise Broken(f"{_name(one)}.rows() gives a list of dicts, got {rows!r:.60}")
+    json.dumps(rows)
     words = one.words(classes, 3, 0.0), one.verdict(classes, 0.0), float(one.mistakes(0.0))
     metric: Metric = METRICS.create(dict(type=one.metric))
     metric.process(batch, found)
     values = metric.compute_metrics(metric.results)
     if metric.main not in values:
         raise Broken(f"{one.metric} is best at '{metric.main}', and measures {', '.join(values)}")
-    return f"{_name(one)}, tabled, printed ({words[0][:40]}) and read by {one.metric}"
+    return f"{_name(one)}, tabled, printed ({words[0]:.60}) and read by {one.metric}"
 
 
 PROMISES = [samples, repeatable, travels, pictures, tokens, alone, learns, answers]
 
 
 def check_parts(parts: Parts) -> Iterator[Result]:
-    """One result per promise; one alone where no sample can be had."""
-    yield from results(PROMISES, parts)
+    """One result per promise, up to the first that is not kept: what is wrong there is wrong in those behind it too."""
+    for one in PROMISES:
+        result = one(parts)
+        yield result
+        if result.passed is False:
+            return
 
 
 def _name(part: Any) -> str:

@@ -20,15 +20,21 @@ CLOSE_FLOAT32 = 1e-4
 @dataclass(frozen=True)
 class Result:
     name: str
-    passed: bool
+    passed: bool | None  # None: it was not looked at
     sentence: str
     error: Exception | None = field(default=None, repr=False)  # what the encoding raised, where it broke down
 
     def __str__(self) -> str:
-        return f"{'pass' if self.passed else 'FAIL'}  {self.name:<24}  {self.sentence}"
+        return (
+            f"{'skip' if self.passed is None else 'pass' if self.passed else 'FAIL'}  {self.name:<24}  {self.sentence}"
+        )
 
 
 Promise = Callable[[Any], Result]
+
+
+class NotLookedAt(Exception):
+    """There is nothing of which the promise speaks; the message says what is not there."""
 
 
 class Broken(Exception):
@@ -46,6 +52,8 @@ def promise(name: str) -> Callable[[Callable[[Any], str]], Promise]:
                 warnings.simplefilter("ignore")  # the answer is one line
                 try:
                     return Result(name, True, function(tried))
+                except NotLookedAt as nothing:
+                    return Result(name, None, str(nothing))
                 except Broken as broken:
                     return Result(name, False, str(broken))
                 except Exception as error:  # whatever a stranger's code may raise

@@ -12,7 +12,8 @@ from ndformer.framework.answer import Answer
 from ndformer.framework.answers.boxes import Boxes
 from ndformer.framework.heads.frame import original
 from ndformer.framework.heads.head import Head
-from ndformer.framework.heads.yolo import Branch, best, suppressed
+from ndformer.framework.heads.nms import suppressed
+from ndformer.framework.heads.yolo import Branch, best
 from ndformer.framework.losses.assignment import Objects, TaskAligned
 from ndformer.framework.losses.detection import DetectionLoss
 from ndformer.framework.losses.labels import checked

@@ -90,26 +90,6 @@ def best(logits: Tensor, boxes: Tensor, most: int) -> tuple[Tensor, Tensor, Tens
     return scores, index % classes, boxes.gather(1, anchor[..., None].expand(-1, -1, 4))
 
 
-def suppressed(boxes: Tensor, labels: Tensor, threshold: float) -> Tensor:
-    """NMS: (K,) which boxes, best first, overlap by more than `threshold` with a better one of their class that stays.
-
-    A box's fate hangs on those before it, so as many rounds as a chain of overlaps is long settle all.
-    """
-    side = (boxes[:, 2:] - boxes[:, :2]).clamp(min=0)
-    low = torch.maximum(boxes[:, None, :2], boxes[:, :2])
-    high = torch.minimum(boxes[:, None, 2:], boxes[:, 2:])
-    both = (high - low).clamp(min=0).prod(-1)
-    area = side.prod(-1)
-    over = both > threshold * (area[:, None] + area - both)
-    over = (over & (labels[:, None] == labels)).triu(1)  # (K, K) row before column
-    gone = torch.zeros_like(labels, dtype=torch.bool)
-    while True:
-        now = (over & ~gone[:, None]).any(0)
-        if torch.equal(now, gone):
-            return gone
-        gone = now
-
-
 def _flat(x: Tensor) -> Tensor:
     """(B, C, H, W) -> (B, H W, C)"""
     return x.flatten(2).transpose(1, 2)

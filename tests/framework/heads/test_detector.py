@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from ndformer.framework.errors import DataError
-from ndformer.framework.heads.yolo import Branch, best, decode, suppressed
+from ndformer.framework.heads.nms import suppressed
+from ndformer.framework.heads.yolo import Branch, best, decode
 from ndformer.framework.losses.assignment import Objects, TaskAligned
 from ndformer.framework.losses.boxes import complete_iou, distribution_focal
 from ndformer.framework.losses.detection import Anchors, DetectionLoss

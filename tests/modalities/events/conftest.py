@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from ndformer.modalities.events.formats.aedat import write_aedat3
+from ndformer.modalities.events.formats.evt_dat import write_dat
 from ndformer.modalities.events.formats.nmnist_bin import write_bin
-from ndformer.modalities.events.formats.prophesee import write_dat
 from ndformer.modalities.events.formats.stream import Events
 
 

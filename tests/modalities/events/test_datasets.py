@@ -12,8 +12,8 @@ from ndformer.framework.errors import DataError
 from ndformer.framework.registry import DATASETS
 from ndformer.modalities.events.datasets.gesture import DvsGesture, labels_of
 from ndformer.modalities.events.formats.aedat import write_aedat3
+from ndformer.modalities.events.formats.evt_dat import write_dat
 from ndformer.modalities.events.formats.nmnist_bin import write_bin
-from ndformer.modalities.events.formats.prophesee import write_dat
 from ndformer.modalities.events.formats.stream import Events
 
 REAL = Path(__file__).parents[4] / "shared" / "data" / "nmnist"

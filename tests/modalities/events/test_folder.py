@@ -5,8 +5,8 @@ import pytest
 
 from ndformer.framework.errors import DataError
 from ndformer.framework.registry import DATASETS
+from ndformer.modalities.events.formats.evt_dat import write_dat
 from ndformer.modalities.events.formats.nmnist_bin import write_bin
-from ndformer.modalities.events.formats.prophesee import write_dat
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ import pytest
 
 from ndformer.framework.errors import DataError
 from ndformer.modalities.events.formats.aedat import Packets, write_aedat3
+from ndformer.modalities.events.formats.evt_dat import Dat, write_dat
 from ndformer.modalities.events.formats.files import format_of, read_events
-from ndformer.modalities.events.formats.prophesee import Dat, write_dat
 from ndformer.modalities.events.formats.stream import Events
 from tests.soak.fuzz_events import fuzz
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from ndformer.framework.registry import DATASETS
-from ndformer.modalities.events.formats.prophesee import write_dat
+from ndformer.modalities.events.formats.evt_dat import write_dat
 from ndformer.modalities.events.stand_ins import gen1 as sample_gen1
 from ndformer.modalities.events.stand_ins.gen1 import baselines
 from ndformer.modalities.events.stand_ins.traffic import (

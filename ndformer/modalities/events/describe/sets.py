@@ -15,8 +15,8 @@ from ndformer.framework.registry import DESCRIBERS
 from ndformer.modalities.events.datasets.gen1.boxes import CLASSES, FAULTY_WIDTH, read_boxes, usable
 from ndformer.modalities.events.datasets.gesture import CLASSES as GESTURES
 from ndformer.modalities.events.datasets.gesture import labels_of
+from ndformer.modalities.events.formats.evt_dat import GEN1 as SENSOR
 from ndformer.modalities.events.formats.files import checked
-from ndformer.modalities.events.formats.prophesee import GEN1 as SENSOR
 
 
 @DESCRIBERS.register_module()

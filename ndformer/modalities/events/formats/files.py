@@ -9,8 +9,8 @@ from typing import TypeVar
 
 from ndformer.framework.errors import DataError
 from ndformer.modalities.events.formats.aedat import read_aedat2, read_aedat3
+from ndformer.modalities.events.formats.evt_dat import evt_version, read_dat, read_raw
 from ndformer.modalities.events.formats.nmnist_bin import read_bin
-from ndformer.modalities.events.formats.prophesee import evt_version, read_dat, read_raw
 from ndformer.modalities.events.formats.stream import Events
 from ndformer.modalities.events.formats.tables import read_hdf5, read_npy, read_npz
 

@@ -13,7 +13,7 @@ from ndformer.framework.evaluation.simple import KINDS, mean_detections
 from ndformer.modalities.events.datasets.gen1.boxes import WARM_UP
 from ndformer.modalities.events.datasets.gen1.dataset import GEN1
 from ndformer.modalities.events.datasets.gen1.metric import Gen1Metric
-from ndformer.modalities.events.formats.prophesee import write_dat
+from ndformer.modalities.events.formats.evt_dat import write_dat
 from ndformer.modalities.events.stand_ins.camera import film_to_events
 from ndformer.modalities.events.stand_ins.traffic import SEEN, Thing, film
 from ndformer.modalities.events.transforms.boxes import corners

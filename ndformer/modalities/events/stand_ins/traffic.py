@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from PIL import Image, ImageDraw, ImageFilter
 
-from ndformer.modalities.events.formats.prophesee import GEN1 as SENSOR
+from ndformer.modalities.events.formats.evt_dat import GEN1 as SENSOR
 
 HEIGHT, WIDTH = SENSOR
 HORIZON = 104  # row

@@ -9,7 +9,7 @@ import torch
 
 from ndformer.framework.data.dataset import Sample
 from ndformer.framework.registry import TRANSFORMS
-from ndformer.modalities.events.formats.prophesee import GEN1 as SENSOR
+from ndformer.modalities.events.formats.evt_dat import GEN1 as SENSOR
 
 
 def corners(boxes: np.ndarray) -> np.ndarray:

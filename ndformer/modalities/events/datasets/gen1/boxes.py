@@ -8,8 +8,8 @@ from typing import NamedTuple
 import numpy as np
 
 from ndformer.framework.errors import DataError, check_labels
+from ndformer.modalities.events.formats.evt_dat import GEN1 as SENSOR
 from ndformer.modalities.events.formats.files import checked
-from ndformer.modalities.events.formats.prophesee import GEN1 as SENSOR
 
 CLASSES = ["car", "pedestrian"]
 OLD_NAMES = dict(ts="t", confidence="class_confidence")

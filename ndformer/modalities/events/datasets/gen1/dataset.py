@@ -25,8 +25,8 @@ from ndformer.modalities.events.datasets.gen1.boxes import (
     recordings,
 )
 from ndformer.modalities.events.datasets.gen1.index import kept
+from ndformer.modalities.events.formats.evt_dat import Dat
 from ndformer.modalities.events.formats.files import checked
-from ndformer.modalities.events.formats.prophesee import Dat
 
 
 @DATASETS.register_module()

@@ -14,9 +14,9 @@ import numpy as np
 
 from ndformer.framework import atomic
 from ndformer.modalities.events.datasets.gen1.boxes import FAULTY_WIDTH, LEAST_DIAGONAL, LEAST_SIDE, WARM_UP, Moment
+from ndformer.modalities.events.formats.evt_dat import GEN1 as SENSOR
+from ndformer.modalities.events.formats.evt_dat import Dat
 from ndformer.modalities.events.formats.files import checked
-from ndformer.modalities.events.formats.prophesee import GEN1 as SENSOR
-from ndformer.modalities.events.formats.prophesee import Dat
 
 RULES = [LEAST_SIDE, LEAST_DIAGONAL, FAULTY_WIDTH, WARM_UP, *SENSOR]
 
