@@ -21,7 +21,7 @@ from ndformer.framework.registry import TRANSFORMS
 from ndformer.modalities.pointcloud import voting
 from ndformer.modalities.pointcloud.datasets.scenes import SCANNET, ScanNet
 from ndformer.modalities.pointcloud.formats.ply import parse_ply
-from ndformer.modalities.pointcloud.voting import fragments, looks, object_votes, scene_votes
+from ndformer.modalities.pointcloud.voting import fragments, object_votes, scene_votes, variants
 from tools import predict, vote
 from tools import test as test_tool
 
@@ -67,8 +67,8 @@ def test_fragments_take_one_point_of_each_cell_until_all_were_taken():
     assert [sum(i in part for part in parts) for i in range(6)] == [1, 2, 1, 1, 1, 3]
 
 
-def test_there_are_thirteen_looks():
-    found = list(looks())
+def test_there_are_thirteen_variants():
+    found = list(variants())
     assert len(found) == 13
     assert len({(*m.ravel().tolist(), s) for m, s in found}) == 12  # mirrored along x and y is half a turn, once more
     assert np.array_equal(found[0][0], np.eye(3))
@@ -163,7 +163,7 @@ def test_votes_are_computed_in_the_precision_of_training(trained, home, monkeypa
     cfg = load(CONFIG, [f"data_root={str(home)!r}"], None, True)
     data = ScanNet(home, "test", cfg.test_dataloader.dataset.transforms)
     sample = data.read(data.records[0])
-    monkeypatch.setattr(voting, "looks", lambda: iter([(np.eye(3), 1.0)]))
+    monkeypatch.setattr(voting, "variants", lambda: iter([(np.eye(3), 1.0)]))
     exact = scene_votes(model, sample, data.transforms)
     monkeypatch.setattr(model, "amp", torch.bfloat16)
     rounded = scene_votes(model, sample, data.transforms)

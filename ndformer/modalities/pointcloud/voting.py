@@ -1,4 +1,4 @@
-"""Test-time augmentation (TTA): several looks at a cloud vote, by the protocols of Point Transformer V3.
+"""Test-time augmentation (TTA): several variants of a cloud vote, by the protocols of Point Transformer V3.
 
 Scenes are looked at in fragments, each with one point of every voxel, until every point was in one, and that under 13
 augmentations: 4 turns x 3 scales, and mirrored along x and y, which is half a turn once more. Objects are looked at as
@@ -31,7 +31,7 @@ from ndformer.modalities.pointcloud.transforms.points import GridSample, PackPoi
 STRETCHES, STRETCH = 9, (0.8, 1.2)
 
 
-def looks() -> Iterator[tuple[np.ndarray, float]]:
+def variants() -> Iterator[tuple[np.ndarray, float]]:
     """The 13 augmentations of TTA: a turn about z or a mirroring (3, 3), and a scale."""
     for scale in (1.0, 0.95, 1.05):
         for quarter in range(4):
@@ -69,7 +69,7 @@ def scene_votes(model: TokenModel, sample: Sample, transforms: Sequence[Any], at
     sample = _through(before, sample, rng)
     plain = {name: value for name, value in sample.items() if name != "labels"}
     total = torch.zeros(len(plain["points"]), classes)
-    for matrix, scale in looks():
+    for matrix, scale in variants():
         seen = turned(plain, matrix)
         seen["points"] = seen["points"] * np.float32(scale)
         parts = list(fragments(cells(seen["points"], size, str(sample.get("path", "the cloud")))))
