@@ -78,14 +78,7 @@ class Block(nn.Module):
     """x + cpe(x), then x + attention(norm(x)) within windows, then x + mlp(norm(x))."""
 
     def __init__(
-        self,
-        dim: int,
-        heads: int,
-        encoding: LayerEncoding,
-        mlp_ratio: float,
-        drop_path: float,
-        cpe: bool,
-        backend: str,
+        self, dim: int, heads: int, encoding: LayerEncoding, mlp_ratio: float, drop_path: float, cpe: bool, backend: str
     ) -> None:
         super().__init__()
         self.cpe = XCPE(dim) if cpe else None

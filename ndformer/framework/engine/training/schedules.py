@@ -45,11 +45,7 @@ class OneCycle(Schedule):
     """
 
     def __init__(
-        self,
-        warmup: float = 0.3,
-        div: float = 25.0,
-        final_div: float = 1e4,
-        betas: tuple[float, float] | None = None,
+        self, warmup: float = 0.3, div: float = 25.0, final_div: float = 1e4, betas: tuple[float, float] | None = None
     ) -> None:
         _share(warmup)
         self.warmup, self.first, self.last, self.betas = warmup, 1 / div, 1 / (div * final_div), betas
