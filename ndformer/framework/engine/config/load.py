@@ -51,6 +51,7 @@ def load(
         cfg = _small(cfg)
     if encoding is not None:
         cfg = _put(_put(cfg, ENCODING, None), ENCODING, parse_encoding(encoding))
+        cfg = _without(cfg, ("sample", *ENCODING))  # what the small version says of the encoding that was
     for keys, value in changes:
         cfg = _put(cfg, keys, value)
     cfg = _finished(cfg)
@@ -98,6 +99,15 @@ def _put(old: Any, keys: Sequence[str], value: Any, at: str = "") -> Any:
         raise ConfigError(f"{inner}: {at} is {old!r}, which has nothing inside")
     old = old or {}
     return {**old, key: _put(old.get(key), rest, value, inner)}
+
+
+def _without(value: Any, keys: Sequence[str]) -> Any:
+    """A copy without what is at a dotted place, where there is something."""
+    if not isinstance(value, dict) or keys[0] not in value:
+        return value
+    if len(keys) == 1:
+        return {key: one for key, one in value.items() if key != keys[0]}
+    return value | {keys[0]: _without(value[keys[0]], keys[1:])}
 
 
 def _with_preset(cfg: dict[str, Any], name: Any, path: str | Path) -> dict[str, Any]:
