@@ -129,7 +129,7 @@ def test_a_head_of_other_classes_says_which_option_mends_it(home):
     with pytest.raises(SystemExit) as end:
         cli.run(lambda: run(train.main, CONFIG, "--sample", "--data-root", home / "data", "--work-dir", home / "y",
                             "--cfg-options", *TINY, "model.head.classes=7"))  # fmt: skip
-    assert str(end.value.code).endswith("has 6 classes, the model's head 7: add --cfg-options model.head.classes=6")
+    assert str(end.value.code).endswith("has 6 classes, the model's head 7; add --cfg-options model.head.classes=6")
 
 
 def test_browsing_shows_boxes_where_transforms_put_them(home, monkeypatch):

@@ -64,7 +64,9 @@ class Paired(Dataset):
     def _lines(self, name: str) -> list[str]:
         path = self.data_root / name
         if not path.is_file():
-            raise DataError(f"{path} is missing", f"tools/make_sample.py paired --out {self.data_root} makes one")
+            raise DataError(
+                f"{path} is missing: tools/make_sample.py paired makes one", f"--out {self.data_root} puts it here"
+            )
         return path.read_text(encoding="utf-8", errors="replace").split()
 
     def read(self, record: Any) -> Sample:
