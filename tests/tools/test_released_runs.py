@@ -1,7 +1,7 @@
 """What was trained before the house was put in order still loads, goes on and gives the same numbers.
 
 tests/fixtures/released holds a run of one epoch, made by the code as it was then: on generated digits, with seed 0. The
-JSON is what that code's own --resume made of it.
+JSON files are that code's scores of five digits, and what its own --resume made of the run.
 """
 
 import json
@@ -34,8 +34,14 @@ def called(main, monkeypatch, home, *arguments):
 
 
 def test_its_checkpoint_is_tested_as_it_was(home, monkeypatch, capsys):
-    called(test_tool.main, monkeypatch, home, str(RELEASED / "config.py"), str(RELEASED / "best.pth"))
+    """One epoch leaves the accuracy at chance: the scores of five digits, as that code wrote them, tell more."""
+    arguments = [str(RELEASED / "config.py"), str(RELEASED / "best.pth"), "--out", "out.json"]
+    called(test_tool.main, monkeypatch, home, *arguments)
     assert capsys.readouterr().out.startswith("accuracy 0.1000  mean_accuracy 0.1000  top5 0.5000")
+    scores = json.loads((RELEASED / "scores_of_epoch_1.json").read_text())
+    for row, then in zip(json.loads((home / "out.json").read_text())[:5], scores, strict=True):
+        assert list(row.values())[-10:] == pytest.approx(then, abs=2e-6)
+    assert len({tuple(one) for one in scores}) == 5  # they differ from digit to digit
 
 
 def test_it_goes_on_where_it_was_as_if_nothing_had_moved(home, monkeypatch):
