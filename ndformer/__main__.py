@@ -4,8 +4,6 @@ ndformer                                        which there are
 ndformer train modelnet40_pape --sample         as `python tools/train.py configs/modelnet40_pape.py --sample`
 """
 
-from __future__ import annotations
-
 import ast
 import runpy
 import sys

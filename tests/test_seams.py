@@ -1,7 +1,5 @@
 """Seams are classes: nobody asks an adapter, head, metric, pack or dataset what it has, or answers for keys."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator
 from pathlib import Path

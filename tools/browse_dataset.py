@@ -7,8 +7,6 @@ tools/browse_dataset.py ModelNet40 --data-root data/modelnet40 --split test     
 A mixture shows each of its parts.
 """
 
-from __future__ import annotations
-
 import argparse
 import math
 from pathlib import Path

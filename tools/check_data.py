@@ -6,8 +6,6 @@
 Exit code 1 where something is wrong. Training stops at a bad sample, or with skip_bad=True in a loader goes on without.
 """
 
-from __future__ import annotations
-
 import argparse
 
 from ndformer.framework import processes

@@ -7,8 +7,6 @@ tools/check_encoding.py my_package.encodings:Window
 NDFORMER_DEBUG=1 shows where an encoding stopped.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import sys

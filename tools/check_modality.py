@@ -8,8 +8,6 @@ Tried is what the module registers. What it lacks - the pack of a known modality
 first line that says FAIL there are no more: what is wrong there is wrong behind it too.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Sequence

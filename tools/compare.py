@@ -7,8 +7,6 @@ Every cell is a run of tools/train.py in a folder of its own. The same command a
 is done is not run again. Leaves in the work dir: compare.json, compare.md, compare.png.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import sys

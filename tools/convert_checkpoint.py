@@ -5,8 +5,6 @@ tools/convert_checkpoint.py pointcept model_best.pth ptv3.pth      Point Transfo
 Prints the backbone and the head that fit, to write into a config, and every entry that found no place.
 """
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Sequence
 from pathlib import Path

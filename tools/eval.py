@@ -7,8 +7,6 @@ COCO's twelve numbers for boxes, as JSON; fractions, -1 where no object has that
 file, DETECTIONS.json a list of dict(image_id, category_id, bbox=[x, y, width, height], score).
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 from collections.abc import Sequence

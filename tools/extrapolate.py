@@ -7,8 +7,6 @@ A CHECKPOINT is a .pth file, or a run's folder for its best.pth; without CONFIG,
 are drawn over each other; those of one encoding are averaged. Leaves extrapolate.json, .md and .png.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 from collections.abc import Sequence

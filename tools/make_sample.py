@@ -9,8 +9,6 @@ tools/make_sample.py ucf101 --baselines         also: how far frames get without
 tools/make_sample.py ade20k --baselines         also: mIoU of the most common class
 """
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Sequence
 from pathlib import Path

@@ -9,8 +9,6 @@ many clouds (ModelNet's hdf5), of labels (.mat, ScanNet's npy and json, DvsGestu
 GEN1), and lists of recordings and videos (DvsGesture, UCF101).
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import math

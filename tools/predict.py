@@ -12,8 +12,6 @@ recordings, your own. What cannot be read is named and left out, and the exit co
 of its end; --cfg-options test_dataloader.dataset.transforms.0.until=3.5 asks about another second.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 from pathlib import Path

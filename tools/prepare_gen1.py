@@ -7,8 +7,6 @@ the last one before each. Events stay where they are. Nothing needs it: without 
 since, the same is found from the boxes while training begins. Exit code 1 where a file cannot be read.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 import time

@@ -7,8 +7,6 @@ _test.txt, or --labels and --lists say where those are. Scenes that are there al
 stopped and started again; scenes that cannot be read are listed at the end and in bad_scenes.txt.
 """
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Sequence
 from pathlib import Path

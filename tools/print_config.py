@@ -6,8 +6,6 @@ tools/print_config.py configs/cifar10_pape.py --sample --diff configs/cifar10_pa
 tools/print_config.py --keys                                                             what a config may say
 """
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Iterator, Sequence
 from pathlib import Path

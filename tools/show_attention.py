@@ -9,8 +9,6 @@ head also shows the terms of the logits, which sum to what the softmax is taken 
 and columns of patches from 0. A number instead of a file is a sample of the test set.
 """
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Sequence
 from pathlib import Path

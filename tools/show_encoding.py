@@ -10,8 +10,6 @@ An additive encoding is drawn as the similarity of its embeddings, a rotary one 
 a bias as it is; beside them the attention that positions alone would give.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import sys

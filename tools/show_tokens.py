@@ -8,8 +8,6 @@ tools/show_tokens.py configs/dvsgesture_pape.py user24_led.aedat           spiki
 The file goes through the transforms of the config's test set. Several pictures are a GIF, or in a PNG side by side.
 """
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Sequence
 from pathlib import Path

@@ -8,8 +8,6 @@ A detector's .json is COCO's list of detections, which tools/eval.py coco takes;
 A run's own config.py says how it was trained, --sample included.
 """
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 

@@ -10,8 +10,6 @@ Leaves in the work dir: config.py, results.json, curves.png, confusion_matrix.pn
 Exit codes: 0 done; 1 one sentence says why not; 75 stopped by SIGTERM or SIGUSR1 and saved: start again with --resume.
 """
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 

@@ -9,8 +9,6 @@ Prints the figures of voting. Those without it are tools/test.py's. Repeats of M
 and spread, never as the best of them.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Encodings added to the tokens once, before the first block."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

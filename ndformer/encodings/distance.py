@@ -1,7 +1,5 @@
 """ALiBi: attention falls linearly with distance."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -4,8 +4,6 @@ The published masks are cones about lattice directions, so they are computed fro
 nothing N x N stored, any size and shape of image, and any number of dimensions.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from typing import Any, Literal

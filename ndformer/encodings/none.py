@@ -1,7 +1,5 @@
 """NoPE: no position at all, the floor that every encoding is compared with."""
 
-from __future__ import annotations
-
 from ndformer.framework.encoding import PositionEncoding
 from ndformer.framework.registry import ENCODINGS
 

@@ -8,8 +8,6 @@ over the m parabolas it is one quadratic form in dr,
 so P(P+1)/2 + P numbers per token and head say it all, whatever m: 5 for images, 9 for points.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any, Literal, NamedTuple
 

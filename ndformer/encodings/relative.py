@@ -1,7 +1,5 @@
 """Learned values for relative positions."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -5,8 +5,6 @@ table of frequencies w, (H or 1, pairs, P), tells the encodings of this file apa
 unturned, so any head width works for any number of dimensions.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any, ClassVar
 

@@ -1,7 +1,5 @@
 """Adapter: what makes tokens of one modality's inputs, and says where each of them is."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 

@@ -4,8 +4,6 @@ Extend it as a dataclass, register it in ANSWERS and return it from a head's pre
 which kind its samples are asked for. Those that ship are in answers/: Label, Boxes, Pixels, Points.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Writing a file or a folder whole or not at all: under another name first, then renamed (atomic)."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil

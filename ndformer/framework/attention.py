@@ -7,8 +7,6 @@ y = attention(x, where, state)                                   # (B, N, dim)
 terms = attention.logits(x, where, state, parts=True)            # where it looks, and why
 """
 
-from __future__ import annotations
-
 from typing import Any, Literal, overload
 
 import torch

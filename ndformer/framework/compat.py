@@ -7,8 +7,6 @@
   does none of that.
 """
 
-from __future__ import annotations
-
 import importlib
 import sys
 import types

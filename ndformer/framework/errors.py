@@ -1,7 +1,5 @@
 """Errors that are sentences for a user: what was expected, what came, what to do."""
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Iterable
 from typing import Any

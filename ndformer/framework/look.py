@@ -7,8 +7,6 @@ looks[3].attention()                       # the softmax of their sum
 on_grid(looks[3].attention()[0, :, 0], looks[3].where)     # of the first token, over the picture: (H, rows, columns)
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager

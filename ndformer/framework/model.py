@@ -1,7 +1,5 @@
 """TokenModel: modality -> backbone -> head, one class for every task."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial

@@ -4,8 +4,6 @@ Rank r of W has rows r B to (r + 1) B of a batch of W B samples. Random numbers 
 from the same seed, and each takes its own: so the number of processes does not change them.
 """
 
-from __future__ import annotations
-
 import atexit
 import contextlib
 import os

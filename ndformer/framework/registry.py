@@ -1,7 +1,5 @@
 """Names for things that configurations build: mmengine registries that find their modules, and help when they miss."""
 
-from __future__ import annotations
-
 import importlib
 import pkgutil
 from typing import Any

@@ -1,7 +1,5 @@
 """What a class or function takes: its arguments, their annotations in words, and whether a plain value fits one."""
 
-from __future__ import annotations
-
 import collections.abc
 import functools
 import inspect

@@ -1,7 +1,5 @@
 """The shared transformer: pre-norm blocks over token sets of any modality."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Parts of pages that are made from the code: what stands between <!-- NAME --> and <!-- end of NAME -->."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

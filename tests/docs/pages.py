@@ -1,7 +1,5 @@
 """Commands of a page of docs/, run as they are printed."""
 
-from __future__ import annotations
-
 import re
 import shlex
 import sys

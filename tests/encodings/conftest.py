@@ -4,8 +4,6 @@ It shares nothing with the library but the values of the weights. Every sample i
 packing are right by construction, and every head by itself, over all pairs of its tokens.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """Encodings built from configs: units of length, ownership of weights, and what is said when something does not fit."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """LookHere looks where its authors drew it, and the same way in any number of dimensions."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """PaPE's switches, its start, and the names and numbers of its weights."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Encodings start as their authors define them, and as the PaPE repository has them under preset='pape_repo'."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any

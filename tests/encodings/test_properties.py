@@ -1,7 +1,5 @@
 """What encodings promise about moves, turns and distance, and about samples that share a batch."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

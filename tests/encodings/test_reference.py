@@ -1,7 +1,5 @@
 """Every encoding, in every layout of tokens and on every backend, gives the numbers of the papers' formulas."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable
 from typing import Any

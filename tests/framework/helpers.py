@@ -1,7 +1,5 @@
 """What several tests of the framework look with."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What one attention layer promises, next to attention written out by hand."""
 
-from __future__ import annotations
-
 import copy
 import math
 import pickle

@@ -1,7 +1,5 @@
 """torch.compile takes the whole model as one graph and gives the numbers of the uncompiled one."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """Every way to compute attention gives the numbers of attention written out pair by pair."""
 
-from __future__ import annotations
-
 import math
 from types import SimpleNamespace
 from typing import Any

@@ -1,7 +1,5 @@
 """Several modalities in one transformer: in turn, or joined in one token set."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Memory of dense attention grows with the number of tokens, not with its square, forward and backward."""
 
-from __future__ import annotations
-
 import weakref
 from typing import Any
 

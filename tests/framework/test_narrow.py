@@ -1,7 +1,5 @@
 """Parabolas in narrow heads, compiled: the numbers of the reference, and a no where it cannot serve."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Names in configurations: found without a list, and helped along where they miss."""
 
-from __future__ import annotations
-
 import pickle
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """What token sets promise: errors that teach, padding that reaches nothing, rows that can be cut and put back."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 from typing import Any

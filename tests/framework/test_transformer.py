@@ -1,7 +1,5 @@
 """What the shared transformer promises: pre-norm blocks, whole samples dropped, the same numbers however computed."""
 
-from __future__ import annotations
-
 import copy
 import math
 import pickle

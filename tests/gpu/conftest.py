@@ -1,7 +1,5 @@
 """Without a GPU, all of this folder is one skipped test with one line that says so."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """On a GPU every backend gives the numbers that the CPU gives in float64, forward and backward."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """Point Transformer V3 on a GPU: what the CPU computes, whichever convolution; and what encodings cost there."""
 
-from __future__ import annotations
-
 from typing import Any, Literal
 
 import pytest

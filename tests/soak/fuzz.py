@@ -4,8 +4,6 @@ python -m tests.soak.fuzz --count 10000     each reader, in processes that may h
 python -m tests.soak.fuzz --readers mnist --seed 3
 """
 
-from __future__ import annotations
-
 import argparse
 import gzip
 import os

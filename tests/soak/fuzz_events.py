@@ -4,8 +4,6 @@ python -m tests.soak.fuzz_events --count 10000     files of each format, read in
 python -m tests.soak.fuzz_events --formats a.aedat h.h5 --seed 3
 """
 
-from __future__ import annotations
-
 import argparse
 import tempfile
 import time

@@ -4,8 +4,6 @@ python -m tests.soak.fuzz_video --count 10000     files, of six containers in tu
 python -m tests.soak.fuzz_video --minutes 15      as many as that gives, from where --start says
 """
 
-from __future__ import annotations
-
 import argparse
 import logging
 import tempfile

@@ -5,8 +5,6 @@ python -m tests.soak.kill --kills 0 --faults     the process dies, or the disk f
                                                  of every checkpoint, and at five places in its writing
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import errno

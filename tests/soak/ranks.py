@@ -4,8 +4,6 @@ two processes that are killed in mid-epoch, both or one of them, and go on to wh
 python -m tests.soak.ranks
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal

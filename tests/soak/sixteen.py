@@ -3,8 +3,6 @@
 python -m tests.soak.sixteen
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

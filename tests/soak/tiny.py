@@ -1,8 +1,6 @@
 """A training run of a second, with all that a run must remember: augmentation, mixing, drop path, an average of the
 weights, accumulated batches and clipping. A run is forked, so that it can be killed without importing torch again."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json

@@ -4,8 +4,6 @@ started saves itself.
 python -m tests.soak.torchrun
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """tools/convert_checkpoint.py: weights of others by our names. (Against official numbers: test_ptv3_golden.py.)"""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

@@ -8,8 +8,6 @@ All variants run in one process, one after the other in every round, so that a b
 figure is the median over rounds. Prints a table and writes NAME.json and NAME.png into --out.
 """
 
-from __future__ import annotations
-
 import argparse
 import datetime
 import json

@@ -7,8 +7,6 @@ All variants run in turn in each round, on one thread; figures are medians of pr
 Finding the tokens and numbering the cells of their events are timed apart.
 """
 
-from __future__ import annotations
-
 import argparse
 import statistics
 import time

@@ -7,8 +7,6 @@ First one process, with one more step at a time; then whole batches from a loade
 thread, and files have been read before, so neither other cores nor the disk count.
 """
 
-from __future__ import annotations
-
 import argparse
 import itertools
 import tempfile

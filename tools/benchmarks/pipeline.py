@@ -10,8 +10,6 @@ decoded beside it, while it waits). The model makes training steps with those ba
 read once before, so the disk does not count. Where the ratio is above 1, one worker is enough.
 """
 
-from __future__ import annotations
-
 import argparse
 import itertools
 import statistics

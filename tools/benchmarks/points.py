@@ -10,8 +10,6 @@ thread, which other work on the machine hardly changes; on a GPU the time on the
 beyond what all models hold at rest.
 """
 
-from __future__ import annotations
-
 import argparse
 import datetime
 import json

@@ -7,8 +7,6 @@ Both take turns, and the median of each is told, with pairs of neighbours found 
 for the layer. The largest difference of their numbers stands beside it.
 """
 
-from __future__ import annotations
-
 import argparse
 import copy
 import statistics

@@ -7,8 +7,6 @@ Both take turns, batch by batch, in one process: the engine's own loop, with all
 batch, and is given one once the other loop has made a step with it. The figure is the median.
 """
 
-from __future__ import annotations
-
 import argparse
 import statistics
 import sys

@@ -1,7 +1,5 @@
 """A folder of cards: what was said of some samples, those with most mistakes first."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

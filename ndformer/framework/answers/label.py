@@ -1,7 +1,5 @@
 """One label per sample: classification."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

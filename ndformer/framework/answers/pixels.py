@@ -1,7 +1,5 @@
 """A class for every pixel: semantic segmentation. Drawn are the picture, what is there, what was predicted."""
 
-from __future__ import annotations
-
 import colorsys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """A class for every point of a cloud, or for every token: its files are written as the data is on disk."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

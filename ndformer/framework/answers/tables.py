@@ -1,7 +1,5 @@
 """A table of predictions, as .csv or .json."""
 
-from __future__ import annotations
-
 import csv
 import json
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """The factorised encoder of ViViT (Arnab 2021, model 2): space first, then time."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

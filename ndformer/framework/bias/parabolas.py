@@ -4,8 +4,6 @@ A polynomial in r_j has coefficients that only r_i knows: it can ride on q and k
 keeps its digits there, each axis is measured from origins near the queries (riding.py chooses them).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

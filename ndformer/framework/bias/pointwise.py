@@ -1,7 +1,5 @@
 """Biases that are a function of two tokens' places."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

@@ -8,8 +8,6 @@ Two blocks along an axis share a call of attention: each has the terms along tha
 0 in the other's queries. Attention likes few long calls better than narrow heads.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import NamedTuple

@@ -7,8 +7,6 @@ Each promise is tried in 1 to 4 position dimensions, with small random weights a
 tools/check_encoding.py runs this from the command line; docs/new-encoding.md says what the promises ask of an encoding.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from ndformer.framework.contract.arithmetic import derivatives, halves

@@ -1,7 +1,5 @@
 """Gradients, and numbers of 16 bits."""
 
-from __future__ import annotations
-
 import contextlib
 import copy
 from collections.abc import Sequence

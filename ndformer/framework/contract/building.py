@@ -1,7 +1,5 @@
 """The encoding as a module: built, owned, seeded, shared and compiled like any other."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

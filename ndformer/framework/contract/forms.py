@@ -1,7 +1,5 @@
 """One value, whatever way it is computed."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any

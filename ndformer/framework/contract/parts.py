@@ -3,8 +3,6 @@
 tools/check_modality.py runs it on a stranger's; docs/new-modality.md and docs/new-task.md say how they are written.
 """
 
-from __future__ import annotations
-
 import json
 import pickle
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """What a place is: not the number of a token, nothing for a token without one, and exact however far away."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import torch

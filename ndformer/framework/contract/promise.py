@@ -1,7 +1,5 @@
 """How a promise is written down, and how far two results are apart."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Which samples make a batch, in which order, and how they become one (the sampler and the collate function)."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any

@@ -5,8 +5,6 @@
 Randomness is a function of (seed, epoch, sample index) alone: the numbers of workers and processes change nothing.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 from collections.abc import Callable, Iterator, Sequence

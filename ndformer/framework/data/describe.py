@@ -1,7 +1,5 @@
 """What files hold, in numbers (tools/peek.py): each modality tells it of those that it knows."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from operator import itemgetter

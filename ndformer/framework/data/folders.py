@@ -1,7 +1,5 @@
 """Files of any kind in class folders: data_root/train/CLASS/FILES, and val/ and test/ like it."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar

@@ -1,7 +1,5 @@
 """Mixer: changes a training batch before it becomes tokens (MixUp, CutMix, Mix3D)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 

@@ -1,7 +1,5 @@
 """Several modalities: datasets trained on in turn, each batch of one of them, and samples that have several at once."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

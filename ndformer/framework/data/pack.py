@@ -1,7 +1,5 @@
 """Pack: the transform that makes of a sample what an adapter takes, and knows what it looks like."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any, ClassVar
 

@@ -1,7 +1,5 @@
 """Generated stand-ins for datasets, written where a config looks for its data."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, ClassVar

@@ -1,7 +1,5 @@
 """What a checked config builds: the model, its data where it is to be, and whether both fit."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any, cast
 

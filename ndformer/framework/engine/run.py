@@ -4,8 +4,6 @@ train(cfg, work_dir, resume=False)    trains, tests the best checkpoint once, at
 evaluate(cfg, model, loader)          metrics of a model over exactly a whole set
 """
 
-from __future__ import annotations
-
 import contextlib
 import warnings
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """Classification: accuracy, mean accuracy over classes, top-5 (of top-k), and the confusion matrix."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

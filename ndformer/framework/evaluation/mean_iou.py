@@ -1,7 +1,5 @@
 """mIoU, a class for every pixel or point: intersection over union, from one confusion matrix over the whole set."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal

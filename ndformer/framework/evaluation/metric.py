@@ -1,7 +1,5 @@
 """Metric: what is measured over exactly a whole set. mmengine's BaseMetric, and what programs ask of one."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """One metric for each of several tasks that share a model."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

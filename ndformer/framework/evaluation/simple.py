@@ -1,7 +1,5 @@
 """Baselines that look at nothing but simple statistics: logistic regression, mean boxes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from typing import Any
 

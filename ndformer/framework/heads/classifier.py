@@ -1,7 +1,5 @@
 """One label per sample."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any, Literal

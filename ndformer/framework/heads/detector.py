@@ -1,7 +1,5 @@
 """Boxes with a class: a pyramid of maps, and YOLOv10's head without non-maximum suppression."""
 
-from __future__ import annotations
-
 import copy
 from typing import Any
 

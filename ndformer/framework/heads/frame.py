@@ -4,8 +4,6 @@ A sample that transforms have moved has its `frame` (scale x, scale y, offset x,
 width) on disk.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -1,7 +1,5 @@
 """Head: what makes losses and answers from tokens. One class for each task."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -1,7 +1,5 @@
 """Non-maximum suppression (NMS): of boxes that overlap, the best stays."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

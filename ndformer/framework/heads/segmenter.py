@@ -1,7 +1,5 @@
 """A class for every pixel: the maps of a pyramid, added up at the size of the finest."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -1,7 +1,5 @@
 """One label per token."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -1,7 +1,5 @@
 """YOLOv10's head (Wang 2024): at every cell of every map, a box and class scores, and which of them to believe."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

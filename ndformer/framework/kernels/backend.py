@@ -1,7 +1,5 @@
 """What a backend of attention is: one way to compute it, and what it serves."""
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from ndformer.framework.bias.base import Bias

@@ -1,7 +1,5 @@
 """attend() and the choice between its backends."""
 
-from __future__ import annotations
-
 import math
 
 import torch

@@ -3,8 +3,6 @@
 Chunks are recomputed in backward, so memory grows with N and not with N^2 in both directions.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint

@@ -1,7 +1,5 @@
 """FlexAttention: flash attention with any pointwise bias, on GPU. On CPU it is forward only and serves as a check."""
 
-from __future__ import annotations
-
 import copy
 from functools import cache
 from typing import Any

@@ -1,7 +1,5 @@
 """Who sees whom: key j is seen by query i if it is valid and of the same segment."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

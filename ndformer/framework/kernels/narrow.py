@@ -5,8 +5,6 @@ takes half as long again. Here they are a few multiplications beside the others,
 Differences of positions are taken before they are squared, so it does not matter how far apart tokens are.
 """
 
-from __future__ import annotations
-
 import functools
 import importlib.util
 import math

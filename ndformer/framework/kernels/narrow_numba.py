@@ -1,7 +1,5 @@
 """The loops of narrow.py, compiled: each over keys, which a compiler turns into vectors, with the rest in registers."""
 
-from __future__ import annotations
-
 import functools
 import math
 from collections.abc import Callable

@@ -6,8 +6,6 @@ features     a separable bias rides on q and k as a few extra channels: near the
 a mask       the bias of all pairs, made in float32
 """
 
-from __future__ import annotations
-
 from typing import TypeGuard
 
 import torch

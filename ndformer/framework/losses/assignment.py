@@ -1,7 +1,5 @@
 """Which predictions learn which object: those that already find it best (task-aligned assignment, Feng 2021)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

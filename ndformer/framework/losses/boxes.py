@@ -1,7 +1,5 @@
 """How far boxes x1 y1 x2 y2 are apart: complete IoU (CIoU, Zheng 2020), distribution focal loss (DFL, Li 2020)."""
 
-from __future__ import annotations
-
 import math
 
 import torch

@@ -1,7 +1,5 @@
 """What a branch of a YOLO head loses: class scores (BCE), overlap of boxes (CIoU), distances as distributions (DFL)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch.nn.functional as F

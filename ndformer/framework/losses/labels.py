@@ -1,7 +1,5 @@
 """A label for every token, pixel or point: cross entropy and Lovasz-Softmax over those that somebody knows."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

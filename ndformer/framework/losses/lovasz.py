@@ -1,7 +1,5 @@
 """Lovasz-Softmax (Berman 2018): the Jaccard loss 1 - IoU, made continuous, so that it can be trained."""
 
-from __future__ import annotations
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor

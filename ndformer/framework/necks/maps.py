@@ -1,7 +1,5 @@
 """Tokens to a map: as they stand where they are a full grid, else the most recent token of each cell."""
 
-from __future__ import annotations
-
 import math
 
 import torch

@@ -1,7 +1,5 @@
 """The simple feature pyramid of ViTDet (Li 2022): maps of several sizes from the one that a plain transformer has."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import TypeVar
 

@@ -1,7 +1,5 @@
 """What cards of samples are drawn with: sizes, colours, pictures as large as fits, text as long as fits."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Pictures of what an untrained position encoding does to attention: for some queries, and all keys around them."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass

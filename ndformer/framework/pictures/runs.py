@@ -1,7 +1,5 @@
 """What a run leaves behind to look at: results.json, learning curves, the confusion matrix."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Pictures of samples: all that one holds, side by side, each modality drawn by what packs it (Pack.picture)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Sparse submanifold convolution: out of occupied voxels into occupied voxels, in plain torch or by spconv on a GPU."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any, Literal

@@ -4,8 +4,6 @@ The values are the same. Where several rows of a run share the maximum, torch gi
 gradient, and torch-scatter gives all of it to one of them.
 """
 
-from __future__ import annotations
-
 import importlib
 from functools import cache
 from typing import Any, Literal

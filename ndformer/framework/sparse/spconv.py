@@ -1,7 +1,5 @@
 """spconv as a backend: only its CUDA builds, and only for tensors on a GPU."""
 
-from __future__ import annotations
-
 import importlib
 import warnings
 from functools import cache

@@ -1,7 +1,5 @@
 """Events to tokens: one per spike of a patch, or per patch and window, at (time, row, column)."""
 
-from __future__ import annotations
-
 import warnings
 from pathlib import Path
 from typing import Literal

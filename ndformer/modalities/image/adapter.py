@@ -1,7 +1,5 @@
 """Images to tokens: one per patch, at its row and column."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal

@@ -1,7 +1,5 @@
 """Point clouds to tokens: one per centre, made from the points around it, or each point as it is."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 

@@ -4,8 +4,6 @@ Distances are sums of three squares, rounded the same way whatever stands around
 is taken. So a cloud alone, in a batch and padded gives the same points; a matrix product would be faster and would not.
 """
 
-from __future__ import annotations
-
 import math
 
 import torch

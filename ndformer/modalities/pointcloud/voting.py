@@ -6,8 +6,6 @@ they are and stretched at random nine times. What is summed are probabilities. P
 folder, a file each, to go on from and to send to ScanNet's server.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

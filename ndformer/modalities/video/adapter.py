@@ -1,7 +1,5 @@
 """Videos to tokens: one per tubelet, a patch through some frames, at its time, row and column."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal

@@ -1,7 +1,5 @@
 """Curves through voxels, against slow accounts of their definitions."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import Tensor

@@ -1,8 +1,6 @@
 """Point Transformer V3: windows, batches, layouts, encodings and what it refuses. Against the published code:
 test_ptv3_golden.py."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """The published network, stage by stage: numbers made once with the official code (see the README beside them)."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

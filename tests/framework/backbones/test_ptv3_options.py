@@ -1,7 +1,5 @@
 """Point Transformer V3's own relative positions on every backend, an encoder of single samples, scenes mixed."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

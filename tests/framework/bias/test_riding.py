@@ -1,7 +1,5 @@
 """Separable biases riding on q and k: where they do, and with how many digits."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

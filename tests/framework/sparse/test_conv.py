@@ -1,7 +1,5 @@
 """Submanifold convolution is conv3d over a volume that is empty where no point is."""
 
-from __future__ import annotations
-
 import sys
 import types
 from collections.abc import Iterator

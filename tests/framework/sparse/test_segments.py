@@ -1,7 +1,5 @@
 """Reductions over runs of rows."""
 
-from __future__ import annotations
-
 import sys
 import types
 from typing import Literal

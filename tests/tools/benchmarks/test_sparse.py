@@ -1,7 +1,5 @@
 """tools/benchmarks/sparse.py: its table where spconv is installed, and what it says where it is not."""
 
-from __future__ import annotations
-
 import pytest
 
 from ndformer.framework.errors import DataError

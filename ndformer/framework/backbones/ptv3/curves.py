@@ -5,8 +5,6 @@ hilbert   Hilbert's, which never jumps (J. Skilling, Programming the Hilbert cur
 *-trans   the same with x and y exchanged
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -1,7 +1,5 @@
 """What Point Transformer V3 is made of: convolution over voxels, attention in windows, pooling over cells."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -1,7 +1,5 @@
 """Weights of Point Transformer V3 by the names that Pointcept gives them, and by ours."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`data_root`, the folder of the data: said once, for every dataset that does not name its own."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from ndformer.framework.data.dataset import SPLITS

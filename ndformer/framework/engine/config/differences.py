@@ -1,7 +1,5 @@
 """What two configs say differently, and whether a run may go on with another one."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -6,8 +6,6 @@ _base_.x, {{_base_.x}}        a value of the bases
 import math                   works as anywhere; imports, functions, classes and _names are not settings
 """
 
-from __future__ import annotations
-
 import ast
 import os
 import re

@@ -6,8 +6,6 @@ mmengine's own reader turns values into strings in files that import something, 
 files are read here, by the same rules, and handed back as an mmengine Config.
 """
 
-from __future__ import annotations
-
 import importlib
 from collections.abc import Sequence
 from pathlib import Path

@@ -4,8 +4,6 @@ Whatever stands in a config ends as arguments: of the classes below, or of the c
 checks it all: the arguments of a call must fit its signature. `PLACES` says which registry knows the names where.
 """
 
-from __future__ import annotations
-
 import difflib
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from typing import Any, Literal, NamedTuple

@@ -1,7 +1,5 @@
 """Settings as text: KEY=VALUE options, encodings like PaPE(m=8), and a whole config written as Python."""
 
-from __future__ import annotations
-
 import ast
 import keyword
 import math

@@ -1,7 +1,5 @@
 """Read a whole dataset once, in parallel, and say what is wrong with it before a week is spent."""
 
-from __future__ import annotations
-
 import sys
 import time
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """What all command-line programs share: how a config is named, and errors as one sentence."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import sys

@@ -1,7 +1,5 @@
 """Files of one's own, made ready for a model as the samples of its test set are."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any, cast
 

@@ -1,7 +1,5 @@
 """How a command line names a position encoding: NAME, MODULE:CLASS or FILE.py:CLASS, and its options as KEY=VALUE."""
 
-from __future__ import annotations
-
 import importlib
 import importlib.util
 import os

@@ -1,7 +1,5 @@
 """Where a program's result goes, looked at before the work and not after it."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """--show-dir of programs: where cards of answers go, how many, and what is drawn on them."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 

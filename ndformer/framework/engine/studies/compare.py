@@ -5,8 +5,6 @@ for end in train_all(runs, [sys.executable, "tools/train.py"], jobs=2, threads=1
     print(end.outcome.run, end.outcome.failed or end.outcome.results)
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import json

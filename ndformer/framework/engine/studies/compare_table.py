@@ -1,7 +1,5 @@
 """The table of a comparison: means with intervals, gains over a baseline paired by seed; as text, JSON and picture."""
 
-from __future__ import annotations
-
 import json
 import statistics
 from collections.abc import Sequence

@@ -3,8 +3,6 @@
 Positions continue beyond those of training, or are interpolated: multiplied by trained size / test size.
 """
 
-from __future__ import annotations
-
 import copy
 import inspect
 import json

@@ -1,7 +1,5 @@
 """Tables that read well on a terminal and on a page."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 

@@ -1,7 +1,5 @@
 """Checkpoints: plain tensors and numbers, written whole or not at all, read without running anything."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

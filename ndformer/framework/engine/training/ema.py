@@ -1,7 +1,5 @@
 """EMA, an exponential moving average of the weights, which evaluation uses."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 

@@ -1,7 +1,5 @@
 """Metrics of a model over exactly a whole set, however many processes share it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any

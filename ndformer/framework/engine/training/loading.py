@@ -1,7 +1,5 @@
 """Loaders: batches of a config's datasets, what goes wrong in their workers, and what could not be read."""
 
-from __future__ import annotations
-
 import atexit
 import os
 import re

@@ -1,7 +1,5 @@
 """NaN and infinity in training: noticed at once, and traced to the first layer that made them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Optimizers and their parameter groups: weight decay, layer decay."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -1,7 +1,5 @@
 """What a run says while it runs: one line that is rewritten on a terminal, one line per epoch otherwise."""
 
-from __future__ import annotations
-
 import sys
 import time
 from typing import TextIO

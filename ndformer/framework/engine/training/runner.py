@@ -1,7 +1,5 @@
 """mmengine's Runner and its optimizer wrapper, as we use them: quiet, and in 16 bit (AMP) on any device."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Learning-rate schedules, and beta1's: functions of the share of training done, so that nothing drifts on resume."""
 
-from __future__ import annotations
-
 import math
 
 from ndformer.framework.registry import SCHEDULES

@@ -1,7 +1,5 @@
 """mAP: average precision and recall of boxes, as COCO defines them: twelve numbers, and tables behind them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

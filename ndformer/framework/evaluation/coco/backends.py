@@ -1,7 +1,5 @@
 """The twelve numbers from pycocotools or faster-coco-eval, where they are installed: for those who want theirs."""
 
-from __future__ import annotations
-
 import contextlib
 import importlib
 import io

@@ -1,7 +1,5 @@
 """COCO's two files, ground truth and a list of detections: read, with one sentence for what is wrong, and written."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field

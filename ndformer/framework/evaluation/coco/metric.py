@@ -1,7 +1,5 @@
 """COCO's box metric: average precision and recall over exactly the images that were looked at."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """What stands behind a mean: the table of classes, precision over recall, and who is taken for whom."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Any recordings of event cameras in class folders: data_root/train/CLASS/*.raw, and val/ and test/ like it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from ndformer.framework.data.dataset import Sample

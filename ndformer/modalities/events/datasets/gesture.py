@@ -4,8 +4,6 @@ data_root/[DvsGesture/]   trials_to_train.txt, trials_to_test.txt: the names of 
                           userNN_LIGHT.aedat, userNN_LIGHT_labels.csv (class 1 to 11, start and end in microseconds)
 """
 
-from __future__ import annotations
-
 import csv
 import functools
 import re

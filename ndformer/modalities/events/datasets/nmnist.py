@@ -3,8 +3,6 @@
 data_root/Train/DIGIT/NUMBER.bin and Test/...
 """
 
-from __future__ import annotations
-
 from typing import Any, Literal
 
 import numpy as np

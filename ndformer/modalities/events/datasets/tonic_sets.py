@@ -2,8 +2,6 @@
 ndformer; only the class here imports it, and only when one is made.
 """
 
-from __future__ import annotations
-
 import inspect
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What a file of events holds, in numbers."""
 
-from __future__ import annotations
-
 import warnings
 from pathlib import Path
 from typing import Any

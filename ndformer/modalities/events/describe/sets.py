@@ -1,7 +1,5 @@
 """What a file beside recordings holds, in numbers: GEN1's boxes, DvsGesture's labels and its lists of recordings."""
 
-from __future__ import annotations
-
 import warnings
 from collections import Counter
 from pathlib import Path

@@ -9,8 +9,6 @@ EVT3   uint16 words, each changing a part of the decoder's state: time, row, or 
 All little-endian. EVT words are decoded all at once: what the state was at a word is the last word that set it.
 """
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Events from a file, whatever its format. Every way that a file can be wrong is one sentence."""
 
-from __future__ import annotations
-
 import zipfile
 from collections.abc import Callable
 from pathlib import Path

@@ -1,8 +1,6 @@
 """N-MNIST's .bin: five bytes an event, big-endian: column, row, and 24 bits of which the first is the polarity and the
 others the time. Row 240 is no pixel: it says that the camera's clock began anew, 2^13 us later."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -4,8 +4,6 @@
 `t_offset`, DSEC's), or one dataset with these fields, `events` or `CD/events`. Times are whole microseconds.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """What a model gets of events: the tokens of each stretch of time, their events counted in their patches."""
 
-from __future__ import annotations
-
 import numpy as np
 from torch import Tensor
 

@@ -14,8 +14,6 @@ busiest neuron has spikes, whatever the number of events. With them, they go in 
 Potentials are whole numbers of 2^-30 events, so that no order of additions can change a token.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple

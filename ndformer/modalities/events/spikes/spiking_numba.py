@@ -1,7 +1,5 @@
 """The rule of spiking.py event by event, compiled, where numba is installed."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 from typing import Any

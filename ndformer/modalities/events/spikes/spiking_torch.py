@@ -1,8 +1,6 @@
 """The published rule of spiking.py in torch, for events that are on a GPU: the same leaps, the same spikes, the same
 tokens, which never leave the device."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import torch

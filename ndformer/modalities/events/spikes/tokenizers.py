@@ -1,7 +1,5 @@
 """From a stream of events to tokens: patches that spike, or patches in windows of time (event frames, voxel grids)."""
 
-from __future__ import annotations
-
 import functools
 import importlib.util
 

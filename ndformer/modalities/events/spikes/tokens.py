@@ -6,8 +6,6 @@ event, the number of its cell ((p bins + b) patch + y) patch + x, and counted wh
 of 256 events and not 20 KB.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -5,8 +5,6 @@ the circle backwards go over the same ring, at the same mean pace; so do clap, d
 something moved says nothing about which of these it is.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

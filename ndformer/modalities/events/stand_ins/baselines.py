@@ -3,8 +3,6 @@
 A set of recordings is worth a model of motion where these stay low.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import numpy as np

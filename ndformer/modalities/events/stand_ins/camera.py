@@ -1,7 +1,5 @@
 """What an event camera would have seen of a film: a pixel fires when its logarithmic brightness has changed enough."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from ndformer.modalities.events.formats.stream import Events

@@ -1,7 +1,5 @@
 """The stand-in of DvsGesture: films of somebody gesturing, drawn in acting.py, seen by a simulated camera."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

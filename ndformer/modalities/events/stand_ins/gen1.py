@@ -1,7 +1,5 @@
 """The stand-in of GEN1: drives through a street, seen by a simulated event camera."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The stand-in of N-MNIST: drawn digits, seen by a simulated camera that moves as theirs did."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

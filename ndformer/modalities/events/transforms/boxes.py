@@ -1,7 +1,5 @@
 """Boxes of an event stream as a detector takes them: the last transform, after the one that packs the events."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

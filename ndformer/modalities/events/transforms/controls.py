@@ -1,7 +1,5 @@
 """Controls: events without their motion. A model that is as good on them has not learnt to look at motion."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from ndformer.framework.data.dataset import Sample

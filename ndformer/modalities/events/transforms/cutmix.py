@@ -1,7 +1,5 @@
 """CutMix of event streams: a window of the sensor shows what another camera saw."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from ndformer.framework.data.dataset import Sample

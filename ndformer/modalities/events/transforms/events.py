@@ -8,8 +8,6 @@ The recipe of Neuromorphic Data Augmentation and EventDrop, with the numbers of 
 and then OneOf() of DropArea(), DropTime(), DropEvents(), ShearEvents(), RollEvents() and RotateEvents().
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, Literal
 

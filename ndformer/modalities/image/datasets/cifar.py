@@ -4,8 +4,6 @@ data_root/[cifar-10-batches-py/]   data_batch_1 ... data_batch_5, test_batch, ba
 data_root/[cifar-100-python/]      train, test, meta
 """
 
-from __future__ import annotations
-
 import io
 import pickle
 import pickletools

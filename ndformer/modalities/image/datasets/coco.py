@@ -7,8 +7,6 @@
 Labels follow sorted ids.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -5,8 +5,6 @@ in pixels of the image as transforms have made it, and `labels` (G,), to train w
 x, offset y), which takes pixels back to the image on disk; and the `truth`, which no transform touches.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any

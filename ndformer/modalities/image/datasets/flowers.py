@@ -3,8 +3,6 @@
 data_root/[flowers-102/]   jpg/image_00001.jpg ..., imagelabels.mat (labels from 1 to 102), setid.mat (the split)
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Any images in class folders: data_root/train/CLASS/*.jpg, and val/ and test/ like it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

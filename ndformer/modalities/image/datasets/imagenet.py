@@ -8,8 +8,6 @@
 The official validation images are the test set; 1 % of train is held out for validation.
 """
 
-from __future__ import annotations
-
 import csv
 import json
 from pathlib import Path

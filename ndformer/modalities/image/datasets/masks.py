@@ -8,8 +8,6 @@ A mask is grey or has a palette: its numbers are the classes, 255 is what nobody
 that too and classes count from 1, as in ADE20K.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -5,8 +5,6 @@
 An idx file is: 0, 0, a type (8: bytes), the number of dimensions, their sizes as big-endian int32, the bytes.
 """
 
-from __future__ import annotations
-
 import gzip
 import zlib
 from pathlib import Path

@@ -4,8 +4,6 @@ data_root/[tiny-imagenet-200/]   wnids.txt, words.txt, train/WNID/images/*.JPEG,
                                  val/val_annotations.txt: file, WNID and a box per line
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -5,8 +5,6 @@
 VOC counts pixels from 1, and its boxes have their last pixel inside: 1 1 10 10 is 0 0 10 10 here.
 """
 
-from __future__ import annotations
-
 import xml.etree.ElementTree as ET
 from pathlib import Path
 

@@ -7,8 +7,6 @@
 An image without a text file has no objects.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What a file of an image holds, in numbers."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

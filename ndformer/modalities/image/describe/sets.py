@@ -1,7 +1,5 @@
 """What a file of many images, labels or boxes holds, in numbers: IDX, CIFAR's pickles, .mat, COCO, VOC and YOLO."""
 
-from __future__ import annotations
-
 import gzip
 import re
 import xml.etree.ElementTree as ET

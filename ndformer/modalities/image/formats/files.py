@@ -1,7 +1,5 @@
 """Image files, with errors that say what to do."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from PIL import Image

@@ -5,8 +5,6 @@ content (up to 4 bytes) shares the first 8 bytes with a type and a size of 16 bi
 four: flags, dimensions, name, values; values may be stored in a smaller type than the array's. It may be deflated.
 """
 
-from __future__ import annotations
-
 import struct
 import zlib
 from pathlib import Path

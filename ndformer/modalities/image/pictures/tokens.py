@@ -1,7 +1,5 @@
 """What a model gets of an image, as a picture: its patches, apart."""
 
-from __future__ import annotations
-
 import numpy as np
 
 LARGE = 320  # pixels that small pictures are enlarged to, about

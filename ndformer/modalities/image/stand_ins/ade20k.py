@@ -4,8 +4,6 @@ Colours are drawn anew for each region, so a pixel alone says little; where noth
 baselines never look at an image: a class for all pixels, or one for each place.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 from pathlib import Path

@@ -1,8 +1,6 @@
 """The stand-ins of CIFAR, MNIST, Flowers102, Tiny ImageNet, ImageNet and ImageFolder: images of one figure each, drawn
 in strokes.py."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import pickle

@@ -1,7 +1,5 @@
 """The stand-in of COCO: images of several figures, drawn in crowds.py."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable
 from pathlib import Path

@@ -3,8 +3,6 @@
 Annotated are the figures of CLASSES; those of OTHERS look alike, and nobody asks for them.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -5,8 +5,6 @@ them: were half of them darker, no weighted sum of pixels would say anything abo
 would take most of its minutes to find out that the difference matters and not its sign.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Augmentations for detection: colours and places, but nothing that turns or shears a box; and mosaic, four in one."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Changes of an image that its boxes or its mask go along with: sizes, jitter, flips, and packing both."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -4,8 +4,6 @@ Every transform is called as t(sample, rng). All chance comes from `rng`; only s
 changes. Sizes are one number for a square, or (height, width).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """MixUp and CutMix: training images and their labels, blended within a batch."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

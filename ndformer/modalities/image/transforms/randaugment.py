@@ -4,8 +4,6 @@ Each operation is fn(image, value) on a PIL image; the value at bin 0 changes no
 What a moved image uncovers is black, and moved pixels are taken from their nearest neighbour.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

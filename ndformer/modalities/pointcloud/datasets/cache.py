@@ -3,8 +3,6 @@
 One file for each cloud: an interruption loses at most the one being written, and a changed source is read again.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import warnings

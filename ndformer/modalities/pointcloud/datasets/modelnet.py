@@ -1,7 +1,5 @@
 """ModelNet40, and your own sets of objects: a cloud and a label each, in any of the layouts of layouts.py."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any, ClassVar
 

@@ -10,8 +10,6 @@ Clouds are turned into the eye's frame: x to the right of the view, y up in it, 
 same plane for all samples: ImagePatches(plane=...) puts it in front of the points that it shows.
 """
 
-from __future__ import annotations
-
 import csv
 from typing import Any, Literal
 

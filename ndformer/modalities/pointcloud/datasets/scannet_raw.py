@@ -8,8 +8,6 @@ scannetv2-labels.combined.tsv                    what that is among NYU40's clas
 Meshes are taken as they lie; the axis alignment of SCENE.txt is not applied, as in Pointcept.
 """
 
-from __future__ import annotations
-
 import csv
 import json
 from pathlib import Path

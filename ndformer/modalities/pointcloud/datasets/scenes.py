@@ -5,8 +5,6 @@ the labels, segment20.npy (N,), negative where nobody knows; HOME/val and HOME/t
 may be a list, HOME/train.json, of folders below HOME.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """What a file of a point cloud holds, in numbers."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """What a file of many clouds, or of an array of one scene, holds, in numbers: ModelNet's hdf5, ScanNet's npy, json."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

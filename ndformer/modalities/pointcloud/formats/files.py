@@ -1,7 +1,5 @@
 """One cloud from one file: .txt, .xyz, .npy, .off or .ply. Every way that a file can be wrong is one sentence."""
 
-from __future__ import annotations
-
 import zipfile
 from pathlib import Path
 from tokenize import TokenError

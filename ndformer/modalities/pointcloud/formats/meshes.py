@@ -1,7 +1,5 @@
 """Triangle meshes: OFF files, and points spread over a surface."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

@@ -1,7 +1,5 @@
 """PLY files, ascii and binary: a table for each of their elements (Turk 1994)."""
 
-from __future__ import annotations
-
 import io
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Pictures of point clouds: shaded discs seen from a few sides. numpy and PIL."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

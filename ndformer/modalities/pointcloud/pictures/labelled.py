@@ -1,7 +1,5 @@
 """Labelled clouds to look at: what was predicted, what is true, where they differ, as .ply files and one picture."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Shaded pictures of triangle meshes, seen from afar along parallel lines: a z-buffer in numpy."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """What a model gets of a cloud: each point in the colour of a centre that it goes to, grey where it goes to none."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from ndformer.modalities.pointcloud.pictures.clouds import class_colours, draw

@@ -3,8 +3,6 @@
 A set of clouds is worth a transformer where these stay low.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The stand-ins of ModelNet40 in each of its layouts on disk: objects put together at random, of those in shapes/."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple

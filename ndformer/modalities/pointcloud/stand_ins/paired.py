@@ -5,8 +5,6 @@ behind, or below. The finish is in the view alone. So a view leaves two classes 
 others, and both together leave one.
 """
 
-from __future__ import annotations
-
 import colorsys
 import math
 from collections.abc import Callable

@@ -4,8 +4,6 @@ Rooms lack some of their walls, as scans do. Colours say little: most things com
 paints.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Mix3D (Nekrasov 2021): two scenes in one place, so that objects are known without the rooms they stand in."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

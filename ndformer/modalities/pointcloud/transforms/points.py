@@ -8,8 +8,6 @@ The ModelNet40 recipe of Point Transformer V3 is: NormalizePoints(), ScalePoints
 ShiftPoints(0.2), GridSample(0.01), ShufflePoints(); in evaluation NormalizePoints(), GridSample(0.01).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal

@@ -7,8 +7,6 @@ CropSphere(102400), CentrePoints(up=False, step=0.02), UnitColours(); in evaluat
 GridSample(0.02, whole=True), CentrePoints(up=False, step=0.02), UnitColours().
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import product
 

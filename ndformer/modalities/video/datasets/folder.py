@@ -1,7 +1,5 @@
 """Any videos in class folders: data_root/train/CLASS/*.mp4, and val/ and test/ like it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

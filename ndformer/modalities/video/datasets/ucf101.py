@@ -4,8 +4,6 @@ data_root/ucfTrainTestlist/   classInd.txt, trainlist01.txt to 03 (Class/v_Class
 data_root/UCF-101/Class/v_Class_g01_c01.avi      or videos/Class/..., or Class/...
 """
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """What a file of video holds, in numbers, and whether it holds what it says."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What UCF101's lists of videos and of classes hold, in numbers."""
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 

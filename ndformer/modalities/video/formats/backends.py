@@ -6,8 +6,6 @@ and for open groups of pictures (HEVC, MPEG-2), the latter with timestamps in pe
 frames, because it says the timestamp of what it decoded, so that a wrong frame cannot pass.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -4,8 +4,6 @@ It is one of its own because libraries for video can hang with Python's lock hel
 files; this one can be done without.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -1,7 +1,5 @@
 """Frames from a file of video, exactly those that were asked for. Every way that it can be wrong is one sentence."""
 
-from __future__ import annotations
-
 import functools
 import importlib.util
 from collections.abc import Sequence

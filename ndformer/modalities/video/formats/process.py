@@ -1,7 +1,5 @@
 """The parent's side of child.py: questions with a time-out, and a new process after one that hung or died."""
 
-from __future__ import annotations
-
 import atexit
 import json
 import os

@@ -1,7 +1,5 @@
 """Writing videos, for generated sets."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What a model gets of a video: its tubelets, apart in space, and in time told by a bar."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from ndformer.modalities.image.pictures.tokens import apart

@@ -4,8 +4,6 @@ Eight of them come in twos that are each other played backwards: they have the s
 apart is the order in time.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 HEIGHT, WIDTH, RATE = 120, 160, 25  # pixels; frames a second

@@ -1,7 +1,5 @@
 """The stand-in of UCF101: videos of a thing that moves, drawn in moving.py."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

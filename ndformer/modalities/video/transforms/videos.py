@@ -3,8 +3,6 @@
 A sample's `video` is a VideoFile until SampleFrames makes it frames (T, H, W, 3) uint8.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, Literal
 

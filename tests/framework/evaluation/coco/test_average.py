@@ -1,7 +1,5 @@
 """The twelve numbers equal COCO's own, from a slow reading of its rules and from the two packages that have them."""
 
-from __future__ import annotations
-
 import importlib.util
 import time
 

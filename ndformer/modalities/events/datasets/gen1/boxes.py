@@ -1,7 +1,5 @@
 """GEN1's files of boxes, and which of the boxes count: moments of a recording with what stands in them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import NamedTuple
 

@@ -6,8 +6,6 @@ Of a recording, only the events before a label are read. Boxes' files are small 
 tools/prepare_gen1.py has done so before.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

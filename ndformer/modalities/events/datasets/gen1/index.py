@@ -4,8 +4,6 @@ Without it, opening a split reads the boxes of all its recordings, and each samp
 two dozen places far apart in a file of hundreds of megabytes: slow where the disk is far away.
 """
 
-from __future__ import annotations
-
 import warnings
 import zipfile
 from pathlib import Path

@@ -3,8 +3,6 @@
 Times are int64 microseconds from the start of a recording. Boxes are x1 y1 x2 y2 in pixels of the sensor.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Furniture put together at random from simple solids. y is up, the front looks along z."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from ndformer.modalities.pointcloud.stand_ins.shapes.solids import Mesh, arc, ball, both, box, cylinder, join, tube

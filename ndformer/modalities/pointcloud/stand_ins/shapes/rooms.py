@@ -1,8 +1,6 @@
 """What stands in rooms and on their walls beside furniture, put together at random. In metres, y is up, the front looks
 along z, and what is on a wall stands at the height where it hangs."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

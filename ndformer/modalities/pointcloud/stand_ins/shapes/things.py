@@ -1,8 +1,6 @@
 """Vehicles, vessels, guitars, stairs and lamps, put together at random from simple solids. y is up, the front
 looks along z."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
