@@ -1,0 +1,67 @@
+"""Regular files alone, of a bounded size: what all readers of foreign files begin with.
+
+A FIFO would wait for ever, a device never end; a small file can unpack to more than a machine has. So each reader
+opens with `opened`, `content` or `text`, or asks `regular` before a library opens by name, and `check_size` before it
+unpacks.
+"""
+
+import os
+import stat
+from pathlib import Path
+from typing import BinaryIO
+
+from ndformer.framework.errors import DataError
+
+LIMIT = 2**29  # bytes that one file may take in memory
+VARIABLE = "NDFORMER_FILE_LIMIT"  # another limit, for this process and all that it starts: loaders' workers too
+OPTION = "--file-limit 4G allows more"
+
+
+def limit() -> int:
+    return int(os.environ.get(VARIABLE, LIMIT))
+
+
+def check_size(path: Path, size: float) -> None:
+    """That many bytes are few enough to be made of a file."""
+    if size > limit():
+        raise DataError(
+            f"{path} would take {size / 2**20:,.0f} MiB of memory, and one file may take {limit() / 2**20:,.0f}: if it "
+            f"is whole and yours, allow more with {VARIABLE}",
+            OPTION,
+        )
+
+
+def regular(path: Path) -> Path:
+    """The path itself, where it is a file or a link to one; an OSError of open() where there is none."""
+    mode = os.stat(path).st_mode
+    if not stat.S_ISREG(mode):
+        kind = "folder" if stat.S_ISDIR(mode) else "pipe, socket or device"
+        raise DataError(f"{path} is a {kind}, and a file was expected: give another path")
+    return path
+
+
+def opened(path: Path) -> BinaryIO:
+    return open(regular(path), "rb")
+
+
+def content(path: Path) -> bytes:
+    """All bytes of a file that is small enough."""
+    with opened(path) as file:
+        check_size(path, os.fstat(file.fileno()).st_size)
+        return file.read()
+
+
+def text(path: Path, errors: str = "strict") -> str:
+    """A text in UTF-8, with or without a byte order mark; else a UnicodeDecodeError, where `errors` is strict."""
+    return content(path).decode("utf-8-sig", errors)
+
+
+def inside(root: Path, name: str) -> Path:
+    """root / name, of a name that a list of a data set gives: one that leads elsewhere is refused.
+
+    Links that lie in a data set are followed: people make data sets of links.
+    """
+    path = os.path.normpath(root / name)
+    if "\x00" in name or not Path(path).is_relative_to(os.path.normpath(root)):
+        raise DataError(f"{name!r} in a list of {root} leads outside of it: write paths below that folder")
+    return root / name
