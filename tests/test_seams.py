@@ -39,7 +39,6 @@ FOREIGN = {  # what is asked may have it or not: things of other packages, of Py
     "getattr(self.source, 'targets', None)",
     "getattr(module, kind, None)",
     "getattr(error, 'lineno', None)",
-    "getattr(getattr(model, 'backbone', model), 'depth', 0)",
     "getattr(model, 'backbone', model)",
     "hasattr(sampler, 'set_epoch')",
     "getattr(loader, 'bad', {})",

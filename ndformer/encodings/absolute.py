@@ -41,8 +41,8 @@ class Sincos(PositionEncoding):
     def _axis(self, r: Tensor, width: int) -> Tensor:
         """(B, N) -> (B, N, width)."""
         turns = torch.arange((width + 1) // 2, dtype=torch.float64, device=r.device) * 2 / width
-        angles = r[..., None] * (self.base**-turns).to(r.dtype)
-        sin, cos = angles.sin(), angles.cos()[..., : width // 2]
+        angles = r[..., None].double() * self.base**-turns  # float32 has no digits for them far from 0
+        sin, cos = angles.sin().to(r.dtype), angles.cos()[..., : width // 2].to(r.dtype)
         if not self.interleaved:
             return torch.cat([sin, cos], dim=-1)
         pairs = torch.stack([sin[..., : width // 2], cos], dim=-1).flatten(-2)

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from ndformer.framework.bias.base import Bias
 from ndformer.framework.bias.parabolas import IsotropicBias, QuadraticBias
 from ndformer.framework.bias.riding import halvings
-from ndformer.framework.encoding import LayerEncoding, PositionEncoding, Preset, from_repo
+from ndformer.framework.encoding import LayerEncoding, PositionEncoding, Preset, centred, from_repo
 from ndformer.framework.registry import ENCODINGS
 from ndformer.framework.tokens import Where
 
@@ -26,32 +26,14 @@ MEAN_SOFTPLUS = 0.7344  # of N(0, 1/3), which Wa x follows at the start
 
 
 class Centred(NamedTuple):
-    positions: Tensor  # (B or 1, N, P)
+    positions: Tensor  # (B or 1, N, P), in their own precision
     halvings: tuple[int, ...] | None  # for features of q and k; None: too far apart for them
 
 
 def centre(positions: Tensor, where: Where, factors: tuple[float, ...], curvature: float, slope: float) -> Centred:
-    """Positions about a whole number near their mean, where the bias will ride on q and k: features lose digits far
-    from 0. Differences, and so the encoding, stay as they are."""
+    """Positions near 0, where the bias will ride on q and k: differences need no such place."""
     times = halvings(where, factors, curvature, slope)
-    if times is None:
-        return Centred(positions, None)
-    if where.cut is not None:  # each sample about its own mean
-        total = positions.shape[0] * positions.shape[1]
-        moved = torch.zeros_like(positions)
-        for rows, place in where.cut:
-            parts = _centred(rows.gather(positions.flatten(0, 1)), place.real)
-            moved = moved + rows.scatter(parts, total).view_as(positions)
-        return Centred(moved, times)
-    return Centred(_centred(positions, where.real), times)
-
-
-def _centred(r: Tensor, real: Tensor | None) -> Tensor:
-    if real is None:
-        return r - r.mean(1, keepdim=True).round()
-    count = real.sum(1)[:, None, None].clamp(min=1)
-    mean = (r.sum(1, keepdim=True) / count).round()  # tokens that are not real stand at 0
-    return torch.where(real[..., None], r - mean, 0.0)
+    return Centred(positions if times is None else centred(positions, where, where.real), times)
 
 
 @ENCODINGS.register_module()
@@ -101,7 +83,7 @@ class PaPE(PositionEncoding):
 
     def tables(self, positions: Tensor, where: Where) -> Centred | tuple[Tensor, Tensor | None]:
         if self.impl == "paper_concat":
-            return positions, where.real
+            return centred(positions, where, where.real), where.real
         # how sharply the distance term falls at the start: Wp is uniform within 1/sqrt(P)
         falls = self.m * MEAN_SOFTPLUS / (3 * self.position_dims) if self.project else MEAN_SOFTPLUS
         falls = falls * self.head_dim**-0.5 if self.init_radius is None else 0.5 / self.init_radius**2
@@ -163,9 +145,8 @@ class PaPELayer(_Parabolas):
             c = project(x, folded).transpose(1, 2).contiguous()
         elif self.direction:
             c = slope(self._of_tokens(x, "b"), wp, self.head_dim)
-        positions = state.positions.to(x.dtype)
         return QuadraticBias(
-            None if M is None else M.unbind(0), None if c is None else c.unbind(0), positions, state.halvings
+            None if M is None else M.unbind(0), None if c is None else c.unbind(0), state.positions, state.halvings
         )
 
 
@@ -223,7 +204,7 @@ class PaPERILayer(LayerEncoding):
         x = x.to(torch.promote_types(x.dtype, torch.float32))
         a = F.linear(x, self.wa.to(x.dtype)).transpose(1, 2).contiguous()  # (B, H, N)
         alpha = -F.softplus(a) * (self.scale.to(x.dtype) ** 2 * self.head_dim**-0.5)[:, None]
-        return IsotropicBias(alpha, state.positions.to(x.dtype), state.halvings)
+        return IsotropicBias(alpha, state.positions, state.halvings)
 
 
 def project(x: Tensor, weight: Tensor) -> Tensor:

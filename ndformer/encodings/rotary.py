@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ndformer.framework.encoding import LayerEncoding, PositionEncoding, Preset, from_repo
+from ndformer.framework.encoding import LayerEncoding, PositionEncoding, Preset, centred, from_repo
 from ndformer.framework.registry import ENCODINGS
 from ndformer.framework.tokens import Where
 
@@ -58,6 +58,13 @@ class _Rotary(PositionEncoding):
         """How many there are for each axis or direction."""
         raise NotImplementedError
 
+    def near(self, positions: Tensor, where: Where) -> Tensor:
+        """Positions whose angles have their digits: about the mean, which leaves turns between tokens as they are. But
+        tokens without a place act as if at the origin, which then has to stay: there, angles are in float64."""
+        if self.translation_invariant and where.placed is None:
+            return centred(positions, where, where.valid)
+        return positions.double()
+
 
 @ENCODINGS.register_module()
 class AxialRoPE(_Rotary):
@@ -82,8 +89,8 @@ class AxialRoPE(_Rotary):
         steps = torch.arange(self.pairs, dtype=torch.float64, device=positions.device) / self.pairs
         own = torch.eye(self.position_dims, dtype=torch.float64, device=positions.device)
         frequencies = torch.einsum("i,pq->piq", self.base**-steps, own).flatten(0, 1)  # (pairs of all axes, P)
-        turn = angles(positions, frequencies[None])
-        return turn.cos(), turn.sin()  # (B, 1, N, pairs)
+        turn = angles(self.near(positions, where), frequencies[None])
+        return turn.cos().to(positions.dtype), turn.sin().to(positions.dtype)  # (B, 1, N, pairs)
 
     def layer(self, index: int, depth: int) -> LayerEncoding:
         return _Turned(self.repo)
@@ -117,6 +124,9 @@ class RoPEMixed(_Rotary):
     def pairs_each(self) -> int:
         return self.head_dim // 2 if self.repo else self.head_dim // (2 * self.position_dims)
 
+    def tables(self, positions: Tensor, where: Where) -> Tensor:
+        return self.near(positions, where)
+
     def layer(self, index: int, depth: int) -> LayerEncoding:
         sizes = self.base ** -(torch.arange(self.pairs) / self.pairs)
         if self.repo:
@@ -137,7 +147,7 @@ class _LearnedTurns(LayerEncoding):
     def qk(self, q: Tensor, k: Tensor, x: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
         exact = self.frequencies.to(torch.promote_types(self.frequencies.dtype, torch.float32))
         turn = angles(state, 1 / exact if self.inverse else exact)
-        cos, sin = turn.cos(), turn.sin()  # (B, H, N, pairs)
+        cos, sin = turn.cos().to(exact.dtype), turn.sin().to(exact.dtype)  # (B, H, N, pairs)
         return rotate(q, cos, sin, self.inverse), rotate(k, cos, sin, self.inverse)
 
 

@@ -195,5 +195,29 @@ def scaled(positions: Tensor, factors: tuple[float, ...]) -> Tensor:
     return positions if all(f == 1.0 for f in factors) else positions * positions.new_tensor(factors)
 
 
+def centred(positions: Tensor, where: Where, kept: Tensor | None) -> Tensor:
+    """Scaled positions about a whole number near their mean, in each row (each sample, where rows are packed): far from
+    0, angles and squares have no digits left. Differences stay as they are. Tokens that are not `kept`, (B, N), stand
+    at 0; unplaced ones that are move with the others.
+    """
+    if where.cut is None:
+        return _about_mean(positions, where.real, kept)
+    moved = torch.zeros_like(positions)
+    for rows, place in where.cut:
+        part = _about_mean(
+            rows.gather(positions.flatten(0, 1)), place.real, None if kept is None else rows.gather(kept.flatten())
+        )
+        moved = moved + rows.scatter(part, positions.shape[0] * positions.shape[1]).view_as(positions)
+    return moved
+
+
+def _about_mean(r: Tensor, real: Tensor | None, kept: Tensor | None) -> Tensor:
+    if real is None:
+        return r - r.detach().mean(1, keepdim=True).round()
+    count = real.sum(1)[:, None, None].clamp(min=1)
+    r = r - (r.detach().sum(1, keepdim=True) / count).round()  # tokens that are not real stand at 0
+    return r if kept is None else torch.where(kept[..., None], r, 0.0)
+
+
 def without_autocast(tensor: Tensor) -> torch.autocast:
     return torch.autocast(tensor.device.type, enabled=False)

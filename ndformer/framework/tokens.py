@@ -66,9 +66,11 @@ class Where:
 
     # Facts that steer the choice of kernel. They are read off the values once, here, because a compiled graph cannot
     # look at values; None where that would make a GPU wait, or inside a graph: then the choice is the careful one.
-    # `extent`: per axis, log2 of a row's size, rounded up. `cut`: packed rows as plain ones.
+    # `extent`: per axis, log2 of a row's size, rounded up. `cut`: packed rows as plain ones. `only_grid`: no token but
+    # those of the grid has a place.
     extent: tuple[int, ...] | None = field(init=False, default=None, repr=False)
     cut: tuple[tuple[Rows, Where], ...] | None = field(init=False, default=None, repr=False)
+    only_grid: bool = field(init=False, default=False, repr=False)
 
     def __post_init__(self) -> None:
         self._check()
@@ -87,6 +89,10 @@ class Where:
             if self.segment is not None and self.valid is not None:
                 set_(self, "cut", tuple((rows, rows.where(self)) for rows in _runs(self.segment, self.valid)))
             set_(self, "extent", _extent(self))
+            if self.grid is not None:
+                before = self.positions.shape[1] - math.prod(self.grid)
+                free = before > 0 and (self.placed is None or bool(self.placed[:, :before].any()))
+                set_(self, "only_grid", not free)
 
     def _check(self) -> None:
         r = self.positions

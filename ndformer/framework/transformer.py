@@ -156,6 +156,12 @@ class Transformer(nn.Module):
         self.final_norm = nn.LayerNorm(dim) if final_norm else nn.Identity()
         self.checkpointing = checkpointing
 
+    def layer_of(self, name: str) -> int:
+        part, *rest = name.split(".")
+        if part in ("blocks", "layers"):  # blocks.INDEX, layers.SPACE.INDEX
+            return int(rest[part == "layers"]) + 1
+        return 0 if part in ("encoding", "initial_norm") else self.depth + 1
+
     def forward(self, tokens: TokenSet, space: str | None = None) -> TokenSet:
         where, x = tokens.where, tokens.features
         if where.valid is not None:

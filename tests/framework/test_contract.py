@@ -448,7 +448,6 @@ BROKEN = [
     (PositionsInHalf, {"half precision": "times as wrong as those without positions"}),
     (WidensTokens, {"half precision": "embed() does not return the bfloat16"}),
     (WidensQueries, {"half precision": "qk() does not return the bfloat16"}),
-    (configured(dict(type="PaPE", impl="paper_concat")), {"half precision": "NaN or infinite (float16"}),
     (KeepsLayers, {"layers are the caller's": "are one tensor, twice in a checkpoint"}),
     (HandsOutItself, {"layers are the caller's": "make a new one each time"}),
     (DrawsWithNumpy, {"same seed, same numbers": "'layers.0.encoding.frequencies' differs"}),

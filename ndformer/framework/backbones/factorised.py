@@ -43,11 +43,19 @@ class FactorisedTransformer(nn.Module):
         common: dict[str, Any] = dict(
             encoding=encoding, mlp_ratio=mlp_ratio, drop_path=drop_path, qk_norm=qk_norm, backend=backend
         )
-        self.dim = dim
+        self.dim, self.depth = dim, depth + time_depth
         self.summary = nn.Parameter(torch.zeros(dim))
         nn.init.trunc_normal_(self.summary, std=0.02)
         self.space = Transformer(dim, depth, heads, position_dims - 1, initial_norm=initial_norm, **common)
         self.time = Transformer(dim, time_depth, heads, 1, **common)
+
+    def layer_of(self, name: str) -> int:
+        part, _, rest = name.partition(".")
+        if part == "summary":
+            return 0
+        if part == "space":
+            return min(self.space.layer_of(rest), self.space.depth)  # its norm is not the last
+        return self.space.depth + self.time.layer_of(rest)
 
     def forward(self, tokens: TokenSet) -> TokenSet:
         where = tokens.where

@@ -100,21 +100,28 @@ class SumBias(Bias):
 
 
 class PositionBias(Bias):
-    """A bias of position differences: keeps each axis as a contiguous (B or 1, N) tensor."""
+    """A bias of position differences: keeps each axis as a contiguous (B or 1, N) tensor, in its own precision."""
 
-    def __init__(self, positions: Tensor) -> None:
+    def __init__(self, positions: Tensor, dtype: torch.dtype | None = None) -> None:
+        """`dtype`: of differences, once they are taken; that of the positions unless given."""
+        if positions.requires_grad and torch.is_grad_enabled():
+            raise ValueError(
+                f"{type(self).__name__} gives positions no gradient, and these require one: detach() them, or take a "
+                "rotary encoding or Sincos, which do"
+            )
         self.axes = [axis.detach().contiguous() for axis in positions.unbind(-1)]
+        self.dtype = positions.dtype if dtype is None else dtype
 
     def difference(self, p: int, b: Tensor, i: Tensor, j: Tensor) -> Tensor:
         """r_j - r_i along axis p."""
         axis = self.axes[p]
         if axis.shape[0] == 1:
-            return axis[0, j] - axis[0, i]
-        return axis[b, j] - axis[b, i]
+            return (axis[0, j] - axis[0, i]).to(self.dtype)
+        return (axis[b, j] - axis[b, i]).to(self.dtype)
 
     def differences(self, lo: int, hi: int) -> list[Tensor]:
         """Per axis r_j - r_i: (B or 1, hi - lo, N)."""
-        return [axis[:, None, :] - axis[:, lo:hi, None] for axis in self.axes]
+        return [(axis[:, None, :] - axis[:, lo:hi, None]).to(self.dtype) for axis in self.axes]
 
     def cut_positions(self, rows: Rows) -> Tensor:
         return torch.stack([rows.gather(axis.flatten()) for axis in self.axes], dim=-1)

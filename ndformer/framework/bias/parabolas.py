@@ -27,8 +27,8 @@ class SeparableBias(PositionBias):
     such features; None where it has not.
     """
 
-    def __init__(self, positions: Tensor, halvings: tuple[int, ...] | None = None) -> None:
-        super().__init__(positions)
+    def __init__(self, positions: Tensor, dtype: torch.dtype, halvings: tuple[int, ...] | None = None) -> None:
+        super().__init__(positions, dtype)
         self.halvings = halvings
 
     @property
@@ -58,7 +58,7 @@ class QuadraticBias(SeparableBias):
         positions: Tensor,
         halvings: tuple[int, ...] | None = None,
     ) -> None:
-        super().__init__(positions, halvings)
+        super().__init__(positions, (M or c or [positions])[0].dtype, halvings)
         self.M = None if M is None else list(M)
         self.c = None if c is None else list(c)
 
@@ -94,7 +94,7 @@ class QuadraticBias(SeparableBias):
 
     def features(self, split: Split | None = None) -> tuple[Tensor, Tensor]:
         """dr' M dr + c' dr as a polynomial in r_j: its constant, linear and quadratic coefficients, and the powers."""
-        entries, axes = self._entries, _about(self.axes, split)
+        entries, axes = self._entries, _about(self.axes, split, self.dtype)
         r = [axis.queries for axis in axes]
         none = torch.zeros_like((self.M or self.c or [])[0])
         M, c = self.M or [none] * len(entries), self.c or [none] * len(axes)
@@ -139,7 +139,7 @@ class IsotropicBias(SeparableBias):
     term = "distance"
 
     def __init__(self, alpha: Tensor, positions: Tensor, halvings: tuple[int, ...] | None = None) -> None:
-        super().__init__(positions, halvings)
+        super().__init__(positions, alpha.dtype, halvings)
         self.alpha = alpha  # (B, H, N)
 
     def pair(self, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
@@ -152,7 +152,7 @@ class IsotropicBias(SeparableBias):
         return Parabolas({(p, p): self.alpha for p in range(len(self.axes))}, self.axes)
 
     def features(self, split: Split | None = None) -> tuple[Tensor, Tensor]:
-        axes = _about(self.axes, split)
+        axes = _about(self.axes, split, self.dtype)
         ours, theirs = [self.alpha * squares([axis.queries for axis in axes])], [torch.ones_like(axes[0].keys[0])]
         for axis in axes:
             linear = -2 * self.alpha * axis.queries
@@ -173,22 +173,22 @@ class Local(NamedTuple):
     shares: list[Tensor | None]  # (N,), 1 for the queries with this origin and 0 for others; None: all of them
 
 
-def _about(axes: Sequence[Tensor], split: Split | None) -> list[Local]:
-    """Each axis (B or 1, N) about origins near the queries."""
+def _about(axes: Sequence[Tensor], split: Split | None, dtype: torch.dtype) -> list[Local]:
+    """Each axis (B or 1, N) about origins near the queries; there `dtype` has the digits."""
     axes = [axis[:, None] for axis in axes]
     if split is None:
-        return [Local(axis, [axis[None]], [None]) for axis in axes]
-    return [_local(axis, late, split.calls) for axis, late in zip(axes, split.second)]
+        return [Local(axis, [axis[None]], [None]) for axis in (axis.to(dtype) for axis in axes)]
+    return [_local(axis, late, split.calls, dtype) for axis, late in zip(axes, split.second)]
 
 
-def _local(axis: Tensor, second: Tensor | None, calls: Sequence[Tensor]) -> Local:
+def _local(axis: Tensor, second: Tensor | None, calls: Sequence[Tensor], dtype: torch.dtype) -> Local:
     """Origins are whole numbers near the means, so that whole positions stay whole."""
     shares: list[Tensor | None] = [None] if second is None else [1 - second, second]
-    queries, keys = torch.zeros_like(axis), []
+    queries, keys = torch.zeros_like(axis, dtype=dtype), []
     for share in shares:
         weights = torch.ones_like(axis[0]) if share is None else share
         sums = [((axis * weights)[..., call].sum(-1, keepdim=True), weights[..., call].sum()) for call in calls]
-        own = torch.stack([axis - (total / count).round() for total, count in sums])
+        own = torch.stack([axis - (total / count).round() for total, count in sums]).to(dtype)
         for call, centred in zip(calls, own):
             queries[..., call] += (centred * weights)[..., call]
         keys.append(own)

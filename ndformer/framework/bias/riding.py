@@ -26,17 +26,20 @@ FEWEST = 64  # queries in a block for blocks to pay
 
 def halvings(where: Where, factors: Sequence[float], curvature: float, slope: float) -> tuple[int, ...] | None:
     """How often to halve a grid of queries along each axis (log2 of its blocks) for a bias of -curvature |dr|^2, dr in
-    positions times `factors`, to ride on q and k in float32; None where it had better not."""
+    positions times `factors`, to ride on q and k in float32; None where it had better not. Placed tokens before the
+    grid belong to no block of it, and are not near any."""
     if where.extent is None:
         return None
     sizes = [2.0**log2 * factor for log2, factor in zip(where.extent, factors)]
-    times, most = [0] * len(sizes), 0
-    if where.grid is not None and len(where.grid) == len(sizes):
-        most = math.floor(math.log2(max(1, math.prod(where.grid) / FEWEST)))
+    grid = where.grid if where.only_grid and len(where.grid or ()) == len(sizes) else None
+    times, most = [0] * len(sizes), [0] * len(sizes)
+    if grid is not None:  # no more halves than cells
+        most = [math.floor(math.log2(max(1, cells))) for cells in grid]
     while sum(size**2 for size in sizes) * max(curvature / BIAS, slope / SLOPE) > 1:
-        if sum(times) == most:
+        axes = [axis for axis, halved in enumerate(times) if halved < most[axis]]
+        if grid is None or not axes or math.prod(grid) < FEWEST * 2 ** (sum(times) + 1):
             return None
-        axis = sizes.index(max(sizes))
+        axis = max(axes, key=sizes.__getitem__)
         sizes[axis] /= 2
         times[axis] += 1
     return tuple(times)

@@ -82,4 +82,9 @@ def counted(truth: np.ndarray, predicted: np.ndarray, classes: int, name: str = 
     if truth.size and int(truth.max()) >= classes:
         remedy = "give the head as many as the data has, and negative labels to what nobody knows"
         raise no_class(name, truth.max(), classes, remedy)
+    wrong = predicted[(predicted < 0) | (predicted >= classes)]
+    if wrong.size:
+        raise ValueError(
+            f"a head predicted class {wrong[0]} for {name}, but there are {classes}: predict() gives 0 to {classes - 1}"
+        )
     return np.bincount(truth * classes + predicted, minlength=classes * classes).reshape(classes, classes)

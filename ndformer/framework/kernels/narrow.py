@@ -26,7 +26,7 @@ TERMS = [(0, 0), (0, 1), (0, 2), (1, 1), (1, 2), (2, 2), (0,), (1,), (2,)]
 
 
 class Narrow(Backend):
-    """Serves parabolas of placed tokens in up to three dimensions, in float32 on a CPU, without gradients."""
+    """Serves parabolas of placed tokens in up to three dimensions, all in float32 on a CPU, without gradients."""
 
     name = "narrow"
 
@@ -36,6 +36,8 @@ class Narrow(Backend):
         if not isinstance(bias, SeparableBias) or where.placed is not None or q.shape[-1] % 8 or v.shape[-1] % 8:
             return False
         parts = bias.parabolas()
+        if any(axis.dtype != torch.float32 for axis in parts.axes):
+            return False
         learned = torch.is_grad_enabled() and any(t.requires_grad for t in (q, k, v, *parts.entries.values()))
         whole = where.segment is not None and samples(q, where) is None
         return len(parts.axes) <= AXES and not learned and not whole

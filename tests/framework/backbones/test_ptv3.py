@@ -373,3 +373,29 @@ def test_sites_are_shared_by_both_ways_through_a_stage() -> None:
     model(packed(cloud(60)))
     assert len({id(place) for place in seen}) == 3
     assert len(seen) == 1 + 4 + 2
+
+
+def test_statistics_that_were_loaded_without_a_count_are_those_of_a_whole_training() -> None:
+    torch.manual_seed(0)
+    given = Norm(3).state_dict() | dict(running_mean=torch.full((3,), 5.0), running_var=torch.full((3,), 4.0))
+    norm = Norm(3)
+    norm.load_state_dict(given)
+    norm(torch.randn(50, 3))
+    assert norm.running_mean is not None
+    assert (norm.running_mean - 5.0).abs().max() < 0.1
+    fresh = Norm(3)
+    fresh.load_state_dict(Norm(3).state_dict())
+    fresh(torch.randn(50, 3) + 5)
+    assert fresh.running_mean is not None
+    assert (fresh.running_mean - 5.0).abs().max() < 1.0
+
+
+def test_a_norm_that_was_old_is_young_again_with_young_weights() -> None:
+    norm = Norm(3)
+    for _ in range(101):
+        norm(torch.randn(9, 3))
+    assert not norm.young
+    norm.load_state_dict(Norm(3).state_dict())
+    norm(torch.randn(50, 3) + 5)
+    assert norm.running_mean is not None
+    assert (norm.running_mean - 5.0).abs().max() < 1.0

@@ -76,3 +76,9 @@ def test_what_cannot_be_measured_is_told():
         measured([(np.array([3]), np.array([0]))], 3)
     with pytest.raises(DataError, match="nothing in this set has a label"):
         measured([(np.full((2, 2), -1), np.zeros((2, 2), int))], 2)
+
+
+@pytest.mark.parametrize("predicted", [3, -1])
+def test_a_prediction_beyond_the_classes_is_no_other_class(predicted):
+    with pytest.raises(ValueError, match=f"predicted class {predicted} for a sample, but there are 3"):
+        measured([(np.array([0, 1]), np.array([0, predicted]))], 3)

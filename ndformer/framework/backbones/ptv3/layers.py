@@ -20,6 +20,7 @@ class Norm(nn.BatchNorm1d):
     def __init__(self, dim: int) -> None:
         super().__init__(dim, eps=1e-3, momentum=0.01)
         self.young = True
+        self.register_load_state_dict_post_hook(_loaded)
 
     def forward(self, input: Tensor) -> Tensor:
         if self.training and len(input) == 1:
@@ -32,6 +33,18 @@ class Norm(nn.BatchNorm1d):
             self.momentum = max(0.01, 1 / (int(self.num_batches_tracked) + 1))
             self.young = self.momentum > 0.01
         return super().forward(input)
+
+
+def _loaded(norm: Norm, keys: object) -> None:
+    """Statistics that come without a count, as those of weights that were converted or exported by hand, are those of a
+    whole training, and not to be averaged with the first batch's."""
+    assert norm.num_batches_tracked is not None
+    assert norm.running_mean is not None
+    assert norm.running_var is not None
+    fresh = bool((norm.running_mean == 0).all()) and bool((norm.running_var == 1).all())
+    if int(norm.num_batches_tracked) == 0 and not fresh:
+        norm.num_batches_tracked.fill_(100)  # as many as are averaged evenly
+    norm.young = True
 
 
 class Stem(nn.Module):
@@ -110,7 +123,7 @@ class Stage(nn.Module):
     ) -> None:
         """`first`: which layer of the model its first block is. `resample`: what makes its points, of those before."""
         super().__init__()
-        self.resample, self.encoding = resample, encoding
+        self.resample, self.encoding, self.first = resample, encoding, first
         dim, heads, depth = encoding.dim, encoding.heads, encoding.depth
         self.blocks = nn.ModuleList(
             Block(dim, heads, encoding.layer(first + i, depth), mlp_ratio, rate, cpe, backend)

@@ -95,7 +95,14 @@ class PTv3(nn.Module):
         own = self.encoder[0].encoding
         if own.needs_grid:
             raise ValueError(f"{type(own).__name__} needs tokens on a full grid: points want PaPE, ALiBi or AxialRoPE")
-        self.centred = own.translation_invariant
+        self.centred, self.depth = own.translation_invariant, first[-1]
+
+    def layer_of(self, name: str) -> int:
+        part, *rest = name.split(".")
+        if part == "stem":
+            return 0
+        stage = (self.encoder if part == "encoder" else self.decoder)[int(rest[0])]
+        return stage.first + (int(rest[2]) + 1 if rest[1] == "blocks" else rest[1] == "resample")
 
     def forward(self, tokens: TokenSet, grid: Tensor | None = None) -> TokenSet:
         """`grid` (B, N, 3): the voxels, where they are not to be floor(positions / grid_size)."""

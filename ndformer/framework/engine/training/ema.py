@@ -18,7 +18,7 @@ class EMA:
 
     @torch.no_grad()
     def update(self, model: nn.Module) -> None:
-        parameters = dict(model.named_parameters())
+        parameters = dict(model.named_parameters(remove_duplicate=False))  # tied weights have several names
         for name, value in model.state_dict().items():
             if name in parameters and value.is_floating_point():
                 self.average[name].lerp_(value, 1 - self.decay)

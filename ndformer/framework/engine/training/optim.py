@@ -1,6 +1,6 @@
 """Optimizers and their parameter groups: weight decay, layer decay."""
 
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import nn
@@ -11,6 +11,16 @@ from ndformer.framework.registry import OPTIMIZERS
 for _name, _kind in vars(torch.optim).items():
     if isinstance(_kind, type) and issubclass(_kind, torch.optim.Optimizer) and _kind is not torch.optim.Optimizer:
         OPTIMIZERS.register_module(name=_name, module=_kind)
+
+
+@runtime_checkable
+class Layered(Protocol):
+    """A backbone for `layer_decay`: it says which of its weights are in which layer, 1 to `depth` from the input on; 0
+    is before them, depth + 1 behind."""
+
+    depth: int
+
+    def layer_of(self, name: str) -> int: ...
 
 
 def build_optimizer(
@@ -33,16 +43,16 @@ def parameter_groups(
     """Parameters that share a learning rate (layer decay) and weight decay.
 
     `layer_decay` d: the learning rate of block l of L is multiplied by d^(L - l), that of what comes before the blocks
-    by d^(L + 1), of what comes after by 1 (BEiT). `no_decay`: no weight decay for vectors (biases, norms, tokens) and
-    for what an encoding names in `no_weight_decay`. `lr_factors`, dict(blocks=0.1): times a factor where a name has
-    that word in it, the first that fits.
+    by d^(L + 1), of what comes after by 1 (BEiT); the backbone says which they are (`Layered`). `no_decay`: no weight
+    decay for vectors (biases, norms, tokens) and for what an encoding names in `no_weight_decay`. `lr_factors`,
+    dict(blocks=0.1): times a factor where a name has that word in it, the first that fits.
     """
     factors = lr_factors or {}
     for word in factors:
         if not any(word in name for name, _ in model.named_parameters()):
             raise ValueError(f"param_groups.lr_factors: no parameter has '{word}' in its name, and none would change")
     spared = _spared(model)
-    depth = getattr(getattr(model, "backbone", model), "depth", 0)
+    layers = None if layer_decay is None else _layers(model)
     groups: dict[tuple[float, float], dict[str, Any]] = {}
     for name, parameter in model.named_parameters():
         if not parameter.requires_grad:
@@ -50,7 +60,7 @@ def parameter_groups(
         decay = (
             0.0 if no_decay and (parameter.dim() <= 1 or name in spared or name.endswith(".tokens")) else weight_decay
         )
-        scale = 1.0 if layer_decay is None else layer_decay ** (depth + 1 - _layer(name, depth))
+        scale = 1.0 if layer_decay is None or layers is None else layer_decay ** layers[name]
         scale *= next((factor for word, factor in factors.items() if word in name), 1.0)
         group = groups.setdefault((scale, decay), dict(params=[], names=[], weight_decay=decay, lr_scale=scale))
         group["params"].append(parameter)
@@ -58,14 +68,18 @@ def parameter_groups(
     return list(groups.values())
 
 
-def _layer(name: str, depth: int) -> int:
-    """0 before the blocks, 1..depth in them, depth + 1 after."""
-    parts = name.split(".")
-    if "blocks" in parts:
-        return int(parts[parts.index("blocks") + 1]) + 1
-    if "layers" in parts:  # layers.SPACE.INDEX
-        return int(parts[parts.index("layers") + 2]) + 1
-    return 0 if parts[0] == "modalities" or "encoding" in parts or "initial_norm" in parts else depth + 1
+def _layers(model: nn.Module) -> dict[str, int]:
+    """How many layers are above that of a parameter: 0 behind the blocks, L + 1 before them."""
+    backbone = model.get_submodule("backbone")
+    if not isinstance(backbone, Layered):
+        raise ValueError(
+            f"layer_decay is for backbones that say their layers, and {type(backbone).__name__} has no `depth` and "
+            "`layer_of(name)`: write them, or leave layer_decay out"
+        )
+    numbers = {f"backbone.{name}": backbone.layer_of(name) for name, _ in backbone.named_parameters()}
+    before = {name for name, _ in model.named_parameters() if name.startswith("modalities.") or name == "kinds"}
+    behind = backbone.depth + 1
+    return {name: behind - (0 if name in before else numbers.get(name, behind)) for name, _ in model.named_parameters()}
 
 
 def _spared(model: nn.Module) -> set[str]:

@@ -22,7 +22,7 @@ from ndformer.framework.engine.training.runner import AmpWrapper
 from ndformer.framework.engine.training.schedules import OneCycle, WarmupCosine
 from ndformer.framework.errors import DataError
 from ndformer.framework.heads.classifier import Classifier
-from ndformer.framework.registry import DATASETS
+from ndformer.framework.registry import BACKBONES, DATASETS
 from ndformer.framework.tokens import TokenSet, Where
 from ndformer.modalities.image.transforms.mix import ImageMix, box
 
@@ -246,6 +246,48 @@ def test_layer_decay_and_no_decay_group_parameters_by_depth_and_kind():
     assert (plain[0]["lr_scale"], plain[0]["weight_decay"]) == (1.0, 0.05)
 
 
+def test_layers_of_points_and_of_space_and_time_learn_slower_from_top_to_bottom():
+    """Weights that pass a token later never learn slower, and all of them at most as fast as the head."""
+    tiny = dict(enc_depths=(1, 2), enc_channels=(16, 16), enc_heads=(1, 1), dec_depths=(1,), dec_channels=(16,))
+    points = BACKBONES.create(dict(type="PTv3", in_channels=16, grid_size=0.1, dec_heads=(1,), **tiny))
+    video = BACKBONES.create(
+        dict(type="FactorisedTransformer", dim=16, depth=2, time_depth=1, heads=2, position_dims=3)
+    )
+    expected = {
+        points: {
+            "stem.conv.weight": 5,
+            "encoder.0.blocks.0.norm1.weight": 4,
+            "encoder.1.resample.proj.weight": 3,
+            "encoder.1.blocks.0.norm1.weight": 3,
+            "encoder.1.blocks.1.norm1.weight": 2,
+            "decoder.0.resample.skip.0.weight": 1,
+            "decoder.0.blocks.0.norm1.weight": 1,
+        },
+        video: {
+            "summary": 4,
+            "space.blocks.0.norm1.weight": 3,
+            "space.blocks.1.norm1.weight": 2,
+            "space.final_norm.weight": 2,
+            "time.blocks.0.norm1.weight": 1,
+            "time.final_norm.weight": 0,
+        },
+    }
+    for backbone, layers in expected.items():
+        model = nn.ModuleDict(dict(modalities=nn.Linear(2, 2), backbone=backbone, head=nn.Linear(2, 2)))
+        groups = parameter_groups(model, 0.0, layer_decay=0.5)
+        found = {name: g["lr_scale"] for g in groups for name in g["names"]}
+        assert {name: found[f"backbone.{name}"] for name in layers} == {n: 0.5**k for n, k in layers.items()}
+        assert found["head.weight"] == 1.0
+        assert found["modalities.weight"] == 0.5 ** (backbone.depth + 1) == min(found.values())
+
+
+def test_layer_decay_is_refused_where_the_backbone_says_no_layers():
+    model = nn.ModuleDict(dict(backbone=nn.Linear(2, 2), head=nn.Linear(2, 2)))
+    with pytest.raises(ValueError, match=r"Linear has no `depth` and `layer_of\(name\)`: write them, or leave"):
+        parameter_groups(model, 0.0, layer_decay=0.5)
+    assert parameter_groups(model, 0.0)
+
+
 def test_an_encodings_own_weights_may_stay_undecayed():
     model = build_model(config())
     model.backbone = type(model.backbone)(16, 1, 2, 2, dict(type="RoPEMixed"))
@@ -269,6 +311,19 @@ def test_the_average_is_the_weighted_sum_written_out():
     with average.applied(model):
         torch.testing.assert_close(model.weight.detach(), expected)
     assert torch.equal(model.weight, own)
+
+
+def test_tied_weights_are_averaged_under_all_their_names():
+    one, two = nn.Linear(2, 2), nn.Linear(2, 2)
+    two.weight = one.weight
+    model = nn.Sequential(one, two)
+    average = EMA(model, decay=0.9)
+    before = one.weight.detach().clone()
+    with torch.no_grad():
+        one.weight.add_(1.0)
+    average.update(model)
+    for name in ("0.weight", "1.weight"):
+        torch.testing.assert_close(average.average[name], before + 0.1)
 
 
 def test_accumulating_micro_batches_is_one_big_batch():
