@@ -86,6 +86,11 @@ class Dataset(torch.utils.data.Dataset[Sample]):
         """Sorted numbers of the records of train that are kept for validation."""
         return stratified(labels, share)
 
+    def identity(self, i: int) -> Any:
+        """What a sample is known by without being read (fingerprint.py): its record, as far as that has the paths of
+        its files, texts, numbers and arrays. Override it where files are named elsewhere."""
+        return self.records[i]
+
     def read(self, record: Any) -> Sample:
         """One sample as it is on disk: dict(image=PIL.Image, label=int, ...)."""
         raise NotImplementedError

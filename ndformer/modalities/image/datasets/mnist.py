@@ -63,6 +63,9 @@ class MNIST(Dataset):
             self.data_root / f"{what}-{kind}.gz", "a file of MNIST", "ossci-datasets.s3.amazonaws.com/mnist has it"
         )
 
+    def identity(self, i: int) -> Any:
+        return self.records[i], self.images[self.records[i][0]]
+
     def read(self, record: Any) -> Sample:
         i, label, path = record
         return dict(image=Image.fromarray(self.images[i]), label=label, path=path)

@@ -67,6 +67,10 @@ class Paired(Dataset):
             )
         return path.read_text(encoding="utf-8", errors="replace").split()
 
+    def identity(self, i: int) -> Any:
+        path, eye = self.records[i]
+        return path.with_suffix(".png"), path.with_suffix(".txt"), eye
+
     def read(self, record: Any) -> Sample:
         path, eye = record
         label = self.classes.index(path.parent.name)

@@ -66,6 +66,9 @@ class Scenes(Dataset):
         rooms = stratified(np.zeros(room.max() + 1, np.int64), share)
         return np.flatnonzero(np.isin(room, rooms))
 
+    def identity(self, i: int) -> Any:
+        return [self.records[i] / file for file in ("coord.npy", "color.npy", "normal.npy", self.label_file)]
+
     def read(self, record: Path) -> Sample:
         points = column(record / "coord.npy", 3)
         if len(points) < 2:

@@ -66,6 +66,9 @@ class GEN1(Dataset):
             )
         return records, np.zeros(len(records), np.int64)
 
+    def identity(self, i: int) -> Any:
+        return self.records[i]._replace(stop=None)  # which is known or not, as tools/prepare_gen1.py was run or not
+
     def read(self, record: Moment) -> Sample:
         dat = checked(record.recording, Dat)
         stop = dat.until(record.time) if record.stop is None else record.stop
