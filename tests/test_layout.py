@@ -118,7 +118,7 @@ def test_nothing_is_imported_in_a_circle() -> None:
 
 
 FRAMEWORK = [  # each room knows those before it
-    ["errors", "atomic", "signature", "compat"],
+    ["errors", "atomic", "archive", "signature", "compat"],
     ["registry", "processes", "tokens", "foreign"],
     ["bias"],
     ["kernels", "encoding"],

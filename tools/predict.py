@@ -25,8 +25,9 @@ from ndformer.framework.engine.building import build_model
 from ndformer.framework.engine.programs import output, show_dir
 from ndformer.framework.engine.programs.cli import config_arguments, config_from, run
 from ndformer.framework.engine.programs.files import OfFiles, Preparation
-from ndformer.framework.engine.training import checkpoint
+from ndformer.framework.engine.training import checkpoint, contents
 from ndformer.framework.errors import DataError
+from ndformer.framework.heads.head import Head
 
 
 @torch.no_grad()
@@ -50,6 +51,8 @@ def main() -> None:
     samples = prepared.samples_in(given.files)
     content = checkpoint.load(given.checkpoint)
     checkpoint.load_weights(model, content, given.checkpoint, given.resize_positions)
+    named = sum(part.classes for part in model.modules() if isinstance(part, Head))
+    classes = contents.class_names(content, given.checkpoint, named)
     answers: list[Answer] = []
     read, unread = [], []
     for files in samples:
@@ -62,16 +65,16 @@ def main() -> None:
             continue
         answers += model.val_step(batch)
         read.append(files)
-        named = answers[-1].words(content["classes"], given.top, given.show_score)
+        named = answers[-1].words(classes, given.top, given.show_score)
         print(f"{' '.join(map(str, files))}  {named}", flush=True)
     if len(samples) == len(unread) == 1:
         raise DataError(unread[0])
     if given.out is not None:
-        write_table(given.out, answers, content["classes"])
+        write_table(given.out, answers, classes)
         print(given.out)
     if given.show_dir is not None:
-        source = OfFiles(prepared, read, content["classes"])
-        gallery.show(given.show_dir, answers, content["classes"], source, given.show_count, given.show_score)
+        source = OfFiles(prepared, read, classes)
+        gallery.show(given.show_dir, answers, classes, source, given.show_count, given.show_score)
         print(given.show_dir)
     if unread:
         raise DataError(f"{len(unread)} of {len(samples)} files are left out, the sentences above say why")

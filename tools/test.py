@@ -17,7 +17,7 @@ from ndformer.framework.engine.building import build_model, check_classes, prepa
 from ndformer.framework.engine.programs import output, show_dir
 from ndformer.framework.engine.programs.cli import config_arguments, config_from, run
 from ndformer.framework.engine.run import as_line, build_loader, evaluate
-from ndformer.framework.engine.training import checkpoint
+from ndformer.framework.engine.training import checkpoint, same_data
 from ndformer.framework.errors import NothingLeftError
 from ndformer.framework.pictures.samples import OfDataset
 
@@ -35,10 +35,12 @@ def main() -> None:
         output.ready(given.out, output.TABLES)
     show_dir.check(given)
     model = build_model(cfg)
-    checkpoint.load_weights(model, checkpoint.load(given.checkpoint), given.checkpoint, given.resize_positions)
+    content = checkpoint.load(given.checkpoint)
+    checkpoint.load_weights(model, content, given.checkpoint, given.resize_positions)
     prepare_data(cfg, given.sample)
     loader = build_loader(cfg, "test")
     check_classes(model, loader)
+    same_data.warn(content, loader.data, given.checkpoint)
     result = evaluate(cfg, model, loader)
     print(as_line(result.values))
     for metric in result.metrics if given.classwise else ():

@@ -20,7 +20,7 @@ from ndformer.framework.engine.building import encoding_name, prepare_data
 from ndformer.framework.engine.programs import output
 from ndformer.framework.engine.programs.cli import config_arguments, config_from, run
 from ndformer.framework.engine.run import train
-from ndformer.framework.engine.training import checkpoint
+from ndformer.framework.engine.training import checkpoint, exported
 from ndformer.framework.errors import DataError
 
 
@@ -38,6 +38,7 @@ def main() -> None:
     parser.add_argument("--work-dir", metavar="DIR", help="default: work_dirs/CONFIG")
     parser.add_argument("--resume", action="store_true", help="go on from last.pth in the work dir")
     parser.add_argument("--allow-config-change", action="store_true", help="--resume with another config than before")
+    parser.add_argument("--allow-data-change", action="store_true", help="--resume on other data than before")
     parser.add_argument("--overwrite", action="store_true", help="start anew where the work dir holds a run already")
     parser.add_argument("--detect-anomaly", action="store_true", help="slow; names the operation that makes a NaN")
     parser.add_argument("--export", metavar="FILE", type=Path, help="the best weights as .safetensors, at the end")
@@ -46,7 +47,7 @@ def main() -> None:
     if given.detect_anomaly:
         cfg.train_cfg.detect_anomaly = True
     if given.export is not None:
-        checkpoint.can_export(given.export)
+        exported.can_export(given.export)
     work_dir = work_dir_of(given, cfg)
     output.folder(work_dir, "--work-dir")
     begun = any((work_dir / name).is_file() for name in (checkpoint.LAST, checkpoint.PREVIOUS))
@@ -60,9 +61,9 @@ def main() -> None:
         if processes.rank() == 0:
             prepare_data(cfg, given.sample)
         processes.wait()
-        train(cfg, work_dir, given.resume, given.allow_config_change)
+        train(cfg, work_dir, given.resume, given.allow_config_change, given.allow_data_change)
         if given.export is not None and processes.rank() == 0:
-            checkpoint.export(given.export, checkpoint.load(work_dir / checkpoint.BEST))
+            exported.export(given.export, checkpoint.load(work_dir / checkpoint.BEST))
             print(given.export)
 
 

@@ -22,7 +22,7 @@ from ndformer.framework.engine.building import build_model, check_classes, prepa
 from ndformer.framework.engine.programs import output
 from ndformer.framework.engine.programs.cli import config_arguments, config_from, run
 from ndformer.framework.engine.run import as_line, build_loader
-from ndformer.framework.engine.training import checkpoint
+from ndformer.framework.engine.training import checkpoint, same_data
 from ndformer.framework.errors import DataError
 from ndformer.framework.heads.classifier import Classifier
 from ndformer.framework.heads.token_segmenter import TokenSegmenter
@@ -62,10 +62,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = parser.parse_args(arguments)
     cfg = config_from(given)
     model = build_model(cfg).eval()
-    checkpoint.load_weights(model, checkpoint.load(given.checkpoint), given.checkpoint)
+    content = checkpoint.load(given.checkpoint)
+    checkpoint.load_weights(model, content, given.checkpoint)
     prepare_data(cfg, given.sample)
     loader = build_loader(cfg, "test")
     check_classes(model, loader)
+    same_data.warn(content, loader.data, given.checkpoint)
     if isinstance(model.head, TokenSegmenter):
         if given.out is None:
             raise DataError("scenes take long: --out names the folder that keeps the predictions of each")

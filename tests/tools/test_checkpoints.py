@@ -91,7 +91,7 @@ def test_tables_over_positions_are_resized_on_request(folder, said, monkeypatch,
 
 
 def test_processes_that_torchrun_starts_again_go_on(folder, said, monkeypatch):
-    def train_stub(cfg, work_dir, resume, allowed):
+    def train_stub(cfg, work_dir, resume, *allowed):
         raise checkpoint.DataError(f"resume={resume}")
 
     monkeypatch.setattr(train, "train", train_stub)

@@ -25,7 +25,13 @@ from ndformer.framework.model import TokenModel
 from ndformer.framework.pictures import runs as report
 
 
-def train(cfg: Config, work_dir: Path, resume: bool = False, allow_config_change: bool = False) -> dict[str, Any]:
+def train(
+    cfg: Config,
+    work_dir: Path,
+    resume: bool = False,
+    allow_config_change: bool = False,
+    allow_data_change: bool = False,
+) -> dict[str, Any]:
     """The results, as in results.json. A signal to end, as clusters send it, saves and raises SystemExit(75)."""
     torch.manual_seed(cfg.seed)
     model = build_model(cfg)  # first: what is wrong with it shows at once
@@ -40,7 +46,7 @@ def train(cfg: Config, work_dir: Path, resume: bool = False, allow_config_change
         print(checkpoint.load_fitting(model, checkpoint.load(cfg.weights), cfg.weights))
     first = processes.rank() == 0
     work_dir.mkdir(parents=True, exist_ok=True)
-    trainer = Trainer(cfg, work_dir, loaders, model, resume, allow_config_change)
+    trainer = Trainer(cfg, work_dir, loaders, model, resume, allow_config_change, allow_data_change)
     if first and not resume:
         for name in (checkpoint.LAST, checkpoint.PREVIOUS, checkpoint.BEST):  # of a run that is overwritten
             (work_dir / name).unlink(missing_ok=True)

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ndformer.framework import archive
 from ndformer.framework.errors import DataError
 
 State = dict[str, Tensor]
@@ -128,7 +129,7 @@ def read(path: Path) -> State:
     plain = [scalar, scalar[0], np.dtype, *(type(np.dtype(t)) for t in (np.float64, np.float32, np.int64))]
     try:
         with torch.serialization.safe_globals(plain):
-            content = torch.load(path, map_location="cpu", weights_only=True)
+            content, _ = archive.read(path)
     except FileNotFoundError:
         raise DataError(f"no checkpoint at {path}") from None
     except Exception as error:

@@ -20,7 +20,7 @@ from ndformer.framework.engine.building import build_model
 from ndformer.framework.engine.run import build_loader, evaluate
 from ndformer.framework.engine.studies import markdown
 from ndformer.framework.engine.studies.interval import Summary, in_percent
-from ndformer.framework.engine.training import checkpoint
+from ndformer.framework.engine.training import checkpoint, same_data
 from ndformer.framework.engine.training.evaluate import value_of
 from ndformer.framework.errors import DataError
 from ndformer.framework.model import TokenModel
@@ -57,7 +57,9 @@ def extrapolate(cfg: Config, path: Path, sizes: Sequence[int], metric: str | Non
     """Evaluate a checkpoint at every size; where that is the size of training, both ways are one. `metric` is the value
     that tables show, the config's main one if it is None."""
     model = build_model(cfg)
-    checkpoint.load_weights(model, checkpoint.load(path), path)
+    content = checkpoint.load(path)
+    checkpoint.load_weights(model, content, path)
+    same_data.warn(content, build_loader(cfg, "test").data, path)
     trained, own = _shape(cfg, "train"), _shape(cfg, "test")
     shapes = {size: _scaled(own, size) for size in sizes}
     _check(shapes, cast(Any, model.modalities["image"]).patch)

@@ -1,27 +1,26 @@
 """Checkpoints: plain tensors and numbers, written whole or not at all, read without running anything."""
 
 import argparse
-import json
 import os
 import re
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from ndformer.framework import atomic
+from ndformer.framework import archive, atomic
+from ndformer.framework.engine.training import contents, exported
 from ndformer.framework.errors import DataError
 
-FORMAT = 2
+FORMAT = 3  # since which checkpoints have a digest, and fingerprints of the data
 LAST, PREVIOUS, BEST = "last.pth", "previous.pth", "best.pth"
 
 
-class _Recorder:
+class _Recorder(archive.Sealing):
     """A file that remembers why it could not be written: torch reports a full disk as a bug of its own."""
 
-    def __init__(self, file: BinaryIO) -> None:
-        self.file, self.error = file, None
+    error: OSError | None = None
 
     def write(self, data: Any) -> int:
         try:
@@ -31,10 +30,7 @@ class _Recorder:
             raise
 
     def put(self, data: Any) -> int:
-        return self.file.write(data)
-
-    def flush(self) -> None:
-        self.file.flush()
+        return super().write(data)
 
 
 def save(path: Path, content: dict[str, Any], keep: str | None = None) -> None:
@@ -48,6 +44,7 @@ def save(path: Path, content: dict[str, Any], keep: str | None = None) -> None:
             with open(half, "wb") as file:
                 recorder = _Recorder(file)
                 torch.save(dict(format=FORMAT) | content, recorder)  # pyright: ignore[reportArgumentType]
+                recorder.seal()
                 file.flush()
                 os.fsync(file.fileno())
             if keep is not None and path.exists():
@@ -93,21 +90,20 @@ def load(path: str | Path) -> dict[str, Any]:
         near = sorted(p.name for p in path.parent.glob("*.pth")) if path.parent.is_dir() else []
         raise DataError(f"no checkpoint at {path}" + (f"; beside it: {', '.join(near)}" if near else ""))
     try:
-        content = (
-            _load_safetensors(path)
-            if path.suffix == ".safetensors"
-            else torch.load(path, map_location="cpu", weights_only=True)
-        )
+        content, sealed = (exported.read if path.suffix == ".safetensors" else archive.read)(path)
     except DataError:
         raise
     except Exception as error:
         why = (str(error) or type(error).__name__).splitlines()[0].split(". ")[0]
+        why = "".join(letter if letter.isprintable() else "?" for letter in why)
         raise DataError(
             f"{path} is not a checkpoint that can be read safely ({why}): give best.pth or last.pth of a run"
         ) from error
-    if not isinstance(content, dict) or not isinstance(content.get("model"), dict):
+    contents.check(content, path, FORMAT)
+    if content.get("format", 0) >= 3 and not sealed:
         raise DataError(
-            f"{path} holds no 'model', so it is no checkpoint of ndformer: give best.pth or last.pth of a run"
+            f"{path} is not a checkpoint that can be read safely (it was written with a digest, which is gone): give "
+            "best.pth or last.pth of a run"
         )
     return content
 
@@ -120,46 +116,13 @@ def load_newest(folder: Path) -> tuple[Path, dict[str, Any]]:
     for path in found:
         try:
             content = load(path)
-            if "optimizer" not in content:
-                raise DataError(f"{path} has weights but no state of a training run", "start without --resume")
+            contents.check_run(content, path)
             return path, content
         except DataError as error:
             if path == found[-1]:
                 raise
             print(f"{error}; going on from {found[-1]}")
     raise AssertionError
-
-
-def can_export(path: Path) -> None:
-    """A sentence unless weights can be exported to such a file."""
-    _safetensors()
-    if path.suffix != ".safetensors":
-        raise DataError(f"weights are exported as .safetensors, got {path}")
-    if not path.parent.is_dir():
-        raise DataError(f"the folder of {path} is missing: make it, or name another one")
-
-
-def export(path: Path, content: dict[str, Any]) -> None:
-    """The weights of a checkpoint as .safetensors, with what the tools need beside them."""
-    can_export(path)
-    about = {name: content[name] for name in ("classes", "epoch", "metrics", "config") if name in content}
-    tensors = {name: value.detach().cpu().contiguous().clone() for name, value in content["model"].items()}
-    with atomic.whole(path) as half:
-        _safetensors().torch.save_file(tensors, str(half), metadata=dict(ndformer=json.dumps(about)))
-
-
-def _load_safetensors(path: Path) -> dict[str, Any]:
-    with _safetensors().safe_open(str(path), framework="pt") as file:
-        about = json.loads((file.metadata() or {}).get("ndformer", "{}"))
-        return about | dict(model={name: file.get_tensor(name) for name in file.keys()})  # noqa: SIM118 (it is no dict)
-
-
-def _safetensors() -> Any:
-    try:
-        import safetensors.torch
-    except ImportError:
-        raise DataError(".safetensors takes a package that is not installed: pip install safetensors") from None
-    return safetensors
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -173,6 +136,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def load_weights(model: nn.Module, content: dict[str, Any], path: str | Path, resize: bool = False) -> None:
     """The weights of a checkpoint into a model built for them, or a sentence that says which do not fit. With `resize`,
     tables over positions are interpolated to the model's reach."""
+    model.load_state_dict(check_weights(model, content, path, resize))
+
+
+def check_weights(
+    model: nn.Module, content: dict[str, Any], path: str | Path, resize: bool = False
+) -> dict[str, Tensor]:
+    """The weights that fit the model, or that sentence."""
     own, given = model.state_dict(), dict(content["model"])
     missing, extra = [n for n in own if n not in given], [n for n in given if n not in own]
     wrong = [n for n in own if n in given and own[n].shape != given[n].shape]
@@ -190,7 +160,7 @@ def load_weights(model: nn.Module, content: dict[str, Any], path: str | Path, re
         if not (missing or extra) and set(wrong) == set(fitting):
             hint, option = f"{hint}. These are tables over positions", "--resize-positions resizes them"
         raise DataError(f"{path} is of another model: {'; '.join(named[:3])}{more}{hint}", option)
-    model.load_state_dict(given)
+    return given
 
 
 def load_fitting(model: nn.Module, content: dict[str, Any], path: str | Path) -> str:

@@ -18,8 +18,9 @@ from torch.utils.data import DataLoader
 
 from ndformer.framework import processes
 from ndformer.framework.compat import EpochBasedTrainLoop, Visualizer
+from ndformer.framework.data.fingerprint import fingerprint
 from ndformer.framework.engine.config.differences import check_resumable
-from ndformer.framework.engine.training import checkpoint, nonfinite
+from ndformer.framework.engine.training import checkpoint, nonfinite, resuming, same_data
 from ndformer.framework.engine.training.ema import EMA
 from ndformer.framework.engine.training.evaluate import measure
 from ndformer.framework.engine.training.loading import Loader
@@ -101,6 +102,7 @@ class Trainer(QuietRunner):
         model: TokenModel,
         resume: bool = False,
         allow_config_change: bool = False,
+        allow_data_change: bool = False,
     ) -> None:
         settings = cfg.train_cfg
         self.config, self.device_name = cfg, "cuda" if torch.cuda.is_available() else "cpu"
@@ -124,7 +126,8 @@ class Trainer(QuietRunner):
         self.best, self.seconds = -float("inf"), 0.0
         self.preemption, self.told = Preemption(), False  # told: all processes know of it
         self.timer = CheckpointTimer(settings.get("checkpoint_every"))
-        self.allow_config_change = allow_config_change
+        self.allow_config_change, self.allow_data_change = allow_config_change, allow_data_change
+        self.data = {split: fingerprint(cast(Any, loader.dataset)) for split, loader in loaders.items()}
         self.progress = Progress(settings.max_epochs, len(loaders["train"]))
         super().__init__(
             model=model,
@@ -271,8 +274,10 @@ class Trainer(QuietRunner):
         self.timer.restart()
 
     def _about(self, metrics: dict[str, float]) -> dict[str, Any]:
-        classes = list(cast(Any, self.train_dataloader.dataset).classes)
-        return dict(epoch=self.epoch, metrics=metrics, classes=classes, config=self.text)
+        return dict(epoch=self.epoch, metrics=metrics, classes=self._classes(), data=self.data, config=self.text)
+
+    def _classes(self) -> list[str]:
+        return list(cast(Any, self.train_dataloader.dataset).classes)
 
     def _state(self) -> dict[str, Any]:
         """All that the rest of a run is a function of, beside its config and its data."""
@@ -292,6 +297,7 @@ class Trainer(QuietRunner):
             history=self.history,
             bad={split: getattr(loader, "bad", {}) for split, loader in self.loaders.items()},
             processes=processes.count(),
+            threads=torch.get_num_threads(),
             settings=self.config.to_dict(),
         )
 
@@ -305,13 +311,15 @@ class Trainer(QuietRunner):
     def _go_on(self) -> None:
         path, state = checkpoint.load_newest(self.path)
         check_resumable(self.config, state, self.allow_config_change)
+        same_data.check(state, self.data, self._classes(), self.allow_data_change)
+        resuming.check_best(self.path, self.model, state["history"], self.main)
+        resuming.say_threads(state.get("threads"))
         checkpoint.load_weights(self.model, state, path)
         if self.ema is not None:
-            average = state["ema"] or state["model"]
+            average = checkpoint.check_weights(self.model, dict(model=state["ema"] or state["model"]), path)
             self.ema.average = {name: value.to(self.device_name) for name, value in average.items()}
         wrapper, loop = self.wrapper, cast(TrainLoop, self.train_loop)
-        wrapper.optimizer.load_state_dict(state["optimizer"])
-        wrapper.scaler.load_state_dict(state["scaler"])
+        resuming.restore(wrapper, state, path)
         wrapper.updates, wrapper.skipped = state["updates"], state["skipped"]
         loop._epoch, loop._iter, loop.batch = state["epoch"], state["iter"], state["batch"]
         self.best, self.seconds, self.history = state["best"], state["seconds"], state["history"]

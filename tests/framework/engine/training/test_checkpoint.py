@@ -1,16 +1,21 @@
-"""Checkpoints that come from elsewhere: hostile, of another model, of another size, as safetensors."""
+"""Checkpoints that come from elsewhere: hostile, damaged, of another model, of another size, as safetensors."""
 
 import pickle
+import random
+import zipfile
 from pathlib import Path
 
 import pytest
 import torch
 from torch import nn
 
+from ndformer.framework import archive
 from ndformer.framework.encoding import build_encoding
 from ndformer.framework.engine.building import build_model
-from ndformer.framework.engine.training import checkpoint
+from ndformer.framework.engine.training import checkpoint, contents, exported
 from ndformer.framework.errors import DataError
+from ndformer.framework.registry import DATASETS
+from tests.soak import flips
 from tests.soak.tiny import config
 
 
@@ -40,7 +45,7 @@ def test_weights_go_through_safetensors_with_what_the_tools_need(tmp_path):
         model=model.state_dict(), classes=["a", "b", "c"], epoch=3, metrics=dict(accuracy=0.5), config="x = 1"
     )
     path = tmp_path / "weights.safetensors"
-    checkpoint.export(path, content)
+    exported.export(path, content)
     found = checkpoint.load(path)
     assert found["classes"] == ["a", "b", "c"]
     assert found["epoch"] == 3
@@ -51,7 +56,7 @@ def test_weights_go_through_safetensors_with_what_the_tools_need(tmp_path):
     with pytest.raises(DataError, match="not a checkpoint that can be read safely"):
         checkpoint.load(path)
     with pytest.raises(DataError, match="exported as .safetensors"):
-        checkpoint.export(tmp_path / "weights.pth", content)
+        exported.export(tmp_path / "weights.pth", content)
 
 
 class Holder(nn.Module):
@@ -81,3 +86,109 @@ def test_what_is_not_a_table_is_never_resized():
     model = nn.Linear(3, 2)
     with pytest.raises(DataError, match=r"weight \(2, 3\) instead of \(2, 4\)"):
         checkpoint.load_weights(nn.Linear(4, 2), dict(model=model.state_dict()), "x.pth", resize=True)
+
+
+@pytest.fixture(scope="module")
+def paths(tmp_path_factory):
+    """last.pth and best.pth of a run, and its best weights exported."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("curves", "confusion_matrix"):
+            patch.setattr(flips.report, name, lambda *given: None)
+        yield flips.made(tmp_path_factory.mktemp("flips") / "run")
+    DATASETS.module_dict.pop("SoakSquares")
+
+
+def test_flipped_bits_and_cut_ends_are_noticed_or_change_nothing(paths, tmp_path):
+    rng = random.Random(1)
+    for path in [*paths, flips.RELEASED / checkpoint.BEST]:
+        counts, wrong = flips.series(path, 30, 10, rng, tmp_path)
+        assert wrong == []
+        assert counts["noticed"] >= 20
+
+
+def test_a_flip_in_the_mark_of_the_digest_loses_it_and_that_is_noticed(paths, tmp_path):
+    content = bytearray(paths[0].read_bytes())
+    content[content.rindex(archive.MARK)] ^= 1
+    (tmp_path / "last.pth").write_bytes(content)
+    with pytest.raises(DataError, match="written with a digest, which is gone"):
+        checkpoint.load(tmp_path / "last.pth")
+
+
+def deflated(path, content):
+    torch.save(content, path)
+    with zipfile.ZipFile(path) as old, zipfile.ZipFile(path.with_suffix(".b"), "w", zipfile.ZIP_DEFLATED) as new:
+        for record in old.infolist():
+            new.writestr(record.filename, old.read(record))
+    path.with_suffix(".b").replace(path)
+
+
+def prepended(path, content):
+    torch.save(content, path)
+    path.write_bytes(b"before it" + path.read_bytes())
+
+
+def deep(value, times):
+    for _ in range(times):
+        value = [value]
+    return value
+
+
+def wide(times):
+    value = [0]
+    for _ in range(times):
+        value = [value] * 10
+    return value
+
+
+BOMBS = {
+    "deflated": (deflated, dict(model=dict(w=torch.zeros(10**6))), "its records expand"),
+    "in front": (prepended, dict(model={}), "not where torch.save puts them"),
+    "stretched": (None, dict(model=dict(w=torch.zeros(1).expand(10**6, 10**6))), r"tensors take 4000000000000 bytes"),
+    "deep": (None, dict(model={}, history=deep(0, 100)), "nests deeper than 64"),
+    "wide": (None, dict(model={}, history=wide(20)), "more than 10000000 values"),
+    "huge": (None, dict(model={}, epoch=10**60), "a number of 200 bits"),
+    "sparse": (None, dict(model=dict(w=torch.eye(3).to_sparse())), "not plain"),
+    "meta": (None, dict(model=dict(w=torch.empty(10**6, 10**6, device="meta"))), "not plain"),
+}
+
+
+@pytest.mark.parametrize("bomb", BOMBS)
+def test_what_expands_is_refused_before_it_does(tmp_path, bomb):
+    write, content, why = BOMBS[bomb]
+    (write or (lambda path, content: torch.save(content, path)))(tmp_path / "x.pth", content)
+    with pytest.raises(DataError, match=rf"is not a checkpoint that can be read safely \(.*{why}") as error:
+        checkpoint.load(tmp_path / "x.pth")
+    assert str(error.value).isprintable()
+
+
+WRONG = [5, -1, 10**20, None, True, 0.5, float("nan"), "x", [], [5], [[]], {}, {"a": 5}, {5: 5}, torch.zeros(2)]
+
+
+def test_each_key_that_is_missing_or_of_another_kind_is_a_sentence(paths):
+    """Of what a run goes on from; which of the kinds are right differs from key to key."""
+    whole = checkpoint.load(paths[0])
+    for key in whole:
+        said = []
+        for wrong in ["missing", *WRONG]:
+            content = {name: value for name, value in whole.items() if name != key}
+            content |= {} if wrong == "missing" else {key: wrong}
+            try:
+                contents.check(content, paths[0], checkpoint.FORMAT)
+                contents.check_run(content, paths[0])
+            except DataError as error:
+                said.append(str(error))
+        assert len(said) >= 8, key
+        assert all(map(str.isprintable, said)), key
+
+
+def test_a_checkpoint_of_a_newer_format_is_a_sentence(tmp_path):
+    checkpoint.save(tmp_path / "x.pth", dict(model={}, format=checkpoint.FORMAT + 1))
+    with pytest.raises(DataError, match="has the format 4, and this ndformer knows those up to 3"):
+        checkpoint.load(tmp_path / "x.pth")
+
+
+def test_names_in_errors_are_printable(tmp_path):
+    torch.save({"model": {"\x1b[31m\nforged": torch.zeros(2)}}, tmp_path / "x.pth")
+    with pytest.raises(DataError, match="'model' in .* is to be tensors by their names") as error:
+        checkpoint.load(tmp_path / "x.pth")
+    assert str(error.value).isprintable()

@@ -3,6 +3,7 @@ epoch too. tests/soak/kill.py does the same with real kills, many times."""
 
 import errno
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -19,7 +20,7 @@ from ndformer.framework.engine.training.trainer import Trainer
 from ndformer.framework.errors import DataError
 from ndformer.framework.pictures import runs as report
 from ndformer.framework.registry import DATASETS
-from tests.soak.tiny import config, differences, register
+from tests.soak.tiny import SoakSquares, config, differences, register
 
 ROOT = Path(__file__).parents[4]
 
@@ -158,6 +159,89 @@ def test_a_damaged_checkpoint_is_said_and_the_one_before_it_taken(tmp_path, whol
     train(short(), tmp_path, resume=True)
     assert "last.pth is not a checkpoint that can be read safely" in capsys.readouterr().out
     assert differences(whole, tmp_path) == []
+
+
+def test_a_flipped_bit_is_said_and_the_one_before_it_taken(tmp_path, whole, capsys):
+    with pytest.raises(Killed):
+        stopped(tmp_path, short(), 4, killed)
+    content = bytearray((tmp_path / "last.pth").read_bytes())
+    content[len(content) // 2] ^= 1
+    (tmp_path / "last.pth").write_bytes(content)
+    train(short(), tmp_path, resume=True)
+    assert "it is not what was written, a bit of it or more" in capsys.readouterr().out
+    assert differences(whole, tmp_path) == []
+
+
+@pytest.mark.parametrize("damage", ["flipped", "gone", "another model"])
+def test_the_best_checkpoint_is_looked_at_when_a_run_is_resumed(tmp_path, whole, monkeypatch, damage):
+    shutil.copytree(whole, tmp_path / "run")
+    best = tmp_path / "run" / "best.pth"
+    if damage == "flipped":
+        content = bytearray(best.read_bytes())
+        content[len(content) // 2] ^= 1
+        best.write_bytes(content)
+    elif damage == "gone":
+        best.unlink()
+    else:
+        checkpoint.save(best, checkpoint.load(best) | dict(model=dict(w=torch.zeros(2))))
+    monkeypatch.setattr(Trainer, "train", lambda self: pytest.fail("it trained before it looked"))
+    with pytest.raises(DataError, match="has the best weights of the run, which end it: put a copy of it back"):
+        train(short(), tmp_path / "run", resume=True)
+
+
+def test_other_data_is_listed_and_asked_for(tmp_path, whole, monkeypatch, capsys):
+    with pytest.raises(Killed):
+        stopped(tmp_path, short(), 3, killed)
+    index = SoakSquares.index
+
+    def other(self, split):
+        records, labels = index(self, split)
+        self.classes = ["left", "centre", "right"]
+        return records[:-1], labels[:-1]
+
+    monkeypatch.setattr(SoakSquares, "index", other)
+    with pytest.raises(DataError, match="the data is not that of the run to resume:") as error:
+        train(short(), tmp_path, resume=True)
+    lines = [line.strip() for line in str(error.value).splitlines()]
+    assert "class 1 was 'middle', is 'centre'" in lines
+    assert "test: 'right' had 5 samples, has 4" in lines
+    with pytest.raises(DataError, match="the data is not"):
+        train(short(), tmp_path, resume=True, allow_config_change=True)
+    train(short(), tmp_path, resume=True, allow_data_change=True)
+    assert "test: 'right' had 5 samples, has 4" in capsys.readouterr().out
+
+
+def test_another_number_of_threads_is_said(tmp_path, capsys):
+    with pytest.raises(Killed):
+        stopped(tmp_path, short(), 3, killed)
+    state = checkpoint.load(tmp_path / "last.pth")
+    checkpoint.save(tmp_path / "last.pth", state | dict(threads=state["threads"] + 1))
+    train(short(), tmp_path, resume=True)
+    now = state["threads"]
+    assert f"the run computed with {now + 1} threads and goes on with {now}: sums" in capsys.readouterr().out
+
+
+STRANGE = {
+    "another optimizer": lambda state: dict(optimizer=torch.optim.SGD([torch.zeros(2)]).state_dict()),
+    "groups of nothing": lambda state: dict(optimizer=dict(state={}, param_groups=[{} for _ in range(2)])),
+    "memories of another shape": lambda state: dict(
+        optimizer=state["optimizer"]
+        | dict(state={i: one | dict(exp_avg=torch.zeros(2, 2, 2)) for i, one in state["optimizer"]["state"].items()})
+    ),
+    "an average of nothing": lambda state: dict(ema=dict(w=torch.zeros(2))),
+    "a history of nothing": lambda state: dict(history=[{}]),
+    "fingerprints of nothing": lambda state: dict(data=dict(train={})),
+}
+
+
+@pytest.mark.parametrize("strange", STRANGE)
+def test_a_state_that_does_not_fit_is_a_sentence(tmp_path, whole, strange):
+    shutil.copytree(whole, tmp_path / "run")
+    last = tmp_path / "run" / "last.pth"
+    state = checkpoint.load(last)
+    checkpoint.save(last, state | STRANGE[strange](state))
+    with pytest.raises(DataError):
+        train(short(), tmp_path / "run", resume=True)
 
 
 def test_an_early_stop_is_remembered(tmp_path):
