@@ -3,6 +3,7 @@ that torchrun starts again goes on."""
 
 import pickle
 import sys
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -10,10 +11,12 @@ import pytest
 import torch
 from PIL import Image
 
+from ndformer.framework.data.fingerprint import fingerprint
 from ndformer.framework.engine.building import build_model
 from ndformer.framework.engine.config.load import load
 from ndformer.framework.engine.programs import cli
 from ndformer.framework.engine.training import checkpoint
+from ndformer.framework.engine.training.loading import build_dataset
 from tools import predict, train
 from tools import test as test_tool
 
@@ -88,6 +91,31 @@ def test_tables_over_positions_are_resized_on_request(folder, said, monkeypatch,
     monkeypatch.setattr(sys, "argv", [*sys.argv, "--resize-positions"])
     predict.main()
     assert f"{picture}  " in capsys.readouterr().out
+
+
+def test_a_checkpoint_without_names_of_its_classes_is_a_sentence_in_predict(folder, said):
+    model = build_model(load(CONFIG, SMALL))
+    picture = folder / "data/train/cat/0.png"
+    for classes, sentence in [({}, "no names of classes"), (dict(classes=["cat"]), "1 names for 2 classes")]:
+        checkpoint.save(folder / "x.pth", dict(model=model.state_dict(), **classes))
+        assert f"x.pth has {sentence}, which answers are told in" in said(predict.main, folder / "x.pth", picture)
+
+
+def test_other_data_is_told_where_a_checkpoint_is_tested(folder, monkeypatch):
+    cfg = load(CONFIG, SMALL)
+    cfg.data_root = "data"
+    data = build_dataset(cfg, "test")
+    content = dict(model=build_model(cfg).state_dict(), classes=data.classes, data=dict(test=fingerprint(data)))
+    checkpoint.save(folder / "x.pth", content)
+    arguments = ["tools/test.py", CONFIG, "x.pth", "--data-root", "data", "--cfg-options", *SMALL]
+    monkeypatch.setattr(sys, "argv", arguments)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        test_tool.main()
+    for split in ("train", "test"):
+        (folder / "data" / split / "dog").rename(folder / "data" / split / "bird")
+    with pytest.warns(UserWarning, match=r"not that of the run of x.pth: class 0 was 'cat', is 'bird'; .*test: 'cat'"):
+        test_tool.main()
 
 
 def test_processes_that_torchrun_starts_again_go_on(folder, said, monkeypatch):

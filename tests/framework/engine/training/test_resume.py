@@ -16,7 +16,7 @@ from ndformer.framework.engine.run import train
 from ndformer.framework.engine.training import checkpoint
 from ndformer.framework.engine.training.preemption import RESUMABLE
 from ndformer.framework.engine.training.progress import CheckpointTimer
-from ndformer.framework.engine.training.trainer import Trainer
+from ndformer.framework.engine.training.trainer import Trainer, TrainLoop
 from ndformer.framework.errors import DataError
 from ndformer.framework.pictures import runs as report
 from ndformer.framework.registry import DATASETS
@@ -184,7 +184,7 @@ def test_the_best_checkpoint_is_looked_at_when_a_run_is_resumed(tmp_path, whole,
         best.unlink()
     else:
         checkpoint.save(best, checkpoint.load(best) | dict(model=dict(w=torch.zeros(2))))
-    monkeypatch.setattr(Trainer, "train", lambda self: pytest.fail("it trained before it looked"))
+    monkeypatch.setattr(TrainLoop, "run", lambda self: pytest.fail("it went on before it looked"))
     with pytest.raises(DataError, match="has the best weights of the run, which end it: put a copy of it back"):
         train(short(), tmp_path / "run", resume=True)
 
