@@ -42,6 +42,8 @@ soak: $(READY)
 	$(BIN)/python -m tests.soak.fuzz_events --count 10000
 	$(BIN)/python -m tests.soak.fuzz_video --count 10000
 	$(BIN)/python -m tests.soak.sixteen
+	$(BIN)/python -m tests.soak.flips
+	$(BIN)/python -m tests.soak.changed_data --stand-ins
 
 headless: $(READY)
 	PYTHON=$(CURDIR)/$(BIN)/python tests/headless/run.sh
