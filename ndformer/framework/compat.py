@@ -13,12 +13,11 @@ import types
 import warnings
 from typing import Any
 
+from ndformer.framework import guest
+
 
 class _NoOpenCV(types.ModuleType):
     __version__ = "none"
-
-    def setNumThreads(self, count: int) -> None:  # mmengine calls it at start-up
-        pass
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -26,11 +25,11 @@ class _NoOpenCV(types.ModuleType):
         raise ImportError(f"cv2.{name} needs OpenCV, which does not load here: pip install opencv-python-headless")
 
 
-try:
-    importlib.import_module("cv2")
-except ImportError:
-    sys.modules["cv2"] = _NoOpenCV("cv2")
-with warnings.catch_warnings():
+with guest.importing(), warnings.catch_warnings():
+    try:
+        importlib.import_module("cv2")
+    except ImportError:
+        sys.modules["cv2"] = _NoOpenCV("cv2")
     warnings.simplefilter("ignore")
     from mmengine.evaluator import BaseMetric, Evaluator
     from mmengine.hooks import Hook
@@ -38,6 +37,8 @@ with warnings.catch_warnings():
     from mmengine.optim import OptimWrapper
     from mmengine.runner import EpochBasedTrainLoop, Runner, TestLoop, ValLoop
     from mmengine.visualization import Visualizer
+if isinstance(sys.modules["cv2"], _NoOpenCV):
+    del sys.modules["cv2"]  # for others, who ask whether it is there, it is not
 
 __all__ = [
     "BaseMetric",

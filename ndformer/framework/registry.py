@@ -4,10 +4,12 @@ import importlib
 import pkgutil
 from typing import Any
 
-import mmengine.registry
-
+from ndformer.framework import guest
 from ndformer.framework.errors import UnknownNameError, nearest
 from ndformer.framework.signature import arguments
+
+with guest.importing():
+    import mmengine.registry
 
 
 class Registry(mmengine.registry.Registry):
@@ -27,8 +29,9 @@ class Registry(mmengine.registry.Registry):
         return self.module_dict
 
     def get(self, key: str) -> Any:
+        """What is registered by that name. mmengine's own look-up would import whatever module a dotted name says."""
         self._load()
-        found = super().get(key)
+        found = self.module_dict.get(key.removeprefix(f"{self.scope}."))
         if found is None:
             names = sorted(self.module_dict)
             raise UnknownNameError(f"no {self.name} is called '{key}'{nearest(key, names)} Known: {', '.join(names)}")

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from mmengine.config import Config
 
-from ndformer.framework import processes
+from ndformer.framework import guest, processes
 from ndformer.framework.data.stand_ins import MARK
 from ndformer.framework.engine.building import _homes, build_model, check_classes, dataset_name, encoding_name
 from ndformer.framework.engine.training import checkpoint
@@ -25,6 +25,7 @@ from ndformer.framework.model import TokenModel
 from ndformer.framework.pictures import runs as report
 
 
+@guest.running()
 def train(
     cfg: Config,
     work_dir: Path,

@@ -18,9 +18,9 @@ def curves(path: Path, history: list[dict[str, float]], main: str) -> None:
     """Loss, learning rate and the main validation metric over epochs."""
     if not history:
         return
-    plt = _pyplot()
     epochs = [h["epoch"] for h in history]
-    figure, axes = plt.subplots(1, 3, figsize=(11, 3))
+    figure = _figure(11, 3)
+    axes = figure.subplots(1, 3)
     for axis, name, title in zip(axes, ("loss", main, "lr"), ("training loss", f"validation {main}", "learning rate")):
         axis.plot(epochs, [h.get(name, np.nan) for h in history], color="#3b6ea8", marker=".")
         axis.set_title(title, fontsize=10, loc="left")
@@ -32,11 +32,11 @@ def curves(path: Path, history: list[dict[str, float]], main: str) -> None:
 
 def confusion_matrix(path: Path, counts: np.ndarray, classes: list[str]) -> None:
     """(C, C) counts, rows are the truth; drawn as shares of each row, with numbers where they are few."""
-    plt = _pyplot()
     C = len(counts)
     shares = counts / np.maximum(1, counts.sum(1, keepdims=True))
     side = min(14.0, 3.0 + 0.35 * C)
-    figure, axis = plt.subplots(figsize=(side, side))
+    figure = _figure(side, side)
+    axis = figure.subplots()
     axis.imshow(shares, cmap="Blues", vmin=0, vmax=1)
     if C <= 40:
         axis.set_xticks(range(C), classes, rotation=90, fontsize=7)
@@ -53,11 +53,9 @@ def confusion_matrix(path: Path, counts: np.ndarray, classes: list[str]) -> None
 
 def bars(path: Path, groups: dict[str, dict[str, float]], base: str) -> None:
     """Ratios by name, below each title; the one that is 1 is called `base`, and grey."""
-    plt = _pyplot()
     sizes = [len(values) for values in groups.values()]
-    figure, axes = plt.subplots(
-        len(groups), 1, figsize=(8, sum(sizes) * 0.3 + 0.9 * len(groups)), squeeze=False, height_ratios=sizes
-    )
+    figure = _figure(8, sum(sizes) * 0.3 + 0.9 * len(groups))
+    axes = figure.subplots(len(groups), 1, squeeze=False, height_ratios=sizes)
     for axis, (title, values) in zip(axes[:, 0], groups.items()):
         drawn = axis.barh(list(values), values.values(), color=["#b0b0b0" if n == base else "#3b6ea8" for n in values])
         axis.bar_label(drawn, fmt="%.2f", padding=3, fontsize=8)
@@ -69,16 +67,13 @@ def bars(path: Path, groups: dict[str, dict[str, float]], base: str) -> None:
     _save(figure, path)
 
 
-def _pyplot() -> Any:
-    import matplotlib
+def _figure(wide: float, high: float) -> Any:
+    """pyplot's would need a backend, which is the host's to choose."""
+    from matplotlib.figure import Figure
 
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    return plt
+    return Figure(figsize=(wide, high))
 
 
 def _save(figure: Any, path: Path) -> None:
     figure.tight_layout()
     figure.savefig(path, dpi=110)
-    _pyplot().close(figure)

@@ -1,6 +1,6 @@
 """Loaders: batches of a config's datasets, what goes wrong in their workers, and what could not be read."""
 
-import atexit
+import functools
 import os
 import re
 import signal
@@ -15,7 +15,7 @@ from mmengine.config import Config
 from torch import Tensor
 from torch.utils.data import DataLoader, get_worker_info
 
-from ndformer.framework import processes
+from ndformer.framework import guest, processes
 from ndformer.framework.data.batches import Batches, collate
 from ndformer.framework.data.dataset import Dataset, rooted
 from ndformer.framework.data.mixture import Mixture, TurnBatches
@@ -42,7 +42,7 @@ class Loader(DataLoader[Any]):
         )
         self.data, self.split = dataset, split
         self.bad: dict[str, str] = {}
-        atexit.register(_close, weakref.ref(self))  # Python would end workers politely, and wait for GRACE
+        guest.when_leaving(functools.partial(_close, weakref.ref(self)))  # Python would wait for GRACE
 
     def __iter__(self) -> Iterator[dict[str, Any]]:  # pyright: ignore[reportIncompatibleMethodOverride]
         for batch in super().__iter__():

@@ -1,6 +1,5 @@
 """mmengine's Runner and its optimizer wrapper, as we use them: quiet, and in 16 bit (AMP) on any device."""
 
-import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -17,7 +16,6 @@ class QuietRunner(Runner):
 
     def __init__(self, **kwargs: Any) -> None:
         off: Any = dict.fromkeys(("timer", "logger", "param_scheduler", "checkpoint"))
-        logging.getLogger("current").setLevel(logging.ERROR)
         super().__init__(default_hooks=off, log_level="ERROR", **kwargs)
 
     def _log_env(self, env_cfg: dict[str, Any]) -> None:

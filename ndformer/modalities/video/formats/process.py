@@ -1,6 +1,5 @@
 """The parent's side of child.py: questions with a time-out, and a new process after one that hung or died."""
 
-import atexit
 import json
 import os
 import re
@@ -12,6 +11,8 @@ import time
 from typing import Any
 
 import numpy as np
+
+from ndformer.framework import guest
 
 CODE = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
@@ -71,6 +72,7 @@ class Decoder:
 
     def _running(self) -> subprocess.Popen[bytes]:
         if self.child is None:
+            guest.when_leaving(self.end)
             self.child = subprocess.Popen(
                 [sys.executable, "-I", "-c", CODE, json.dumps(sys.path)],
                 stdin=subprocess.PIPE,
@@ -99,5 +101,4 @@ def decoder() -> Decoder:
     global _decoder
     if _decoder is None or _decoder.owner != os.getpid():
         _decoder = Decoder()
-        atexit.register(_decoder.end)
     return _decoder
