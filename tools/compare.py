@@ -16,7 +16,7 @@ from pathlib import Path
 from ndformer.framework import processes
 from ndformer.framework.engine.programs import cli
 from ndformer.framework.engine.studies import compare_table
-from ndformer.framework.engine.studies.compare import check_data, check_folder, outcome, plan, train_all
+from ndformer.framework.engine.studies.compare import Outcome, check_data, check_folder, outcome, plan, train_all
 from ndformer.framework.errors import UnknownNameError, nearest
 from ndformer.framework.registry import METRICS
 
@@ -55,9 +55,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         given.cfg_options,
         given.sample,
         given.data_root,
+        given.trust_config,
     )
-    for run in runs:
-        check_folder(run)
+    damaged = {run.folder: check_folder(run, given.trust_config) for run in runs}
     jobs = max(1, given.jobs)
     threads = given.threads or max(1, processes.cores() // jobs)
     cfg = runs[0].cfg
@@ -65,7 +65,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     dataset = cfg.train_dataloader.dataset.type
     title = f"{given.config.stem}{' --sample' if given.sample else ''}, test {metric} on {dataset}"
     report = compare_table.Report(home, title, metric, baseline)
-    outcomes = {run.folder: outcome(run) for run in runs}
+    outcomes = {
+        run.folder: Outcome(run, None, damaged[run.folder]) if damaged[run.folder] else outcome(run) for run in runs
+    }
     done = sum(run.done for run in runs)
     if done < len(runs):
         check_data(runs, given.sample)

@@ -3,8 +3,8 @@
     tools/extrapolate.py configs/cifar10_pape.py work_dirs/cifar10_pape/best.pth --sizes 32 48 64 96
     tools/extrapolate.py work_dirs/compare_mnist_pape/*_seed? --sizes 28 40 56 84
 
-A CHECKPOINT is a .pth file, or a run's folder for its best.pth; without CONFIG, the config.py beside it counts. Several
-are drawn over each other; those of one encoding are averaged. Leaves extrapolate.json, .md and .png.
+A CHECKPOINT is a .pth file, or a run's folder for its best.pth; without CONFIG, the config.json beside it counts.
+Several are drawn over each other; those of one encoding are averaged. Leaves extrapolate.json, .md and .png.
 """
 
 import argparse
@@ -31,15 +31,15 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 def checkpoints(given: argparse.Namespace) -> list[tuple[Path, Path]]:
     """(config, checkpoint) of all."""
     paths = [path / "best.pth" if path.is_dir() else path for path in given.checkpoints]
-    if given.config.suffix == ".py":
+    if given.config.suffix in (".py", ".json"):
         if not paths:
             raise DataError(f"no CHECKPOINT: name one after {given.config}, or run folders instead of both")
         return [(given.config, path) for path in paths]
     first = given.config / "best.pth" if given.config.is_dir() else given.config
     found = [(path.with_name("config.py"), path) for path in (first, *paths)]
     for config, path in found:
-        if path.is_file() and not config.is_file():
-            raise DataError(f"no config.py beside {path}: name its CONFIG before it")
+        if path.is_file() and not (config.is_file() or config.with_suffix(".json").is_file()):
+            raise DataError(f"no config.json beside {path}: name its CONFIG before it")
     return found
 
 

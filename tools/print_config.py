@@ -42,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if given.diff is None:
         print(cfg.pretty_text, end="")
     else:
-        other = load(given.diff).to_dict()
+        other = load(given.diff, trusted=given.trust_config).to_dict()
         if given.sample:
             other["sample"] = {}  # merged, not changed
         print("\n".join(differences(other, cfg.to_dict())) or "no difference")

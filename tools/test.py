@@ -5,7 +5,7 @@ tools/test.py configs/cifar10_pape.py work_dirs/cifar10_pape/best.pth --show-dir
 tools/test.py configs/coco_pape.py work_dirs/coco_pape/best.pth --classwise --out found.json --show-dir seen
 
 A detector's .json is COCO's list of detections, which tools/eval.py coco takes; --show-score is for the pictures alone.
-A run's own config.py says how it was trained, --sample included.
+A run's own config.py says how it was trained, --sample included; it is read from the config.json beside it, not run.
 """
 
 import argparse

@@ -11,6 +11,7 @@ import torch
 from PIL import Image
 
 from ndformer.framework.engine.building import build_model
+from ndformer.framework.engine.config import kept
 from ndformer.framework.engine.config.load import load
 from ndformer.framework.engine.training import checkpoint
 from tools import extrapolate
@@ -39,7 +40,7 @@ def runs(tmp_path):
         torch.manual_seed(seed)
         home = tmp_path / "runs" / f"{encoding}_{seed}"
         home.mkdir(parents=True)
-        (home / "config.py").write_text(cfg.pretty_text)
+        kept.write(home, cfg.to_dict())
         checkpoint.save(home / "best.pth", dict(model=build_model(cfg).state_dict()))
         found.append(home)
     return found
@@ -82,4 +83,5 @@ def test_what_goes_wrong_is_one_sentence(runs, monkeypatch, tmp_path):
     assert "no CHECKPOINT: name one after" in fails(runs[0] / "config.py", "--sizes", "16")
     assert "of another model" in fails(runs[0] / "config.py", runs[2], "--sizes", "16")
     (runs[0] / "config.py").unlink()
-    assert "no config.py beside" in fails(runs[0], "--sizes", "16")
+    (runs[0] / "config.json").unlink()
+    assert "no config.json beside" in fails(runs[0], "--sizes", "16")

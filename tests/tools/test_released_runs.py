@@ -35,7 +35,7 @@ def called(main, monkeypatch, home, *arguments):
 
 def test_its_checkpoint_is_tested_as_it_was(home, monkeypatch, capsys):
     """One epoch leaves the accuracy at chance: the scores of five digits, as that code wrote them, tell more."""
-    arguments = [str(RELEASED / "config.py"), str(RELEASED / "best.pth"), "--out", "out.json"]
+    arguments = [str(RELEASED / "config.py"), str(RELEASED / "best.pth"), "--out", "out.json", "--trust-config"]
     called(test_tool.main, monkeypatch, home, *arguments)
     assert capsys.readouterr().out.startswith("accuracy 0.1000  mean_accuracy 0.1000  top5 0.5000")
     scores = json.loads((RELEASED / "scores_of_epoch_1.json").read_text())
@@ -48,7 +48,17 @@ def test_it_goes_on_where_it_was_as_if_nothing_had_moved(home, monkeypatch):
     run = home / "run"
     shutil.copytree(RELEASED, run)
     options = ["--cfg-options", "train_cfg.max_epochs=3"]
-    called(train.main, monkeypatch, home, str(run / "config.py"), *options, "--resume", "--work-dir", str(run))
+    called(
+        train.main,
+        monkeypatch,
+        home,
+        str(run / "config.py"),
+        *options,
+        "--resume",
+        "--work-dir",
+        str(run),
+        "--trust-config",
+    )
     expected, state = json.loads((RELEASED / "resumed_to_epoch_3.json").read_text()), checkpoint.load(run / "last.pth")
     assert [h["epoch"] for h in state["history"]] == [1, 2, 3]
     for then, now in zip(expected["history"], state["history"]):

@@ -7,17 +7,19 @@ files are read here, by the same rules, and handed back as an mmengine Config.
 """
 
 import importlib
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from mmengine.config import Config
 
+from ndformer.framework.engine.config import kept
 from ndformer.framework.engine.config.data_root import following
 from ndformer.framework.engine.config.inherit import joined, merged, plain, read
 from ndformer.framework.engine.config.schema import completed, problems
 from ndformer.framework.engine.config.text import parse_encoding, parse_option, spelled
-from ndformer.framework.errors import ConfigError, nearest
+from ndformer.framework.errors import ConfigError, DataError, nearest
 
 __all__ = ["ConfigError", "StrictConfig", "check", "load"]
 
@@ -33,10 +35,19 @@ class StrictConfig(Config):
 
 
 def load(
-    path: str | Path, options: Sequence[str] = (), encoding: str | None = None, sample: bool = False
+    path: str | Path,
+    options: Sequence[str] = (),
+    encoding: str | None = None,
+    sample: bool = False,
+    trusted: bool = False,
 ) -> StrictConfig:
-    """A complete, checked config: the file, its preset, its `sample` if wanted, then `encoding`, then the options."""
-    cfg = following(read(Path(path)))
+    """A complete, checked config: the file, its preset, its `sample` if wanted, then `encoding`, then the options.
+
+    A .py file is code, and runs; but not that of a run's folder, for which its config.json is read, nor the modules
+    that this names - unless they are `trusted`.
+    """
+    data = None if trusted and Path(path).suffix == ".py" else kept.data_for(Path(path))
+    cfg = following(read(Path(path)) if data is None else kept.read(data))
     changes = _changes(options, encoding)
     cfg = _with_preset(cfg, next((value for keys, value in changes if keys == ("preset",)), cfg.get("preset")), path)
     if sample:
@@ -53,7 +64,7 @@ def load(
     for keys, value in changes:
         cfg = _put(cfg, keys, value)
     cfg = _finished(cfg)
-    _import(cfg["custom_imports"])
+    _import(cfg["custom_imports"], None if trusted else data)
     check(cfg)
     return StrictConfig(cfg, cfg_text=spelled(cfg), filename=str(path))
 
@@ -137,12 +148,18 @@ def _unmarked(value: Any) -> Any:
     return type(value)(map(_unmarked, value)) if isinstance(value, (list, tuple)) else value
 
 
-def _import(custom: Any) -> None:
-    """`custom_imports`, so that the names which they register are known."""
+def _import(custom: Any, data: Path | None) -> None:
+    """`custom_imports`, so that the names which they register are known. What `data` names is not imported for it."""
     if not isinstance(custom, dict) or not isinstance(custom.get("imports"), (str, list)):
         return  # check() has the sentence
     names = [custom["imports"]] if isinstance(custom["imports"], str) else custom["imports"]
     for name in names:
+        if data is not None and name not in sys.modules:
+            raise DataError(
+                f"{data} names the module '{name}' in custom_imports, which would be code to run: give the CONFIG that "
+                "the run was of, or where you know who wrote this one, have it imported",
+                kept.TRUST.replace("runs", "imports"),
+            )
         try:
             importlib.import_module(name)
         except ImportError as error:

@@ -57,6 +57,7 @@ def setting_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--cfg-options", metavar="KEY=VALUE", nargs="+", action="extend", default=[], help="other values of its keys"
     )
+    parser.add_argument("--trust-config", action="store_true", help="run a run's config.py, import what it names")
 
 
 def config_path(text: str) -> Path:
@@ -69,4 +70,4 @@ def config_path(text: str) -> Path:
 def config_from(given: argparse.Namespace) -> Config:
     """The config that the arguments name."""
     root = [] if given.data_root is None else [f"data_root={given.data_root!r}"]
-    return load(given.config, [*given.cfg_options, *root], given.encoding, given.sample)
+    return load(given.config, [*given.cfg_options, *root], given.encoding, given.sample, given.trust_config)

@@ -21,20 +21,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 from mmengine.config import Config
 
 from ndformer.framework.data.dataset import SPLITS
 from ndformer.framework.engine.building import prepare_data
+from ndformer.framework.engine.config import kept
 from ndformer.framework.engine.config.differences import that_matter
 from ndformer.framework.engine.config.load import load
 from ndformer.framework.engine.config.text import parse_option
 from ndformer.framework.engine.programs.cli import config_arguments, config_from
 from ndformer.framework.engine.run import build_loader
+from ndformer.framework.engine.training import checkpoint
 from ndformer.framework.engine.training.preemption import RESUMABLE
 from ndformer.framework.errors import ConfigError, DataError
+from ndformer.framework.registry import METRICS
 
 LOG = "log.txt"  # what a run said
+ANEW = "without its folder the same command runs it again"
 
 
 @dataclass(frozen=True)
@@ -77,6 +80,7 @@ def plan(
     options: Sequence[str] = (),
     sample: bool = False,
     data_root: str | None = None,
+    trusted: bool = False,
 ) -> list[Run]:
     """All runs, checked; every encoding once before any is repeated with another seed."""
     for key, own in {"seed": "--seeds", "train_dataloader.dataset.per_class": "--per-class"}.items():
@@ -93,6 +97,7 @@ def plan(
                 more = [] if amount is None else [f"train_dataloader.dataset.per_class={amount}"]
                 arguments = [str(config), "--encoding", encoding, *(["--sample"] if sample else [])]
                 arguments += [] if data_root is None else ["--data-root", data_root]
+                arguments += ["--trust-config"] if trusted else []
                 arguments += ["--cfg-options", *options, *more, f"seed={seed}"]
                 folder = home / f"{name}{'' if amount is None else f'_n{amount}'}_seed{seed}"
                 runs.append(Run(encoding, amount, seed, folder, arguments, _config(arguments)))
@@ -111,16 +116,16 @@ def _config(arguments: Sequence[str]) -> Config:
     return config_from(parser.parse_args(arguments))
 
 
-def check_folder(run: Run) -> None:
-    """A sentence unless the folder is free, or holds a run of these very settings."""
-    path = run.folder / "config.py"
+def check_folder(run: Run, trusted: bool = False) -> str:
+    """An error unless the folder is free, or holds a run of these very settings; nothing in it is run, unless it is
+    `trusted`. A sentence comes back where its config is damaged, so that nobody knows of what it is."""
+    path = run.folder / kept.CODE
     if not (run.done or run.begun):
-        return
+        return ""
     try:
-        old = load(path).to_dict()
+        old = load(path, trusted=trusted).to_dict()
     except ConfigError as error:
-        why = str(error).splitlines()[0]
-        raise DataError(f"{path} cannot be read ({why}): name another --work-dir, or take it away") from error
+        return f"damaged: {path} cannot be read ({str(error).splitlines()[0]}); {ANEW}"
     changed = [f"{at} was {was!r:.40} and would be {now!r:.40}" for at, was, now in that_matter(old, run.cfg.to_dict())]
     if changed:
         more = f" and {len(changed) - 3} more" if len(changed) > 3 else ""
@@ -128,6 +133,7 @@ def check_folder(run: Run) -> None:
             f"{run.folder} was made with other settings: {', '.join(changed[:3])}{more}. "
             "Name another --work-dir, or take that folder away"
         )
+    return ""
 
 
 def check_data(runs: Sequence[Run], sample: bool) -> None:
@@ -142,14 +148,40 @@ def outcome(run: Run, failed: str = "") -> Outcome:
     """What is in a run's folder now."""
     if not run.done:
         return Outcome(run, None, failed or "not finished yet")
-    results = json.loads((run.folder / "results.json").read_text(encoding="utf-8"))
-    if run.begun:
-        state = torch.load(run.folder / "last.pth", map_location="cpu", weights_only=True, mmap=True)
-        losses = [epoch["loss"] for epoch in state["history"]]
-        if losses and not math.isfinite(losses[-1]):
-            first = next(i for i, loss in enumerate(losses, 1) if not math.isfinite(loss))
-            return Outcome(run, results, f"diverged: its training loss is {losses[-1]} from epoch {first} on")
+    try:
+        results = _results(run)
+        losses = _losses(run) if run.begun else []
+    except DataError as error:
+        return Outcome(run, None, f"damaged: {error}")
+    if losses and not math.isfinite(losses[-1]):
+        first = next(i for i, loss in enumerate(losses, 1) if not math.isfinite(loss))
+        return Outcome(run, results, f"diverged: its training loss is {losses[-1]} from epoch {first} on")
     return Outcome(run, results)
+
+
+def _results(run: Run) -> dict[str, Any]:
+    """As tables need them, or a sentence: the file may be half of one, or somebody else's."""
+    path, needed = run.folder / "results.json", METRICS.get(run.cfg.metrics[0].type).main
+    content: Any = None
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        numbers = [*content["test"].values(), content["test"][needed], content["minutes"], content["params"]]
+        whole = all(isinstance(one, (int, float)) for one in numbers) and math.isfinite(content["minutes"])
+    except (ValueError, RecursionError, LookupError, TypeError, AttributeError, OverflowError):
+        whole = False
+    if not whole:
+        raise DataError(f"{path} is not what a run writes; {ANEW}")
+    return content
+
+
+def _losses(run: Run) -> list[float]:
+    """Of its epochs."""
+    path = run.folder / "last.pth"
+    history = checkpoint.load(path).get("history")
+    try:
+        return [float(epoch["loss"]) for epoch in history or ()]
+    except (LookupError, TypeError, ValueError):
+        raise DataError(f"{path} has no history that can be read; {ANEW}") from None
 
 
 @dataclass(frozen=True)

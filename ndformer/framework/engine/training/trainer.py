@@ -19,6 +19,7 @@ from torch.utils.data import DataLoader
 from ndformer.framework import processes
 from ndformer.framework.compat import EpochBasedTrainLoop, Visualizer
 from ndformer.framework.data.fingerprint import fingerprint
+from ndformer.framework.engine.config import kept
 from ndformer.framework.engine.config.differences import check_resumable
 from ndformer.framework.engine.training import checkpoint, nonfinite, resuming, same_data
 from ndformer.framework.engine.training.ema import EMA
@@ -306,7 +307,7 @@ class Trainer(QuietRunner):
         if self._resume:
             self._go_on()
         if processes.rank() == 0:
-            (self.path / "config.py").write_text(self.text, encoding="utf-8")
+            kept.write(self.path, self.config.to_dict())
 
     def _go_on(self) -> None:
         path, state = checkpoint.load_newest(self.path)

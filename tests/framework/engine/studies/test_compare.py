@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from ndformer.framework.engine.config import kept
 from ndformer.framework.engine.studies import compare_table, markdown
 from ndformer.framework.engine.studies.compare import Outcome, Run, check_folder, outcome, plan, train_all
 from ndformer.framework.engine.training import checkpoint
@@ -82,10 +83,10 @@ def test_what_cannot_be_meant_is_one_sentence_before_anything_runs(tmp_path, enc
         plan(MNIST, encodings, [0], tmp_path, options=options)
 
 
-def made(run, text=None):
+def made(run):
     """A folder as a finished run leaves it."""
     run.folder.mkdir(parents=True)
-    (run.folder / "config.py").write_text(text or run.cfg.pretty_text)
+    kept.write(run.folder, run.cfg.to_dict())
     (run.folder / "results.json").write_text(json.dumps(dict(test=dict(accuracy=0.9), minutes=1.0, params=10)))
 
 
@@ -100,9 +101,67 @@ def test_a_run_of_other_settings_is_not_taken_for_this_one(tmp_path):
     assert "other settings: optimizer.lr was 0.001 and would be 1.0, train_cfg.max_epochs was 30 and would be 3" in str(
         error.value
     )
-    (run.folder / "config.py").write_text("nonsense = 1")
-    with pytest.raises(DataError, match=r"config.py cannot be read .*name another --work-dir"):
+    (run.folder / "config.json").write_text("{")
+    assert re.fullmatch(
+        r"damaged: .*config.py cannot be read \(.*is damaged, .*\); without its folder .*", check_folder(run)
+    )
+
+
+def test_nothing_in_the_folder_of_a_run_is_run_unless_told_to(tmp_path):
+    (run,) = plan(MNIST, ["PaPE(m=8)"], [0], tmp_path)
+    made(run)
+    code = f"open({str(tmp_path / 'ran')!r}, 'w').close()\n" + (run.folder / "config.py").read_text()
+    (run.folder / "config.py").write_text(code)
+    with pytest.raises(DataError, match="was changed after its run wrote it, and is code") as error:
         check_folder(run)
+    assert error.value.option == "--trust-config runs it"
+    (run.folder / "config.json").unlink()  # as runs of before left it
+    with pytest.raises(DataError, match="is code, and there is no config.json beside it"):
+        check_folder(run)
+    assert not (tmp_path / "ran").exists()
+    assert check_folder(run, trusted=True) == ""
+    assert (tmp_path / "ran").exists()
+
+
+GOOD = dict(test=dict(accuracy=0.9), minutes=1.0, params=10)
+BROKEN_RESULTS = {
+    "nothing": "",
+    "half": '{"test": {"acc',
+    "not text": b"\xff\xfe\x00",
+    "a list": "[]",
+    "deep": "[" * 100_000,
+    "no test": json.dumps(GOOD | dict(test=None)),
+    "a text for a number": json.dumps(GOOD | dict(test=dict(accuracy="0.9"))),
+    "another metric": json.dumps(GOOD | dict(test=dict(mAP=0.9))),
+    "no minutes": json.dumps(dict(test=GOOD["test"], params=10)),
+    "minutes without an end": json.dumps(GOOD | dict(minutes=float("inf"))),
+    "a number of 5000 digits": json.dumps(GOOD).replace("10}", "1" * 5000 + "}"),
+}
+
+
+@pytest.mark.parametrize("what", BROKEN_RESULTS)
+def test_damaged_results_are_a_sentence_and_left_out(tmp_path, what):
+    (run,) = plan(MNIST, ["PaPE"], [0], tmp_path)
+    made(run)
+    content = BROKEN_RESULTS[what]
+    (run.folder / "results.json").write_bytes(content if isinstance(content, bytes) else content.encode())
+    found = outcome(run)
+    assert (found.results, "\n" in found.failed) == (None, False)
+    assert re.fullmatch(r"damaged: .*results.json is not what a run writes; without its folder .*", found.failed)
+    assert "1 of 1 runs are not in it" in compare_table.text("", [], [found], "accuracy", "PaPE")
+
+
+@pytest.mark.parametrize("history", [None, [], 3, [3], [dict(epoch=1)], [dict(loss="x")], "half"])
+def test_a_damaged_checkpoint_is_a_sentence_and_its_run_left_out(tmp_path, history):
+    (run,) = plan(MNIST, ["PaPE"], [0], tmp_path)
+    made(run)
+    checkpoint.save(run.folder / "last.pth", dict(model={}, history=history))
+    if history == "half":
+        whole = (run.folder / "last.pth").read_bytes()
+        (run.folder / "last.pth").write_bytes(whole[: len(whole) // 2])
+    found = outcome(run)
+    assert bool(found.failed) == bool(history)
+    assert not history or (found.results is None and re.match("damaged: .*last.pth", found.failed))
 
 
 # --- running them ---

@@ -1,0 +1,116 @@
+"""The config that a run leaves behind: config.py to read and to run, config.json to be opened by whoever gets the run.
+
+config.py is code. config.json is the same config as data, so that nobody has to run what a stranger's folder holds.
+It has the digest of its config.py: who edits that by hand is told, and does not get the config of before.
+JSON has neither tuples nor numbers as keys nor NaN: {"__tuple__": [...]}, {"__dict__": [[key, value], ...]} and
+{"__float__": "nan"} stand for them.
+"""
+
+import hashlib
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+from ndformer.framework import atomic
+from ndformer.framework.engine.config.inherit import plain
+from ndformer.framework.engine.config.text import spelled
+from ndformer.framework.errors import ConfigError, DataError
+
+CODE, DATA = "config.py", "config.json"
+SIZE = 2**24  # bytes of a config, at most
+TRUST = "--trust-config runs it"
+LEFT = ("last.pth", "best.pth", "previous.pth", "results.json")  # by which the folder of a run is known
+
+
+def write(folder: Path, cfg: dict[str, Any]) -> None:
+    """Both files, each whole."""
+    text = spelled(cfg)
+    content = dict(digest=_digest(text.encode()), config=_marked(cfg))
+    data = json.dumps(content, indent=1, allow_nan=False, default=repr)  # repr: of a class that Python code put in
+    for name, said in ((CODE, text), (DATA, f"{data}\n")):
+        with atomic.whole(folder / name) as half:
+            half.write_text(said, encoding="utf-8")
+
+
+def data_for(path: Path) -> Path | None:
+    """The config.json that says the same as `path`, or is it. None: `path` is a config of the user's own, which is code
+    that he chose. A sentence where it is a run's, and there is only code."""
+    if path.suffix == ".json":
+        return path
+    data = path.with_name(DATA)
+    if path.name != CODE:
+        return None
+    if not data.is_file():
+        if path.is_file() and any((path.parent / name).is_file() for name in LEFT):
+            raise DataError(
+                f"{path} is code, and there is no {DATA} beside it, which would be read without running anything: "
+                "give the CONFIG that the run was of, or where you know who wrote this one, have it run",
+                TRUST,
+            )
+        return None
+    if path.is_file() and (path.stat().st_size > SIZE or _content(data)["digest"] != _digest(path.read_bytes())):
+        raise DataError(f"{path} was changed after its run wrote it, and is code: name {data}, or have it run", TRUST)
+    return data
+
+
+def read(path: Path) -> dict[str, Any]:
+    """The config in a config.json; nothing in it is run."""
+    cfg = _content(path)["config"]
+    try:
+        cfg = plain(_unmarked(cfg), "config", path)
+    except (ValueError, TypeError, RecursionError) as error:
+        if isinstance(error, ConfigError):
+            raise
+        raise _damaged(path) from None
+    return cfg
+
+
+def _digest(text: bytes) -> str:
+    return hashlib.sha256(text).hexdigest()
+
+
+def _content(path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        raise ConfigError(f"there is no config at {path}")
+    if path.stat().st_size > SIZE:
+        raise ConfigError(f"{path} has {path.stat().st_size} bytes, and a config has {SIZE} at most: take it away")
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError):
+        content = None
+    if not isinstance(content, dict) or not isinstance(content.get("config"), dict) or "digest" not in content:
+        raise _damaged(path)
+    return content
+
+
+def _damaged(path: Path) -> ConfigError:
+    return ConfigError(f"{path} is damaged, it is not what a run writes: give the CONFIG that the run was of")
+
+
+MARKS = {"__tuple__", "__dict__", "__float__"}
+
+
+def _marked(value: Any) -> Any:
+    if isinstance(value, dict):
+        marked = {key: _marked(one) for key, one in value.items()}
+        words = all(isinstance(key, str) for key in value) and not MARKS & set(value)
+        return marked if words else dict(__dict__=[list(pair) for pair in marked.items()])
+    if isinstance(value, tuple):
+        return dict(__tuple__=[_marked(one) for one in value])
+    if isinstance(value, list):
+        return [_marked(one) for one in value]
+    return dict(__float__=str(value)) if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _unmarked(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_unmarked(one) for one in value]
+    if not isinstance(value, dict):
+        return value
+    if not MARKS & set(value):
+        return {key: _unmarked(one) for key, one in value.items()}
+    ((mark, held),) = value.items()
+    if mark == "__float__":
+        return float(held)
+    return tuple(_unmarked(held)) if mark == "__tuple__" else {key: _unmarked(one) for key, one in held}
