@@ -120,7 +120,8 @@ def test_a_kill_while_a_checkpoint_is_written_loses_nothing(tmp_path, whole, mon
     call, calls = getattr(os, name), []
 
     def dies(*given):
-        calls.append(given)
+        if "config" not in str(given[-1]):  # which comes first
+            calls.append(given)
         if len(calls) == count:
             raise Killed
         return call(*given)
