@@ -49,6 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     bad: list[str] = []
     for split, scenes in there.items():
         made = kept = 0
+        atomic.clear(given.out / split)
         for scene in scenes:
             folder = given.out / split / scene
             if folder.is_dir():

@@ -3,27 +3,47 @@
 import contextlib
 import os
 import shutil
-import uuid
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+ENDING = ".writing"
+
 
 @contextlib.contextmanager
-def whole(path: Path, shared: bool = False) -> Iterator[Path]:
-    """The name to write under, which becomes `path` where the block ends. A block that fails leaves `path` as it was,
-    and nothing beside it. `shared`: several processes may write it at a time, so each does under a name of its own.
-    """
-    beside = path.with_name(f".{uuid.uuid4().hex if shared else path.name}.writing")
-    remove(beside)  # of one that was killed
+def aside(folder: Path) -> Iterator[Path]:
+    """A new empty folder in `folder`, for as long as the block lasts: made by us alone, so that no link which somebody
+    planted there is followed, and no other process writes under the same name."""
+    made = Path(tempfile.mkdtemp(prefix=".", suffix=ENDING, dir=folder))
     try:
-        yield beside
-        os.replace(beside, path)
+        yield made
     finally:
-        remove(beside)
+        shutil.rmtree(made, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def whole(path: Path) -> Iterator[Path]:
+    """The name to write under, which becomes `path` where the block ends. A block that fails leaves `path` as it was,
+    and nothing beside it."""
+    with aside(path.parent) as folder:
+        yield folder / path.name
+        os.replace(folder / path.name, path)
+
+
+def write(path: Path, text: str) -> None:
+    with whole(path) as half:
+        half.write_text(text, encoding="utf-8")
+
+
+def clear(folder: Path) -> None:
+    """Take away what killed processes have left half written. For who alone writes there."""
+    for left in folder.glob(f".*{ENDING}"):
+        remove(left)
 
 
 def remove(path: Path) -> None:
-    if path.is_dir():
+    """A file, a folder with all in it, or a link and not what it leads to."""
+    if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:
         path.unlink(missing_ok=True)

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from mmengine.config import Config
 
-from ndformer.framework import guest, processes
+from ndformer.framework import atomic, guest, processes
 from ndformer.framework.data.stand_ins import MARK
 from ndformer.framework.engine.building import _homes, build_model, check_classes, dataset_name, encoding_name
 from ndformer.framework.engine.training import checkpoint
@@ -105,11 +105,14 @@ def finish(
         report.results(work_dir / "results.json", content)
         classes = loaders["test"].data.classes
         for metric in tested.metrics:
-            table = metric.views(work_dir, classes)
+            table = metric.views(None, classes)
             if table is not None:
-                (work_dir / "classes.txt").write_text(table + "\n", encoding="utf-8")
+                atomic.write(work_dir / "classes.txt", table + "\n")
+            with report.attempted(f"what {type(metric).__name__} shows"):
+                metric.views(work_dir, classes)
             if metric.confusion is not None:
-                report.confusion_matrix(work_dir / "confusion_matrix.png", metric.confusion, classes)
+                with report.attempted(picture := work_dir / "confusion_matrix.png"):
+                    report.confusion_matrix(picture, metric.confusion, classes)
     print(
         f"test, with the checkpoint best on validation: {as_line(tested.values)}   "
         f"({content['minutes']:.1f} min of training)"

@@ -22,6 +22,7 @@ STYLE: dict[Any, Any] = {
     "xtick.labelsize": 7.5,
     "ytick.labelsize": 7.5,
     "legend.frameon": False,
+    "text.parse_math": False,  # names are words, not formulas
 }
 
 

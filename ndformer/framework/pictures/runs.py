@@ -1,6 +1,9 @@
 """What a run leaves behind to look at: results.json, learning curves, the confusion matrix."""
 
 import json
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +13,29 @@ from ndformer.framework import atomic
 
 
 def results(path: Path, content: dict[str, Any]) -> None:
-    with atomic.whole(path) as half:
-        half.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    atomic.write(path, json.dumps(content, indent=1) + "\n")
 
 
+@contextmanager
+def attempted(what: object) -> Iterator[None]:
+    """A picture is no reason to end a run: one that cannot be drawn is a warning."""
+    try:
+        yield
+    except Exception as error:
+        why = " ".join(str(error).split()) or type(error).__name__
+        warnings.warn(f"cannot draw {what} ({why}): going on without it", stacklevel=2)
+
+
+@contextmanager
+def _plain_words() -> Iterator[None]:
+    """Names of classes are words: `$\\frac$` is drawn as it stands, and not as a formula (mathtext)."""
+    import matplotlib
+
+    with matplotlib.rc_context({"text.parse_math": False}):
+        yield
+
+
+@_plain_words()
 def curves(path: Path, history: list[dict[str, float]], main: str) -> None:
     """Loss, learning rate and the main validation metric over epochs."""
     if not history:
@@ -30,6 +52,7 @@ def curves(path: Path, history: list[dict[str, float]], main: str) -> None:
     _save(figure, path)
 
 
+@_plain_words()
 def confusion_matrix(path: Path, counts: np.ndarray, classes: list[str]) -> None:
     """(C, C) counts, rows are the truth; drawn as shares of each row, with numbers where they are few."""
     C = len(counts)
@@ -51,6 +74,7 @@ def confusion_matrix(path: Path, counts: np.ndarray, classes: list[str]) -> None
     _save(figure, path)
 
 
+@_plain_words()
 def bars(path: Path, groups: dict[str, dict[str, float]], base: str) -> None:
     """Ratios by name, below each title; the one that is 1 is called `base`, and grey."""
     sizes = [len(values) for values in groups.values()]
@@ -76,4 +100,5 @@ def _figure(wide: float, high: float) -> Any:
 
 def _save(figure: Any, path: Path) -> None:
     figure.tight_layout()
-    figure.savefig(path, dpi=110)
+    with atomic.whole(path) as half:
+        figure.savefig(half, dpi=110)

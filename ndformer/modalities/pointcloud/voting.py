@@ -114,7 +114,8 @@ def keep(folder: Path, checkpoint: Path, of: dict[str, Any]) -> None:
     kept = folder / "about.json"
     if kept.is_file() and json.loads(kept.read_text(encoding="utf-8")) != about:
         raise DataError(f"{folder} holds predictions of another checkpoint or config: name another folder")
-    kept.write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
+    atomic.clear(folder)
+    atomic.write(kept, json.dumps(about, indent=1) + "\n")
 
 
 def names(data: Dataset) -> list[str]:

@@ -139,9 +139,8 @@ class Report:
             runs.append(about | dict(arguments=run.arguments, failed=one.failed or None, results=one.results))
         content = dict(title=self.title, metric=self.metric, baseline=self.baseline, rows=[asdict(r) for r in rows])
         self.home.mkdir(parents=True, exist_ok=True)
-        with atomic.whole(self.home / "compare.json") as half:
-            half.write_text(json.dumps(content | dict(runs=runs), indent=1) + "\n", encoding="utf-8")
-        (self.home / "compare.md").write_text(table, encoding="utf-8")
+        atomic.write(self.home / "compare.json", json.dumps(content | dict(runs=runs), indent=1) + "\n")
+        atomic.write(self.home / "compare.md", table)
         draw(self.home / "compare.png", self.title, rows, self.metric, self.baseline)
         return table
 

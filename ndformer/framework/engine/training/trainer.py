@@ -241,12 +241,13 @@ class Trainer(QuietRunner):
         self.progress.end_epoch(lr, metrics)
         self.history.append(dict(epoch=self.epoch, loss=self.progress.mean_loss, lr=lr, **metrics))
         self.seconds += time.perf_counter() - self.progress.epoch_start
-        self.visualizer.add_scalars(dict(self.history[-1]), step=self.epoch)
-        if processes.rank() == 0:
-            report.curves(self.path / "curves.png", self.history, self.main)
         loop.batch = 0
         self.progress.new_epoch()
         self._save()
+        self.visualizer.add_scalars(dict(self.history[-1]), step=self.epoch)
+        if processes.rank() == 0:
+            with report.attempted(picture := self.path / "curves.png"):
+                report.curves(picture, self.history, self.main)
         stop = self.out_of_patience()
         if stop:
             patience = self.config.early_stopping.patience

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
+from ndformer.framework import atomic
 from ndformer.framework.evaluation.coco.average import NAMES, RECALLS, THRESHOLDS, Averages
 from ndformer.framework.evaluation.coco.match import Detections, Truth, assign, best_first, overlapping
 from ndformer.framework.pictures.figures import canvas
@@ -71,4 +72,5 @@ def draw(folder: Path, averages: Averages, counts: np.ndarray, classes: Sequence
         left.legend(fontsize=7)
         if len(present):
             right.legend(fontsize=6, loc="center left", bbox_to_anchor=(1.0, 0.5))
-        fig.savefig(folder / "pr_curves.png")
+        with atomic.whole(folder / "pr_curves.png") as half:
+            fig.savefig(half)

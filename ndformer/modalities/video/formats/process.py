@@ -79,6 +79,7 @@ class Decoder:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
                 bufsize=0,
+                start_new_session=True,  # Ctrl-C is for the program, which may want to save first
             )
         return self.child
 

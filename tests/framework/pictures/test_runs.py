@@ -1,0 +1,62 @@
+"""Pictures of a run: names are drawn as they stand, and none that fails ends the run."""
+
+import numpy as np
+import pytest
+
+from ndformer.framework.engine.run import train
+from ndformer.framework.engine.training import checkpoint
+from ndformer.framework.pictures import runs as report
+from ndformer.framework.registry import DATASETS
+from tests.soak.tiny import SoakSquares, config, register
+
+
+@pytest.fixture
+def squares():
+    register()
+    yield
+    DATASETS.module_dict.pop("SoakSquares")
+
+
+def short():
+    cfg = config(batch=8)
+    cfg.train_cfg.max_epochs = 1
+    return cfg
+
+
+@pytest.mark.parametrize("name", ["$\\frac$", "a$b_$", "^{", "%", "\\"])
+def test_names_of_classes_are_words_and_no_formulas(tmp_path, name):
+    report.confusion_matrix(tmp_path / "matrix.png", np.eye(2, dtype=int), [name, "b"])
+    assert (tmp_path / "matrix.png").stat().st_size > 1000
+
+
+def test_a_run_whose_classes_look_like_formulas_comes_to_its_end(tmp_path, monkeypatch, squares):
+    index = SoakSquares.index
+
+    def named(self, split):
+        found = index(self, split)
+        self.classes = ["$\\frac$", "$", "x"]
+        return found
+
+    monkeypatch.setattr(SoakSquares, "index", named)
+    train(short(), tmp_path)
+    assert (tmp_path / "confusion_matrix.png").is_file()
+
+
+def test_pictures_that_fail_are_warnings_after_the_checkpoint_was_saved(tmp_path, monkeypatch, squares):
+    saved = []
+
+    def fails(*given):
+        saved.append((tmp_path / checkpoint.LAST).is_file())
+        raise MemoryError("no room for\na picture")
+
+    monkeypatch.setattr(report, "curves", fails)
+    monkeypatch.setattr(report, "confusion_matrix", fails)
+    with pytest.warns(UserWarning) as said:
+        train(short(), tmp_path)
+    told = [str(one.message) for one in said if "cannot draw" in str(one.message)]
+    assert told == [
+        f"cannot draw {tmp_path}/{name} (no room for a picture): going on without it"
+        for name in ("curves.png", "confusion_matrix.png")
+    ]
+    assert saved == [True, True]
+    assert (tmp_path / "results.json").is_file()
