@@ -22,7 +22,7 @@ from ndformer.framework.engine.programs import output
 from ndformer.framework.engine.programs.cli import config_arguments, config_from, run
 from ndformer.framework.engine.run import train
 from ndformer.framework.engine.training import checkpoint, exported
-from ndformer.framework.errors import DataError
+from ndformer.framework.engine.training.work_dir import check_free
 
 
 def work_dir_of(given: argparse.Namespace, cfg: Config) -> Path:
@@ -51,18 +51,13 @@ def main() -> None:
         exported.can_export(given.export)
     work_dir = work_dir_of(given, cfg)
     output.folder(work_dir, "--work-dir")
-    begun = any((work_dir / name).is_file() for name in (checkpoint.LAST, checkpoint.PREVIOUS))
-    if processes.restarted():
-        given.resume = begun
-    elif given.resume and not begun:
-        raise DataError(f"nothing to resume in {work_dir}: it has no last.pth. Start without --resume")
-    if begun and not (given.resume or given.overwrite):
-        raise DataError(f"{work_dir} holds a run already: go on with --resume, or choose --work-dir or --overwrite")
+    if not processes.restarted():
+        check_free(work_dir, given.resume, given.overwrite)
     with processes.joined():
         if processes.rank() == 0:
             prepare_data(cfg, given.sample)
         processes.wait()
-        train(cfg, work_dir, given.resume, given.allow_config_change, given.allow_data_change)
+        train(cfg, work_dir, given.resume, given.allow_config_change, given.allow_data_change, given.overwrite)
         if given.export is not None and processes.rank() == 0:
             exported.export(given.export, checkpoint.load(work_dir / checkpoint.BEST))
             print(given.export)

@@ -73,6 +73,11 @@ def _leave() -> None:
     os._exit(1)
 
 
+def launched() -> bool:
+    """Whether torchrun has started this process."""
+    return RESTARTS in os.environ
+
+
 def restarted() -> bool:
     """Whether torchrun has started these processes again, as its --max-restarts allows, after one had ended."""
     return int(os.environ.get(RESTARTS, "0")) > 0

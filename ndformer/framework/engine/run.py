@@ -19,7 +19,9 @@ from ndformer.framework.engine.building import _homes, build_model, check_classe
 from ndformer.framework.engine.training import checkpoint
 from ndformer.framework.engine.training.evaluate import Evaluation, measure
 from ndformer.framework.engine.training.loading import Loader, all_bad, build_loader, workers_explained
+from ndformer.framework.engine.training.owner import owned
 from ndformer.framework.engine.training.trainer import Trainer
+from ndformer.framework.engine.training.work_dir import RESULTS, begun, check_free, clear
 from ndformer.framework.errors import DataError
 from ndformer.framework.model import TokenModel
 from ndformer.framework.pictures import runs as report
@@ -32,6 +34,7 @@ def train(
     resume: bool = False,
     allow_config_change: bool = False,
     allow_data_change: bool = False,
+    overwrite: bool = True,
 ) -> dict[str, Any]:
     """The results, as in results.json. A signal to end, as clusters send it, saves and raises SystemExit(75)."""
     torch.manual_seed(cfg.seed)
@@ -45,12 +48,21 @@ def train(
                 "--cfg-options weights=None begins at random",
             )
         print(checkpoint.load_fitting(model, checkpoint.load(cfg.weights), cfg.weights))
-    first = processes.rank() == 0
-    work_dir.mkdir(parents=True, exist_ok=True)
-    trainer = Trainer(cfg, work_dir, loaders, model, resume, allow_config_change, allow_data_change)
-    if first and not resume:
-        for name in (checkpoint.LAST, checkpoint.PREVIOUS, checkpoint.BEST):  # of a run that is overwritten
-            (work_dir / name).unlink(missing_ok=True)
+    with owned(work_dir) as ownership:
+        resume = processes.collected(begun(work_dir))[0] if ownership.again else resume
+        if ownership.first:
+            check_free(work_dir, resume, overwrite)
+            if not resume:
+                clear(work_dir)
+        processes.wait()
+        ownership.begin()
+        trainer = Trainer(cfg, ownership, loaders, model, resume, allow_config_change, allow_data_change)
+        return _run(cfg, work_dir, model, loaders, trainer)
+
+
+def _run(
+    cfg: Config, work_dir: Path, model: TokenModel, loaders: dict[str, Loader], trainer: Trainer
+) -> dict[str, Any]:
     params = sum(p.numel() for p in model.parameters())
     sizes = ", ".join(f"{len(loader.data)} {split}" for split, loader in loaders.items())
     print(f"{encoding_name(cfg)} on {dataset_name(cfg)}: {sizes}; {params / 1e6:.2f} M parameters; {work_dir}")
@@ -102,7 +114,7 @@ def finish(
             print("\n".join(f"  {why}" for why in list(found.values())[:20]))
             print(f"  and {len(found) - 20} more: results.json has them all" if len(found) > 20 else "", end="")
     if processes.rank() == 0:
-        report.results(work_dir / "results.json", content)
+        report.results(work_dir / RESULTS, content)
         classes = loaders["test"].data.classes
         for metric in tested.metrics:
             table = metric.views(None, classes)
@@ -117,7 +129,7 @@ def finish(
         f"test, with the checkpoint best on validation: {as_line(tested.values)}   "
         f"({content['minutes']:.1f} min of training)"
     )
-    print(work_dir / "results.json")
+    print(work_dir / RESULTS)
     return content
 
 

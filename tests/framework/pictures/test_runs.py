@@ -51,7 +51,7 @@ def test_pictures_that_fail_are_warnings_after_the_checkpoint_was_saved(tmp_path
 
     monkeypatch.setattr(report, "curves", fails)
     monkeypatch.setattr(report, "confusion_matrix", fails)
-    with pytest.warns(UserWarning) as said:
+    with pytest.warns(UserWarning, match="cannot draw") as said:
         train(short(), tmp_path)
     told = [str(one.message) for one in said if "cannot draw" in str(one.message)]
     assert told == [

@@ -27,6 +27,7 @@ from ndformer.framework.engine.training.evaluate import measure
 from ndformer.framework.engine.training.loading import Loader
 from ndformer.framework.engine.training.nonfinite import sample_names
 from ndformer.framework.engine.training.optim import build_optimizer
+from ndformer.framework.engine.training.owner import Ownership
 from ndformer.framework.engine.training.preemption import RESUMABLE, Preemption
 from ndformer.framework.engine.training.progress import CheckpointTimer, Progress
 from ndformer.framework.engine.training.runner import AmpWrapper, QuietRunner
@@ -98,16 +99,17 @@ class Trainer(QuietRunner):
     def __init__(
         self,
         cfg: Config,
-        work_dir: Path,
+        ownership: Ownership,
         loaders: Mapping[str, DataLoader[Any]],
         model: TokenModel,
         resume: bool = False,
         allow_config_change: bool = False,
         allow_data_change: bool = False,
     ) -> None:
-        settings = cfg.train_cfg
+        settings, work_dir = cfg.train_cfg, ownership.file.parent
         self.config, self.device_name = cfg, "cuda" if torch.cuda.is_available() else "cpu"
         self.loaders, self.path, self.text = loaders, work_dir, cfg.pretty_text
+        self.ownership = ownership
         self.main = METRICS.create(cfg.metrics[0]).main
         self.schedule: Schedule = SCHEDULES.create(cfg.schedule)
         accumulate = settings.get("accumulate", 1)
@@ -268,6 +270,7 @@ class Trainer(QuietRunner):
         if not nonfinite.finite(content["model"].values()):
             raise BadNumbers(f"after step {self.iter} weights are not finite: they are not saved over {name}")
         if processes.rank() == 0:
+            self.ownership.check()
             checkpoint.save(self.path / name, content, keep)
 
     def _save(self) -> None:
