@@ -44,16 +44,17 @@ def main() -> None:
     parser.add_argument("--detect-anomaly", action="store_true", help="slow; names the operation that makes a NaN")
     parser.add_argument("--export", metavar="FILE", type=Path, help="the best weights as .safetensors, at the end")
     given = parser.parse_args()
-    cfg = config_from(given)
-    if given.detect_anomaly:
-        cfg.train_cfg.detect_anomaly = True
-    if given.export is not None:
-        exported.can_export(given.export)
-    work_dir = work_dir_of(given, cfg)
-    output.folder(work_dir, "--work-dir")
-    if not processes.restarted():
-        check_free(work_dir, given.resume, given.overwrite)
-    with processes.joined():
+    with processes.joined():  # first: what is wrong with one of several is told to the others
+        cfg = config_from(given)
+        if given.detect_anomaly:
+            cfg.train_cfg.detect_anomaly = True
+        if given.export is not None:
+            exported.can_export(given.export)
+        work_dir = work_dir_of(given, cfg)
+        output.folder(work_dir, "--work-dir")
+        if not processes.restarted():
+            check_free(work_dir, given.resume, given.overwrite)
+        processes.wait()
         if processes.rank() == 0:
             prepare_data(cfg, given.sample)
         processes.wait()

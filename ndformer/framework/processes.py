@@ -40,18 +40,34 @@ def joined() -> Iterator[None]:
     cuda = torch.cuda.is_available()
     if cuda:
         torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
-    store, own, all_of_them = next(rendezvous("env://", timeout=TIMEOUT))
-    # started again they may find the store of the start before, with the addresses of processes that are gone
-    store = PrefixStore(os.environ.get(RESTARTS, "0"), store)
     backend = "nccl" if cuda else "gloo"
-    dist.init_process_group(backend, store=store, rank=own, world_size=all_of_them, timeout=TIMEOUT)
     with contextlib.ExitStack() as stack:
+        stack.enter_context(_lost_ones_told())
+        store, own, all_of_them = next(rendezvous("env://", timeout=TIMEOUT))
+        # started again they may find the store of the start before, with the addresses of processes that are gone
+        store = PrefixStore(os.environ.get(RESTARTS, "0"), store)
+        _check_alike(store, own, all_of_them, f"torch {torch.__version__} with {backend}")
+        dist.init_process_group(backend, store=store, rank=own, world_size=all_of_them, timeout=TIMEOUT)
         if rank() > 0:
             stack.enter_context(contextlib.redirect_stdout(stack.enter_context(open(os.devnull, "w"))))
-        stack.enter_context(_lost_ones_told())
         yield
         dist.barrier()  # a group that is left while another process still talks in it fails there
         dist.destroy_process_group()
+
+
+def _check_alike(store: dist.Store, own: int, all_of_them: int, kind: str) -> None:
+    """Processes that speak in different ways would wait for each other: a sentence in each, before they are a group."""
+    store.set(f"kind of {own}", kind)
+    kinds = [store.get(f"kind of {one}").decode() for one in range(all_of_them)]
+    store.set(f"seen by {own}", "")
+    if own == 0:
+        store.wait([f"seen by {one}" for one in range(all_of_them)])  # it may be the one that keeps the store
+    other = next((one for one in range(all_of_them) if kinds[one] != kinds[0]), None)
+    if other is not None:
+        raise DataError(
+            f"the processes of this run do not agree: rank {other} has {kinds[other]}, rank 0 {kinds[0]}. Start all in "
+            "the same environment, on hosts of the same kind"
+        )
 
 
 @contextlib.contextmanager
@@ -60,10 +76,17 @@ def _lost_ones_told() -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
-        if isinstance(error, dist.DistBackendError) or re.search(r"onnection (closed|reset|refused)", str(error)):
-            atexit.register(_leave)
-            raise DataError("another process of this run has ended, and says why", "--resume goes on") from error
-        raise
+        late = "imed out waiting" in str(error) or (isinstance(error, dist.DistError) and "imed out" in str(error))
+        lost = isinstance(error, dist.DistBackendError) or re.search(
+            r"onnection (closed|reset|refused|was closed)|Failed to recv", str(error)
+        )
+        if not (late or lost):
+            raise
+        atexit.register(_leave)
+        if late:
+            waited = f"another process of this run did not answer for {TIMEOUT.total_seconds() / 60:.0f} minutes"
+            raise DataError(f"{waited}: see that all are started, and what it does", "--resume goes on") from error
+        raise DataError("another process of this run has ended, and says why", "--resume goes on") from error
 
 
 def _leave() -> None:

@@ -1,8 +1,9 @@
 """Training runs that are killed, again and again, and must end bit-equal to one that was not.
 
 python -m tests.soak.kill --kills 200            SIGKILL at moments uniform between the first step and the end
-python -m tests.soak.kill --kills 0 --faults     the process dies, or the disk fails, at every fsync, link and rename
-                                                 of every checkpoint, and at five places in its writing
+python -m tests.soak.kill --kills 0 --faults     the process dies, or the disk fails, wherever a run makes, links, renames,
+                                                 syncs or removes a file or a folder, in the middle of each text that it
+                                                 writes, and at five places in each checkpoint
 """
 
 import argparse
@@ -49,16 +50,23 @@ def length(cfg: Config, folder: Path) -> float:
 
 
 class Fault:
-    """The n-th operation on files that checkpoints make does not happen, or half: the process dies, or the disk says
-    no."""
+    """The n-th operation on files that a run makes does not happen, or half: the process dies, or the disk says no."""
 
     def __init__(self, at: int, kind: str) -> None:
         self.at, self.kind, self.count, self.writes = at, kind, 0, 0
 
     def install(self) -> None:
-        for module, name in ((os, "fsync"), (os, "replace"), (os, "link")):
-            setattr(module, name, self.instead(getattr(module, name)))
-        put, fault = checkpoint._Recorder.put, self
+        for name in ("fsync", "replace", "link", "mkdir", "unlink", "rename"):
+            setattr(os, name, self.instead(getattr(os, name)))
+        put, write, fault = checkpoint._Recorder.put, Path.write_text, self
+
+        def half_a_text(self: Path, text: str, **given: Any) -> int:  # owner.json, config.py, results.json, classes.txt
+            if fault.now():
+                write(self, text[: len(text) // 2], **given)
+                fault.happens()
+            return write(self, text, **given)
+
+        Path.write_text = half_a_text
 
         def half(self: Any, data: Any) -> int:
             fault.writes += 1

@@ -17,6 +17,7 @@ from ndformer.framework import atomic, guest, processes
 from ndformer.framework.data.stand_ins import MARK
 from ndformer.framework.engine.building import _homes, build_model, check_classes, dataset_name, encoding_name
 from ndformer.framework.engine.training import checkpoint
+from ndformer.framework.engine.training.agreement import check_data, check_settings
 from ndformer.framework.engine.training.evaluate import Evaluation, measure
 from ndformer.framework.engine.training.loading import Loader, all_bad, build_loader, workers_explained
 from ndformer.framework.engine.training.owner import owned
@@ -37,9 +38,11 @@ def train(
     overwrite: bool = True,
 ) -> dict[str, Any]:
     """The results, as in results.json. A signal to end, as clusters send it, saves and raises SystemExit(75)."""
+    check_settings(cfg, resume=resume, allow_config_change=allow_config_change, overwrite=overwrite)
     torch.manual_seed(cfg.seed)
     model = build_model(cfg)  # first: what is wrong with it shows at once
     loaders = {split: build_loader(cfg, split) for split in ("train", "val", "test")}
+    check_data({s: loader.data for s, loader in loaders.items()}, {s: len(loader) for s, loader in loaders.items()})
     check_classes(model, loaders["train"])
     if cfg.get("weights") and not resume:
         if not Path(cfg.weights).is_file():

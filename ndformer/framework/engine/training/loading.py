@@ -110,7 +110,8 @@ def new_board(workers: int) -> Tensor | None:
 def begin_worker(worker: int) -> None:
     """A preemption signal often goes to all processes of a job: the training process needs its workers to go on."""
     signal.signal(signal.SIGTERM, lambda *_: signal.alarm(GRACE))
-    signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+    for number in (signal.SIGUSR1, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
     info = get_worker_info()
     board = None if info is None else cast(Dataset, info.dataset).board
     if board is not None:

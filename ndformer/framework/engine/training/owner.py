@@ -94,7 +94,6 @@ class Ownership:
         self.launch = tuple(one for one in processes.collected(processes.launched() and this(os.getppid())) if one)
         self.ended, before = threading.Event(), None
         if self.first:
-            folder.mkdir(parents=True, exist_ok=True)
             before = self._take()
             atomic.clear(folder)
         mine = processes.restarted() and before is not None and not {*before.launch}.isdisjoint(self.launch)
@@ -102,34 +101,33 @@ class Ownership:
 
     def _take(self) -> Owner | None:
         """Whose the folder was, if it was anyone's."""
-        before = None
-        with atomic.aside(self.file.parent) as aside:
-            made = aside / NAME
-            made.write_text(self.own.text(), encoding="utf-8")
-            while not _appeared(made, self.file):
-                there = Owner.read(self.file)
-                if there is not None:
-                    self._refuse(there, made)
-                    before = there if _taken_away(self.file, there, aside) else before
-        return before
+        while True:
+            self.file.parent.mkdir(parents=True, exist_ok=True)
+            with contextlib.suppress(FileNotFoundError), atomic.aside(self.file.parent) as aside:  # cleared by an owner
+                made, before = aside / NAME, None
+                made.write_text(self.own.text(), encoding="utf-8")
+                while not _appeared(made, self.file):
+                    there = Owner.read(self.file)
+                    if there is not None and self._ended(there, made) and _taken_away(self.file, there, aside):
+                        before = there
+                return before
 
-    def _refuse(self, there: Owner, made: Path) -> None:
-        """Unless there is nobody at work."""
+    def _ended(self, there: Owner, made: Path) -> bool:
+        """Whether nobody is at work any more, or else a sentence."""
         if there.process is None or there.process.gone:
-            return
-        with contextlib.suppress(FileNotFoundError):  # it has ended just now
-            silent = max(0.0, made.stat().st_mtime - self.file.lstat().st_mtime)
-            far = there.process.place != _place()
-            if far and silent >= STALE:
-                return
-            later = (
-                f". If that has ended, take {self.file} away, or come back: {silent:.0f} s ago it gave a sign of life, "
-                f"after {STALE:.0f} s without one its folder is free"
-            )
-            raise DataError(
-                f"{self.file.parent} is in use by another run, process {there.process.id} on {there.host}: wait for "
-                f"its end, or name another folder{later if far else ''}"
-            )
+            return True
+        silent = max(0.0, made.stat().st_mtime - self.file.lstat().st_mtime)
+        far = there.process.place != _place()
+        if far and silent >= STALE:
+            return True
+        later = (
+            f". If that has ended, take {self.file} away, or come back: {silent:.0f} s ago it gave a sign of life, "
+            f"after {STALE:.0f} s without one its folder is free"
+        )
+        raise DataError(
+            f"{self.file.parent} is in use by another run, process {there.process.id} on {there.host}: wait for its "
+            f"end, or name another folder{later if far else ''}"
+        )
 
     def begin(self) -> None:
         """What is in the folder from here on is of this launch."""

@@ -83,19 +83,48 @@ def test_a_run_killed_in_the_middle_of_an_epoch_ends_bit_equal(tmp_path, whole, 
     assert differences(whole, tmp_path) == []
 
 
-@pytest.mark.parametrize("name", ["SIGTERM", "SIGUSR1"])
+@pytest.fixture(autouse=True)
+def in_front():
+    """As on a terminal: shells start what runs behind with Ctrl-C ignored."""
+    before = [(number, signal.signal(number, default)) for number, default in DEFAULTS]
+    yield
+    for number, handler in before:
+        signal.signal(number, handler)
+
+
+DEFAULTS = [(signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)]
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGUSR1", "SIGINT", "SIGHUP"])
 def test_a_signal_to_end_saves_and_ends_with_the_resumable_code(tmp_path, whole, capsys, name):
     cfg = short(checkpoint_every=None)
-    before = signal.getsignal(signal.SIGTERM)
     number = getattr(signal, name)
+    before = signal.getsignal(number)
     with pytest.raises(SystemExit) as stop:
         stopped(tmp_path, cfg, 1, lambda: os.kill(os.getpid(), number))
     assert stop.value.code == RESUMABLE == 75
     assert f"stopped by {name} in epoch 1: go on with --resume" in capsys.readouterr().out
-    assert signal.getsignal(signal.SIGTERM) is before
+    assert signal.getsignal(number) is before
     assert checkpoint.load(tmp_path / "last.pth")["updates"] == 2
     train(cfg, tmp_path, resume=True)
     assert differences(whole, tmp_path) == []
+
+
+def test_a_second_ctrl_c_ends_at_once_and_the_folder_is_free(tmp_path):
+    def twice():
+        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        stopped(tmp_path, short(checkpoint_every=None), 1, twice)
+    assert not {"owner.json", "last.pth"} & set(os.listdir(tmp_path))
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_what_nohup_has_ignored_stays_ignored(tmp_path):
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    stopped(tmp_path, short(), 1, lambda: os.kill(os.getpid(), signal.SIGHUP))
+    assert (tmp_path / "results.json").is_file()
 
 
 def test_a_signal_during_validation_saves_what_was_trained(tmp_path, whole):

@@ -1,0 +1,56 @@
+"""Processes of one run that are not of one mind say so before its first step; tests/soak/disagree.py has more ways."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ndformer.framework import processes
+from ndformer.framework.engine.training.agreement import check_data, check_settings
+from ndformer.framework.errors import DataError
+from tests.soak.tiny import SoakSquares, config
+
+ROOT = Path(__file__).parents[4]
+
+
+def beside(monkeypatch, **changes):
+    """As if rank 2 of three had something else."""
+    monkeypatch.setattr(processes, "collected", lambda own: [own, own, own | changes])
+
+
+def test_the_rank_that_differs_is_named_with_both_values(monkeypatch):
+    other = config().to_dict()
+    other["optimizer"] |= dict(lr=1.0)
+    beside(monkeypatch, config=other, torch="1.0")
+    with pytest.raises(
+        DataError, match=r"not agree: rank 2 has torch '1.0', rank 0 '.+'; rank 2 has config.optimizer.lr 1.0"
+    ):
+        check_settings(config())
+
+
+def test_what_hosts_may_have_of_their_own_is_no_difference(monkeypatch):
+    other = config()
+    other.train_dataloader.update(num_workers=7, timeout=1.0)
+    beside(monkeypatch, config=other.to_dict())
+    check_settings(config())
+
+
+def test_other_data_under_the_same_names_and_numbers_is_seen(monkeypatch):
+    data = SoakSquares(".", "train")
+    seen = []
+    monkeypatch.setattr(processes, "collected", lambda own: seen.append(own) or [own])
+    check_data(dict(train=data), dict(train=9))
+    data.labels = data.labels[::-1]
+    check_data(dict(train=data), dict(train=9))
+    assert seen[0]["train"].pop("data") != seen[1]["train"].pop("data")
+    assert seen[0] == seen[1] == dict(train=dict(samples=33, classes=["left", "middle", "right"], batches=9))
+
+
+def test_two_processes_that_disagree_both_say_so_and_end():
+    command = [sys.executable, "-m", "tests.soak.disagree", "--ways", "epochs", "samples", "torch"]
+    environment = os.environ | dict(OMP_NUM_THREADS="1", PYTHONPATH=str(ROOT))
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=200)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "3 of 3 ways were told by both" in done.stdout
