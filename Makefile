@@ -38,6 +38,8 @@ soak: $(READY)
 	$(BIN)/python -m tests.soak.kill --kills 200 --faults
 	$(BIN)/python -m tests.soak.ranks
 	$(BIN)/python -m tests.soak.torchrun
+	$(BIN)/python -m tests.soak.disagree
+	$(BIN)/python -m tests.soak.owners --trials 100
 	$(BIN)/python -m tests.soak.fuzz --count 10000
 	$(BIN)/python -m tests.soak.fuzz_events --count 10000
 	$(BIN)/python -m tests.soak.fuzz_video --count 10000

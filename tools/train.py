@@ -8,7 +8,8 @@
 
 Leaves in the work dir: config.py, config.json (the same as data), results.json, curves.png, confusion_matrix.png,
 best.pth, last.pth, previous.pth.
-Exit codes: 0 done; 1 one sentence says why not; 75 stopped by SIGTERM or SIGUSR1 and saved: start again with --resume.
+Exit codes: 0 done; 1 one sentence says why not; 75 stopped by SIGTERM, SIGUSR1, SIGHUP or Ctrl-C and saved: start again
+with --resume. A second Ctrl-C ends at once.
 """
 
 import argparse

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import torch
 import torch.distributed as dist
 from torch import Tensor
-from torch.distributed.distributed_c10d import PrefixStore
+from torch.distributed.distributed_c10d import PrefixStore, Store
 from torch.distributed.rendezvous import rendezvous
 
 from ndformer.framework.errors import DataError
@@ -55,7 +55,7 @@ def joined() -> Iterator[None]:
         dist.destroy_process_group()
 
 
-def _check_alike(store: dist.Store, own: int, all_of_them: int, kind: str) -> None:
+def _check_alike(store: Store, own: int, all_of_them: int, kind: str) -> None:
     """Processes that speak in different ways would wait for each other: a sentence in each, before they are a group."""
     store.set(f"kind of {own}", kind)
     kinds = [store.get(f"kind of {one}").decode() for one in range(all_of_them)]

@@ -1,9 +1,9 @@
 """Training runs that are killed, again and again, and must end bit-equal to one that was not.
 
 python -m tests.soak.kill --kills 200            SIGKILL at moments uniform between the first step and the end
-python -m tests.soak.kill --kills 0 --faults     the process dies, or the disk fails, wherever a run makes, links, renames,
-                                                 syncs or removes a file or a folder, in the middle of each text that it
-                                                 writes, and at five places in each checkpoint
+python -m tests.soak.kill --kills 0 --faults     the process dies, or the disk fails, at every fsync, link, rename, new
+                                                 folder and removal of a run, in the middle of each text that it writes,
+                                                 and at five places in each checkpoint
 """
 
 import argparse
@@ -66,7 +66,7 @@ class Fault:
                 fault.happens()
             return write(self, text, **given)
 
-        Path.write_text = half_a_text
+        Path.write_text = half_a_text  # pyright: ignore[reportAttributeAccessIssue]
 
         def half(self: Any, data: Any) -> int:
             fault.writes += 1

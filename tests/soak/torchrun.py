@@ -68,6 +68,11 @@ def main() -> None:
         epochs = json.loads((folder / "run" / "results.json").read_text())["epochs"]
         print(f"killed once, {epochs} epochs were done {time.monotonic() - killed:.0f} s later, without a hand")
 
+        before = (folder / "run" / "last.pth").read_bytes()
+        if start(folder).wait() == 0 or (folder / "run" / "last.pth").read_bytes() != before:
+            sys.exit(f"what was there was not left alone: {(folder / 'log.txt').read_text()}")
+        said(folder, "holds a run already")
+        print("what was there was left alone, though it was started twice")
         for name in ("results.json", "last.pth", "previous.pth", "best.pth"):
             (folder / "run" / name).unlink(missing_ok=True)
         agent = start(folder)

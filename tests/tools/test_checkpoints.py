@@ -118,16 +118,16 @@ def test_other_data_is_told_where_a_checkpoint_is_tested(folder, monkeypatch):
         test_tool.main()
 
 
-def test_processes_that_torchrun_starts_again_go_on(folder, said, monkeypatch):
-    def train_stub(cfg, work_dir, resume, *allowed):
-        raise checkpoint.DataError(f"resume={resume}")
+def test_what_is_there_is_asked_about_at_the_first_start_and_later_by_who_knows_whose_it_is(folder, said, monkeypatch):
+    def train_stub(*given):
+        raise checkpoint.DataError("training")
 
     monkeypatch.setattr(train, "train", train_stub)
     monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "0")
-    assert said(train.main, "--work-dir", folder / "run") == "x: resume=False"
+    assert said(train.main, "--work-dir", folder / "run") == "x: training"
     assert "nothing to resume" in said(train.main, "--work-dir", folder / "run", "--resume")
-    monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "1")
-    assert said(train.main, "--work-dir", folder / "run") == "x: resume=False"  # it had ended before a checkpoint
     (folder / "run").mkdir(exist_ok=True)
     (folder / "run" / checkpoint.LAST).touch()
-    assert said(train.main, "--work-dir", folder / "run") == "x: resume=True"
+    assert "holds a run already" in said(train.main, "--work-dir", folder / "run")
+    monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "1")
+    assert said(train.main, "--work-dir", folder / "run") == "x: training"
