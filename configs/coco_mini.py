@@ -9,7 +9,7 @@ model = dict(
 _steps = [dict(type="Letterbox", size=224), dict(type="PackBoxes")]
 _same = dict(split="train", holdout=0.0, transforms=_steps)
 train_dataloader = dict(batch_size=8, num_workers=0, loops=10, dataset=_same)
-val_dataloader = dict(batch_size=8, num_workers=0, dataset=_same)
-test_dataloader = dict(batch_size=8, num_workers=0, dataset=_same)
+val_dataloader = dict(batch_size=8, num_workers=0, any_split=True, dataset=_same)
+test_dataloader = dict(batch_size=8, num_workers=0, any_split=True, dataset=_same)
 optimizer = dict(lr=1e-3, weight_decay=0.0)
 train_cfg = dict(max_epochs=12, amp=None)

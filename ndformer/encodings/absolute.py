@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from ndformer.framework.encoding import PositionEncoding, Preset, from_repo
+from ndformer.framework.ranges import Positive
 from ndformer.framework.registry import ENCODINGS
 from ndformer.framework.tokens import Where
 
@@ -22,7 +23,7 @@ class Sincos(PositionEncoding):
     translation_invariant = False
     rotation_invariant = False
 
-    def __init__(self, *args: Any, base: float = 10000.0, preset: Preset = "original", **rest: Any) -> None:
+    def __init__(self, *args: Any, base: Positive = 10000.0, preset: Preset = "original", **rest: Any) -> None:
         super().__init__(*args, **rest)
         dims, dim = self.position_dims, self.dim
         if dim < 2 * dims:

@@ -14,6 +14,7 @@ from torch import Tensor
 from ndformer.framework.bias.base import Bias, SumBias
 from ndformer.framework.bias.pointwise import ConeBias, DistanceBias
 from ndformer.framework.encoding import LayerEncoding, PositionEncoding, Preset, from_repo
+from ndformer.framework.ranges import Positive
 from ndformer.framework.registry import ENCODINGS
 from ndformer.framework.tokens import Where
 
@@ -33,7 +34,7 @@ class LookHere(PositionEncoding):
         self,
         *args: Any,
         fov: Literal[180, 90, 45] = 90,
-        global_slope: float | None = None,
+        global_slope: Positive | None = None,
         preset: Preset = "original",
         **rest: Any,
     ) -> None:

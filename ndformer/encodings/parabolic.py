@@ -19,6 +19,7 @@ from ndformer.framework.bias.base import Bias
 from ndformer.framework.bias.parabolas import IsotropicBias, QuadraticBias
 from ndformer.framework.bias.riding import halvings
 from ndformer.framework.encoding import LayerEncoding, PositionEncoding, Preset, centred, from_repo
+from ndformer.framework.ranges import Positive, Width
 from ndformer.framework.registry import ENCODINGS
 from ndformer.framework.tokens import Where
 
@@ -55,13 +56,13 @@ class PaPE(PositionEncoding):
     def __init__(
         self,
         *args: Any,
-        m: int = 50,
+        m: Width = 50,
         distance: bool = True,
         direction: bool = True,
         context: bool = True,
         activation: bool = True,
         project: bool = True,
-        init_radius: float | None = None,
+        init_radius: Positive | None = None,
         impl: Literal["quadratic", "paper_concat"] = "quadratic",
         **rest: Any,
     ) -> None:
@@ -174,7 +175,9 @@ class PaPERI(PositionEncoding):
 
     content_dependent = True
 
-    def __init__(self, *args: Any, init_radius: float | None = None, preset: Preset = "original", **rest: Any) -> None:
+    def __init__(
+        self, *args: Any, init_radius: Positive | None = None, preset: Preset = "original", **rest: Any
+    ) -> None:
         super().__init__(*args, **rest)
         self.init_radius, self.trainable_scale = init_radius, not from_repo(preset)
 

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from ndformer.framework.bias.base import Bias
 from ndformer.framework.bias.pointwise import TableBias
 from ndformer.framework.encoding import LayerEncoding, PositionEncoding
+from ndformer.framework.ranges import WidthOrNone
 from ndformer.framework.registry import ENCODINGS
 
 
@@ -24,7 +25,9 @@ class RelativeBias(PositionEncoding):
     float_positions = False
     rotation_invariant = False
 
-    def __init__(self, *args: Any, reach: int | Sequence[int] = 16, joint: bool = False, **rest: Any) -> None:
+    def __init__(
+        self, *args: Any, reach: WidthOrNone | Sequence[WidthOrNone] = 16, joint: bool = False, **rest: Any
+    ) -> None:
         super().__init__(*args, **rest)
         self.reach = (reach,) * self.position_dims if isinstance(reach, int) else tuple(reach)
         if len(self.reach) != self.position_dims:

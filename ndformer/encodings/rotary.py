@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ndformer.framework.encoding import LayerEncoding, PositionEncoding, Preset, centred, from_repo
+from ndformer.framework.ranges import Positive
 from ndformer.framework.registry import ENCODINGS
 from ndformer.framework.tokens import Where
 
@@ -43,7 +44,7 @@ class _Rotary(PositionEncoding):
     rotation_invariant = False
     bases: ClassVar[tuple[float, float]]  # where none is given: the authors', pape_repo's
 
-    def __init__(self, *args: Any, base: float | None = None, preset: Preset = "original", **rest: Any) -> None:
+    def __init__(self, *args: Any, base: Positive | None = None, preset: Preset = "original", **rest: Any) -> None:
         super().__init__(*args, **rest)
         self.repo = from_repo(preset)
         self.base = self.bases[self.repo] if base is None else base

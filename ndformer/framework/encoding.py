@@ -16,10 +16,11 @@ import torch
 from torch import Tensor, nn
 
 from ndformer.framework.bias.base import Bias, SumBias
+from ndformer.framework.ranges import Dims, Few, Positive, Width
 from ndformer.framework.registry import ENCODINGS
 from ndformer.framework.tokens import Where
 
-PerAxis = float | Sequence[float]
+PerAxis = Positive | Sequence[Positive]
 Preset = Literal["original", "pape_repo"]  # as its authors define an encoding, or as the PaPE paper's repository has it
 
 
@@ -34,7 +35,7 @@ class PositionEncoding(nn.Module):
     min_dims: int = 1
     max_dims: int | None = None
 
-    def __init__(self, dim: int, heads: int, position_dims: int, depth: int, position_scale: PerAxis = 1.0) -> None:
+    def __init__(self, dim: Width, heads: Few, position_dims: Dims, depth: Few, position_scale: PerAxis = 1.0) -> None:
         """`position_scale` multiplies the positions, one factor or one per axis: the encoding's own unit of length."""
         super().__init__()
         name = type(self).__name__

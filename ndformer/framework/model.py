@@ -14,6 +14,7 @@ from ndformer.framework.compat import BaseModel
 from ndformer.framework.data.mixer import Mixer
 from ndformer.framework.errors import NothingLeftError, UnknownNameError, nearest
 from ndformer.framework.heads.head import Head
+from ndformer.framework.ranges import NonNegative
 from ndformer.framework.registry import BACKBONES, HEADS, MIXERS, MODALITIES, MODELS
 from ndformer.framework.signature import arguments
 from ndformer.framework.tokens import TokenSet, Where, join
@@ -35,7 +36,7 @@ class TokenModel(BaseModel):
         backbone: dict[str, Any],
         head: dict[str, Any],
         mix: dict[str, Any] | None = None,
-        loss_weights: dict[str, float] | None = None,
+        loss_weights: dict[str, NonNegative] | None = None,
     ) -> None:
         super().__init__()
         self.backbone = BACKBONES.create(backbone)

@@ -3,22 +3,33 @@
 import collections.abc
 import functools
 import inspect
+import math
 import types
 import typing
 from dataclasses import is_dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Union
+from typing import Annotated, Any, Literal, NamedTuple, Union
 
 from torch import Tensor, nn
 
 LISTS = (list, tuple, collections.abc.Sequence, collections.abc.Iterable, collections.abc.Collection)
 DICTS = (dict, collections.abc.Mapping)
-WORDS = {bool: "True or False", int: "a whole number", float: "a number", str: "a string", Path: "a string"}
+WORDS = {
+    bool: "True or False",
+    int: "a whole number",
+    float: "a number",
+    str: "a string",
+    Path: "a string that is not empty",
+}
 
 
 class Argument(NamedTuple):
     hint: Any
-    required: bool
+    default: Any = inspect.Parameter.empty
+
+    @property
+    def required(self) -> bool:
+        return self.default is inspect.Parameter.empty
 
 
 @functools.cache
@@ -43,11 +54,11 @@ def arguments(kind: Any) -> tuple[dict[str, Argument], bool]:
 def _of_function(function: Any, skip: int) -> tuple[dict[str, Argument], bool]:
     parameters = list(inspect.signature(function).parameters.values())[skip:]
     try:
-        hints = typing.get_type_hints(function)
+        hints = typing.get_type_hints(function, include_extras=True)
     except Exception:  # an annotation that only a type checker can read
         hints = {}
     found = {
-        p.name: Argument(hints.get(p.name, Any), p.default is p.empty)
+        p.name: Argument(hints.get(p.name, Any), p.default)
         for p in parameters
         if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)
     }
@@ -62,16 +73,21 @@ def union(hint: Any) -> tuple[Any, ...]:
 def fits(value: Any, hint: Any) -> bool:
     """Whether an annotation allows a plain value. Where we cannot tell, it does."""
     origin, inside = typing.get_origin(hint) or hint, typing.get_args(hint)
+    if origin is Annotated:
+        return fits(value, hint.__origin__) and all(value in range for range in hint.__metadata__)
     if len(union(hint)) > 1:
         return any(fits(value, one) for one in inside)
     if hint is None or hint is types.NoneType:
         return value is None
     if origin is Literal:
         return any(value == one and type(value) is type(one) for one in inside)
-    if hint in (bool, str, Path):
-        return isinstance(value, bool if hint is bool else str)
+    if hint in (bool, str):
+        return isinstance(value, hint)
+    if hint is Path:
+        return isinstance(value, str) and value != ""
     if hint in (int, float):
-        return isinstance(value, int if hint is int else (int, float)) and not isinstance(value, bool)
+        number = isinstance(value, int if hint is int else (int, float)) and not isinstance(value, bool)
+        return number and (isinstance(value, int) or math.isfinite(value))
     if hint is Tensor:
         return False
     if is_dataclass(hint):
@@ -90,6 +106,8 @@ def fits(value: Any, hint: Any) -> bool:
 def in_words(hint: Any) -> str:
     """An annotation for people: int | None is 'a whole number or None'."""
     origin, inside = typing.get_origin(hint) or hint, typing.get_args(hint)
+    if origin is Annotated:
+        return " ".join([in_words(hint.__origin__), *map(str, hint.__metadata__)])
     if len(union(hint)) > 1:
         return " or ".join(dict.fromkeys(in_words(one) for one in inside if one is not Tensor))
     if hint is None or hint is types.NoneType:

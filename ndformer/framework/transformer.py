@@ -10,6 +10,7 @@ from torch.utils.checkpoint import checkpoint
 from ndformer.framework.attention import Attention
 from ndformer.framework.encoding import LayerEncoding, PositionEncoding, build_encoding
 from ndformer.framework.processes import rand
+from ndformer.framework.ranges import Dims, Few, Finite, Positive, Rate, Width
 from ndformer.framework.registry import BACKBONES
 from ndformer.framework.tokens import TokenSet, Where
 
@@ -113,14 +114,14 @@ class Transformer(nn.Module):
 
     def __init__(
         self,
-        dim: int,
-        depth: int,
-        heads: int,
-        position_dims: int | dict[str, int],
+        dim: Width,
+        depth: Few,
+        heads: Few,
+        position_dims: Dims | dict[str, Dims],
         encoding: dict[str, Any] | Sequence[dict[str, Any]] | None = None,
-        mlp_ratio: float = 4.0,
-        drop_path: float | Sequence[float] = 0.0,
-        layer_scale: float | None = None,
+        mlp_ratio: Positive = 4.0,
+        drop_path: Rate | Sequence[Rate] = 0.0,
+        layer_scale: Finite | None = None,
         qk_norm: bool = False,
         initial_norm: bool = False,
         final_norm: bool = True,

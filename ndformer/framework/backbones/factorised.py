@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ndformer.framework.ranges import Dims, Few, Positive, Rate, Width
 from ndformer.framework.registry import BACKBONES
 from ndformer.framework.tokens import Rows, TokenSet, Where
 from ndformer.framework.transformer import Transformer
@@ -23,14 +24,14 @@ class FactorisedTransformer(nn.Module):
 
     def __init__(
         self,
-        dim: int,
-        depth: int,
-        time_depth: int,
-        heads: int,
-        position_dims: int,
+        dim: Width,
+        depth: Few,
+        time_depth: Few,
+        heads: Few,
+        position_dims: Dims,
         encoding: dict[str, Any] | Sequence[dict[str, Any]] | None = None,
-        mlp_ratio: float = 4.0,
-        drop_path: float = 0.0,
+        mlp_ratio: Positive = 4.0,
+        drop_path: Rate = 0.0,
         qk_norm: bool = False,
         initial_norm: bool = False,
         backend: str = "auto",

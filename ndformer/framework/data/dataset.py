@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from ndformer.framework.errors import DataError
+from ndformer.framework.ranges import Count, Rate, Seed, Text
 from ndformer.framework.registry import TRANSFORMS
 
 Sample = dict[str, Any]
@@ -34,6 +35,8 @@ class Dataset(torch.utils.data.Dataset[Sample]):
 
     splits: ClassVar[tuple[str, ...]] = ("train", "test")  # what is on disk
     answer: ClassVar[str] = "Label"  # which kind of answer its samples are asked for: a name in ANSWERS
+    held_out_by: ClassVar[tuple[str, ...]] = ("holdout", "val_is_test")  # arguments that cut val out of train
+    parted_by: ClassVar[tuple[str, ...]] = ()  # arguments that say which samples are of test
     shown: ClassVar[Sequence[dict[str, Any]]] = ()  # transforms to look at samples with, without a config
     classes: list[str]  # names, set by index()
     categories: list[Any] | None = None  # what files call the classes, where that is something else: ids in COCO's
@@ -43,13 +46,13 @@ class Dataset(torch.utils.data.Dataset[Sample]):
 
     def __init__(
         self,
-        data_root: str | Path,
+        data_root: Text | Path,
         split: str = "train",
         transforms: Sequence[dict[str, Any] | Transform] = (),
-        holdout: float = 0.1,
+        holdout: Rate = 0.1,
         val_is_test: bool = False,
-        seed: int = 0,
-        per_class: int | None = None,
+        seed: Seed = 0,
+        per_class: Count | None = None,
     ) -> None:
         if split not in SPLITS:
             raise ValueError(f"split is train, val or test, got '{split}'")

@@ -2,13 +2,14 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
 from ndformer.framework.data.batches import Batches
 from ndformer.framework.data.dataset import Dataset, Sample, rooted
 from ndformer.framework.errors import DataError
+from ndformer.framework.ranges import Filled, Positive, Seed, Share, Text
 from ndformer.framework.registry import DATASETS, TRANSFORMS
 
 
@@ -24,11 +25,11 @@ class Mixture(Dataset):
     def __init__(
         self,
         parts: dict[str, dict[str, Any]],
-        weights: dict[str, float] | None = None,
-        only: list[str] | None = None,
+        weights: dict[str, Positive] | None = None,
+        only: Annotated[list[str], Filled()] | None = None,
         split: str = "train",
-        seed: int = 0,
-        data_root: str | Path | None = None,
+        seed: Seed = 0,
+        data_root: Text | Path | None = None,
     ) -> None:
         if weights is not None and set(weights) != set(parts):
             raise ValueError(f"weights are for {', '.join(parts)}, got {', '.join(weights)}")
@@ -98,7 +99,7 @@ class DropModality:
     """Leaves a packed sample without one of its modalities, so that what each of them says is learnt: else the one that
     is easiest to learn from can hide the others."""
 
-    def __init__(self, probability: float) -> None:
+    def __init__(self, probability: Share) -> None:
         self.probability = probability
 
     def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:

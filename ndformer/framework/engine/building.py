@@ -1,19 +1,26 @@
 """What a checked config builds: the model, its data where it is to be, and whether both fit."""
 
+import contextlib
+import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
 
 import torch
 from mmengine.config import Config
+from torch import nn
 from torch.utils.data import DataLoader
 
 from ndformer.framework.data.dataset import rooted
 from ndformer.framework.data.stand_ins import MARK, make_sample
+from ndformer.framework.engine.config.data_root import datasets_of, parts_of
+from ndformer.framework.engine.training.optim import build_optimizer
+from ndformer.framework.engine.training.progress import CheckpointTimer
 from ndformer.framework.engine.training.trainer import AMP
 from ndformer.framework.errors import DataError
 from ndformer.framework.heads.head import Head
 from ndformer.framework.model import TokenModel
-from ndformer.framework.registry import MODELS
+from ndformer.framework.registry import METRICS, MODELS, SCHEDULES, TRANSFORMS
 
 
 def prepare_data(cfg: Config, sample: bool) -> None:
@@ -47,10 +54,45 @@ def dataset_name(cfg: Config) -> str:
 
 
 def build_model(cfg: Config) -> TokenModel:
-    model: TokenModel = MODELS.create(cfg.model)
+    with _within_memory():
+        model: TokenModel = MODELS.create(cfg.model)
     model.amp = AMP[(cfg.get("train_cfg") or {}).get("amp")]
     model.to("cuda" if torch.cuda.is_available() else "cpu")
     return model
+
+
+@contextlib.contextmanager
+def _within_memory() -> Iterator[None]:
+    """Parameters of more bytes than the machine has end what builds them, before they are filled with numbers."""
+    whole, taken = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"), 0
+
+    def count(module: nn.Module, name: str, parameter: nn.Parameter | None) -> None:
+        nonlocal taken
+        taken += 0 if parameter is None else parameter.nbytes
+        if taken > whole:
+            raise DataError(
+                f"the model has parameters of more than {taken / 2**30:.0f} GiB, and this machine a memory of "
+                f"{whole / 2**30:.0f}: lower its width or its depth"
+            )
+
+    handle = nn.modules.module.register_module_parameter_registration_hook(count)
+    try:
+        yield
+    finally:
+        handle.remove()
+
+
+def rehearse(cfg: Config, model: TokenModel) -> None:
+    """Build what a config names beside its datasets, so that what is wrong with it shows before data is read."""
+    for metric in cfg.metrics:
+        METRICS.create(metric)
+    SCHEDULES.create(cfg.schedule)
+    build_optimizer(model, cfg.optimizer, cfg.get("param_groups"))
+    CheckpointTimer(cfg.train_cfg.get("checkpoint_every"))
+    for dataset in datasets_of(cfg.to_dict()).values():
+        for part in (dataset, *parts_of(dataset).values()):
+            for transform in part.get("transforms", ()):
+                TRANSFORMS.create(transform)
 
 
 def check_classes(model: TokenModel, loader: DataLoader[Any]) -> None:

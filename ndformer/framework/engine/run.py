@@ -15,7 +15,7 @@ from mmengine.config import Config
 
 from ndformer.framework import atomic, guest, processes
 from ndformer.framework.data.stand_ins import MARK
-from ndformer.framework.engine.building import _homes, build_model, check_classes, dataset_name, encoding_name
+from ndformer.framework.engine.building import _homes, build_model, check_classes, dataset_name, encoding_name, rehearse
 from ndformer.framework.engine.training import checkpoint
 from ndformer.framework.engine.training.agreement import check_data, check_settings
 from ndformer.framework.engine.training.evaluate import Evaluation, measure
@@ -41,6 +41,7 @@ def train(
     check_settings(cfg, resume=resume, allow_config_change=allow_config_change, overwrite=overwrite)
     torch.manual_seed(cfg.seed)
     model = build_model(cfg)  # first: what is wrong with it shows at once
+    rehearse(cfg, model)
     loaders = {split: build_loader(cfg, split) for split in ("train", "val", "test")}
     check_data({s: loader.data for s, loader in loaders.items()}, {s: len(loader) for s, loader in loaders.items()})
     check_classes(model, loaders["train"])

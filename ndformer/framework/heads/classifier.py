@@ -13,6 +13,7 @@ from ndformer.framework.answers.label import Label
 from ndformer.framework.errors import no_class
 from ndformer.framework.heads.head import Head
 from ndformer.framework.losses.lovasz import lovasz_softmax
+from ndformer.framework.ranges import Classes, NonNegative, Rate, Width
 from ndformer.framework.registry import HEADS
 from ndformer.framework.tokens import TokenSet
 
@@ -29,13 +30,13 @@ class Classifier(Head):
 
     def __init__(
         self,
-        dim: int,
-        classes: int,
+        dim: Width,
+        classes: Classes,
         pool: Literal["class", "mean"] = "class",
-        label_smoothing: float = 0.0,
-        hidden: Sequence[int] = (),
-        dropout: float = 0.0,
-        lovasz: float = 0.0,
+        label_smoothing: Rate = 0.0,
+        hidden: Sequence[Width] = (),
+        dropout: Rate = 0.0,
+        lovasz: NonNegative = 0.0,
     ) -> None:
         super().__init__()
         self.classes, self.pool, self.label_smoothing, self.lovasz = classes, pool, label_smoothing, lovasz

@@ -9,12 +9,13 @@ from torch import Tensor
 from ndformer.framework.answer import Answer
 from ndformer.framework.answers.boxes import Boxes
 from ndformer.framework.heads.frame import original
-from ndformer.framework.heads.head import Head
+from ndformer.framework.heads.head import Head, finite
 from ndformer.framework.heads.nms import suppressed
 from ndformer.framework.heads.yolo import Branch, best
 from ndformer.framework.losses.assignment import Objects, TaskAligned
 from ndformer.framework.losses.detection import DetectionLoss
 from ndformer.framework.losses.labels import checked
+from ndformer.framework.ranges import Classes, Count, Few, NonNegative, Positive, Share, SomeShare, Width
 from ndformer.framework.registry import HEADS, NECKS
 from ndformer.framework.tokens import TokenSet
 
@@ -35,17 +36,17 @@ class Detector(Head):
 
     def __init__(
         self,
-        dim: int,
-        classes: int,
+        dim: Width,
+        classes: Classes,
         neck: dict[str, Any],
-        patch: float = 16,
-        most: int = 100,
-        least_score: float = 0.001,
-        nms: float | None = None,
-        one_to_one: int = 1,
-        least_side: float = 0.0,
-        norm_eps: float = 1e-3,
-        norm_momentum: float = 0.03,
+        patch: Positive = 16,
+        most: Count = 100,
+        least_score: Share = 0.001,
+        nms: Share | None = None,
+        one_to_one: Few = 1,
+        least_side: NonNegative = 0.0,
+        norm_eps: Positive = 1e-3,
+        norm_momentum: SomeShare = 0.03,
     ) -> None:
         super().__init__()
         self.neck = NECKS.create(neck, dim=dim)
@@ -83,7 +84,7 @@ class Detector(Head):
         found: list[Answer] = []
         answers = (x.cpu() for x in best(anchors.logits, anchors.boxes, self.most))  # waits for the device once
         for sample, scores, labels, boxes in zip(data_samples, *answers):
-            keep = scores >= self.least_score
+            keep = finite(scores, sample) >= self.least_score  # NaN would be among the best
             if self.nms is not None:
                 keep &= ~suppressed(boxes, labels, self.nms)
             boxes = original(boxes[keep], sample)

@@ -9,9 +9,10 @@ from torch import Tensor, nn
 from ndformer.framework.answer import Answer
 from ndformer.framework.answers.pixels import Pixels
 from ndformer.framework.heads.frame import original_grid
-from ndformer.framework.heads.head import Head
+from ndformer.framework.heads.head import Head, finite
 from ndformer.framework.losses.labels import checked, label_loss
 from ndformer.framework.necks.pyramid import ChannelNorm
+from ndformer.framework.ranges import Classes, Few, NonNegative, Width
 from ndformer.framework.registry import HEADS, NECKS
 from ndformer.framework.tokens import TokenSet
 
@@ -27,7 +28,9 @@ class Segmenter(Head):
     `frame` that leads to it, else that of the input.
     """
 
-    def __init__(self, dim: int, classes: int, neck: dict[str, Any], patch: int = 16, lovasz: float = 0.0) -> None:
+    def __init__(
+        self, dim: Width, classes: Classes, neck: dict[str, Any], patch: Few = 16, lovasz: NonNegative = 0.0
+    ) -> None:
         super().__init__()
         self.neck = NECKS.create(neck, dim=dim)
         self.classes, self.lovasz = classes, lovasz
@@ -56,7 +59,7 @@ class Segmenter(Head):
     def predict(self, tokens: TokenSet, data_samples: list[dict[str, Any]]) -> list[Answer]:
         logits = self(tokens)
         return [
-            Pixels(sample=sample, predicted=self._on_disk(one, sample), classes=self.classes)
+            Pixels(sample=sample, predicted=self._on_disk(finite(one, sample), sample), classes=self.classes)
             for one, sample in zip(logits, data_samples)
         ]
 

@@ -7,8 +7,9 @@ from torch import Tensor, nn
 
 from ndformer.framework.answer import Answer
 from ndformer.framework.answers.points import Points
-from ndformer.framework.heads.head import Head
+from ndformer.framework.heads.head import Head, finite
 from ndformer.framework.losses.labels import checked, label_loss
+from ndformer.framework.ranges import Classes, NonNegative, Width
 from ndformer.framework.registry import HEADS
 from ndformer.framework.tokens import TokenSet
 
@@ -21,7 +22,7 @@ class TokenSegmenter(Head):
     each of N raw points became, predictions are of those, and `whole_labels` (N,) are theirs.
     """
 
-    def __init__(self, dim: int, classes: int, lovasz: float = 1.0) -> None:
+    def __init__(self, dim: Width, classes: Classes, lovasz: NonNegative = 1.0) -> None:
         super().__init__()
         self.classes, self.lovasz = classes, lovasz
         self.linear = nn.Linear(dim, classes)
@@ -44,7 +45,8 @@ class TokenSegmenter(Head):
 
     def predict(self, tokens: TokenSet, data_samples: list[dict[str, Any]]) -> list[Answer]:
         """They keep of a sample its name and the truth: what else it holds is large."""
-        return [self._of_all(sample, one.argmax(-1).cpu()) for sample, one in zip(data_samples, self(tokens))]
+        scores = (finite(one, sample) for sample, one in zip(data_samples, self(tokens)))
+        return [self._of_all(sample, one.argmax(-1).cpu()) for sample, one in zip(data_samples, scores)]
 
     def _of_all(self, sample: dict[str, Any], predicted: Tensor) -> Points:
         """The labels (n,) that the tokens of a sample were given, for all of its points."""

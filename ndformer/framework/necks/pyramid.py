@@ -1,12 +1,13 @@
 """The simple feature pyramid of ViTDet (Li 2022): maps of several sizes from the one that a plain transformer has."""
 
 from collections.abc import Sequence
-from typing import TypeVar
+from typing import Annotated, TypeVar
 
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ndformer.framework.necks.maps import grid_map, latest_map
+from ndformer.framework.ranges import Filled, Positive, Side, Width
 from ndformer.framework.registry import NECKS
 from ndformer.framework.tokens import TokenSet
 
@@ -41,12 +42,12 @@ class SimpleFeaturePyramid(nn.Module):
 
     def __init__(
         self,
-        dim: int,
-        width: int = 256,
-        scales: Sequence[float] = (2, 1, 0.5),
+        dim: Width,
+        width: Width = 256,
+        scales: Annotated[Sequence[Positive], Filled()] = (2, 1, 0.5),
         reduced: bool = False,
-        cells: tuple[int, int] | None = None,
-        cell: float = 1.0,
+        cells: tuple[Side, Side] | None = None,
+        cell: Positive = 1.0,
         ages: bool = False,
     ) -> None:
         super().__init__()

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from ndformer.framework.adapter import Adapter
 from ndformer.framework.data.dataset import Sample
+from ndformer.framework.ranges import Few, Positive, Width
 from ndformer.framework.registry import MODALITIES
 from ndformer.framework.tokens import TokenSet
 from ndformer.modalities.events.formats.files import ENDINGS, read_events
@@ -36,10 +37,10 @@ class SpikingPatches(Adapter):
 
     def __init__(
         self,
-        dim: int,
-        patch: int = 16,
-        bins: int = 10,
-        time_unit: float = 50_000.0,
+        dim: Width,
+        patch: Few = 16,
+        bins: Few = 10,
+        time_unit: Positive = 50_000.0,
         class_token: bool = True,
         class_at: Literal["nowhere", "origin"] = "nowhere",
     ) -> None:

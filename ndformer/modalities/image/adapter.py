@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from ndformer.framework.adapter import Adapter
 from ndformer.framework.data.dataset import Sample
 from ndformer.framework.data.pack import Pack
+from ndformer.framework.ranges import Few, FewOrNone, Finite, Offset, Width
 from ndformer.framework.registry import MODALITIES
 from ndformer.framework.tokens import TokenSet
 from ndformer.modalities.image.formats.files import ENDINGS, open_image
@@ -32,14 +33,14 @@ class ImagePatches(Adapter):
 
     def __init__(
         self,
-        dim: int,
-        patch: int = 16,
-        channels: int = 3,
+        dim: Width,
+        patch: Few = 16,
+        channels: Width = 3,
         class_token: bool = True,
-        registers: int = 0,
+        registers: FewOrNone = 0,
         class_at: Literal["nowhere", "origin"] = "nowhere",
-        start: int = 0,
-        plane: Sequence[Sequence[float]] | None = None,
+        start: Offset = 0,
+        plane: Sequence[Sequence[Finite]] | None = None,
     ) -> None:
         super().__init__()
         if plane is not None and (len(plane) != 3 or len({len(vector) for vector in plane}) != 1):

@@ -12,6 +12,7 @@ from ndformer.framework.adapter import Adapter
 from ndformer.framework.data.dataset import Sample
 from ndformer.framework.data.pack import Pack
 from ndformer.framework.errors import DataError
+from ndformer.framework.ranges import Positive, Width, WidthOrNone
 from ndformer.framework.registry import MODALITIES
 from ndformer.framework.tokens import TokenSet, Where
 from ndformer.modalities.pointcloud.formats.files import ENDINGS, read_cloud
@@ -59,12 +60,12 @@ class PointPatches(Clouds):
 
     def __init__(
         self,
-        dim: int,
-        centres: int = 512,
-        neighbours: int = 32,
-        features: int = 3,
-        unit: float = 1.0,
-        radius: float | None = None,
+        dim: Width,
+        centres: Width = 512,
+        neighbours: Width = 32,
+        features: WidthOrNone = 3,
+        unit: Positive = 1.0,
+        radius: Positive | None = None,
         class_token: bool = False,
     ) -> None:
         super().__init__()
@@ -128,7 +129,7 @@ class Points(Clouds):
     The features are those that PackPoints packed behind the positions, unchanged: `dim` is the backbone's in_channels.
     """
 
-    def __init__(self, dim: int, unit: float = 1.0) -> None:
+    def __init__(self, dim: Width, unit: Positive = 1.0) -> None:
         super().__init__()
         if unit <= 0:
             raise ValueError(f"the unit of Points is a length above 0, got {unit}")

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from ndformer.framework.adapter import Adapter
 from ndformer.framework.data.dataset import Sample
 from ndformer.framework.data.pack import Pack
+from ndformer.framework.ranges import Few, Finite, Offset, Positive, Width
 from ndformer.framework.registry import MODALITIES
 from ndformer.framework.tokens import TokenSet
 from ndformer.modalities.image.transforms.images import RGB_MEAN, RGB_STD
@@ -33,13 +34,13 @@ class Tubelets(Adapter):
 
     def __init__(
         self,
-        dim: int,
-        tubelet: tuple[int, int, int] = (2, 16, 16),
+        dim: Width,
+        tubelet: tuple[Few, Few, Few] = (2, 16, 16),
         class_token: bool = True,
         class_at: Literal["nowhere", "origin"] = "nowhere",
-        start: int = 0,
-        mean: Sequence[float] = RGB_MEAN,
-        std: Sequence[float] = RGB_STD,
+        start: Offset = 0,
+        mean: Sequence[Finite] = RGB_MEAN,
+        std: Sequence[Positive] = RGB_STD,
     ) -> None:
         super().__init__()
         self.mean: Tensor

@@ -16,6 +16,7 @@ from ndformer.framework.backbones.ptv3.layers import Pool, Stage, Stem, Unpool
 from ndformer.framework.backbones.ptv3.points import Cells, Level
 from ndformer.framework.encoding import build_encoding
 from ndformer.framework.errors import DataError
+from ndformer.framework.ranges import Few, Positive, Rate, Width
 from ndformer.framework.registry import BACKBONES
 from ndformer.framework.sparse import Sites
 from ndformer.framework.tokens import TokenSet, Where
@@ -41,21 +42,21 @@ class PTv3(nn.Module):
 
     def __init__(
         self,
-        in_channels: int = 6,
-        grid_size: float = 0.02,
+        in_channels: Width = 6,
+        grid_size: Positive = 0.02,
         encoding: dict[str, Any] | Sequence[dict[str, Any]] | None = None,
-        enc_depths: Sequence[int] = (2, 2, 2, 6, 2),
-        enc_channels: Sequence[int] = (32, 64, 128, 256, 512),
-        enc_heads: Sequence[int] = (2, 4, 8, 16, 32),
-        dec_depths: Sequence[int] = (2, 2, 2, 2),
-        dec_channels: Sequence[int] = (64, 64, 128, 256),
-        dec_heads: Sequence[int] = (4, 4, 8, 16),
-        window: int = 1024,
-        mlp_ratio: float = 4.0,
-        drop_path: float = 0.3,
+        enc_depths: Sequence[Few] = (2, 2, 2, 6, 2),
+        enc_channels: Sequence[Width] = (32, 64, 128, 256, 512),
+        enc_heads: Sequence[Few] = (2, 4, 8, 16, 32),
+        dec_depths: Sequence[Few] = (2, 2, 2, 2),
+        dec_channels: Sequence[Width] = (64, 64, 128, 256),
+        dec_heads: Sequence[Few] = (4, 4, 8, 16),
+        window: Width = 1024,
+        mlp_ratio: Positive = 4.0,
+        drop_path: Rate = 0.3,
         curves: Sequence[str] = CURVES,
         shuffle: Literal["train", "always", "never"] = "train",
-        bits: int | None = 16,
+        bits: Few | None = 16,
         cpe: Literal["xcpe", "none"] = "xcpe",
         positions: Literal["metric", "grid"] = "metric",
         stage_scale: bool = False,

@@ -10,27 +10,27 @@ def following(cfg: dict[str, Any]) -> dict[str, Any]:
     repeat it, and so did the configs that runs left behind."""
     changed = {
         f"{split}_dataloader": cfg[f"{split}_dataloader"] | dict(dataset=_without(dataset, cfg.get("data_root")))
-        for split, dataset in _datasets(cfg).items()
+        for split, dataset in datasets_of(cfg).items()
     }
     return cfg | changed
 
 
 def nobody_follows(cfg: dict[str, Any]) -> list[str]:
     """A sentence, if there is a `data_root` and no dataset follows it."""
-    datasets = _datasets(cfg)
+    datasets = datasets_of(cfg)
     if cfg["data_root"] is None or not datasets or any(map(_follows, datasets.values())):
         return []
     return ["data_root: nothing reads it, every dataset names its own: leave it out there, or here"]
 
 
-def _datasets(cfg: dict[str, Any]) -> dict[str, dict[str, Any]]:
+def datasets_of(cfg: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """Split by split, as far as they are what they are to be."""
     loaders = {split: cfg.get(f"{split}_dataloader") for split in SPLITS}
     found = {split: loader.get("dataset") for split, loader in loaders.items() if isinstance(loader, dict)}
     return {split: dataset for split, dataset in found.items() if isinstance(dataset, dict)}
 
 
-def _parts(dataset: dict[str, Any]) -> dict[str, Any]:
+def parts_of(dataset: dict[str, Any]) -> dict[str, Any]:
     """Those of a mixture."""
     parts = dataset.get("parts")
     return {name: part for name, part in parts.items() if isinstance(part, dict)} if isinstance(parts, dict) else {}
@@ -38,10 +38,10 @@ def _parts(dataset: dict[str, Any]) -> dict[str, Any]:
 
 def _without(dataset: dict[str, Any], root: Any) -> dict[str, Any]:
     kept = {key: value for key, value in dataset.items() if key != "data_root" or value != root}
-    parts = {name: _without(part, root) for name, part in _parts(dataset).items()}
+    parts = {name: _without(part, root) for name, part in parts_of(dataset).items()}
     return kept | dict(parts=dataset["parts"] | parts) if parts else kept
 
 
 def _follows(dataset: dict[str, Any]) -> bool:
-    parts = _parts(dataset).values()
+    parts = parts_of(dataset).values()
     return "data_root" not in dataset and (not parts or any(map(_follows, parts)))

@@ -5,12 +5,17 @@ checks it all: the arguments of a call must fit its signature. `PLACES` says whi
 """
 
 import difflib
+from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
 from ndformer.framework.data.dataset import rooted
 from ndformer.framework.engine.config.data_root import nobody_follows
+from ndformer.framework.engine.config.optimizers import OPTIMIZER_HINTS
+from ndformer.framework.engine.config.splits import misread
 from ndformer.framework.errors import UnknownNameError
+from ndformer.framework.ranges import Count, FewOrNone, Inside, NonNegative, Positive, Seconds, Seed, SomeShare, Text
 from ndformer.framework.registry import (
     BACKBONES,
     DATASETS,
@@ -26,7 +31,7 @@ from ndformer.framework.registry import (
     TRANSFORMS,
     Registry,
 )
-from ndformer.framework.signature import Argument, arguments, fits, in_words, union
+from ndformer.framework.signature import arguments, fits, in_words, union
 
 Component = dict[str, Any]  # dict(type='NAME', its arguments)
 
@@ -37,41 +42,44 @@ def key(says: str, default: Any = MISSING) -> Any:
 
 @dataclass(kw_only=True)
 class Loading:
-    batch_size: int = key("samples per batch")
+    batch_size: Count = key("samples per batch")
     dataset: Component = key("a dataset, its split and transforms")
-    num_workers: int = key("processes that read samples; 0: the training process does", 0)
-    loops: int = key("passes over the training set that make an epoch", 1)
+    num_workers: FewOrNone = key("processes that read samples; 0: the training process does", 0)
+    loops: Count = key("passes over the training set that make an epoch", 1)
     skip_bad: bool = key("leave out samples that cannot be read, and list them at the end", False)
     random_labels: bool = key("a control: samples get each other's labels, so that there is nothing to learn", False)
-    timeout: float = key("seconds without a batch from the workers after which a run ends", 600.0)
+    timeout: Seconds = key("seconds without a batch from the workers after which a run ends", 600.0)
+    any_split: bool = key("another split than that of the loader's name is wanted, or one that others overlap", False)
 
 
 @dataclass(kw_only=True)
 class Groups:
-    layer_decay: float | None = key("learning rates shrink by this factor from block to block, downwards", None)
+    layer_decay: SomeShare | None = key("learning rates shrink by this factor from block to block, downwards", None)
     no_decay: bool = key("no weight decay for biases, norms, tokens and what an encoding spares", False)
-    lr_factors: dict[str, float] | None = key("learning rates times a factor, where a name has this in it", None)
+    lr_factors: dict[str, NonNegative] | None = key("learning rates times a factor, where a name has this in it", None)
 
 
 @dataclass(kw_only=True)
 class Training:
-    max_epochs: int = key("passes over the training set")
-    accumulate: int = key("batches per optimizer step", 1)
-    clip_grad: float | None = key("the largest norm of the gradient", None)
+    max_epochs: Count = key("passes over the training set")
+    accumulate: Count = key("batches per optimizer step", 1)
+    clip_grad: Positive | None = key("the largest norm of the gradient", None)
     amp: Literal["bf16", "fp16"] | None = key("16-bit autocast", None)
     compile: bool = key("torch.compile the backbone", False)
-    checkpoint_every: int | str | None = key("N optimizer steps or 'M minutes' between checkpoints in an epoch", None)
+    checkpoint_every: Count | Text | None = key(
+        "N optimizer steps or 'M minutes' between checkpoints in an epoch", None
+    )
     detect_anomaly: bool = key("torch's anomaly detection: slow, names the operation that makes the first NaN", False)
 
 
 @dataclass(kw_only=True)
 class Average:
-    decay: float = key("share of the average that stays at every step")
+    decay: Inside = key("share of the average that stays at every step")
 
 
 @dataclass(kw_only=True)
 class Patience:
-    patience: int = key("epochs without a better validation before training ends")
+    patience: Count = key("epochs without a better validation before training ends")
 
 
 @dataclass(kw_only=True)
@@ -88,8 +96,8 @@ class Keys:
     train_dataloader: Loading = key("what is trained on")
     val_dataloader: Loading = key("what chooses the best checkpoint")
     test_dataloader: Loading = key("what the best checkpoint is tested on, once, at the end")
-    data_root: str | None = key("folder of the data, for every dataset that does not name its own", None)
-    weights: str | None = key("a checkpoint to begin with; what does not fit, such as another head, begins anew", None)
+    data_root: Text | None = key("folder of the data, for every dataset that does not name its own", None)
+    weights: Text | None = key("a checkpoint to begin with; what does not fit, such as another head, begins anew", None)
     optimizer: Component = key("any torch.optim class; lr is the peak of the schedule")
     param_groups: Groups | None = key("parameters with a learning rate or weight decay of their own", None)
     schedule: Component = key("the learning rate over training, per optimizer step")
@@ -97,9 +105,9 @@ class Keys:
     ema: Average | None = key("evaluate an average of the weights", None)
     early_stopping: Patience | None = key("end when validation no longer improves", None)
     metrics: list[Component] = key("what is measured; the first one's main value chooses the best checkpoint")
-    seed: int = key("decides every random number", 0)
+    seed: Seed = key("decides every random number", 0)
     visualizer: Literal["tensorboard", "wandb"] | None = key("where curves go, beside the work dir", None)
-    work_dir: str | None = key("folder of the run; None: work_dirs/CONFIG[_ENCODING]", None)
+    work_dir: Text | None = key("folder of the run; None: work_dirs/CONFIG[_ENCODING]", None)
     custom_imports: Imports | None = key("your own modules, which register what the config names", None)
     default_scope: str = key("mmengine's scope of registry names", "ndformer")
     versions: dict[str, dict[str, Any]] | None = key("other versions of the config, by name", None)
@@ -118,13 +126,15 @@ class Place(NamedTuple):
     needed: tuple[str, ...] = ()  # arguments that it wants, whatever the class says
     rooted: bool = False  # it adds `data_root`, from further out, where the config does not
     named: bool = False  # or several by names of the user's: dict(image=dict(type=...))
+    filled: bool = False  # a list has something in it
+    hints: Mapping[str, Any] = MappingProxyType({})  # what arguments take, where their class does not say it
 
 
 PLACES = dict(
     model=Place(MODELS),
     modalities=Place(MODALITIES, ("dim",), named=True),
     backbone=Place(BACKBONES),
-    encoding=Place(ENCODINGS, ("dim", "heads", "position_dims", "depth")),
+    encoding=Place(ENCODINGS, ("dim", "heads", "position_dims", "depth"), filled=True),
     head=Place(HEADS, ("dim",), named=True),
     neck=Place(NECKS, ("dim",)),
     mix=Place(MIXERS),
@@ -132,9 +142,9 @@ PLACES = dict(
     parts=Place(DATASETS, ("seed",), rooted=True, named=True),
     transforms=Place(TRANSFORMS),
     chains=Place(TRANSFORMS, named=True),
-    optimizer=Place(OPTIMIZERS, ("params",), ("lr",)),
+    optimizer=Place(OPTIMIZERS, ("params",), ("lr",), hints=OPTIMIZER_HINTS),
     schedule=Place(SCHEDULES),
-    metrics=Place(METRICS),
+    metrics=Place(METRICS, filled=True),
     metric=Place(METRICS),
 )
 
@@ -164,7 +174,7 @@ def problems(cfg: dict[str, Any]) -> list[str]:
     """A sentence for each thing in a config that cannot be meant; each begins with the place."""
     checker = _Checker(cfg["data_root"])
     checker.call(cfg, Keys, "")
-    return checker.sentences() + nobody_follows(cfg)
+    return checker.sentences() + nobody_follows(cfg) or misread(cfg)
 
 
 @dataclass
@@ -194,22 +204,25 @@ class _Checker:
             if name in known and name in from_place:
                 self.found.append(f"{at}{name}: {kind.__name__} is given it by its place, leave it out")
             elif name in known:
-                self.value(value, known[name], name, f"{at}{name}")
+                hint = place.hints.get(name, known[name].hint) if place else known[name].hint
+                self.value(value, hint, name, f"{at}{name}")
             elif not more:
                 self.unread.append(_Unread(at, name, [*free, "type"] if place else free, kind, place))
         for name in free:
             if name not in given and (known[name].required or (place and name in place.needed)):
                 self.missing.append((f"{at}{name}", "every config" if kind is Keys else kind.__name__))
 
-    def value(self, value: Any, argument: Argument, name: str, at: str) -> None:
-        place, settings = PLACES.get(name), _settings(argument.hint)
-        if place is not None and isinstance(value, str) and not fits(value, argument.hint):
+    def value(self, value: Any, hint: Any, name: str, at: str) -> None:
+        place, settings = PLACES.get(name), _settings(hint)
+        if place is not None and (value == "" or isinstance(value, str) and not fits(value, hint)):
             self.component(value, at, place)  # a mere name
-        elif place is not None and isinstance(value, (list, tuple)) and fits([], argument.hint):
+        elif place is not None and isinstance(value, (list, tuple)) and fits([], hint):
+            if place.filled and not value:
+                self.found.append(f"{at}: a list of what it takes, got an empty one")
             for i, one in enumerate(value):
                 self.component(one, f"{at}.{i}", place)
-        elif not fits(value, argument.hint):
-            self.found.append(f"{at}: takes {in_words(argument.hint)}, got {_short(value)}")
+        elif not fits(value, hint):
+            self.found.append(f"{at}: takes {in_words(hint)}, got {_short(value)}")
         elif settings is not None and isinstance(value, dict):
             self.call(value, settings, f"{at}.")
         elif place is not None and place.named and isinstance(value, dict) and _several(value):

@@ -8,8 +8,10 @@ from torch import nn
 from ndformer.framework.encoding import LayerEncoding
 from ndformer.framework.registry import OPTIMIZERS
 
+NOT_OURS = ("Optimizer", "LBFGS", "SparseAdam")  # LBFGS wants the loss anew at each step, SparseAdam sparse gradients
+
 for _name, _kind in vars(torch.optim).items():
-    if isinstance(_kind, type) and issubclass(_kind, torch.optim.Optimizer) and _kind is not torch.optim.Optimizer:
+    if isinstance(_kind, type) and issubclass(_kind, torch.optim.Optimizer) and _name not in NOT_OURS:
         OPTIMIZERS.register_module(name=_name, module=_kind)
 
 
@@ -30,6 +32,9 @@ def build_optimizer(
     params = parameter_groups(model, cfg.get("weight_decay", 0.0), **(groups or {}))
     for group in params:
         group["lr"] = cfg["lr"] * group["lr_scale"]
+    if not any(group["lr"] for group in params):
+        why = "param_groups makes every learning rate 0" if params else "all parameters are frozen"
+        raise ValueError(f"{why}, so nothing would be learnt: leave something to train")
     return OPTIMIZERS.create(cfg, params=params)
 
 

@@ -2,6 +2,7 @@
 
 import math
 
+from ndformer.framework.ranges import Positive, Rate, Share
 from ndformer.framework.registry import SCHEDULES
 
 
@@ -24,7 +25,7 @@ def cosine(start: float, end: float, share: float) -> float:
 class WarmupCosine(Schedule):
     """Warm-up and cosine: linear from `start` to 1 over the first `warmup` (share of steps), half a cosine to `end`."""
 
-    def __init__(self, warmup: float = 0.05, start: float = 0.0, end: float = 0.0) -> None:
+    def __init__(self, warmup: Rate = 0.05, start: Share = 0.0, end: Share = 0.0) -> None:
         _share(warmup)
         self.warmup, self.start, self.end = warmup, start, end
 
@@ -43,7 +44,11 @@ class OneCycle(Schedule):
     """
 
     def __init__(
-        self, warmup: float = 0.3, div: float = 25.0, final_div: float = 1e4, betas: tuple[float, float] | None = None
+        self,
+        warmup: Rate = 0.3,
+        div: Positive = 25.0,
+        final_div: Positive = 1e4,
+        betas: tuple[Rate, Rate] | None = None,
     ) -> None:
         _share(warmup)
         self.warmup, self.first, self.last, self.betas = warmup, 1 / div, 1 / (div * final_div), betas

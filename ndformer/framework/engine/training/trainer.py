@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
+import math
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -64,6 +65,11 @@ class TrainLoop(EpochBasedTrainLoop):
             self.run_epoch()
             self.stop_training = trainer.end_epoch()
             trainer.stop_if_told()
+        if 0 < trainer.wrapper.updates == trainer.wrapper.skipped:
+            raise BadNumbers(
+                f"all {trainer.wrapper.skipped} steps were left out, since their gradients are not finite in fp16, so "
+                "nothing was learnt; amp='bf16', a lower lr or clip_grad may help"
+            )
         trainer.call_hook("after_train")
         return trainer.model
 
@@ -75,6 +81,11 @@ class TrainLoop(EpochBasedTrainLoop):
             self.waited = time.perf_counter() - mark
             self.run_iter(self.batch, batch)
             mark = time.perf_counter()
+        if not math.isfinite(self.trainer.progress.mean_loss):  # fp16, which goes on after single steps
+            raise BadNumbers(
+                f"epoch {self._epoch + 1}: its mean loss is not finite; amp='bf16', a lower lr, a longer warmup or "
+                "clip_grad may help"
+            )
         self.runner.call_hook("after_train_epoch")
 
     def run_iter(self, idx: int, data_batch: dict[str, Any]) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -124,6 +135,11 @@ class Trainer(QuietRunner):
             raise ValueError(f"schedule.betas are for optimizers with betas, and {cfg.optimizer.type} has none")
         self.wrapper.epoch = len(loaders["train"])
         self.total_updates = -(-len(loaders["train"]) // accumulate) * settings.max_epochs
+        some = np.linspace(0, self.total_updates - 1, min(100, self.total_updates)).astype(int)
+        if not any(self.schedule(int(update), self.total_updates) for update in some):
+            raise ValueError(
+                f"the schedule makes the learning rate 0 in all of {self.total_updates} steps: nothing would be learnt"
+            )
         self.ema = EMA(model, **cfg.ema) if cfg.get("ema") else None
         self.history: list[dict[str, float]] = []
         self.best, self.seconds = -float("inf"), 0.0

@@ -15,6 +15,7 @@ import numpy as np
 
 from ndformer.framework.data.dataset import SPLITS, Dataset, Sample
 from ndformer.framework.errors import DataError
+from ndformer.framework.ranges import Share
 from ndformer.framework.registry import DATASETS
 from ndformer.modalities.events.formats.aedat import Packets
 from ndformer.modalities.events.formats.files import checked
@@ -43,7 +44,7 @@ class DvsGesture(Dataset):
     splits = SPLITS
     classes = CLASSES
 
-    def __init__(self, *args: Any, cutmix: float = 0.0, **rest: Any) -> None:
+    def __init__(self, *args: Any, cutmix: Share = 0.0, **rest: Any) -> None:
         if not 0 <= cutmix <= 1:
             raise ValueError(f"cutmix is a share of the samples, 0 to 1, got {cutmix:g}")
         self.cutmix = cutmix

@@ -9,6 +9,7 @@ import numpy as np
 
 from ndformer.framework.data.dataset import Dataset, Sample
 from ndformer.framework.errors import DataError
+from ndformer.framework.ranges import Few, FewOrNone
 from ndformer.framework.registry import DATASETS
 from ndformer.modalities.events.formats.files import read_events
 
@@ -18,9 +19,10 @@ class NMNIST(Dataset):
     """k-fold by `folds` and `fold`: train and test together, cut into so many parts, of which one is the test set. With
     fold='seed' it is the seed's, counted round: as many seeds as folds test each recording once."""
 
+    parted_by = ("folds", "fold")
     classes = [str(digit) for digit in range(10)]
 
-    def __init__(self, *args: Any, folds: int = 1, fold: int | Literal["seed"] = 0, **rest: Any) -> None:
+    def __init__(self, *args: Any, folds: Few = 1, fold: FewOrNone | Literal["seed"] = 0, **rest: Any) -> None:
         if folds < 1 or not (fold == "seed" or 0 <= fold < folds):
             raise ValueError(f"fold is 0 to folds - 1 or 'seed', got {fold} of {folds}")
         self.folds, self.fold = folds, fold

@@ -6,6 +6,7 @@ import numpy as np
 import torch
 
 from ndformer.framework.data.dataset import Sample
+from ndformer.framework.ranges import Side
 from ndformer.framework.registry import TRANSFORMS
 from ndformer.modalities.events.formats.evt_dat import GEN1 as SENSOR
 
@@ -23,7 +24,7 @@ class PackEventBoxes:
     What is found is cut off at the borders of the sensor, `size` (height, width).
     """
 
-    def __init__(self, size: tuple[int, int] = SENSOR) -> None:
+    def __init__(self, size: tuple[Side, Side] = SENSOR) -> None:
         self.size = size
 
     def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:

@@ -3,6 +3,7 @@
 import numpy as np
 
 from ndformer.framework.data.dataset import Sample
+from ndformer.framework.ranges import Count
 from ndformer.framework.registry import TRANSFORMS
 from ndformer.modalities.events.formats.stream import Events
 
@@ -24,7 +25,7 @@ class StillMoment:
     """The events of one stretch of `length` microseconds, drawn by chance, and the sample begins and ends with it: one
     frame of the film."""
 
-    def __init__(self, length: int = 50_000) -> None:
+    def __init__(self, length: Count = 50_000) -> None:
         self.length = length
 
     def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:

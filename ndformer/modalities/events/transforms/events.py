@@ -9,13 +9,25 @@ and then OneOf() of DropArea(), DropTime(), DropEvents(), ShearEvents(), RollEve
 """
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 
 from ndformer.framework.data.dataset import Sample
 from ndformer.framework.data.pack import Pack
 from ndformer.framework.errors import DataError
+from ndformer.framework.ranges import (
+    Count,
+    Degrees,
+    Few,
+    Finite,
+    Natural,
+    NonNegative,
+    Range,
+    Share,
+    ShareSpan,
+    SideOrNone,
+)
 from ndformer.framework.registry import TRANSFORMS
 from ndformer.modalities.events.formats.stream import Events
 from ndformer.modalities.events.pictures.tokens import latest, pictures
@@ -48,7 +60,7 @@ def with_boxes(sample: Sample, boxes: np.ndarray, stay: np.ndarray) -> Sample:
 class FlipEvents:
     """Left and right change places, with probability `p`; `labels` says what each class becomes."""
 
-    def __init__(self, p: float = 0.5, labels: Sequence[int] | None = None) -> None:
+    def __init__(self, p: Share = 0.5, labels: Sequence[Natural] | None = None) -> None:
         self.p, self.labels = p, labels
 
     def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
@@ -72,7 +84,7 @@ class FlipEvents:
 
 
 class Drop:
-    def __init__(self, share: tuple[float, float] = (0.1, 0.75)) -> None:
+    def __init__(self, share: ShareSpan = (0.1, 0.75)) -> None:
         if not 0 <= share[0] <= share[1] <= 1:
             raise ValueError(f"share is from and to, each 0 to 1, got {share[0]:g} and {share[1]:g}")
         self.share = share
@@ -105,7 +117,7 @@ class DropTime(Drop):
 class DropArea(Drop):
     """Leaves out a rectangle with a `share` of the sensor's sides, and every box that it touches."""
 
-    def __init__(self, share: tuple[float, float] = (0.05, 0.3)) -> None:
+    def __init__(self, share: ShareSpan = (0.05, 0.3)) -> None:
         super().__init__(share)
 
     def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
@@ -130,7 +142,7 @@ class LastEvents:
     """Only the last `count` events, as GEN1's reader gives; of files of one's own, those before `until` seconds from
     the start, which is then the moment that is asked about."""
 
-    def __init__(self, count: int = 500_000, until: float | None = None) -> None:
+    def __init__(self, count: Count = 500_000, until: Finite | None = None) -> None:
         if count < 1:
             raise ValueError(f"LastEvents keeps 1 event or more, got count={count}")
         self.count, self.until = count, until
@@ -153,7 +165,7 @@ class LastEvents:
 class ShearEvents:
     """x + s y for x, with s up to `most` to both sides. It knows no boxes."""
 
-    def __init__(self, most: float = 0.3) -> None:
+    def __init__(self, most: NonNegative = 0.3) -> None:
         self.most = most
 
     def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
@@ -168,7 +180,7 @@ class RollEvents:
     """Moved by up to `most` pixels along both axes; what leaves the sensor comes in on the other side. It knows no
     boxes."""
 
-    def __init__(self, most: int = 5) -> None:
+    def __init__(self, most: SideOrNone = 5) -> None:
         self.most = most
 
     def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
@@ -184,7 +196,7 @@ class RotateEvents:
     """About the sensor's middle, by up to `degrees` to both sides. Boxes become the boxes around them, and those that
     then reach out of the sensor are left out."""
 
-    def __init__(self, degrees: float = 30.0) -> None:
+    def __init__(self, degrees: Degrees = 30.0) -> None:
         self.degrees = degrees
 
     def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
@@ -268,14 +280,14 @@ class PackSpikes(PackTokens):
 
     def __init__(
         self,
-        threshold: int = 256,
-        refractory: int = 100_000,
-        patch: int = 16,
-        bins: int = 10,
+        threshold: Annotated[int, Range(1, 1 << 14)] = 256,
+        refractory: Natural = 100_000,
+        patch: Few = 16,
+        bins: Few = 10,
         reference: Reference = "start",
-        relative: int = 0,
-        relative_scale: float = 0.4,
-        decay: float = 0.0,
+        relative: Natural = 0,
+        relative_scale: Share = 0.4,
+        decay: NonNegative = 0.0,
     ) -> None:
         rule = Rule(threshold, refractory, relative, relative_scale, decay)
         super().__init__(SpikingTokenizer(rule, patch, bins), reference)
@@ -286,7 +298,7 @@ class PackFrames(PackTokens):
     """Event frames: the events of each patch in each `window` of microseconds; the modality then has bins=1."""
 
     def __init__(
-        self, window: int = 50_000, patch: int = 16, threshold: int = 1, reference: Reference = "start"
+        self, window: Count = 50_000, patch: Few = 16, threshold: Count = 1, reference: Reference = "start"
     ) -> None:
         super().__init__(WindowTokenizer(window, patch, 1, threshold), reference)
 
@@ -296,6 +308,11 @@ class PackVoxels(PackTokens):
     """Voxel grids: as PackFrames, each window cut into `bins`."""
 
     def __init__(
-        self, window: int = 50_000, patch: int = 16, bins: int = 10, threshold: int = 1, reference: Reference = "start"
+        self,
+        window: Count = 50_000,
+        patch: Few = 16,
+        bins: Few = 10,
+        threshold: Count = 1,
+        reference: Reference = "start",
     ) -> None:
         super().__init__(WindowTokenizer(window, patch, bins, threshold), reference)

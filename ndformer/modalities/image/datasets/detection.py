@@ -13,6 +13,7 @@ import numpy as np
 
 from ndformer.framework.data.dataset import Dataset, Sample
 from ndformer.framework.errors import DataError
+from ndformer.framework.ranges import Share
 from ndformer.modalities.image.formats.files import open_image
 from ndformer.modalities.image.transforms.box_augment import mosaic
 from ndformer.modalities.image.transforms.boxes import inside
@@ -40,7 +41,7 @@ class DetectionDataset(Dataset):
 
     answer = "Boxes"
 
-    def __init__(self, *args: Any, mosaic: float = 0.0, **rest: Any) -> None:
+    def __init__(self, *args: Any, mosaic: Share = 0.0, **rest: Any) -> None:
         if not 0 <= mosaic <= 1:
             raise ValueError(f"mosaic is a share of the samples, 0 to 1, got {mosaic:g}")
         self.mosaic = mosaic

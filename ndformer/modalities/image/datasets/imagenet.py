@@ -17,6 +17,7 @@ import numpy as np
 
 from ndformer.framework.data.folders import class_folders, labelled, missing
 from ndformer.framework.errors import DataError
+from ndformer.framework.ranges import Rate
 from ndformer.framework.registry import DATASETS
 from ndformer.modalities.image.datasets.folder import LabelledImages
 from ndformer.modalities.image.formats.files import ENDINGS
@@ -26,7 +27,7 @@ SOURCE = "kaggle.com/c/imagenet-object-localization-challenge, or image-net.org"
 
 @DATASETS.register_module()
 class ImageNet(LabelledImages):
-    def __init__(self, *args: Any, holdout: float = 0.01, **rest: Any) -> None:
+    def __init__(self, *args: Any, holdout: Rate = 0.01, **rest: Any) -> None:
         super().__init__(*args, holdout=holdout, **rest)
 
     def index(self, split: str) -> tuple[list[Any], np.ndarray]:

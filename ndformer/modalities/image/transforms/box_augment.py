@@ -6,6 +6,7 @@ import numpy as np
 from PIL import Image, ImageEnhance, ImageOps
 
 from ndformer.framework.data.dataset import Sample, Transform
+from ndformer.framework.ranges import FewOrNone
 from ndformer.framework.registry import TRANSFORMS
 from ndformer.modalities.image.transforms.boxes import FILL, framed, moved, scaled, taken
 
@@ -58,7 +59,7 @@ OPERATIONS: dict[str, Transform] = {
 class RandAugmentBoxes:
     """`operations` of the PaPE paper's ten for detection, one after the other; RGB images."""
 
-    def __init__(self, operations: int = 2) -> None:
+    def __init__(self, operations: FewOrNone = 2) -> None:
         self.operations = operations
 
     def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:

@@ -7,6 +7,7 @@ import torch
 from PIL import Image, ImageOps
 
 from ndformer.framework.data.dataset import Sample
+from ndformer.framework.ranges import Share, Span
 from ndformer.framework.registry import TRANSFORMS
 from ndformer.modalities.image.transforms.images import RGB_MEAN, PackImage, Size, height_width
 
@@ -85,7 +86,7 @@ class LargeScaleJitter:
     Objects of which less than a pixel is left are gone.
     """
 
-    def __init__(self, size: Size, scale: tuple[float, float] = (0.1, 2.0)) -> None:
+    def __init__(self, size: Size, scale: Span = (0.1, 2.0)) -> None:
         self.size, self.scale = height_width(size), scale
 
     def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
@@ -101,7 +102,7 @@ class LargeScaleJitter:
 class FlipBoxes:
     """Left and right change places, with probability `p`."""
 
-    def __init__(self, p: float = 0.5) -> None:
+    def __init__(self, p: Share = 0.5) -> None:
         self.p = p
 
     def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:

@@ -14,9 +14,10 @@ from PIL import Image, ImageOps
 from ndformer.framework.data.dataset import Sample
 from ndformer.framework.data.pack import Pack
 from ndformer.framework.errors import DataError
+from ndformer.framework.ranges import Finite, Positive, Share, Side, SideOrNone, SomeShare, SomeShareSpan, Span
 from ndformer.framework.registry import TRANSFORMS
 
-Size = int | tuple[int, int]
+Size = Side | tuple[Side, Side]
 
 RGB_MEAN, RGB_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet, the field's habit for any RGB image
 FILTERS = {
@@ -79,7 +80,7 @@ class EvalCrop:
     For 224: shorter side to 256, then the middle 224 x 224.
     """
 
-    def __init__(self, size: Size = 224, share: float = 224 / 256, interpolation: str = "bilinear") -> None:
+    def __init__(self, size: Size = 224, share: SomeShare = 224 / 256, interpolation: str = "bilinear") -> None:
         self.size, self.share, self.resample = height_width(size), share, FILTERS[interpolation]
 
     def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
@@ -97,7 +98,7 @@ class EvalCrop:
 class RandomCrop:
     """A random piece of the image after `padding` black pixels were put on each side."""
 
-    def __init__(self, size: Size, padding: int = 0) -> None:
+    def __init__(self, size: Size, padding: SideOrNone = 0) -> None:
         self.size, self.padding = height_width(size), padding
 
     def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
@@ -119,8 +120,8 @@ class RandomResizedCrop:
     def __init__(
         self,
         size: Size = 224,
-        scale: tuple[float, float] = (0.08, 1.0),
-        ratio: tuple[float, float] = (3 / 4, 4 / 3),
+        scale: SomeShareSpan = (0.08, 1.0),
+        ratio: Span = (3 / 4, 4 / 3),
         interpolation: str = "bilinear",
     ) -> None:
         self.size, self.scale, self.ratio, self.resample = height_width(size), scale, ratio, FILTERS[interpolation]
@@ -151,7 +152,7 @@ class RandomResizedCrop:
 class Flip:
     """Left and right change places, with probability `p`."""
 
-    def __init__(self, p: float = 0.5) -> None:
+    def __init__(self, p: Share = 0.5) -> None:
         self.p = p
 
     def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
@@ -167,7 +168,7 @@ class PackImage(Pack):
 
     of = "image"
 
-    def __init__(self, mean: Sequence[float] | None = None, std: Sequence[float] | None = None) -> None:
+    def __init__(self, mean: Sequence[Finite] | None = None, std: Sequence[Positive] | None = None) -> None:
         self.mean, self.std = mean, std
 
     def statistics(self, channels: int) -> tuple[np.ndarray, np.ndarray]:

@@ -5,6 +5,7 @@ from torch import Tensor
 
 from ndformer.framework.data.mixer import Mixer
 from ndformer.framework.processes import gathered, rows
+from ndformer.framework.ranges import NonNegative
 from ndformer.framework.registry import MIXERS
 
 
@@ -16,7 +17,7 @@ class ImageMix(Mixer):
     lambda ~ Beta(cutmix, cutmix), corrected to the box that fits. x' is the batch, of all processes, in another order.
     """
 
-    def __init__(self, mixup: float = 0.0, cutmix: float = 0.0) -> None:
+    def __init__(self, mixup: NonNegative = 0.0, cutmix: NonNegative = 0.0) -> None:
         if mixup <= 0 and cutmix <= 0:
             raise ValueError(
                 "ImageMix needs mixup or cutmix above 0: they are the parameters of its Beta distributions"

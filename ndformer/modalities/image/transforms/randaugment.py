@@ -12,6 +12,7 @@ import numpy as np
 from PIL import Image, ImageEnhance, ImageOps
 
 from ndformer.framework.data.dataset import Sample
+from ndformer.framework.ranges import Few, FewOrNone
 from ndformer.framework.registry import TRANSFORMS
 
 
@@ -65,7 +66,7 @@ OPERATIONS: dict[str, Operation] = {
 class RandAugment:
     """`operations` of the 14, one after the other, each at bin `magnitude` of 0..bins-1."""
 
-    def __init__(self, operations: int = 2, magnitude: int = 9, bins: int = 31) -> None:
+    def __init__(self, operations: FewOrNone = 2, magnitude: FewOrNone = 9, bins: Few = 31) -> None:
         if not 0 <= magnitude < bins:
             raise ValueError(f"RandAugment's magnitude is one of its bins, 0 to {bins - 1}, got {magnitude}")
         self.operations, self.share = operations, magnitude / (bins - 1)

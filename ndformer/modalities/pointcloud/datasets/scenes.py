@@ -16,6 +16,7 @@ import numpy as np
 
 from ndformer.framework.data.dataset import Dataset, Sample, stratified
 from ndformer.framework.errors import DataError, check_labels
+from ndformer.framework.ranges import Offset
 from ndformer.framework.registry import DATASETS
 from ndformer.modalities.pointcloud.datasets.layouts import listed
 
@@ -45,7 +46,7 @@ class Scenes(Dataset):
         *args: Any,
         labels: str | None = None,
         classes: Sequence[str] | str | None = None,
-        ignore: int | None = None,
+        ignore: Offset | None = None,
         test_on: str = "val",
         **rest: Any,
     ) -> None:

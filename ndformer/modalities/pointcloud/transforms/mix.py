@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from ndformer.framework.data.mixer import Mixer
+from ndformer.framework.ranges import Share
 from ndformer.framework.registry import MIXERS
 
 
@@ -16,7 +17,7 @@ class Mix3D(Mixer):
     The voxels of what comes out are numbered anew by the backbone, from the positions of both.
     """
 
-    def __init__(self, p: float = 0.8) -> None:
+    def __init__(self, p: Share = 0.8) -> None:
         self.p = p
 
     def __call__(self, inputs: dict[str, Any], targets: list[Tensor]) -> tuple[dict[str, Any], list[Tensor]]:

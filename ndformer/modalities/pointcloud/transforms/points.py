@@ -18,6 +18,7 @@ import torch
 from ndformer.framework.data.dataset import Sample
 from ndformer.framework.data.pack import Pack
 from ndformer.framework.errors import DataError
+from ndformer.framework.ranges import Count, Degrees, Finite, NonNegative, Positive, Rate, Share, Span
 from ndformer.framework.registry import TRANSFORMS
 from ndformer.modalities.pointcloud.pictures import labelled
 from ndformer.modalities.pointcloud.pictures.clouds import draw
@@ -44,7 +45,7 @@ class SamplePoints:
     As a dataset's first transform, farthest points are found once and kept.
     """
 
-    def __init__(self, count: int, method: Literal["random", "farthest"] = "random") -> None:
+    def __init__(self, count: Count, method: Literal["random", "farthest"] = "random") -> None:
         if count < 1:
             raise ValueError(f"SamplePoints keeps 1 point or more, got {count}")
         self.count, self.method = count, method
@@ -79,7 +80,7 @@ class NormalizePoints:
 class ScalePoints:
     """Times a factor within `scale`, one or one per axis. Normals stay as they are, as in the recipe."""
 
-    def __init__(self, scale: tuple[float, float] = (0.7, 1.5), per_axis: bool = False) -> None:
+    def __init__(self, scale: Span = (0.7, 1.5), per_axis: bool = False) -> None:
         self.scale, self.per_axis = scale, per_axis
 
     def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
@@ -91,7 +92,7 @@ class ScalePoints:
 class ShiftPoints:
     """Up to `most` along each axis."""
 
-    def __init__(self, most: float = 0.2) -> None:
+    def __init__(self, most: NonNegative = 0.2) -> None:
         self.most = most
 
     def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
@@ -103,7 +104,7 @@ class ShiftPoints:
 class RotatePoints:
     """About an axis through the origin, by up to `degrees` to both sides, with probability `p`."""
 
-    def __init__(self, axis: Literal["x", "y", "z"] = "z", degrees: float = 180.0, p: float = 1.0) -> None:
+    def __init__(self, axis: Literal["x", "y", "z"] = "z", degrees: Degrees = 180.0, p: Share = 1.0) -> None:
         self.axis, self.degrees, self.p = axis, degrees, p
 
     def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
@@ -121,7 +122,7 @@ class RotatePoints:
 class FlipPoints:
     """Each of the `axes` changes its sign with probability `p`."""
 
-    def __init__(self, axes: str = "xy", p: float = 0.5) -> None:
+    def __init__(self, axes: str = "xy", p: Share = 0.5) -> None:
         if not set(axes) <= set("xyz"):
             raise ValueError(f"axes are some of x, y and z, got '{axes}'")
         self.axes, self.p = axes, p
@@ -135,7 +136,7 @@ class FlipPoints:
 class JitterPoints:
     """Each coordinate moved on its own: normally distributed, cut off at `most`."""
 
-    def __init__(self, std: float = 0.005, most: float = 0.02) -> None:
+    def __init__(self, std: NonNegative = 0.005, most: NonNegative = 0.02) -> None:
         self.std, self.most = std, most
 
     def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
@@ -147,7 +148,7 @@ class JitterPoints:
 class DropPoints:
     """Leaves out a `share` of the points, at random, with probability `p`."""
 
-    def __init__(self, share: float = 0.2, p: float = 0.2) -> None:
+    def __init__(self, share: Rate = 0.2, p: Share = 0.2) -> None:
         self.share, self.p = share, p
 
     def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
@@ -171,7 +172,7 @@ class GridSample:
     (`whole_labels`), so that predictions can be of all points.
     """
 
-    def __init__(self, size: float = 0.01, whole: bool = False) -> None:
+    def __init__(self, size: Positive = 0.01, whole: bool = False) -> None:
         if size <= 0:
             raise ValueError(f"the cells of GridSample have a size above 0, got {size}")
         self.size, self.whole = size, whole
@@ -212,7 +213,7 @@ class PackPoints(Pack):
 
     of = "points"
 
-    def __init__(self, features: Sequence[str] = ("normals",), missing: dict[str, float] | None = None) -> None:
+    def __init__(self, features: Sequence[str] = ("normals",), missing: dict[str, Finite] | None = None) -> None:
         self.features, self.missing = list(features), missing or {}
 
     def picture(self, sample: Sample, size: int) -> np.ndarray:

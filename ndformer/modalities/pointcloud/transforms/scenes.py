@@ -14,6 +14,7 @@ import numpy as np
 
 from ndformer.framework.data.dataset import Sample
 from ndformer.framework.errors import DataError
+from ndformer.framework.ranges import Count, NonNegative, Positive, Share
 from ndformer.framework.registry import TRANSFORMS
 from ndformer.modalities.pointcloud.transforms.points import chosen
 
@@ -27,7 +28,7 @@ class CentrePoints:
     With `step`, by whole multiples of it: a grid of that size keeps the points in the cells in which it found them.
     """
 
-    def __init__(self, up: bool = True, step: float | None = None) -> None:
+    def __init__(self, up: bool = True, step: Positive | None = None) -> None:
         self.up, self.step = up, step
 
     def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
@@ -43,7 +44,7 @@ class CentrePoints:
 class CropSphere:
     """The `most` points nearest to one of them, drawn at random; all where there are no more."""
 
-    def __init__(self, most: int = 102400) -> None:
+    def __init__(self, most: Count = 102400) -> None:
         if most < 1:
             raise ValueError(f"CropSphere keeps 1 point or more, got {most}")
         self.most = most
@@ -61,7 +62,9 @@ class ElasticDistortion:
     """Space bent by smooth noise, with probability `p`: for each (spacing, strength) a grid of normal numbers, averaged
     over neighbours twice, is interpolated at the points and added `strength` times."""
 
-    def __init__(self, scales: Sequence[tuple[float, float]] = ((0.2, 0.4), (0.8, 1.6)), p: float = 0.95) -> None:
+    def __init__(
+        self, scales: Sequence[tuple[Positive, NonNegative]] = ((0.2, 0.4), (0.8, 1.6)), p: Share = 0.95
+    ) -> None:
         self.scales, self.p = scales, p
 
     def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
@@ -103,7 +106,7 @@ def smooth_noise(points: np.ndarray, spacing: float, rng: np.random.Generator) -
 class ContrastColours:
     """With probability `p`, blended by a random share with what they are when each channel is stretched over 0..255."""
 
-    def __init__(self, p: float = 0.2) -> None:
+    def __init__(self, p: Share = 0.2) -> None:
         self.p = p
 
     def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
@@ -120,7 +123,7 @@ class ContrastColours:
 class ShiftColours:
     """One step for all points: up to `most` of 255 to both sides in each channel. With probability `p`."""
 
-    def __init__(self, most: float = 0.05, p: float = 0.95) -> None:
+    def __init__(self, most: NonNegative = 0.05, p: Share = 0.95) -> None:
         self.most, self.p = most, p
 
     def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
@@ -134,7 +137,7 @@ class ShiftColours:
 class JitterColours:
     """Each channel of each point on its own: a normal number of deviation `std` of 255. With probability `p`."""
 
-    def __init__(self, std: float = 0.05, p: float = 0.95) -> None:
+    def __init__(self, std: NonNegative = 0.05, p: Share = 0.95) -> None:
         self.std, self.p = std, p
 
     def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:

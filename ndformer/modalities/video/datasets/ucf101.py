@@ -12,6 +12,7 @@ import numpy as np
 
 from ndformer.framework.data.dataset import SPLITS, Dataset, Sample
 from ndformer.framework.errors import DataError
+from ndformer.framework.ranges import Few, Seconds
 from ndformer.framework.registry import DATASETS
 from ndformer.modalities.video.formats.files import Backend, VideoFile
 
@@ -27,15 +28,17 @@ class UCF101(Dataset):
     """
 
     splits = SPLITS
+    held_out_by = ("val_groups", "val_is_test")
+    parted_by = ("fold",)
 
     def __init__(
         self,
         *args: Any,
-        fold: int = 1,
-        val_groups: int = 1,
-        clips: int = 1,
+        fold: Few = 1,
+        val_groups: Few = 1,
+        clips: Few = 1,
         backend: Backend = "auto",
-        timeout: float = 30.0,
+        timeout: Seconds = 30.0,
         **rest: Any,
     ) -> None:
         if fold not in (1, 2, 3) or val_groups < 1 or clips < 1:

@@ -13,6 +13,7 @@ from PIL import Image
 from ndformer.framework.data.dataset import Sample, Transform
 from ndformer.framework.data.pack import Pack
 from ndformer.framework.errors import DataError
+from ndformer.framework.ranges import Few, Natural, Share, Width
 from ndformer.framework.registry import TRANSFORMS
 from ndformer.modalities.video.formats.files import VideoFile
 
@@ -30,7 +31,7 @@ class SampleFrames:
     """
 
     def __init__(
-        self, together: int = 2, every: int = 10, count: int = 5, start: Literal["first", "random"] = "first"
+        self, together: Few = 2, every: Width = 10, count: Few = 5, start: Literal["first", "random"] = "first"
     ) -> None:
         if together < 1 or every < together or count < 1:
             raise ValueError(
@@ -79,7 +80,7 @@ class EachFrame:
 class FlipVideo:
     """Left and right change places, with probability `p`. `labels` gives each class the one that it looks like then."""
 
-    def __init__(self, p: float = 0.5, labels: Sequence[int] | None = None) -> None:
+    def __init__(self, p: Share = 0.5, labels: Sequence[Natural] | None = None) -> None:
         self.p, self.labels = p, labels
 
     def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:

@@ -139,7 +139,7 @@ def test_a_stand_in_is_looked_for_at_the_root(tmp_path):
     "root, words",
     [
         ("None", "train_dataloader.dataset.data_root is missing: CIFAR10 needs it"),
-        ("3", "data_root: takes a string or None, got 3"),
+        ("3", "data_root: takes a string that is not empty or None, got 3"),
     ],
 )
 def test_a_root_that_is_missing_or_none_is_refused(root, words):

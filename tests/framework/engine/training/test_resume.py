@@ -275,7 +275,7 @@ def test_a_state_that_does_not_fit_is_a_sentence(tmp_path, whole, strange):
 
 
 def test_an_early_stop_is_remembered(tmp_path):
-    cfg = config(optimizer=dict(type="SGD", lr=0.0), early_stopping=dict(patience=1), ema=None)
+    cfg = config(optimizer=dict(type="SGD", lr=1e-30), early_stopping=dict(patience=1), ema=None)
     assert train(cfg, tmp_path)["epochs"] == 2
     assert train(cfg, tmp_path, resume=True)["epochs"] == 2
 

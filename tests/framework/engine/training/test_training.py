@@ -168,7 +168,7 @@ def test_resuming_nothing_and_loading_the_wrong_thing_are_one_sentence_each(tmp_
 
 
 def test_early_stopping_counts_epochs_without_a_better_figure(tmp_path):
-    cfg = config(optimizer=dict(type="SGD", lr=0.0), early_stopping=dict(patience=2), ema=None)
+    cfg = config(optimizer=dict(type="SGD", lr=1e-30), early_stopping=dict(patience=2), ema=None)
     assert train(cfg, tmp_path / "run")["epochs"] == 3
 
 

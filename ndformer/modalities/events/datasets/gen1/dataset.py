@@ -13,6 +13,7 @@ import numpy as np
 
 from ndformer.framework.data.dataset import SPLITS, Dataset, Sample, Transform
 from ndformer.framework.errors import DataError
+from ndformer.framework.ranges import Count, Seed, Text
 from ndformer.framework.registry import DATASETS
 from ndformer.modalities.events.datasets.gen1.boxes import (
     CLASSES,
@@ -44,11 +45,11 @@ class GEN1(Dataset):
 
     def __init__(
         self,
-        data_root: str | Path,
+        data_root: Text | Path,
         split: str = "train",
         transforms: list[dict[str, Any] | Transform] | tuple[()] = (),
-        most: int = 500_000,
-        seed: int = 0,
+        most: Count = 500_000,
+        seed: Seed = 0,
     ) -> None:
         self.most = most
         super().__init__(data_root, split, transforms, seed=seed)

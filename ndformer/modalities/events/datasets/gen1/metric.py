@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ndformer.framework.evaluation.coco.metric import CocoMetric
+from ndformer.framework.ranges import NonNegative
 from ndformer.framework.registry import METRICS
 from ndformer.modalities.events.datasets.gen1.boxes import LEAST_DIAGONAL, LEAST_SIDE, WARM_UP, large
 
@@ -41,7 +42,7 @@ class Gen1Metric(CocoMetric):
     (G,) and (D,) in `truth` and `found`. Without `times` it is one labelled moment, found or missed by itself.
     """
 
-    def __init__(self, least_side: float = LEAST_SIDE, least_diagonal: float = LEAST_DIAGONAL) -> None:
+    def __init__(self, least_side: NonNegative = LEAST_SIDE, least_diagonal: NonNegative = LEAST_DIAGONAL) -> None:
         super().__init__()
         self.least = least_side, least_diagonal
 

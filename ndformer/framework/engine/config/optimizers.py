@@ -1,0 +1,27 @@
+"""What the numbers of torch's optimizers may be: their signatures only say `float`."""
+
+from typing import Annotated, Any
+
+from ndformer.framework.ranges import Ascending, Finite, Inside, NonNegative, Positive, Range, Rate, Share
+
+OPTIMIZER_HINTS: dict[str, Any] = dict(
+    lr=Positive,
+    weight_decay=NonNegative,
+    betas=tuple[Rate, Rate],
+    eps=NonNegative | tuple[Positive | None, Positive],  # Adafactor has two
+    momentum=Rate,
+    dampening=Share,
+    alpha=Share,
+    rho=Share,
+    lambd=NonNegative,
+    t0=NonNegative,
+    lr_decay=NonNegative,
+    initial_accumulator_value=NonNegative,
+    momentum_decay=NonNegative,
+    etas=tuple[Inside, Annotated[float, Range(1, above=True)]],
+    step_sizes=Annotated[tuple[Positive, Positive], Ascending()],
+    beta2_decay=Annotated[float, Range(-10, 0)],
+    d=Positive,
+    ns_coefficients=tuple[Finite, Finite, Finite],
+    ns_steps=Annotated[int, Range(1, 99)],
+)

@@ -1,0 +1,81 @@
+"""What a number may be (its range), said in the signature of who takes it: `heads: Few`, `dropout: Rate`.
+
+Plain Python is free to give others, which the constructors then have to bear; what comes from a config is held to them
+before anything is built or read. Upper ends are where no machine could follow. NaN is in no range.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+
+@dataclass(frozen=True)
+class Range:
+    """From `low` to `high`; `above` leaves `low` itself out, `below` leaves out `high`."""
+
+    low: float = -math.inf
+    high: float = math.inf
+    above: bool = False
+    below: bool = False
+
+    def __contains__(self, value: Any) -> bool:
+        inside = self.low < value if self.above else self.low <= value
+        return inside and (value < self.high if self.below else value <= self.high) and abs(value) != math.inf
+
+    def __str__(self) -> str:
+        low = f"above {self.low:.10g}" if self.above else f"from {self.low:.10g}"
+        if self.high < math.inf:
+            high = " and below" if self.below else " and up to" if self.above else " to"
+            return f"{low}{high} {self.high:.10g}"
+        return "that is finite" if self.low == -math.inf else low if self.above else f"of {self.low:.10g} or more"
+
+
+@dataclass(frozen=True)
+class Ascending:
+    """Of a list: nothing is smaller than what stands before it."""
+
+    def __contains__(self, value: Any) -> bool:
+        return list(value) == sorted(value)
+
+    def __str__(self) -> str:
+        return "in ascending order"
+
+
+@dataclass(frozen=True)
+class Filled:
+    """Of a text or a list: there is something in it. An empty text is what an unset shell variable leaves."""
+
+    def __contains__(self, value: Any) -> bool:
+        return len(value) > 0
+
+    def __str__(self) -> str:
+        return "that is not empty"
+
+
+Finite = Annotated[float, Range()]
+Positive = Annotated[float, Range(0, above=True)]
+NonNegative = Annotated[float, Range(0)]
+Share = Annotated[float, Range(0, 1)]
+Rate = Annotated[float, Range(0, 1, below=True)]  # all of it would leave nothing
+SomeShare = Annotated[float, Range(0, 1, above=True)]  # nor would none of it
+Inside = Annotated[float, Range(0, 1, above=True, below=True)]
+Degrees = Annotated[float, Range(0, 360)]
+Seconds = Annotated[float, Range(0, 10**7, above=True)]  # clocks know no longer ones
+
+Count = Annotated[int, Range(1, 10**9)]
+Natural = Annotated[int, Range(0, 10**9)]
+Few = Annotated[int, Range(1, 1024)]  # layers, heads, bins
+FewOrNone = Annotated[int, Range(0, 1024)]
+Width = Annotated[int, Range(1, 65536)]  # channels of a token, entries of a table
+WidthOrNone = Annotated[int, Range(0, 65536)]
+Side = Annotated[int, Range(1, 16384)]  # pixels, cells
+SideOrNone = Annotated[int, Range(0, 16384)]
+Dims = Annotated[int, Range(1, 16)]  # axes of a position
+Classes = Annotated[int, Range(1, 10**6)]
+Offset = Annotated[int, Range(-(10**9), 10**9)]
+Seed = Annotated[int, Range(0, 2**32 - 1)]  # numpy's
+
+Span = Annotated[tuple[Positive, Positive], Ascending()]
+ShareSpan = Annotated[tuple[Share, Share], Ascending()]
+SomeShareSpan = Annotated[tuple[SomeShare, SomeShare], Ascending()]
+Text = Annotated[str, Filled()]
