@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from ndformer.framework.errors import DataError
 from ndformer.framework.pictures.cards import card, fitted
@@ -43,6 +45,12 @@ class Answer:
     @property
     def path(self) -> str:
         return str(self.sample.get("path", ""))
+
+    @property
+    def finite(self) -> bool:
+        """Whether all numbers that it says are."""
+        numbers = (value for value in vars(self).values() if isinstance(value, (Tensor, np.ndarray)))
+        return all(bool(torch.isfinite(torch.as_tensor(value)).all()) for value in numbers)
 
     def names(self, classes: Sequence[str]) -> list[str]:
         """The classes that it chose from: with several tasks, those of its own."""

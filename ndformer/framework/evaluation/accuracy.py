@@ -52,5 +52,12 @@ class Accuracy(Metric):
 
 
 def _judged(scores: Tensor, label: int) -> tuple[int, int, int, int]:
-    """The label, what is predicted, how many classes score higher than the label, and of how many classes."""
-    return label, int(scores.argmax()), int((scores > scores[label]).sum()), len(scores)
+    """The label, what is predicted, how many classes come before the label, and of how many classes.
+
+    A class that scores the same comes before it: a model that cannot tell them apart is not right by chance. So does
+    one whose score is NaN.
+    """
+    before = len(scores) - 1 - int((scores < scores[label]).sum())
+    others = scores.clone()
+    others[label] = -torch.inf
+    return label, int(others.argmax()) if before else label, before, len(scores)

@@ -6,6 +6,7 @@ from typing import Any
 
 from ndformer.framework.answer import Answer
 from ndformer.framework.compat import BaseMetric
+from ndformer.framework.errors import BadNumbers
 
 
 class Metric(BaseMetric):
@@ -14,6 +15,16 @@ class Metric(BaseMetric):
     main: str  # the value that the best checkpoint is best at
     default_prefix = ""
     confusion: Any = None  # (C, C) counts of the last evaluation, rows are the truth, where there are any
+
+    def take(self, data_batch: Any, data_samples: Sequence[Answer]) -> None:
+        """`process`, unless an answer holds numbers that are not finite: none of them would be right or wrong."""
+        for answer in data_samples:
+            if not answer.finite:
+                raise BadNumbers(
+                    f"{type(self).__name__} cannot measure {answer.path or 'a sample'}: what the model says of it is "
+                    "not finite, so its weights or its input are not"
+                )
+        self.process(data_batch, data_samples)
 
     def process(  # pyright: ignore[reportIncompatibleMethodOverride]
         self, data_batch: Any, data_samples: Sequence[Answer]

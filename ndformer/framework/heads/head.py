@@ -6,7 +6,16 @@ import torch
 from torch import Tensor, nn
 
 from ndformer.framework.answer import Answer
+from ndformer.framework.errors import BadNumbers
 from ndformer.framework.tokens import TokenSet
+
+
+def finite(scores: Tensor, sample: dict[str, Any]) -> Tensor:
+    """The scores of a sample. What is chosen by the largest of them would hide that they are no numbers."""
+    if not scores.isfinite().all():
+        name = sample.get("path") or f"sample {sample.get('index', '')}".strip()
+        raise BadNumbers(f"what the model says of {name} is not finite, so its weights or its input are not")
+    return scores
 
 
 class Head(nn.Module):

@@ -8,17 +8,19 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import torch
 from mmengine.config import Config
 
 from ndformer.framework.engine.config.load import load
 from ndformer.framework.errors import ConfigError, DataError, UnknownNameError
 
+NO_MEMORY = ("can't allocate memory", "out of memory")  # torch's words for the host's, CUDA's
 CONFIGS = Path(__file__).parents[3] / "configs"
 
 
 def run(main: Callable[[], object]) -> None:
-    """main() as a program: what a user can mend is one sentence (a traceback with NDFORMER_DEBUG=1), exit code 1. A
-    warning is one too, without the line of code that gave it."""
+    """main() as a program: an error is one sentence (a traceback with NDFORMER_DEBUG=1), exit code 1. A warning is one
+    too, without the line of code that gave it."""
     plain = warnings.formatwarning
 
     def sentence(message: Warning | str, category: type[Warning], *where: Any) -> str:
@@ -29,16 +31,26 @@ def run(main: Callable[[], object]) -> None:
         main()
     except KeyboardInterrupt:
         sys.exit(130)
-    except (DataError, UnknownNameError, ValueError, TypeError, OSError, ImportError) as error:
+    except Exception as error:
         if os.environ.get("NDFORMER_DEBUG"):
             raise
         ours = isinstance(error, (DataError, UnknownNameError, ConfigError))
         where = "" if ours else " (NDFORMER_DEBUG=1 shows where)"
-        told = str(error).strip().rpartition("DataError: ")[2]  # a loader's worker sends its whole traceback
         option = error.option if isinstance(error, DataError) else ""
-        sys.exit(f"{program()}: {told}{';' * bool(option)} {option}".rstrip() + where)
+        sys.exit(f"{program()}: {told(error)}{';' * bool(option)} {option}".rstrip() + where)
     finally:
         warnings.formatwarning = plain
+
+
+def told(error: Exception) -> str:
+    """What an error says, in a sentence."""
+    said = str(error).strip()
+    if isinstance(error, (MemoryError, torch.OutOfMemoryError)) or any(sign in said for sign in NO_MEMORY):
+        asked = f" ({said.splitlines()[0]})" if said else ""
+        return f"there is not enough memory{asked}: lower batch_size, or make the model or its inputs smaller"
+    if isinstance(error, (DataError, UnknownNameError, ValueError, TypeError, OSError, ImportError)):
+        return said.rpartition("DataError: ")[2]  # a loader's worker sends its whole traceback
+    return f"{type(error).__name__}: {said.splitlines()[0]}" if said else type(error).__name__
 
 
 def program() -> str:

@@ -57,7 +57,7 @@ def measure(
 
 def _process(metric: Metric, batch: dict[str, Any], answers: list[Answer]) -> None:
     try:
-        metric.process(batch, answers)
+        metric.take(batch, answers)
     except AttributeError as error:
         if not isinstance(error.obj, Answer):
             raise

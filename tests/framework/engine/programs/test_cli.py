@@ -5,6 +5,7 @@ import sys
 import warnings
 
 import pytest
+import torch
 
 from ndformer.framework.engine.config.load import load
 from ndformer.framework.engine.programs import cli
@@ -26,11 +27,48 @@ def test_an_error_is_one_sentence_and_exit_code_1(monkeypatch, capsys):
     assert fail(ConfigError("model.x: nothing reads it")) == "train: model.x: nothing reads it"
     assert fail(TypeError("what?")) == "train: what? (NDFORMER_DEBUG=1 shows where)"
     assert fail(KeyboardInterrupt()) == 130
-    with pytest.raises(ZeroDivisionError):  # not something a user did
-        cli.run(lambda: 1 / 0)
     monkeypatch.setenv("NDFORMER_DEBUG", "1")
     with pytest.raises(ConfigError):
         cli.run(lambda: load("nowhere.py"))
+
+
+WHERE = " (NDFORMER_DEBUG=1 shows where)"
+
+
+@pytest.mark.parametrize(
+    "error, sentence",
+    [
+        (ZeroDivisionError("division by zero"), "ZeroDivisionError: division by zero" + WHERE),
+        (KeyError("classes"), "KeyError: 'classes'" + WHERE),
+        (IndexError("list index out of range"), "IndexError: list index out of range" + WHERE),
+        (AssertionError(), "AssertionError" + WHERE),
+        (RecursionError("too deep"), "RecursionError: too deep" + WHERE),
+        (RuntimeError("a failed\nframe #0: c10\nframe #1: at"), "RuntimeError: a failed" + WHERE),
+        (
+            MemoryError(),
+            "there is not enough memory: lower batch_size, or make the model or its inputs smaller" + WHERE,
+        ),
+        (
+            RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: 9 bytes.\nframe"),
+            "there is not enough memory ([enforce fail] DefaultCPUAllocator: can't allocate memory: 9 bytes.): lower ",
+        ),
+        (torch.OutOfMemoryError("CUDA out of memory. Tried"), "there is not enough memory (CUDA out of memory. Tried"),
+    ],
+)
+def test_what_nobody_thought_of_is_one_sentence_too(monkeypatch, error, sentence):
+    monkeypatch.setattr(sys, "argv", ["tools/train.py"])
+
+    def main():
+        raise error
+
+    monkeypatch.delenv("NDFORMER_DEBUG", raising=False)
+    with pytest.raises(SystemExit) as end:
+        cli.run(main)
+    assert str(end.value.code).startswith(f"train: {sentence}")
+    assert len(str(end.value.code).splitlines()) == 1
+    monkeypatch.setenv("NDFORMER_DEBUG", "1")
+    with pytest.raises(type(error)):
+        cli.run(main)
 
 
 def test_a_warning_is_one_sentence_too(monkeypatch):
