@@ -4,7 +4,6 @@ Plain Python is free to give others, which the constructors then have to bear; w
 before anything is built or read. Upper ends are where no machine could follow. NaN is in no range.
 """
 
-import math
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -13,21 +12,19 @@ from typing import Annotated, Any
 class Range:
     """From `low` to `high`; `above` leaves `low` itself out, `below` leaves out `high`."""
 
-    low: float = -math.inf
-    high: float = math.inf
+    low: float
+    high: float
     above: bool = False
     below: bool = False
 
     def __contains__(self, value: Any) -> bool:
         inside = self.low < value if self.above else self.low <= value
-        return inside and (value < self.high if self.below else value <= self.high) and abs(value) != math.inf
+        return inside and (value < self.high if self.below else value <= self.high)
 
     def __str__(self) -> str:
-        low = f"above {self.low:.10g}" if self.above else f"from {self.low:.10g}"
-        if self.high < math.inf:
-            high = " and below" if self.below else " and up to" if self.above else " to"
-            return f"{low}{high} {self.high:.10g}"
-        return "that is finite" if self.low == -math.inf else low if self.above else f"of {self.low:.10g} or more"
+        low = "above" if self.above else "from"
+        high = "and below" if self.below else "and up to" if self.above else "to"
+        return f"{low} {self.low:.10g} {high} {self.high:.10g}"
 
 
 @dataclass(frozen=True)
@@ -52,9 +49,11 @@ class Filled:
         return "that is not empty"
 
 
-Finite = Annotated[float, Range()]
-Positive = Annotated[float, Range(0, above=True)]
-NonNegative = Annotated[float, Range(0)]
+LARGE = 1e12
+
+Finite = Annotated[float, Range(-LARGE, LARGE)]
+Positive = Annotated[float, Range(0, LARGE, above=True)]
+NonNegative = Annotated[float, Range(0, LARGE)]
 Share = Annotated[float, Range(0, 1)]
 Rate = Annotated[float, Range(0, 1, below=True)]  # all of it would leave nothing
 SomeShare = Annotated[float, Range(0, 1, above=True)]  # nor would none of it

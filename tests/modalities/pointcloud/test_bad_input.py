@@ -39,8 +39,8 @@ def scenes(home, options=(), split="train", sample=True, **room):
             if values is not None:
                 for part in ("train", "val"):
                     np.save(home / f"{part}/scene000{i}_00/{name}.npy", values)
-    all_of_train = "train_dataloader.dataset.val_is_test=True"
-    cfg = load(SCENES, [f"data_root={str(home)!r}", all_of_train, *options], None, sample)
+    all_of_train = ["train_dataloader.dataset.val_is_test=True", "val_dataloader.dataset.val_is_test=True"]
+    cfg = load(SCENES, [f"data_root={str(home)!r}", *all_of_train, *options], None, sample)
     return build_dataset(cfg, split)
 
 

@@ -117,7 +117,16 @@ def rooms(tmp_path_factory):
 
 @pytest.mark.parametrize("path", SCENES, ids=lambda path: path.stem)
 def test_every_scene_config_learns_from_files_at_its_sample_size(path, rooms):
-    cfg = load(path, [f"data_root={str(rooms)!r}", "train_dataloader.dataset.val_is_test=True"], None, True)
+    cfg = load(
+        path,
+        [
+            f"data_root={str(rooms)!r}",
+            "train_dataloader.dataset.val_is_test=True",
+            "val_dataloader.dataset.val_is_test=True",
+        ],
+        None,
+        True,
+    )
     torch.manual_seed(0)
     model = MODELS.create(cfg.model)
     dataset = build_dataset(cfg, "train")
@@ -137,7 +146,12 @@ def test_every_scene_config_learns_from_files_at_its_sample_size(path, rooms):
 def test_scenes_are_mixed_two_by_two_in_training_alone(rooms):
     cfg = load(
         HOME / "scannet_nope.py",
-        [f"data_root={str(rooms)!r}", "model.mix.p=1.0", "train_dataloader.dataset.val_is_test=True"],
+        [
+            f"data_root={str(rooms)!r}",
+            "model.mix.p=1.0",
+            "train_dataloader.dataset.val_is_test=True",
+            "val_dataloader.dataset.val_is_test=True",
+        ],
         None,
         True,
     )

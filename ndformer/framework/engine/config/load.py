@@ -72,13 +72,19 @@ def load(
 def check(cfg: Config | dict[str, Any]) -> None:
     """Raise ConfigError unless something reads all that a config says, and all that its `sample` would make of it."""
     cfg = _finished(cfg.to_dict() if isinstance(cfg, Config) else cfg)
-    found = problems(cfg)
+    found = _problems(cfg)
     for name, changes in {} if found else (cfg["versions"] or {}).items():
-        found += [f"versions.{name}.{problem}" for problem in problems(_finished(merged(cfg, changes)))]
-    if not found and cfg["sample"]:
-        found = [f"sample.{problem}" for problem in problems(_finished(_small(cfg)))]
+        found += [f"versions.{name}.{problem}" for problem in _problems(_finished(merged(cfg, changes)))]
     if found:
         raise ConfigError("\n".join(found))
+
+
+def _problems(cfg: dict[str, Any]) -> list[str]:
+    """Its own or, where there are none, those of its small version."""
+    found = problems(cfg)
+    if found or not cfg["sample"]:
+        return found
+    return [f"sample.{problem}" for problem in problems(_finished(_small(cfg)))]
 
 
 def _changes(options: Sequence[str], encoding: str | None) -> list[tuple[tuple[str, ...], Any]]:

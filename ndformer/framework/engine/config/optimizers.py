@@ -18,7 +18,7 @@ OPTIMIZER_HINTS: dict[str, Any] = dict(
     lr_decay=NonNegative,
     initial_accumulator_value=NonNegative,
     momentum_decay=NonNegative,
-    etas=tuple[Inside, Annotated[float, Range(1, above=True)]],
+    etas=tuple[Inside, Annotated[float, Range(1, 100, above=True)]],
     step_sizes=Annotated[tuple[Positive, Positive], Ascending()],
     beta2_decay=Annotated[float, Range(-10, 0)],
     d=Positive,

@@ -105,7 +105,7 @@ def test_what_nothing_reads_is_refused_with_the_nearest(options, sentence):
         ("model.backbone.drop_path=[0.1,x]", "or a list, each item a number from 0 and below 1, got [0.1, 'x']"),
         ("model.backbone.initial_norm=yes", "takes True or False, got 'yes'"),
         ("model.head.pool=max", "takes 'class' or 'mean', got 'max'"),
-        ("optimizer.lr=fast", "takes a number above 0, got 'fast'"),
+        ("optimizer.lr=fast", "takes a number above 0 and up to 1e+12, got 'fast'"),
         ("optimizer.betas=(0.9,)", "takes a list of 2 (a number from 0 and below 1, a number from 0 and below 1), got"),
         ("train_cfg=300", "train_cfg: takes dict(max_epochs=, accumulate="),
         ("train_cfg.amp=bf61", "takes 'bf16' or 'fp16' or None, got 'bf61'"),

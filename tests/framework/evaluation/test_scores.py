@@ -1,0 +1,90 @@
+"""Scores that are not finite are measured by nobody, and who cannot tell classes apart is not right by chance."""
+
+import numpy as np
+import pytest
+import torch
+
+from ndformer.framework.answers.boxes import Boxes
+from ndformer.framework.answers.label import Label
+from ndformer.framework.errors import BadNumbers
+from ndformer.framework.evaluation.metric import Metric
+from ndformer.framework.registry import HEADS, METRICS
+from ndformer.framework.tokens import TokenSet, Where
+
+NAN, INF = float("nan"), float("inf")
+
+
+def label(scores, right=0, **sample):
+    return Label(sample=dict(label=right, path="a.png", task="x", **sample), scores=torch.tensor(scores), task="x")
+
+
+def boxes(scores, corners=(0.0, 0, 4, 4)):
+    truth = dict(boxes=np.array([[0.0, 0, 4, 4]]), labels=np.array([0]))
+    found = dict(boxes=torch.tensor([corners]), labels=torch.tensor([0]), scores=torch.tensor(scores))
+    return Boxes(sample=dict(path="a.png", image_id=0, truth=truth), task="x", **found)
+
+
+@pytest.mark.parametrize(
+    "metric, good, bad",
+    [
+        (dict(type="Accuracy"), label([0.9, 0.1]), [label([NAN, 0.1]), label([0.9, INF]), label([NAN, NAN])]),
+        (dict(type="Accuracy", average_by="path"), label([0.9, 0.1]), [label([0.9, NAN])]),
+        (dict(type="CocoMetric"), boxes([0.5]), [boxes([NAN]), boxes([0.5], (0.0, NAN, 4, 4))]),
+        (dict(type="Gen1Metric", least_side=1), boxes([0.5]), [boxes([INF])]),
+        (dict(type="PerTask", metric=dict(type="Accuracy")), label([0.9, 0.1]), [label([NAN, 0.1])]),
+    ],
+)
+def test_a_metric_does_not_measure_what_is_not_finite(metric, good, bad):
+    made: Metric = METRICS.create(metric)
+    made.take({}, [good])
+    for answer in bad:
+        with pytest.raises(BadNumbers, match=f"{metric['type']} cannot measure a.png: .* not finite"):
+            made.take({}, [good, answer])
+
+
+def accuracy(*answers):
+    metric = METRICS.create(dict(type="Accuracy"))
+    metric.take({}, answers)
+    return metric.compute_metrics(metric.results)
+
+
+def test_a_tie_is_not_won():
+    flat = [0.1] * 10
+    assert accuracy(*(label(flat, i) for i in range(10))) == dict(accuracy=0.0, mean_accuracy=0.0, top5=0.0)
+    high = [0.2] * 5 + [0.0] * 5
+    assert accuracy(*(label(high, i) for i in range(5))) == dict(accuracy=0.0, mean_accuracy=0.0, top5=1.0)
+    sure = [0.5, 0.3, *[0.025] * 8]
+    assert accuracy(label(sure, 0), label(sure, 1))["accuracy"] == 0.5
+    assert accuracy(label([0.5, 0.5], 0), label([0.5, 0.5], 1))["accuracy"] == 0.0
+
+
+def test_what_is_no_number_is_never_right():
+    metric = METRICS.create(dict(type="Accuracy"))
+    metric.process({}, [label([NAN] * 10, 0), label([NAN, 0.5, *[0.0] * 8], 1), label([NAN, 0.5, *[0.0] * 8], 0)])
+    assert metric.compute_metrics(metric.results) == dict(accuracy=0.0, mean_accuracy=0.0, top5=pytest.approx(1 / 3))
+
+
+NECK = dict(type="SimpleFeaturePyramid", width=8)
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        dict(type="Segmenter", classes=3, neck=NECK),
+        dict(type="Detector", classes=3, neck=NECK),
+        dict(type="TokenSegmenter", classes=3),
+    ],
+)
+def test_heads_that_choose_the_largest_score_do_not_choose_nan(head):
+    """Their answers are whole numbers, or what is left above a score: nothing could be seen of it there."""
+    torch.manual_seed(0)
+    made = HEADS.create(head, dim=16).eval()
+    positions = torch.stack(torch.meshgrid(torch.arange(4.0), torch.arange(4.0), indexing="ij"), -1).reshape(1, 16, 2)
+    where = Where(positions, grid=(4, 4))
+    sample = dict(path="a.png", frame=np.array([1.0, 1, 0, 0]), size=(64, 64), labels=torch.zeros(16))
+    assert len(made.predict(TokenSet(torch.randn(1, 16, 16), where), [sample])) == 1
+    with torch.no_grad():
+        next(iter(made.parameters())).fill_(NAN)
+    for spoiled in (torch.full((1, 16, 16), NAN), torch.randn(1, 16, 16)):
+        with pytest.raises(BadNumbers, match="what the model says of a.png is not finite"):
+            made.predict(TokenSet(spoiled, where), [sample])
