@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Any, Literal, cast
+from typing import Annotated, Any, Literal, cast
 
 import torch
 from torch import Tensor, nn
@@ -14,7 +14,7 @@ from ndformer.framework.compat import BaseModel
 from ndformer.framework.data.mixer import Mixer
 from ndformer.framework.errors import NothingLeftError, UnknownNameError, nearest
 from ndformer.framework.heads.head import Head
-from ndformer.framework.ranges import NonNegative
+from ndformer.framework.ranges import Filled, Names, NonNegative
 from ndformer.framework.registry import BACKBONES, HEADS, MIXERS, MODALITIES, MODELS
 from ndformer.framework.signature import arguments
 from ndformer.framework.tokens import TokenSet, Where, join
@@ -32,7 +32,7 @@ class TokenModel(BaseModel):
 
     def __init__(
         self,
-        modalities: dict[str, dict[str, Any]],
+        modalities: Annotated[dict[str, dict[str, Any]], Filled(), Names()],
         backbone: dict[str, Any],
         head: dict[str, Any],
         mix: dict[str, Any] | None = None,

@@ -7,6 +7,8 @@ before anything is built or read. Upper ends are where no machine could follow. 
 from dataclasses import dataclass
 from typing import Annotated, Any
 
+from torch import nn
+
 
 @dataclass(frozen=True)
 class Range:
@@ -47,6 +49,17 @@ class Filled:
 
     def __str__(self) -> str:
         return "that is not empty"
+
+
+@dataclass(frozen=True)
+class Names:
+    """Of a dict: its keys can name the modules of a model."""
+
+    def __contains__(self, value: Any) -> bool:
+        return all(isinstance(key, str) and key.isidentifier() and key not in dir(nn.ModuleDict) for key in value)
+
+    def __str__(self) -> str:
+        return "whose keys are names of yours, in letters, that torch's modules do not have"
 
 
 LARGE = 1e12

@@ -1,7 +1,7 @@
 """The shared transformer: pre-norm blocks over token sets of any modality."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 from torch import Tensor, nn
@@ -10,7 +10,7 @@ from torch.utils.checkpoint import checkpoint
 from ndformer.framework.attention import Attention
 from ndformer.framework.encoding import LayerEncoding, PositionEncoding, build_encoding
 from ndformer.framework.processes import rand
-from ndformer.framework.ranges import Dims, Few, Finite, Positive, Rate, Width
+from ndformer.framework.ranges import Dims, Few, Finite, Names, Positive, Rate, Width
 from ndformer.framework.registry import BACKBONES
 from ndformer.framework.tokens import TokenSet, Where
 
@@ -117,7 +117,7 @@ class Transformer(nn.Module):
         dim: Width,
         depth: Few,
         heads: Few,
-        position_dims: Dims | dict[str, Dims],
+        position_dims: Dims | Annotated[dict[str, Dims], Names()],
         encoding: dict[str, Any] | Sequence[dict[str, Any]] | None = None,
         mlp_ratio: Positive = 4.0,
         drop_path: Rate | Sequence[Rate] = 0.0,

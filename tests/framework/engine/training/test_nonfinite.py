@@ -4,7 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from ndformer.framework.engine.run import train
+from ndformer.framework.engine.building import build_model
+from ndformer.framework.engine.run import build_loader, evaluate, train
 from ndformer.framework.engine.training import checkpoint, nonfinite
 from ndformer.framework.engine.training.nonfinite import finite
 from ndformer.framework.engine.training.runner import AmpWrapper
@@ -126,3 +127,29 @@ def test_a_bad_input_is_named_before_any_layer():
     batch = dict(inputs=dict(points=inputs), data_samples=[dict(path=f"{name}.txt") for name in "abc"])
     said = nonfinite.origin(nn.Sequential(nn.Linear(2, 2)), batch, lambda: inputs.sum())
     assert said == "the input points of b.txt is not finite"
+
+
+def test_an_epoch_whose_loss_is_not_finite_ends_a_run_in_fp16_too(tmp_path, monkeypatch):
+    """Single steps are left out there, so a run of fewer than 50 ended well and had learnt nothing."""
+    spoiling(monkeypatch, 0, lambda x: x * float("nan"))
+    with pytest.raises(BadNumbers, match="epoch 1: its mean loss is not finite"):
+        train(short(amp="fp16"), tmp_path)
+    assert not (tmp_path / "results.json").exists()
+
+
+def test_a_run_in_fp16_that_left_out_all_steps_does_not_end_well(tmp_path, monkeypatch):
+    spoiling(monkeypatch, 0, Spoiled.apply)
+    with pytest.raises(BadNumbers, match="all 8 steps were left out, since their gradients are not finite in fp16"):
+        train(short(amp="fp16"), tmp_path)
+    assert not (tmp_path / "results.json").exists()
+
+
+def test_weights_that_are_not_finite_are_not_measured(tmp_path):
+    cfg = short()
+    train(cfg, tmp_path)
+    model = build_model(cfg)
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.fill_(float("nan"))
+    with pytest.raises(BadNumbers, match="Accuracy cannot measure 0: what the model says of it is not finite"):
+        evaluate(cfg, model, build_loader(cfg, "test"))

@@ -1,0 +1,69 @@
+"""What is wrong with a config beside its data shows before data is opened, and no model is larger than the memory."""
+
+import os
+
+import pytest
+import torch
+
+from ndformer.framework.data.dataset import Dataset
+from ndformer.framework.engine.building import build_model
+from ndformer.framework.engine.run import train
+from ndformer.framework.engine.training.optim import build_optimizer
+from ndformer.framework.errors import DataError
+from ndformer.framework.registry import DATASETS
+from tests.soak.tiny import config, register
+
+
+@pytest.fixture(scope="module", autouse=True)
+def squares():
+    register()
+    yield
+    DATASETS.module_dict.pop("SoakSquares")
+
+
+def spoiled(place, value):
+    cfg = config()
+    *path, name = place.split(".")
+    inside = cfg
+    for step in path:
+        inside = inside[int(step) if step.isdigit() else step]
+    inside[name] = value
+    return cfg
+
+
+@pytest.mark.parametrize(
+    "place, value, words",
+    [
+        ("model.backbone.heads", 3, "dim 16 does not divide into 3 heads"),
+        ("metrics", [dict(type="CocoMetric", backend="x")], "no backend is called 'x'"),
+        ("train_cfg.checkpoint_every", "often", "checkpoint_every is a number of steps or a text"),
+        ("test_dataloader.dataset.transforms", [dict(type="SampleFrames", every=1)], "SampleFrames takes groups"),
+        ("optimizer", dict(type="Muon", lr=0.1), "Muon only supports 2D parameters"),
+        ("param_groups", dict(lr_factors={"": 0.0}), "param_groups makes every learning rate 0"),
+        ("param_groups", dict(lr_factors=dict(nowhere=0.5)), "no parameter has 'nowhere' in its name"),
+    ],
+)
+def test_it_is_told_before_data_is_opened(tmp_path, monkeypatch, place, value, words):
+    def opened(*given, **named):
+        raise AssertionError("data is opened")
+
+    cfg = spoiled(place, value)
+    monkeypatch.setattr(Dataset, "__init__", opened)
+    with pytest.raises(ValueError, match=words):
+        train(cfg, tmp_path)
+
+
+def test_frozen_parameters_leave_nothing_to_learn():
+    layer = torch.nn.Linear(2, 2).requires_grad_(False)
+    with pytest.raises(ValueError, match="all parameters are frozen, so nothing would be learnt"):
+        build_optimizer(layer, dict(type="SGD", lr=0.1))
+
+
+def test_a_model_larger_than_the_memory_is_refused_before_it_is_filled(monkeypatch):
+    cfg = config()
+    assert build_model(cfg)
+    monkeypatch.setattr(os, "sysconf", lambda name: 1 if name == "SC_PHYS_PAGES" else 4096)
+    with pytest.raises(DataError, match="the model has parameters of more than .* GiB, and this machine a memory of"):
+        build_model(cfg)
+    monkeypatch.undo()
+    assert build_model(cfg)  # nothing is left that counts
