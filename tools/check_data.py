@@ -14,6 +14,7 @@ from ndformer.framework.engine.building import prepare_data
 from ndformer.framework.engine.programs.check import check_split
 from ndformer.framework.engine.programs.cli import config_arguments, config_from, run
 from ndformer.framework.errors import DataError
+from ndformer.framework.foreign import one_line
 
 
 def main() -> None:
@@ -33,7 +34,7 @@ def main() -> None:
         total += len(wrong)
         print(f"{split}: {count} samples, {len(wrong)} bad")
         for what in wrong[: given.show]:
-            print(f"  {what}")
+            print(f"  {one_line(what)}")
         if len(wrong) > given.show:
             print(f"  and {len(wrong) - given.show} more: --show {len(wrong)} names them all")
     if total:

@@ -30,6 +30,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     coco.add_argument("--classwise", action="store_true", help="the numbers of each class as well, under 'classes'")
     coco.add_argument("--pictures", metavar="DIR", type=Path, help="pr_curves.png and confusion_matrix.png")
     coco.add_argument("--backend", choices=BACKENDS, default=BACKENDS[0], help="who computes the twelve (builtin)")
+    cli.file_arguments(coco)
     return parser.parse_args(arguments)
 
 

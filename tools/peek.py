@@ -18,8 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from ndformer.framework.data.describe import describe
-from ndformer.framework.engine.programs.cli import run
+from ndformer.framework.engine.programs.cli import file_arguments, run
 from ndformer.framework.errors import DataError
+from ndformer.framework.foreign import one_line, printable
 
 
 def as_json(found: Any) -> str:
@@ -52,7 +53,7 @@ def in_words(path: Path, found: dict[str, Any]) -> str:
         lines.append("  first    " + "  ".join(f"{name:>{width}}" for name, width in widths.items()))
         lines += ["           " + "  ".join(f"{row[name]:>{width}}" for name, width in widths.items()) for row in first]
     lines += [f"  odd: {sentence}" for sentence in found["odd"]]
-    return "\n".join(lines)
+    return "\n".join(map(printable, lines))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -60,6 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("files", metavar="FILE", nargs="+", type=Path)
     parser.add_argument("--json", action="store_true", help="a line of JSON for each file")
     parser.add_argument("--rows", type=int, default=5, help="how many of the first rows (5)")
+    file_arguments(parser)
     given = parser.parse_args(arguments)
     failed = 0
     for path in given.files:
@@ -67,7 +69,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
             found = describe(path, given.rows)
         except DataError as error:
             failed += 1
-            print(as_json(dict(file=str(path), error=str(error))) if given.json else f"{path}\n  {error}")
+            print(
+                as_json(dict(file=str(path), error=str(error)))
+                if given.json
+                else f"{printable(path)}\n  {one_line(error)}"
+            )
             continue
         print(as_json(dict(file=str(path)) | found) if given.json else in_words(path, found))
     if failed:

@@ -27,6 +27,7 @@ from ndformer.framework.engine.programs.cli import config_arguments, config_from
 from ndformer.framework.engine.programs.files import OfFiles, Preparation
 from ndformer.framework.engine.training import checkpoint, contents
 from ndformer.framework.errors import DataError
+from ndformer.framework.foreign import one_line, printable
 from ndformer.framework.heads.head import Head
 
 
@@ -61,12 +62,12 @@ def main() -> None:
         except DataError as error:
             unread.append(str(error))
             if len(samples) > 1:
-                print(f"predict: {error}", file=sys.stderr, flush=True)
+                print(f"predict: {one_line(error)}", file=sys.stderr, flush=True)
             continue
         answers += model.val_step(batch)
         read.append(files)
         named = answers[-1].words(classes, given.top, given.show_score)
-        print(f"{' '.join(map(str, files))}  {named}", flush=True)
+        print(f"{' '.join(map(printable, files))}  {printable(named)}", flush=True)
     if len(samples) == len(unread) == 1:
         raise DataError(unread[0])
     if given.out is not None:

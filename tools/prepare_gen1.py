@@ -19,6 +19,7 @@ from ndformer.framework.data.dataset import SPLITS
 from ndformer.framework.engine.programs.cli import run
 from ndformer.framework.engine.training.progress import clock
 from ndformer.framework.errors import DataError
+from ndformer.framework.foreign import rewritable
 from ndformer.modalities.events.datasets.gen1.boxes import CLASSES, Moment, moments, recordings
 from ndformer.modalities.events.datasets.gen1.index import keep, located, stamps
 
@@ -38,7 +39,12 @@ def prepare(home: Path) -> list[str]:
             wrong.append(str(error))
         if sys.stderr.isatty() and number % 20 == 0:
             left = clock((time.perf_counter() - begin) / number * (len(pairs) - number))
-            print(f"\r{home.name}: {number} of {len(pairs)}, left {left} ", end="", file=sys.stderr, flush=True)
+            print(
+                f"\r{home.name}: {number} of {len(pairs)}, left {left} ",
+                end="",
+                file=rewritable(sys.stderr),
+                flush=True,
+            )
     if wrong:
         print(f"{home.name}: {len(wrong)} of {len(pairs)} recordings cannot be used")
         return wrong

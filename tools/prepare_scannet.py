@@ -13,9 +13,9 @@ from pathlib import Path
 
 import numpy as np
 
-from ndformer.framework import atomic
+from ndformer.framework import atomic, foreign
 from ndformer.framework.data.dataset import SPLITS
-from ndformer.framework.engine.programs.cli import run
+from ndformer.framework.engine.programs.cli import file_arguments, run
 from ndformer.framework.errors import DataError
 from ndformer.modalities.pointcloud.datasets.layouts import listed
 from ndformer.modalities.pointcloud.datasets.scannet_raw import label_map, prepare
@@ -30,7 +30,7 @@ def write(folder: Path, arrays: dict[str, np.ndarray]) -> None:
 
 def find(home: Path, scene: str) -> Path:
     """The scene's folder; where there is none, the one where it should be."""
-    places = [home / "scans" / scene, home / "scans_test" / scene, home / scene]
+    places = [foreign.inside(home / one, scene) for one in ("scans", "scans_test", ".")]
     return next((place for place in places if place.is_dir()), places[0])
 
 
@@ -40,6 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, default=Path("data/scannet"))
     parser.add_argument("--labels", metavar="TSV", type=Path, help="SCANNET/scannetv2-labels.combined.tsv")
     parser.add_argument("--lists", metavar="DIR", type=Path, help="where scannetv2_train.txt and its like are")
+    file_arguments(parser)
     given = parser.parse_args(arguments)
     labels = label_map(given.labels or given.home / "scannetv2-labels.combined.tsv")
     lists = {split: (given.lists or given.home) / f"scannetv2_{split}.txt" for split in SPLITS}
@@ -51,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         made = kept = 0
         atomic.clear(given.out / split)
         for scene in scenes:
-            folder = given.out / split / scene
+            folder = foreign.inside(given.out / split, scene)
             if folder.is_dir():
                 kept += 1
                 continue
@@ -66,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if bad:
         given.out.mkdir(parents=True, exist_ok=True)
         report.write_text("".join(f"{line}\n" for line in bad), encoding="utf-8")
-        print(f"{len(bad)} scenes could not be read ({report}):", *bad[:20], sep="\n  ")
+        print(f"{len(bad)} scenes could not be read ({report}):", *map(foreign.one_line, bad[:20]), sep="\n  ")
     missing = [split for split in SPLITS if split not in there]
     if missing:
         print(f"no list of {', '.join(missing)}: left out")

@@ -22,6 +22,7 @@ from ndformer.framework.engine.programs import output
 from ndformer.framework.engine.programs.cli import config_arguments, config_from, run
 from ndformer.framework.engine.programs.files import Preparation
 from ndformer.framework.errors import DataError
+from ndformer.framework.foreign import printable
 from ndformer.framework.pictures.samples import packs
 from ndformer.framework.tokens import Where
 
@@ -75,7 +76,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     name = prepared.modality_of(given.file)
     adapter = prepared.adapters[name]
     sample = prepared.sample((given.file,))
-    print(f"{given.file} as {name} for {type(adapter).__name__}: ", end="")
+    print(f"{printable(given.file)} as {name} for {type(adapter).__name__}: ", end="")
     print("\n".join(in_words(adapter(collate([sample])["inputs"][name]).where)))
     *_, pack = (one for one in packs(prepared.steps[name]) if one.of == name)
     pictures = adapter.pictures(sample, pack)

@@ -24,6 +24,7 @@ from ndformer.framework.engine.programs.cli import config_arguments, config_from
 from ndformer.framework.engine.run import as_line, build_loader
 from ndformer.framework.engine.training import checkpoint, same_data
 from ndformer.framework.errors import DataError
+from ndformer.framework.foreign import printable
 from ndformer.framework.heads.classifier import Classifier
 from ndformer.framework.heads.token_segmenter import TokenSegmenter
 from ndformer.framework.registry import METRICS
@@ -42,7 +43,7 @@ def scenes(model: Any, data: Any, metric: Any, out: Path, batch: int) -> list[np
             )
             known = sample["labels"] >= 0
             said += f"  {(labels == sample['labels'])[known].mean():.4f} of points right" if known.any() else ""
-        print(f"{number + 1}/{len(data)} {name}  {len(labels)} points  {said}", flush=True)
+        print(f"{number + 1}/{len(data)} {printable(name)}  {len(labels)} points  {said}", flush=True)
     if metric.results:
         values = metric.compute_metrics(metric.results)
         print(metric.views(None, data.classes))

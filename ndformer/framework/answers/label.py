@@ -36,8 +36,9 @@ class Label(Answer):
         names = self.names(classes)
         task = dict(task=self.task) if self.task else {}
         truth = names[self.label] if self.label >= 0 else ""
-        scores = {name: round(score, 6) for name, score in zip(names, self.scores.tolist())}
-        return [dict(path=self.path, **task, truth=truth, prediction=names[self.prediction], **scores)]
+        own = dict(path=self.path, **task, truth=truth, prediction=names[self.prediction])
+        scores = zip(names, self.scores.tolist())
+        return [own | {f"class {name}" if name in own else name: round(score, 6) for name, score in scores}]
 
     def words(self, classes: Sequence[str], top: int, least: float) -> str:
         names = self.names(classes)

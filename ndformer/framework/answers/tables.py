@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ndformer.framework.answer import Answer
+from ndformer.framework.foreign import cell
 
 
 def write_table(path: Path, answers: Sequence[Answer], classes: Sequence[str]) -> None:
@@ -17,7 +18,7 @@ def write_table(path: Path, answers: Sequence[Answer], classes: Sequence[str]) -
         with path.open("w", newline="", encoding="utf-8") as file:
             names = dict.fromkeys(name for row in rows for name in row) or (answers[0].columns if answers else ())
             writer = csv.DictWriter(file, names, restval="")
-            writer.writeheader()
-            writer.writerows(rows)
+            writer.writerow({name: cell(name) for name in names})
+            writer.writerows({name: cell(value) for name, value in row.items()} for row in rows)
     else:
         raise ValueError(f"predictions are written as .csv or .json, got {path}")

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ndformer.framework import foreign
 from ndformer.framework.errors import DataError
 from ndformer.framework.ranges import Count, Rate, Seed, Text
 from ndformer.framework.registry import TRANSFORMS
@@ -68,6 +69,7 @@ class Dataset(torch.utils.data.Dataset[Sample]):
         records, labels = self.index(source)
         if not hasattr(self, "classes"):
             raise TypeError(f"{type(self).__name__}.index() has to set self.classes, the names of the classes: a list")
+        self.classes = [foreign.printable(name) for name in self.classes]
         if held_out and split != "test":
             val = self.held_out(records, labels, holdout)
             keep = val if split == "val" else np.setdiff1d(np.arange(len(labels)), val)
@@ -169,7 +171,7 @@ class Dataset(torch.utils.data.Dataset[Sample]):
         """What people call a sample: its path where its record has one."""
         record = self.records[i]
         parts = [getattr(record, "path", None), *(record if isinstance(record, tuple) else [record])]
-        return next((str(part) for part in parts if isinstance(part, (str, Path))), f"sample {i}")
+        return next((foreign.printable(part) for part in parts if isinstance(part, (str, Path))), f"sample {i}")
 
     @contextlib.contextmanager
     def watched(self, i: int) -> Iterator[None]:

@@ -6,6 +6,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any, ClassVar
 
+from ndformer.framework import foreign
 from ndformer.framework.errors import DataError
 from ndformer.framework.registry import DESCRIBERS
 
@@ -44,7 +45,7 @@ def describe(path: Path, rows: int) -> dict[str, Any]:
     """By who is surest to know it: plain values by name; `odd` is a list of sentences, `first` the first rows."""
     wrong, begin = "", b""
     try:
-        with path.open("rb") as file:
+        with foreign.opened(path) as file:
             begin = file.read(4096)
     except FileNotFoundError:
         wrong = "is missing: get the dataset again, or"

@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from ndformer.framework import foreign
 from ndformer.framework.data.dataset import SPLITS, Dataset, Sample
 from ndformer.framework.errors import DataError
 
@@ -31,7 +32,7 @@ def labelled(
     """(path, label) of the files in folder/CLASS[/inside], class by class, and the labels again as an array."""
     records: list[tuple[Path, int]] = []
     for label, name in enumerate(classes):
-        home = folder / name / inside
+        home = foreign.inside(folder, name) / inside
         found = files_in(home, endings) if home.is_dir() else []
         if not found:
             raise DataError(

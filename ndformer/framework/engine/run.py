@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from mmengine.config import Config
 
-from ndformer.framework import atomic, guest, processes
+from ndformer.framework import atomic, foreign, guest, processes
 from ndformer.framework.data.stand_ins import MARK
 from ndformer.framework.engine.building import _homes, build_model, check_classes, dataset_name, encoding_name, rehearse
 from ndformer.framework.engine.training import checkpoint
@@ -115,7 +115,7 @@ def finish(
         content["bad"] = bad
         for split, found in bad.items():
             print(f"{len(found)} samples of {split} could not be read and were left out:")
-            print("\n".join(f"  {why}" for why in list(found.values())[:20]))
+            print("\n".join(f"  {foreign.one_line(why)}" for why in list(found.values())[:20]))
             print(f"  and {len(found) - 20} more: results.json has them all" if len(found) > 20 else "", end="")
     if processes.rank() == 0:
         report.results(work_dir / RESULTS, content)

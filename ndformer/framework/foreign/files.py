@@ -6,6 +6,7 @@ unpacks.
 """
 
 import os
+import re
 import stat
 from pathlib import Path
 from typing import BinaryIO
@@ -18,7 +19,15 @@ OPTION = "--file-limit 4G allows more"
 
 
 def limit() -> int:
-    return int(os.environ.get(VARIABLE, LIMIT))
+    return size_from(os.environ.get(VARIABLE, str(LIMIT)))
+
+
+def size_from(text: str) -> int:
+    """Bytes: 2G, 512M, 1.5g, 1000000."""
+    match = re.fullmatch(r"(\d{1,15}(?:\.\d{1,9})?)([KMGT]?)(?:i?B)?", text.strip(), re.ASCII | re.IGNORECASE)
+    if match is None:
+        raise DataError(f"a limit of memory is a size like 512M or 2G, got '{text:.40}'")
+    return int(float(match[1]) * 1024 ** " KMGT".index(match[2].upper() or " "))
 
 
 def check_size(path: Path, size: float) -> None:
@@ -48,7 +57,7 @@ def content(path: Path) -> bytes:
     """All bytes of a file that is small enough."""
     with opened(path) as file:
         check_size(path, os.fstat(file.fileno()).st_size)
-        return file.read()
+        return file.read(limit())  # should it grow meanwhile
 
 
 def text(path: Path, errors: str = "strict") -> str:
@@ -61,7 +70,6 @@ def inside(root: Path, name: str) -> Path:
 
     Links that lie in a data set are followed: people make data sets of links.
     """
-    path = os.path.normpath(root / name)
-    if "\x00" in name or not Path(path).is_relative_to(os.path.normpath(root)):
+    if "\x00" in name or not Path(os.path.abspath(root / name)).is_relative_to(os.path.abspath(root)):
         raise DataError(f"{name!r} in a list of {root} leads outside of it: write paths below that folder")
-    return root / name
+    return root / os.path.normpath(name)

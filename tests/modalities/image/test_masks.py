@@ -101,7 +101,7 @@ def test_missing_things_are_one_sentence(tmp_path):
     (root / "classes.txt").write_text("a\nb\n")
     (root / "masks/train/1.png").write_bytes(b"no png")
     data = opened(root)
-    with pytest.raises(DataError, match=r"1\.png cannot be read as a mask"):
+    with pytest.raises(DataError, match=r"1\.png cannot be read as an image"):
         [data.read(record) for record in data.records]
 
 

@@ -10,6 +10,7 @@ from mmengine.config import Config
 from torch import Tensor
 from torch.utils.data import DataLoader
 
+from ndformer.framework import foreign
 from ndformer.framework.data.dataset import Dataset
 from ndformer.framework.engine.training.loading import begin_worker, build_dataset, new_board, workers_explained
 from ndformer.framework.engine.training.progress import clock
@@ -73,6 +74,10 @@ def _shown(found: Any, split: str, count: int) -> Iterator[tuple[int, str]]:
             shown = now
             bar = ("=" * (24 * done // count)).ljust(24)
             left = clock((now - begin) / done * (count - done))
-            print(f"\r[{bar}] {split} {done}/{count}  bad {wrong}  left {left}\033[K", end="", file=sys.stderr)
+            print(
+                f"\r[{bar}] {split} {done}/{count}  bad {wrong}  left {left}\033[K",
+                end="",
+                file=foreign.rewritable(sys.stderr),
+            )
     if sys.stderr.isatty():
         print(file=sys.stderr)

@@ -11,8 +11,10 @@ from typing import Any
 import torch
 from mmengine.config import Config
 
+from ndformer.framework import foreign
 from ndformer.framework.engine.config.load import load
 from ndformer.framework.errors import ConfigError, DataError, UnknownNameError
+from ndformer.framework.foreign.files import VARIABLE, size_from
 
 NO_MEMORY = ("can't allocate memory", "out of memory")  # torch's words for the host's, CUDA's
 CONFIGS = Path(__file__).parents[3] / "configs"
@@ -24,11 +26,16 @@ def run(main: Callable[[], object]) -> None:
     plain = warnings.formatwarning
 
     def sentence(message: Warning | str, category: type[Warning], *where: Any) -> str:
-        return f"{program()}: {message}\n" if category is UserWarning else plain(message, category, *where)
+        return (
+            f"{program()}: {foreign.one_line(message)}\n"
+            if category is UserWarning
+            else plain(message, category, *where)
+        )
 
     warnings.formatwarning = sentence
     try:
-        main()
+        with foreign.plain_streams():
+            main()
     except KeyboardInterrupt:
         sys.exit(130)
     except Exception as error:
@@ -37,7 +44,9 @@ def run(main: Callable[[], object]) -> None:
         ours = isinstance(error, (DataError, UnknownNameError, ConfigError))
         where = "" if ours else " (NDFORMER_DEBUG=1 shows where)"
         option = error.option if isinstance(error, DataError) else ""
-        sys.exit(f"{program()}: {told(error)}{';' * bool(option)} {option}".rstrip() + where)
+        several = told(error).splitlines() if isinstance(error, ConfigError) else [told(error)]
+        words = "\n".join(map(foreign.one_line, several))
+        sys.exit(f"{program()}: {words}{';' * bool(option)} {option}".rstrip() + where)
     finally:
         warnings.formatwarning = plain
 
@@ -57,6 +66,23 @@ def program() -> str:
     return Path(sys.argv[0]).stem
 
 
+class _FileLimit(argparse.Action):
+    """Into the environment, where loaders' workers and programs that this one starts have it from."""
+
+    def __call__(self, parser: argparse.ArgumentParser, given: Any, values: Any, option: str | None = None) -> None:
+        try:
+            size_from(values)
+        except DataError as error:
+            parser.error(str(error))
+        os.environ[VARIABLE] = values
+
+
+def file_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--file-limit", metavar="SIZE", action=_FileLimit, help="memory that one file of data may take: 2G (512M)"
+    )
+
+
 def config_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("config", metavar="CONFIG", type=config_path, help="a file, or the name of one in configs/")
     parser.add_argument("--encoding", metavar="NAME", help="another encoding: PaPE, 'PaPE(m=8)'")
@@ -64,6 +90,7 @@ def config_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def setting_arguments(parser: argparse.ArgumentParser) -> None:
+    file_arguments(parser)
     parser.add_argument("--sample", action="store_true", help="the small version, on generated data")
     parser.add_argument("--data-root", metavar="DIR", help="where the data is")
     parser.add_argument(

@@ -4,7 +4,7 @@ import sys
 import time
 from typing import TextIO
 
-from ndformer.framework import processes
+from ndformer.framework import foreign, processes
 
 SLOW = 0.3  # the share of an epoch spent on waiting from which on it is said
 
@@ -15,7 +15,7 @@ class Progress:
 
     def __init__(self, epochs: int, iterations: int, done: int = 0, stream: TextIO | None = None) -> None:
         self.epochs, self.iterations = epochs, iterations
-        self.stream = sys.stdout if stream is None else stream
+        self.stream = foreign.rewritable(sys.stdout) if stream is None else stream
         self.live = self.stream.isatty()
         self.done = self.first = done
         self.start = time.perf_counter()

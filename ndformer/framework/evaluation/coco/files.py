@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ndformer.framework import foreign
 from ndformer.framework.errors import DataError
 from ndformer.framework.evaluation.coco.match import Detections, Truth
 
@@ -84,12 +85,12 @@ def write_detections(path: Path, detections: Detections, images: Sequence[Any], 
 
 def _read(path: Path) -> Any:
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return foreign.plain_json(path)
     except FileNotFoundError:
         raise DataError(f"there is no file {path}: check the name") from None
     except OSError as error:
         raise DataError(f"{path} cannot be read ({error.strerror}): name a json file") from None
-    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+    except ValueError as error:
         raise DataError(f"{path} is not json ({error}): was it cut off, or is it another kind of file?") from None
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from ndformer.framework import foreign
 from ndformer.framework.data.dataset import SPLITS, Dataset, Sample
 from ndformer.framework.errors import DataError
 from ndformer.framework.ranges import Share
@@ -66,10 +67,10 @@ class DvsGesture(Dataset):
                 "--sample works without it",
             )
         records: list[tuple[Path, int, int, int]] = []
-        for name in (home / TRIALS[split]).read_text(errors="replace").split():
+        for name in foreign.words_of(home / TRIALS[split]):
             user = name.partition("_")[0]
             if split == "test" or (user in VALIDATION) == (split == "val"):
-                path = home / name
+                path = foreign.inside(home, name)
                 if not path.is_file():
                     raise DataError(f"{path} is missing, though {TRIALS[split]} lists it: get the dataset again")
                 records += [(path, *row) for row in labels_of(path)]
@@ -90,7 +91,9 @@ def labels_of(recording: Path) -> list[tuple[int, int, int]]:
     """(start, end, label from 0) of each gesture."""
     path = recording.with_name(recording.stem + "_labels.csv")
     try:
-        rows = list(csv.reader(path.read_text(errors="replace").split()))
+        rows = list(csv.reader(foreign.words_of(path)))
+    except csv.Error as error:
+        raise DataError(f"{path} is no table ({error}): get it again") from None
     except FileNotFoundError:
         raise DataError(f"{path} is missing beside its recording: get the dataset again") from None
     found = []
@@ -100,7 +103,9 @@ def labels_of(recording: Path) -> list[tuple[int, int, int]]:
             or not all(re.fullmatch(r"\d{1,18}", value, re.ASCII) for value in row)
             or not (1 <= int(row[0]) <= len(CLASSES) and int(row[1]) < int(row[2]))
         ):
-            raise DataError(f"{path} has the line '{','.join(row)}' and not class 1 to 11, start, end: get it again")
+            raise DataError(
+                f"{path} has the line '{','.join(row):.80}' and not class 1 to 11, start, end: get it again"
+            )
         found.append((int(row[1]), int(row[2]), int(row[0]) - 1))
     found.sort()
     for i, ((start, end, label), (following, *_)) in enumerate(zip(found, found[1:])):

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ndformer.framework import foreign
 from ndformer.framework.data.describe import Describer, Told, that_hold
 from ndformer.framework.errors import DataError
 from ndformer.framework.registry import DESCRIBERS
@@ -71,8 +72,8 @@ def _labels(path: Path) -> Told:
 
 
 def _trials(path: Path) -> Told:
-    names = path.read_text(errors="replace").split()
-    gone = [name for name in names if not path.with_name(name).is_file()]
+    names = foreign.words_of(path)
+    gone = [name for name in names if not foreign.inside(path.parent, name).is_file()]
     odd = [f"{len(gone)} of {len(names)} recordings are missing, the first is {gone[0][:80]}"] if gone else []
     twice = len(names) - len(set(names))
     odd += [f"{twice} recordings are listed more than once"] if twice else []

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
+from ndformer.framework import foreign
 from ndformer.framework.data.folders import missing
 from ndformer.framework.errors import DataError
 from ndformer.framework.evaluation.coco.files import read_truth
@@ -42,8 +43,9 @@ class Coco(DetectionDataset):
         for image, record, own in zip(truth.images, truth.records, np.split(order, ends)):
             if not isinstance(record.get("file_name"), str):
                 raise DataError(f"image {image!r} of {file} has no 'file_name': each has the name of its file")
-            path = home / record["file_name"]
-            scenes.append(Scene(path, image, corners[own], boxes.label[own], boxes.area[own], boxes.crowd[own]))
+            path, size = foreign.inside(home, record["file_name"]), (record.get("width", 0), record.get("height", 0))
+            told = (corners[own], boxes.label[own], boxes.area[own], boxes.crowd[own])
+            scenes.append(Scene(path, image, *told, size))
         return scenes
 
     def _same_classes(self, file: Path) -> None:

@@ -31,6 +31,7 @@ class Scene:
     labels: np.ndarray  # (G,) int64
     area: np.ndarray = field(default_factory=lambda: np.empty(0))  # (G,) of objects, where it is not that of boxes
     crowd: np.ndarray = field(default_factory=lambda: np.empty(0, dtype=bool))  # (G,)
+    size: tuple[int, int] | None = None  # width and height of the image, where the annotation has them
 
 
 class DetectionDataset(Dataset):
@@ -72,7 +73,7 @@ class DetectionDataset(Dataset):
 
     def read(self, record: Any) -> Sample:
         scene: Scene = record
-        image = open_image(scene.path)
+        image = open_image(scene.path, size=scene.size)
         crowd = scene.crowd if len(scene.crowd) else np.zeros(len(scene.labels), dtype=bool)
         area = scene.area if len(scene.area) else (scene.boxes[:, 2:] - scene.boxes[:, :2]).prod(1)
         return dict(

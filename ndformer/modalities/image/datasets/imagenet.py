@@ -9,12 +9,12 @@ The official validation images are the test set; 1 % of train is held out for va
 """
 
 import csv
-import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from ndformer.framework import foreign
 from ndformer.framework.data.folders import class_folders, labelled, missing
 from ndformer.framework.errors import DataError
 from ndformer.framework.ranges import Rate
@@ -45,18 +45,22 @@ class ImageNet(LabelledImages):
         unknown = [(name, synset) for name, synset in answers.items() if synset not in numbers]
         if unknown:
             raise DataError(f"the label of {unknown[0][0]} is {unknown[0][1]}, which is no class of this ImageNet")
-        records = [(folder / name, numbers[synset]) for name, synset in sorted(answers.items())]
+        records = [(foreign.inside(folder, name), numbers[synset]) for name, synset in sorted(answers.items())]
         return records, np.array([label for _, label in records], np.int64)
 
     def _classes(self, train: Path) -> tuple[list[str], list[str]]:
         """Synsets in the order of their labels, and their names."""
         mapping, index = self.data_root / "LOC_synset_mapping.txt", self.data_root / "imagenet_class_index.json"
         if mapping.is_file():
-            pairs = [line.split(maxsplit=1) for line in mapping.read_text().splitlines() if line.strip()]
+            pairs = [line.split(maxsplit=1) for line in foreign.lines(mapping) if line.strip()]
         elif index.is_file():
-            pairs = [pair for _, pair in sorted(json.loads(index.read_text()).items(), key=lambda item: int(item[0]))]
+            pairs = [pair for _, pair in sorted(_object(index).items(), key=lambda item: int(item[0]))]
         else:
             pairs = [(synset, synset) for synset in class_folders(train)]
+        if not all(isinstance(pair, (list, tuple)) and [type(word) for word in pair] == [str, str] for pair in pairs):
+            raise DataError(
+                f"{mapping if mapping.is_file() else index} has a class without synset or name: get it again"
+            )
         if not pairs:
             raise DataError(f"{train} holds no class folder: ImageNet has one per synset, n01440764 and so on")
         return [synset for synset, _ in pairs], [name.split(",")[0].replace("_", " ") for _, name in pairs]
@@ -65,8 +69,23 @@ class ImageNet(LabelledImages):
         """File name of every validation image -> its synset."""
         solution, labels = self.data_root / "LOC_val_solution.csv", self.data_root / "ILSVRC2012_val_labels.json"
         if solution.is_file():
-            with solution.open(newline="") as file:
-                return {row["ImageId"] + ".JPEG": row["PredictionString"].split()[0] for row in csv.DictReader(file)}
+            try:
+                rows = list(csv.DictReader(foreign.lines(solution)))
+                return {row["ImageId"] + ".JPEG": row["PredictionString"].split()[0] for row in rows}
+            except (KeyError, TypeError, AttributeError, IndexError, csv.Error) as error:
+                raise DataError(
+                    f"{solution} is no table of ImageId and PredictionString ({error!r}): get it again"
+                ) from None
         if labels.is_file():
-            return json.loads(labels.read_text())
+            return {name: str(synset) for name, synset in _object(labels).items()}
         raise missing(solution, "the labels of the validation images (or ILSVRC2012_val_labels.json),", SOURCE)
+
+
+def _object(path: Path) -> dict[str, Any]:
+    try:
+        found = foreign.plain_json(path)
+    except ValueError as error:
+        raise DataError(f"{path} is not json ({error}): get it again") from None
+    if not isinstance(found, dict):
+        raise DataError(f"{path} holds no names with values: get it again")
+    return found

@@ -51,8 +51,8 @@ class MaskFolder(Dataset):
 
     def read(self, record: Any) -> Sample:
         path, mask_path = record
-        image = open_image(path)
         truth = self._mask(mask_path)
+        image = open_image(path, size=(truth.shape[1], truth.shape[0]))
         if truth.shape != (image.height, image.width):
             raise DataError(
                 f"{mask_path} has {truth.shape[0]} x {truth.shape[1]} pixels, but {path} {image.height} x "
@@ -81,22 +81,18 @@ def _homes(root: Path, split: str) -> tuple[Path, Path] | None:
 def _classes(root: Path) -> list[str]:
     official = root / "objectInfo150.txt"
     if official.is_file():  # a table whose last column holds the names, below a head
-        lines = official.read_text(encoding="utf-8").splitlines()[1:]
+        lines = foreign.lines(official)[1:]
         return [line.split("\t")[-1].split(",")[0].strip() for line in lines if line.strip()]
     if not (root / "classes.txt").is_file():
         raise missing(root / "classes.txt", "the classes' names, one per line", "objectInfo150.txt does too")
-    return [line for line in (root / "classes.txt").read_text(encoding="utf-8").splitlines() if line.strip()]
+    return [line for line in foreign.lines(root / "classes.txt") if line.strip()]
 
 
 def _numbers(path: Path) -> np.ndarray:
     """(H, W) int64, as they are in the file."""
-    try:
-        with foreign.image(path) as mask:
-            if mask.mode not in ("L", "P", "I", "I;16", "1"):
-                raise DataError(
-                    f"{path} is a picture of {mask.mode} colours, a mask is grey or has a palette: write numbers of "
-                    "classes"
-                )
-            return np.asarray(mask).astype(np.int64)
-    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-        raise DataError(f"{path} cannot be read as a mask ({error}): replace it or take it away") from None
+    with foreign.image(path) as mask:
+        if mask.mode not in ("L", "P", "I", "I;16", "1"):
+            raise DataError(
+                f"{path} is a picture of {mask.mode} colours, a mask is grey or has a palette: write numbers of classes"
+            )
+        return np.asarray(mask).astype(np.int64)

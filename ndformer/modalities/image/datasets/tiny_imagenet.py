@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ndformer.framework import foreign
 from ndformer.framework.data.folders import labelled, missing
 from ndformer.framework.errors import DataError
 from ndformer.framework.registry import DATASETS
@@ -24,9 +25,9 @@ class TinyImageNet(LabelledImages):
         for path in (root / "wnids.txt", root / "train", root / "val" / "val_annotations.txt"):
             if not path.exists():
                 raise missing(path, "a part of Tiny-ImageNet", "cs231n.stanford.edu/tiny-imagenet-200.zip, unpacked")
-        synsets = (root / "wnids.txt").read_text().split()
+        synsets = foreign.words_of(root / "wnids.txt")
         words = root / "words.txt"
-        lines = words.read_text().splitlines() if words.is_file() else []
+        lines = foreign.lines(words) if words.is_file() else []
         names = dict(line.split("\t", 1) for line in lines if "\t" in line)
         self.classes = [names.get(synset, synset).split(",")[0].strip() for synset in synsets]
         if split == "train":
@@ -36,9 +37,9 @@ class TinyImageNet(LabelledImages):
     def _annotated(self, folder: Path, numbers: dict[str, int]) -> tuple[list[tuple[Path, int]], np.ndarray]:
         lists = folder / "val_annotations.txt"
         records = []
-        for line in filter(str.strip, lists.read_text().splitlines()):
+        for line in filter(str.strip, foreign.lines(lists)):
             name, synset = line.split("\t")[:2]
             if synset not in numbers:
                 raise DataError(f"{lists} gives {name} the class {synset}, which wnids.txt does not list: get it again")
-            records.append((folder / "images" / name, numbers[synset]))
+            records.append((foreign.inside(folder / "images", name), numbers[synset]))
         return records, np.array([label for _, label in records], np.int64)

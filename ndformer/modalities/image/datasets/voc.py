@@ -5,11 +5,13 @@
 VOC counts pixels from 1, and its boxes have their last pixel inside: 1 1 10 10 is 0 0 10 10 here.
 """
 
-import xml.etree.ElementTree as ET
+import re
 from pathlib import Path
+from xml.etree import ElementTree
 
 import numpy as np
 
+from ndformer.framework import foreign
 from ndformer.framework.data.dataset import SPLITS
 from ndformer.framework.data.folders import missing
 from ndformer.framework.errors import DataError, nearest
@@ -33,42 +35,44 @@ class PascalVOC(DetectionDataset):
                 what = "a list of image names, one per line,"
                 raise missing(self.data_root / "ImageSets" / "Main" / f"{name}.txt", what, "VOC's own have it")
         named = {one: self._objects(one) for one in self._names("train")}
-        self.classes = sorted({name for names, _ in named.values() for name in names})
+        self.classes = sorted({name for names, *_ in named.values() for name in names})
         self.categories = self.classes
         if split != "train":
             named = {one: self._objects(one) for one in self._names(split)}
         place = {name: i for i, name in enumerate(self.classes)}
         scenes = []
-        for one, (names, boxes) in named.items():
+        for one, (names, boxes, size) in named.items():
             for name in names:
                 if name not in place:
                     raise DataError(
                         f"{self._xml(one)} has a '{name}', which no image of train has{nearest(name, place)} "
                         "Classes are those of train"
                     )
-            scenes.append(Scene(self._image(one), one, boxes, np.array([place[n] for n in names], dtype=np.int64)))
+            labels = np.array([place[n] for n in names], dtype=np.int64)
+            scenes.append(Scene(self._image(one), one, boxes, labels, size=size))
         return scenes
 
     def _names(self, split: str) -> list[str]:
-        lines = self.found[split].read_text(encoding="utf-8").splitlines()
+        lines = foreign.lines(self.found[split])
         return [line.split()[0] for line in lines if line.strip()]
 
     def _xml(self, name: str) -> Path:
-        return self.data_root / "Annotations" / f"{name}.xml"
+        return foreign.inside(self.data_root / "Annotations", f"{name}.xml")
 
     def _image(self, name: str) -> Path:
-        paths = [self.data_root / "JPEGImages" / (name + ending) for ending in ENDINGS]
+        paths = [foreign.inside(self.data_root / "JPEGImages", name + ending) for ending in ENDINGS]
         return next((path for path in paths if path.is_file()), paths[0])
 
-    def _objects(self, name: str) -> tuple[list[str], np.ndarray]:
+    def _objects(self, name: str) -> tuple[list[str], np.ndarray, tuple[int, int] | None]:
+        """Names, boxes, and the width and height of the image, where it says them."""
         path = self._xml(name)
         try:
-            root = ET.parse(path).getroot()
+            root = foreign.plain_xml(path)
         except FileNotFoundError:
             raise DataError(
                 f"{path} is missing, though ImageSets lists {name}: put it there or take the line away"
             ) from None
-        except ET.ParseError as error:
+        except (ElementTree.ParseError, ValueError) as error:
             raise DataError(f"{path} is not xml ({error}): was it cut off?") from None
         names, boxes = [], []
         for i, found in enumerate(root.iter("object")):
@@ -84,4 +88,6 @@ class PascalVOC(DetectionDataset):
                 raise DataError(f"object {i} of {path} has the name {label!r} and the box {sides}: give it both")
             names.append(label.strip())
             boxes.append((x1 - 1, y1 - 1, x2, y2))
-        return names, np.array(boxes, dtype=np.float64).reshape(-1, 4)
+        told = [root.findtext(f"size/{side}") or "" for side in ("width", "height")]
+        size = (int(told[0]), int(told[1])) if all(re.fullmatch(r"\d{1,9}", side) for side in told) else None
+        return names, np.array(boxes, dtype=np.float64).reshape(-1, 4), size

@@ -16,7 +16,7 @@ from ndformer.framework.data.folders import files_in, missing
 from ndformer.framework.errors import DataError, no_class
 from ndformer.framework.registry import DATASETS
 from ndformer.modalities.image.datasets.detection import DetectionDataset, Scene
-from ndformer.modalities.image.formats.files import ENDINGS, open_image
+from ndformer.modalities.image.formats.files import ENDINGS
 
 NAMES = dict(train=("train",), val=("val", "valid"), test=("test",))
 
@@ -36,13 +36,13 @@ class YoloFolder(DetectionDataset):
         return [self._scene(images / name, name, (labels / name).with_suffix(".txt")) for name in names]
 
     def _scene(self, path: Path, name: str, file: Path) -> Scene:
-        lines = file.read_text(encoding="utf-8").splitlines() if file.is_file() else []
+        lines = foreign.lines(file) if file.is_file() else []
         rows = np.array([_row(line, i, file) for i, line in enumerate(lines, 1) if line.strip()]).reshape(-1, 5)
         labels = rows[:, 0].astype(np.int64)
         count = len(self.classes)
         if (wrong := rows[(labels != rows[:, 0]) | (labels < 0) | (labels >= count), 0]).size:
             raise no_class(file, f"{wrong[0]:g}", count, "name it or mend it")
-        width, height = _size(path) if len(rows) else (1, 1)
+        width, height = foreign.size_of(path) if len(rows) else (1, 1)
         centre, half = rows[:, 1:3] * (width, height), rows[:, 3:] * (width, height) / 2
         return Scene(path, name, np.concatenate([centre - half, centre + half], axis=1), labels)
 
@@ -60,21 +60,12 @@ def _classes(root: Path) -> list[str]:
         content = foreign.plain_yaml(file)
         names = content.get("names") if isinstance(content, dict) else None
         if isinstance(names, dict):
-            names = [names[key] for key in sorted(names)]
-        if names:
+            names = [names[key] for key in sorted(names, key=lambda key: (str(type(key)), key))]
+        if names and isinstance(names, list):
             return [str(name) for name in names]
     if (root / "classes.txt").is_file():
-        return [line for line in (root / "classes.txt").read_text(encoding="utf-8").splitlines() if line]
+        return [line for line in foreign.lines(root / "classes.txt") if line]
     raise missing(root / "data.yaml", "names: [cat, dog]", "or classes.txt, a name per line")
-
-
-def _size(path: Path) -> tuple[int, int]:
-    """Width and height, from the head of the file alone."""
-    try:
-        with foreign.image(path) as image:
-            return image.size
-    except OSError:
-        return open_image(path).size  # says what is wrong
 
 
 def _row(line: str, number: int, file: Path) -> list[float]:

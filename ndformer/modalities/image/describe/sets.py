@@ -2,13 +2,14 @@
 
 import gzip
 import re
-import xml.etree.ElementTree as ET
 import zlib
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
 
+from ndformer.framework import foreign
 from ndformer.framework.data.describe import CONTENT, ENDING, NO, Describer, Told, that_hold
 from ndformer.framework.errors import DataError
 from ndformer.framework.evaluation.coco.files import read_truth
@@ -148,7 +149,7 @@ def _outside(low: np.ndarray, high: np.ndarray, size: np.ndarray, slack: float) 
 
 def _voc(path: Path) -> Told:
     try:
-        root = ET.parse(path).getroot()
+        root = foreign.plain_xml(path)
         size = [int(float(root.findtext(f"size/{side}") or 0)) for side in ("width", "height")]
         sides = ("xmin", "ymin", "xmax", "ymax")
         first = [
@@ -156,7 +157,7 @@ def _voc(path: Path) -> Told:
             | {s: float(one.findtext(f"bndbox/{s}") or "nothing") for s in sides}
             for one in root.iter("object")
         ]
-    except (ET.ParseError, ValueError) as error:
+    except (ElementTree.ParseError, ValueError, OverflowError) as error:
         raise DataError(f"{path} cannot be read as VOC's xml ({error}): get it again") from None
     names = [row["name"] for row in first]
     box = np.array([[row[s] for s in sides] for row in first]).reshape(-1, 4)
@@ -168,7 +169,7 @@ def _voc(path: Path) -> Told:
 
 
 def _yolo(path: Path) -> Told:
-    lines = [line.split() for line in path.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
+    lines = [line.split() for line in foreign.lines(path, errors="replace") if line.strip()]
     try:
         rows: np.ndarray = np.array([[float(word) for word in line] for line in lines])
     except ValueError:

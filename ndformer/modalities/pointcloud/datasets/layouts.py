@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ndformer.framework import foreign
 from ndformer.framework.errors import DataError, check_labels
 from ndformer.modalities.pointcloud.formats.files import Cloud, checked, read_cloud
 
@@ -73,7 +74,7 @@ class Resampled:
             kind = name.rpartition("_")[0]  # night_stand_0001 is a night_stand
             if kind not in labels:
                 raise DataError(f"{path} lists {name}, but {self.names} has no class '{kind}': get both again")
-            found.append(Record(number, labels[kind], self.home / kind / f"{name}.txt"))
+            found.append(Record(number, labels[kind], foreign.inside(self.home, f"{kind}/{name}.txt")))
         return found
 
     def read(self, record: Record, seed: int) -> Cloud:
@@ -155,8 +156,4 @@ def listed(path: Path) -> list[str]:
     """The lines of a list that a dataset comes with."""
     if not path.is_file():
         raise DataError(f"{path} is missing, which the files beside it belong to: get the dataset again")
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path} is not a list of names ({error}): get the dataset again") from None
-    return [line.strip() for line in lines if line.strip()]
+    return [line.strip() for line in foreign.lines(path) if line.strip()]

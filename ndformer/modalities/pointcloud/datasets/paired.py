@@ -14,7 +14,6 @@ import csv
 from typing import Any, Literal
 
 import numpy as np
-from PIL import Image
 
 from ndformer.framework import foreign
 from ndformer.framework.data.dataset import Dataset, Sample
@@ -41,7 +40,7 @@ class Paired(Dataset):
             if kind not in self.classes or name not in eyes:
                 file = "views.csv" if kind in self.classes else "classes.txt"
                 raise DataError(f"{self.data_root / split}.txt names {name}, which {file} does not know")
-            records.append((self.data_root / name, view_axes(*eyes[name])))
+            records.append((foreign.inside(self.data_root, name), view_axes(*eyes[name]), self.classes.index(kind)))
             labels.append(self.classes.index(kind))
         return records, np.array(labels, np.int64)
 
@@ -65,22 +64,17 @@ class Paired(Dataset):
             raise DataError(
                 f"{path} is missing: tools/make_sample.py paired makes one", f"--out {self.data_root} puts it here"
             )
-        return path.read_text(encoding="utf-8", errors="replace").split()
+        return foreign.words_of(path)
 
     def identity(self, i: int) -> Any:
         path, eye = self.records[i]
         return path.with_suffix(".png"), path.with_suffix(".txt"), eye
 
     def read(self, record: Any) -> Sample:
-        path, eye = record
-        label = self.classes.index(path.parent.name)
+        path, eye, label = record
         sample: Sample = dict(label=label, path=str(path))
         if self.only != "points":
-            try:
-                with foreign.image(path.with_suffix(".png")) as image:
-                    sample["image"] = image.convert("RGB")
-            except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:  # as Pillow has it
-                raise DataError(f"{path.with_suffix('.png')} cannot be read ({error}): get it again") from None
+            sample["image"] = foreign.picture(path.with_suffix(".png"))
         if self.only != "image":
             cloud = read_cloud(path.with_suffix(".txt"))
             sample |= {name: (values @ eye.T).astype(np.float32) for name, values in cloud.items()}

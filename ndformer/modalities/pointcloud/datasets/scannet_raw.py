@@ -9,12 +9,12 @@ Meshes are taken as they lie; the axis alignment of SCENE.txt is not applied, as
 """
 
 import csv
-import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from ndformer.framework import foreign
 from ndformer.framework.errors import DataError
 from ndformer.modalities.pointcloud.datasets.scenes import SCANNET
 from ndformer.modalities.pointcloud.formats.meshes import triangles
@@ -27,8 +27,7 @@ def label_map(path: Path) -> dict[str, int]:
     """From what annotators wrote to the number of a class, -1 for what is none of the 20."""
     index = {nyu: i for i, nyu in enumerate(SCANNET.values())}
     try:
-        with path.open(encoding="utf-8", newline="") as file:
-            rows = list(csv.DictReader(file, delimiter="\t"))
+        rows = list(csv.DictReader(foreign.lines(path), delimiter="\t"))
         if not rows:
             raise ValueError("it has no rows")
         return {row["raw_category"]: index.get(int(row["nyu40id"] or 0), -1) for row in rows}
@@ -87,12 +86,12 @@ def annotation(scene: Path, labels: dict[str, int], points: int) -> dict[str, np
 
 def _json(path: Path, key: str) -> list[Any]:
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))[key]
+        found = foreign.plain_json(path)[key]
     except FileNotFoundError:
         raise DataError(
             f"{path} is missing: scenes of the test set come without it, they are not to be labelled"
         ) from None
-    except (ValueError, KeyError, TypeError, OSError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError, OSError) as error:
         raise DataError(f"{path} cannot be read ({' '.join(str(error).split())[:80]}): get it again") from None
     if not isinstance(found, list):
         raise DataError(f"{path} has no list of {key}: get it again")

@@ -5,7 +5,6 @@ the labels, segment20.npy (N,), negative where nobody knows; HOME/val and HOME/t
 may be a list, HOME/train.json, of folders below HOME.
 """
 
-import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from ndformer.framework import foreign
 from ndformer.framework.data.dataset import Dataset, Sample, stratified
 from ndformer.framework.errors import DataError, check_labels
 from ndformer.framework.ranges import Offset
@@ -106,12 +106,12 @@ def scenes_in(folder: Path) -> list[Path]:
     split = folder.with_suffix(".json")
     if not folder.is_dir() and split.is_file():
         try:
-            names = json.loads(split.read_text(encoding="utf-8"))
-        except (ValueError, OSError, RecursionError) as error:
+            names = foreign.plain_json(split)
+        except (ValueError, OSError) as error:
             raise DataError(f"{split} is no list of scenes in JSON ({error})") from None
         if not names or not isinstance(names, list) or not all(isinstance(name, str) for name in names):
             raise DataError(f"{split} is to be a list of folders in JSON, as ['train/scene0000_00']")
-        return [folder.parent / name for name in names]
+        return [foreign.inside(folder.parent, name) for name in names]
     found = sorted(path.parent for path in folder.glob("*/coord.npy")) if folder.is_dir() else []
     if not found:
         raise DataError(

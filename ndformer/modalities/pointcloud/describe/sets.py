@@ -1,11 +1,11 @@
 """What a file of many clouds, or of an array of one scene, holds, in numbers: ModelNet's hdf5, ScanNet's npy, json."""
 
-import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from ndformer.framework import foreign
 from ndformer.framework.data.describe import CONTENT, NO, Describer, Told
 from ndformer.framework.errors import DataError
 from ndformer.framework.registry import DESCRIBERS
@@ -89,7 +89,7 @@ def _array(path: Path) -> Told:
 
 def _scene(path: Path) -> Told:
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = foreign.plain_json(path)
         name = next(key for key in KEYS if key in content)
         rows = content[name]
         if name == "segIndices":

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ndformer.framework import foreign
 from ndformer.framework.data.dataset import SPLITS, Dataset, Sample
 from ndformer.framework.errors import DataError
 from ndformer.framework.ranges import Few, Seconds
@@ -17,7 +18,7 @@ from ndformer.framework.registry import DATASETS
 from ndformer.modalities.video.formats.files import Backend, VideoFile
 
 HOMES = ("UCF-101", "videos", ".")
-CLASS, VIDEO = r"(\d+) (\S+)", r"((\w+)/\w+_g(\d+)_c\d+\.\w+)(?: \d+)?"  # lines of its lists
+CLASS, VIDEO = r"(\d{1,9}) (\S+)", r"((\w+)/\w+_g(\d+)_c\d+\.\w+)(?: \d+)?"  # lines of its lists
 
 
 @DATASETS.register_module()
@@ -91,14 +92,14 @@ class UCF101(Dataset):
 def lines_of(path: Path, pattern: str) -> list[tuple[str, ...]]:
     """The parts of each line of a list."""
     try:
-        lines = path.read_text().split("\n")
+        lines = foreign.lines(path)
     except FileNotFoundError:
         raise DataError(
             f"{path} is missing: unpack UCF101TrainTestSplits-RecognitionTask.zip (crcv.ucf.edu/data/UCF101.php) "
             "beside the videos",
             "--sample works without it",
         ) from None
-    except (OSError, UnicodeDecodeError):
+    except OSError:
         raise DataError(f"{path} cannot be read as a list of videos: get it again") from None
     found = []
     for line in lines:
