@@ -34,7 +34,7 @@ FILES = [
     for path in sorted((ROOT / folder).rglob("*.py"))
 ]
 FOREIGN = {  # what is asked may have it or not: things of other packages, of Python, and of a class's own
-    "getattr(image, 'n_frames', 1)",
+    "getattr(head, 'is_animated', False)",
     "getattr(self.source, 'classes', None)",
     "getattr(self.source, 'targets', None)",
     "getattr(module, kind, None)",

@@ -109,5 +109,5 @@ def test_files_and_names_that_do_not_work_are_one_sentence(run, tmp_path, monkey
     with pytest.raises(SystemExit, match=r"no file .*none\.json"):
         runpy.run_path(str(SCRIPT), run_name="__main__")
     monkeypatch.setattr(sys, "argv", [str(SCRIPT), "coco", str(tmp_path / "gt.json"), str(tmp_path)])
-    with pytest.raises(SystemExit, match="cannot be read"):
+    with pytest.raises(SystemExit, match="is a folder, and a file was expected"):
         runpy.run_path(str(SCRIPT), run_name="__main__")

@@ -71,7 +71,7 @@ def plain_yaml(path: Path) -> Any:
     """Lists, dicts, texts, numbers, dates. Tags that would make objects, deep nesting and alias bombs are refused."""
     import yaml
 
-    if path.stat().st_size > SIZE:
+    if regular(path).stat().st_size > SIZE:
         raise DataError(
             f"{path} has {path.stat().st_size} bytes, and a list of names has {SIZE} at most: make it smaller"
         )

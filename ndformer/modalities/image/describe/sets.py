@@ -52,15 +52,15 @@ def _inflated(begin: bytes) -> bytes:
 
 
 def _packed(path: Path) -> Told:
-    with path.open("rb") as file:
+    with foreign.opened(path) as file:
         begin = file.read(1)
     return _cifar(path) if begin == b"\x80" else _idx(path)
 
 
 def _idx(path: Path) -> Told:
     try:
-        with (gzip.open if path.suffix == ".gz" else open)(path, "rb") as file:
-            dims = file.read(4)[3:4]
+        with foreign.opened(path) as file:
+            dims = (gzip.GzipFile(fileobj=file) if path.suffix == ".gz" else file).read(4)[3:4]
     except (OSError, EOFError, zlib.error) as error:
         raise DataError(f"{path} is damaged ({error}): get it again") from None
     if dims == b"\1":

@@ -29,6 +29,10 @@ def cached(path: Path, source: Path, make: Callable[[], Cloud]) -> Cloud:
         if np.array_equal(kept["stamp"], stamp):
             return {name: kept[name] for name in kept.files if name != "stamp"}
     cloud = make()
+    home = path.parents[path.parts[::-1].index(FOLDER)]
+    if not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(home)):
+        warnings.warn(f"{path.parent} is a link that leads elsewhere, where no clouds are kept", stacklevel=2)
+        return cloud
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with atomic.whole(path) as half, half.open("wb") as file:  # by all workers of a loader

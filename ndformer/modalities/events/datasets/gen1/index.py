@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from ndformer.framework import atomic
+from ndformer.framework.errors import DataError
 from ndformer.modalities.events.datasets.gen1.boxes import FAULTY_WIDTH, LEAST_DIAGONAL, LEAST_SIDE, WARM_UP, Moment
 from ndformer.modalities.events.formats.evt_dat import GEN1 as SENSOR
 from ndformer.modalities.events.formats.evt_dat import Dat
@@ -41,6 +42,8 @@ def keep(home: Path, pairs: list[tuple[Path, Path]], found: list[list[Moment]], 
     """`found` has the moments of each recording."""
     moments = [moment for some in found for moment in some]
     path = place(home)
+    if path.parent.is_symlink():
+        raise DataError(f"{path.parent} is a link, and what is kept of a dataset stays in it: take the link away")
     path.parent.mkdir(parents=True, exist_ok=True)
     with atomic.whole(path) as half, half.open("wb") as file:
         np.savez_compressed(

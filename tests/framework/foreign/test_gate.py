@@ -1,0 +1,154 @@
+"""Whatever opens or unpacks a file goes through ndformer/framework/foreign, or stands here with the reason why not."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+GATE = ROOT / "ndformer" / "framework" / "foreign"
+NAMES = {"open", "safe_open", "load_file", "Unpickler", "FileIO", "VideoReader", "VideoCapture", "imread"}
+METHODS = {"open", "read_text", "read_bytes", "open_memmap"}  # of anything: Path.open, Image.open, os.open, av.open ...
+OF_MODULES = {
+    "np": {"load", "fromfile", "memmap", "loadtxt", "genfromtxt"},
+    "torch": {"load"},
+    "pickle": {"load", "loads"},
+    "json": {"load", "loads"},
+    "yaml": {"load", "safe_load", "full_load", "unsafe_load", "parse"},
+    "mmengine": {"load"},
+    "csv": {"reader", "DictReader"},
+    "gzip": {"GzipFile", "decompress"},
+    "zlib": {"decompress", "decompressobj"},
+    "bz2": {"decompress", "BZ2File"},
+    "lzma": {"decompress", "LZMAFile"},
+    "zipfile": {"ZipFile"},
+    "tarfile": {"TarFile"},
+    "h5py": {"File"},
+    "ET": {"parse", "fromstring", "iterparse"},
+    "ElementTree": {"parse", "fromstring", "iterparse"},
+    "io": {"FileIO"},
+    "scipy": {"loadmat"},
+    "fileinput": {"input"},
+}
+
+OWN = "what ndformer itself wrote or ships, and nobody else"
+WRITES = "it writes"
+LATER = "a format, bounded by its reader"
+LINES = "lines that the gate has read"
+RUN = "a file of a run, whose reader checks it"
+ADAPTER = "the method of adapters and datasets, which reads by the gate"
+
+ALLOWED = {
+    "ndformer/__main__.py": {"path.read_text": OWN},
+    "ndformer/framework/answers/tables.py": {"path.open": WRITES},
+    "ndformer/framework/backbones/ptv3/pointcept.py": {"torch.load": "with weights_only"},
+    "ndformer/framework/contract/parts.py": {"pickle.loads": "what was pickled a line before"},
+    "ndformer/framework/data/folders.py": {"self.open": ADAPTER},
+    "ndformer/framework/engine/config/inherit.py": {"path.read_text": "configs are code, which is said"},
+    "ndformer/framework/engine/programs/files.py": {
+        "self.adapters[name].open": ADAPTER,
+        "self.adapters[self.modality_of(path)].open": ADAPTER,
+        "self.prepared.adapters[self.prepared.modality_of(path)].open": ADAPTER,
+    },
+    "ndformer/framework/engine/studies/compare.py": {
+        "json.loads": RUN,
+        "(run.folder / 'results.json').read_text": RUN,
+        "torch.load": RUN,
+        "(run.folder / LOG).read_text": RUN,
+        "(run.folder / LOG).open": WRITES,
+    },
+    "ndformer/framework/engine/training/checkpoint.py": {
+        "open": WRITES,
+        "path.read_bytes": RUN,
+        "os.open": "a folder, to be synced",
+        "torch.load": RUN,
+        "_safetensors().safe_open": RUN,
+        "json.loads": RUN,
+    },
+    "ndformer/framework/processes.py": {"open": "os.devnull"},
+    "ndformer/modalities/events/datasets/gen1/boxes.py": {"np.load": LATER},
+    "ndformer/modalities/events/datasets/gen1/index.py": {
+        "half.open": WRITES,
+        "path.open": LATER,
+        "np.load": LATER,
+    },
+    "ndformer/modalities/events/datasets/gesture.py": {"csv.reader": LINES},
+    "ndformer/modalities/events/formats/aedat.py": {"np.memmap": LATER, "path.open": WRITES},
+    "ndformer/modalities/events/formats/files.py": {"path.open": LATER},
+    "ndformer/modalities/events/formats/tables.py": {"h5py.File": LATER, "np.load": LATER, "path.open": LATER},
+    "ndformer/modalities/image/datasets/cifar.py": {"path.read_bytes": LATER, "pickle.Unpickler": LATER},
+    "ndformer/modalities/image/datasets/imagenet.py": {"csv.DictReader": LINES},
+    "ndformer/modalities/image/datasets/mnist.py": {"path.read_bytes": LATER, "gzip.decompress": LATER},
+    "ndformer/modalities/image/describe/sets.py": {
+        "gzip.GzipFile": "4 bytes of it",
+        "zlib.decompressobj": "16 bytes of it",
+    },
+    "ndformer/modalities/image/formats/matlab.py": {"path.read_bytes": LATER, "zlib.decompress": LATER},
+    "ndformer/modalities/pointcloud/datasets/cache.py": {"half.open": WRITES, "path.open": LATER, "np.load": LATER},
+    "ndformer/modalities/pointcloud/datasets/layouts.py": {"h5py.File": LATER},
+    "ndformer/modalities/pointcloud/datasets/paired.py": {"csv.DictReader": LINES},
+    "ndformer/modalities/pointcloud/datasets/scannet_raw.py": {"csv.DictReader": LINES, "mesh.read_bytes": LATER},
+    "ndformer/modalities/pointcloud/datasets/scenes.py": {"np.load": LATER},
+    "ndformer/modalities/pointcloud/describe/sets.py": {"h5py.File": LATER, "np.load": LATER},
+    "ndformer/modalities/pointcloud/formats/files.py": {
+        "np.load": LATER,
+        "np.loadtxt": LATER,
+        "path.read_bytes": LATER,
+        "path.read_text": LATER,
+    },
+    "ndformer/modalities/pointcloud/formats/meshes.py": {"np.loadtxt": LATER},
+    "ndformer/modalities/pointcloud/voting.py": {
+        "checkpoint.read_bytes": RUN,
+        "half.open": WRITES,
+        "json.loads": RUN,
+        "kept.read_text": RUN,
+        "np.load": RUN,
+    },
+    "ndformer/modalities/video/formats/backends.py": {"av.open": LATER, "decord.VideoReader": LATER},
+    "ndformer/modalities/video/formats/child.py": {"json.loads": "a line of the process that started it"},
+    "ndformer/modalities/video/formats/process.py": {"json.loads": "a line of the process that it started"},
+    "ndformer/modalities/video/formats/writing.py": {"av.open": WRITES},
+}
+
+
+def opening(file: Path) -> Iterator[str]:
+    """Also where it is passed on."""
+    for node in ast.walk(ast.parse(file.read_text())):
+        match node:
+            case ast.Name(id=name) if name in NAMES:
+                yield name
+            case ast.Attribute(value=ast.Name(id=module), attr=name) if name in OF_MODULES.get(module, ()):
+                yield f"{module}.{name}"
+            case ast.Attribute(attr=name) if name in METHODS | NAMES:
+                yield ast.unparse(node)
+
+
+FILES = [file for folder in ("ndformer", "tools") for file in sorted((ROOT / folder).rglob("*.py"))]
+FILES = [file for file in FILES if GATE not in file.parents and not {"stand_ins", "benchmarks"} & set(file.parts)]
+FOUND = {file.relative_to(ROOT).as_posix(): calls for file in FILES if (calls := set(opening(file)))}
+
+
+def test_every_opening_of_a_file_is_of_the_gate_or_has_a_reason():
+    strange = {file: new for file, calls in FOUND.items() if (new := calls - ALLOWED.get(file, {}).keys())}
+    assert not strange, f"open them by ndformer.framework.foreign, or say here why not: {strange}"
+
+
+def test_each_reason_is_of_an_opening_that_there_is():
+    gone = {file: old for file, calls in ALLOWED.items() if (old := calls.keys() - FOUND.get(file, set()))}
+    assert not gone, f"take them out: {gone}"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "open(path)", "path.open()", "os.open(path, 0)", "Image.open(path)", "path.read_text()", "np.load(path)",
+        "np.memmap(path)", "gzip.open(path)", "zipfile.ZipFile(path)", "tarfile.open(path)", "h5py.File(path)",
+        "pickle.loads(content)", "torch.load(path)", "json.load(file)", "yaml.safe_load(file)", "av.open(path)",
+        "scipy.loadmat(path)", "decord.VideoReader(path)", "cv2.imread(path)", "cv2.VideoCapture(path)",
+        "ElementTree.parse(path)", "csv.reader(file)", "zlib.decompress(content)", "safe_open(path)", "io.FileIO(path)",
+    ],
+)  # fmt: skip
+def test_openings_are_seen(tmp_path, line):
+    (tmp_path / "a.py").write_text(f"def f(path):\n    return {line}\n")
+    assert len(list(opening(tmp_path / "a.py"))) == 1

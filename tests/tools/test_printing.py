@@ -1,0 +1,148 @@
+"""Whatever files, folders and lists are called: programs print it as text, in the lines that they meant."""
+
+import csv
+import json
+import sys
+import warnings
+
+import pytest
+import torch
+from PIL import Image
+
+from ndformer.framework.engine.building import build_model
+from ndformer.framework.engine.config.load import load
+from ndformer.framework.engine.programs import cli
+from ndformer.framework.engine.training import checkpoint
+from ndformer.framework.errors import ConfigError, DataError
+from tools import check_data, eval, peek, predict, print_config
+from tools import test as test_tool
+
+EVIL = [
+    "\x1b[31mred",
+    "a\nb: 99 samples, 0 bad",
+    "\u202egnp",
+    "\rover",
+    "=1+1",
+    "a|b",
+    "c,d",
+    "truth",
+    "\u2028x",
+    "\x9b2J",
+]
+SMALL = ["model.backbone.dim=16", "model.backbone.depth=1", "model.backbone.heads=2", "test_dataloader.num_workers=0"]
+CONFIG = "imagefolder_pape"
+
+
+@pytest.fixture
+def folder(tmp_path):
+    for split in ("train", "test"):
+        for name in EVIL:
+            home = tmp_path / split / name
+            home.mkdir(parents=True)
+            for i in range(2):
+                Image.new("RGB", (32, 32), (9 * i, 9, 9)).save(home / f"{name}{i}.png")
+    (tmp_path / "train" / EVIL[0] / "\x1b[2Jbad\n0 bad.png").write_bytes(b"not a picture")
+    return tmp_path
+
+
+@pytest.fixture
+def weights(tmp_path):
+    torch.manual_seed(0)
+    model = build_model(load(cli.config_path(CONFIG), [*SMALL, f"classes={len(EVIL)}"]))
+    checkpoint.save(tmp_path / "best.pth", dict(model=model.state_dict(), classes=sorted(EVIL)))
+    return tmp_path / "best.pth"
+
+
+@pytest.fixture
+def said(monkeypatch, capsys):
+    """What a program prints, all of it printable."""
+
+    def run(program, *words):
+        monkeypatch.setattr(sys, "argv", ["program.py", *map(str, words)])
+        monkeypatch.delenv("NDFORMER_DEBUG", raising=False)
+        end = ""
+        try:
+            cli.run(program)
+        except SystemExit as stopped:
+            end = f"{stopped.code}\n" if isinstance(stopped.code, str) else ""
+        printed = capsys.readouterr()
+        assert all(line.isprintable() for line in (printed.out + printed.err + end).split("\n"))
+        return printed.out + printed.err + end
+
+    return run
+
+
+def options():
+    return ["--cfg-options", *SMALL, f"classes={len(EVIL)}"]
+
+
+def test_a_folder_of_hostile_names_is_checked_read_and_described(folder, weights, said, tmp_path):
+    told = said(check_data.main, CONFIG, "--data-root", folder, "--workers", 0, "--splits", "train", *options())
+    assert "\\x1b[2Jbad 0 bad.png cannot be read as an image" in told
+    assert sum(line.startswith("train: ") for line in told.split("\n")) == 1
+    files = sorted((folder / "test").rglob("*.png"))
+    told = said(predict.main, CONFIG, weights, *files, folder / "train" / EVIL[0], "--top", 9, *options())
+    assert "\\u202egnp0.png  " in told
+    assert "\\x1b[31mred 0." in told
+    assert "predict: " in told
+    told = said(peek.main, *files, folder / "train" / EVIL[0] / "\x1b[2Jbad\n0 bad.png", tmp_path / "\x1b.none")
+    assert "a\\nb: 99 samples, 0 bad/a\\nb: 99 samples, 0 bad0.png" in told
+    assert len(said(peek.main, "--json", *files).strip().split("\n")) == len(files)
+
+
+def test_tables_of_hostile_names_are_read_as_they_were_written_and_compute_nothing(folder, weights, said, tmp_path):
+    out = tmp_path / "out.csv"
+    said(test_tool.main, CONFIG, weights, "--data-root", folder, "--out", out, "--classwise", *options())
+    with out.open(newline="") as file:
+        rows = list(csv.reader(file))
+    assert len(rows) == 1 + 2 * len(EVIL)
+    assert all(len(row) == len(rows[0]) for row in rows)
+    words = [word for row in rows for word in row]
+    assert all(word.isprintable() for word in words)
+    assert not [word for word in words if word[:1] in ("=", "+", "-", "@")]
+    assert "class truth" in rows[0]
+    said(predict.main, CONFIG, weights, folder / "test", "--out", tmp_path / "out.json", *options())
+    assert len(json.loads((tmp_path / "out.json").read_text())) == 2 * len(EVIL)
+
+
+def test_lists_of_hostile_names(said, tmp_path):
+    for i, name in enumerate(EVIL):
+        content = dict(images=[dict(id=name, file_name=name)], categories=[dict(id=name, name=name)], annotations=[])
+        path = tmp_path / f"{i}.json"
+        path.write_text(json.dumps(content))
+        assert "COCO annotations" in said(peek.main, path)
+        (tmp_path / "found.json").write_text(json.dumps([dict(image_id="x", category_id=name, bbox=[name])]))
+        assert "is of image 'x'" in said(eval.main, "coco", path, tmp_path / "found.json")
+        (tmp_path / "trials_to_train.txt").write_text(name)
+        said(peek.main, tmp_path / "trials_to_train.txt")
+        said(print_config.main, CONFIG, "--cfg-options", f"data_root={name!r}")
+
+
+@pytest.mark.parametrize("kind", [DataError, ValueError, OSError, TypeError])
+def test_a_sentence_is_one_line_whatever_it_quotes(said, kind):
+    def main():
+        warnings.warn("odd\nprogram: all is well \x1b[31m", stacklevel=1)
+        print("\x1b]0;title\x07", end="")
+        raise kind("bad\nprogram: all is well \x1b[31m" + "x" * 10_000)
+
+    told = said(main).split("\n")
+    assert told[0].startswith("\\x1b]0;title\\x07")
+    assert sum("all is well" in line for line in told) == 2
+    assert not [line for line in told if line.startswith("program: all")]
+    assert max(map(len, told)) < 5000
+
+
+def test_a_config_has_a_line_for_each_problem(said):
+    def main():
+        raise ConfigError("one\ntwo")
+
+    assert said(main) == "program: one\ntwo\n"
+
+
+def test_the_limit_is_an_option_which_workers_have_too(folder, said, monkeypatch):
+    monkeypatch.setenv("NDFORMER_FILE_LIMIT", "512M")
+    given = [CONFIG, "--data-root", folder, "--workers", 1, "--splits", "test"]
+    assert "test: 20 samples, 20 bad" in said(check_data.main, *given, "--file-limit", "1K", *options())
+    assert "would take 0 MiB" in said(peek.main, next((folder / "test").rglob("*.png")))
+    assert "test: 20 samples, 0 bad" in said(check_data.main, *given, "--file-limit", "1G", *options())
+    assert "is a size like 512M or 2G, got 'much'" in said(check_data.main, *given, "--file-limit", "much")
