@@ -58,8 +58,7 @@ def picture(path: Path, mode: str = "RGB", size: tuple[int, int] | None = None) 
     with image(path) as found:
         turn = _orientation(found)
         found.load()  # reads all of it: a truncated file fails here
-        seen = _of_8_bits(found) if found.mode in (*WIDE, "F") else _on_white(found)
-        seen = seen.convert(mode)
+        seen = (_of_8_bits if found.mode in (*WIDE, "F") else _on_white)(found, mode)
         upright = _turned(seen, turn)
         return seen if size not in (None, upright.size) and size == seen.size else upright
 
@@ -143,21 +142,22 @@ def _turned(seen: Image.Image, orientation: int) -> Image.Image:
     return seen if orientation == 1 else seen.transpose(ways[orientation - 2])
 
 
-def _on_white(found: Image.Image) -> Image.Image:
+def _on_white(found: Image.Image, mode: str) -> Image.Image:
     """Where it is transparent, white paper shows through; what covers is as it was."""
     from PIL import Image
 
     if "transparency" not in found.info and found.mode not in ("RGBA", "LA", "PA", "RGBa", "La"):
-        return found
-    covering = found.convert("RGBA")
-    return Image.alpha_composite(Image.new("RGBA", covering.size, "white"), covering).convert("RGB")
+        return found.convert(mode)
+    covering, paper = found.convert("RGBA"), Image.new("RGB", found.size, "white")
+    paper.paste(covering, mask=covering)
+    return paper if mode == "RGB" else paper.convert(mode)
 
 
-def _of_8_bits(found: ImageFile.ImageFile) -> Image.Image:
+def _of_8_bits(found: ImageFile.ImageFile, mode: str) -> Image.Image:
     """White is 65535 of whole numbers and 1.0 of others; numbers beyond have no agreed white."""
     from PIL import Image
 
-    values = np.asarray(found)
+    values = np.array(found)
     white = 1.0 if found.mode == "F" else 65535
     low, high = values.min(), values.max()
     if not (low >= 0 and high <= white):
@@ -165,4 +165,11 @@ def _of_8_bits(found: ImageFile.ImageFile) -> Image.Image:
             f"{found.filename} has numbers from {low:g} to {high:g}, and a picture of this kind from 0 to {white:g}: "
             "write it with 8 bits"
         )
-    return Image.fromarray((values * (255 / white) + 0.5).astype(np.uint8))
+    if found.mode == "F":
+        values *= 255
+        values += 0.5
+    else:  # to the nearest of 256 steps of 257
+        values = values.astype(np.int32)
+        values += 128
+        values //= 257
+    return Image.fromarray(values.astype(np.uint8)).convert(mode)

@@ -13,7 +13,7 @@ from ndformer.framework.foreign.files import check_size, content, regular, text
 
 DEPTH, ALIASES, SIZE = 20, 16, 2**24  # of YAML: lists in lists, values that stand for others, bytes
 NESTED = 100  # of JSON: lists in lists
-MADE = {b"[": 64, b"{": 200, b",": 40}  # bytes of memory that a JSON's marks stand for, as CPython has it
+MADE = {b"[": 64, b"{": 200, b",": 32}  # bytes of memory that a JSON's marks stand for, as CPython has it
 EXPANSION = 6  # bytes of memory for a byte of it
 ENDS = bytes.maketrans(b"[{]}", bytes([1, 1, 255, 255]))
 BETWEEN = bytes(set(range(256)) - set(b"[{]}"))
@@ -26,6 +26,7 @@ def plain_json(path: Path) -> Any:
 
     Its lists, objects and numbers are counted before they are made: text of a few bytes becomes objects of many. COCO's
     own annotations, 450 MB, take less than six times their bytes, which is allowed where it is more than the limit.
+    (What stands in its texts counts too.)
     """
     raw = content(path)
     made = sum(size * raw.count(mark) for mark, size in MADE.items())
