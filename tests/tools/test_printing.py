@@ -2,6 +2,7 @@
 
 import csv
 import json
+import os
 import sys
 import warnings
 
@@ -146,3 +147,19 @@ def test_the_limit_is_an_option_which_workers_have_too(folder, said, monkeypatch
     assert "would take 0 MiB" in said(peek.main, next((folder / "test").rglob("*.png")))
     assert "test: 20 samples, 0 bad" in said(check_data.main, *given, "--file-limit", "1G", *options())
     assert "is a size like 512M or 2G, got 'much'" in said(check_data.main, *given, "--file-limit", "much")
+
+
+def test_pipes_and_folders_by_the_names_of_files_are_told_at_once(weights, said, tmp_path):
+    home = tmp_path / "some"
+    (home / "b.png").mkdir(parents=True)
+    os.mkfifo(home / "a.png")
+    Image.new("RGB", (32, 32)).save(home / "c.png")
+    told = said(predict.main, CONFIG, weights, home, *options())
+    assert "a.png is a pipe, socket or device, and a file was expected" in told
+    assert "b.png is a folder, and a file was expected" in told
+    assert "2 of 3 files are left out" in told
+    for name in ("a.png", "b.png"):
+        assert "and a file was expected" in said(peek.main, home / name)
+    for ending in ("json", "xml", "txt", "mat", "npy", "h5", "aedat", "raw", "dat", "off", "ply", "avi"):
+        os.mkfifo(home / f"a.{ending}")
+        assert "is a pipe" in said(peek.main, home / f"a.{ending}")
