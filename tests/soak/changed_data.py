@@ -1,5 +1,5 @@
 """Data that changes between two commands: each of eight ways is told by train --resume and by test, and no way by
-neither where nothing changed; and each file of every stand-in counts in a fingerprint.
+neither where nothing changed; and of which files of every stand-in a fingerprint tells that they are a byte longer.
 
 python -m tests.soak.changed_data [--stand-ins]
 """
@@ -31,6 +31,8 @@ from tools import train as train_tool
 CONFIG = str(Path(__file__).parents[2] / "configs" / "imagefolder_pape.py")
 SMALL = ["model.backbone.dim=16", "model.backbone.depth=1", "model.backbone.heads=2", "model.head.classes=2"]
 SMALL += ["train_cfg.max_epochs=1", *(f"{split}_dataloader.num_workers=0" for split in ("train", "val", "test"))]
+
+READ_WHOLE = ("", ".txt", ".csv", ".json", ".xml", ".meta")  # when a set is opened; CIFAR's pickles have no ending
 
 
 def picture(path: Path, seed: int) -> None:
@@ -109,7 +111,8 @@ def told(folder: Path) -> list[str]:
 
 
 def uncounted(name: str, folder: Path) -> list[str]:
-    """The files of a stand-in that may be a byte longer without its fingerprint changing, by their endings."""
+    """The files of a stand-in, one of each ending, that may be a line longer without its fingerprint changing: lists
+    and tables are, of which what they say counts, and those of samples are not."""
     stand_in = make_sample(name, folder / name)
     splits = ("train", "val", "test")
 
@@ -129,7 +132,7 @@ def uncounted(name: str, folder: Path) -> list[str]:
             pass  # noticed
         path.write_bytes(content)
     print(f"{name}: {len(files)} files of {len(chosen)} kinds, not counted: {missed or 'none'}", flush=True)
-    return missed
+    return [one for one in missed if Path(one).suffix not in READ_WHOLE]
 
 
 def main() -> None:
@@ -144,7 +147,7 @@ def main() -> None:
         print("\n".join(wrong) or f"{len(WAYS)} of {len(WAYS)} ways are told by both, and no change by neither")
         if given.stand_ins:
             for one in sorted(STAND_INS.all()):
-                uncounted(one, Path(name) / "stand_ins")
+                wrong += uncounted(one, Path(name) / "stand_ins")
     sys.exit(bool(wrong))
 
 

@@ -190,7 +190,7 @@ def test_scenes_are_kept_gone_on_with_and_refused_for_another_model(trained, hom
     assert files[1].stat().st_mtime_ns == kept
     assert json.loads((out / "results.json").read_text())["test"] == values
     other = tmp_path / "other.pth"
-    checkpoint.save(other, dict(model=model.state_dict(), classes=["x"]))
+    checkpoint.save(other, dict(model=model.state_dict(), epoch=9))
     with pytest.raises(DataError, match="predictions of another checkpoint"):
         vote.main([arguments[0], str(other), *arguments[2:], "--out", str(out)])
     with pytest.raises(DataError, match="predictions of another checkpoint or config"):

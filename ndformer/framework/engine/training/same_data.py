@@ -7,14 +7,15 @@ from pathlib import Path
 from typing import Any
 
 from ndformer.framework.data.dataset import Dataset
-from ndformer.framework.data.fingerprint import changed, fingerprint
+from ndformer.framework.data.fingerprint import NAMED, changed, fingerprint
 from ndformer.framework.errors import DataError
 
 
 def differences(content: dict[str, Any], now: Mapping[str, Any], classes: Sequence[str]) -> list[str]:
     """In sentences: `now` has fingerprints by split. Older checkpoints have names of classes alone, others neither."""
-    names = zip_longest(content.get("classes", classes), classes)
+    names = zip_longest(content.get("classes", classes), classes, fillvalue="nothing")
     found = [f"class {i} was {one!r}, is {other!r}" for i, (one, other) in enumerate(names) if one != other]
+    found[NAMED:] = [f"{len(found) - NAMED} more classes differ"] if len(found) > NAMED else []
     before = content.get("data", {})
     try:
         return found + [one for split in now if split in before for one in changed(before[split], now[split], split)]
