@@ -1,21 +1,43 @@
 """The gate for files from elsewhere: nothing in them runs, nothing they claim is believed before it is checked."""
 
-from ndformer.framework.foreign.files import check_size, content, inside, opened, regular, text
+from ndformer.framework.foreign.arrays import array, arrays
+from ndformer.framework.foreign.files import check_size, content, inside, limit, opened, regular, short_lines, text
+from ndformer.framework.foreign.hdf5 import Table, read_tables, tables
+from ndformer.framework.foreign.packed import archive, gunzipped, inflated
+from ndformer.framework.foreign.pickles import plain_pickle
 from ndformer.framework.foreign.pictures import image, picture, size_of
 from ndformer.framework.foreign.plain import lines, plain_json, plain_xml, plain_yaml, words_of
 from ndformer.framework.foreign.words import cell, one_line, plain_streams, printable, rewritable
 
 __all__ = [
+    "Table",
+    "archive",
+    "array",
+    "arrays",
     "cell",
     "check_size",
     "content",
+    "gunzipped",
     "image",
+    "inflated",
     "inside",
+    "limit",
     "lines",
     "one_line",
     "opened",
     "picture",
     "plain_json",
+    "plain_pickle",
     "plain_streams",
+    "plain_xml",
+    "plain_yaml",
+    "printable",
+    "read_tables",
+    "regular",
+    "rewritable",
+    "short_lines",
+    "size_of",
+    "tables",
+    "text",
+    "words_of",
 ]
-__all__ += ["plain_xml", "plain_yaml", "printable", "regular", "rewritable", "size_of", "text", "words_of"]

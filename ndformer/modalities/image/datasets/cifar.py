@@ -4,63 +4,38 @@ data_root/[cifar-10-batches-py/]   data_batch_1 ... data_batch_5, test_batch, ba
 data_root/[cifar-100-python/]      train, test, meta
 """
 
-import io
-import pickle
-import pickletools
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 from PIL import Image
 
+from ndformer.framework import foreign
 from ndformer.framework.data.dataset import Dataset, Sample
 from ndformer.framework.data.folders import missing
 from ndformer.framework.errors import DataError, check_labels
 from ndformer.framework.registry import DATASETS
 
 
-class BatchUnpickler(pickle.Unpickler):
-    """Reads numbers, texts, lists, dicts and numpy arrays. A pickle that asks for anything else runs nothing."""
-
-    def find_class(self, module: str, name: str) -> Any:
-        module = module.replace("numpy._core", "numpy.core")  # numpy 2's name and numpy 1's
-        if (module, name) not in ALLOWED:
-            raise pickle.UnpicklingError(f"it asks for {module}.{name}, which no batch of images needs")
-        return ALLOWED[module, name]
-
-
-def _latin1(text: str, encoding: str) -> bytes:
-    """How pickles of protocol 2 write bytes."""
-    if encoding != "latin1":
-        raise pickle.UnpicklingError(f"it asks for the text encoding {encoding}")
-    return text.encode("latin1")
-
-
-def _rebuilder(protocol: int) -> Any:
-    """The function that numpy's pickles call, wherever this numpy keeps it."""
-    return np.empty(0).__reduce_ex__(protocol)[0]
-
-
-ALLOWED: dict[tuple[str, str], Any] = {
-    ("numpy", "ndarray"): np.ndarray,
-    ("numpy", "dtype"): np.dtype,
-    ("numpy.core.multiarray", "_reconstruct"): _rebuilder(2),
-    ("numpy.core.numeric", "_frombuffer"): _rebuilder(5),
-    ("_codecs", "encode"): _latin1,
-}
-
-
 def unpickle(path: Path) -> dict[str, Any]:
     try:
-        content = path.read_bytes()
-        for step, at, _ in pickletools.genops(content):
-            if step.name in ("PUT", "LONG_BINPUT") and int(at or 0) > len(content):
-                raise pickle.UnpicklingError("it keeps more things than it has bytes")  # and pickle makes room for them
-        found = BatchUnpickler(io.BytesIO(content), encoding="latin1").load()
+        found = foreign.plain_pickle(path)
         return {key.decode() if isinstance(key, bytes) else key: value for key, value in found.items()}
+    except DataError:
+        raise
     except Exception as error:  # whatever a damaged or hostile pickle leads to
-        why = " ".join(str(error).split())
+        why = foreign.printable(" ".join(str(error)[:200].split()))
         raise DataError(f"{path} is not a CIFAR batch ({why}): get the dataset again") from None
+
+
+def class_names(path: Path, names: Any) -> list[str]:
+    if not isinstance(names, list) or not all(isinstance(name, (str, bytes)) for name in names):
+        raise DataError(f"{path} names classes by other things than texts: get the dataset again")
+    return [name.decode(errors="replace") if isinstance(name, bytes) else name for name in names]
+
+
+def are_numbers(labels: list[Any]) -> bool:
+    return all(type(label) is int and abs(label) < 2**63 for label in labels)
 
 
 class CIFAR(Dataset):
@@ -89,7 +64,7 @@ class CIFAR(Dataset):
         names = unpickle(path).get(self.meta[1])
         if not isinstance(names, list) or len(names) != self.count:
             raise DataError(f"{path} does not name {self.count} classes under '{self.meta[1]}': get the dataset again")
-        return [name.decode() if isinstance(name, bytes) else str(name) for name in names]
+        return class_names(path, names)
 
     def _batch(self, path: Path) -> tuple[np.ndarray, np.ndarray]:
         batch = unpickle(path)
@@ -103,6 +78,8 @@ class CIFAR(Dataset):
             raise DataError(
                 f"{path} is not a CIFAR batch (no N x 3072 bytes with N '{self.key}'): get the dataset again"
             )
+        if not are_numbers(labels):
+            raise DataError(f"{path} has labels that are no numbers of classes: get the dataset again")
         numbers = np.array(labels, np.int64)
         check_labels(numbers, self.count, path, "get it again")
         return images.reshape(-1, 3, 32, 32), numbers

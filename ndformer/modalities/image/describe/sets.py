@@ -14,7 +14,7 @@ from ndformer.framework.data.describe import CONTENT, ENDING, NO, Describer, Tol
 from ndformer.framework.errors import DataError
 from ndformer.framework.evaluation.coco.files import read_truth
 from ndformer.framework.registry import DESCRIBERS
-from ndformer.modalities.image.datasets.cifar import unpickle
+from ndformer.modalities.image.datasets.cifar import are_numbers, class_names, unpickle
 from ndformer.modalities.image.datasets.mnist import read_idx
 from ndformer.modalities.image.formats.matlab import read_mat
 
@@ -94,7 +94,7 @@ def _cifar(path: Path) -> Told:
     batch = unpickle(path)
     names = next((batch[key] for key in ("label_names", "fine_label_names") if key in batch), None)
     if isinstance(names, list):
-        words = [name.decode() if isinstance(name, bytes) else str(name) for name in names]
+        words = class_names(path, names)
         return (
             dict(format="CIFAR names", classes=len(words)),
             [],
@@ -105,7 +105,7 @@ def _cifar(path: Path) -> Told:
         raise DataError(f"{path} is a pickle but no CIFAR batch (it has no data of N x 3072 bytes): get it again")
     found, odd, _ = _images("CIFAR batch", images.reshape(-1, 96, 32))
     labels = batch.get("labels", batch.get("fine_labels"))
-    if not isinstance(labels, list) or len(labels) != len(images) or not all(isinstance(v, int) for v in labels):
+    if not isinstance(labels, list) or len(labels) != len(images) or not are_numbers(labels):
         return found | dict(height=32), [*odd, "it has not one whole number as label for each image"], []
     about, strange, first = _labels("", np.array(labels, np.int64))
     return found | dict(height=32, classes=about["classes"]), odd + strange, first
