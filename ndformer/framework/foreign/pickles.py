@@ -53,9 +53,7 @@ class Machine:
     def run(self) -> Any:
         with opened(self.path) as file:
             check_size(self.path, 3 * self.path.stat().st_size)  # bytes, the text they may be written as, and an array
-            mapped: Any = mmap.mmap(
-                file.fileno(), 0, access=mmap.ACCESS_READ
-            )  # where a claim of size allocates nothing
+            mapped: Any = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)  # claims allocate nothing
             steps = pickletools.genops(mapped)
             for number, (opcode, given, _) in enumerate(steps):
                 if number > OPCODES:

@@ -14,7 +14,8 @@ from pathlib import Path
 
 import numpy as np
 
-from ndformer.modalities.events.formats.stream import Events
+from ndformer.framework import foreign
+from ndformer.modalities.events.formats.stream import EVENT, Events
 
 HEADER = struct.Struct("<HHIIIIII")  # type, source, size, offset of time, time's overflows, capacity, number, valid
 PIXELS = 1
@@ -24,7 +25,7 @@ CAMERAS = dict(davis346=(260, 346), davis640=(480, 640), davis=(180, 240))  # he
 
 def mapped(path: Path) -> np.ndarray:
     """The bytes of a file, read when they are looked at."""
-    return np.memmap(path, np.uint8, "r") if path.stat().st_size else np.zeros(0, np.uint8)
+    return np.memmap(path, np.uint8, "r") if foreign.regular(path).stat().st_size else np.zeros(0, np.uint8)
 
 
 def comment_lines(data: np.ndarray, mark: str, end: str | None = None) -> tuple[list[str], int]:
@@ -101,6 +102,7 @@ class Packets:
     def read(self, chosen: slice = slice(None)) -> Events:
         """The events of some packets; those marked as not valid are left out."""
         place, count = self.place[chosen], self.count[chosen]
+        foreign.check_size(self.path, 2 * EVENT * int(count.sum()))
         parts = [self.data[at : at + 8 * n] for at, n in zip(place.tolist(), count.tolist())]
         raw = np.concatenate([np.zeros(0, np.uint8), *parts]).view("<u4").reshape(-1, 2)
         word, time = raw.T
@@ -151,6 +153,7 @@ def read_aedat2(path: Path) -> Events:
     count, left = divmod(len(data) - at, 8)
     if left:
         cut_off(path, left, count)
+    foreign.check_size(path, 3 * EVENT * count)
     address, time = np.frombuffer(data[at : at + 8 * count], ">u4").reshape(-1, 2).astype(np.int64).T
     t = unwrapped(time, 1 << 32)
     height, width = camera(lines)

@@ -6,16 +6,18 @@ All begin with lines that start with %. Then:
 EVT2   uint32 words: the time's upper bits, or a pixel with the 6 lower ones
 EVT3   uint16 words, each changing a part of the decoder's state: time, row, or column and polarity of what follows
 
-All little-endian. EVT words are decoded all at once: what the state was at a word is the last word that set it.
+All little-endian. EVT words are decoded a million at a time: what the state was at a word is the last word that set it.
 """
 
+import dataclasses
 import re
 from pathlib import Path
 
 import numpy as np
 
+from ndformer.framework import foreign
 from ndformer.modalities.events.formats.aedat import comment_lines, cut_off, mapped, unwrapped
-from ndformer.modalities.events.formats.stream import Events
+from ndformer.modalities.events.formats.stream import EVENT, Events, concatenate
 
 GEN1 = (240, 304)  # height, width
 
@@ -24,7 +26,7 @@ class Dat:
     """A .dat file: events by their numbers or times, without reading the others."""
 
     def __init__(self, path: Path) -> None:
-        data = mapped(path)
+        self.path, data = path, mapped(path)
         lines, at = comment_lines(data, "%")
         if lines:
             if len(data) < at + 2 or data[at + 1] != 8:
@@ -48,7 +50,9 @@ class Dat:
         return low
 
     def read(self, chosen: slice = slice(None)) -> Events:
-        time, word = np.asarray(self.records[chosen]).T
+        records = self.records[chosen]
+        foreign.check_size(self.path, EVENT * len(records))
+        time, word = np.asarray(records).T
         return Events.of(word & 0x3FFF, word >> 14 & 0x3FFF, time, word >> 28 & 1, *self.size)
 
 
@@ -90,15 +94,25 @@ def read_raw(path: Path) -> Events:
     version = evt_version(lines)
     if version is None:
         raise ValueError("its header names neither EVT2 nor EVT3, the two that are known here")
-    kind, decode = (np.dtype("<u4"), decode_evt2) if version == "2" else (np.dtype("<u2"), decode_evt3)
+    kind, decoder = (np.dtype("<u4"), Evt2()) if version == "2" else (np.dtype("<u2"), Evt3())
     count, left = divmod(len(data) - at, kind.itemsize)
-    x, y, t, p = decode(np.frombuffer(data[at : at + kind.itemsize * count], kind))
+    foreign.check_size(path, 4 * kind.itemsize * count)  # the least that words make work for
+    words = np.frombuffer(data[at : at + kind.itemsize * count], kind)
+    parts, made = [], 0
+    for begin in range(0, max(1, count), PIECE):
+        x, y, t, p = decoder.decode(words[begin : begin + PIECE])
+        made += len(t)
+        foreign.check_size(path, EVENT * made)  # of two bytes come twelve events
+        if x.max(initial=0) >= 1 << 16:
+            raise ValueError(f"its x reaches to {x.max()}")
+        parts.append(Events.of(x, y, t, p, int(y.max(initial=0)) + 1, int(x.max(initial=0)) + 1))
     if left:
-        cut_off(path, left, len(t))
-    height, width = sensor(lines) or (int(y.max(initial=0)) + 1, int(x.max(initial=0)) + 1)
-    return Events.of(x, y, t, p, height, width)
+        cut_off(path, left, made)
+    height, width = sensor(lines) or (max(part.height for part in parts), max(part.width for part in parts))
+    return dataclasses.replace(concatenate(parts), height=height, width=width)
 
 
+PIECE = 2**20  # words that are decoded at once
 Columns = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
 
@@ -107,34 +121,65 @@ def last_set(sets: np.ndarray) -> np.ndarray:
     return np.maximum.accumulate(np.where(sets, np.arange(len(sets)), -1))
 
 
-def decode_evt2(words: np.ndarray) -> Columns:
-    kind = words >> 28
-    clock = last_set(kind == 8)
-    pixels = (kind < 2) & (clock >= 0)
-    high = np.where(kind == 8, words & 0xFFFFFFF, 0).astype(np.int64)
-    high[kind == 8] = unwrapped(high[kind == 8], 1 << 28)
-    word = words[pixels]
-    return word >> 11 & 0x7FF, word & 0x7FF, high[clock[pixels]] << 6 | word >> 22 & 0x3F, kind[pixels]
+class Evt2:
+    def __init__(self) -> None:
+        self.clock: int | None = None  # what the words before these set
+
+    def decode(self, words: np.ndarray) -> Columns:
+        kind = words >> 28
+        given = (words[kind == 8] & 0xFFFFFFF).astype(np.int64)
+        times, self.clock = counted_on(self.clock, given, 1 << 28)
+        set_by = np.cumsum(kind == 8) - (len(times) == len(given))  # a place in `times`, -1 where there is none
+        pixels = (kind < 2) & (set_by >= 0)
+        word = words[pixels]
+        t = times[set_by[pixels]] << 6 | word >> 22 & 0x3F
+        return word >> 11 & 0x7FF, word & 0x7FF, t, kind[pixels]
+
+
+def counted_on(before: int | None, given: np.ndarray, period: int) -> tuple[np.ndarray, int | None]:
+    """Counters that began again at 0 going on instead, after the last one before them, if any, which comes first."""
+    if before is None:
+        times = unwrapped(given, period)
+    else:
+        times = unwrapped(np.concatenate([[before % period], given]), period) + before - before % period
+    return times, int(times[-1]) if len(times) else None
 
 
 ROW, COLUMN, BASE, VECTOR_12, VECTOR_8, LOW, HIGH = 0, 2, 3, 4, 5, 6, 8
 
 
-def decode_evt3(words: np.ndarray) -> Columns:
-    kind, value = words >> 12, (words & 0xFFF).astype(np.int64)
-    high, low, row, base = (last_set(kind == of) for of in (HIGH, LOW, ROW, BASE))
-    clock = np.zeros(len(words), np.int64)
-    clock[kind == HIGH] = unwrapped(value[kind == HIGH], 1 << 12)
-    t = (clock[high] << 12) + np.where(low > high, value[low], 0)  # the lower bits begin anew with the upper ones
-    known = (high >= 0) & (row >= 0)
-    # vectors: a bit for each of the next 12 or 8 columns from the base, which then moves on by as many
-    wide = np.where(kind == VECTOR_12, 12, np.where(kind == VECTOR_8, 8, 0))
-    moved = np.cumsum(wide) - wide
-    bits = (value[:, None] >> np.arange(12) & 1).astype(bool) & (np.arange(12) < wide[:, None])
-    bits[:, 0] |= kind == COLUMN
-    bits &= (known & ((kind == COLUMN) | (base >= 0)))[:, None]
-    word, bit = np.nonzero(bits)
-    single = kind[word] == COLUMN
-    source = np.where(single, word, base[word])  # the word that has column and polarity
-    x = (value[source] & 0x7FF) + np.where(single, 0, moved[word] - moved[source] + bit)
-    return x, value[row[word]] & 0x7FF, t[word], value[source] >> 11 & 1
+class Evt3:
+    """What the words before a piece set comes first in it, as words."""
+
+    def __init__(self) -> None:
+        self.clock: int | None = None
+        self.state: list[tuple[int, int]] = []  # words that set it: kind, value
+        self.moved = 0  # columns that vectors moved on since the base
+
+    def decode(self, words: np.ndarray) -> Columns:
+        before = np.array(self.state, np.int64).reshape(-1, 2)
+        kind = np.concatenate([before[:, 0], words >> 12])
+        value = np.concatenate([before[:, 1], words & 0xFFF])
+        high, low, row, base = (last_set(kind == of) for of in (HIGH, LOW, ROW, BASE))
+        clock = np.zeros(len(kind), np.int64)
+        given = value[kind == HIGH]
+        clock[kind == HIGH], self.clock = counted_on(self.clock, given[self.clock is not None :], 1 << 12)
+        # the lower bits begin anew with the upper ones
+        t = (clock[high] << 12) + np.where(low > high, value[low], 0)
+        known = (high >= 0) & (row >= 0)
+        # vectors: a bit for each of the next 12 or 8 columns from the base, which then moves on by as many
+        wide = np.where(kind == VECTOR_12, 12, np.where(kind == VECTOR_8, 8, 0))
+        moved = np.cumsum(wide) - wide
+        origin = np.where(np.arange(len(kind)) < len(before), -self.moved, moved)
+        bits = (value[:, None] >> np.arange(12) & 1).astype(bool) & (np.arange(12) < wide[:, None])
+        bits[:, 0] |= kind == COLUMN
+        bits &= (known & ((kind == COLUMN) | (base >= 0)))[:, None]
+        word, bit = np.nonzero(bits)
+        single = kind[word] == COLUMN
+        source = np.where(single, word, base[word])  # the word that has column and polarity
+        x = (value[source] & 0x7FF) + np.where(single, 0, moved[word] - origin[source] + bit)
+        if len(kind):
+            last = [high[-1], low[-1] if low[-1] > high[-1] else -1, row[-1], base[-1]]
+            self.state = [(int(kind[at]), int(value[at])) for at in last if at >= 0]
+            self.moved = int(moved[-1] + wide[-1] - origin[base[-1]]) if base[-1] >= 0 else 0
+        return x, value[row[word]] & 0x7FF, t[word], value[source] >> 11 & 1

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import numpy as np
 
+from ndformer.framework import foreign
 from ndformer.modalities.events.formats.aedat import cut_off, mapped
-from ndformer.modalities.events.formats.stream import Events
+from ndformer.modalities.events.formats.stream import EVENT, Events
 
 SIDE = 34
 BEGAN_ANEW, CLOCK = 240, 1 << 13
@@ -15,6 +16,7 @@ BEGAN_ANEW, CLOCK = 240, 1 << 13
 def read_bin(path: Path) -> Events:
     data = mapped(path)
     count, left = divmod(len(data), 5)
+    foreign.check_size(path, 3 * EVENT * count)
     if left:
         cut_off(path, left, count)
     x, y, high, middle, low = np.asarray(data[: 5 * count]).reshape(-1, 5).T

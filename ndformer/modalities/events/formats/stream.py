@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+EVENT = 24  # bytes that one takes while it is read
+
 
 @dataclass(frozen=True, eq=False)
 class Events:

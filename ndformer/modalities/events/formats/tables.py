@@ -10,15 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from ndformer.modalities.events.formats.stream import Events
+from ndformer.framework import foreign
+from ndformer.modalities.events.formats.stream import EVENT, Events
 
 NAMES = dict(x=("x",), y=("y",), t=("t", "ts", "timestamp", "timestamps"), p=("p", "pol", "polarity", "polarities"))
 
 LATEST = 1 << 62  # so that differences of times fit in 64 bits
-MOST = 2000  # bytes that one byte of a compressed file can hold; deflate reaches 1032
 
 
-def columns(table: Mapping[str, Any], names: list[str], size: tuple[int, int] | None = None) -> Events:
+def columns(table: Mapping[str, Any] | np.ndarray, names: list[str], size: tuple[int, int] | None = None) -> Events:
     """Of arrays under any of their usual names."""
     found: dict[str, np.ndarray] = {}
     for column, aliases in NAMES.items():
@@ -44,61 +44,41 @@ def columns(table: Mapping[str, Any], names: list[str], size: tuple[int, int] | 
 
 
 def read_npy(path: Path) -> Events:
-    try:
-        table = np.load(path, mmap_mode="r", allow_pickle=False)
-    except OSError:
-        raise
-    except Exception as error:  # the header is Python, and its parser raises what Python's does
-        if "pickle" in str(error):  # numpy's guess about whatever is no array of numbers, and no good advice
-            raise ValueError("it is no array of numbers") from None
-        raise ValueError(f"its header is damaged: {error}") from None
+    table = foreign.array(path, mapped=True)
     if table.dtype.names is None:
         raise ValueError(
             f"it holds {table.dtype} of shape {table.shape}: columns x, y, t, p must have their "
             "names, as in docs/custom-recordings.md"
         )
+    foreign.check_size(path, EVENT * table.size)
     return columns(table, list(table.dtype.names))
 
 
 def read_npz(path: Path) -> Events:
-    with path.open("rb") as file, np.load(file, allow_pickle=False) as table:  # closed where numpy would forget to
-        one = table[table.files[0]] if len(table.files) == 1 else None
-        if one is not None and one.dtype.names:
-            return columns(one, list(one.dtype.names))
-        return columns(table, list(table.files))
+    tables = foreign.arrays(path)
+    foreign.check_size(path, EVENT * max((len(one) for one in tables.values() if one.ndim), default=0))
+    one = next(iter(tables.values())) if len(tables) == 1 else None
+    if one is not None and one.dtype.names:
+        return columns(one, list(one.dtype.names))
+    return columns(tables, list(tables))
 
 
 def read_hdf5(path: Path) -> Events:
-    try:
-        import h5py
-    except ImportError:
-        raise ValueError("HDF5 needs h5py: pip install 'ndformer[hdf5]'") from None
-    try:
-        with h5py.File(path, "r") as file:
-            return _found(file, h5py, MOST * path.stat().st_size)
-    except (ValueError, OSError, MemoryError):
-        raise
-    except Exception as error:  # h5py raises anything, from KeyError to TypeError, where links and types are damaged
-        raise ValueError(f"its structure is damaged: {error}") from None
-
-
-def _found(file: Any, h5py: Any, most: int) -> Events:
-    """In groups as Prophesee, DSEC and others lay them out, where they hold no more than `most` bytes."""
-
-    def whole(dataset: Any) -> Any:
-        if dataset.nbytes > most:
-            raise ValueError(f"its {dataset.name} says to hold {dataset.nbytes} bytes, more than such a file can")
-        return dataset[:]
-
-    for name in ("CD/events", "events", "/"):
-        if name not in file:
-            continue
-        table = file[name]
-        if isinstance(table, h5py.Dataset) and table.dtype.names:
-            return columns(whole(table), list(table.dtype.names))
-        if "x" in table:
-            names = [key for key in table if isinstance(table[key], h5py.Dataset) and table[key].ndim == 1]
-            events = columns({key: whole(table[key]) for key in names}, names)
-            offset = int(np.asarray(file["t_offset"])) if "t_offset" in file else 0
+    """In groups as Prophesee, DSEC and others lay them out."""
+    tables = foreign.tables(path)
+    for place in ("CD/events", "events"):
+        if place in tables and tables[place].dtype.names:
+            foreign.check_size(path, (EVENT + tables[place].dtype.itemsize) * tables[place].shape[0])
+            table = foreign.read_tables(path, [place])[place]
+            return columns(table, list(table.dtype.names or ()))
+    for group in ("CD/events/", "events/", ""):
+        inside = {name.removeprefix(group): one for name, one in tables.items() if name.startswith(group)}
+        if "x" in inside:
+            names = [name for name, one in inside.items() if "/" not in name and len(one.shape) == 1]
+            used = [name for name in names if any(name in aliases for aliases in NAMES.values())]
+            foreign.check_size(path, sum((EVENT // 4 + inside[n].dtype.itemsize) * inside[n].shape[0] for n in used))
+            read = foreign.read_tables(path, [group + name for name in used])
+            events = columns({name: read[group + name] for name in used}, used)
+            offset = int(foreign.read_tables(path, ["t_offset"])["t_offset"]) if "t_offset" in tables else 0
             return Events(events.x, events.y, events.t + offset, events.p, events.height, events.width)
-    raise ValueError(f"no events are in it, only {', '.join(map(str, file)) or 'nothing'}")
+    raise ValueError(f"no events are in it, only {foreign.printable(', '.join(tables)) or 'nothing'}")

@@ -5,7 +5,7 @@
 An idx file is: 0, 0, a type (8: bytes), the number of dimensions, their sizes as big-endian int32, the bytes.
 """
 
-import gzip
+import math
 import zlib
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+from ndformer.framework import foreign
 from ndformer.framework.data.dataset import Dataset, Sample
 from ndformer.framework.data.folders import missing
 from ndformer.framework.errors import DataError, check_labels
@@ -20,21 +21,24 @@ from ndformer.framework.registry import DATASETS
 
 
 def read_idx(path: Path, dims: int) -> np.ndarray:
+    start = 4 + 4 * dims
     try:
-        content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+        head = foreign.gunzipped(path, start)
+        magic, begin = bytes((0, 0, 8, dims)), bytes(head[:4])
+        if begin != magic:
+            raise DataError(
+                f"{path} is not an idx file of {dims}-dimensional bytes: it starts with {begin.hex(' ')}, "
+                f"not with {magic.hex(' ')}, so get it again"
+            )
+        shape = tuple(np.frombuffer(bytes(head[4:]).ljust(4 * dims, b"\0"), ">i4").tolist())
+        size = math.prod(max(0, side) for side in shape)
+        content = foreign.gunzipped(path, start + size + 1)  # one more, which there should not be
     except (OSError, EOFError, zlib.error) as error:
         raise DataError(f"{path} is damaged ({error}): get it again") from None
-    magic, start = bytes((0, 0, 8, dims)), 4 + 4 * dims
-    if content[:4] != magic:
+    if min(shape) < 0 or len(content) - start != size:
+        follow = f"{max(0, len(content) - start)}" if len(content) <= start + size else "more"
         raise DataError(
-            f"{path} is not an idx file of {dims}-dimensional bytes: it starts with {content[:4].hex(' ')}, "
-            f"not with {magic.hex(' ')}, so get it again"
-        )
-    shape = tuple(np.frombuffer(content[4:start].ljust(4 * dims, b"\0"), ">i4").tolist())
-    if len(content) - start != np.prod(shape):
-        raise DataError(
-            f"{path} says that it holds {' x '.join(map(str, shape))} bytes, but "
-            f"{max(0, len(content) - start)} follow: get it again"
+            f"{path} says that it holds {' x '.join(map(str, shape))} bytes, but {follow} follow: get it again"
         )
     return np.frombuffer(content, np.uint8, offset=start).reshape(shape)
 

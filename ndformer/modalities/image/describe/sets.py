@@ -1,6 +1,5 @@
 """What a file of many images, labels or boxes holds, in numbers: IDX, CIFAR's pickles, .mat, COCO, VOC and YOLO."""
 
-import gzip
 import re
 import zlib
 from pathlib import Path
@@ -59,8 +58,7 @@ def _packed(path: Path) -> Told:
 
 def _idx(path: Path) -> Told:
     try:
-        with foreign.opened(path) as file:
-            dims = (gzip.GzipFile(fileobj=file) if path.suffix == ".gz" else file).read(4)[3:4]
+        dims = foreign.gunzipped(path, 4)[3:]
     except (OSError, EOFError, zlib.error) as error:
         raise DataError(f"{path} is damaged ({error}): get it again") from None
     if dims == b"\1":

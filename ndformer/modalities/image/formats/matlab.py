@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
+from ndformer.framework import foreign
 from ndformer.framework.errors import DataError
 
 DTYPES = {1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4", 7: "f4", 9: "f8", 12: "i8", 13: "u8"}
@@ -21,13 +22,15 @@ NUMERIC = range(6, 16)  # classes of arrays: double, single, int8 ... uint64
 def read_mat(path: Path) -> dict[str, np.ndarray]:
     """The numeric arrays in a .mat file by name; what else it holds is passed over."""
     try:
-        content = path.read_bytes()
+        content, made = foreign.content(path), 0
         if content[126:128] != b"IM" or len(content) < 128:
             raise ValueError("no little-endian MAT file of level 5")
         found = {}
         for kind, element in _elements(content[128:], padded=False):
             if kind == DEFLATED:
-                ((kind, element),) = _elements(zlib.decompress(element))
+                element = foreign.inflated(path, element, made)
+                made += len(element)
+                ((kind, element),) = _elements(element)
             if kind != ARRAY:
                 continue
             (_, flags), (_, dims), (_, name), *rest = _elements(element)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ndformer.framework import atomic
+from ndformer.framework import atomic, foreign
 from ndformer.modalities.pointcloud.formats.files import Cloud
 
 FOLDER = ".ndformer_cache"
@@ -25,9 +25,10 @@ def cached(path: Path, source: Path, make: Callable[[], Cloud]) -> Cloud:
         return make()  # which says what is missing
     stamp = np.array([found.st_size, found.st_mtime_ns], np.int64)
     damaged = contextlib.suppress(OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile)
-    with damaged, path.open("rb") as file, np.load(file) as kept:
-        if np.array_equal(kept["stamp"], stamp):
-            return {name: kept[name] for name in kept.files if name != "stamp"}
+    with damaged:
+        kept = foreign.arrays(path)
+        if np.array_equal(kept.pop("stamp"), stamp):
+            return kept
     cloud = make()
     home = path.parents[path.parts[::-1].index(FOLDER)]
     if not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(home)):

@@ -126,13 +126,9 @@ class HDF5:
 
     def _load(self, path: Path) -> tuple[Cloud, list[int]]:
         try:
-            import h5py
-        except ImportError:
-            raise DataError(f"{path} takes h5py to be read: pip install h5py") from None
-        try:
-            with h5py.File(path) as file:
-                tables = {name: np.asarray(file[name]) for name in ("data", "label", "normal") if name in file}
-        except (OSError, KeyError, RuntimeError, ValueError, TypeError, MemoryError) as error:  # as h5py has it
+            inside = foreign.tables(path)
+            tables = foreign.read_tables(path, [name for name in ("data", "label", "normal") if name in inside])
+        except (OSError, ValueError, MemoryError) as error:
             why = " ".join(str(error).split())
             raise DataError(f"{path} cannot be read as an hdf5 file ({why}): get the dataset again") from None
         points, labels = tables.get("data", np.zeros(0)), tables.get("label", np.zeros(0)).reshape(-1)

@@ -8,7 +8,6 @@ may be a list, HOME/train.json, of folders below HOME.
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from tokenize import TokenError
 from typing import Any, ClassVar
 
 import numpy as np
@@ -130,11 +129,10 @@ def single(values: np.ndarray) -> np.ndarray:
 def column(path: Path, width: int, rows: int | None = None) -> np.ndarray:
     """A table (N, width) of an npy file, or (N,) where `width` is 0, with as many rows as there are points."""
     try:
-        values = np.asarray(np.load(path, allow_pickle=False))
+        values = foreign.array(path)
     except FileNotFoundError:
         raise DataError(f"{path} is missing: prepare the scene again, or take it away") from None
-    # a damaged header is read as Python text, and ends as a SyntaxError or TokenError
-    except (ValueError, OSError, EOFError, MemoryError, SyntaxError, TokenError) as error:
+    except (ValueError, OSError, EOFError, MemoryError) as error:
         reason = " ".join(str(error).split()).removesuffix(".")
         raise DataError(f"{path} cannot be read ({reason}): it may be half of a file, get it again") from None
     if width == 0 and values.ndim == 2 and values.shape[1] == 1:

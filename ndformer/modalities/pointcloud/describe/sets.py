@@ -33,29 +33,29 @@ class CloudTables(Describer):
 
 def _npy(path: Path) -> np.ndarray | None:
     try:
-        return np.load(path, mmap_mode="r", allow_pickle=False)
-    except Exception:  # the reader of clouds or events says what is wrong with it
+        return foreign.array(path, mapped=True)
+    except (OSError, EOFError, ValueError, DataError):  # the reader of clouds or events says what is wrong with it
         return None
 
 
-def _hdf5(path: Path) -> dict[str, np.ndarray]:
-    """Its arrays at the top; none where it cannot be read."""
+def _hdf5(path: Path) -> dict[str, foreign.Table]:
+    """Its tables; none where it cannot be read."""
     try:
-        import h5py
-
-        with h5py.File(path) as file:
-            return {name: np.asarray(one) for name, one in file.items() if isinstance(one, h5py.Dataset)}
-    except (ImportError, OSError, KeyError, RuntimeError, ValueError, TypeError, MemoryError):
+        return foreign.tables(path)
+    except (OSError, ValueError, MemoryError, DataError):
         return {}  # the reader of events says what is wrong with it
 
 
 def _modelnet(path: Path) -> Told:
-    tables = _hdf5(path)
+    try:
+        tables = foreign.read_tables(path, [name for name in ("data", "label") if name in _hdf5(path)])
+    except (OSError, ValueError, MemoryError) as error:
+        raise DataError(f"{path} cannot be read as an hdf5 file ({error}): get it again") from None
     points, labels = tables["data"], tables.get("label", np.zeros(0)).reshape(-1)
     if points.ndim != 3 or points.shape[2] != 3 or points.dtype.kind != "f":
         raise DataError(f"{path} holds data of shape {points.shape}, where ModelNet's have (N, n, 3): get it again")
     found: dict[str, Any] = dict(format="ModelNet (hdf5)", clouds=len(points), points=points.shape[1])
-    found |= dict(normals="normal" in tables)
+    found |= dict(normals="normal" in _hdf5(path))
     odd = [] if len(points) else ["it holds no clouds"]
     if points.size:
         finite = np.all(np.isfinite(points), axis=2)  # (N, n)
@@ -73,7 +73,7 @@ def _modelnet(path: Path) -> Told:
 
 
 def _array(path: Path) -> Told:
-    array = np.asarray(_npy(path))
+    array = foreign.array(path)
     found: dict[str, Any] = dict(format="NumPy array", shape=" x ".join(map(str, array.shape)), dtype=str(array.dtype))
     odd = [] if array.size else ["it is empty"]
     if array.size and array.dtype.kind in "iufb":

@@ -1,11 +1,10 @@
 """One cloud from one file: .txt, .xyz, .npy, .off or .ply. Every way that a file can be wrong is one sentence."""
 
-import zipfile
 from pathlib import Path
-from tokenize import TokenError
 
 import numpy as np
 
+from ndformer.framework import foreign
 from ndformer.framework.errors import DataError
 from ndformer.modalities.pointcloud.formats.meshes import parse_off, surface, triangles
 from ndformer.modalities.pointcloud.formats.ply import parse_ply
@@ -13,8 +12,7 @@ from ndformer.modalities.pointcloud.formats.ply import parse_ply
 Cloud = dict[str, np.ndarray]  # points (n, 3), and, where they are known, normals (n, 3); float32
 
 ENDINGS = (".txt", ".xyz", ".npy", ".off", ".ply")
-# numpy reads an npy header as Python text, and a damaged one ends as a SyntaxError or TokenError
-DAMAGE = (ValueError, ArithmeticError, OSError, EOFError, MemoryError, SyntaxError, TokenError, zipfile.BadZipFile)
+DAMAGE = (ValueError, ArithmeticError, OSError, EOFError, MemoryError)
 SPREAD = 10_000  # points on a mesh, as many as ModelNet's resampled clouds have
 
 
@@ -66,7 +64,7 @@ def read_text(path: Path, rng: np.random.Generator) -> tuple[np.ndarray, np.ndar
 
 
 def read_npy(path: Path, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray | None]:
-    return columns(np.asarray(np.load(path, allow_pickle=False)))
+    return columns(foreign.array(path))
 
 
 def read_off(path: Path, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:

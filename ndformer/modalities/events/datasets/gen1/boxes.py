@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ndformer.framework import foreign
 from ndformer.framework.errors import DataError, check_labels
 from ndformer.modalities.events.formats.evt_dat import GEN1 as SENSOR
 from ndformer.modalities.events.formats.files import checked
@@ -27,13 +28,8 @@ class Moment(NamedTuple):
 
 def read_boxes(path: Path) -> np.ndarray:
     """A structured array with fields t, x, y, w, h and class_id, whichever naming the file has."""
-    try:
-        boxes = np.load(path, allow_pickle=False)
-    except OSError:
-        raise
-    except Exception as error:  # the header is Python, and its parser raises what Python's does
-        raise ValueError(f"its header is damaged: {error}") from None
-    if not isinstance(boxes, np.ndarray) or boxes.ndim != 1:
+    boxes = foreign.array(path)
+    if boxes.ndim != 1:
         raise ValueError("its boxes are no table with a row for each")
     names = boxes.dtype.names or ()
     boxes.dtype.names = tuple(OLD_NAMES.get(name, name) for name in names) or None

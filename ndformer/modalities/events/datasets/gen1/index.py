@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ndformer.framework import atomic
+from ndformer.framework import atomic, foreign
 from ndformer.framework.errors import DataError
 from ndformer.modalities.events.datasets.gen1.boxes import FAULTY_WIDTH, LEAST_DIAGONAL, LEAST_SIDE, WARM_UP, Moment
 from ndformer.modalities.events.formats.evt_dat import GEN1 as SENSOR
@@ -67,8 +67,7 @@ def kept(home: Path, pairs: list[tuple[Path, Path]]) -> list[Moment] | None:
     if not path.is_file():
         return None
     try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as given:
-            table = {name: given[name] for name in given.files}
+        table = foreign.arrays(path)
         same = table["names"].tolist() == [recording.name for recording, _ in pairs]
         if same and np.array_equal(table["stamps"], stamps(pairs)) and table["rules"].tolist() == RULES:
             ends = np.cumsum(table["count"])[:-1]

@@ -1,0 +1,58 @@
+"""Arrays of numpy's files, .npy and .npz, with no more in them than the file can hold and one file may take."""
+
+import math
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+from numpy.lib import format as npy
+
+from ndformer.framework.foreign.files import check_size, opened
+from ndformer.framework.foreign.packed import archive
+
+HEADERS: dict[tuple[int, int], Any] = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
+
+
+def array(path: Path, mapped: bool = False) -> np.ndarray:
+    """That of an .npy file; `mapped` reads it where it is looked at. An OSError, or a ValueError."""
+    with opened(path) as file:
+        size = _claimed(file)
+        file.seek(0, 2)
+        if size > file.tell():
+            raise ValueError(f"it says to hold {size} bytes and has {file.tell()}")
+    if not mapped:
+        check_size(path, size)
+    return np.load(path, mmap_mode="r" if mapped and size else None, allow_pickle=False)
+
+
+def arrays(path: Path) -> dict[str, np.ndarray]:
+    """All of an .npz file, by name."""
+    archive(path)
+    found: dict[str, np.ndarray] = {}
+    with opened(path) as file, np.load(file, allow_pickle=False) as given:
+        for info in given.zip.infolist():
+            with given.zip.open(info) as entry:
+                if _claimed(entry) > info.file_size:
+                    raise ValueError(f"its {info.filename} says to hold more bytes than it has")
+            found[info.filename.removesuffix(".npy")] = given[info.filename]
+    return found
+
+
+def _claimed(file: BinaryIO) -> int:
+    """Bytes of the array whose header comes now: of numbers and texts alone, by themselves or in tables."""
+    try:
+        read = HEADERS.get(npy.read_magic(file))
+        if read is None:
+            raise ValueError("its header is of a version that is not known here")
+        shape, _, dtype = read(file)
+    except (OSError, EOFError):
+        raise
+    except Exception as error:  # the header is Python, and its parser raises what Python's does
+        if "magic" in str(error):
+            raise ValueError("it is no array of numbers") from None
+        raise ValueError(f"its header is damaged: {' '.join(str(error).split())[:200]}") from None
+    if dtype.hasobject:
+        raise ValueError("it holds objects of Python, and not numbers")
+    if dtype.itemsize == 0 or any(side < 0 for side in shape):
+        raise ValueError(f"it holds {dtype} of shape {shape}, which are no numbers")
+    return math.prod(shape) * dtype.itemsize
