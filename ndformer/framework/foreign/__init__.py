@@ -1,7 +1,7 @@
 """The gate for files from elsewhere: nothing in them runs, nothing they claim is believed before it is checked."""
 
 from ndformer.framework.foreign.arrays import array, arrays
-from ndformer.framework.foreign.files import check_size, content, inside, limit, opened, regular, short_lines, text
+from ndformer.framework.foreign.files import check_size, content, inside, limit, opened, regular, short_lines, text, text_rows
 from ndformer.framework.foreign.hdf5 import Table, read_tables, tables
 from ndformer.framework.foreign.packed import archive, gunzipped, inflated
 from ndformer.framework.foreign.pickles import plain_pickle
@@ -22,6 +22,7 @@ __all__ = [
     "inflated",
     "inside",
     "limit",
+    "limit",
     "lines",
     "one_line",
     "opened",
@@ -39,5 +40,6 @@ __all__ = [
     "size_of",
     "tables",
     "text",
+    "text_rows",
     "words_of",
 ]

@@ -8,12 +8,14 @@ unpacks.
 import os
 import re
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
 from ndformer.framework.errors import DataError
 
 LIMIT = 2**29  # bytes that one file may take in memory
+LINE = 2**16  # bytes that a line of numbers may take
 VARIABLE = "NDFORMER_FILE_LIMIT"  # another limit, for this process and all that it starts: loaders' workers too
 OPTION = "--file-limit 4G allows more"
 
@@ -63,6 +65,20 @@ def content(path: Path) -> bytes:
 def text(path: Path, errors: str = "strict") -> str:
     """A text in UTF-8, with or without a byte order mark; else a UnicodeDecodeError, where `errors` is strict."""
     return content(path).decode("utf-8-sig", errors)
+
+
+def text_rows(path: Path) -> Iterator[str]:
+    """The lines of a text, read one by one; those of more than LINE bytes are a ValueError."""
+    with opened(path) as file:
+        check_size(path, 8 * os.fstat(file.fileno()).st_size)  # what numbers of a digit take
+        yield from short_lines(file)
+
+
+def short_lines(file: BinaryIO) -> Iterator[str]:
+    while line := file.readline(LINE + 1):
+        if len(line) > LINE:
+            raise ValueError(f"it has a line of more than {LINE} bytes")
+        yield line.decode(errors="replace")
 
 
 def inside(root: Path, name: str) -> Path:

@@ -132,6 +132,8 @@ def read(path: Path) -> State:
             content, _ = archive.read(path)
     except FileNotFoundError:
         raise DataError(f"no checkpoint at {path}") from None
+    except DataError:
+        raise
     except Exception as error:
         why = str(error).splitlines()[0].split(". ")[0]
         raise DataError(f"{path} is not a checkpoint that can be read safely ({why})") from error

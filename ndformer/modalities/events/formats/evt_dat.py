@@ -6,7 +6,7 @@ All begin with lines that start with %. Then:
 EVT2   uint32 words: the time's upper bits, or a pixel with the 6 lower ones
 EVT3   uint16 words, each changing a part of the decoder's state: time, row, or column and polarity of what follows
 
-All little-endian. EVT words are decoded a million at a time: what the state was at a word is the last word that set it.
+All little-endian. EVT words are decoded in pieces: what the state was at a word is the last word that set it.
 """
 
 import dataclasses
@@ -112,7 +112,7 @@ def read_raw(path: Path) -> Events:
     return dataclasses.replace(concatenate(parts), height=height, width=width)
 
 
-PIECE = 2**20  # words that are decoded at once
+PIECE = 2**16  # words that are decoded at once
 Columns = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
 
@@ -171,10 +171,11 @@ class Evt3:
         wide = np.where(kind == VECTOR_12, 12, np.where(kind == VECTOR_8, 8, 0))
         moved = np.cumsum(wide) - wide
         origin = np.where(np.arange(len(kind)) < len(before), -self.moved, moved)
-        bits = (value[:, None] >> np.arange(12) & 1).astype(bool) & (np.arange(12) < wide[:, None])
-        bits[:, 0] |= kind == COLUMN
-        bits &= (known & ((kind == COLUMN) | (base >= 0)))[:, None]
+        drawn = np.flatnonzero(known & ((kind == COLUMN) | ((wide > 0) & (base >= 0))))  # words that have events
+        bits = (value[drawn, None] >> np.arange(12) & 1).astype(bool) & (np.arange(12) < wide[drawn, None])
+        bits[:, 0] |= kind[drawn] == COLUMN
         word, bit = np.nonzero(bits)
+        word = drawn[word]
         single = kind[word] == COLUMN
         source = np.where(single, word, base[word])  # the word that has column and polarity
         x = (value[source] & 0x7FF) + np.where(single, 0, moved[word] - origin[source] + bit)

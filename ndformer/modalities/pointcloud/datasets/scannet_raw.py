@@ -41,7 +41,7 @@ def prepare(scene: Path, labels: dict[str, int] | None) -> dict[str, np.ndarray]
     """coord, color, normal and, with `labels`, segment20 and instance, a row for each vertex."""
     mesh = scene / f"{scene.name}{MESH}"
     try:
-        vertices, faces = parse_ply(mesh.read_bytes())
+        vertices, faces = parse_ply(foreign.content(mesh))
         points = np.stack([vertices[name] for name in "xyz"], 1).astype(np.float32)
         colours = np.stack([vertices[name] for name in ("red", "green", "blue")], 1).astype(np.uint8)
         normals = vertex_normals(points.astype(np.float64), triangles(faces, len(points)))

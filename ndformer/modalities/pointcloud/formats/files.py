@@ -1,5 +1,6 @@
 """One cloud from one file: .txt, .xyz, .npy, .off or .ply. Every way that a file can be wrong is one sentence."""
 
+import itertools
 from pathlib import Path
 
 import numpy as np
@@ -56,11 +57,12 @@ def columns(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
 
 def read_text(path: Path, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray | None]:
     """Rows of numbers between commas or blanks."""
-    lines = [line.strip() for line in path.read_text(errors="replace").splitlines()]
-    lines = [line for line in lines if line and not line.startswith("#")]
-    if not lines:
+    stripped = (line.strip() for line in foreign.text_rows(path))
+    rows = (line for line in stripped if line and not line.startswith("#"))
+    first = next(rows, None)
+    if first is None:
         raise ValueError("it is empty")
-    return columns(np.loadtxt(lines, delimiter="," if "," in lines[0] else None, ndmin=2))
+    return columns(np.loadtxt(itertools.chain([first], rows), delimiter="," if "," in first else None, ndmin=2))
 
 
 def read_npy(path: Path, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray | None]:
@@ -68,12 +70,12 @@ def read_npy(path: Path, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarr
 
 
 def read_off(path: Path, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    vertices, faces = parse_off(path.read_text(errors="replace"))
+    vertices, faces = parse_off("".join(foreign.text_rows(path)))
     return surface(vertices, faces, SPREAD, rng)
 
 
 def read_ply(path: Path, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray | None]:
-    vertices, faces = parse_ply(path.read_bytes())
+    vertices, faces = parse_ply(foreign.content(path))
     for name in "xyz":
         if name not in vertices:
             raise ValueError(f"its vertices have no {name}")

@@ -1,12 +1,17 @@
 """PLY files, ascii and binary: a table for each of their elements (Turk 1994)."""
 
 import io
+from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
 
+from ndformer.framework import foreign
+
 TYPES = dict(char="i1", uchar="u1", short="i2", ushort="u2", int="i4", uint="u4", float="f4", double="f8")
 TYPES |= dict(int8="i1", uint8="u1", int16="i2", uint16="u2", int32="i4", uint32="u4", float32="f4", float64="f8")
+LIST = 200  # bytes that a list takes in memory, however short
+WORDS = 2**12  # rows that are words at one time
 ORDER = dict(ascii="=", binary_little_endian="<", binary_big_endian=">")
 
 
@@ -32,6 +37,7 @@ def parse_ply(content: bytes) -> tuple[dict[str, np.ndarray], list[np.ndarray]]:
     vertices: dict[str, np.ndarray] = {}
     faces: list[np.ndarray] = []
     for element in elements:
+        _check_claim(element, order, len(content) - start - body.tell())
         table = _ascii(body, element) if order == "=" else _binary(body, element, order)
         if element.name == "vertex":
             vertices = {name: values for name, values in table.items() if isinstance(values, np.ndarray)}
@@ -68,33 +74,49 @@ def header(content: bytes) -> tuple[str, list[Element], int]:
     return order, elements, content.index(b"\n", mark) + 1
 
 
+def _check_claim(element: Element, order: str, left: int) -> None:
+    """Its rows have place in the bytes that are left, and in memory."""
+    if element.rows and not element.properties:
+        raise ValueError(f"its '{element.name}' have no properties")
+    least = 2 if order == "=" else sum(np.dtype(p.length or p.type).itemsize for p in element.properties)
+    if element.rows * least > left + 1:  # a last line may lack its end
+        raise ValueError(f"it announces {element.rows} rows of '{element.name}', but {left} bytes follow")
+    lists = sum(p.length is not None for p in element.properties)
+    if element.rows * lists * LIST > foreign.limit():
+        raise ValueError(f"it announces {element.rows} lists of '{element.name}', more than one file may take")
+
+
 Column = np.ndarray | list[np.ndarray]  # a list property: one array for each row
 
 
 def _ascii(body: io.BytesIO, element: Element) -> dict[str, Column]:
-    rows = []
-    while len(rows) < element.rows and (line := body.readline()):
-        if words := line.split():
-            rows.append(words)
-    if len(rows) < element.rows:
-        raise ValueError(f"it ends after {len(rows)} of {element.rows} rows of '{element.name}'")
+    given = (words for line in foreign.short_lines(body) if (words := line.split()))
     if all(p.length is None for p in element.properties):
-        values = np.array([words[: len(element.properties)] for words in rows], np.float64)
-        values = values.reshape(len(rows), -1)
-        if len(rows) and values.shape[1] < len(element.properties):
-            raise ValueError(
-                f"its rows of '{element.name}' have {values.shape[1]} numbers for {len(element.properties)} properties"
-            )
-        return {p.name: values[:, i] for i, p in enumerate(element.properties)} if len(rows) else {}
+        parts, count = [np.zeros((0, len(element.properties)))], 0
+        while count < element.rows and (rows := list(islice(given, min(WORDS, element.rows - count)))):
+            values = np.array([words[: len(element.properties)] for words in rows], np.float64).reshape(len(rows), -1)
+            if values.shape[1] < len(element.properties):
+                raise ValueError(
+                    f"its rows of '{element.name}' have {values.shape[1]} numbers for {len(element.properties)} "
+                    "properties"
+                )
+            parts.append(values)
+            count += len(rows)
+        if count < element.rows:
+            raise ValueError(f"it ends after {count} of {element.rows} rows of '{element.name}'")
+        return {p.name: column for p, column in zip(element.properties, np.concatenate(parts).T)} if count else {}
     table: dict[str, list[np.ndarray]] = {p.name: [] for p in element.properties}
-    for words in rows:
-        at = 0
+    count = 0
+    for words in islice(given, element.rows):
+        at, count = 0, count + 1
         for p in element.properties:
             first = at + (p.length is not None)
             at = at + 1 if p.length is None else first + int(words[at] if at < len(words) else 0)
             if not first <= at <= len(words):
-                raise ValueError(f"its row '{b' '.join(words).decode('ascii', 'replace')}' is no {element.name}")
+                raise ValueError(f"its row '{' '.join(words)[:80]}' is no {element.name}")
             table[p.name].append(np.array(words[first:at], np.float64).astype(p.type))
+    if count < element.rows:
+        raise ValueError(f"it ends after {count} of {element.rows} rows of '{element.name}'")
     return dict(table)
 
 

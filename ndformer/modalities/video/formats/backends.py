@@ -1,32 +1,44 @@
 """What decodes videos: a function for each library, path and wanted frames -> those frames, exactly.
 
-They run in a process of their own (process.py) and import nothing but numpy and their library. Frames are numbered from
-0 as a player shows them. All decode forward from the start: after a seek decord gives wrong frames for B-frames in AVI
+They run in a process of their own (process.py) and import nothing but numpy, their library and the gate for foreign
+files. Frames are numbered from 0 as a player shows them. All decode forward from the start: after a seek decord gives wrong frames for B-frames in AVI
 and for open groups of pictures (HEVC, MPEG-2), the latter with timestamps in perfect order. PyAV alone may seek to far
 frames, because it says the timestamp of what it decoded, so that a wrong frame cannot pass.
 """
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from ndformer.framework import foreign
+from ndformer.modalities.video.formats.containers import SAFE, demuxer
+
 FAR = 1000  # frames before the first wanted one, from which on seeking is worth its while
-SEEKABLE = ("mov,mp4,m4a,3gp,3g2,mj2", "matroska,webm")  # they keep timestamps; MPEG's are guessed after a seek
+SEEKABLE = ("mov", "matroska")  # they keep timestamps; MPEG's are guessed after a seek
 CHECKED = 16  # leading frames whose timestamps must be those of the index
+MOST_PIXELS = 2**26  # of a frame: 8192 x 8192
 Found = tuple[list[np.ndarray], list[int]]  # frames (H, W, 3) uint8 and their numbers; those after the end are left out
+
+
+def room(path: str, frame: np.ndarray, count: int) -> np.ndarray:
+    """The same frame, where so many like it are no more than one file may take."""
+    foreign.check_size(Path(path), count * frame.nbytes)
+    return frame
 
 
 def decord_frames(path: str, wanted: list[int]) -> Found:
     import decord
 
+    demuxer(path)
     reader = decord.VideoReader(path, ctx=decord.cpu(0), num_threads=1)
     frames, numbers = [], []
     asked = set(wanted)
     for number in range(min(len(reader), wanted[-1] + 1)):
         frame = reader.next()  # skip_frames() seeks
         if number in asked:
-            frames.append(frame.asnumpy())
+            frames.append(room(path, frame.asnumpy(), len(frames) + 1))
             if frames[-1].shape[2] != 3:  # narrow pictures of a camera held sideways
                 raise ValueError("it mixes up the rows of this video")
             numbers.append(number)
@@ -36,7 +48,7 @@ def decord_frames(path: str, wanted: list[int]) -> Found:
 def pyav_frames(path: str, wanted: list[int]) -> Found:
     import av
 
-    with av.open(path) as container:
+    with _opened(av, path) as container:
         if wanted[0] >= FAR:
             found = _sought(av, path, wanted)
             if found is not None:
@@ -45,11 +57,15 @@ def pyav_frames(path: str, wanted: list[int]) -> Found:
         asked = set(wanted)
         for number, frame in enumerate(container.decode(_stream(container))):
             if number in asked:
-                frames.append(_pixels(frame))
+                frames.append(room(path, _pixels(frame), len(frames) + 1))
                 numbers.append(number)
             if number == wanted[-1]:
                 break
     return frames, numbers
+
+
+def _opened(av: Any, path: str) -> Any:
+    return av.open(path, format=demuxer(path), options=SAFE)
 
 
 def _stream(container: Any) -> Any:
@@ -58,6 +74,7 @@ def _stream(container: Any) -> Any:
     if stream is None:
         raise ValueError("it has no pictures")
     stream.codec_context.thread_count = 1
+    stream.codec_context.options = dict(max_pixels=str(MOST_PIXELS))
     return stream
 
 
@@ -69,28 +86,30 @@ def _pixels(frame: Any) -> np.ndarray:
 
 def _sought(av: Any, path: str, wanted: list[int]) -> Found | None:
     """From the key frame before the first wanted one; None where timestamps do not number the frames."""
-    with av.open(path) as container:
+    with _opened(av, path) as container:
         if container.format.name not in SEEKABLE:
             return None
         packets = [p.pts for p in container.demux(_stream(container)) if p.size]
     if None in packets or len(set(packets)) < len(packets):
         return None
     index = {pts: number for number, pts in enumerate(sorted(packets))}
-    with av.open(path) as container:  # the index must be right where it can be checked
+    with av.open(
+        path, format=demuxer(path), options=SAFE
+    ) as container:  # the index must be right where it can be checked
         for number, frame in zip(range(CHECKED), container.decode(_stream(container))):
             if index.get(frame.pts) != number:
                 return None
     inside = [number for number in wanted if number < len(packets)]
     if not inside:
         return [], []
-    with av.open(path) as container:
+    with _opened(av, path) as container:
         stream, times = _stream(container), sorted(packets)
         container.seek(times[inside[0]], stream=stream, backward=True)
         found = {}
         for frame in container.decode(stream):
             number = index.get(frame.pts)
             if number in inside:
-                found[number] = _pixels(frame)
+                found[number] = room(path, _pixels(frame), len(found) + 1)
             if number is None or number >= inside[-1]:
                 break
     return ([found[number] for number in inside], inside) if len(found) == len(inside) else None
@@ -99,6 +118,7 @@ def _sought(av: Any, path: str, wanted: list[int]) -> Found | None:
 def decord_facts(path: str) -> dict[str, Any]:
     import decord
 
+    demuxer(path)
     reader = decord.VideoReader(path, ctx=decord.cpu(0), num_threads=1)
     height, width = reader.next().shape[:2]
     return dict(frames=len(reader), height=height, width=width, frames_per_second=float(reader.get_avg_fps()))
@@ -107,7 +127,7 @@ def decord_facts(path: str) -> dict[str, Any]:
 def pyav_facts(path: str) -> dict[str, Any]:
     import av
 
-    with av.open(path) as container:
+    with _opened(av, path) as container:
         stream = _stream(container)
         first = next(container.decode(stream), None)
         if first is None:
@@ -115,7 +135,7 @@ def pyav_facts(path: str) -> dict[str, Any]:
         height, width = _pixels(first).shape[:2]
         facts = dict(container=container.format.name, codec=stream.codec_context.name, streams=len(container.streams))
         facts |= dict(height=height, width=width, frames_per_second=float(stream.average_rate or 0))
-    with av.open(path) as container:
+    with _opened(av, path) as container:
         facts |= dict(frames=sum(p.size > 0 for p in container.demux(_stream(container))))
     return facts
 

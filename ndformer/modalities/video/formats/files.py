@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from ndformer.framework import foreign
 from ndformer.framework.errors import DataError
 from ndformer.modalities.video.formats.backends import FRAMES
 from ndformer.modalities.video.formats.process import DecodingError, decoder
@@ -54,7 +55,9 @@ class VideoFile:
         return answer["facts"]
 
     def _ask(self, **request: Any) -> tuple[dict[str, Any], bytearray]:
-        if not self.path.is_file():
+        if self.path.exists():
+            foreign.regular(self.path)
+        else:
             raise DataError(f"{self.path} is missing: get the dataset again, or give another file")
         path = str(self.path.absolute())  # the decoder is where this process was when it started
         reasons = []
