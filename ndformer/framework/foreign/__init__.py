@@ -1,7 +1,17 @@
 """The gate for files from elsewhere: nothing in them runs, nothing they claim is believed before it is checked."""
 
 from ndformer.framework.foreign.arrays import array, arrays
-from ndformer.framework.foreign.files import check_size, content, inside, limit, opened, regular, short_lines, text, text_rows
+from ndformer.framework.foreign.files import (
+    check_size,
+    content,
+    inside,
+    limit,
+    opened,
+    regular,
+    short_lines,
+    text,
+    text_rows,
+)
 from ndformer.framework.foreign.hdf5 import Table, read_tables, tables
 from ndformer.framework.foreign.packed import archive, gunzipped, inflated
 from ndformer.framework.foreign.pickles import plain_pickle

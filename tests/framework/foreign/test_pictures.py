@@ -5,6 +5,7 @@ import struct
 import time
 import warnings
 import zlib
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -114,7 +115,7 @@ def test_inks_are_colours_also_where_adobe_wrote_them_inverted(tmp_path, ending)
     inks = np.zeros((16, 16, 4), np.uint8)
     inks[:8, :, 0], inks[8:, :, 3] = 255, 255  # cyan above black
     path = tmp_path / f"a.{ending}"
-    Image.fromarray(inks, "CMYK").save(path, **({"quality": 95} if ending == "jpg" else {}))
+    Image.fromarray(inks, "CMYK").save(path, **cast(Any, {"quality": 95} if ending == "jpg" else {}))
     assert (ending == "tif") or b"Adobe" in path.read_bytes()
     found = read(path).astype(int)
     assert np.abs(found[2:6, 2:14] - (0, 255, 255)).max() <= 4
@@ -141,9 +142,9 @@ def turned(pixels, orientation):
 def test_pictures_are_upright_whatever_way_the_camera_was_held(tmp_path, ending, orientation):
     path, exif = tmp_path / f"a.{ending}", Image.Exif()
     exif[274] = orientation
-    Image.fromarray(COLOURS).save(path, exif=exif, **({"lossless": True} if ending == "webp" else {}))
+    Image.fromarray(COLOURS).save(path, exif=exif, **cast(Any, {"lossless": True} if ending == "webp" else {}))
     bare = tmp_path / f"b.{ending}"
-    Image.fromarray(COLOURS).save(bare, **({"lossless": True} if ending == "webp" else {}))
+    Image.fromarray(COLOURS).save(bare, **cast(Any, {"lossless": True} if ending == "webp" else {}))
     expected = turned(read(bare), orientation)
     np.testing.assert_array_equal(read(path), expected)
     assert foreign.size_of(path) == (expected.shape[1], expected.shape[0])

@@ -1,9 +1,10 @@
 """What decodes videos: a function for each library, path and wanted frames -> those frames, exactly.
 
 They run in a process of their own (process.py) and import nothing but numpy, their library and the gate for foreign
-files. Frames are numbered from 0 as a player shows them. All decode forward from the start: after a seek decord gives wrong frames for B-frames in AVI
-and for open groups of pictures (HEVC, MPEG-2), the latter with timestamps in perfect order. PyAV alone may seek to far
-frames, because it says the timestamp of what it decoded, so that a wrong frame cannot pass.
+files. Frames are numbered from 0 as a player shows them. All decode forward from the start: after a seek decord gives
+wrong frames for B-frames in AVI and for open groups of pictures (HEVC, MPEG-2), the latter with timestamps in perfect
+order. PyAV alone may seek to far frames, because it says the timestamp of what it decoded, so that a wrong frame
+cannot pass.
 """
 
 from collections.abc import Callable
