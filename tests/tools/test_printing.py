@@ -15,6 +15,7 @@ from ndformer.framework.engine.config.load import load
 from ndformer.framework.engine.programs import cli
 from ndformer.framework.engine.training import checkpoint
 from ndformer.framework.errors import ConfigError, DataError
+from ndformer.framework.foreign import printable
 from tools import check_data, eval, peek, predict, print_config
 from tools import test as test_tool
 
@@ -50,7 +51,9 @@ def folder(tmp_path):
 def weights(tmp_path):
     torch.manual_seed(0)
     model = build_model(load(cli.config_path(CONFIG), [*SMALL, f"model.head.classes={len(EVIL)}"]))
-    checkpoint.save(tmp_path / "best.pth", dict(model=model.state_dict(), classes=sorted(EVIL)))
+    checkpoint.save(
+        tmp_path / "best.pth", dict(model=model.state_dict(), classes=[printable(name) for name in sorted(EVIL)])
+    )
     return tmp_path / "best.pth"
 
 

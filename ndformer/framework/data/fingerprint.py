@@ -15,8 +15,10 @@ from typing import Any
 
 import numpy as np
 
+from ndformer.framework import foreign
 from ndformer.framework.data.dataset import Dataset
 from ndformer.framework.data.mixture import Mixture
+from ndformer.framework.errors import DataError
 
 LOOKS, READ, BEGINNING = 1000, 2**26, 2**16  # files of which content is read, bytes of all, bytes of each at least
 TOGETHER, THREADS = 8192, 16  # samples of which files are asked for their sizes at a time: disks may be far away
@@ -113,9 +115,9 @@ def _sizes(files: Sequence[str]) -> list[int]:
 
 def _beginning(path: Path, size: int) -> bytes:
     try:
-        with path.open("rb") as file:
+        with foreign.opened(path) as file:
             return file.read(size)
-    except OSError:  # reading the sample will say so
+    except (OSError, DataError):  # reading the sample will say so
         return b""
 
 

@@ -53,5 +53,5 @@ def test_what_nobody_knows_is_told_all_that_are_known(tmp_path):
         describe(tmp_path / "a.unknown", 3)
     with pytest.raises(DataError, match=r"gone is missing: get the dataset again, or give another file"):
         describe(tmp_path / "gone", 3)
-    with pytest.raises(DataError, match=r"cannot be read \(Is a directory\): give another file"):
+    with pytest.raises(DataError, match="is a folder, and a file was expected: give another path"):
         describe(tmp_path, 3)
