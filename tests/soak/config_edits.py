@@ -48,7 +48,8 @@ class Edit(NamedTuple):
     value: Any
 
     def __str__(self) -> str:
-        return f"{self.what} {'.'.join(map(str, self.at))} = {self.value!r:.60}"
+        value = "" if self.value is put else f" = {self.value!r:.60}"
+        return f"{self.what} {'.'.join(map(str, self.at))}{value}"
 
 
 def places(value: Any, at: Place = ()) -> Iterator[Place]:
