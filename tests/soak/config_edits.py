@@ -23,6 +23,7 @@ from mmengine.config import Config
 from ndformer.framework.data.dataset import Dataset
 from ndformer.framework.engine.config.load import _finished, check, load
 from ndformer.framework.engine.run import train
+from ndformer.framework.engine.training import loading
 from ndformer.framework.errors import ConfigError, DataError, UnknownNameError
 from ndformer.framework.registry import DATASETS
 from tests.soak import tiny
@@ -149,7 +150,7 @@ def outcome(cfg: dict[str, Any], one: Edit, folder: Path, whole: bool) -> str:
     if out_of_range(one):
         return f"NONSENSE taken: {one}"
     opened: list[int] = []
-    trip = contextlib.nullcontext() if whole else mock.patch.object(Dataset, "__init__", reach)
+    trip = contextlib.nullcontext() if whole else mock.patch.object(loading, "build_dataset", reach)
     raw = Dataset.raw
 
     def read(self: Dataset, *given: Any) -> Any:
