@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
+from ndformer.framework import foreign
 from ndformer.framework.errors import DataError
 from ndformer.modalities.events.formats.aedat import read_aedat2, read_aedat3
 from ndformer.modalities.events.formats.evt_dat import evt_version, read_dat, read_raw
@@ -33,7 +34,7 @@ ENDINGS = (*BY_ENDING, ".aedat", ".raw")
 def format_of(path: Path) -> str:
     """By what the file begins with, else by its ending."""
     try:
-        with path.open("rb") as file:
+        with foreign.opened(path) as file:
             begin = file.read(4096)
     except FileNotFoundError:
         raise DataError(f"{path} is missing: get the dataset again, or give another file") from None
