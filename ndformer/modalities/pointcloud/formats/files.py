@@ -62,7 +62,9 @@ def read_text(path: Path, rng: np.random.Generator) -> tuple[np.ndarray, np.ndar
     first = next(rows, None)
     if first is None:
         raise ValueError("it is empty")
-    return columns(np.loadtxt(itertools.chain([first], rows), delimiter="," if "," in first else None, ndmin=2))
+    mark = "," if "," in first else None
+    columns(np.loadtxt([first], delimiter=mark, ndmin=2))  # before millions of others
+    return columns(np.loadtxt(itertools.chain([first], rows), delimiter=mark, ndmin=2))
 
 
 def read_npy(path: Path, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray | None]:
