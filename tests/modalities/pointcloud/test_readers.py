@@ -155,7 +155,7 @@ def test_points_on_a_mesh_are_the_same_for_a_seed(tmp_path):
 BAD = {
     "empty.txt": ("", "it is empty"),
     "blank.txt": ("\n\n", "it is empty"),
-    "columns.txt": ("1,2,3,4\n1,2,3,4\n", r"shape \(2, 4\) and not rows of 3 numbers"),
+    "columns.txt": ("1,2,3,4\n1,2,3,4\n", r"shape \(1, 4\) and not rows of 3 numbers"),
     "ragged.txt": ("1,2,3\n1,2\n", "number of columns changed from 3 to 2"),
     "word.txt": ("1,2,3\n1,two,3\n", "could not convert string 'two'"),
     "nan.txt": ("1,2,3\n1,nan,3\n", "1 of its 2 points are not finite, the first is point 2"),
