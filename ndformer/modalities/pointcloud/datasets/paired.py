@@ -67,7 +67,7 @@ class Paired(Dataset):
         return foreign.words_of(path)
 
     def identity(self, i: int) -> Any:
-        path, eye = self.records[i]
+        path, eye, _ = self.records[i]
         return path.with_suffix(".png"), path.with_suffix(".txt"), eye
 
     def read(self, record: Any) -> Sample:

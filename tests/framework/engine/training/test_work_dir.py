@@ -53,7 +53,7 @@ def test_all_that_a_run_writes_is_taken_away_and_nothing_else(tmp_path):
 def test_a_killed_overwriting_run_leaves_no_results_beside_another_config(tmp_path, monkeypatch, at):
     train(short(), tmp_path)
     if at == "the new config":
-        monkeypatch.setattr("ndformer.framework.engine.training.trainer.write_config", killed)
+        monkeypatch.setattr("ndformer.framework.engine.config.kept.write", killed)
     else:
         remove = atomic.remove
         monkeypatch.setattr(atomic, "remove", lambda path: remove(path) if path.name == work_dir.RESULTS else killed())
@@ -104,7 +104,7 @@ def test_a_run_whose_folder_was_taken_saves_no_checkpoint_there(tmp_path, monkey
     def taken(*given):
         (tmp_path / owner.NAME).write_text(Owner("elsewhere", this(1)).text())
 
-    monkeypatch.setattr("ndformer.framework.engine.training.trainer.write_config", taken)
+    monkeypatch.setattr("ndformer.framework.engine.config.kept.write", taken)
     with pytest.raises(DataError, match="process 1 on elsewhere now"):
         train(short(), tmp_path)
     assert not (tmp_path / checkpoint.LAST).exists()
