@@ -45,6 +45,11 @@ class Adapter(nn.Module):
         """The transform, as a config has it, that gives inputs this height and width."""
         return dict(type="Resize", size=size)
 
+    @property
+    def position_dims(self) -> int | None:
+        """How many axes its positions have; None where it does not say: then the first batch does."""
+        return None
+
     def add_tokens(
         self, dim: int, class_token: bool, registers: int = 0, class_at: Literal["nowhere", "origin"] = "nowhere"
     ) -> None:

@@ -38,7 +38,8 @@ def write(path: Path, text: str) -> None:
 def clear(folder: Path) -> None:
     """Take away what killed processes have left half written. For who alone writes there."""
     for left in folder.glob(f".*{ENDING}"):
-        remove(left)
+        with contextlib.suppress(FileNotFoundError):  # it was of one that is alive, and does so itself
+            remove(left)
 
 
 def remove(path: Path) -> None:

@@ -45,6 +45,8 @@ class TokenModel(BaseModel):
         self.width = getattr(self.backbone, "in_channels", dim)
         self.modalities = nn.ModuleDict({name: _adapter(cfg, self.width) for name, cfg in modalities.items()})
         self.position_dims = backbone.get("position_dims")
+        for name, adapter in self.modalities.items():
+            self._check_dims(name, adapter, cast(Adapter, adapter).position_dims)
         self.in_turn = "type" not in head and set(head) == set(modalities)
         if self.in_turn:
             self.head = nn.ModuleDict({name: HEADS.create(cfg, dim=dim) for name, cfg in head.items()})
@@ -148,19 +150,23 @@ class TokenModel(BaseModel):
             raise TypeError(
                 f"{kind}.forward() gave {_short(tokens)} and not tokens: return TokenSet(features, Where(positions))"
             )
-        width, dims, own = tokens.features.shape[2], tokens.where.positions.shape[2], self.position_dims
+        width = tokens.features.shape[2]
         if width != self.width:
             raise ValueError(
                 f"{kind} gave tokens of {width} channels to blocks of {self.width}: make them as wide as the "
                 "'dim' that it is given"
             )
+        self._check_dims(name, adapter, tokens.where.positions.shape[2])
+        return tokens
+
+    def _check_dims(self, name: str, adapter: nn.Module, dims: int | None) -> None:
+        own = self.position_dims
         at, own = ("", own) if not isinstance(own, dict) else (f".{name}", own.get(name))
-        if own is not None and dims != own:
+        if own is not None and dims is not None and dims != own:
             raise ValueError(
-                f"{kind} gave positions of {dims} dimensions to blocks of {own}: set "
+                f"{type(adapter).__name__} gave positions of {dims} dimensions to blocks of {own}: set "
                 f"model.backbone.position_dims{at}={dims}, or place the tokens in {own} dimensions"
             )
-        return tokens
 
 
 def _adapter(cfg: dict[str, Any], dim: int) -> Adapter:

@@ -4,23 +4,25 @@ import contextlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Protocol, cast, runtime_checkable
 
 import torch
 from mmengine.config import Config
 from torch import nn
 from torch.utils.data import DataLoader
 
+from ndformer.framework.adapter import Adapter
 from ndformer.framework.data.dataset import rooted
+from ndformer.framework.data.pack import Pack
 from ndformer.framework.data.stand_ins import MARK, make_sample
 from ndformer.framework.engine.config.data_root import datasets_of, parts_of
 from ndformer.framework.engine.training.optim import build_optimizer
 from ndformer.framework.engine.training.progress import CheckpointTimer
 from ndformer.framework.engine.training.trainer import AMP
-from ndformer.framework.errors import DataError
+from ndformer.framework.errors import ConfigError, DataError
 from ndformer.framework.heads.head import Head
 from ndformer.framework.model import TokenModel
-from ndformer.framework.registry import METRICS, MODELS, SCHEDULES, TRANSFORMS
+from ndformer.framework.registry import DATASETS, METRICS, MODELS, SCHEDULES, TRANSFORMS
 
 
 def prepare_data(cfg: Config, sample: bool) -> None:
@@ -82,17 +84,47 @@ def _within_memory() -> Iterator[None]:
         handle.remove()
 
 
+@runtime_checkable
+class Framing(Protocol):
+    """A transform that says how high and wide samples are behind it."""
+
+    size: int | tuple[int, int]  # a number: of the shorter side
+
+
 def rehearse(cfg: Config, model: TokenModel) -> None:
     """Build what a config names beside its datasets, so that what is wrong with it shows before data is read."""
+    lr, decay = cfg.optimizer.lr, cfg.optimizer.get("weight_decay", 0.0)
+    if lr * decay >= 1:
+        raise ConfigError(f"optimizer.weight_decay={decay:g} at lr={lr:g} takes all of a weight in a step: lower one")
     for metric in cfg.metrics:
         METRICS.create(metric)
     SCHEDULES.create(cfg.schedule)
     build_optimizer(model, cfg.optimizer, cfg.get("param_groups"))
     CheckpointTimer(cfg.train_cfg.get("checkpoint_every"))
-    for dataset in datasets_of(cfg.to_dict()).values():
-        for part in (dataset, *parts_of(dataset).values()):
-            for transform in part.get("transforms", ()):
-                TRANSFORMS.create(transform)
+    for at, dataset in datasets_of(cfg.to_dict()).items():
+        for part in parts_of(dataset).values() or [dataset]:
+            _rehearse_transforms(part, model, f"{at}_dataloader.dataset")
+
+
+def _rehearse_transforms(dataset: dict[str, Any], model: TokenModel, at: str) -> None:
+    """They end in what the model takes, in sizes that its patches divide."""
+    transforms = [TRANSFORMS.create(one) for one in dataset.get("transforms", ())]
+    packs = [one for one in transforms if isinstance(one, Pack)]
+    ours = DATASETS.get(dataset["type"]).__module__.startswith(f"{DATASETS.scope}.")  # others' may read inputs
+    if ours and not packs and len(model.modalities) == 1:
+        raise ConfigError(
+            f"{at}.transforms have no Pack, so what {dataset['type']} reads never becomes inputs: end them with "
+            "dict(type='PackImage'), or that of its modality"
+        )
+    if not packs or packs[0].of not in model.modalities:
+        return
+    sides = cast(Adapter, model.modalities[packs[0].of]).patch_sides
+    size = next((one.size for one in reversed(transforms) if isinstance(one, Framing)), None)
+    if sides is not None and isinstance(size, tuple) and (size[0] % sides[0] or size[1] % sides[1]):
+        raise ConfigError(
+            f"{at}.transforms give {size[0]} x {size[1]}, which patches of {sides[0]} x {sides[1]} do not divide: "
+            f"change model.modalities.{packs[0].of} or the size"
+        )
 
 
 def check_classes(model: TokenModel, loader: DataLoader[Any]) -> None:

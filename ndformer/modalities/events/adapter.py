@@ -52,6 +52,10 @@ class SpikingPatches(Adapter):
         self.project = nn.Linear(self.volume, dim)
         self.add_tokens(dim, class_token, class_at=class_at)
 
+    @property
+    def position_dims(self) -> int:
+        return 3
+
     def open(self, path: Path) -> Sample:
         events = read_events(path)
         if len(events) == 0:

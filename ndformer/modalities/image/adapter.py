@@ -54,6 +54,10 @@ class ImagePatches(Adapter):
         return dict(image=open_image(path, "RGB" if self.channels == 3 else "L"))
 
     @property
+    def position_dims(self) -> int:
+        return 2 if self.plane is None else len(self.plane[0])
+
+    @property
     def patch_sides(self) -> tuple[int, int]:
         return self.patch, self.patch
 

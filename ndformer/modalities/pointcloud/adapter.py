@@ -26,6 +26,10 @@ class Clouds(Adapter):
 
     endings = ENDINGS  # files that open() reads
 
+    @property
+    def position_dims(self) -> int:
+        return 3
+
     def open(self, path: Path) -> Sample:
         return dict(read_cloud(path))
 

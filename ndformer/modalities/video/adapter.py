@@ -58,6 +58,10 @@ class Tubelets(Adapter):
         return dict(video=VideoFile(path))
 
     @property
+    def position_dims(self) -> int:
+        return 3
+
+    @property
     def patch_sides(self) -> tuple[int, int]:
         return self.tubelet[1], self.tubelet[2]
 

@@ -6,10 +6,12 @@ import pytest
 import torch
 
 from ndformer.framework.data.dataset import Dataset
-from ndformer.framework.engine.building import build_model
+from ndformer.framework.engine.building import build_model, rehearse
+from ndformer.framework.engine.config.load import load
+from ndformer.framework.engine.programs.cli import config_path
 from ndformer.framework.engine.run import train
 from ndformer.framework.engine.training.optim import build_optimizer
-from ndformer.framework.errors import DataError
+from ndformer.framework.errors import ConfigError, DataError
 from ndformer.framework.registry import DATASETS
 from tests.soak.tiny import config, register
 
@@ -39,6 +41,8 @@ def spoiled(place, value):
         ("train_cfg.checkpoint_every", "often", "checkpoint_every is a number of steps or a text"),
         ("test_dataloader.dataset.transforms", [dict(type="SampleFrames", every=1)], "SampleFrames takes groups"),
         ("optimizer", dict(type="Muon", lr=0.1), "Muon only supports 2D parameters"),
+        ("model.backbone.position_dims", 1, "gave positions of 2 dimensions to blocks of 1"),
+        ("optimizer", dict(type="AdamW", lr=0.1, weight_decay=10.0), "takes all of a weight in a step"),
         ("param_groups", dict(lr_factors={"": 0.0}), "param_groups makes every learning rate 0"),
         ("param_groups", dict(lr_factors=dict(nowhere=0.5)), "no parameter has 'nowhere' in its name"),
     ],
@@ -67,3 +71,16 @@ def test_a_model_larger_than_the_memory_is_refused_before_it_is_filled(monkeypat
         build_model(cfg)
     monkeypatch.undo()
     assert build_model(cfg)  # nothing is left that counts
+
+
+def test_samples_of_shipped_datasets_are_packed_in_sizes_that_patches_divide_or_it_is_told():
+    cfg = load(config_path("imagefolder_pape"), sample=True)
+    rehearse(cfg, build_model(cfg))
+    whole = cfg.model.modalities.image.patch
+    cfg.model.modalities.image.patch = 7
+    with pytest.raises(ConfigError, match=r"dataset.transforms give \d+ x \d+, which patches of 7 x 7"):
+        rehearse(cfg, build_model(cfg))
+    cfg.model.modalities.image.patch = whole
+    cfg.val_dataloader.dataset.transforms.pop()
+    with pytest.raises(ConfigError, match=r"val_dataloader.dataset.transforms have no Pack, so what ImageFolder reads"):
+        rehearse(cfg, build_model(cfg))

@@ -9,6 +9,7 @@ of the file system. Should two have a folder all the same, the first ends before
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import platform
@@ -94,8 +95,10 @@ class Ownership:
         self.launch = tuple(one for one in processes.collected(processes.launched() and this(os.getppid())) if one)
         self.ended, before = threading.Event(), None
         if self.first:
-            before = self._take()
-            atomic.clear(folder)
+            folder.mkdir(parents=True, exist_ok=True)
+            with _one_at_a_time(folder):
+                before = self._take()
+                atomic.clear(folder)
         mine = processes.restarted() and before is not None and not {*before.launch}.isdisjoint(self.launch)
         self.again = processes.collected(mine)[0]
 
@@ -195,19 +198,41 @@ def owned(folder: Path) -> Iterator[Ownership]:
             beats.join()
 
 
+@contextlib.contextmanager
+def _one_at_a_time(folder: Path) -> Iterator[None]:
+    """Those of one host who look whose it is take turns (flock), so that nobody takes away a file that has just become
+    another's. Others, and those of a system without such locks, have the file alone to go by."""
+    number, end = os.open(folder, os.O_RDONLY), time.monotonic() + PATIENCE
+    try:
+        while time.monotonic() < end:
+            try:
+                fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                time.sleep(0.01)
+            except OSError:
+                break
+        yield
+    finally:
+        os.close(number)
+
+
 def _appeared(made: Path, path: Path) -> bool:
     """The file has that name, which none had: one step, whoever tries it at a time."""
     try:
         os.link(made, path)
     except FileExistsError:
         return made.stat().st_nlink == 2  # it has, and NFS lost the answer
+    except FileNotFoundError:  # cleared by an owner meanwhile
+        raise
     except OSError:  # a file system without links
+        text = made.read_bytes()
         try:
             number = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644)
         except FileExistsError:
             return False
         with open(number, "wb") as file:
-            file.write(made.read_bytes())
+            file.write(text)
     return True
 
 
