@@ -118,7 +118,7 @@ def test_nothing_is_imported_in_a_circle() -> None:
 
 
 FRAMEWORK = [  # each room knows those before it
-    ["errors", "atomic", "archive", "ranges", "guest"],
+    ["errors", "atomic", "archive", "ranges", "guest", "jit", "autocast"],
     ["signature"],
     ["registry", "processes", "tokens", "foreign", "compat"],
     ["bias"],

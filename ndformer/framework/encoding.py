@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Literal, cast
 import torch
 from torch import Tensor, nn
 
+from ndformer.framework.autocast import without_autocast
 from ndformer.framework.bias.base import Bias, SumBias
 from ndformer.framework.ranges import Dims, Few, Positive, Width
 from ndformer.framework.registry import ENCODINGS
@@ -218,7 +219,3 @@ def _about_mean(r: Tensor, real: Tensor | None, kept: Tensor | None) -> Tensor:
     count = real.sum(1)[:, None, None].clamp(min=1)
     r = r - (r.detach().sum(1, keepdim=True) / count).round()  # tokens that are not real stand at 0
     return r if kept is None else torch.where(kept[..., None], r, 0.0)
-
-
-def without_autocast(tensor: Tensor) -> torch.autocast:
-    return torch.autocast(tensor.device.type, enabled=False)

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from ndformer.framework.adapter import Adapter
 from ndformer.framework.answer import Answer
+from ndformer.framework.autocast import autocast
 from ndformer.framework.compat import BaseModel
 from ndformer.framework.data.mixer import Mixer
 from ndformer.framework.errors import NothingLeftError, UnknownNameError, nearest
@@ -91,7 +92,7 @@ class TokenModel(BaseModel):
             losses = head.loss(self.backbone(self.tokens(inputs), *space), targets)
             times = self.loss_weights.get(space[0], 1.0) if space else 1.0
             return losses if times == 1.0 else {name: times * loss for name, loss in losses.items()}
-        with torch.autocast(next(self.parameters()).device.type, self.amp, enabled=self.amp is not None):
+        with autocast(next(self.parameters()), self.amp):
             tokens = self.backbone(self.tokens(inputs), *space)
             if mode == "tensor":
                 return tokens
@@ -138,7 +139,7 @@ class TokenModel(BaseModel):
         """What the head says of a collated batch, for programs that do more with it than predict()."""
         data: Any = self.data_preprocessor(batch, False)
         tokens, head = self(data["inputs"], mode="tensor"), cast(nn.Module, self.head)
-        with torch.autocast(tokens.features.device.type, self.amp, enabled=self.amp is not None):
+        with autocast(tokens.features, self.amp):
             return head(tokens)
 
     def _made_by(self, name: str, adapter: nn.Module, value: Tensor | list[Tensor]) -> TokenSet:

@@ -14,7 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch._C._functorch import is_functorch_wrapped_tensor
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,7 +86,7 @@ class Where:
         real = self.real
         if real is not None:
             set_(self, "positions", torch.where(real[..., None], self.positions, 0.0))
-        if not torch.compiler.is_compiling() and self.positions.device.type == "cpu":
+        if _readable(self.positions):
             if self.segment is not None and self.valid is not None:
                 set_(self, "cut", tuple((rows, rows.where(self)) for rows in _runs(self.segment, self.valid)))
             set_(self, "extent", _extent(self))
@@ -218,6 +219,13 @@ def join(*sets: TokenSet) -> TokenSet:
         grid=sets[-1].where.grid if valid is None else None,  # the last tokens of a row are still that grid
     )
     return TokenSet(beside([s.features for s in sets]), where, beside(modality))
+
+
+def _readable(t: Tensor) -> bool:
+    """Whether its values can be looked at without a wait: not in a graph, on meta, of a fake tensor, under vmap."""
+    if torch.compiler.is_compiling() or t.device.type != "cpu":
+        return False
+    return type(t) in (Tensor, nn.Parameter) and not is_functorch_wrapped_tensor(t)
 
 
 def _all(tokens: TokenSet) -> Tensor:

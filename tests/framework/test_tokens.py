@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from ndformer.framework.tokens import Rows, TokenSet, Where, join
 
@@ -371,3 +372,22 @@ def test_join_passes_gradients_to_both() -> None:
     assert x.grad is not None
     assert y.grad is not None
     assert bool((x.grad == 1).all() & (y.grad == 1).all())
+
+
+@pytest.mark.parametrize("masks", [{}, dict(segment=True), dict(grid=(2, 3))], ids=str)
+def test_places_without_values_are_places(masks: dict[str, Any]) -> None:
+    """On meta, as fake tensors and under vmap, where nothing can be looked at."""
+    given = dict(masks)
+    if "segment" in given:
+        given["segment"] = torch.tensor([[0, 0, 0, 1, 1, -1]])
+
+    def of(positions: Tensor) -> Tensor:
+        here: Any = {n: v.to(positions.device) if isinstance(v, Tensor) else v for n, v in given.items()}
+        where = Where(positions, **here)
+        assert where.extent is None
+        return where.positions
+
+    assert of(torch.zeros(1, 6, 2, device="meta")).device.type == "meta"
+    assert torch.vmap(of)(torch.rand(3, 1, 6, 2)).shape == (3, 1, 6, 2)
+    with FakeTensorMode(allow_non_fake_inputs=True) as mode:
+        assert of(mode.from_tensor(torch.rand(1, 6, 2))).shape == (1, 6, 2)

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from ndformer.framework.answer import Answer
 from ndformer.framework.answers.boxes import Boxes
+from ndformer.framework.autocast import without_autocast
 from ndformer.framework.heads.frame import original
 from ndformer.framework.heads.head import Head, finite
 from ndformer.framework.heads.nms import suppressed
@@ -72,7 +73,7 @@ class Detector(Head):
         """The `loss`, and its parts of both branches to look at."""
         maps = self.neck(tokens)
         many, one = self.many(maps), self.one([x.detach() for x in maps])
-        with torch.autocast(many.boxes.device.type, enabled=False):
+        with without_autocast(many.boxes):
             told = self.parts(many, targets, self.assign_many)
             answer = self.parts(one, targets, self.assign_one)
         parts = {f"many_{k}": v for k, v in told.items()} | {f"one_{k}": v for k, v in answer.items()}

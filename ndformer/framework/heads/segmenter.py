@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from ndformer.framework.answer import Answer
 from ndformer.framework.answers.pixels import Pixels
+from ndformer.framework.autocast import without_autocast
 from ndformer.framework.heads.frame import original_grid
 from ndformer.framework.heads.head import Head, finite
 from ndformer.framework.losses.labels import checked, label_loss
@@ -52,7 +53,7 @@ class Segmenter(Head):
 
     def loss(self, tokens: TokenSet, targets: Tensor) -> dict[str, Tensor]:
         logits = self(tokens)
-        with torch.autocast(logits.device.type, enabled=False):
+        with without_autocast(logits):
             return label_loss(_enlarged(logits, targets.shape[-2:]), targets, self.lovasz)
 
     @torch.no_grad()

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from ndformer.framework.autocast import without_autocast
 from ndformer.framework.losses.detection import Anchors
 
 BINS = 16  # distances of 0 to 15 strides
@@ -50,7 +51,7 @@ class Branch(nn.Module):
         """From (B, C, H, W) maps, one per stride. Beyond the convolutions everything is float32: IoU^6 is 0 in fp16."""
         sides = torch.cat([_flat(layer(x)) for layer, x in zip(self.box, maps)], 1)  # (B, A, 4 R)
         logits = torch.cat([_flat(layer(x)) for layer, x in zip(self.score, maps)], 1)
-        with torch.autocast(sides.device.type, enabled=False):
+        with without_autocast(sides):
             sides, logits = (x.to(torch.promote_types(x.dtype, torch.float32)) for x in (sides, logits))
             centres, stride = centres_of(maps, self.strides, sides.dtype)
             sides = sides.unflatten(-1, (4, BINS))

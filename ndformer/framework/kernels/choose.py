@@ -2,9 +2,9 @@
 
 import math
 
-import torch
 from torch import Tensor
 
+from ndformer.framework.autocast import without_autocast
 from ndformer.framework.bias.base import Bias
 from ndformer.framework.errors import nearest
 from ndformer.framework.kernels.backend import Backend, samples
@@ -38,7 +38,7 @@ def attend(
         raise ValueError(
             f"no attention backend is called '{backend}'{nearest(backend, BACKENDS)} Known: auto, {', '.join(BACKENDS)}"
         )
-    with torch.autocast(q.device.type, enabled=False):
+    with without_autocast(q):
         if chosen.packed or samples(q, where) is None:
             out = chosen(q, k, v, where, bias, scale)
         else:

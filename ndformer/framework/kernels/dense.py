@@ -25,7 +25,7 @@ class Dense(Backend):
         exact = torch.promote_types(dtype, torch.float32)
         k, v = k.to(exact), v.to(exact)
         N = q.shape[2]
-        size = max(1, CHUNK // (q.shape[0] * q.shape[1] * N))
+        size = max(1, CHUNK // max(1, q.shape[0] * q.shape[1] * N))
 
         def some(lo: int, hi: int) -> Tensor:
             return logits(q[:, :, lo:hi].to(exact), k, where, bias, scale, lo, hi).softmax(-1).to(exact) @ v

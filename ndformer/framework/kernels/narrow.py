@@ -5,8 +5,6 @@ takes half as long again. Here they are a few multiplications beside the others,
 Differences of positions are taken before they are squared, so it does not matter how far apart tokens are.
 """
 
-import functools
-import importlib.util
 import math
 
 import torch
@@ -15,6 +13,7 @@ from torch import Tensor
 
 from ndformer.framework.bias.base import Bias
 from ndformer.framework.bias.parabolas import Parabolas, SeparableBias
+from ndformer.framework.jit import numba_works
 from ndformer.framework.kernels.backend import Backend, samples
 from ndformer.framework.kernels.narrow_numba import ROW, TILE, compiled
 from ndformer.framework.tokens import Where
@@ -31,7 +30,7 @@ class Narrow(Backend):
     name = "narrow"
 
     def serves(self, q: Tensor, k: Tensor, v: Tensor, where: Where, bias: Bias | None) -> bool:
-        if q.device.type != "cpu" or q.dtype != torch.float32 or torch.compiler.is_compiling() or not _installed():
+        if q.device.type != "cpu" or q.dtype != torch.float32 or torch.compiler.is_compiling():
             return False
         if not isinstance(bias, SeparableBias) or where.placed is not None or q.shape[-1] % 8 or v.shape[-1] % 8:
             return False
@@ -40,7 +39,7 @@ class Narrow(Backend):
             return False
         learned = torch.is_grad_enabled() and any(t.requires_grad for t in (q, k, v, *parts.entries.values()))
         whole = where.segment is not None and samples(q, where) is None
-        return len(parts.axes) <= AXES and not learned and not whole
+        return len(parts.axes) <= AXES and not learned and not whole and numba_works()
 
     def preferred(self, q: Tensor, where: Where, bias: Bias | None) -> bool:
         return q.shape[-1] <= WIDEST and q.shape[2] >= FEWEST
@@ -54,11 +53,6 @@ class Narrow(Backend):
         assert isinstance(bias, SeparableBias)
         with torch.no_grad():
             return _narrow(q, k, v, where, bias.parabolas(), scale)
-
-
-@functools.cache
-def _installed() -> bool:
-    return importlib.util.find_spec("numba") is not None
 
 
 def _narrow(q: Tensor, k: Tensor, v: Tensor, where: Where, parts: Parabolas, scale: float) -> Tensor:

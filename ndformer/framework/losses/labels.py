@@ -2,10 +2,10 @@
 
 from typing import Any
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from ndformer.framework.autocast import without_autocast
 from ndformer.framework.errors import no_class
 from ndformer.framework.losses.lovasz import lovasz_softmax
 
@@ -15,7 +15,7 @@ def label_loss(logits: Tensor, labels: Tensor, lovasz: float = 0.0) -> dict[str,
 
     A batch in which nothing is known has a loss of 0, with gradients that are 0: a crop may hold no label.
     """
-    with torch.autocast(logits.device.type, enabled=False):
+    with without_autocast(logits):
         logits, known = logits.float(), labels >= 0
         total = F.cross_entropy(logits, labels.clamp(min=-1), ignore_index=-1, reduction="sum")
         cross_entropy = total / known.sum().clamp(min=1)

@@ -1,10 +1,8 @@
 """From a stream of events to tokens: patches that spike, or patches in windows of time (event frames, voxel grids)."""
 
-import functools
-import importlib.util
-
 import numpy as np
 
+from ndformer.framework.jit import numba_works
 from ndformer.modalities.events.formats.stream import Events, concatenate
 from ndformer.modalities.events.spikes.spiking import Rule, Spikes, find_spikes
 from ndformer.modalities.events.spikes.spiking_numba import find_spikes_numba
@@ -13,10 +11,9 @@ from ndformer.modalities.events.spikes.tokens import NONE, Tokens, check_patch, 
 BIN = 1000  # microseconds before a spike that the first time bin covers; each further bin doubles the reach
 
 
-@functools.cache
 def fastest():
     """Of the functions that give the same spikes."""
-    return find_spikes if importlib.util.find_spec("numba") is None else find_spikes_numba
+    return find_spikes_numba if numba_works() else find_spikes
 
 
 class SpikingTokenizer:

@@ -1,0 +1,19 @@
+"""Autocast (mixed precision), off for what must be exact and on as a model says; meta tensors know none."""
+
+import contextlib
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+def without_autocast(tensor: Tensor) -> contextlib.AbstractContextManager[Any]:
+    return autocast(tensor, None)
+
+
+def autocast(tensor: Tensor, dtype: torch.dtype | None) -> contextlib.AbstractContextManager[Any]:
+    """In that precision on the tensor's device; None: off."""
+    kind = tensor.device.type
+    if not torch.amp.is_autocast_available(kind):
+        return contextlib.nullcontext()
+    return torch.autocast(kind, dtype, enabled=dtype is not None)
