@@ -64,7 +64,7 @@ def _sealed(file: BinaryIO, size: int) -> bool:
         left -= len(part)
     found.update(bytes(2))
     if found.hexdigest().encode() != tail[-64:]:
-        raise ValueError("it is not what was written, a bit of it or more: its digest is of another content")
+        raise ValueError("it is damaged: its digest does not fit")
     return True
 
 
@@ -79,7 +79,7 @@ def _check_records(file: BinaryIO, size: int, crc: bool) -> None:
                 raise ValueError("its records expand, or are not where torch.save puts them")
             wrong = archive.testzip() if crc else None
             if wrong is not None:
-                raise ValueError(f"it is not what was written: the CRC of {wrong} is another one")
+                raise ValueError(f"it is damaged: the CRC of {wrong} does not fit")
     except (zipfile.BadZipFile, RuntimeError, NotImplementedError, OSError, EOFError) as error:
         raise ValueError(f"it is no whole archive of torch.save: {error}") from None
 

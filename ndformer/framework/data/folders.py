@@ -67,7 +67,10 @@ class ClassFolders(Dataset):
             raise DataError(f"{self.found['train']} holds no class folder: put each class's {self.kind}s in one")
         strange = set(class_folders(home)) - set(self.classes)
         if strange:
-            raise DataError(f"{home / min(strange)} is no class of {self.found['train']}: rename it or take it away")
+            raise DataError(
+                f"{home / min(strange)} is no class of {self.found['train']}: give all splits folders "
+                "of the same names (is one missing there, or called otherwise?)"
+            )
         return labelled(home, self.classes, self.endings, self.kind)
 
     def open(self, path: Path) -> Sample:

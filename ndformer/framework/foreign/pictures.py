@@ -96,6 +96,8 @@ def _begun(file: BinaryIO, path: Path) -> ImageFile.ImageFile:
                 _check_tags(file, begin)
             file.seek(0)
             return make(file, str(path))
+    if not begin:
+        raise ValueError("it is empty")
     raise ValueError(f"it is none of {', '.join(FORMATS)}")
 
 

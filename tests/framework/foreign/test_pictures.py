@@ -197,7 +197,7 @@ BOMBS = {
     "segments.jpg": (b"\xff\xd8" + b"\xff\xfe\0\2" * 50_000, "parts"),
     "half.png": (png(2, 8, COLOURS)[:-200], "cannot be read as an image"),
     "none.jpg": (b"not a picture", "it is none of JPEG"),
-    "empty.jpg": (b"", "it is none of JPEG"),
+    "empty.jpg": (b"", "it is empty"),
 }
 
 

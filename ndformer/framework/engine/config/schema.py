@@ -218,7 +218,7 @@ class _Checker:
             self.component(value, at, place)  # a mere name
         elif place is not None and isinstance(value, (list, tuple)) and fits([], hint):
             if place.filled and not value:
-                self.found.append(f"{at}: a list of what it takes, got an empty one")
+                self.found.append(f"{at}: a list of one or more, got an empty one")
             for i, one in enumerate(value):
                 self.component(one, f"{at}.{i}", place)
         elif not fits(value, hint):

@@ -97,7 +97,7 @@ def load(path: str | Path) -> dict[str, Any]:
         why = (str(error) or type(error).__name__).splitlines()[0].split(". ")[0]
         why = "".join(letter if letter.isprintable() else "?" for letter in why)
         raise DataError(
-            f"{path} is not a checkpoint that can be read safely ({why}): give best.pth or last.pth of a run"
+            f"{path} is not a checkpoint that can be read safely ({why}): take another best.pth or last.pth"
         ) from error
     contents.check(content, path, FORMAT)
     if content.get("format", 0) >= 3 and not sealed:
@@ -120,7 +120,7 @@ def load_newest(folder: Path) -> tuple[Path, dict[str, Any]]:
             return path, content
         except DataError as error:
             if path == found[-1]:
-                raise
+                raise DataError(f"{error}. There is no other to go on from", "--overwrite starts anew") from None
             print(f"{error}; going on from {found[-1]}")
     raise AssertionError
 

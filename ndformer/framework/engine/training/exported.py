@@ -41,7 +41,7 @@ def read(path: Path) -> tuple[dict[str, Any], bool]:
         model = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (it is no dict)
     about, digest = metadata.get(ABOUT, "{}"), metadata.get(DIGEST)
     if digest is not None and digest != _digest(about, model):
-        raise ValueError("it is not what was written, a bit of it or more: its digest is of another content")
+        raise ValueError("it is damaged: its digest does not fit")
     told = json.loads(about)
     if not isinstance(told, dict):
         raise ValueError("what stands beside its weights is no table")

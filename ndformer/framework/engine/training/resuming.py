@@ -30,7 +30,7 @@ def check_best(folder: Path, model: nn.Module, history: list[dict[str, float]], 
         content = checkpoint.load(path)
         checkpoint.check_weights(model, content, path)
     except DataError as error:
-        raise DataError(f"{error}. It has the best weights of the run, which end it: {remedy}") from None
+        raise DataError(f"{error}. It has the run's best weights, with which it ends: {remedy}") from None
     for about, there in [(path, content.get("metrics", {})), *((folder / checkpoint.LAST, one) for one in history)]:
         if main not in there:
             raise DataError(f"{about} has no {main}, by which a run knows its best epoch: {remedy}")

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from ndformer.framework import atomic
 from ndformer.framework.engine.training import checkpoint
+from ndformer.framework.engine.training.owner import NAME, Owner, this
 from ndformer.framework.errors import DataError
 
 RESULTS, CONFIG = "results.json", "config.py"
@@ -29,13 +30,15 @@ def begun(folder: Path) -> bool:
 
 
 def check_free(folder: Path, resume: bool, overwrite: bool) -> None:
-    """A sentence unless a run may begin there, or go on."""
+    """A sentence unless a run may begin there, or go on. Where another is at work, the lock has it."""
+    there = Owner.read(folder / NAME)
+    if there is not None and there.process not in (None, this()) and not there.process.gone:
+        return
     if resume and not begun(folder):
         raise DataError(f"nothing to resume in {folder}: it has no {checkpoint.LAST}", "start without --resume")
     if begun(folder) and not (resume or overwrite):
         raise DataError(
-            f"{folder} holds a run already: resume it, or choose another folder",
-            "--resume goes on, --overwrite starts anew, --work-dir names another",
+            f"{folder} holds a run already", "--resume goes on, --overwrite starts anew, --work-dir names another"
         )
 
 

@@ -198,7 +198,7 @@ def test_a_flipped_bit_is_said_and_the_one_before_it_taken(tmp_path, whole, caps
     content[len(content) // 2] ^= 1
     (tmp_path / "last.pth").write_bytes(content)
     train(short(), tmp_path, resume=True)
-    assert "it is not what was written, a bit of it or more" in capsys.readouterr().out
+    assert "it is damaged: its digest does not fit" in capsys.readouterr().out
     assert differences(whole, tmp_path) == []
 
 
@@ -215,7 +215,7 @@ def test_the_best_checkpoint_is_looked_at_when_a_run_is_resumed(tmp_path, whole,
     else:
         checkpoint.save(best, checkpoint.load(best) | dict(model=dict(w=torch.zeros(2))))
     monkeypatch.setattr(TrainLoop, "run", lambda self: pytest.fail("it went on before it looked"))
-    with pytest.raises(DataError, match="has the best weights of the run, which end it: put a copy of it back"):
+    with pytest.raises(DataError, match="has the run's best weights, with which it ends: put a copy of it back"):
         train(short(), tmp_path / "run", resume=True)
 
 
