@@ -101,16 +101,16 @@ def test_a_ply_mesh_becomes_points_on_it(tmp_path):
     ],
 )
 def test_off_files_as_people_write_them(text):
-    vertices, faces = parse_off(text)
+    vertices, faces = parse_off(text.splitlines())
     assert vertices.tolist() == [[0, 0, 0], [1, 0, 0], [1, 1, 0], [0, 1, 0]]
     assert faces.tolist() == [[0, 1, 2], [0, 2, 3]]
 
 
 def test_polygons_are_cut_into_triangles():
     text = "OFF\n5 4 0\n0 0 0\n2 0 0\n3 1 0\n1 2 0\n0 1 0\n5 0 1 2 3 4\n2 0 1\n3 0 1 2\n1 3\n"
-    vertices, faces = parse_off(text)
+    vertices, faces = parse_off(text.splitlines())
     assert sorted(faces.tolist()) == [[0, 1, 2], [0, 1, 2], [0, 2, 3], [0, 3, 4]]
-    _, whole = parse_off(text.replace("5 4 0", "5 1 0"))
+    _, whole = parse_off(text.replace("5 4 0", "5 1 0").splitlines())
     cross = np.cross(vertices[whole[:, 1]] - vertices[whole[:, 0]], vertices[whole[:, 2]] - vertices[whole[:, 0]])
     x, y, _ = vertices.T
     shoelace = (x * np.roll(y, -1) - y * np.roll(x, -1)).sum() / 2

@@ -1,6 +1,7 @@
 """One cloud from one file: .txt, .xyz, .npy, .off or .ply. Every way that a file can be wrong is one sentence."""
 
 import itertools
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ Cloud = dict[str, np.ndarray]  # points (n, 3), and, where they are known, norma
 
 ENDINGS = (".txt", ".xyz", ".npy", ".off", ".ply")
 DAMAGE = (ValueError, ArithmeticError, OSError, EOFError, MemoryError)
+ROW = 128  # bytes of memory that a line of a mesh takes
 SPREAD = 10_000  # points on a mesh, as many as ModelNet's resampled clouds have
 
 
@@ -72,8 +74,17 @@ def read_npy(path: Path, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarr
 
 
 def read_off(path: Path, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    vertices, faces = parse_off("".join(foreign.text_rows(path)))
+    vertices, faces = parse_off(mesh_rows(path))
     return surface(vertices, faces, SPREAD, rng)
+
+
+def mesh_rows(path: Path) -> Iterator[str]:
+    """As many as may be kept at once: a line of two bytes becomes an object of many."""
+    most = foreign.limit() // ROW
+    for number, row in enumerate(foreign.text_rows(path), 1):
+        if number > most:
+            foreign.check_size(path, ROW * number)
+        yield row
 
 
 def read_ply(path: Path, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray | None]:

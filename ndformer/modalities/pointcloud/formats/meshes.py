@@ -1,18 +1,19 @@
 """Triangle meshes: OFF files, and points spread over a surface."""
 
 import re
+from collections.abc import Iterable
 
 import numpy as np
 
 HEADER = re.compile(r"(?:ST)?C?N?OFF\b\s*|(?:ST)?C?N?OFF(?=\d)", re.IGNORECASE)
 
 
-def parse_off(text: str) -> tuple[np.ndarray, np.ndarray]:
-    """Vertices (V, 3) and triangles (F, 3) of the text of an OFF file. What is wrong with it is a ValueError.
+def parse_off(rows: Iterable[str]) -> tuple[np.ndarray, np.ndarray]:
+    """Vertices (V, 3) and triangles (F, 3) of the lines of an OFF file. What is wrong with it is a ValueError.
 
     Many files of ModelNet have their header glued to the counts: "OFF490 518 0".
     """
-    lines = [line for line in (line.partition("#")[0].strip() for line in text.splitlines()) if line]
+    lines = [line for line in (line.partition("#")[0].strip() for line in rows) if line]
     header = HEADER.match(lines[0]) if lines else None
     if header is None:
         raise ValueError("it does not begin with OFF")

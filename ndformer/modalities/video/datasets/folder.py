@@ -9,7 +9,7 @@ from ndformer.framework.data.dataset import Sample
 from ndformer.framework.data.folders import ClassFolders
 from ndformer.framework.ranges import Few, Seconds
 from ndformer.framework.registry import DATASETS
-from ndformer.modalities.video.formats.files import ENDINGS, Backend, VideoFile
+from ndformer.modalities.video.formats.files import ENDINGS, PATIENCE, Backend, VideoFile
 
 
 @DATASETS.register_module()
@@ -20,7 +20,7 @@ class VideoFolder(ClassFolders):
     endings, kind = ENDINGS, "video"
 
     def __init__(
-        self, *args: Any, clips: Few = 1, backend: Backend = "auto", timeout: Seconds = 30.0, **rest: Any
+        self, *args: Any, clips: Few = 1, backend: Backend = "auto", timeout: Seconds = PATIENCE, **rest: Any
     ) -> None:
         if clips < 1:
             raise ValueError(f"clips are at least 1, got {clips}")

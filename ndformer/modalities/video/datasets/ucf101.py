@@ -15,7 +15,7 @@ from ndformer.framework.data.dataset import SPLITS, Dataset, Sample
 from ndformer.framework.errors import DataError
 from ndformer.framework.ranges import Few, Seconds
 from ndformer.framework.registry import DATASETS
-from ndformer.modalities.video.formats.files import Backend, VideoFile
+from ndformer.modalities.video.formats.files import PATIENCE, Backend, VideoFile
 
 HOMES = ("UCF-101", "videos", ".")
 CLASS, VIDEO = r"(\d{1,9}) (\S+)", r"((\w+)/\w+_g(\d+)_c\d+\.\w+)(?: \d+)?"  # lines of its lists
@@ -39,7 +39,7 @@ class UCF101(Dataset):
         val_groups: Few = 1,
         clips: Few = 1,
         backend: Backend = "auto",
-        timeout: Seconds = 30.0,
+        timeout: Seconds = PATIENCE,
         **rest: Any,
     ) -> None:
         if fold not in (1, 2, 3) or val_groups < 1 or clips < 1:

@@ -17,6 +17,7 @@ from ndformer.modalities.video.formats.process import DecodingError, decoder
 ENDINGS = (".avi", ".mp4", ".mkv", ".webm", ".mov", ".mpg", ".mpeg", ".m4v", ".wmv", ".flv")
 Backend = Literal["auto", "decord", "pyav"]
 MODULES = dict(decord="decord", pyav="av")
+PATIENCE = 9.0  # seconds for a backend's answer: with both, a hostile file is done with within 20
 _slow: set[tuple[Path, str]] = set()  # no second wait for what hung once
 
 
@@ -35,7 +36,7 @@ class VideoFile:
 
     path: Path
     backend: Backend = "auto"
-    timeout: float = 30.0
+    timeout: float = PATIENCE
 
     def frames(self, wanted: Sequence[int]) -> tuple[np.ndarray, list[int]]:
         """(n, H, W, 3) uint8 and the numbers of those frames, ascending; wanted ones after the video's end are left
@@ -72,7 +73,8 @@ class VideoFile:
                     _slow.add((self.path, backend))
                 reasons.append(f"{backend}: {error}")
         reason = "; ".join(reasons).removesuffix(".")
-        raise DataError(f"{self.path} cannot be read as video ({reason}): replace it or take it away")
+        more = ", or raise the dataset's timeout" if "no answer" in reason else ""
+        raise DataError(f"{self.path} cannot be read as video ({reason}): replace it or take it away{more}")
 
     def _backends(self) -> Sequence[str]:
         found = installed() if self.backend == "auto" else [b for b in installed() if b == self.backend]
