@@ -1,0 +1,200 @@
+"""Programs as people start them on what they were sent: peek, predict, show_tokens, check_data, train and test."""
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from PIL import Image
+
+from ndformer.framework.engine.building import build_model
+from ndformer.framework.engine.config.load import load
+from ndformer.framework.engine.programs import cli
+from ndformer.framework.engine.training import checkpoint
+from ndformer.framework.heads.head import Head
+from ndformer.modalities.video.formats.writing import write_avi
+from tests.modalities.events.conftest import random_events, write_evt3
+from tests.modalities.image import test_detection_files as boxes
+from tests.soak import fuzz
+from tests.soak.hostile import LARGE
+from tools import check_data, peek, predict, show_tokens, train
+from tools import test as test_tool
+
+Call = Callable[[], object]
+Made = Callable[[Path], object]
+Content = bytes | Made
+LOADERS = ("train_dataloader", "val_dataloader", "test_dataloader")
+SMALL = ["model.backbone.dim=16", "model.backbone.depth=1", "model.backbone.heads=2", "train_cfg.max_epochs=1"]
+SMALL += [f"{loader}.{option}" for loader in LOADERS for option in ("num_workers=0", "batch_size=4")]
+
+
+def program(main: Call, *words: object) -> Call:
+    def call() -> None:
+        sys.argv = ["tools/program.py", *map(str, words)]
+        cli.run(main)
+
+    return call
+
+
+class Set(NamedTuple):
+    """A small set of data in the form that a shipped config reads, and a file of it that a stranger wrote."""
+
+    config: str
+    write: Callable[[Path], object]
+    strange: str
+    options: tuple[str, ...] = ()
+    splits: tuple[str, ...] = ("train", "val")
+
+
+def class_folders(ending: str, write: Callable[[Path], object]) -> Callable[[Path], None]:
+    """Two classes of two files, for training and for testing."""
+
+    def made(root: Path) -> None:
+        for i in range(8):
+            path = root / ("train", "test")[i % 2] / "ab"[i // 2 % 2] / f"{i}.{ending}"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write(path)
+
+    return made
+
+
+def both(write: Callable[[Path, str], object]) -> Callable[[Path], None]:
+    """The splits of a set with boxes."""
+
+    def made(root: Path) -> None:
+        for split in ("train", "val"):
+            write(root, split)
+
+    return made
+
+
+def picture(path: Path) -> None:
+    Image.fromarray(np.full((32, 32, 3), 99, np.uint8)).save(path)
+
+
+def moving(path: Path) -> None:
+    write_avi(path, np.zeros((8, 32, 64, 3), np.uint8))
+
+
+def recording(path: Path) -> None:
+    write_evt3(path, random_events(300))
+
+
+YOLO = tuple(f"{loader}.dataset.type=YoloFolder" for loader in LOADERS)
+SETS = {
+    "picture": [Set("imagefolder_pape", class_folders("png", picture), "train/a/0.png", ("model.head.classes=2",))],
+    "pickle": [
+        Set("cifar10_pape", fuzz.cifar, f"cifar-10-batches-py/{name}") for name in ("data_batch_1", "batches.meta")
+    ],
+    "gz": [Set("mnist_pape", fuzz.mnist, "t10k-images-idx3-ubyte.gz", splits=("test",))],
+    "hdf5": [Set("modelnet40_plain_pape", fuzz.h5, "train0.h5")],
+    "npy": [Set("scannet_pape", fuzz.scenes, "train/scene0000_00/coord.npy")],
+    "text": [
+        Set("modelnet40_plain_pape", fuzz.text, "box/box_0001.txt"),
+        Set("modelnet40_plain_pape", fuzz.off, "box/train/box_0001.off"),
+    ],
+    "list": [Set("modelnet40_plain_pape", fuzz.text, f"modelnet40_{name}.txt") for name in ("train", "shape_names")],
+    "yaml": [Set("bccd", both(boxes.yolo), "data.yaml", YOLO)],
+    "json": [Set("coco_pape", both(boxes.coco), "annotations/instances_train2017.json")],
+    "xml": [Set("bccd", both(boxes.voc), "Annotations/a.xml")],
+    "video": [Set("custom_videos", class_folders("avi", moving), "train/a/0.avi")],
+    "events": [Set("custom_events", class_folders("raw", recording), "train/a/0.raw")],
+}
+MODELS = {  # which reads such files in predict
+    "picture": "imagefolder_pape",
+    "ply": "modelnet40_plain_pape",
+    "text": "modelnet40_plain_pape",
+    "video": "custom_videos",
+    "events": "custom_events",
+}
+PLACES: dict[str, Made] = {
+    "a pipe": os.mkfifo,
+    "a device": lambda path: path.symlink_to("/dev/zero"),
+    "a folder": lambda path: path.mkdir(),
+    "zeros": lambda path: (path.touch(), os.truncate(path, LARGE)),
+}
+
+
+def options(config: str) -> list[str]:
+    return ["--cfg-options", *SMALL, *(["model.head.classes=2"] if config == "imagefolder_pape" else [])]
+
+
+def weights(config: str, path: Path) -> Path:
+    """Of a small model, random."""
+    torch.manual_seed(0)
+    model = build_model(load(cli.config_path(config), options(config)[1:]))
+    classes = next(part.classes for part in model.modules() if isinstance(part, Head))
+    checkpoint.save(path, dict(model=model.state_dict(), classes=[f"class {i}" for i in range(classes)]))
+    return path
+
+
+def cleared(path: Path) -> None:
+    if path.is_dir():
+        path.rmdir()
+    else:
+        path.unlink(missing_ok=True)
+
+
+def placed(path: Path, made: Content) -> None:
+    cleared(path)
+    path.write_bytes(made) if isinstance(made, bytes) else made(path)
+
+
+def peeked(path: Path) -> Call:
+    return program(peek.main, path)
+
+
+def predicted(kind: str, path: Path, home: Path) -> Call:
+    config = MODELS[kind]
+    trained = home / f"{config}.pth"
+    if not trained.exists():
+        weights(config, trained)
+    return program(predict.main, config, trained, path, *options(config))
+
+
+def checked(one: Set, root: Path) -> Call:
+    words = ["--workers", 0, "--data-root", root, "--splits", *one.splits, "--cfg-options", *one.options]
+    return program(check_data.main, one.config, *(words if one.options else words[:-1]))
+
+
+def sets(kind: str, crafted: list[tuple[str, Content]], home: Path) -> Iterator[tuple[str, Call]]:
+    """check_data on the sets of a kind, with each of the hostile files in turn in the place of one of theirs; and train
+    on the set of pictures."""
+    for number, one in enumerate(SETS.get(kind, [])):
+        root = home / f"{kind}{number}"
+        root.mkdir()
+        one.write(root)
+        strange = root / one.strange
+        for name, made in [*crafted, *PLACES.items()]:
+            if Path(name).suffix not in (strange.suffix, "") and kind == "text":
+                continue
+            placed(strange, made)
+            yield f"check_data {one.strange} {name}", checked(one, root)
+            if kind == "picture":
+                words = ("--data-root", root, "--work-dir", home / f"run {name}", *options(one.config))
+                yield f"train {name}", program(train.main, one.config, *words)
+                yield (
+                    f"show_tokens {name}",
+                    program(show_tokens.main, one.config, strange, "--out", home / "tokens.png"),
+                )
+            cleared(strange)
+
+
+def given_weights(content: Content, path: Path, root: Path, home: Path) -> Iterator[tuple[str, Call]]:
+    """Weights of others, tested, gone on from and begun with, on the whole set of pictures in `root`."""
+    placed(path, content)
+    one = SETS["picture"][0]
+    words = ("--data-root", root, *options(one.config))
+    yield f"test {path.name}", program(test_tool.main, one.config, path, *words)
+    yield (
+        f"train from {path.name}",
+        program(train.main, one.config, "--work-dir", home / "begun", *words, f"weights={path}"),
+    )
+    if path.suffix == ".pth":
+        folder = home / f"run of {path.name}"
+        folder.mkdir()
+        placed(folder / checkpoint.LAST, content)
+        yield f"train --resume {path.name}", program(train.main, one.config, "--work-dir", folder, "--resume", *words)

@@ -1,0 +1,111 @@
+"""A process of its own for what reads hostile files, and what it must not do: run, start, open, reach, flood, hang."""
+
+import ctypes
+import io
+import os
+import resource
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from ndformer.framework.errors import DataError
+from ndformer.modalities.video.formats.process import decoder
+
+SECONDS, BYTES = 20, 2**30  # for one file, the latter more than at the start
+ROOT = Path(__file__).parents[2]
+STARTED = ("os.exec", "os.posix_spawn", "os.spawn", "os.system", "os.startfile", "subprocess.Popen", "pty.spawn")
+CHANGED = ("os.remove", "os.rename", "os.mkdir", "os.rmdir", "os.link", "os.symlink", "os.truncate", "os.chmod")
+SYSTEM = ("/proc", "/sys", "/dev")  # how many cores there are, nothing, random numbers
+
+
+class Watch:
+    """Who opens or makes a file in a folder, from Python or not (inotify): the canary."""
+
+    def __init__(self, folder: Path) -> None:
+        self.libc = ctypes.CDLL(None)
+        self.file = self.libc.inotify_init1(os.O_NONBLOCK)
+        self.libc.inotify_add_watch(self.file, bytes(folder), 0x20 | 0x100)  # IN_OPEN, IN_CREATE
+
+    def seen(self) -> bool:
+        try:
+            return bool(os.read(self.file, 4096))
+        except BlockingIOError:
+            return False
+
+
+def forbid(folder: Path, tell: Callable[[str], object]) -> None:
+    """From now on, this process starts nothing but the decoder of videos, talks to nobody, changes nothing outside of
+    `folder`, and reads there, in Python and in this repository alone."""
+    own = (str(folder), str(ROOT), sys.prefix, sys.base_prefix, *SYSTEM)
+
+    def hook(event: str, given: tuple[Any, ...]) -> None:
+        decodes = event == "subprocess.Popen" and given[1][1:3] == ["-I", "-c"] and "formats.child" in given[1][3]
+        if (event in STARTED and not decodes) or (event.startswith("socket.") and event != "socket.gethostname"):
+            tell(f"{event} {str(given)[:80]}")
+        if event == "pickle.find_class":
+            tell(f"unpickled {given[0]}.{given[1]}")
+        if event in ("open", *CHANGED) and isinstance(given[0], (str, bytes, os.PathLike)):
+            path = os.path.abspath(os.fsdecode(given[0]))
+            if not path.startswith(own if event == "open" else str(folder)):
+                tell(f"{event} {path}")
+
+    sys.addaudithook(hook)
+
+
+def judged(call: Callable[[], object], folder: Path) -> str:
+    """read, said, or what it did that it must not. `call` is a function that may raise a DataError, or a program, which
+    ends by SystemExit; both may print."""
+    reader, writer = os.pipe()
+    begin, pid = time.monotonic(), os.fork()
+    if not pid:
+        os.close(reader)
+        os.chdir(folder)
+        signal.alarm(SECONDS)
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        printed = [os.open(folder / name, os.O_CREAT | os.O_TRUNC | os.O_RDWR) for name in ("stdout", "stderr")]
+        for at, file in enumerate(printed, 1):
+            os.dup2(file, at)
+        sys.stdout, sys.stderr = (io.TextIOWrapper(io.FileIO(at, "w"), write_through=True) for at in (1, 2))
+        forbid(folder, lambda what: os.write(writer, f"FORBIDDEN {what}\n".encode()))
+        told = _ended(call)
+        decoder().end()
+        more = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+        most = max(more, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss) * 1024
+        told += f" MEMORY {most / 2**20:.0f} MiB" if most > BYTES else ""
+        os.write(writer, (told + _wrong_words(folder, told)).encode(errors="backslashreplace")[:2000])
+        os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader, errors="replace") as file:
+        told = file.read()
+    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    if code:
+        told += f" {'HANG' if code == -signal.SIGALRM else f'CRASH {code}'} after {time.monotonic() - begin:.0f} s"
+    return told
+
+
+def _ended(call: Callable[[], object]) -> str:
+    try:
+        call()
+        return "read"
+    except DataError as error:
+        return "said" if str(error).isprintable() else f"UNPRINTABLE {error!r}"
+    except SystemExit as end:
+        if isinstance(end.code, str):
+            print(end.code, file=sys.stderr)  # as Python does
+        return "said" if isinstance(end.code, str) or end.code == 1 else f"EXIT {end.code}" if end.code else "read"
+    except BaseException as error:
+        return f"TRACEBACK {type(error).__name__}: {str(error)[:150]!r}"
+
+
+def _wrong_words(folder: Path, told: str) -> str:
+    """What a program printed, by itself or by a library in C, that is no line of printable text; and, where it failed,
+    more than one line on stderr, or none at all."""
+    out, err = ((folder / name).read_text(errors="surrogateescape").splitlines() for name in ("stdout", "stderr"))
+    wrong = [line for line in out + err if not line.isprintable() or line.startswith("Traceback")]
+    if told == "said" and len(err) > 1:
+        wrong += err
+    return f" PRINTED {wrong[:3]!r}"[:600] if wrong else ""
