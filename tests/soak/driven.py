@@ -1,5 +1,7 @@
 """Programs as people start them on what they were sent: peek, predict, show_tokens, check_data, train and test."""
 
+import contextlib
+import io
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -27,7 +29,8 @@ Call = Callable[[], object]
 Made = Callable[[Path], object]
 Content = bytes | Made
 LOADERS = ("train_dataloader", "val_dataloader", "test_dataloader")
-SMALL = ["model.backbone.dim=16", "model.backbone.depth=1", "model.backbone.heads=2", "train_cfg.max_epochs=1"]
+SMALL = ["model.backbone.dim=16", "model.backbone.depth=1", "model.backbone.heads=2"]
+SMALL += ["model.backbone.drop_path=0.0", "train_cfg.max_epochs=1"]
 SMALL += [f"{loader}.{option}" for loader in LOADERS for option in ("num_workers=0", "batch_size=4")]
 
 
@@ -153,6 +156,14 @@ def predicted(kind: str, path: Path, home: Path) -> Call:
     if not trained.exists():
         weights(config, trained)
     return program(predict.main, config, trained, path, *options(config))
+
+
+def warm(home: Path) -> None:
+    """numba compiles once, for all that are forked."""
+    path = home / "whole.raw"
+    recording(path)
+    with contextlib.redirect_stdout(io.StringIO()):
+        predicted("events", path, home)()
 
 
 def checked(one: Set, root: Path) -> Call:

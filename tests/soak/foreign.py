@@ -19,6 +19,7 @@ from typing import NamedTuple
 import matplotlib.pyplot as plt
 import numpy as np
 import torch
+import torch._dynamo  # makes its folder, once
 
 from ndformer.framework.backbones.ptv3 import pointcept
 from ndformer.framework.data.describe import describe
@@ -115,6 +116,8 @@ def run(wanted: Callable[[str], bool], mutations: int, tell: Callable[[str], obj
         describe(ROOT / "none", 1)  # imports what a case would
     table, bad = defaultdict[str, Counter[str]](Counter), list[str]()
     with tempfile.TemporaryDirectory() as inside, tempfile.TemporaryDirectory() as outer:
+        if wanted("events"):
+            driven.warm(Path(inside))
         outside = Path(outer)
         (outside / "secret").write_bytes(bytes(64))
         os.mkfifo(outside / "pipe")

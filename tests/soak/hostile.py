@@ -43,6 +43,11 @@ def crafted(outside: Path) -> Iterator[tuple[str, str, bytes | Callable[[Path], 
     yield from _videos(secret, pipe)
 
 
+def repeated(head: bytes, part: bytes, count: int, end: bytes = b"") -> Callable[[Path], object]:
+    """What writes a large file, which nobody keeps in memory."""
+    return lambda path: path.write_bytes(head + part * count + end)
+
+
 def begun(path: Path, content: bytes) -> Path:
     path.write_bytes(content)
     return path
@@ -87,9 +92,10 @@ def _texts(outside: Path) -> Iterator[tuple[str, str, Any]]:
         yield "json", f"value{i}.json", (boxes % ("a.jpg", value)).encode()
     for i, name in enumerate(("../../../etc/passwd", f"{outside}/secret", "a\\u0000b", "\\u001b[2J")):
         yield "json", f"name{i}.json", (boxes % (name, "1")).encode()
-    shapes = dict(deep="[" * 10**6, many="[" + "[]," * 3 * 10**7 + "[]]", digits="9" * 10**7, list="[]", text='"a"')
+    shapes = dict(deep="[" * 10**6, digits="9" * 10**7, list="[]", text='"a"')
     for name, text in shapes.items():
         yield "json", f"{name}.json", text.encode()
+    yield "json", "many.json", repeated(b"[[]", b",[]", 3 * 10**7, b"]")
     entity = f'<!DOCTYPE a [<!ENTITY x SYSTEM "file://{outside}/secret">]><annotation><object><name>&x;</name></object>'
     laughs = "".join(f"<!ENTITY l{i} '{f'&l{i - 1};' * 10}'>" for i in range(1, 12))
     yield "xml", "entity.xml", (entity + "</annotation>").encode()
@@ -206,15 +212,15 @@ def _events() -> Iterator[tuple[str, str, Any]]:
     three, two = b"% evt 3.0\n% end\n", b"% evt 2.0\n% end\n"
     begin = np.array([8 << 12, 5, 3 << 12], "<u2").tobytes()
     for name, word in dict(zeros=0, vectors=4 << 12 | 0xFFF, highs=8 << 12, columns=2 << 12).items():
-        yield "events", f"{name}3.raw", three + begin + np.full(10**7, word, "<u2").tobytes()
+        yield "events", f"{name}3.raw", repeated(three + begin, struct.pack("<H", word), 10**7)
     for name, word in dict(zeros=0, highs=8 << 28).items():
-        yield "events", f"{name}2.raw", two + np.full(5 * 10**6, word, "<u4").tobytes()
+        yield "events", f"{name}2.raw", repeated(two, struct.pack("<I", word), 5 * 10**6)
     large = lambda content: lambda path: os.truncate(begun(path, content), 900 * 2**20)
     heads = {"a.raw": three, "b.raw": two, "c.dat": b"", "d.bin": b"", "e.aedat": b"#!AER-DAT2.0\n"}
     for name, content in heads.items():
         yield "events", "large_" + name, large(content)
-    yield "events", "comments.dat", b"% x\n" * 10**6
-    yield "events", "comment.dat", b"%" * 10**7
+    yield "events", "comments.dat", repeated(b"", b"% x\n", 10**6)
+    yield "events", "comment.dat", repeated(b"", b"%", 10**7)
     packet = struct.pack("<HHIIIIII", 1, 1, 8, 4, 0, 0, 0, 0)
     yield "events", "packets.aedat", b"#!AER-DAT3.1\n#!END-HEADER\n" + packet * 100_000
     lie = struct.pack("<HHIIIIII", 1, 1, 8, 4, 0, 2**32 - 1, 2**32 - 1, 0)
@@ -228,13 +234,13 @@ def _clouds() -> Iterator[tuple[str, str, Any]]:
                 text = f"ply\nformat {order} 1.0\nelement face {rows}\n"
                 text += f"property {property}\n" * bool(property) + "end_header\n"
                 yield "ply", f"{order[0]}{rows}{len(property)}.ply", text.encode() + bytes(10**6)
-    yield "ply", "header.ply", b"ply\n" + b"comment x\n" * 10**6
+    yield "ply", "header.ply", repeated(b"ply\n", b"comment x\n", 10**6)
     for ending in ("txt", "xyz", "off"):
         head = b"OFF\n" if ending == "off" else b""
-        yield "text", f"line.{ending}", head + b"1 " * 10**8
-        yield "text", f"short.{ending}", head + b"1\n" * 3 * 10**7
-        yield "text", f"rows.{ending}", head + b"1 2 3\n" * 2 * 10**6
-        yield "text", f"digits.{ending}", head + b"9" * 10**7 + b" 1 2\n"
+        yield "text", f"line.{ending}", repeated(head, b"1 ", 10**8)
+        yield "text", f"short.{ending}", repeated(head, b"1\n", 3 * 10**7)
+        yield "text", f"rows.{ending}", repeated(head, b"1 2 3\n", 2 * 10**6)
+        yield "text", f"digits.{ending}", repeated(head, b"9", 10**7)
     yield "text", "counts.off", b"OFF\n999999999999 999999999999 0\n1 2 3\n"
     yield "text", "face.off", b"OFF\n3 1 0\n0 0 0\n1 0 0\n0 1 0\n999999999 0 1 2\n"
 

@@ -18,6 +18,8 @@ SECONDS, BYTES = 20, 2**30  # for one file, the latter more than at the start
 ROOT = Path(__file__).parents[2]
 STARTED = ("os.exec", "os.posix_spawn", "os.spawn", "os.system", "os.startfile", "subprocess.Popen", "pty.spawn")
 CHANGED = ("os.remove", "os.rename", "os.mkdir", "os.rmdir", "os.link", "os.symlink", "os.truncate", "os.chmod")
+VERSION = ["git", "rev-parse", "HEAD"]  # mmengine asks it when a run begins
+DECODER = f"{sys.executable} -I -c import json, sys; sys.path[:] = json.loads(sys.argv[1]); from ndformer."
 SYSTEM = ("/proc", "/sys", "/dev")  # how many cores there are, nothing, random numbers
 
 
@@ -37,13 +39,13 @@ class Watch:
 
 
 def forbid(folder: Path, tell: Callable[[str], object]) -> None:
-    """From now on, this process starts nothing but the decoder of videos, talks to nobody, changes nothing outside of
+    """From now on, this process starts nothing but our decoder of videos, talks to nobody, changes nothing outside of
     `folder`, and reads there, in Python and in this repository alone."""
     own = (str(folder), str(ROOT), sys.prefix, sys.base_prefix, *SYSTEM)
 
     def hook(event: str, given: tuple[Any, ...]) -> None:
-        decodes = event == "subprocess.Popen" and given[1][1:3] == ["-I", "-c"] and "formats.child" in given[1][3]
-        if (event in STARTED and not decodes) or (event.startswith("socket.") and event != "socket.gethostname"):
+        own_program = event == "subprocess.Popen" and (given[1] == VERSION or DECODER in " ".join(given[1][:4]))
+        if (event in STARTED and not own_program) or (event.startswith("socket.") and event != "socket.gethostname"):
             tell(f"{event} {str(given)[:80]}")
         if event == "pickle.find_class":
             tell(f"unpickled {given[0]}.{given[1]}")
@@ -76,7 +78,7 @@ def judged(call: Callable[[], object], folder: Path) -> str:
         more = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
         most = max(more, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss) * 1024
         told += f" MEMORY {most / 2**20:.0f} MiB" if most > BYTES else ""
-        os.write(writer, (told + _wrong_words(folder, told)).encode(errors="backslashreplace")[:2000])
+        os.write(writer, (told + _wrong_words(folder)).encode(errors="backslashreplace")[:2000])
         os._exit(0)
     os.close(writer)
     with os.fdopen(reader, errors="replace") as file:
@@ -96,16 +98,16 @@ def _ended(call: Callable[[], object]) -> str:
     except SystemExit as end:
         if isinstance(end.code, str):
             print(end.code, file=sys.stderr)  # as Python does
-        return "said" if isinstance(end.code, str) or end.code == 1 else f"EXIT {end.code}" if end.code else "read"
+        told = isinstance(end.code, str) or (end.code == 1 and os.fstat(1).st_size)
+        return "said" if told else f"EXIT {end.code}" if end.code else "read"
     except BaseException as error:
         return f"TRACEBACK {type(error).__name__}: {str(error)[:150]!r}"
 
 
-def _wrong_words(folder: Path, told: str) -> str:
-    """What a program printed, by itself or by a library in C, that is no line of printable text; and, where it failed,
-    more than one line on stderr, or none at all."""
-    out, err = ((folder / name).read_text(errors="surrogateescape").splitlines() for name in ("stdout", "stderr"))
+def _wrong_words(folder: Path) -> str:
+    """What was printed, by us or by a library in C, that is no line of printable text, or on stderr no sentence of the
+    program: two warnings and an error at most."""
+    out, err = ((folder / name).read_text(errors="surrogateescape").split("\n") for name in ("stdout", "stderr"))
     wrong = [line for line in out + err if not line.isprintable() or line.startswith("Traceback")]
-    if told == "said" and len(err) > 1:
-        wrong += err
+    wrong += [line for line in err if line and not line.startswith("program: ")] + err[4:]
     return f" PRINTED {wrong[:3]!r}"[:600] if wrong else ""
