@@ -47,6 +47,7 @@ soak: $(READY)
 	$(BIN)/python -m tests.soak.flips
 	$(BIN)/python -m tests.soak.changed_data --stand-ins
 	$(BIN)/python -m tests.soak.config_edits
+	$(BIN)/python -m tests.soak.foreign
 
 headless: $(READY)
 	PYTHON=$(CURDIR)/$(BIN)/python tests/headless/run.sh

@@ -231,3 +231,11 @@ def test_missing_and_unknown_files_say_so(tmp_path):
         read_cloud(tmp_path / "a.txt")
     with pytest.raises(DataError, match=r"a\.jpg is no point cloud by its name: known are \.txt, "):
         read_cloud(tmp_path / "a.jpg")
+
+
+def test_lines_of_a_mesh_are_counted_before_they_are_kept(tmp_path, monkeypatch):
+    path = tmp_path / "many.off"
+    path.write_text("OFF\n" + "1\n" * 10_000)
+    monkeypatch.setenv("NDFORMER_FILE_LIMIT", "1M")
+    with pytest.raises(DataError, match=r"many.off would take 1 MiB of memory, and one file may take 1"):
+        read_cloud(path)

@@ -105,6 +105,12 @@ def test_fewer_points_than_asked_say_so(method):
         run(dict(type="SamplePoints", count=60, method=method), cloud() | dict(path="a.txt"))
 
 
+def test_farthest_points_of_a_cloud_too_large_for_them_are_a_sentence():
+    large = dict(points=np.zeros((2**18 + 1, 3), np.float32), path="scan.ply")
+    with pytest.raises(DataError, match=r"scan.ply has 262,145 points, .* put SamplePoints\(count=262144\) before"):
+        TRANSFORMS.create(dict(type="SamplePoints", count=2**13, method="farthest"))(large, np.random.default_rng(0))
+
+
 @pytest.mark.parametrize("recipe", [dict(type="SamplePoints", count=0), dict(type="CropSphere", most=0)], ids=names)
 def test_no_points_at_all_are_not_to_be_asked_for(recipe):
     with pytest.raises(ValueError, match=f"{recipe['type']} keeps 1 point or more, got 0"):

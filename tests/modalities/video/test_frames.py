@@ -195,6 +195,14 @@ def test_a_file_that_hung_is_not_waited_for_twice(clips, stuck, monkeypatch):
     assert time.monotonic() - begin < 1
 
 
+def test_both_backends_are_done_with_a_file_that_hangs_within_20_seconds(clips, stuck, monkeypatch):
+    assert 2 * VideoFile(clips["xvid.avi"]).timeout < 20
+    monkeypatch.setattr(files, "decoder", lambda: stuck)
+    monkeypatch.setattr(files, "_slow", set())
+    with pytest.raises(DataError, match=r"gave no answer .* take it away, or raise the dataset's timeout"):
+        VideoFile(clips["xvid.avi"], "pyav", timeout=0.1).frames([0])
+
+
 def test_a_forked_worker_has_a_process_of_its_own(clips, numbers):
     VideoFile(clips["xvid.avi"], "pyav").frames([1])
     mine = process.decoder().child

@@ -27,6 +27,8 @@ from ndformer.modalities.pointcloud.sampling import farthest
 OF_POINTS = ("points", "normals", "colours", "labels")  # what has a row for each point
 DIRECTED = ("points", "normals")  # what turns with the cloud
 
+DISTANCES = 2**31  # that may be computed for the farthest points of one cloud: some seconds
+
 
 def chosen(sample: Sample, index: np.ndarray) -> Sample:
     """The cloud of some of the points, in that order."""
@@ -59,6 +61,11 @@ class SamplePoints:
             )
         if self.method == "random":
             return chosen(sample, rng.permutation(len(points))[: self.count])
+        if len(points) * self.count > DISTANCES:
+            raise DataError(
+                f"{sample.get('path', 'the cloud')} has {len(points):,} points, of which the farthest {self.count} take too "
+                f"long to find: put SamplePoints(count={DISTANCES // self.count}) before, which takes some at random"
+            )
         return chosen(sample, farthest(torch.from_numpy(points)[None], self.count)[0].numpy())
 
 
