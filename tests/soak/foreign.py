@@ -16,21 +16,17 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-import matplotlib.pyplot as plt
 import numpy as np
-import torch
-import torch._dynamo  # makes its folder, once
 
 from ndformer.framework.backbones.ptv3 import pointcept
 from ndformer.framework.data.describe import describe
 from ndformer.framework.engine.training import checkpoint
 from ndformer.framework.errors import DataError
-from ndformer.framework.registry import DATASETS
 from ndformer.modalities.video.formats.files import VideoFile
 from tests.modalities.events.conftest import WRITERS, random_events
 from tests.soak import driven, fuzz, fuzz_video
 from tests.soak.hostile import checkpoints, crafted
-from tests.soak.watched import ROOT, Watch, judged
+from tests.soak.watched import ROOT, Watch, judged, prepare
 
 EACH = 6  # of the crafted videos, which differ little, one is given to the programs
 
@@ -45,11 +41,10 @@ class Case(NamedTuple):
 
 
 def cases(folder: Path, outside: Path, mutations: int, wanted: Callable[[str], bool]) -> Iterator[Case]:
-    """Files are made one by one, for disks are small."""
+    """Files are made when their turn comes: together they fill a disk."""
     kinds: dict[str, list[tuple[str, driven.Content]]] = defaultdict(list)
-    for kind, name, made in crafted(outside):
-        if wanted(kind):
-            kinds[kind].append((name, made))
+    for kind, name, made in crafted(outside, wanted):
+        kinds[kind].append((name, made))
     for kind, files in kinds.items():
         home = folder / kind
         home.mkdir()
@@ -109,9 +104,7 @@ def of_weights(folder: Path, outside: Path) -> Iterator[Case]:
 
 def run(wanted: Callable[[str], bool], mutations: int, tell: Callable[[str], object]) -> tuple[Table, list[str]]:
     """Outcomes by kind, and a line for each that must not be."""
-    torch.set_num_threads(1)  # threads do not live on in what is forked
-    DATASETS.get("CIFAR10")
-    plt.close(plt.figure())  # looks for fonts
+    prepare()
     with contextlib.suppress(DataError):
         describe(ROOT / "none", 1)  # imports what a case would
     table, bad = defaultdict[str, Counter[str]](Counter), list[str]()

@@ -20,27 +20,9 @@ from tests.framework.foreign.test_plain import EPS
 from tests.soak.fuzz import mutated
 
 LARGE = 200 * 2**20
-
-
-def crafted(outside: Path) -> Iterator[tuple[str, str, bytes | Callable[[Path], object]]]:
-    """Kind, name, and the content or what writes it; `outside` is where nothing may be opened or made."""
-    secret, pipe = outside / "secret", outside / "pipe"
-    zeros = lambda path: os.truncate(begun(path, b""), LARGE)
-    for name in ("a.ply", "b.npy", "c.npz", "d.h5", "e.avi", "f.dat", "g.bin", "h.mat", "i.off", "j.txt", "k.aedat"):
-        yield "fifo", name, lambda path: os.mkfifo(path)
-        yield "device", name, lambda path: path.symlink_to("/dev/zero")
-        yield "folder", name, lambda path: path.mkdir()
-        yield "zeros", name, zeros
-        yield "escapes", f"\x1b[31m\n{name}", b"\x1b[2J"
-        yield "empty", name, b""
-    yield from _pickles(outside)
-    yield from _pictures()
-    yield from _texts(outside)
-    yield from _tables(secret, pipe)
-    yield from _packed()
-    yield from _events()
-    yield from _clouds()
-    yield from _videos(secret, pipe)
+MATLAB = b"MATLAB 5.0 MAT-file".ljust(124) + struct.pack("<H2s", 0x0100, b"IM")
+ENDINGS = ("ply", "npy", "npz", "h5", "avi", "dat", "bin", "mat", "off", "txt", "aedat")
+File = tuple[str, str, bytes | Callable[[Path], object]]  # kind, name, content or what writes it
 
 
 def repeated(head: bytes, part: bytes, count: int, end: bytes = b"") -> Callable[[Path], object]:
@@ -53,7 +35,7 @@ def begun(path: Path, content: bytes) -> Path:
     return path
 
 
-def _pickles(outside: Path) -> Iterator[tuple[str, str, Any]]:
+def _pickles(outside: Path) -> Iterator[File]:
     for number, content in enumerate(HOSTILE.values()):
         yield "pickle", f"p{number}", content
     for name in ("os\nsystem", "builtins\neval", "posix\nsystem", "subprocess\nPopen", "builtins\nopen"):
@@ -61,7 +43,7 @@ def _pickles(outside: Path) -> Iterator[tuple[str, str, Any]]:
         yield "pickle", f"q{name.split()[1]}", f"\x80\x02c{name}\nX".encode("latin-1") + _counted(trap) + b"\x85R."
 
 
-def _pictures() -> Iterator[tuple[str, str, Any]]:
+def _pictures() -> Iterator[File]:
     for name, (content, _) in BOMBS.items():
         yield "picture", name, content
     for name in ("photo.jpg", "photo.png", "photo.tif"):
@@ -74,7 +56,7 @@ def _pictures() -> Iterator[tuple[str, str, Any]]:
     yield "picture", "frames.gif", b"GIF89a" + struct.pack("<HHBBB", 65535, 65535, 0, 0, 0) + b",\0" * 10**5
 
 
-def _texts(outside: Path) -> Iterator[tuple[str, str, Any]]:
+def _texts(outside: Path) -> Iterator[File]:
     """YAML, JSON, XML and lists."""
     calls = ("object/apply:os.system", "object/new:os.system", "object/apply:subprocess.check_call")
     for i, call in enumerate(calls):
@@ -115,7 +97,7 @@ def _counted(text: str) -> bytes:
     return struct.pack("<I", len(text)) + text.encode()
 
 
-def _tables(secret: Path, pipe: Path) -> Iterator[tuple[str, str, Any]]:
+def _tables(secret: Path, pipe: Path) -> Iterator[File]:
     def hdf5(make: Callable[[Any], object]) -> Callable[[Path], object]:
         def write(path: Path) -> None:
             with h5py.File(path, "w") as file:
@@ -163,7 +145,7 @@ def _npy(shape: tuple[int, ...], descr: str = "'<u2'", content: bytes = bytes(8)
     return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(head)) + head + content
 
 
-def _packed() -> Iterator[tuple[str, str, Any]]:
+def _arrays() -> Iterator[File]:
     fields = "[('x', '<u2'), ('y', '<u2'), ('t', '<i8'), ('p', 'u1')]"
     lies = {"many": _npy((10**12,)), "rows": _npy((10**12,), fields), "wide": _npy((2, 10**15)), "none": _npy((-5,))}
     lies |= {"objects": _npy((1,), "'O'"), "empty": _npy((10**12,), "'V0'"), "code": _npy((1,), "__import__('os')")}
@@ -193,22 +175,28 @@ def _packed() -> Iterator[tuple[str, str, Any]]:
 
     yield "npz", "bomb.npz", zip_bomb
     yield "npz", "crowd.npz", crowd
+
+
+def _matlab() -> Iterator[File]:
     engine = zlib.compressobj(9)
     inflating = b"".join(engine.compress(bytes(2**24)) for _ in range(256)) + engine.flush()
     element = struct.pack("<II", 15, len(inflating)) + inflating
-    head = b"MATLAB 5.0 MAT-file".ljust(124) + struct.pack("<H2s", 0x0100, b"IM")
-    yield "mat", "bomb.mat", head + element
-    yield "mat", "bombs.mat", head + element * 3
-    yield "mat", "lie.mat", head + struct.pack("<II", 14, 2**32 - 1) + bytes(64)
-    yield "mat", "deep.mat", head + struct.pack("<II", 14, 8) * 1000
+    yield "mat", "bomb.mat", MATLAB + element
+    yield "mat", "bombs.mat", MATLAB + element * 3
+    yield "mat", "lie.mat", MATLAB + struct.pack("<II", 14, 2**32 - 1) + bytes(64)
+    yield "mat", "deep.mat", MATLAB + struct.pack("<II", 14, 8) * 1000
+
+
+def _idx() -> Iterator[File]:
+    zeros = gzip.compress(bytes(2**26)) * 8
     for name, sides in dict(a=(2**31 - 1,) * 3, b=(60000, 28, 28), c=(-1, -1, 1), d=(2**16, 2**8, 2**5)).items():
         body = bytes((0, 0, 8, 3)) + struct.pack(">3i", *sides)
         yield "gz", f"{name}.gz", gzip.compress(body + bytes(2**20))
         yield "gz", f"{name}-idx3-ubyte", body
-        yield "gz", f"{name}many.gz", gzip.compress(body) + gzip.compress(bytes(2**26)) * 8
+        yield "gz", f"{name}many.gz", gzip.compress(body) + zeros
 
 
-def _events() -> Iterator[tuple[str, str, Any]]:
+def _events() -> Iterator[File]:
     three, two = b"% evt 3.0\n% end\n", b"% evt 2.0\n% end\n"
     begin = np.array([8 << 12, 5, 3 << 12], "<u2").tobytes()
     for name, word in dict(zeros=0, vectors=4 << 12 | 0xFFF, highs=8 << 12, columns=2 << 12).items():
@@ -227,7 +215,7 @@ def _events() -> Iterator[tuple[str, str, Any]]:
     yield "events", "lie.aedat", b"#!AER-DAT3.1\n#!END-HEADER\n" + lie
 
 
-def _clouds() -> Iterator[tuple[str, str, Any]]:
+def _clouds() -> Iterator[File]:
     for order in ("ascii", "binary_little_endian"):
         for rows in (10**12, 10**18, 2 * 10**6):
             for property in ("list uchar int vertex_indices", "list int float v", "float x", ""):
@@ -245,7 +233,7 @@ def _clouds() -> Iterator[tuple[str, str, Any]]:
     yield "text", "face.off", b"OFF\n3 1 0\n0 0 0\n1 0 0\n0 1 0\n999999999 0 1 2\n"
 
 
-def _videos(secret: Path, pipe: Path) -> Iterator[tuple[str, str, Any]]:
+def _videos(secret: Path, pipe: Path) -> Iterator[File]:
     for ending in ("avi", "mp4", "mkv"):
         for target in (secret, pipe, "http://127.0.0.1:9/x", "tcp://127.0.0.1:9"):
             name = f"{Path(str(target)).name}{len(str(target)) % 97}"
@@ -260,6 +248,39 @@ def _videos(secret: Path, pipe: Path) -> Iterator[tuple[str, str, Any]]:
                 yield "video", f"avi{kind}{name}.{ending}", b"RIFF    AVI LIST" + text.encode()
     sides = struct.pack(">II", 0xFFFF0000, 0xFFFF0000)
     yield "video", "large.mp4", b"\0\0\0\x14ftypisom\0\0\0\0isom" + struct.pack(">I4s", 100, b"moov") + sides * 12
+
+
+def crafted(outside: Path, wanted: Callable[[str], bool]) -> Iterator[File]:
+    """Those of the kinds that are wanted; `outside` is where nothing may be opened or made."""
+    secret, pipe = outside / "secret", outside / "pipe"
+    makers: list[tuple[tuple[str, ...], Callable[[], Iterator[File]]]] = [
+        (("fifo", "device", "folder", "zeros", "escapes", "empty"), _places),
+        (("pickle",), lambda: _pickles(outside)),
+        (("picture",), _pictures),
+        (("yaml", "json", "xml", "list"), lambda: _texts(outside)),
+        (("hdf5",), lambda: _tables(secret, pipe)),
+        (("npy", "npz"), _arrays),
+        (("mat",), _matlab),
+        (("gz",), _idx),
+        (("events",), _events),
+        (("ply", "text"), _clouds),
+        (("video",), lambda: _videos(secret, pipe)),
+    ]
+    for kinds, make in makers:
+        if any(map(wanted, kinds)):
+            yield from (one for one in make() if wanted(one[0]))
+
+
+def _places() -> Iterator[File]:
+    """What is no file, holds nothing, or has a name that forges lines."""
+    for ending in ENDINGS:
+        name = f"a.{ending}"
+        yield "fifo", name, lambda path: os.mkfifo(path)
+        yield "device", name, lambda path: path.symlink_to("/dev/zero")
+        yield "folder", name, lambda path: path.mkdir()
+        yield "zeros", name, lambda path: os.truncate(begun(path, b""), LARGE)
+        yield "escapes", f"\x1b[31m\n{name}", b"\x1b[2J"
+        yield "empty", name, b""
 
 
 class Runs:

@@ -11,7 +11,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import matplotlib.pyplot as plt
+import torch
+import torch._dynamo  # makes a folder
+
 from ndformer.framework.errors import DataError
+from ndformer.framework.registry import DATASETS
 from ndformer.modalities.video.formats.process import decoder
 
 SECONDS, BYTES = 20, 2**30  # for one file, the latter more than at the start
@@ -55,6 +60,13 @@ def forbid(folder: Path, tell: Callable[[str], object]) -> None:
                 tell(f"{event} {path}")
 
     sys.addaudithook(hook)
+
+
+def prepare() -> None:
+    """Once, before: what libraries make and look for when they are first used is no file's doing."""
+    torch.set_num_threads(1)  # threads do not live on in what is forked
+    DATASETS.get("CIFAR10")
+    plt.close(plt.figure())  # looks for fonts
 
 
 def judged(call: Callable[[], object], folder: Path) -> str:

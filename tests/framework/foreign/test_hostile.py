@@ -4,20 +4,27 @@ import os
 import pickle
 import socket
 import subprocess
+import sys
 
 import pytest
 
+from ndformer.framework.errors import DataError
 from tests.framework.foreign.test_plain import EPS
 from tests.soak import driven
 from tests.soak.hostile import Runs, checkpoints, crafted
-from tests.soak.watched import Watch, judged
+from tests.soak.watched import BYTES, Watch, judged, prepare
 
-PEEKED = {
-    *("npy many.npy", "npz bomb.npz", "mat lie.mat", "gz amany.gz", "pickle qsystem", "escapes a.ply", "fifo e.avi"),
-    *("hdf5 linkxsecret.h5", "hdf5 virtualxpipe.h5", "hdf5 externalxsecret.h5", "hdf5 bombx.h5"),
-    *("ply b1000000000000" + str(len("list int float v")) + ".ply", "ply a1000000000000" + str(len("float x")) + ".ply"),
-    *("events packets.aedat", "events lie.aedat", "events comments.dat", "text counts.off"),
-    *("video concatsecret", "video aviconcatsecret", "video m3u8pipe"),
+NAMES = {  # of each kind, what takes the shortest
+    "npy": ("many.npy", "code.npy", "objects.npy"),
+    "npz": ("rows.npz",),
+    "gz": ("a.gz", "amany.gz"),
+    "pickle": ("qsystem", "qeval"),
+    "hdf5": ("linkxsecret.h5", "virtualxpipe.h5", "externalxsecret.h5", "claimx.h5"),
+    "ply": ("b100000000000029.ply", "a10000000000007.ply"),
+    "events": ("large_a.raw", "large_d.bin"),
+    "text": ("counts.off",),
+    "fifo": ("a.h5", "a.avi"),
+    "escapes": ("\x1b[31m\na.ply",),
 }
 
 
@@ -28,3 +35,83 @@ def outside(tmp_path_factory):
     (found / "secret").write_bytes(bytes(64))
     os.mkfifo(found / "pipe")
     return found
+
+
+def outcomes(calls, inside, outside):
+    watch = Watch(outside)
+    for name, call in calls:
+        watch.seen()
+        yield name, judged(call, inside) + " OUTSIDE" * watch.seen()
+
+
+def peeked(kind, outside, home, names):
+    for _, name, made in crafted(outside, kind.__eq__):
+        if name in names:
+            driven.placed(home / name, made)
+            yield name, driven.peeked(home / name)
+
+
+@pytest.mark.parametrize("kind", NAMES)
+def test_hostile_files_run_nothing_open_nothing_and_are_a_sentence(kind, tmp_path, outside):
+    found = dict(outcomes(peeked(kind, outside, tmp_path, NAMES[kind]), tmp_path, outside))
+    assert found == dict.fromkeys(NAMES[kind], "said")
+
+
+def test_lists_of_other_files_named_as_video_open_none(tmp_path, outside):
+    files = [name for _, name, _ in crafted(outside, "video".__eq__) if name.endswith(".avi")]
+    begins = ("concatsecret", "aviconcatpipe", "m3u8x")
+    some = [next(name for name in files if name.startswith(begin)) for begin in begins]
+    found = dict(outcomes(peeked("video", outside, tmp_path, some), tmp_path, outside))
+    assert found == dict.fromkeys(some, "said")
+
+
+def test_programs_on_hostile_pictures_and_weights_end_with_a_sentence(tmp_path, outside):
+    prepare()
+    calls = dict(driven.sets("picture", [("a.jpg", EPS)], tmp_path))
+    calls = {name: call for name, call in calls.items() if name.endswith("a.jpg")}
+    driven.placed(tmp_path / "picture0" / "train/a/0.png", EPS)
+    assert dict(outcomes(calls.items(), tmp_path, outside)) == dict.fromkeys(calls, "said")
+    assert len(calls) == 3
+    (tmp_path / "picture0" / "train/a/0.png").unlink()
+    good = driven.weights("imagefolder_pape", tmp_path / "good.pth")
+    for name, content in checkpoints(good, outside):
+        if name in ("runs.pth", "pickled.pth", "claim.safetensors"):
+            given = list(driven.given_weights(content, tmp_path / name, tmp_path / "picture0", tmp_path))
+            assert dict(outcomes(given, tmp_path, outside)) == {told: "said" for told, _ in given}
+
+
+def test_the_watch_sees_what_it_must(tmp_path, outside):
+    done = dict(
+        system=lambda: os.system("true"),
+        subprocess=lambda: subprocess.run(["true"], check=True),
+        socket=lambda: socket.create_connection(("127.0.0.1", 9), 1),
+        opened=lambda: open("/etc/passwd").close(),
+        canary=lambda: pickle.loads(pickle.dumps(Runs(outside / "ran"))),
+        printed=lambda: print("\x1b[2J"),
+        noise=lambda: os.write(2, b"a library speaks\n"),
+        error=lambda: 1 / 0,
+        memory=lambda: b"1" * (BYTES * 9 // 8),
+        dies=lambda: os.kill(os.getpid(), 9),
+        ends=lambda: sys.exit(2),
+        said=lambda: raises(DataError("a \x1b[2J")),
+    )
+    signs = dict(
+        system="FORBIDDEN os.system",
+        subprocess="FORBIDDEN subprocess.Popen",
+        socket="FORBIDDEN socket.",
+        opened="FORBIDDEN open /etc/passwd",
+        canary="OUTSIDE",
+        printed="PRINTED",
+        noise="PRINTED",
+        error="TRACEBACK ZeroDivisionError",
+        memory="MEMORY",
+        dies="CRASH -9",
+        ends="EXIT 2",
+        said="UNPRINTABLE",
+    )
+    found = dict(outcomes(done.items(), tmp_path, outside))
+    assert {name: sign in found[name] for name, sign in signs.items()} == dict.fromkeys(done, True), found
+
+
+def raises(error):
+    raise error

@@ -107,7 +107,9 @@ def test_fewer_points_than_asked_say_so(method):
 
 def test_farthest_points_of_a_cloud_too_large_for_them_are_a_sentence():
     large = dict(points=np.zeros((2**18 + 1, 3), np.float32), path="scan.ply")
-    with pytest.raises(DataError, match=r"scan.ply has 262,145 points, .* put SamplePoints\(count=262144\) before"):
+    with pytest.raises(
+        DataError, match=r"scan.ply has 262,145 points, whose farthest 8192 .* put SamplePoints\(count=262144\) before"
+    ):
         TRANSFORMS.create(dict(type="SamplePoints", count=2**13, method="farthest"))(large, np.random.default_rng(0))
 
 
