@@ -63,8 +63,8 @@ class SamplePoints:
             return chosen(sample, rng.permutation(len(points))[: self.count])
         if len(points) * self.count > DISTANCES:
             raise DataError(
-                f"{sample.get('path', 'the cloud')} has {len(points):,} points, whose farthest {self.count} take too long "
-                f"to find: put SamplePoints(count={DISTANCES // self.count}) before, which takes some at random"
+                f"{sample.get('path', 'the cloud')} has {len(points):,} points, whose farthest {self.count} take too "
+                f"long to find: put SamplePoints(count={DISTANCES // self.count}) before, which takes some at random"
             )
         return chosen(sample, farthest(torch.from_numpy(points)[None], self.count)[0].numpy())
 
