@@ -1,4 +1,4 @@
-"""Programs as people start them on what they were sent: peek, predict, show_tokens, check_data, train and test."""
+"""Programs as people start them on what they were sent: all that read files of others."""
 
 import contextlib
 import io
@@ -22,12 +22,25 @@ from tests.modalities.events.conftest import random_events, write_evt3
 from tests.modalities.image import test_detection_files as boxes
 from tests.soak import fuzz
 from tests.soak.hostile import LARGE
-from tools import check_data, peek, predict, show_tokens, train
+from tools import (
+    browse_dataset,
+    check_data,
+    convert_checkpoint,
+    extrapolate,
+    peek,
+    predict,
+    show_attention,
+    show_tokens,
+    train,
+    vote,
+)
+from tools import eval as eval_tool
 from tools import test as test_tool
 
 Call = Callable[[], object]
 Made = Callable[[Path], object]
 Content = bytes | Made
+TRUTH = "annotations/instances_val2017.json"
 LOADERS = ("train_dataloader", "val_dataloader", "test_dataloader")
 SMALL = ["model.backbone.dim=16", "model.backbone.depth=1", "model.backbone.heads=2"]
 SMALL += ["model.backbone.drop_path=0.0", "train_cfg.max_epochs=1"]
@@ -191,6 +204,11 @@ def sets(kind: str, crafted: list[tuple[str, Content]], home: Path) -> Iterator[
                     f"show_tokens {name}",
                     program(show_tokens.main, one.config, strange, "--out", home / "tokens.png"),
                 )
+                words = ("--data-root", root, "--out", home / "sheet.png", "--split", "train", *options(one.config))
+                yield f"browse_dataset {name}", program(browse_dataset.main, one.config, *words)
+            if kind == "json":
+                yield f"eval truth {name}", program(eval_tool.main, "coco", strange, root / "none.json")
+                yield f"eval found {name}", program(eval_tool.main, "coco", root / TRUTH, strange)
             cleared(strange)
 
 
@@ -204,6 +222,15 @@ def given_weights(content: Content, path: Path, root: Path, home: Path) -> Itera
         f"train from {path.name}",
         program(train.main, one.config, "--work-dir", home / "begun", *words, f"weights={path}"),
     )
+    image = root / "test" / "b" / "7.png"
+    looks = {
+        "show_attention": program(show_attention.main, one.config, path, image, "--out", home / "a.png", *words),
+        "extrapolate": program(extrapolate.main, one.config, path, "--sizes", 32, "--out", home / "sizes", *words),
+        "vote": program(vote.main, "modelnet40_plain_pape", path, "--data-root", root),
+        "convert_checkpoint": program(convert_checkpoint.main, "pointcept", path, home / "converted.pth"),
+    }
+    for tool, call in looks.items():
+        yield f"{tool} {path.name}", call
     if path.suffix == ".pth":
         folder = home / f"run of {path.name}"
         folder.mkdir()
