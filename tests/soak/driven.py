@@ -204,7 +204,7 @@ def sets(kind: str, crafted: list[tuple[str, Content]], home: Path) -> Iterator[
                     f"show_tokens {name}",
                     program(show_tokens.main, one.config, strange, "--out", home / "tokens.png"),
                 )
-                words = ("--data-root", root, "--out", home / "sheet.png", "--split", "train", *options(one.config))
+                words = ("--data-root", root, "--out", home / "sheet.png", "--split", "val", *options(one.config))
                 yield f"browse_dataset {name}", program(browse_dataset.main, one.config, *words)
             if kind == "json":
                 yield f"eval truth {name}", program(eval_tool.main, "coco", strange, root / "none.json")
