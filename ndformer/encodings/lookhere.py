@@ -24,7 +24,8 @@ class LookHere(PositionEncoding):
     """-layer_slope slope_h |dr| for keys inside head h's field of view, -inf outside.
 
     `fov` is the angle of the view: 180 (half planes), 90 (quadrants about the diagonals, then about the axes) or 45
-    degrees. A third of the heads looks everywhere. Layer slopes fall from 1.5 in the first block to 0.5 in the last.
+    degrees. Four of twelve heads look everywhere, a third of fewer. Layer slopes fall from 1.5 in the first block to
+    0.5 in the last.
     `preset='pape_repo'`: 1.5 in all layers, times a global slope of 2.
     """
 

@@ -6,14 +6,15 @@ unturned, so any head width works for any number of dimensions.
 """
 
 import math
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ndformer.framework.encoding import LayerEncoding, PositionEncoding, Preset, centred, from_repo
-from ndformer.framework.ranges import Positive
+from ndformer.framework.encoding import LayerEncoding, PositionEncoding, Preset, axis_order, centred, from_repo
+from ndformer.framework.ranges import Axis, Positive
 from ndformer.framework.registry import ENCODINGS
 from ndformer.framework.tokens import Where
 
@@ -74,12 +75,14 @@ class AxialRoPE(_Rotary):
     n = head_dim // (2 P) pairs per axis. Unplaced tokens are not turned, the field's practice: they act like tokens at
     the origin. `preset='pape_repo'` has base 10000, pairs (i, i + half), and, where 2 P does not divide the head, pads
     it and cuts the padding off after turning, which breaks the pairs it cuts: then it is not translation invariant.
+    `axes` says which axis owns the first channels, which the next; the preset has x before y in 2-D.
     """
 
     bases = 100.0, 10000.0
 
-    def __init__(self, *args: Any, **rest: Any) -> None:
+    def __init__(self, *args: Any, axes: Sequence[Axis] | None = None, **rest: Any) -> None:
         super().__init__(*args, **rest)
+        self.axes = axis_order(axes, self.position_dims, self.repo)
         if self.repo and self.head_dim % (2 * self.position_dims):
             self.translation_invariant = False
 
@@ -88,7 +91,7 @@ class AxialRoPE(_Rotary):
 
     def tables(self, positions: Tensor, where: Where) -> tuple[Tensor, Tensor]:
         steps = torch.arange(self.pairs, dtype=torch.float64, device=positions.device) / self.pairs
-        own = torch.eye(self.position_dims, dtype=torch.float64, device=positions.device)
+        own = torch.eye(self.position_dims, dtype=torch.float64, device=positions.device)[list(self.axes)]
         frequencies = torch.einsum("i,pq->piq", self.base**-steps, own).flatten(0, 1)  # (pairs of all axes, P)
         turn = angles(self.near(positions, where), frequencies[None])
         return turn.cos().to(positions.dtype), turn.sin().to(positions.dtype)  # (B, 1, N, pairs)

@@ -192,6 +192,15 @@ def from_repo(preset: Preset) -> bool:
     return preset == "pape_repo"
 
 
+def axis_order(axes: Sequence[int] | None, position_dims: int, repo: bool) -> tuple[int, ...]:
+    """Which axis owns the first channels, which the next ...; in that repository x comes before y."""
+    if axes is None:
+        return (1, 0) if repo and position_dims == 2 else tuple(range(position_dims))
+    if sorted(axes) != list(range(position_dims)):
+        raise ValueError(f"axes names each of the {position_dims} axes once, counted from 0, got {list(axes)}")
+    return tuple(axes)
+
+
 def scaled(positions: Tensor, factors: tuple[float, ...]) -> Tensor:
     """(..., P) times one factor per axis."""
     return positions if all(f == 1.0 for f in factors) else positions * positions.new_tensor(factors)

@@ -83,6 +83,7 @@ WidthOrNone = Annotated[int, Range(0, 65536)]
 Side = Annotated[int, Range(1, 16384)]  # pixels, cells
 SideOrNone = Annotated[int, Range(0, 16384)]
 Dims = Annotated[int, Range(1, 16)]  # axes of a position
+Axis = Annotated[int, Range(0, 15)]  # which of them
 Classes = Annotated[int, Range(1, 10**6)]
 Offset = Annotated[int, Range(-(10**9), 10**9)]
 Seed = Annotated[int, Range(0, 2**32 - 1)]  # numpy's

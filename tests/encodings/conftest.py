@@ -161,10 +161,10 @@ def parabolas(cfg: dict[str, Any], weights: dict[str, Tensor], h: int, x: Tensor
 
 
 def table_value(cfg: dict[str, Any], tables: list[Tensor], dr: Tensor) -> Tensor:
-    """One pair: the entries of its whole steps, cut at the reach; joint tables are row-major over all axes."""
+    """One pair: the entries of its whole steps (halves up), cut at the reach; joint tables are row-major."""
     P = len(dr)
     reach = [cfg["reach"]] * P if isinstance(cfg["reach"], int) else cfg["reach"]
-    steps = [min(max(round(d), -n), n) + n for d, n in zip(dr.tolist(), reach)]
+    steps = [min(max(math.floor(d + 0.5), -n), n) + n for d, n in zip(dr.tolist(), reach)]
     if not cfg.get("joint"):
         return torch.stack([table[step] for table, step in zip(tables, steps)]).sum()
     return tables[0].view(*[2 * n + 1 for n in reach])[tuple(steps)]

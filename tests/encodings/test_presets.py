@@ -13,6 +13,7 @@ from ndformer.framework.tokens import Where
 
 Make = Callable[..., Any]
 REPO = dict(preset="pape_repo")
+THEIRS = {1: [0], 2: [1, 0], 3: [0, 1, 2], 4: [0, 1, 2, 3]}  # our axes in its order: x before y, where we have (y, x)
 
 
 def scene(model: Any, tokens: int = 7) -> tuple[Tensor, Tensor]:
@@ -51,8 +52,8 @@ def test_sincos_of_the_paper_repository_has_all_sines_of_an_axis_first(dims: int
     x, positions = scene(model)
     found = model.encoding.embed(torch.zeros_like(x), model.encoding.prepare(Where(positions)))[0]
     wanted = []
-    for p in range(dims):
-        each = model.dim // dims + (model.dim % dims if p == dims - 1 else 0)
+    for n, p in enumerate(THEIRS[dims]):
+        each = model.dim // dims + (model.dim % dims if n == dims - 1 else 0)
         for function, count in (torch.sin, math.ceil(each / 2)), (torch.cos, each // 2):
             wanted += [function(positions[0, :, p] / 10000 ** (2 * i / each)) for i in range(count)]
     assert torch.allclose(found, torch.stack(wanted, dim=1), rtol=0, atol=1e-12)
@@ -65,13 +66,26 @@ def test_axial_rope_of_the_paper_repository_pads_turns_halves_and_cuts(dims: int
     each = math.ceil(width / (2 * dims))  # pairs of an axis
     half = each * dims
     pairs = [(i, i + half) for i in range(half)]
-    angles = torch.stack([positions[0, :, p] / 10000 ** (i / each) for p in range(dims) for i in range(each)], dim=1)
+    angles = torch.stack([positions[0, :, p] / 10000 ** (i / each) for p in THEIRS[dims] for i in range(each)], dim=1)
     with torch.no_grad():
         found = model.logits(x, Where(positions))[0]
         for head, (q, k) in enumerate(zip(*queries_and_keys(model, x))):
             pad = torch.zeros(len(q), 2 * half - width).double()
             q, k = (turned(torch.cat([t, pad], dim=1), pairs, angles)[:, :width] for t in (q, k))
             assert torch.allclose(found[head], q @ k.T / math.sqrt(width), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["Sincos", "AxialRoPE"])
+def test_axes_says_which_axis_owns_the_first_channels(name: str, make: Make) -> None:
+    """Events of that repository are at (x, y, t), ours at (t, y, x)."""
+    turned, plain = (make(dict(type=name, **REPO, **axes), 3, width=20).double() for axes in (dict(axes=[2, 1, 0]), {}))
+    x, positions = scene(plain)
+    with torch.no_grad():
+        found, wanted = turned.logits(x, Where(positions)), plain.logits(x, Where(positions.flip(-1)))
+        assert torch.allclose(found, wanted, rtol=0, atol=1e-12)
+        assert not torch.allclose(found, plain.logits(x, Where(positions)), atol=1e-3)
+    with pytest.raises(ValueError, match="axes names each of the 3 axes once, counted from 0, got \\[0, 0, 1\\]"):
+        make(dict(type=name, axes=[0, 0, 1]), 3)
 
 
 def test_rope_mixed_of_the_paper_repository_divides_by_wavelengths_alike_in_all_heads_and_axes(make: Make) -> None:
