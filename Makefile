@@ -2,6 +2,7 @@
 #              make train ARGS="configs/mnist_pape.py --sample --work-dir work_dirs/mine"
 # make test    builds .venv when needed, then lints, type-checks and runs the suite
 # make headless  the built wheel on a server without libGL: a Debian of its own; needs root and debootstrap
+# make matrix  the suite's core on each supported Python found, with the oldest and the newest torch: docs/machines.md
 # make soak    kills, faults, ranks, damaged files and 16 bit for an hour
 # make gpu     what needs a GPU: tests/gpu, then the benchmarks, into docs/benchmarks
 PYTHON ?= python3
@@ -9,7 +10,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: train test lint types gpu headless soak clean
+.PHONY: train test lint types gpu headless matrix soak clean
 
 train: $(READY)
 	$(BIN)/python tools/train.py $(or $(ARGS),configs/modelnet40_plain_pape.py --sample --overwrite)
@@ -52,6 +53,9 @@ soak: $(READY)
 
 headless: $(READY)
 	PYTHON=$(CURDIR)/$(BIN)/python tests/headless/run.sh
+
+matrix:
+	$(PYTHON) tests/matrix/run.py
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)

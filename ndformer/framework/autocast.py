@@ -14,6 +14,11 @@ def without_autocast(tensor: Tensor) -> contextlib.AbstractContextManager[Any]:
 def autocast(tensor: Tensor, dtype: torch.dtype | None) -> contextlib.AbstractContextManager[Any]:
     """In that precision on the tensor's device; None: off."""
     kind = tensor.device.type
-    if not torch.amp.is_autocast_available(kind):
+    if not _available(kind):
         return contextlib.nullcontext()
     return torch.autocast(kind, dtype, enabled=dtype is not None)
+
+
+@torch.compiler.assume_constant_result  # the oldest torch cannot trace the question
+def _available(kind: str) -> bool:
+    return torch.amp.is_autocast_available(kind)
