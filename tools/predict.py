@@ -53,6 +53,7 @@ def main() -> None:
     content = checkpoint.load(given.checkpoint)
     checkpoint.load_weights(model, content, given.checkpoint, given.resize_positions)
     named = sum(part.classes for part in model.modules() if isinstance(part, Head))
+    prepared.trained_on = content.get("data", {}).get("train", {})
     classes = contents.class_names(content, given.checkpoint, named)
     answers: list[Answer] = []
     read, unread = [], []

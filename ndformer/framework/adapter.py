@@ -32,6 +32,11 @@ class Adapter(nn.Module):
         """What a dataset reads of one sample, from a file of it."""
         raise DataError(f"{type(self).__name__} opens no files: give it `endings` and open(path)")
 
+    def likeness(self, sample: Sample) -> str | None:
+        """What an opened file is like, in the words of its datasets' likeness(): predicting from a file unlike those of
+        training is told."""
+        return None
+
     def pictures(self, sample: Sample, pack: Any) -> list[np.ndarray]:
         """(H, W, 3) uint8 each: the tokens of a sample that `pack` packed, one picture or one for each moment."""
         raise DataError(f"{type(self).__name__} does not show its tokens: give it pictures(sample, pack)")

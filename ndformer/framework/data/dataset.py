@@ -91,6 +91,11 @@ class Dataset(torch.utils.data.Dataset[Sample]):
         """Sorted numbers of the records of train that are kept for validation."""
         return stratified(labels, share)
 
+    def likeness(self) -> list[str]:
+        """What its samples are like, where a model should not be asked about others: ["a sensor of 128 x 128 pixels"].
+        The adapter's `likeness` says the same of a file. Empty, where anything goes."""
+        return []
+
     def identity(self, i: int) -> Any:
         """What a sample is known by without being read (fingerprint.py): its record, as far as that has the paths of
         its files, texts, numbers and arrays. Override it where files are named elsewhere."""

@@ -74,7 +74,10 @@ def fingerprint(data: Dataset) -> dict[str, Any]:
                     found[label] = _Class(_called(data, label))
                 found[label].add(parts, root, sizes, share if i in looked else 0)
     order = hashlib.blake2b(np.asarray(data.labels, np.int64).tobytes(), digest_size=8).hexdigest()
-    return dict(samples=count, order=order, classes={str(label): found[label].told() for label in sorted(found)})
+    like = data.likeness()  # not compared: of other data it may be the same
+    return dict(
+        samples=count, order=order, like=like, classes={str(label): found[label].told() for label in sorted(found)}
+    )
 
 
 def _plain(value: Any) -> Iterator[Any]:

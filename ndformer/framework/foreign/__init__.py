@@ -12,8 +12,8 @@ from ndformer.framework.foreign.files import (
     text,
     text_rows,
 )
-from ndformer.framework.foreign.hdf5 import Table, read_tables, tables
-from ndformer.framework.foreign.packed import archive, gunzipped, inflated
+from ndformer.framework.foreign.hdf5 import Table, notes, read_tables, tables
+from ndformer.framework.foreign.packed import archive, frame_size, gunzipped, inflated
 from ndformer.framework.foreign.pickles import plain_pickle
 from ndformer.framework.foreign.pictures import image, picture, size_of
 from ndformer.framework.foreign.plain import lines, plain_json, plain_xml, plain_yaml, words_of
@@ -27,13 +27,14 @@ __all__ = [
     "cell",
     "check_size",
     "content",
+    "frame_size",
     "gunzipped",
     "image",
     "inflated",
     "inside",
     "limit",
-    "limit",
     "lines",
+    "notes",
     "one_line",
     "opened",
     "picture",

@@ -14,12 +14,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ndformer.framework.errors import DataError
-from ndformer.framework.foreign.files import check_size, regular
+from ndformer.framework.foreign.files import check_size, opened, regular
+from ndformer.framework.foreign.packed import frame_size
 from ndformer.framework.foreign.words import printable
 
 DEPTH, MOST = 4, 1000  # groups in groups, names in all
+NOTE = 16  # numbers of an attribute
 GZIP, SHUFFLE, FLETCHER, LZF = 1, 2, 3, 32000  # built into h5py
-PLUGINS = {32001: "blosc", 32004: "lz4", 32008: "bitshuffle", 32015: "zstd"}  # which hdf5plugin brings
+BLOSC, ZSTD = 32001, 32015
+PLUGINS = {BLOSC: "blosc", 32004: "lz4", 32008: "bitshuffle", ZSTD: "zstd"}  # which hdf5plugin brings
+ECF = 36559
 RATIO = {GZIP: 1032, LZF: 88}  # bytes that come of one, at most
 MOST_OF_ONE = 2000  # the same, a file's structure counted
 LARGE = 2**26  # bytes that may come of a chunk unseen
@@ -48,12 +52,27 @@ def read_tables(path: Path, names: Sequence[str]) -> dict[str, np.ndarray]:
         return {name: np.asarray(one[()]) for name, one in chosen.items()}
 
 
+def notes(path: Path) -> dict[str, Any]:
+    """What a file says of itself in a few numbers or a word each: the attributes of its root."""
+    found: dict[str, Any] = {}
+    with _opened(path) as file:
+        for name in list(file.attrs)[:MOST]:
+            one = file.attrs.get_id(name)
+            if one.shape is None or math.prod(one.shape) > NOTE:
+                continue
+            if _of_numbers(one.dtype) and one.get_storage_size() <= 64 * NOTE:
+                found[name] = np.asarray(file.attrs[name])
+            elif one.dtype.kind == "O" and one.shape == ():  # text of any length
+                found[name] = str(file.attrs[name])[: 64 * NOTE]
+    return found
+
+
 @contextlib.contextmanager
 def _opened(path: Path) -> Iterator[Any]:
     try:
         import h5py
     except ImportError:
-        raise DataError(f"{path} takes h5py to be read: pip install h5py") from None
+        raise DataError(f"{path} takes h5py to be read: pip install 'ndformer[hdf5]'") from None
     try:
         with h5py.File(regular(path), "r") as file:
             yield file
@@ -122,6 +141,10 @@ def _check_packing(path: Path, name: str, table: Any) -> None:
     for one in filters:
         if one in PLUGINS:
             _plugin(name, PLUGINS[one])
+        elif one == ECF:
+            raise ValueError(
+                f"its {name} is packed by ECF, Prophesee's own filter: have Metavision's tools write it as .raw or .dat"
+            )
         elif one not in (SHUFFLE, FLETCHER, *RATIO):
             raise ValueError(f"its {name} is packed by filter {one}, which is not known here: save it anew with gzip")
     packing = [i for i, one in enumerate(filters) if one not in (SHUFFLE, FLETCHER)]
@@ -131,6 +154,8 @@ def _check_packing(path: Path, name: str, table: Any) -> None:
         return
     whole = math.prod(table.chunks) * table.dtype.itemsize
     check_size(path, _size(table) + whole)
+    if packing and filters[packing[0]] in (BLOSC, ZSTD):
+        _check_frames(path, name, table, filters[packing[0]], whole)
     large: list[Any] = []  # HDF5 unpacks a chunk to whatever comes out
     if packing and filters[packing[0]] in RATIO:
         ratio = RATIO[filters[packing[0]]]
@@ -144,9 +169,24 @@ def _check_packing(path: Path, name: str, table: Any) -> None:
                 raise ValueError(f"a chunk of its {name} unpacks to more than its {whole} bytes")
 
 
+def _check_frames(path: Path, name: str, table: Any, filter: int, whole: int) -> None:
+    """Each chunk of a table says in its first bytes how much it unpacks to, and its unpacker believes it."""
+    places: list[tuple[int, int]] = []
+    table.id.chunk_iter(lambda chunk: places.append((chunk.byte_offset, chunk.size)) if not chunk.filter_mask else None)
+    with opened(path) as file:
+        for place, size in places:
+            file.seek(place)
+            begin = file.read(min(size, 18))
+            says = int.from_bytes(begin[4:8], "little") if filter == BLOSC else frame_size(begin.ljust(18, b"\0"), size)
+            if says > whole + 4:  # 4: of a checksum
+                raise ValueError(f"a chunk of its {name} unpacks to more than its {whole} bytes")
+
+
 def _plugin(name: str, filter: str) -> None:
     """Registers what unpacks such tables; HDF5 would look for it where the environment says."""
     try:
         import hdf5plugin  # noqa: F401  # pyright: ignore[reportMissingImports]
     except ImportError:
-        raise ValueError(f"its {name} is packed by {filter}: pip install hdf5plugin, or save it with gzip") from None
+        raise ValueError(
+            f"its {name} is packed by {filter}: pip install 'ndformer[hdf5]', or save it with gzip"
+        ) from None

@@ -50,6 +50,20 @@ def archive(path: Path) -> list[zipfile.ZipInfo]:
     return found
 
 
+def frame_size(begin: bytes, packed: int) -> int:
+    """What a frame of zstd or LZ4, of `packed` bytes that begin so, unpacks to at most; a ValueError where it does not
+    say so and nobody knows."""
+    if begin[:4] == b"\x04\x22\x4d\x18":
+        return 255 * packed  # LZ4 writes no run of bytes shorter
+    if begin[:4] == b"\x28\xb5\x2f\xfd" and len(begin) >= 18:
+        flags = begin[4]
+        at = 5 + (not flags & 0x20) + (0, 1, 2, 4)[flags & 3]  # window, dictionary
+        wide = (flags >> 5 & 1, 2, 4, 8)[flags >> 6]
+        if wide:
+            return int.from_bytes(begin[at : at + wide], "little") + (256 if wide == 2 else 0)
+    raise ValueError("a packed part of it does not say how much it holds")
+
+
 def _directory(path: Path) -> int:
     """How many bytes the list of names takes, by the record at the end."""
     with opened(path) as file:

@@ -15,7 +15,7 @@ from ndformer.framework.ranges import Few, Positive, Width
 from ndformer.framework.registry import MODALITIES
 from ndformer.framework.tokens import TokenSet
 from ndformer.modalities.events.formats.files import ENDINGS, read_events
-from ndformer.modalities.events.formats.stream import sample_of
+from ndformer.modalities.events.formats.stream import sample_of, sensor_of
 from ndformer.modalities.events.pictures.tokens import pictures as stretches
 from ndformer.modalities.events.spikes.tokens import check_patch, unpack
 from ndformer.modalities.events.transforms.events import PackTokens
@@ -33,7 +33,8 @@ class SpikingPatches(Adapter):
     """
 
     endings = ENDINGS  # files that open() reads
-    beside = ("_bbox.npy",)  # and those that lie beside them: GEN1's boxes
+    # and those that lie beside them: GEN1's boxes, DvsGesture's tables
+    beside = ("_bbox.npy", "_labels.csv", "trials_to_train.txt", "trials_to_test.txt")
 
     def __init__(
         self,
@@ -60,7 +61,10 @@ class SpikingPatches(Adapter):
         events = read_events(path)
         if len(events) == 0:
             warnings.warn(f"{path} holds no events", stacklevel=2)
-        return sample_of(events)
+        return sample_of(events, path)
+
+    def likeness(self, sample: Sample) -> str:
+        return sensor_of(sample["events"])
 
     def pictures(self, sample: Sample, pack: PackTokens) -> list[np.ndarray]:
         return stretches(sample["inputs"]["events"], self.patch, self.bins, pack.ages)

@@ -25,6 +25,7 @@ OF_MODULES = {
     "zipfile": {"ZipFile"},
     "tarfile": {"TarFile"},
     "h5py": {"File"},
+    "aedat": {"Decoder"},
     "ET": {"parse", "fromstring", "iterparse"},
     "ElementTree": {"parse", "fromstring", "iterparse"},
     "io": {"FileIO"},
@@ -51,7 +52,6 @@ ALLOWED = {
     "ndformer/framework/engine/config/kept.py": {"path.read_text": RUN, "json.loads": RUN, "path.read_bytes": RUN},
     "ndformer/framework/engine/programs/files.py": {
         "self.adapters[name].open": ADAPTER,
-        "self.adapters[self.modality_of(path)].open": ADAPTER,
         "self.prepared.adapters[self.prepared.modality_of(path)].open": ADAPTER,
     },
     "ndformer/framework/engine/studies/compare.py": {
@@ -79,7 +79,10 @@ ALLOWED = {
     "ndformer/framework/processes.py": {"open": "os.devnull"},
     "ndformer/modalities/events/datasets/gen1/index.py": {"half.open": WRITES},
     "ndformer/modalities/events/datasets/gesture.py": {"csv.reader": LINES},
-    "ndformer/modalities/events/formats/aedat.py": {"np.memmap": MAPPED, "path.open": WRITES},
+    "ndformer/modalities/events/formats/aedat.py": {"path.open": WRITES},
+    "ndformer/modalities/events/formats/aedat4.py": {"aedat.Decoder": "a regular file, whose packets were looked at"},
+    "ndformer/modalities/events/formats/binary.py": {"np.memmap": MAPPED},
+    "ndformer/modalities/events/formats/text.py": {"np.loadtxt": LINES},
     "ndformer/modalities/image/datasets/imagenet.py": {"csv.DictReader": LINES},
     "ndformer/modalities/image/describe/sets.py": {"zlib.decompressobj": "16 bytes of it"},
     "ndformer/modalities/pointcloud/datasets/cache.py": {"half.open": WRITES},

@@ -21,7 +21,7 @@ def random_events(n, height=32, width=32, seed=0, until=200_000):
 def write_aedat2(path, events):
     address = (127 - events.x.astype(int)) << 1 | (127 - events.y.astype(int)) << 8 | (1 - events.p.astype(int))
     body = np.stack([address, events.t], 1).astype(">u4").tobytes()
-    path.write_bytes(b"#!AER-DAT2.0\r\n# made by a test\r\n" + body)
+    path.write_bytes(b"#!AER-DAT2.0\r\n# AEChip: ch.unizh.ini.jaer.chip.retina.DVS128\r\n" + body)
 
 
 def write_evt2(path, events):
@@ -83,6 +83,61 @@ def write_hdf5(path, events):
         file["t_offset"] = 1000
 
 
+def write_evt21(path, events):
+    """A word and a mask for each event, the word first."""
+    words, high = [], None
+    for x, y, t, p in zip(events.x.tolist(), events.y.tolist(), events.t.tolist(), events.p.tolist()):
+        if t >> 6 != high:
+            high = t >> 6
+            words += [8 << 28 | high, 0]
+        words += [p << 28 | (t & 63) << 22 | (x & ~31) << 11 | y, 1 << (x & 31)]
+    head = b"% format EVT21;height=32;width=32;endianness=legacy\n% end\n"
+    path.write_bytes(head + np.array(words, "<u4").tobytes())
+
+
+def write_evt4(path, events):
+    """Every other event behind a mask."""
+    words, high = [], None
+    rows = zip(events.x.tolist(), events.y.tolist(), events.t.tolist(), events.p.tolist())
+    for i, (x, y, t, p) in enumerate(rows):
+        if t >> 6 != high:
+            high = t >> 6
+            words.append(14 << 28 | high)
+        place = (x & ~31 if i % 2 else x) << 11 | y
+        words += [(12 if i % 2 else 10) + p << 28 | (t & 63) << 22 | place] + [1 << (x & 31)] * (i % 2)
+    path.write_bytes(b"% format EVT4;height=32;width=32\n% end\n" + np.array(words, "<u4").tobytes())
+
+
+INFO = """<dv version="2.0"><node name="outInfo" path="/outInfo/"><node name="0" path="/outInfo/0/">
+<attr key="compression" type="string">NONE</attr><attr key="typeIdentifier" type="string">EVTS</attr>
+<node name="info" path="/outInfo/0/info/"><attr key="sizeX" type="int">32</attr><attr key="sizeY" type="int">32</attr>
+</node></node></node></dv>"""
+
+
+def write_aedat4(path, events, packet=100):
+    """In flatbuffers: a place of the root, a name, a table of places, and what lies there."""
+    info = INFO.encode() + b"\0"
+    header = struct.pack("<I4s6xHHHHH", 24, b"IOHE", 10, 20, 4, 12, 8) + struct.pack("<iiIq", 10, 0, 12, -1)
+    header += struct.pack("<I", len(info) - 1) + info + bytes(-len(info) % 4)
+    parts = [b"#!AER-DAT4.0\r\n", struct.pack("<I", len(header)), header]
+    kind = np.dtype([("t", "<i8"), ("x", "<i2"), ("y", "<i2"), ("p", "u1"), ("none", "V3")])
+    for begin in range(0, len(events), packet):
+        some = events.take(slice(begin, begin + packet))
+        rows = np.zeros(len(some), kind)
+        for name in "xytp":
+            rows[name] = getattr(some, name)
+        body = (
+            struct.pack("<I4s2xHHH", 16, b"EVTS", 6, 8, 4) + struct.pack("<iIII", 6, 8, 0, len(some)) + rows.tobytes()
+        )
+        parts.append(struct.pack("<iII", 0, len(body) + 4, len(body)) + body)
+    path.write_bytes(b"".join(parts))
+
+
+def write_text(path, events):
+    rows = zip(*(getattr(events, name).tolist() for name in "txyp"))
+    path.write_text("32 32\n" + "".join(f"{t / 1e6:.6f} {x} {y} {p}\n" for t, x, y, p in rows))
+
+
 WRITERS = {
     "a.aedat": lambda path, events: write_aedat3(path, events, packet=37),
     "b.aedat": write_aedat2,
@@ -92,6 +147,10 @@ WRITERS = {
     "f.bin": write_bin,
     "g.npy": write_npy,
     "h.h5": write_hdf5,
+    "i.raw": write_evt21,
+    "j.raw": write_evt4,
+    "k.txt": write_text,
+    "l.aedat4": write_aedat4,
 }
 
 

@@ -14,8 +14,10 @@ from ndformer.modalities.events.formats.stream import Events
 from tests.soak.fuzz_events import fuzz
 
 NAMES = ["a.aedat", "b.aedat", "c_td.dat", "d.raw", "e.raw", "f.bin", "g.npy", "h.h5"]
-FORMATS = ["AEDAT 3.1", "AEDAT 2.0", "Prophesee DAT", "Prophesee EVT2", "Prophesee EVT3", "N-MNIST", "NumPy", "HDF5"]
-HEAD = b"#!AER-DAT3.1\r\n#!END-HEADER\r\n"
+NAMES += ["i.raw", "j.raw", "k.txt"]
+FORMATS = ["AEDAT 3.1", "AEDAT 2.0", "Prophesee DAT", "Prophesee EVT2", "Prophesee EVT3", "N-MNIST or N-Caltech101"]
+FORMATS += ["NumPy", "HDF5", "Prophesee EVT2.1", "Prophesee EVT4", "text"]
+HEAD = b"#!AER-DAT3.1\r\n#Source 1: DVS128\r\n#!END-HEADER\r\n"
 
 
 def same(a: Events, b: Events):
@@ -97,44 +99,28 @@ def test_nmnist_counts_how_often_its_clock_began_anew(tmp_path):
     assert (found.x.tolist(), found.y.tolist(), found.p.tolist()) == ([1, 3, 33], [2, 4, 33], [1, 0, 1])
 
 
-def test_aedat2_of_a_davis_and_of_a_dvs128(tmp_path):
-    """jAER's addresses, bit by bit; frames and synchronisation signals are no events."""
-    davis = [
-        (1 << 22 | 2 << 12 | 1 << 11, 7),
-        (1 << 31 | 5 << 22, 8),
-        (179 << 22 | 239 << 12 | 1 << 10, 9),
-        (3 << 12, 10),
-    ]
-    body = b"".join(struct.pack(">II", *row) for row in davis)
-    (tmp_path / "a.aedat").write_bytes(b"#!AER-DAT2.0\r\n# HardwareInterface: DAViS240C\r\n" + body)
-    found = read_events(tmp_path / "a.aedat")
-    assert (found.height, found.width) == (180, 240)
-    assert (found.x.tolist(), found.y.tolist()) == ([2, 3], [178, 179])
-    assert (found.p.tolist(), found.t.tolist()) == ([1, 0], [7, 10])
-    dvs = [(3 << 8 | 5 << 1, 2**32 - 1), (1 << 15, 0), (127 << 8 | 127 << 1 | 1, 4)]
-    body = b"".join(struct.pack(">II", *row) for row in dvs)
-    (tmp_path / "b.aedat").write_bytes(b"#!AER-DAT2.0\r\n" + body)
-    found = read_events(tmp_path / "b.aedat")
-    assert (found.x.tolist(), found.y.tolist()) == ([122, 0], [124, 0])
-    assert (found.p.tolist(), found.t.tolist()) == ([1, 0], [2**32 - 1, 2**32 + 4])
-
-
 @pytest.mark.parametrize(
     "source, size",
-    [("DVS128", (128, 128)), ("DAVIS240C", (180, 240)), ("DAVIS346", (260, 346)), ("Processor", (128, 128))],
+    [("DVS128", (128, 128)), ("DAVIS240C", (180, 240)), ("DAVIS346", (260, 346))],
 )
-def test_aedat_headers_name_the_camera(tmp_path, make_events, source, size):
+def test_an_aedat3_header_names_the_camera(tmp_path, make_events, source, size):
     events = make_events(300, *size)
     write_aedat3(tmp_path / "a.aedat", events)
     content = (tmp_path / "a.aedat").read_bytes()
-    (tmp_path / "a.aedat").write_bytes(content.replace(b"Source 1: DVS128", b"Source 1: " + source.encode()))
-    (tmp_path / "b.aedat").write_bytes(b"#!AER-DAT2.0\r\n# AEChip: " + source.encode() + b"\r\n")
+    line = b"#Source 1: " + source.encode() + b"\r\n#-Source 0: DAVIS640"  # that of the recording before
+    (tmp_path / "a.aedat").write_bytes(content.replace(b"#Source 1: DVS128", line))
     found = read_events(tmp_path / "a.aedat")
     same(found, events)
     assert (found.height, found.width) == size
-    assert len(found.inside()) == 300
-    two = read_events(tmp_path / "b.aedat")
-    assert (two.height, two.width) == size
+
+
+def test_an_aedat3_of_no_known_camera_is_of_the_smallest_that_holds_its_events(tmp_path, make_events):
+    write_aedat3(tmp_path / "a.aedat", make_events(300, 180, 240))
+    content = (tmp_path / "a.aedat").read_bytes()
+    (tmp_path / "a.aedat").write_bytes(content.replace(b"#Source 1: DVS128", b"#Source 1: Processor"))
+    with pytest.warns(UserWarning, match="does not name its sensor: 180 x 240 pixels are assumed"):
+        found = read_events(tmp_path / "a.aedat")
+    assert (found.height, found.width) == (180, 240)
 
 
 def test_dat_has_14_bits_for_each_axis_and_one_for_polarity(tmp_path):
@@ -180,20 +166,19 @@ def test_hdf5_in_its_layouts(tmp_path, make_events, tables):
     [
         ("a.aedat", b"hello", "no events file by its beginning or its name"),
         ("a.xyz", b"", "known are .dat, .bin"),
-        ("a.aedat4", b"#!AER-DAT4.0\r\n", "is AEDAT 4, which is not read here: save its events as an .npz"),
         ("a.npy", b"no numbers at all", "it is no array of numbers"),
-        ("a.raw", b"% evt 2.1\n% geometry 8x8\n% end\n" + bytes(16), "neither EVT2 nor EVT3"),
-        ("a.raw", b"% format EVT21;height=8;width=8\n% end\n", "neither EVT2 nor EVT3"),
+        ("a.raw", b"% evt 2.2\n% geometry 8x8\n% end\n" + bytes(16), "none of EVT2, EVT2.1, EVT3 and EVT4"),
+        ("a.raw", b"% geometry 8x8\n% end\n", "none of EVT2, EVT2.1, EVT3 and EVT4"),
         (
             "a.aedat",
             HEAD + struct.pack("<HHIIIIII", 1, 1, 8, 4, 1 << 31, 1, 1, 1) + bytes(8),
-            "packet at byte 28 is dama",
+            "packet at byte 47 is dama",
         ),
-        ("a.raw", b"% evt 4.0\n% end\n", "neither EVT2 nor EVT3"),
+        ("a.raw", b"% format EVT5;height=8;width=8\n% end\n", "none of EVT2"),
         ("a.raw", b"% format EVT3;width=0;height=5\n% end\n", "a sensor of 5 x 0"),
         ("a.dat", b"% x\n\x00\x07", "size is not 8"),
         ("a.aedat", b"#!AER-DAT3.1", "header at byte 0 does not end"),
-        ("a.aedat", HEAD + bytes(28), "packet at byte 28 is damaged"),
+        ("a.aedat", HEAD + bytes(28), "packet at byte 47 is damaged"),
         ("a.npy", b"", "cannot be read as events"),
         ("a.npz", b"PK\x03\x04", "cannot be read as events"),
         ("a.h5", b"\x89HDF\r\n\x1a\n", "cannot be read as events"),
@@ -223,8 +208,8 @@ def test_missing_files_and_columns_are_named(tmp_path):
     np.save(tmp_path / "a.npy", np.zeros(5, [("x", "u2"), ("y", "u2"), ("p", "u1")]))
     with pytest.raises(DataError, match="no column t, but x, y, p"):
         read_events(tmp_path / "a.npy")
-    np.save(tmp_path / "a.npy", np.zeros(5, [("x", "u2"), ("y", "u2"), ("t", "f8"), ("p", "u1")]))
-    with pytest.raises(DataError, match="float64 .*not whole numbers"):
+    np.save(tmp_path / "a.npy", np.full(5, 0.5, [("x", "f8"), ("y", "u2"), ("t", "f8"), ("p", "u1")]))
+    with pytest.raises(DataError, match="column x holds float64 with fractions and not whole numbers"):
         read_events(tmp_path / "a.npy")
 
 

@@ -1,5 +1,6 @@
 """Files of one's own, made ready for a model as the samples of its test set are."""
 
+import warnings
 from pathlib import Path
 from typing import Any, cast
 
@@ -35,6 +36,7 @@ class Preparation:
         self.cfg = cfg
         chains = {name: self._dataset(name)[0].get("transforms", ()) for name in self.adapters}
         self.steps = {name: [TRANSFORMS.create(one) for one in chain] for name, chain in chains.items()}
+        self.trained_on: dict[str, Any] = {}  # the fingerprint of a checkpoint's training data
 
     def _dataset(self, name: str) -> tuple[Any, str]:
         """The test set that a modality's samples are of, and where the config has it."""
@@ -92,7 +94,10 @@ class Preparation:
         own = dict(label=-1, index=0, path=str(files[0]))
         sample: Sample = {}
         for path in files:
-            sample |= self.adapters[self.modality_of(path)].open(path)
+            name = self.modality_of(path)
+            opened = self.adapters[name].open(path)
+            self._check_likeness(name, self.adapters[name].likeness(opened), path)
+            sample |= opened
         sample, rng = sample | own, np.random.default_rng(0)
         name = self.modality_of(files[0])
         for step in self.steps[name]:
@@ -109,6 +114,15 @@ class Preparation:
         if "inputs" not in sample:
             raise DataError(f"{files[0]}: the test set's transforms end without inputs for the model")
         return sample | dict(data_sample=own | sample.get("data_sample", {}))
+
+    def _check_likeness(self, name: str, own: str | None, path: Path) -> None:
+        """A word where a file is unlike what the model learnt from."""
+        known = self.trained_on.get("parts", {}).get(name, self.trained_on).get("like", [])
+        if own is not None and known and own not in known:
+            warnings.warn(
+                f"{path} is of {own}, and this model learnt from {' and '.join(known)}: do not rely on its answer",
+                stacklevel=2,
+            )
 
     def _check_sides(self, name: str, value: Any, path: Path) -> None:
         """Patches must divide what the test set's transforms make of a file; else a Resize helps."""

@@ -14,10 +14,11 @@ from typing import Any
 import numpy as np
 
 from ndformer.framework import foreign
-from ndformer.framework.data.dataset import SPLITS, Dataset, Sample
+from ndformer.framework.data.dataset import SPLITS, Sample
 from ndformer.framework.errors import DataError
 from ndformer.framework.ranges import Share
 from ndformer.framework.registry import DATASETS
+from ndformer.modalities.events.datasets.sensors import OfSensors
 from ndformer.modalities.events.formats.aedat import Packets
 from ndformer.modalities.events.formats.files import checked
 from ndformer.modalities.events.transforms.cutmix import cutmix
@@ -36,7 +37,7 @@ def packets(path: Path) -> Packets:
 
 
 @DATASETS.register_module()
-class DvsGesture(Dataset):
+class DvsGesture(OfSensors):
     """A sample is a whole gesture. Where labels overlap, a gesture ends with the beginning of the next.
 
     `cutmix`: the share of training samples of which a window shows another one (cutmix.py).
@@ -80,7 +81,7 @@ class DvsGesture(Dataset):
 
     def read(self, record: Any) -> Sample:
         path, start, end, label = record
-        events = packets(path).between(start, end + 1).inside()
+        events = packets(path).between(start, end + 1).inside(path)
         return dict(events=events, start=start, end=end, label=label, path=f"{path}[{start}:{end}]")
 
 

@@ -7,15 +7,16 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ndformer.framework.data.dataset import Dataset, Sample
+from ndformer.framework.data.dataset import Sample
 from ndformer.framework.errors import DataError
 from ndformer.framework.ranges import Few, FewOrNone
 from ndformer.framework.registry import DATASETS
+from ndformer.modalities.events.datasets.sensors import OfSensors
 from ndformer.modalities.events.formats.files import read_events
 
 
 @DATASETS.register_module()
-class NMNIST(Dataset):
+class NMNIST(OfSensors):
     """k-fold by `folds` and `fold`: train and test together, cut into so many parts, of which one is the test set. With
     fold='seed' it is the seed's, counted round: as many seeds as folds test each recording once."""
 
@@ -49,6 +50,6 @@ class NMNIST(Dataset):
 
     def read(self, record: Any) -> Sample:
         path, label = record
-        events = read_events(path).ordered().inside()
+        events = read_events(path).ordered().inside(path)
         end = int(events.t[-1]) if len(events) else 0
         return dict(events=events, start=0, end=end, label=label, path=path)

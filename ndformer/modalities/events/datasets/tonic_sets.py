@@ -7,15 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from ndformer.framework.data.dataset import Dataset, Sample
+from ndformer.framework.data.dataset import Sample
 from ndformer.framework.errors import DataError, check_labels, nearest
 from ndformer.framework.registry import DATASETS
+from ndformer.modalities.events.datasets.sensors import OfSensors
 from ndformer.modalities.events.formats.stream import sample_of
 from ndformer.modalities.events.formats.tables import columns
 
 
 @DATASETS.register_module()
-class Tonic(Dataset):
+class Tonic(OfSensors):
     """The one called `name` in tonic.datasets, made with its own `options`: any whose samples are a table of events
     with columns x, y, t and p, and a class. It is looked for in data_root, as tonic lays it out; `download=True` lets
     tonic get what is missing.
@@ -64,12 +65,13 @@ class Tonic(Dataset):
             if not table.dtype.names:
                 raise ValueError(f"it is {table.dtype} of shape {table.shape}, without columns of these names")
             width, height = (int(side) for side in self.source.sensor_size[:2])
-            events = columns(table, list(table.dtype.names), (height, width))
+            events = columns(table, list(table.dtype.names), [(height, width)])
         except Exception as error:  # whatever tonic's readers raise
             raise DataError(
                 f"sample {i} of tonic's {self.called} is no table of x, y, t and p ({_why(error)}): take another set"
             ) from None
-        return sample_of(events) | dict(label=label, path=f"{self.called}[{i}]")
+        path = f"{self.called}[{i}]"
+        return sample_of(events, path) | dict(label=label, path=path)
 
     def _kind(self) -> type:
         """Its class, which downloads only where that is wanted."""

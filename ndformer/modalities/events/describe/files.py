@@ -6,10 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from ndformer.framework.data.describe import BEGINNING, NO, Describer, Told, that_hold
+from ndformer.framework.data.describe import BEGINNING, CONTENT, NO, Describer, Told, that_hold
 from ndformer.framework.registry import DESCRIBERS
+from ndformer.modalities.events.formats import nmnist_bin, text
 from ndformer.modalities.events.formats.files import ENDINGS, MARKS, format_of, read_events
 from ndformer.modalities.events.formats.stream import Events
+
+UNMARKED = {".bin": nmnist_bin.looks_like, ".txt": text.looks_like, ".csv": text.looks_like}
 
 
 @DESCRIBERS.register_module()
@@ -17,8 +20,11 @@ class Recording(Describer):
     endings = ENDINGS
 
     def claim(self, path: Path, begin: bytes) -> int:
-        marked = begin.startswith((*MARKS, b"#!AER-DAT"))  # also one that is not read
-        return super().claim(path, begin) or (BEGINNING if marked else NO)
+        unmarked = UNMARKED.get(path.suffix.lower())
+        if unmarked is not None:  # endings that others have too
+            empty = begin == b"" and path.is_file() and path.suffix.lower() == ".bin"  # N-MNIST's without an event
+            return CONTENT if empty or unmarked(begin) else NO
+        return super().claim(path, begin) or (BEGINNING if begin.startswith(tuple(MARKS)) else NO)
 
     def tell(self, path: Path, rows: int) -> Told:
         with warnings.catch_warnings(record=True) as caught:
@@ -41,7 +47,7 @@ def oddities(events: Events) -> list[str]:
     if len(events) == 0:
         return ["it holds no events"]
     back, gap = int((np.diff(events.t) < 0).sum()), int(np.diff(events.t).max(initial=0))
-    outside, most = len(events) - len(events.inside()), events.p.max()
+    outside, most = int((~events.on_sensor).sum()), events.p.max()
     pixels, often = np.unique(events.y.astype(np.int64) << 16 | events.x, return_counts=True)
     y, x = divmod(int(pixels[often.argmax()]), 1 << 16)
     stuck = len(events) >= 1000 and often.max() > 0.05 * len(events)

@@ -7,28 +7,36 @@ from typing import TypeVar
 
 from ndformer.framework import foreign
 from ndformer.framework.errors import DataError
-from ndformer.modalities.events.formats.aedat import read_aedat2, read_aedat3
-from ndformer.modalities.events.formats.evt_dat import evt_version, read_dat, read_raw
+from ndformer.modalities.events.formats.aedat import Packets
+from ndformer.modalities.events.formats.aedat2 import read_aedat1, read_aedat2
+from ndformer.modalities.events.formats.aedat4 import read_aedat4
+from ndformer.modalities.events.formats.evt_dat import KINDS, evt_version, read_dat, read_raw
+from ndformer.modalities.events.formats.hdf5 import read_hdf5
 from ndformer.modalities.events.formats.nmnist_bin import read_bin
 from ndformer.modalities.events.formats.stream import Events
-from ndformer.modalities.events.formats.tables import read_hdf5, read_npy, read_npz
+from ndformer.modalities.events.formats.tables import read_npy, read_npz
+from ndformer.modalities.events.formats.text import read_text
 
 Read = TypeVar("Read")
+BIN = "N-MNIST or N-Caltech101"
 READERS: dict[str, Callable[[Path], Events]] = {
+    "AEDAT 1.0": read_aedat1,
     "AEDAT 2.0": read_aedat2,
-    "AEDAT 3.1": read_aedat3,
+    "AEDAT 3.1": lambda path: Packets.of(path).read(),
+    "AEDAT 4.0": read_aedat4,
     "Prophesee DAT": read_dat,
-    "Prophesee EVT2": read_raw,
-    "Prophesee EVT3": read_raw,
-    "N-MNIST": read_bin,
+    **{f"Prophesee {kind}": read_raw for kind in KINDS.values()},
+    BIN: read_bin,
     "NumPy": read_npy,
     "NumPy archive": read_npz,
     "HDF5": read_hdf5,
+    "text": read_text,
 }
-BY_ENDING = {".dat": "Prophesee DAT", ".bin": "N-MNIST", ".npy": "NumPy", ".npz": "NumPy archive"}
-BY_ENDING |= dict.fromkeys((".h5", ".hdf5"), "HDF5")
-MARKS = {b"#!AER-DAT2": "AEDAT 2.0", b"#!AER-DAT3": "AEDAT 3.1", b"\x89HDF": "HDF5"}  # what they begin with
-ENDINGS = (*BY_ENDING, ".aedat", ".raw")
+BY_ENDING = {".dat": "Prophesee DAT", ".bin": BIN, ".npy": "NumPy", ".npz": "NumPy archive"}
+BY_ENDING |= dict.fromkeys((".h5", ".hdf5"), "HDF5") | dict.fromkeys((".txt", ".csv"), "text")
+MARKS = {b"#!AER-DAT%d" % number: f"AEDAT {version}" for number, version in enumerate(("1.0", "2.0", "3.1", "4.0"), 1)}
+MARKS |= {b"\x89HDF": "HDF5"}  # what they begin with
+ENDINGS = (*BY_ENDING, ".aedat", ".aedat2", ".aedat4", ".raw")
 
 
 def format_of(path: Path) -> str:
@@ -43,11 +51,11 @@ def format_of(path: Path) -> str:
     for mark, name in MARKS.items():
         if begin.startswith(mark):
             return name
-    if begin.startswith(b"#!AER-DAT4"):
-        raise DataError(f"{path} is AEDAT 4, which is not read here: save its events as an .npz of x, y, t, p")
+    if path.suffix.lower() in (".dat", ".aedat") and begin.startswith(b"#"):
+        return "AEDAT 1.0"  # of before there was a line with the version
     if path.suffix.lower() == ".raw":
         lines = [line for line in begin.decode("latin-1").splitlines() if line.startswith("%")]
-        return f"Prophesee EVT{evt_version(lines) or 3}"
+        return f"Prophesee {KINDS.get(evt_version(' '.join(lines)) or '', 'EVT3')}"
     if path.suffix.lower() in BY_ENDING:
         return BY_ENDING[path.suffix.lower()]
     raise DataError(

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from ndformer.framework.errors import DataError
 
 EVENT = 24  # bytes that one takes while it is read
 
@@ -61,17 +65,37 @@ class Events:
         """By time. Events of one time keep their order: on real sensors most have a neighbour of the same time."""
         return self if self.in_order else self.take(np.argsort(self.t, kind="stable"))
 
-    def inside(self) -> Events:
-        """Those on the sensor."""
-        kept = (self.x < self.width) & (self.y < self.height)
-        return self if kept.all() else self.take(kept)
+    @property
+    def on_sensor(self) -> np.ndarray:
+        """(N,) bool."""
+        return (self.x < self.width) & (self.y < self.height)
+
+    def inside(self, path: str | Path) -> Events:
+        """Those on the sensor; how many others there are is said of the file, and a file of which most are others is
+        of another sensor."""
+        kept = self.on_sensor
+        if kept.all():
+            return self
+        left_out, sensor = int((~kept).sum()), f"outside of its sensor of {self.height} x {self.width} pixels"
+        if left_out > len(self) // 2:
+            raise DataError(
+                f"{path} has {left_out} of {len(self)} events {sensor}: it is of another, so save them as an .npz of "
+                "x, y, t, p, height and width"
+            )
+        warnings.warn(f"{path} has {left_out} of {len(self)} events {sensor}, which are left out", stacklevel=2)
+        return self.take(kept)
 
 
-def sample_of(events: Events) -> dict[str, Any]:
+def sample_of(events: Events, path: str | Path) -> dict[str, Any]:
     """A whole recording as a dataset would give it, from its first event to its last."""
-    events = events.ordered().inside()
+    events = events.ordered().inside(path)
     start, end = (int(events.t[0]), int(events.t[-1])) if len(events) else (0, 0)
     return dict(events=events, start=start, end=end)
+
+
+def sensor_of(events: Events) -> str:
+    """What a model relies on, in words."""
+    return f"a sensor of {events.height} x {events.width} pixels"
 
 
 def concatenate(parts: Sequence[Events]) -> Events:

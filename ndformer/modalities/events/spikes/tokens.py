@@ -63,7 +63,9 @@ def patches(events: Events, patch: int) -> tuple[np.ndarray, int, int]:
     """(N,) the patch of each event, numbered row by row, and the numbers of rows and columns."""
     rows, columns = -(-events.height // patch), -(-events.width // patch)
     if len(events) and (events.x.max() >= events.width or events.y.max() >= events.height):
-        raise ValueError(f"events lie outside of the sensor of {events.height} x {events.width}: put .inside() before")
+        raise ValueError(
+            f"events lie outside of the sensor of {events.height} x {events.width}: put .inside(path) before"
+        )
     wide = np.uint16 if rows * columns <= 1 << 16 else np.int64  # which sorts much faster
     side = wide(patch)
     return (

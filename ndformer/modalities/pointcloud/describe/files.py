@@ -9,6 +9,7 @@ import numpy as np
 from ndformer.framework.data.describe import CONTENT, NO, Describer, Told, that_hold
 from ndformer.framework.registry import DESCRIBERS
 from ndformer.modalities.pointcloud.formats.files import ENDINGS, read_cloud
+from ndformer.modalities.pointcloud.formats.lidar_bin import looks_like
 
 MESHES = (".off",)
 
@@ -21,6 +22,8 @@ class CloudFile(Describer):
         """In .npy, plain rows of 3 or 6 floating-point numbers are a cloud, which no table of events is."""
         plain = re.search(rb"'descr': '[<>=|]f[248]'.*'shape': \(\d+, [36]\)", begin[:256])
         npy = CONTENT if plain else NO
+        if path.suffix.lower() == ".bin":  # which others have too
+            return CONTENT if looks_like(begin) else NO
         return npy if path.suffix.lower() == ".npy" else super().claim(path, begin)
 
     def tell(self, path: Path, rows: int) -> Told:

@@ -1,4 +1,5 @@
-"""One cloud from one file: .txt, .xyz, .npy, .off or .ply. Every way that a file can be wrong is one sentence."""
+"""One cloud from one file: .txt, .xyz, .npy, .off, .ply or a LiDAR's .bin. Every way that a file can be wrong is a
+sentence."""
 
 import itertools
 from collections.abc import Iterator
@@ -8,12 +9,13 @@ import numpy as np
 
 from ndformer.framework import foreign
 from ndformer.framework.errors import DataError
+from ndformer.modalities.pointcloud.formats.lidar_bin import read_lidar
 from ndformer.modalities.pointcloud.formats.meshes import parse_off, surface, triangles
 from ndformer.modalities.pointcloud.formats.ply import parse_ply
 
 Cloud = dict[str, np.ndarray]  # points (n, 3), and, where they are known, normals (n, 3); float32
 
-ENDINGS = (".txt", ".xyz", ".npy", ".off", ".ply")
+ENDINGS = (".txt", ".xyz", ".npy", ".off", ".ply", ".bin")
 DAMAGE = (ValueError, ArithmeticError, OSError, EOFError, MemoryError)
 ROW = 128  # bytes of memory that a line of a mesh takes
 SPREAD = 10_000  # points on a mesh, as many as ModelNet's resampled clouds have
@@ -100,3 +102,4 @@ def read_ply(path: Path, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarr
 
 
 READERS = {".txt": read_text, ".xyz": read_text, ".npy": read_npy, ".off": read_off, ".ply": read_ply}
+READERS |= {".bin": read_lidar}

@@ -123,7 +123,7 @@ def modelnet40_hdf5(folder: Path, seed: int = 0, train: int = TRAIN, test: int =
     try:
         import h5py
     except ImportError:
-        raise DataError("modelnet40_hdf5 takes h5py to be written: pip install h5py") from None
+        raise DataError("modelnet40_hdf5 takes h5py to be written: pip install 'ndformer[hdf5]'") from None
     found: dict[str, list[tuple[np.ndarray, int]]] = dict(train=[], test=[])
     for split, kind, _, mesh, rng in objects(seed, train, test):
         found[split].append((cloud(mesh, points, rng), list(CLASSES).index(kind)))

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ndformer.framework.data.dataset import SPLITS, Dataset, Sample, Transform
+from ndformer.framework.data.dataset import SPLITS, Sample, Transform
 from ndformer.framework.errors import DataError
 from ndformer.framework.ranges import Count, Seed, Text
 from ndformer.framework.registry import DATASETS
@@ -24,12 +24,13 @@ from ndformer.modalities.events.datasets.gen1.boxes import (
     recordings,
 )
 from ndformer.modalities.events.datasets.gen1.index import kept
+from ndformer.modalities.events.datasets.sensors import OfSensors
 from ndformer.modalities.events.formats.evt_dat import Dat
 from ndformer.modalities.events.formats.files import checked
 
 
 @DATASETS.register_module()
-class GEN1(Dataset):
+class GEN1(OfSensors):
     """A sample is a moment with boxes: the last `most` events up to it, with what stands in them.
 
     sample["boxes"] (M, 4): x, y, width, height; sample["labels"] (M,): 0 car, 1 pedestrian; sample["end"] is the
@@ -74,7 +75,7 @@ class GEN1(Dataset):
         dat = checked(record.recording, Dat)
         stop = dat.until(record.time) if record.stop is None else record.stop
         # sorted, since now and then a camera's clock goes back a little
-        events = dat.read(slice(max(0, stop - self.most), stop)).ordered().inside()
+        events = dat.read(slice(max(0, stop - self.most), stop)).ordered().inside(record.recording)
         start = int(events.t[0]) if len(events) else record.time
         path = f"{record.recording}[{record.time}]"
         return dict(events=events, start=start, end=record.time, boxes=record.boxes, labels=record.labels, path=path)

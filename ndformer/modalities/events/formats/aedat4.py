@@ -1,0 +1,67 @@
+"""AEDAT 4, DV's format, by the package aedat: pip install 'ndformer[aedat]'.
+
+After the line #!AER-DAT4.0 come a header and packets: number of their stream, size, and what is packed by LZ4 or zstd.
+Of several streams of events, as two cameras make them, the first is read.
+"""
+
+import struct
+from pathlib import Path
+
+import numpy as np
+
+from ndformer.framework import foreign
+from ndformer.framework.errors import DataError
+from ndformer.modalities.events.formats import cameras
+from ndformer.modalities.events.formats.stream import EVENT, Events, concatenate
+
+MARK = b"#!AER-DAT4.0\r\n"
+PACKED = (b"\x04\x22\x4d\x18", b"\x28\xb5\x2f\xfd")  # how LZ4 and zstd begin
+
+
+def read_aedat4(path: Path) -> Events:
+    try:
+        import aedat  # pyright: ignore[reportMissingImports]
+    except ImportError:
+        raise DataError(f"{path} takes the package aedat to be read: pip install 'ndformer[aedat]'") from None
+    _check_packets(path)
+    try:
+        return _decoded(path, aedat)
+    except (DataError, KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:  # a panic of Rust's is no Exception
+        raise ValueError(" ".join(str(error).split())[:200]) from None
+
+
+def _decoded(path: Path, aedat: object) -> Events:
+    decoder = aedat.Decoder(foreign.regular(path))  # pyright: ignore[reportAttributeAccessIssue]
+    streams = {number: one for number, one in decoder.id_to_stream().items() if one["type"] == "events"}
+    if not streams:
+        raise ValueError("it has no stream of events")
+    number = min(streams)
+    height, width = cameras.checked(streams[number]["height"], streams[number]["width"])
+    parts, made = [Events.none(height, width)], 0
+    for packet in decoder:
+        if packet["stream_id"] == number:
+            made += len(packet["events"])
+            foreign.check_size(path, 2 * EVENT * made)
+            x, y, t, p = (packet["events"][name] for name in ("x", "y", "t", "on"))
+            parts.append(Events.of(x, y, t.astype(np.int64), p, height, width))
+    return concatenate(parts)
+
+
+def _check_packets(path: Path) -> None:
+    """None unpacks to more than one file may take."""
+    with foreign.opened(path) as file:
+        at = len(MARK) + 4 + _uint32(file.read(len(MARK) + 4)[-4:])
+        size = file.seek(0, 2)
+        while at + 8 <= size:
+            file.seek(at)
+            head = file.read(26)
+            packed = _uint32(head[4:8])
+            if head[8:12] in PACKED:
+                foreign.check_size(path, foreign.frame_size(head[8:], packed))
+            at += 8 + packed
+
+
+def _uint32(content: bytes) -> int:
+    return struct.unpack("<I", content.ljust(4, b"\0"))[0]

@@ -1,0 +1,84 @@
+"""A .bin says nothing of itself: recordings, LiDAR scans and label files are told apart by what they hold."""
+
+import numpy as np
+import pytest
+
+from ndformer.framework.data.describe import describe
+from ndformer.framework.errors import DataError
+from ndformer.modalities.events.formats.files import read_events
+from ndformer.modalities.events.formats.nmnist_bin import write_bin
+from ndformer.modalities.events.formats.stream import Events
+from ndformer.modalities.pointcloud.formats.files import read_cloud
+
+
+def scan(columns, n=500):
+    """As KITTI's (intensity 0 to 1) and nuScenes' (0 to 255, and a ring)."""
+    rng = np.random.default_rng(0)
+    rows = rng.normal(0, 20, (n, columns)).astype("<f4")
+    rows[:, 3] = rng.random(n) if columns == 4 else rng.integers(0, 256, n)
+    if columns == 5:
+        rows[:, 4] = rng.integers(0, 32, n)
+    return rows
+
+
+def caltech(make_events):
+    events = make_events(2000, 180, 240)
+    return Events.of(events.x, events.y, events.t, events.p, 180, 240)
+
+
+@pytest.fixture
+def files(tmp_path, make_events):
+    write_bin(tmp_path / "nmnist.bin", make_events(500, 34, 34))
+    write_bin(tmp_path / "ncaltech.bin", caltech(make_events))
+    (tmp_path / "kitti.bin").write_bytes(scan(4).tobytes())
+    (tmp_path / "nuscenes.bin").write_bytes(scan(5).tobytes())
+    rng = np.random.default_rng(1)
+    (tmp_path / "lidarseg.bin").write_bytes(rng.integers(0, 32, 500, np.uint8).tobytes())
+    (tmp_path / "semantic_mask.bin").write_bytes(rng.integers(0, 41, 500, np.int64).tobytes())
+    colours = np.column_stack([scan(4)[:, :3], rng.integers(0, 256, (500, 3))]).astype("<f4")
+    (tmp_path / "scannet.bin").write_bytes(colours.tobytes())
+    (tmp_path / "noise.bin").write_bytes(rng.bytes(10_000))
+    return tmp_path
+
+
+@pytest.mark.parametrize("name, size", [("nmnist", (34, 34)), ("ncaltech", (180, 240))])
+def test_a_recording_has_the_sensor_of_its_set(files, make_events, name, size):
+    found = read_events(files / f"{name}.bin")
+    assert (found.height, found.width) == size
+    assert len(found) == len(found.inside("")) == (500 if name == "nmnist" else 2000)
+    told = describe(files / f"{name}.bin", 3)
+    assert told["format"] == "N-MNIST or N-Caltech101"
+    assert (told["height"], told["width"]) == size
+    with pytest.raises(DataError, match="no LiDAR scan"):
+        read_cloud(files / f"{name}.bin")
+
+
+@pytest.mark.parametrize("name, columns", [("kitti", 4), ("nuscenes", 5)])
+def test_a_lidar_scan_is_a_cloud_and_no_recording(files, name, columns):
+    points = read_cloud(files / f"{name}.bin")["points"]
+    assert np.array_equal(points, scan(columns)[:, :3])
+    assert describe(files / f"{name}.bin", 3)["points"] == 500
+    with pytest.raises(DataError, match=r"its event \d+ lies in row \d+, column \d+, which .* pixels have not"):
+        read_events(files / f"{name}.bin")
+
+
+@pytest.mark.parametrize("name", ["lidarseg", "semantic_mask", "scannet", "noise"])
+def test_what_is_neither_is_refused_by_both_and_known_to_nobody(files, name):
+    with pytest.raises(DataError, match="cannot be read as events"):
+        read_events(files / f"{name}.bin")
+    with pytest.raises(DataError, match=r"no LiDAR scan of float32 rows with 4 columns \(KITTI\) or 5 \(nuScenes\)"):
+        read_cloud(files / f"{name}.bin")
+    with pytest.raises(DataError, match="of no format that is known here"):
+        describe(files / f"{name}.bin", 3)
+
+
+def test_events_outside_of_the_sensor_are_left_out_with_a_word_and_most_of_them_with_an_error(make_events):
+    events = make_events(100, 34, 34)
+    events.x[:3] = 40
+    small = Events(events.x, events.y, events.t, events.p, 34, 34)
+    with pytest.warns(UserWarning, match=r"drive\.dat has 3 of 100 events outside of its sensor of 34 x 34 pixels"):
+        assert len(small.inside("drive.dat")) == 97
+    with pytest.raises(
+        DataError, match=r"has \d+ of 100 events outside of its sensor of 8 x 8 pixels: it is of another"
+    ):
+        Events(events.x, events.y, events.t, events.p, 8, 8).inside("drive.dat")
