@@ -4,7 +4,11 @@ After the line #!AER-DAT4.0 come a header and packets: number of their stream, s
 Of several streams of events, as two cameras make them, the first is read.
 """
 
+import contextlib
+import os
 import struct
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -25,7 +29,8 @@ def read_aedat4(path: Path) -> Events:
         raise DataError(f"{path} takes the package aedat to be read: pip install 'ndformer[aedat]'") from None
     _check_packets(path)
     try:
-        return _decoded(path, aedat)
+        with _quiet():
+            return _decoded(path, aedat)
     except (DataError, KeyboardInterrupt, SystemExit):
         raise
     except BaseException as error:  # a panic of Rust's is no Exception
@@ -47,6 +52,20 @@ def _decoded(path: Path, aedat: object) -> Events:
             x, y, t, p = (packet["events"][name] for name in ("x", "y", "t", "on"))
             parts.append(Events.of(x, y, t.astype(np.int64), p, height, width))
     return concatenate(parts)
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """A panic of Rust's is told on the process's own standard error, with words of the file, before it is raised."""
+    sys.stderr.flush()
+    kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(nowhere)
 
 
 def _check_packets(path: Path) -> None:

@@ -24,7 +24,7 @@ PROPHESEE: tuple[Size, ...] = ((240, 304), (320, 320), (480, 640), (720, 1280))
 KNOWN: tuple[Size, ...] = tuple(
     sorted({(34, 34), (240, 320), *JAER.values(), *PROPHESEE}, key=lambda one: one[0] * one[1])
 )
-NEARLY = 0.9  # of both sides of a sensor, which nearly all recordings of it reach
+NEARLY = 0.97  # of both sides of a sensor, which nearly all recordings of it reach
 
 
 def named(name: str) -> Size | None:

@@ -27,8 +27,10 @@ def parsed(lines: Iterable[str]) -> Events:
     """A ValueError of what is no list of events."""
     names, size, rows = opening(lines)
     first = next(rows, None)
-    if first is None:
+    if first is None and names is None and size is None:
         raise ValueError("it has no rows of numbers")
+    if first is None:
+        return Events.none(*(size or (1, 1)))
     mark = next((mark for mark in ",;" if mark in first), None)
     wide = len(first.split(mark))
     if names is None and wide != len(ORDER):

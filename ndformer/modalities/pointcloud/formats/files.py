@@ -15,7 +15,7 @@ from ndformer.modalities.pointcloud.formats.ply import parse_ply
 
 Cloud = dict[str, np.ndarray]  # points (n, 3), and, where they are known, normals (n, 3); float32
 
-ENDINGS = (".txt", ".xyz", ".npy", ".off", ".ply", ".bin")
+ENDINGS = (".txt", ".xyz", ".npy", ".off", ".bin", ".ply")
 DAMAGE = (ValueError, ArithmeticError, OSError, EOFError, MemoryError)
 ROW = 128  # bytes of memory that a line of a mesh takes
 SPREAD = 10_000  # points on a mesh, as many as ModelNet's resampled clouds have

@@ -1,0 +1,65 @@
+"""What recordings have in common, which a model is not to be asked about others without a word."""
+
+import warnings
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from ndformer.framework.data.fingerprint import changed, fingerprint
+from ndformer.framework.engine.programs.files import Preparation
+from ndformer.framework.registry import DATASETS
+from ndformer.modalities.events.formats.evt_dat import write_dat
+from ndformer.modalities.events.formats.nmnist_bin import write_bin
+
+SMALL, LARGE = "a sensor of 34 x 34 pixels", "a sensor of 240 x 304 pixels"
+
+
+@pytest.fixture
+def mixed(tmp_path, make_events):
+    for label in "ab":
+        (tmp_path / "train" / label).mkdir(parents=True)
+        write_bin(tmp_path / "train" / label / "0.bin", make_events(50))
+        (tmp_path / "train" / label / "bad.raw").write_bytes(b"")
+    write_dat(tmp_path / "train" / "b" / "1_td.dat", make_events(50, 240, 304))
+    return tmp_path
+
+
+def test_a_data_set_knows_the_sensors_of_its_recordings_whatever_cannot_be_read(mixed):
+    dataset = DATASETS.create(dict(type="EventFolder", data_root=mixed, val_is_test=True))
+    assert dataset.likeness() == [LARGE, SMALL]
+    told = fingerprint(dataset)
+    assert told["like"] == [LARGE, SMALL]
+    assert not list(changed(told, told | dict(like=[]), "train"))  # as checkpoints of before have none
+
+
+@pytest.mark.parametrize(
+    "before, own, said",
+    [
+        (dict(like=[SMALL]), LARGE, True),
+        (dict(like=[SMALL]), SMALL, False),
+        (dict(like=[SMALL, LARGE]), LARGE, False),
+        (dict(parts=dict(events=dict(like=[SMALL]), image=dict(like=[]))), LARGE, True),
+        (dict(parts=dict(image=dict(like=[]))), LARGE, False),
+        (dict(like=[]), LARGE, False),
+        ({}, LARGE, False),  # a checkpoint of before, or one without data
+        (dict(like=[SMALL]), None, False),
+    ],
+)
+def test_a_file_unlike_those_of_training_is_said(before, own, said, tmp_path):
+    prepared = SimpleNamespace(trained_on=before)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        Preparation._check_likeness(prepared, "events", own, tmp_path / "drive.raw")  # pyright: ignore[reportArgumentType]
+    says = f"drive.raw is of {own}, and this model learnt from {SMALL}: do not rely on its answer"
+    assert [str(one.message).endswith(says) for one in caught] == [True] * said
+
+
+def test_a_set_of_boxes_or_images_knows_none(tmp_path):
+    for label in "ab":
+        (tmp_path / "train" / label).mkdir(parents=True)
+        for i in range(2):
+            np.save(tmp_path / "train" / label / f"{i}.npy", np.zeros(3))
+            (tmp_path / "train" / label / f"{i}.png").write_bytes(b"")
+    dataset = DATASETS.create(dict(type="ImageFolder", data_root=tmp_path, val_is_test=True))
+    assert dataset.likeness() == []
