@@ -21,8 +21,8 @@ from ndformer.framework.foreign.words import printable
 DEPTH, MOST = 4, 1000  # groups in groups, names in all
 NOTE = 16  # numbers of an attribute
 GZIP, SHUFFLE, FLETCHER, LZF = 1, 2, 3, 32000  # built into h5py
-BLOSC, ZSTD = 32001, 32015
-PLUGINS = {BLOSC: "blosc", 32004: "lz4", 32008: "bitshuffle", ZSTD: "zstd"}  # which hdf5plugin brings
+BLOSC, LZ4, BITSHUFFLE, ZSTD = 32001, 32004, 32008, 32015
+PLUGINS = {BLOSC: "blosc", LZ4: "lz4", BITSHUFFLE: "bitshuffle", ZSTD: "zstd"}  # which hdf5plugin brings
 ECF = 36559
 RATIO = {GZIP: 1032, LZF: 88}  # bytes that come of one, at most
 MOST_OF_ONE = 2000  # the same, a file's structure counted
@@ -154,8 +154,10 @@ def _check_packing(path: Path, name: str, table: Any) -> None:
         return
     whole = math.prod(table.chunks) * table.dtype.itemsize
     check_size(path, _size(table) + whole)
-    if packing and filters[packing[0]] in (BLOSC, ZSTD):
-        _check_frames(path, name, table, filters[packing[0]], whole)
+    if packing and filters[packing[0]] in PLUGINS:
+        _, _, options, _ = plan.get_filter(packing[0])
+        if filters[packing[0]] != BITSHUFFLE or any(options[4:5]):  # which can go without packing
+            _check_frames(path, name, table, filters[packing[0]], whole)
     large: list[Any] = []  # HDF5 unpacks a chunk to whatever comes out
     if packing and filters[packing[0]] in RATIO:
         ratio = RATIO[filters[packing[0]]]
@@ -177,7 +179,10 @@ def _check_frames(path: Path, name: str, table: Any, filter: int, whole: int) ->
         for place, size in places:
             file.seek(place)
             begin = file.read(min(size, 18))
-            says = int.from_bytes(begin[4:8], "little") if filter == BLOSC else frame_size(begin.ljust(18, b"\0"), size)
+            if filter == ZSTD:
+                says = frame_size(begin.ljust(18, b"\0"), size)
+            else:
+                says = int.from_bytes(begin[4:8], "little") if filter == BLOSC else int.from_bytes(begin[:8], "big")
             if says > whole + 4:  # 4: of a checksum
                 raise ValueError(f"a chunk of its {name} unpacks to more than its {whole} bytes")
 

@@ -35,8 +35,10 @@ def files(tmp_path, make_events):
     rng = np.random.default_rng(1)
     (tmp_path / "lidarseg.bin").write_bytes(rng.integers(0, 32, 500, np.uint8).tobytes())
     (tmp_path / "semantic_mask.bin").write_bytes(rng.integers(0, 41, 500, np.int64).tobytes())
-    colours = np.column_stack([scan(4)[:, :3], rng.integers(0, 256, (500, 3))]).astype("<f4")
-    (tmp_path / "scannet.bin").write_bytes(colours.tobytes())
+    corner = rng.random((400, 3)) * 5  # of a room: nothing in it is below 0
+    (tmp_path / "s3dis.bin").write_bytes(np.hstack([corner, rng.integers(0, 256, (400, 3))]).astype("<f4").tobytes())
+    (tmp_path / "sunrgbd.bin").write_bytes(np.hstack([corner, rng.random((400, 3)) / 4]).astype("<f4").tobytes())
+    (tmp_path / "waymo.bin").write_bytes(np.hstack([scan(4)[:400], rng.random((400, 2))]).astype("<f4").tobytes())
     (tmp_path / "noise.bin").write_bytes(rng.bytes(10_000))
     return tmp_path
 
@@ -62,7 +64,7 @@ def test_a_lidar_scan_is_a_cloud_and_no_recording(files, name, columns):
         read_events(files / f"{name}.bin")
 
 
-@pytest.mark.parametrize("name", ["lidarseg", "semantic_mask", "scannet", "noise"])
+@pytest.mark.parametrize("name", ["lidarseg", "semantic_mask", "s3dis", "sunrgbd", "waymo", "noise"])
 def test_what_is_neither_is_refused_by_both_and_known_to_nobody(files, name):
     with pytest.raises(DataError, match="cannot be read as events"):
         read_events(files / f"{name}.bin")

@@ -30,11 +30,22 @@ def corners(events):
     return Events(x, y, events.t, events.p, events.height, events.width)
 
 
-@pytest.mark.parametrize("packing", ["Blosc", "Zstd"])
-def test_dsec_packed_by_blosc_and_zstd(tmp_path, make_events, packing):
-    hdf5plugin = pytest.importorskip("hdf5plugin")
-    events = corners(make_events(5000, 480, 640))
-    how = hdf5plugin.Blosc("zstd") if packing == "Blosc" else hdf5plugin.Zstd()
+PACKED = {
+    "Blosc(cname='zstd')": (4, (2**31 - 1).to_bytes(4, "little")),  # where a chunk says how much it holds
+    "LZ4()": (0, (2**40).to_bytes(8, "big")),
+    "Bitshuffle(cname='lz4')": (0, (2**40).to_bytes(8, "big")),
+    "Zstd()": None,
+    "Bitshuffle(cname='none')": None,
+}
+
+
+def packed_by(name):
+    return eval(f"plugin.{name}", dict(plugin=pytest.importorskip("hdf5plugin")))
+
+
+@pytest.mark.parametrize("packing", PACKED)
+def test_dsec_packed_by_blosc_and_others(tmp_path, make_events, packing):
+    events, how = corners(make_events(5000, 480, 640)), packed_by(packing)
     with h5py.File(tmp_path / "events.h5", "w") as file:
         for name, kind in zip("xytp", ("u2", "u2", "u4", "u1")):
             file.create_dataset(f"events/{name}", data=getattr(events, name).astype(kind), chunks=(1000,), **how)
@@ -61,16 +72,16 @@ def test_what_dsec_needs_is_named_where_it_is_missing(tmp_path, make_events, mon
         read_events(tmp_path / "events.h5")
 
 
-def test_a_chunk_that_would_unpack_to_more_is_not_unpacked(tmp_path, make_events):
-    hdf5plugin = pytest.importorskip("hdf5plugin")
-    path = tmp_path / "events.h5"
+@pytest.mark.parametrize("packing", [name for name, lie in PACKED.items() if lie])
+def test_a_chunk_that_would_unpack_to_more_is_not_unpacked(tmp_path, packing):
+    path, (at, lie) = tmp_path / "events.h5", PACKED[packing]
     with h5py.File(path, "w") as file:
         for name in "xytp":
             values = np.zeros(50_000, "u1")
-            file.create_dataset(f"events/{name}", data=values, chunks=(50_000,), **hdf5plugin.Blosc("lz4"))
+            file.create_dataset(f"events/{name}", data=values, chunks=(50_000,), **packed_by(packing))
         place = file["events/t"].id.get_chunk_info(0).byte_offset
     content = bytearray(path.read_bytes())
-    content[place + 4 : place + 8] = (2**31 - 1).to_bytes(4, "little")
+    content[place + at : place + at + len(lie)] = lie
     path.write_bytes(content)
     with pytest.raises(DataError, match=r"a chunk of its events/t unpacks to more than its 50000 bytes"):
         read_events(path)

@@ -13,6 +13,7 @@ from ndformer.framework import foreign
 FAR = 1000.0  # metres, which no LiDAR reaches
 NEAR = 1e-12  # bytes that are no numbers of a scan are often smaller, and not 0
 RINGS = 255
+WIDTHS = range(3, 8)  # of rows of numbers, as clouds with colours, normals and times have them
 
 
 def read_lidar(path: Path, rng: np.random.Generator) -> tuple[np.ndarray, None]:
@@ -30,7 +31,14 @@ def read_lidar(path: Path, rng: np.random.Generator) -> tuple[np.ndarray, None]:
 def columns_of(content: np.ndarray) -> int | None:
     """4 or 5, of bytes that are a scan."""
     fitting = [wide for wide in (4, 5) if len(content) and len(content) % (4 * wide) == 0 and _scan(content, wide)]
-    return fitting[0] if len(fitting) == 1 else None
+    return fitting[0] if len(fitting) == 1 and fitting[0] == repeating(content.view("<f4")) else None
+
+
+def repeating(values: np.ndarray) -> int:
+    """After how many numbers the next is most like the one before: so wide are rows, those of others too."""
+    return min(
+        WIDTHS, key=lambda wide: float(np.abs(values[wide:] - values[:-wide]).mean()) if len(values) > wide else FAR
+    )
 
 
 def looks_like(begin: bytes) -> bool:
