@@ -117,7 +117,7 @@ class Verdict:
     shown: np.ndarray  # (S,) numbers of these, best first
     right: np.ndarray  # (S,) bool: takes an object of its class
     missed: np.ndarray  # numbers of objects that nothing takes
-    there: int | None  # objects, without crowds; None where nobody knows
+    there: int | None  # objects that are asked for; None where nobody knows
 
     @classmethod
     def of(cls, one: Boxes, least: float) -> Verdict:
@@ -130,11 +130,11 @@ class Verdict:
         found = found[keep]
         order, _ = best_first(found.label, found.score, len(keep))
         pairs = overlapping(found.label[order], found.box[order], truth.label, truth, IOU)
-        taken = assign(pairs, truth.crowd, truth.crowd, np.array([IOU]), len(keep))[0]
-        missed = np.setdiff1d(np.flatnonzero(~truth.crowd), taken)
+        taken = assign(pairs, truth.out, truth.crowd, np.array([IOU]), len(keep))[0]
+        missed = np.setdiff1d(np.flatnonzero(~truth.out), taken)
         right = np.zeros(len(keep), bool)
         right[order] = taken >= 0
-        return cls(keep, right, missed, int((~truth.crowd).sum()))
+        return cls(keep, right, missed, int((~truth.out).sum()))
 
     @property
     def mistakes(self) -> int:

@@ -1,5 +1,7 @@
 """Files of any kind in class folders: data_root/train/CLASS/FILES, and val/ and test/ like it."""
 
+import warnings
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -16,10 +18,37 @@ def missing(path: Path, what: str, source: str) -> DataError:
     return DataError(f"{path} is missing: put {what} there ({source})", "--sample works without it")
 
 
-def files_in(folder: Path, endings: Sequence[str]) -> list[str]:
-    """The paths of the files with these endings in a folder and those below it, from `folder` on, sorted."""
-    found = (p for p in folder.rglob("*") if p.suffix.lower() in endings and not p.name.startswith("."))
-    return sorted(p.relative_to(folder).as_posix() for p in found)
+CLUTTER = ("thumbs.db", "desktop.ini")  # of systems, as are names that begin with a dot
+
+
+def files_in(folder: Path, endings: Sequence[str], others: Counter[str] | None = None) -> list[str]:
+    """The paths of the files with these endings in a folder and those below it, from `folder` on, sorted. Other files
+    are counted in `others`, by their endings."""
+    found = []
+    for path in folder.rglob("*"):
+        parts = path.relative_to(folder).parts
+        if any(part.startswith(".") for part in parts) or path.name.lower() in CLUTTER or path.is_dir():
+            continue
+        if path.suffix.lower() in endings:
+            found.append("/".join(parts))
+        elif others is not None:
+            others[path.suffix.lower() or "without an ending"] += 1
+    return sorted(found)
+
+
+def counted(others: Counter[str]) -> str:
+    """12 .heic, 1 .txt"""
+    return ", ".join(f"{count} {ending}" for ending, count in others.most_common())
+
+
+def tell_of(others: Counter[str], folder: Path, kind: str, endings: Sequence[str]) -> None:
+    """A warning, where there are files that were passed over."""
+    if others:
+        warnings.warn(
+            f"{folder} holds files that are no {kind} by their endings and are left out, {counted(others)}: "
+            f"read are {', '.join(endings)}",
+            stacklevel=2,
+        )
 
 
 def class_folders(folder: Path) -> list[str]:
@@ -31,15 +60,19 @@ def labelled(
 ) -> tuple[list[tuple[Path, int]], np.ndarray]:
     """(path, label) of the files in folder/CLASS[/inside], class by class, and the labels again as an array."""
     records: list[tuple[Path, int]] = []
+    others: Counter[str] = Counter()
     for label, name in enumerate(classes):
         home = foreign.inside(folder, name) / inside
-        found = files_in(home, endings) if home.is_dir() else []
+        here: Counter[str] = Counter()
+        found = files_in(home, endings, here) if home.is_dir() else []
         if not found:
             raise DataError(
-                f"{home} holds no {kind} ({', '.join(endings)}): "
+                f"{home} holds no {kind} ({', '.join(endings)}){' but ' * bool(here)}{counted(here)}: "
                 "every class has a folder with some, so fill it or take it away"
             )
         records += [(home / path, label) for path in found]
+        others += here
+    tell_of(others, folder, kind, endings)
     return records, np.array([label for _, label in records])
 
 

@@ -15,11 +15,12 @@ from ndformer.framework.foreign.files import (
 from ndformer.framework.foreign.hdf5 import Table, notes, read_tables, tables
 from ndformer.framework.foreign.packed import archive, frame_size, gunzipped, inflated
 from ndformer.framework.foreign.pickles import plain_pickle
-from ndformer.framework.foreign.pictures import image, picture, size_of
+from ndformer.framework.foreign.pictures import PICTURES, image, picture, size_of
 from ndformer.framework.foreign.plain import lines, plain_json, plain_xml, plain_yaml, words_of
 from ndformer.framework.foreign.words import cell, one_line, plain_streams, printable, rewritable
 
 __all__ = [
+    "PICTURES",
     "Table",
     "archive",
     "array",

@@ -7,7 +7,7 @@ import io
 import struct
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
@@ -17,7 +17,11 @@ from ndformer.framework.foreign.files import check_size, content, regular
 if TYPE_CHECKING:
     from PIL import Image, ImageFile
 
-FORMATS = ("JPEG", "PNG", "BMP", "WEBP", "PPM", "TIFF", "GIF")  # decoders that start no program: EPS starts Ghostscript
+# decoders that start no program: EPS starts Ghostscript
+FORMATS = ("JPEG", "PNG", "BMP", "WEBP", "PPM", "TIFF", "GIF", "AVIF", "HEIF")
+PICTURES = (".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".bmp", ".webp", ".ppm", ".pgm", ".pbm", ".pnm", ".tif", ".tiff")
+PICTURES += (".gif", ".avif", ".heic", ".heif", ".hif")  # endings of their names
+HEVC = {b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx"}  # brands of HEIF whose pictures are H.265: phones' photos
 PIXEL = 8  # bytes that one takes: decoded, and once more as it is wanted
 SCANS = 2**34  # pixels of a progressive JPEG, over all its scans: some seconds
 WORDS = 2**22  # pixels of a plain PPM, each of them words that Pillow reads in Python: some seconds
@@ -86,8 +90,11 @@ def _begun(file: BinaryIO, path: Path) -> ImageFile.ImageFile:
     """What Image.open does, without its limits, which are warnings at first and could not be raised: ours come next."""
     from PIL import Image
 
-    begin = file.read(16)
-    for name in FORMATS:
+    begin = file.read(64)
+    if begin[4:8] == b"ftyp":
+        file.seek(0)
+        return _in_boxes(begin)(file, str(path))
+    for name in FORMATS[:-2]:
         if name not in Image.OPEN:
             Image.init()
         make, accepts = Image.OPEN[name]
@@ -98,6 +105,26 @@ def _begun(file: BinaryIO, path: Path) -> ImageFile.ImageFile:
             return make(file, str(path))
     if not begin:
         raise ValueError("it is empty")
+    raise ValueError(f"it is none of {', '.join(FORMATS)}")
+
+
+def _in_boxes(begin: bytes) -> Any:
+    """What opens AVIF, or HEIC: both are HEIF, boxes that begin with the brands of what is in them."""
+    from PIL import Image
+
+    size = struct.unpack(">L", begin[:4])[0]
+    brands = {begin[at : at + 4] for at in range(8, min(size, len(begin)), 4)}
+    if b"avif" in brands or b"avis" in brands:
+        Image.init()
+        if "AVIF" not in Image.OPEN:
+            raise ValueError("it is AVIF, which takes Pillow 11.3 or newer, pip install 'pillow>=11.3'")
+        return Image.OPEN["AVIF"][0]
+    if brands & HEVC:
+        try:
+            from pi_heif.as_plugin import HeifImageFile  # pyright: ignore[reportMissingImports]
+        except ImportError:
+            raise ValueError("it is HEIC, which takes pi-heif, pip install 'ndformer[heic]'") from None
+        return HeifImageFile
     raise ValueError(f"it is none of {', '.join(FORMATS)}")
 
 
@@ -125,10 +152,10 @@ def _check_time(path: Path, found: ImageFile.ImageFile) -> None:
 
 
 def _orientation(found: ImageFile.ImageFile) -> int:
-    """How EXIF says that the camera was held, 1 to 8; 1, upright, where it cannot be read. Pillow turns TIFF itself."""
+    """How EXIF says that the camera was held, 1 to 8; 1 where it cannot be read. Pillow turns TIFF, libheif HEIF."""
     from PIL import Image
 
-    if found.format == "TIFF" or len(found.info.get("exif", b"")) > EXIF:
+    if found.format in ("TIFF", "HEIF") or len(found.info.get("exif", b"")) > EXIF:
         return 1
     try:
         told = Image.Image.getexif(found).get(ORIENTATION)  # PNG's own would decode the picture first

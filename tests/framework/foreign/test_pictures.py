@@ -1,7 +1,9 @@
 """Pictures come out as people see them, at once and in bounded memory, or as one sentence."""
 
+import base64
 import io
 import struct
+import sys
 import time
 import warnings
 import zlib
@@ -9,7 +11,7 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
-from PIL import Image, PngImagePlugin
+from PIL import Image, PngImagePlugin, features
 
 from ndformer.framework import foreign
 from ndformer.framework.errors import DataError
@@ -164,6 +166,62 @@ def test_a_damaged_exif_is_no_reason_to_give_up_a_picture(tmp_path):
         path = tmp_path / f"{i}.png"
         path.write_bytes(png(2, 8, COLOURS, (b"eXIf", exif.removeprefix(b"Exif\0\0"))))
         np.testing.assert_array_equal(read(path), COLOURS)
+
+
+HEIC = (  # 48 x 32 pixels of four colours, by x265; its box irot turns it clockwise
+    "c-muNV30{GsVvAy%}izhg51nBLl8SRGck>Ufw4U|wIq=N0u(b+a*CjAhJwuG5(YG&l$nzcHpIn&fe{FSfN?d127+E7R?f`KO9S&j"
+    "qM|@fDif5KQI>27V)7MamgK^eFtTSB6cqs3&oT>=^MQ03P?<9$Ge~FxSdrWZhChFQ{9s_<XHEd>kZ@q+Vf_Ceq<|Tuf*FM5b}>05"
+    "0wuMa7#Y!I7AQ2bPJ8ua+0Gpt83qbKA!ZQ4pqK<y&gQ~+u=qeH&=TR~{G6h^<eUniC@%wB15ijLv$!A?>N5u@)=17t1i8!r>OTb#"
+    "{r~^}4?vm;NIwA4KrB#@S&<3S$jrgP0i-xHi}Fi=?qQJ3EXak0HZTC$8kv|`TiSq}skteMpy2M*U|i4n;IYT7Y5%{j|Nkeil3z;a"
+    "SoqQ0#$|t8>wnD+$Zlyna-K&>V1xYUEe=&$rvCyz6~%?uz1r|yCUjbO!+9$X6$TyA*(WB(UU|BORmpYMrqVZ^Z<emAFL3!$|7V5U"
+    "nr$y9O)X-u3x48II#t+GrsjovRGsmawNiH`a7Uyi-PyixTEboJcSRBt0L!G5X#"
+)
+CORNERS = np.array([[(40, 40, 200), (200, 40, 40)], [(220, 220, 60), (40, 200, 40)]])  # of it, upright
+
+
+def decoded_by_ffmpeg(path):
+    av = pytest.importorskip("av")
+    with av.open(str(path)) as container:
+        return next(container.decode(video=0)).to_ndarray(format="rgb24")
+
+
+@pytest.mark.skipif(not features.check("avif"), reason="Pillow before 11.3")
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_avif_is_upright_and_what_ffmpeg_decodes(tmp_path, orientation):
+    path, exif = tmp_path / "a.avif", Image.Exif()
+    exif[274] = orientation
+    smooth = np.kron(RNG.integers(40, 216, (3, 5, 3)), np.ones((8, 8, 1))).astype(np.uint8)
+    Image.fromarray(smooth).save(path, exif=exif, quality=95, subsampling="4:4:4")
+    found = read(path)
+    assert foreign.size_of(path) == (found.shape[1], found.shape[0])
+    seen = decoded_by_ffmpeg(path).astype(int)  # as it is stored
+    assert np.abs(found - turned(seen, orientation)).mean() < 2
+    assert np.abs(found - turned(smooth.astype(int), orientation)).mean() < 6
+
+
+def test_a_photo_of_a_phone_is_upright(tmp_path):
+    pytest.importorskip("pi_heif")
+    path = tmp_path / "a.heic"
+    path.write_bytes(zlib.decompress(base64.b85decode(HEIC)))
+    found = read(path).astype(int)
+    assert found.shape == (48, 32, 3)
+    assert foreign.size_of(path) == (32, 48)
+    assert np.abs(found[[8, 8, -8, -8], [8, -8, 8, -8]] - CORNERS.reshape(4, 3)).max() < 12
+
+
+def test_what_other_packages_read_names_them(tmp_path, monkeypatch):
+    (tmp_path / "a.heic").write_bytes(zlib.decompress(base64.b85decode(HEIC)))
+    monkeypatch.setitem(sys.modules, "pi_heif.as_plugin", None)
+    with pytest.raises(DataError, match=r"a.heic cannot be read .*HEIC, which takes pi-heif.*'ndformer\[heic\]'"):
+        foreign.picture(tmp_path / "a.heic")
+    (tmp_path / "a.avif").write_bytes(b"\0\0\0\x14ftypavif\0\0\0\0mif1")
+    Image.init()
+    monkeypatch.delitem(Image.OPEN, "AVIF", raising=False)
+    with pytest.raises(DataError, match=r"a.avif cannot be read .*takes Pillow 11.3"):
+        foreign.picture(tmp_path / "a.avif")
+    (tmp_path / "a.mp4").write_bytes(b"\0\0\0\x14ftypisom\0\0\0\0mp42")
+    with pytest.raises(DataError, match="it is none of JPEG"):
+        foreign.picture(tmp_path / "a.mp4")
 
 
 # ------------------------------------------------------------------------------------------------------------- bombs

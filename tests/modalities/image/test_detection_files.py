@@ -1,13 +1,17 @@
 """Detection sets in COCO's, VOC's and YOLO's formats: the same from all three, and one sentence for what is wrong."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
+from ndformer.framework.answers.boxes import Boxes, Verdict
+from ndformer.framework.data.describe import describe
 from ndformer.framework.errors import DataError
-from ndformer.framework.registry import DATASETS
+from ndformer.framework.evaluation.coco import views
+from ndformer.framework.registry import DATASETS, METRICS
 
 SIZES = dict(a=(40, 30), b=(20, 50), c=(16, 16))  # width, height
 BOXES = dict(a=[("cow", (4, 6, 24, 16)), ("ant", (0, 0, 10, 30))], b=[("cow", (5, 10, 15, 20))], c=[])
@@ -222,3 +226,172 @@ def test_a_missing_or_broken_image_is_one_sentence(tmp_path, kind):
     path.write_bytes(path.read_bytes()[:30])
     with pytest.raises(DataError, match=r"a\.png cannot be read as an image"):
         opened(kind, tmp_path)[0]
+
+
+def test_a_picture_of_another_size_than_its_annotation_says_is_told(tmp_path):
+    """detectron2 refuses it too; programs that do not look train on boxes that are elsewhere."""
+    sizes: dict[str, dict[str, int]] = {name: {"width": w, "height": h} for name, (w, h) in SIZES.items()}
+    sizes["b"] = dict(width=40, height=100)
+    sizes["c"] = dict(width=0, height=0)  # of a program that does not know
+    images = [dict(id=i, file_name=f"{name}.png", **sizes[name]) for i, name in enumerate("abc", 1)]
+    coco(tmp_path, images=images)
+    found = opened("Coco", tmp_path)
+    assert found[0]["size"] == (30, 40)
+    assert found[2]["size"] == (16, 16)
+    with pytest.raises(DataError, match=r"b\.png has 20 x 50 pixels, and its annotation is of a picture of 40 x 100"):
+        found[1]
+    found.skip_bad = True
+    assert found[1]["bad"][0][0].endswith("b.png")
+    told = describe(tmp_path / "annotations" / "instances_train2017.json", 5)["odd"]
+    assert "1 of 2 pictures are not as large as it says" in told[-1]
+    assert told[-1].endswith("b.png has 20 x 50 pixels and is told to have 40 x 100")
+
+
+def test_the_size_of_voc_is_held_to_the_picture_too(tmp_path):
+    voc(tmp_path)
+    for name, size in (("a", (40, 30)), ("b", (20, 49))):
+        file = tmp_path / "Annotations" / f"{name}.xml"
+        told = "<size><width>{}</width><height>{}</height></size>".format(*size)
+        file.write_text(file.read_text().replace("<annotation>", f"<annotation>{told}"))
+    found = opened("PascalVOC", tmp_path)
+    assert found[0]["size"] == (30, 40)
+    with pytest.raises(DataError, match=r"b\.png has 20 x 50 pixels"):
+        found[1]
+
+
+def test_what_is_difficult_in_voc_is_neither_learnt_nor_counted(tmp_path):
+    voc(tmp_path)
+    file = tmp_path / "Annotations" / "a.xml"
+    file.write_text(file.read_text().replace("</object>", "<difficult>1</difficult></object>", 1))
+    sample = opened("PascalVOC", tmp_path)[0]
+    assert sample["labels"].tolist() == [0]  # the ant; the cow is difficult
+    metric = METRICS.create(dict(type="CocoMetric"))
+    cow, ant = sample["truth"]["boxes"]
+    for found in ((ant,), (ant, cow), (ant, cow, cow)):
+        labels = [0] + [1] * (len(found) - 1)
+        boxes = np.array(found)
+        seen = Boxes(sample=sample, boxes=boxes, labels=np.array(labels), scores=np.linspace(0.5, 0.9, len(found)))
+        verdict = Verdict.of(seen, 0.1)
+        assert (verdict.there, len(verdict.missed)) == (1, 0)
+        values = metric.compute_metrics([("a", sample["truth"], seen.found)])
+        assert values["mAP50"] == pytest.approx(1)  # of ants: nobody is asked for cows
+        counts = views.confusion(metric.truth, metric.detections, 2)
+        assert counts[0, 0] == 1
+        assert counts[2, 1] == len(found) - 1 - (len(found) > 1)  # the second cow is one too many
+    assert "1 objects are difficult" in describe(file, 5)["odd"][-1]
+
+
+SHAPES = """0 0.5 0.5 0.2 0.4
+1 0.1 0.2 0.4 0.1 0.3 0.6
+1 0.5 0.1 0.9 0.5 0.5 0.9 0.1 0.5
+"""  # a box; a triangle; a square on its corner, as OBB has it
+
+
+def test_shapes_of_yolo_are_their_bounding_boxes_and_that_is_said(tmp_path):
+    yolo(tmp_path)
+    file = tmp_path / "labels" / "train" / "c.txt"
+    file.write_text(SHAPES)
+    with pytest.warns(
+        UserWarning, match="of 6 objects there are 1 polygons, 1 oriented boxes or shapes of four corners: "
+    ):
+        found = opened("YoloFolder", tmp_path)[2]
+    expected = [(0.4, 0.3, 0.6, 0.7), (0.1, 0.1, 0.4, 0.6), (0.1, 0.1, 0.9, 0.9)]
+    np.testing.assert_allclose(found["boxes"], np.array(expected) * 16)
+    assert found["labels"].tolist() == [0, 1, 1]
+    told = describe(file, 5)
+    assert told["boxes"] == 3
+    assert told["first"][1] == dict(label=1, x=0.25, y=0.35, width=0.3, height=0.5)
+    assert "their bounding boxes are taken" in told["odd"][-1]
+    file.write_text(SHAPES.splitlines()[2])
+    assert describe(file, 5)["format"] == "YOLO boxes"
+
+
+def test_key_points_are_left_and_scores_are_no_labels(tmp_path):
+    yolo(tmp_path)
+    file = tmp_path / "labels" / "train" / "c.txt"
+    file.write_text("0 0.5 0.5 0.2 0.4  0.5 0.5 2  0.4 0.4 0")
+    (tmp_path / "data.yaml").write_text("names: [ant, cow]\nkpt_shape: [2, 3]\n")
+    with pytest.warns(UserWarning, match="1 boxes with key points"):
+        found = opened("YoloFolder", tmp_path)
+    np.testing.assert_allclose(found[2]["boxes"], np.array([(0.4, 0.3, 0.6, 0.7)]) * 16)
+    file.write_text("0 0.5 0.5 0.2 0.4 0.97")
+    with pytest.raises(DataError, match="a sixth number is the score of a prediction"):
+        opened("YoloFolder", tmp_path)
+
+
+def ultralytics(root):
+    """`path` is of the machine that wrote it; train is two folders."""
+    yolo(root)
+    (root / "images" / "more").mkdir()
+    (root / "images" / "train" / "c.png").rename(root / "images" / "more" / "c.png")
+    (root / "data.yaml").write_text(
+        "path: ../datasets/mine\ntrain: [images/train, images/more]\nval: images/train\nnames: {0: ant, 1: cow}\n"
+    )
+
+
+def roboflow(root):
+    yolo(root / "one")
+    (root / "train").mkdir()
+    for kind in ("images", "labels"):
+        (root / "one" / kind / "train").rename(root / "train" / kind)
+    (root / "data.yaml").write_text("train: ../train/images\nval: ../valid/images\nnc: 2\nnames: ['ant', 'cow']\n")
+
+
+def roboflow_for_darknet(root):
+    yolo(root / "one")
+    (root / "train").mkdir()
+    for file in [*root.glob("one/images/train/*"), *root.glob("one/labels/train/*")]:
+        file.rename(root / "train" / file.name)
+    (root / "train" / "_darknet.labels").write_text("ant\ncow\n")
+
+
+def darknet(root, home="data/obj", named="data/obj"):
+    yolo(root / "one")
+    (root / home).mkdir(parents=True)
+    for file in [*root.glob("one/images/train/*"), *root.glob("one/labels/train/*")]:
+        file.rename(root / home / file.name)
+    where = (root / home).parent
+    (where / "obj.names").write_text("ant\ncow\n")
+    (where / "train.txt").write_text("".join(f"{named}/{name}.png\n" for name in "abc"))
+    (root / "obj.data").write_text("classes = 2\ntrain  = data/train.txt\nnames = data/obj.names\nbackup = backup/\n")
+
+
+def cvat(root):
+    darknet(root, "obj_train_data", "data/obj_train_data")
+
+
+def lists_of_another_machine(root):
+    yolo(root)
+    lines = [f"/home/them/mine/images/train/{name}.png" for name in "ab"] + ["C:\\mine\\images\\train\\c.png"]
+    (root / "train.txt").write_text("\n".join(lines))
+    (root / "data.yaml").write_text("train: train.txt\nval: /home/them/mine/val.txt\nnames: [ant, cow]\n")
+
+
+LAYOUTS = (ultralytics, roboflow, roboflow_for_darknet, darknet, cvat, lists_of_another_machine)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS, ids=lambda one: one.__name__)
+@pytest.mark.filterwarnings("error")
+def test_the_layouts_of_yolo_say_the_same(tmp_path, layout):
+    layout(tmp_path)
+    found = opened("YoloFolder", tmp_path)
+    assert found.classes == CLASSES
+    assert len(found) == 3
+    for sample, name in zip((found[i] for i in range(3)), "abc"):
+        assert Path(sample["path"]).name == f"{name}.png"
+        np.testing.assert_allclose(sample["boxes"], np.reshape([box for _, box in BOXES[name]], (-1, 4)), atol=1e-9)
+
+
+def test_lists_of_yolo_do_not_lead_out_of_the_folder(tmp_path):
+    outside = tmp_path / "secret.png"
+    image(outside, "a")
+    root = tmp_path / "set"
+    yolo(root)
+    (root / "train.txt").write_text(f"../secret.png\n{outside}\n")
+    (root / "data.yaml").write_text("train: train.txt\nval: ../..\nnames: [ant, cow]\n")
+    with pytest.raises(DataError, match="none of the 2 training images"):
+        opened("YoloFolder", root)
+    (root / "labels").mkdir(exist_ok=True)
+    (root / "secret.txt").write_text("0 0.5 0.5 1 1")
+    with pytest.raises(DataError, match=r"set/.*secret\.png"):
+        opened("YoloFolder", root)

@@ -86,7 +86,24 @@ def test_what_is_no_image_is_passed_over(folder):
     for name in ("train/ant/notes.txt", "train/ant/.hidden.png", "train/.cache/x.png", "train/readme.png"):
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_bytes(b"x")
+    with pytest.warns(UserWarning, match=r"train holds files that are no image .* left out, 1 \.txt: read are \.jpg"):
+        assert len(check(build("ImageFolder", folder))) == 30
+
+
+@pytest.mark.filterwarnings("error")
+def test_clutter_of_systems_and_hidden_folders_are_passed_over_in_silence(folder):
+    for name in (".DS_Store", "Thumbs.db", "desktop.ini", ".ipynb_checkpoints/0-checkpoint.png"):
+        (folder / "train" / "ant" / name).parent.mkdir(exist_ok=True)
+        (folder / "train" / "ant" / name).write_bytes(b"x")
     assert len(check(build("ImageFolder", folder))) == 30
+
+
+def test_a_class_folder_of_other_files_says_which_it_has(folder):
+    for i in range(3):
+        (folder / "train" / "dog").mkdir(exist_ok=True)
+        (folder / "train" / "dog" / f"{i}.cr2").write_bytes(b"x")
+    with pytest.raises(DataError, match=r"train/dog holds no image .* but 3 \.cr2: "):
+        build("ImageFolder", folder)
 
 
 def test_an_empty_class_folder_is_named(folder):

@@ -1,6 +1,7 @@
 """Files of one's own, made ready for a model as the samples of its test set are."""
 
 import warnings
+from collections import Counter
 from pathlib import Path
 from typing import Any, cast
 
@@ -10,6 +11,7 @@ from mmengine.config import Config
 from ndformer.framework.adapter import Adapter
 from ndformer.framework.data.batches import collate
 from ndformer.framework.data.dataset import Sample
+from ndformer.framework.data.folders import counted, files_in, tell_of
 from ndformer.framework.engine.config.text import spelled
 from ndformer.framework.errors import DataError
 from ndformer.framework.model import TokenModel
@@ -57,10 +59,7 @@ class Preparation:
         for path in paths:
             if not path.exists():
                 raise DataError(f"no file or folder at {path}")
-            inside = self._inside(path) if path.is_dir() else [path]
-            if not inside:
-                raise DataError(f"no file that this model reads ({', '.join(self.endings)}) in {path}")
-            found += inside
+            found += self._inside(path) if path.is_dir() else [path]
         if not self.joined:
             return [(path,) for path in found]
         together: dict[Path, list[Path]] = {}
@@ -69,11 +68,13 @@ class Preparation:
         return [tuple(some) for some in together.values()]
 
     def _inside(self, folder: Path) -> list[Path]:
-        return sorted(
-            path
-            for path in folder.rglob("*")
-            if path.suffix.lower() in self.endings and not path.name.endswith(self.beside)
-        )
+        others: Counter[str] = Counter()
+        found = [folder / name for name in files_in(folder, self.endings, others) if not name.endswith(self.beside)]
+        if not found:
+            but = f", but {counted(others)}" if others else ""
+            raise DataError(f"no file that this model reads ({', '.join(self.endings)}) in {folder}{but}")
+        tell_of(others, folder, "modality of this model", self.endings)
+        return found
 
     def modality_of(self, path: Path) -> str:
         if len(self.adapters) == 1:

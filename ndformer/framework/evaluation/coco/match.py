@@ -23,6 +23,12 @@ class Truth:
     area: np.ndarray  # (G,) float64, of the object and not of its box, where that is known
     crowd: np.ndarray  # (G,) bool
 
+    @property
+    def out(self) -> np.ndarray:
+        """(G,) bool: nobody is asked for it, and who finds it is not wrong. Besides crowds, what has no finite area, of
+        whatever size objects are asked for."""
+        return self.crowd | np.isinf(self.area)
+
 
 @dataclass(frozen=True, eq=False)
 class Detections:

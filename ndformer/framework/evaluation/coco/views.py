@@ -35,15 +35,16 @@ def table(numbers: dict[str, dict[str, float]], columns: Sequence[str] = NAMES) 
 def confusion(truth: Truth, detections: Detections, classes: int, score: float = 0.3, iou: float = 0.5) -> np.ndarray:
     """(K + 1, K + 1) counts: rows are the truth, columns what was found, the last of both is background.
 
-    Detections of `score` or more take truths of any class, best first. Crowds, and what lies in them, are left out.
+    Detections of `score` or more take truths of any class, best first. What nobody is asked for is left out, with what
+    lies in it.
     """
     detections = detections[detections.score >= score]
     chosen, _ = best_first(detections.image, detections.score, len(detections.score))
     detections = detections[chosen]
     pairs = overlapping(detections.image, detections.box, truth.image, truth, iou)
-    taken = assign(pairs, truth.crowd, truth.crowd, np.array([iou]), len(chosen))[0]  # (D,)
-    missed = np.setdiff1d(np.flatnonzero(~truth.crowd), taken)
-    true = np.append(np.where(truth.crowd, -1, truth.label), classes)[taken]  # background where nothing is taken
+    taken = assign(pairs, truth.out, truth.crowd, np.array([iou]), len(chosen))[0]  # (D,)
+    missed = np.setdiff1d(np.flatnonzero(~truth.out), taken)
+    true = np.append(np.where(truth.out, -1, truth.label), classes)[taken]  # background where nothing is taken
     rows = np.concatenate([true, truth.label[missed]])
     columns = np.concatenate([detections.label, np.full(len(missed), classes)])[rows >= 0]
     counts = np.bincount(rows[rows >= 0] * (classes + 1) + columns, minlength=(classes + 1) ** 2)

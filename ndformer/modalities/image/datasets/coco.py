@@ -16,7 +16,7 @@ from ndformer.framework.data.folders import missing
 from ndformer.framework.errors import DataError
 from ndformer.framework.evaluation.coco.files import read_truth
 from ndformer.framework.registry import DATASETS
-from ndformer.modalities.image.datasets.detection import DetectionDataset, Scene
+from ndformer.modalities.image.datasets.detection import DetectionDataset, Scene, size_told
 
 NAMES = dict(train=("train",), val=("val", "valid"), test=("test",))
 
@@ -34,7 +34,7 @@ class Coco(DetectionDataset):
         truth = read_truth(file)
         self.classes, self.categories = truth.classes, truth.categories
         self._same_classes(file)
-        home = _images(self.data_root, file)
+        home = images_of(self.data_root, file)
         boxes = truth.boxes
         corners = np.concatenate([boxes.box[:, :2], boxes.box[:, :2] + boxes.box[:, 2:]], axis=1)
         order = np.argsort(boxes.image, kind="stable")
@@ -43,9 +43,9 @@ class Coco(DetectionDataset):
         for image, record, own in zip(truth.images, truth.records, np.split(order, ends)):
             if not isinstance(record.get("file_name"), str):
                 raise DataError(f"image {image!r} of {file} has no 'file_name': each has the name of its file")
-            path, size = foreign.inside(home, record["file_name"]), (record.get("width", 0), record.get("height", 0))
             told = (corners[own], boxes.label[own], boxes.area[own], boxes.crowd[own])
-            scenes.append(Scene(path, image, *told, size))
+            path = foreign.inside(home, record["file_name"])
+            scenes.append(Scene(path, image, *told, size=size_told(record.get("width"), record.get("height"))))
         return scenes
 
     def _same_classes(self, file: Path) -> None:
@@ -68,7 +68,7 @@ def _file(root: Path, split: str) -> Path | None:
     return None
 
 
-def _images(root: Path, file: Path) -> Path:
+def images_of(root: Path, file: Path) -> Path:
     """The folder that an annotation file's image names count from."""
     if file.name == "_annotations.coco.json":
         return file.parent

@@ -29,13 +29,24 @@ class Scene:
     image_id: Any
     boxes: np.ndarray  # (G, 4) float64, x1 y1 x2 y2
     labels: np.ndarray  # (G,) int64
-    area: np.ndarray = field(default_factory=lambda: np.empty(0))  # (G,) of objects, where it is not that of boxes
+    area: np.ndarray = field(default_factory=lambda: np.empty(0))  # (G,) of objects, where it is not that of
+    # their boxes; infinite of those that nobody is asked for
     crowd: np.ndarray = field(default_factory=lambda: np.empty(0, dtype=bool))  # (G,)
-    size: tuple[int, int] | None = None  # width and height of the image, where the annotation has them
+    size: tuple[int, int] | None = None  # width and height of the image, where the annotation says them
+
+
+def size_told(width: Any, height: Any) -> tuple[int, int] | None:
+    """Width and height as an annotation says them, None where it does not: 0 and -1 are what programs fill in."""
+    try:
+        size = int(float(width)), int(float(height))
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return size if min(size) > 0 else None
 
 
 class DetectionDataset(Dataset):
-    """Extend it with `on_disk` and `scenes`. Crowds, and boxes with nothing inside the image, are left out of training.
+    """Extend it with `on_disk` and `scenes`. Crowds, what nobody is asked for, and boxes with nothing inside the image
+    are left out of training.
 
     `mosaic`: the share of training samples that are four images in one.
     """
@@ -74,8 +85,15 @@ class DetectionDataset(Dataset):
     def read(self, record: Any) -> Sample:
         scene: Scene = record
         image = open_image(scene.path, size=scene.size)
+        if scene.size not in (None, image.size):
+            told, own = (" x ".join(map(str, size)) for size in (scene.size, image.size))
+            raise DataError(
+                f"{scene.path} has {own} pixels, and its annotation is of a picture of {told}, so its boxes may be "
+                "elsewhere: put the picture there that was annotated, or mend its size in the annotation"
+            )
         crowd = scene.crowd if len(scene.crowd) else np.zeros(len(scene.labels), dtype=bool)
         area = scene.area if len(scene.area) else (scene.boxes[:, 2:] - scene.boxes[:, :2]).prod(1)
+        learnt = ~(crowd | np.isinf(area))
         return dict(
             image=image,
             path=str(scene.path),
@@ -83,5 +101,5 @@ class DetectionDataset(Dataset):
             size=(image.height, image.width),
             frame=np.array([1.0, 1.0, 0.0, 0.0]),
             truth=dict(boxes=scene.boxes, labels=scene.labels, area=area, crowd=crowd),
-            **inside(scene.boxes[~crowd], scene.labels[~crowd], *image.size, least=LEAST),
+            **inside(scene.boxes[learnt], scene.labels[learnt], *image.size, least=LEAST),
         )

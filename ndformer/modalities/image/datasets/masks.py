@@ -8,6 +8,7 @@ A mask is grey or has a palette: its numbers are the classes, 255 is what nobody
 that too and classes count from 1, as in ADE20K.
 """
 
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from PIL import Image
 
 from ndformer.framework import foreign
 from ndformer.framework.data.dataset import Dataset, Sample
-from ndformer.framework.data.folders import files_in, missing
+from ndformer.framework.data.folders import files_in, missing, tell_of
 from ndformer.framework.errors import DataError, check_labels
 from ndformer.framework.registry import DATASETS
 from ndformer.modalities.image.formats.files import ENDINGS, open_image
@@ -41,12 +42,14 @@ class MaskFolder(Dataset):
             raise missing(self.data_root / "images" / split, "images", f"and annotations/{split} or masks/{split}")
         self.classes = _classes(self.data_root)
         images, masks = self.found[split]
+        others: Counter[str] = Counter()
         records = []
-        for name in files_in(images, ENDINGS):
+        for name in files_in(images, ENDINGS, others):
             mask = (masks / name).with_suffix(".png")
             if not mask.is_file():
                 raise DataError(f"{mask} is missing beside {images / name}: each image has a mask of its name, a png")
             records.append((images / name, mask))
+        tell_of(others, images, "image", ENDINGS)
         return records, np.zeros(len(records), np.int64)  # a hold-out takes every tenth image
 
     def read(self, record: Any) -> Sample:

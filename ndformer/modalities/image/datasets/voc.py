@@ -2,10 +2,10 @@
 
     data_root/JPEGImages/*.jpg   Annotations/*.xml   ImageSets/Main/{train,val,test}.txt   (or ImageSets/*.txt)
 
-VOC counts pixels from 1, and its boxes have their last pixel inside: 1 1 10 10 is 0 0 10 10 here.
+VOC counts pixels from 1, and its boxes have their last pixel inside: 1 1 10 10 is 0 0 10 10 here. Objects that are
+`difficult` are neither learnt from nor counted, found or not, as in VOC's own evaluation.
 """
 
-import re
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -16,7 +16,7 @@ from ndformer.framework.data.dataset import SPLITS
 from ndformer.framework.data.folders import missing
 from ndformer.framework.errors import DataError, nearest
 from ndformer.framework.registry import DATASETS
-from ndformer.modalities.image.datasets.detection import DetectionDataset, Scene
+from ndformer.modalities.image.datasets.detection import DetectionDataset, Scene, size_told
 from ndformer.modalities.image.formats.files import ENDINGS
 
 
@@ -41,7 +41,7 @@ class PascalVOC(DetectionDataset):
             named = {one: self._objects(one) for one in self._names(split)}
         place = {name: i for i, name in enumerate(self.classes)}
         scenes = []
-        for one, (names, boxes, size) in named.items():
+        for one, (names, boxes, difficult, size) in named.items():
             for name in names:
                 if name not in place:
                     raise DataError(
@@ -49,7 +49,8 @@ class PascalVOC(DetectionDataset):
                         "Classes are those of train"
                     )
             labels = np.array([place[n] for n in names], dtype=np.int64)
-            scenes.append(Scene(self._image(one), one, boxes, labels, size=size))
+            area = np.where(difficult, np.inf, (boxes[:, 2:] - boxes[:, :2]).prod(1))
+            scenes.append(Scene(self._image(one), one, boxes, labels, area, size=size))
         return scenes
 
     def _names(self, split: str) -> list[str]:
@@ -63,8 +64,8 @@ class PascalVOC(DetectionDataset):
         paths = [foreign.inside(self.data_root / "JPEGImages", name + ending) for ending in ENDINGS]
         return next((path for path in paths if path.is_file()), paths[0])
 
-    def _objects(self, name: str) -> tuple[list[str], np.ndarray, tuple[int, int] | None]:
-        """Names, boxes, and the width and height of the image, where it says them."""
+    def _objects(self, name: str) -> tuple[list[str], np.ndarray, np.ndarray, tuple[int, int] | None]:
+        """Names, boxes, which are difficult, and the width and height of the image, where it says them."""
         path = self._xml(name)
         try:
             root = foreign.plain_xml(path)
@@ -74,7 +75,7 @@ class PascalVOC(DetectionDataset):
             ) from None
         except (ElementTree.ParseError, ValueError) as error:
             raise DataError(f"{path} is not xml ({error}): was it cut off?") from None
-        names, boxes = [], []
+        names, boxes, difficult = [], [], []
         for i, found in enumerate(root.iter("object")):
             sides = [found.findtext(f"bndbox/{side}") for side in ("xmin", "ymin", "xmax", "ymax")]
             label = found.findtext("name")
@@ -88,6 +89,10 @@ class PascalVOC(DetectionDataset):
                 raise DataError(f"object {i} of {path} has the name {label!r} and the box {sides}: give it both")
             names.append(label.strip())
             boxes.append((x1 - 1, y1 - 1, x2, y2))
-        told = [root.findtext(f"size/{side}") or "" for side in ("width", "height")]
-        size = (int(told[0]), int(told[1])) if all(re.fullmatch(r"\d{1,9}", side) for side in told) else None
-        return names, np.array(boxes, dtype=np.float64).reshape(-1, 4), size
+            difficult.append(is_difficult(found))
+        size = size_told(root.findtext("size/width"), root.findtext("size/height"))
+        return names, np.array(boxes, dtype=np.float64).reshape(-1, 4), np.array(difficult, dtype=bool), size
+
+
+def is_difficult(found: ElementTree.Element) -> bool:
+    return (found.findtext("difficult") or "0").strip() == "1"

@@ -11,13 +11,21 @@ import numpy as np
 from ndformer.framework import foreign
 from ndformer.framework.data.describe import CONTENT, ENDING, NO, Describer, Told, that_hold
 from ndformer.framework.errors import DataError
-from ndformer.framework.evaluation.coco.files import read_truth
+from ndformer.framework.evaluation.coco.files import GroundTruth, read_truth
 from ndformer.framework.registry import DESCRIBERS
 from ndformer.modalities.image.datasets.cifar import are_numbers, class_names, unpickle
+from ndformer.modalities.image.datasets.coco import images_of
+from ndformer.modalities.image.datasets.detection import size_told
 from ndformer.modalities.image.datasets.mnist import read_idx
+from ndformer.modalities.image.datasets.voc import is_difficult
 from ndformer.modalities.image.formats.matlab import read_mat
+from ndformer.modalities.image.formats.yolo import in_words, read_rows
 
 NUMBERED = re.compile(r"\s*\d+(\.0*)?(\s+[-+.\deE]+){4}\s*")  # a row of YOLO's
+SHARES = re.compile(
+    r"\s*\d+(\s+(0|1|[01]?\.\d+|\d(\.\d+)?[eE]-\d+)){6,}\s*[\d.]*"
+)  # of its shapes; the end may be cut off
+PICTURES = 200  # of an annotation file's, that are looked at
 
 
 @DESCRIBERS.register_module()
@@ -31,7 +39,8 @@ class ImageLabels(Describer):
         if begin[:2] == b"\x1f\x8b":
             begin = _inflated(begin)
         if ending == ".txt":
-            known = NUMBERED.fullmatch(begin.decode("latin-1").partition("\n")[0]) is not None
+            line = begin.decode("latin-1").partition("\n")[0]
+            known = (NUMBERED.fullmatch(line) or SHARES.fullmatch(line)) is not None
         else:
             known = begin[:4] in (b"\0\0\x08\1", b"\0\0\x08\3") or (ending == "" and begin[:1] == b"\x80")
         return CONTENT if known else NO
@@ -131,11 +140,31 @@ def _coco(path: Path) -> Told:
     if all(isinstance(w, int) and isinstance(h, int) for w, h in sizes) and sizes:
         limit = np.array(sizes, np.float64)[boxes.image]
         odd += _outside(boxes.box[:, :2], boxes.box[:, :2] + boxes.box[:, 2:], limit, 0.5)
+    odd += _other_sizes(path, truth)
     first = [
         dict(image=truth.images[i], name=truth.classes[c]) | dict(zip(("x", "y", "width", "height"), box))
         for i, c, box in zip(boxes.image[:20], boxes.label[:20], boxes.box[:20].round(2).tolist())
     ]
     return found, odd, first
+
+
+def _other_sizes(path: Path, truth: GroundTruth) -> list[str]:
+    """Of the first pictures, those that are not as large as the file says."""
+    root = path.parent if path.name == "_annotations.coco.json" else path.parent.parent
+    home, wrong, seen = images_of(root, path), [], 0
+    for record in truth.records[:PICTURES]:
+        told = size_told(record.get("width"), record.get("height"))
+        name = record.get("file_name")
+        if told is None or not isinstance(name, str) or not (picture := foreign.inside(home, name)).is_file():
+            continue
+        seen += 1
+        size = foreign.size_of(picture)
+        if told not in (size, size[::-1]):
+            own, said = (" x ".join(map(str, one)) for one in (size, told))
+            wrong.append(f"{name} has {own} pixels and is told to have {said}")
+    if not wrong:
+        return []
+    return [f"{len(wrong)} of {seen} pictures are not as large as it says, so their boxes may be elsewhere: {wrong[0]}"]
 
 
 def _outside(low: np.ndarray, high: np.ndarray, size: np.ndarray, slack: float) -> list[str]:
@@ -161,21 +190,19 @@ def _voc(path: Path) -> Told:
     box = np.array([[row[s] for s in sides] for row in first]).reshape(-1, 4)
     odd = _outside(box[:, :2] - 1, box[:, 2:], np.array(size) + np.zeros((len(box), 2)), 0) if all(size) else []
     odd += [] if all(size) else ["it does not say how large its image is"]
+    hard = sum(map(is_difficult, root.iter("object")))
+    odd += [f"{hard} objects are difficult: they are neither learnt from nor counted"] if hard else []
     odd += [f"{names.count('')} objects have no name"] if "" in names else []
     found = dict(format="VOC annotation", width=size[0], height=size[1], boxes=len(first))
     return found | dict(classes={name: names.count(name) for name in sorted(set(names))}), odd, first
 
 
 def _yolo(path: Path) -> Told:
-    lines = [line.split() for line in foreign.lines(path, errors="replace") if line.strip()]
-    try:
-        rows: np.ndarray = np.array([[float(word) for word in line] for line in lines])
-    except ValueError:
-        rows = np.array([])
-    if rows.ndim != 2 or rows.shape[1] != 5 or not np.isfinite(rows).all():
-        raise DataError(f"{path} has not five numbers in each row (class, x, y, width, height): mend it")
-    about, _, numbers = _labels("", rows[:, 0].astype(np.int64))
-    odd = _outside(rows[:, 1:3] - rows[:, 3:] / 2, rows[:, 1:3] + rows[:, 3:] / 2, np.ones((len(rows), 2)), 1e-3)
+    given, box, kinds = read_rows(path)
+    about, _, numbers = _labels("", given.astype(np.int64))
+    odd = _outside(box[:, :2], box[:, 2:], np.ones((len(box), 2)), 1e-3)
+    odd += [told] if (told := in_words(kinds)) else []
     names = ("x", "y", "width", "height")
-    first = [row | dict(zip(names, box)) for row, box in zip(numbers, rows[:20, 1:].tolist())]
-    return dict(format="YOLO boxes", boxes=len(rows), classes=about["classes"]), odd, first
+    centred = np.concatenate([(box[:, :2] + box[:, 2:]) / 2, box[:, 2:] - box[:, :2]], 1)[:20].round(6)
+    first = [row | dict(zip(names, one)) for row, one in zip(numbers, centred.tolist())]
+    return dict(format="YOLO boxes", boxes=len(box), classes=about["classes"]), odd, first
