@@ -3,7 +3,8 @@
     tools/eval.py coco GT.json DETECTIONS.json
     tools/eval.py coco GT.json DETECTIONS.json --classwise --out numbers.json --pictures DIR
 
-COCO's twelve numbers for boxes, as JSON; fractions, -1 where no object has that size. GT.json is a COCO annotation
+COCO's twelve numbers for boxes, as JSON; fractions, -1 where no object has that size. F1 is the best one over all
+classes, of detections with a score of F1_threshold or more. GT.json is a COCO annotation
 file, DETECTIONS.json a list of dict(image_id, category_id, bbox=[x, y, width, height], score).
 """
 
@@ -17,6 +18,7 @@ from ndformer.framework.engine.programs import cli, output
 from ndformer.framework.evaluation.coco import views as coco_views
 from ndformer.framework.evaluation.coco.average import evaluate
 from ndformer.framework.evaluation.coco.backends import BACKENDS, twelve
+from ndformer.framework.evaluation.coco.f1 import best_f1
 from ndformer.framework.evaluation.coco.files import read_detections, read_truth
 
 
@@ -42,6 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     detections = read_detections(given.detections, truth)
     size = len(truth.images), len(truth.classes)
     numbers: dict[str, Any] = dict(twelve(truth.boxes, detections, *size, given.backend))
+    numbers |= best_f1(truth.boxes, detections, size[0])
     if given.classwise or given.pictures is not None:
         averages = evaluate(truth.boxes, detections, *size)
         if given.classwise:

@@ -6,7 +6,8 @@ tools/predict.py configs/coco_pape.py work_dirs/coco_pape/best.pth photo.jpg --s
 
 tools/predict.py work_dirs/gen1_pape/config.py work_dirs/gen1_pape/best.pth drive_td.dat --show-dir seen
 
-A detector's boxes are x1, y1, x2, y2 in pixels of the file; those below --show-score are in --out alone.
+A detector's boxes are x1, y1, x2, y2 in pixels of the file; those below --show-score are in --out alone. Where that
+leaves nothing, the score is said from which on its validation set had the best F1.
 Files are of any kind that the model's modalities read: images, clouds (.txt, .xyz, .npy, .off, .ply), videos, event
 recordings, your own. What cannot be read is named and left out, and the exit code is 1. In a recording, boxes are those
 of its end; --cfg-options test_dataloader.dataset.transforms.0.until=3.5 asks about another second.
@@ -78,6 +79,8 @@ def main() -> None:
         source = OfFiles(prepared, read, classes)
         gallery.show(given.show_dir, answers, classes, source, given.show_count, given.show_score)
         print(given.show_dir)
+    if hint := show_dir.too_high(answers, given.show_score, content.get("metrics", {})):
+        print(f"predict: {hint}", file=sys.stderr, flush=True)
     if unread:
         raise DataError(f"{len(unread)} of {len(samples)} files are left out, the sentences above say why")
 

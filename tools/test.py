@@ -9,6 +9,7 @@ A run's own config.py says how it was trained, --sample included; it is read fro
 """
 
 import argparse
+import sys
 from pathlib import Path
 
 from ndformer.framework.answers import gallery
@@ -64,6 +65,8 @@ def main() -> None:
         source = OfDataset(data, loader.bad)
         gallery.show(given.show_dir, result.answers, data.classes, source, given.show_count, given.show_score)
         print(given.show_dir)
+        if hint := show_dir.too_high(result.answers, given.show_score, content.get("metrics", {})):
+            print(f"test: {hint}", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

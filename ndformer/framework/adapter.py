@@ -37,6 +37,10 @@ class Adapter(nn.Module):
         training is told."""
         return None
 
+    def whole(self, folder: Path) -> bool:
+        """Whether a folder is one sample, which open() reads, as frames of a video are."""
+        return False
+
     def pictures(self, sample: Sample, pack: Any) -> list[np.ndarray]:
         """(H, W, 3) uint8 each: the tokens of a sample that `pack` packed, one picture or one for each moment."""
         raise DataError(f"{type(self).__name__} does not show its tokens: give it pictures(sample, pack)")

@@ -25,6 +25,10 @@ class Source(Protocol):
         """(H, W, 3) uint8: what the model was given."""
         ...
 
+    def original(self, i: int) -> np.ndarray:
+        """(H, W, 3) uint8: the sample as it is on disk."""
+        ...
+
     def write_labelled(self, stem: Path, i: int, labels: np.ndarray) -> None:
         """Files that show a sample as it is on disk, with a label at each of its points."""
         ...
@@ -77,17 +81,21 @@ class Answer:
         return "predicted"
 
     def draw(self, pixels: np.ndarray, classes: Sequence[str], least: float) -> Any:
-        """A PIL image: what was said, and what is true, on what the model was given."""
+        """A PIL image: what was said, and what is true, on what `below` gives."""
         return fitted(pixels, self.tile, 2 * self.tile)
 
     def card(self, pixels: np.ndarray, classes: Sequence[str], least: float) -> Any:
         """A PIL image, with its verdict and its name."""
         return card(self.draw(pixels, classes, least), self.verdict(classes, least), self.path)
 
+    def below(self, source: Source, i: int) -> np.ndarray:
+        """(H, W, 3) uint8 that it is drawn on."""
+        return source.picture(i)
+
     def save(self, folder: Path, place: int, i: int, source: Source, classes: Sequence[str], least: float) -> None:
         """Its card, among others: 000_VERDICT_NAME.png."""
         file = f"{place:03}_{self.verdict(classes, least)}_{Path(self.path).stem or i}"[:120]
-        drawn = self.card(source.picture(i), classes, least)
+        drawn = self.card(self.below(source, i), classes, least)
         drawn.save(folder / f"{re.sub(UNFIT, '-', file).rstrip('-.')}.png")
 
     @classmethod

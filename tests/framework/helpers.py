@@ -30,7 +30,7 @@ class Drawn:
     """Samples that answers are about, drawn by a function of their numbers; what is written is noted."""
 
     def __init__(self, picture: Any) -> None:
-        self.picture, self.written = picture, []
+        self.picture, self.original, self.written = picture, picture, []
 
     def write_labelled(self, stem: Any, i: int, labels: Any) -> None:
         self.written.append((stem, i, labels.tolist()))

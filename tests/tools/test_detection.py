@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -63,7 +64,8 @@ def use(home, monkeypatch):
 def test_a_run_leaves_coco_s_numbers_the_classes_and_their_pictures(home):
     results = json.loads((home / "run" / "results.json").read_text())
     assert set(results["test"]) == {
-        "mAP", "mAP50", "mAP75", "mAPs", "mAPm", "mAPl", "AR1", "AR10", "AR100", "ARs", "ARm", "ARl"
+        "mAP", "mAP50", "mAP75", "mAPs", "mAPm", "mAPl", "AR1", "AR10", "AR100", "ARs", "ARm", "ARl",
+        "F1", "F1_threshold",
     }  # fmt: skip
     assert (results["dataset"], results["encoding"]) == ("Coco", "PaPE")
     for name in ("pr_curves.png", "confusion_matrix.png", "curves.png"):
@@ -116,7 +118,10 @@ def test_files_and_folders_of_one_s_own(use, home, capsys):
     assert all(row["x2"] <= limits[row["path"]][0] and row["y2"] <= limits[row["path"]][1] for row in rows)
     assert len(list((home / "cards").iterdir())) == 3
     use(predict.main, "mine", "--show-score", "1")
-    assert "nothing with a score of 1 or more" in capsys.readouterr().out
+    told = capsys.readouterr()
+    assert "nothing with a score of 1 or more, the best is " in told.out
+    assert "predict: 2 of 2 have nothing with a score of 1 or more, their best is 0." in told.err
+    assert re.search(r"F1 was best from 0\.\d+ on: --show-score 0\.\d+", told.err)
 
 
 def test_a_threshold_beyond_scores_is_refused(use):
@@ -146,8 +151,8 @@ def test_browsing_shows_boxes_where_transforms_put_them(home, monkeypatch):
     assert all(pixels.shape == (96, 96, 3) and high == Boxes.tile for pixels, _, high in drawn)
     found = [box for _, boxes, _ in drawn for box in boxes]
     assert len(found) > 5
-    assert all(0 <= box[0] < box[2] <= 96 and name in ("ring", "triangle", "cross", "star", "zigzag", "tee")
-               for box, name, _ in found)  # fmt: skip
+    names = ("ring", "triangle", "cross", "star", "zigzag", "tee")
+    assert all(0 <= box.corners[0] < box.corners[2] <= 96 and box.text in names for box in found)
 
 
 def test_a_folder_with_all_that_is_odd_trains_and_one_without_objects_is_worth_nothing(tmp_path, capsys):

@@ -90,8 +90,8 @@ def test_tested_and_drawn_with_boxes_on_the_pixels_that_they_are_of(use, home, d
     assert len(list((home / "seen").iterdir())) == len(MOMENTS)
     for pixels, boxes in drawn:
         assert pixels.shape == (240, 304, 3)
-        ((box, name, _),) = boxes  # nothing is sure enough, so only what is there
-        assert (list(box), name) == (CORNERS, "pedestrian")
+        (box,) = boxes  # nothing is sure enough, so only what is there
+        assert (list(box.corners), box.text) == (CORNERS, "pedestrian")
     early = next(pixels for pixels, _ in drawn if coloured(pixels) == CORNERS)
     assert early.shape == (240, 304, 3)
 
@@ -127,7 +127,7 @@ def test_browsing_a_config_and_the_files_themselves(home, drawn, monkeypatch):
     assert len(drawn) == 2 * len(MOMENTS)
     for pixels, boxes in drawn:
         assert pixels.shape == (240, 304, 3)
-        assert [(list(box), name) for box, name, _ in boxes] == [(CORNERS, "pedestrian")]
+        assert [(list(box.corners), box.text) for box in boxes] == [(CORNERS, "pedestrian")]
     with Image.open(home / "a.png") as sheet:
         assert sheet.width > 300
 

@@ -38,7 +38,8 @@ def run(tmp_path, monkeypatch, capsys):
 
 def test_the_twelve_under_their_usual_names(run, tmp_path):
     numbers = run(TRUTH, FOUND, "--out", str(tmp_path / "new" / "x.json"))
-    assert list(numbers) == ["AP", "AP50", "AP75", "APs", "APm", "APl", "AR1", "AR10", "AR100", "ARs", "ARm", "ARl"]
+    twelve = ["AP", "AP50", "AP75", "APs", "APm", "APl", "AR1", "AR10", "AR100", "ARs", "ARm", "ARl"]
+    assert list(numbers) == [*twelve, "F1", "F1_threshold"]
     assert numbers["AP"] == pytest.approx(0.5)
     assert (numbers["APm"], numbers["APl"]) == (pytest.approx(1), -1)
     assert json.loads((tmp_path / "new" / "x.json").read_text()) == numbers

@@ -1,4 +1,5 @@
-"""Boxes with a class: detection. Drawn are those that are there, and those that were found, from a score on."""
+"""Boxes with a class: detection. Drawn are those that are there, and those that were found, from a score on: on the
+photo itself, labels in the colours of classes."""
 
 from __future__ import annotations
 
@@ -8,16 +9,26 @@ from typing import Any
 
 import numpy as np
 
-from ndformer.framework.answer import Answer
+from ndformer.framework.answer import Answer, Source
 from ndformer.framework.evaluation.coco.match import assign, best_first, overlapping
 from ndformer.framework.evaluation.coco.metric import gather
-from ndformer.framework.pictures.cards import INK, RIGHT, WRONG, card, fitted, font
+from ndformer.framework.pictures.cards import INK, LINE, RIGHT, WRONG, card, class_colours, fitted, font
 from ndformer.framework.registry import ANSWERS
 
-SIDE, IOU = 480, 0.5  # of a picture; from which overlap on an object counts as found
+SIDE, IOU = 640, 0.5  # of a picture; from which overlap on an object counts as found
 MISSED, THERE = (60, 110, 220), (235, 235, 235)
+MEANING = {"right": RIGHT, "wrong": WRONG, "missed": MISSED, "found, as it is": THERE}
 
-Box = tuple[Sequence[float], str, tuple[int, int, int]]  # x1 y1 x2 y2, what is written at it, its colour
+STILL = (1.0, 1.0, 0.0, 0.0)  # scales and offsets of what was not moved
+Colour = tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class Box:
+    corners: Sequence[float]  # x1 y1 x2 y2
+    colour: Colour
+    text: str = ""  # what is written at it
+    tag: Colour = INK  # what it is written on
 
 
 @ANSWERS.register_module()
@@ -59,7 +70,9 @@ class Boxes(Answer):
             for name, score, box in self._objects(classes)
             if score >= least
         ]
-        return "  ".join(shown) or f"nothing with a score of {least:g} or more"
+        best = next(self._objects(classes), None)
+        but = "" if best is None else f", the best is {best[0]} {best[1]:.3f}"
+        return "  ".join(shown) or f"nothing with a score of {least:g} or more{but}"
 
     def mistakes(self, least: float) -> float:
         return Verdict.of(self, least).mistakes
@@ -67,18 +80,30 @@ class Boxes(Answer):
     def verdict(self, classes: Sequence[str], least: float) -> str:
         return str(Verdict.of(self, least))
 
+    def below(self, source: Source, i: int) -> np.ndarray:
+        """What boxes are of: the photo, where its `frame` says that the model was given another."""
+        moved = not np.array_equal(self.sample.get("frame", STILL), STILL)
+        return source.original(i) if moved else source.picture(i)
+
     def card(self, pixels: np.ndarray, classes: Sequence[str], least: float) -> Any:
         verdict = Verdict.of(self, least)
         colour = INK if verdict.there is None else WRONG if verdict.mistakes else RIGHT
         drawn = draw(pixels, list(boxes_of(self, verdict, classes)), SIDE, 2 * SIDE)
-        return card(drawn, str(verdict), self.path, colour)
+        return card(drawn if verdict.there is None else explained(drawn), str(verdict), self.path, colour)
 
     @classmethod
     def annotated(
         cls, pixels: np.ndarray, truth: Mapping[str, Any], classes: Sequence[str], size: tuple[int, int]
     ) -> Any:
         boxes, labels = np.asarray(truth["boxes"]).tolist(), np.asarray(truth["labels"]).tolist()
-        return draw(pixels, [(box, classes[int(label)], RIGHT) for box, label in zip(boxes, labels)], *size)
+        colours = in_colours(classes)
+        return draw(
+            pixels, [Box(box, colours[k], classes[k], colours[k]) for box, k in zip(boxes, map(int, labels))], *size
+        )
+
+
+def in_colours(classes: Sequence[str]) -> list[Colour]:
+    return [(r, g, b) for r, g, b in class_colours(len(classes)).tolist()]
 
 
 def draw(pixels: np.ndarray, boxes: Sequence[Box], height: int, width: int) -> Any:
@@ -87,27 +112,35 @@ def draw(pixels: np.ndarray, boxes: Sequence[Box], height: int, width: int) -> A
 
     sheet = fitted(pixels, height, width)
     pen, scale = ImageDraw.Draw(sheet), sheet.height / len(pixels)
-    for corners, text, colour in boxes:
-        x1, y1, x2, y2 = (scale * side for side in corners)
+    thick = 2 if sheet.height < 480 else 3
+    for box in boxes:
+        x1, y1, x2, y2 = (scale * side for side in box.corners)
         x2, y2 = max(x1, x2 - 1), max(y1, y2 - 1)  # the last pixel that is inside
-        pen.rectangle((x1, y1, x2, y2), outline=(0, 0, 0), width=3)
-        pen.rectangle((x1, y1, x2, y2), outline=colour, width=2)
-        if text:
-            left, top, right, bottom = pen.textbbox((x1 + 2, max(0, y1 - 14)), text, font=font(11))
-            pen.rectangle((left - 2, top - 1, right + 2, bottom + 1), fill=colour)
-            pen.text((x1 + 2, max(0, y1 - 14)), text, fill="white" if sum(colour) < 500 else "black", font=font(11))
+        pen.rectangle((x1, y1, x2, y2), outline=(0, 0, 0), width=thick + 1)
+        pen.rectangle((x1, y1, x2, y2), outline=box.colour, width=thick)
+    for box in boxes:  # above all outlines
+        if box.text:
+            x, y = scale * box.corners[0] + 2, max(0.0, scale * box.corners[1] - 14)
+            left, top, right, bottom = pen.textbbox((x, y), box.text, font=font(11))
+            x -= max(0, right + 2 - sheet.width)  # as much as fits
+            left, top, right, bottom = pen.textbbox((x, y), box.text, font=font(11))
+            pen.rectangle((left - 2, top - 1, right + 2, bottom + 1), fill=box.tag)
+            pen.text((x, y), box.text, fill="white" if sum(box.tag) < 400 else "black", font=font(11))
     return sheet
 
 
-def on_input(boxes: Any, sample: Mapping[str, Any]) -> np.ndarray:
-    """(N, 4) boxes of an image on disk, in pixels of what the model was given."""
-    corners = np.asarray(boxes, dtype=np.float64).reshape(-1, 4)
-    if "frame" not in sample:
-        return corners
-    scale, offset = np.asarray(sample["frame"]).reshape(2, 2)
-    moved = (corners - np.tile(offset, 2)) / np.tile(scale, 2)
-    low, high = moved[:, :2], moved[:, 2:]
-    return np.concatenate([np.minimum(low, high), np.maximum(low, high)], axis=1)
+def explained(drawn: Any) -> Any:
+    """A picture, and below it what the colours of outlines mean."""
+    from PIL import Image, ImageDraw
+
+    sheet = Image.new("RGB", (drawn.width, drawn.height + LINE), "white")
+    sheet.paste(drawn, (0, 0))
+    pen, left = ImageDraw.Draw(sheet), 0
+    for word, colour in MEANING.items():
+        pen.rectangle((left, drawn.height + 5, left + 10, drawn.height + 15), fill=colour, outline=(120, 120, 120))
+        pen.text((left + 14, drawn.height + 3), word, fill=INK, font=font(11))
+        left += 26 + round(font(11).getlength(word))
+    return sheet
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,15 +181,16 @@ class Verdict:
 
 
 def boxes_of(one: Boxes, verdict: Verdict, classes: Sequence[str]) -> Iterator[Box]:
-    """First what is there, then what was found: green where right, orange where wrong; blue is what was missed."""
+    """First what is there, then what was found, with its class and score. Outlines say whether that is right, where it
+    is known, and else the class."""
+    colours = in_colours(classes)
     if one.truth is not None:
-        truth = on_input(one.truth["boxes"], one.sample).tolist()
-        labels = np.asarray(one.truth["labels"]).tolist()
-        for i, (box, label) in enumerate(zip(truth, labels)):
+        truth, labels = np.asarray(one.truth["boxes"]).tolist(), np.asarray(one.truth["labels"]).tolist()
+        for i, (box, label) in enumerate(zip(truth, map(int, labels))):
             missed = i in verdict.missed
-            yield box, classes[int(label)] if missed else "", MISSED if missed else THERE
-    found = on_input(one.boxes, one.sample)
-    labels, scores = one.labels.tolist(), one.scores.tolist()
-    for i, right in zip(verdict.shown[::-1], verdict.right[::-1]):  # the surest on top
-        colour = INK if verdict.there is None else RIGHT if right else WRONG
-        yield found[i].tolist(), f"{classes[int(labels[i])]} {scores[i]:.2f}", colour
+            yield Box(box, MISSED if missed else THERE, classes[label] if missed else "", colours[label])
+    labels, scores, found = one.labels.tolist(), one.scores.tolist(), np.asarray(one.boxes).tolist()
+    for i, right in zip(verdict.shown[::-1].tolist(), verdict.right[::-1]):  # the surest on top
+        own = colours[int(labels[i])]
+        outline = own if verdict.there is None else RIGHT if right else WRONG
+        yield Box(found[i], outline, f"{classes[int(labels[i])]} {scores[i]:.2f}", own)

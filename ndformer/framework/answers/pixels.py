@@ -1,6 +1,5 @@
 """A class for every pixel: semantic segmentation. Drawn are the picture, what is there, what was predicted."""
 
-import colorsys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ndformer.framework.answer import Answer
-from ndformer.framework.pictures.cards import EDGE, INK, LINE, fitted, font, shortened
+from ndformer.framework.pictures.cards import EDGE, INK, LINE, class_colours, fitted, font, shortened
 from ndformer.framework.registry import ANSWERS
 
 SIDE = 320  # of each picture
@@ -70,10 +69,8 @@ class Pixels(Answer):
 
 
 def colours(count: int) -> np.ndarray:
-    """(count + 1, 3) uint8, each class its own; the last is grey, for what nobody knows."""
-    turns = np.arange(count) * 0.381966 % 1  # the golden section: neighbours are far apart
-    rows = [colorsys.hsv_to_rgb(float(turn), 0.75 if i % 2 else 0.5, 0.95) for i, turn in enumerate(turns)]
-    return (np.array([*rows, (0.4, 0.4, 0.4)]) * 255).astype(np.uint8)
+    """(count + 1, 3) uint8; the last is grey, for what nobody knows."""
+    return np.append(class_colours(count), np.uint8([[102, 102, 102]]), axis=0)
 
 
 def painted(labels: np.ndarray, count: int) -> np.ndarray:

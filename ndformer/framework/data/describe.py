@@ -20,6 +20,7 @@ class Describer:
     endings     of their names, in lower case
     names       a pattern of names that no other files have
     claim       how surely a file is one of them: by these two, unless overridden
+    whole       whether a folder is one of them
     tell        what it holds: plain values by name with its `format`, sentences on what is odd, the first rows
     """
 
@@ -32,6 +33,9 @@ class Describer:
             return NAME
         return ENDING if path.suffix.lower() in self.endings else NO
 
+    def whole(self, folder: Path) -> bool:
+        return False
+
     def tell(self, path: Path, rows: int) -> Told:
         raise NotImplementedError
 
@@ -43,6 +47,9 @@ def that_hold(sentences: Mapping[str, Any]) -> list[str]:
 
 def describe(path: Path, rows: int) -> dict[str, Any]:
     """By who is surest to know it: plain values by name; `odd` is a list of sentences, `first` the first rows."""
+    kinds: list[Describer] = [kind() for kind in DESCRIBERS.all().values()]
+    if path.is_dir() and (whole := next((kind for kind in kinds if kind.whole(path)), None)):
+        return _told(path, whole, rows)
     wrong, begin = "", b""
     try:
         with foreign.opened(path) as file:
@@ -51,12 +58,15 @@ def describe(path: Path, rows: int) -> dict[str, Any]:
         wrong = "is missing: get the dataset again, or"
     except OSError as error:
         wrong = f"cannot be read ({error.strerror}):"
-    kinds: list[Describer] = [kind() for kind in DESCRIBERS.all().values()]
     claim, kind = max(((kind.claim(path, begin), kind) for kind in kinds), key=itemgetter(0))
     if claim == NO and wrong:
         raise DataError(f"{path} {wrong} give another file")
     if claim == NO:
         known = ", ".join(sorted({ending for kind in kinds for ending in kind.endings}))
         raise DataError(f"{path} is of no format that is known here, by its name or its beginning: known are {known}")
+    return _told(path, kind, rows)
+
+
+def _told(path: Path, kind: Describer, rows: int) -> dict[str, Any]:
     found, odd, first = kind.tell(path, rows)
     return dict(format=found.pop("format"), bytes=path.stat().st_size) | found | dict(odd=odd, first=first[:rows])

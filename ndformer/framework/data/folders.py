@@ -1,8 +1,9 @@
 """Files of any kind in class folders: data_root/train/CLASS/FILES, and val/ and test/ like it."""
 
+import os
 import warnings
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -18,21 +19,33 @@ def missing(path: Path, what: str, source: str) -> DataError:
     return DataError(f"{path} is missing: put {what} there ({source})", "--sample works without it")
 
 
+Whole = Callable[[Path], bool]
 CLUTTER = ("thumbs.db", "desktop.ini")  # of systems, as are names that begin with a dot
 
 
-def files_in(folder: Path, endings: Sequence[str], others: Counter[str] | None = None) -> list[str]:
-    """The paths of the files with these endings in a folder and those below it, from `folder` on, sorted. Other files
-    are counted in `others`, by their endings."""
+def nothing_whole(folder: Path) -> bool:
+    """No folder is a sample."""
+    return False
+
+
+def files_in(
+    folder: Path, endings: Sequence[str], others: Counter[str] | None = None, whole: Whole = nothing_whole
+) -> list[str]:
+    """The paths of the files with these endings in a folder and those below it, from `folder` on, sorted; and of the
+    folders that are samples as a `whole`. Other files are counted in `others`, by their endings."""
     found = []
-    for path in folder.rglob("*"):
-        parts = path.relative_to(folder).parts
-        if any(part.startswith(".") for part in parts) or path.name.lower() in CLUTTER or path.is_dir():
-            continue
-        if path.suffix.lower() in endings:
-            found.append("/".join(parts))
-        elif others is not None:
-            others[path.suffix.lower() or "without an ending"] += 1
+    for at, folders, files in os.walk(folder):
+        home = Path(at)
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        samples = [name for name in folders if whole(home / name)]
+        folders[:] = [name for name in folders if name not in samples]
+        for name in files:
+            ending = Path(name).suffix.lower()
+            if ending in endings and not name.startswith("."):
+                samples.append(name)
+            elif others is not None and not name.startswith(".") and name.lower() not in CLUTTER:
+                others[ending or "without an ending"] += 1
+        found += [(home / name).relative_to(folder).as_posix() for name in samples]
     return sorted(found)
 
 
@@ -56,7 +69,12 @@ def class_folders(folder: Path) -> list[str]:
 
 
 def labelled(
-    folder: Path, classes: list[str], endings: Sequence[str], kind: str, inside: str = ""
+    folder: Path,
+    classes: list[str],
+    endings: Sequence[str],
+    kind: str,
+    inside: str = "",
+    whole: Whole = nothing_whole,
 ) -> tuple[list[tuple[Path, int]], np.ndarray]:
     """(path, label) of the files in folder/CLASS[/inside], class by class, and the labels again as an array."""
     records: list[tuple[Path, int]] = []
@@ -64,7 +82,7 @@ def labelled(
     for label, name in enumerate(classes):
         home = foreign.inside(folder, name) / inside
         here: Counter[str] = Counter()
-        found = files_in(home, endings, here) if home.is_dir() else []
+        found = files_in(home, endings, here, whole) if home.is_dir() else []
         if not found:
             raise DataError(
                 f"{home} holds no {kind} ({', '.join(endings)}){' but ' * bool(here)}{counted(here)}: "
@@ -77,7 +95,7 @@ def labelled(
 
 
 class ClassFolders(Dataset):
-    """Extend it with `endings`, `kind` and `open`."""
+    """Extend it with `endings`, `kind` and `open`; with `whole`, where folders are samples too."""
 
     endings: ClassVar[Sequence[str]]
     kind: ClassVar[str]  # what one file is called
@@ -104,7 +122,11 @@ class ClassFolders(Dataset):
                 f"{home / min(strange)} is no class of {self.found['train']}: give all splits folders "
                 "of the same names (is one missing there, or called otherwise?)"
             )
-        return labelled(home, self.classes, self.endings, self.kind)
+        return labelled(home, self.classes, self.endings, self.kind, whole=self.whole)
+
+    def whole(self, folder: Path) -> bool:
+        """Whether a folder in a class's is one sample, as frames of a video are."""
+        return False
 
     def open(self, path: Path) -> Sample:
         """One file as it is on disk, without its label. Each kind of file has its own."""

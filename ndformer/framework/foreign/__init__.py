@@ -2,6 +2,8 @@
 
 from ndformer.framework.foreign.arrays import array, arrays
 from ndformer.framework.foreign.files import (
+    LINE,
+    below,
     check_size,
     content,
     inside,
@@ -20,11 +22,13 @@ from ndformer.framework.foreign.plain import lines, plain_json, plain_xml, plain
 from ndformer.framework.foreign.words import cell, one_line, plain_streams, printable, rewritable
 
 __all__ = [
+    "LINE",
     "PICTURES",
     "Table",
     "archive",
     "array",
     "arrays",
+    "below",
     "cell",
     "check_size",
     "content",

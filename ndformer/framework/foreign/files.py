@@ -9,7 +9,7 @@ import os
 import re
 import stat
 from collections.abc import Iterator
-from pathlib import Path
+from pathlib import Path, PureWindowsPath
 from typing import BinaryIO
 
 from ndformer.framework.errors import DataError
@@ -89,3 +89,10 @@ def inside(root: Path, name: str) -> Path:
     if "\x00" in name or not Path(os.path.abspath(root / name)).is_relative_to(os.path.abspath(root)):
         raise DataError(f"{name!r} in a list of {root} leads outside of it: write paths below that folder")
     return root / os.path.normpath(name)
+
+
+def below(root: Path, name: str) -> Path | None:
+    """The longest end of a path that is there below the folder: lists are often of the machine that wrote them."""
+    parts = [part for part in PureWindowsPath(name.strip()).parts if part.strip("./\\")]
+    ends = (root.joinpath(*parts[i:]) for i in range(len(parts)) if not parts[i].endswith((":", ":\\")))
+    return next((end for end in ends if end.exists()), None)

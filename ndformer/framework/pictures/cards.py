@@ -1,11 +1,19 @@
 """What cards of samples are drawn with: sizes, colours, pictures as large as fits, text as long as fits."""
 
+import colorsys
 from typing import Any
 
 import numpy as np
 
 SIZE, EDGE, LINE = 256, 12, 18  # of a card: its picture, its margin, a line of text
 INK, GREY, RIGHT, WRONG, OTHER = (20, 20, 20), (120, 120, 120), (0, 128, 96), (200, 70, 20), (140, 165, 200)
+
+
+def class_colours(count: int) -> np.ndarray:
+    """(count, 3) uint8, each class its own, whatever others there are."""
+    turns = np.arange(count) * 0.381966 % 1  # the golden section: neighbours are far apart
+    rows = [colorsys.hsv_to_rgb(float(turn), 0.75 if i % 2 else 0.5, 0.95) for i, turn in enumerate(turns)]
+    return (np.array(rows).reshape(-1, 3) * 255).astype(np.uint8)
 
 
 def fitted(pixels: np.ndarray, height: int, width: int) -> Any:

@@ -2,7 +2,7 @@
 
 import json
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -52,26 +52,60 @@ def curves(path: Path, history: list[dict[str, float]], main: str) -> None:
     _save(figure, path)
 
 
+MANY, LARGEST = 30, 40.0  # classes, beyond which cells have no numbers; inches of a matrix
+
+
 @_plain_words()
-def confusion_matrix(path: Path, counts: np.ndarray, classes: list[str]) -> None:
-    """(C, C) counts, rows are the truth; drawn as shares of each row, with numbers where they are few."""
+def confusion_matrix(
+    path: Path, counts: np.ndarray, classes: Sequence[str], nothing: tuple[str, str] = ("", "")
+) -> None:
+    """(C, C) counts, rows are the truth; drawn as shares of each row, with counts where classes are few.
+
+    With `nothing`, the last row and column are no class: what they are called, as truth and as prediction.
+    """
     C = len(counts)
-    shares = counts / np.maximum(1, counts.sum(1, keepdims=True))
-    side = min(14.0, 3.0 + 0.35 * C)
-    figure = _figure(side, side)
+    total = counts.sum(1, keepdims=True)
+    shares = counts / np.maximum(1, total)
+    across, down = ([*classes[: C - 1], name] if name else list(classes) for name in reversed(nothing))
+    longest = max((len(name) for name in classes), default=0)
+    cell = 0.34 if C <= MANY else 0.16
+    side = min(LARGEST, 1.2 + cell * C)
+    figure = _figure(side + 0.075 * min(longest, 40) + 1.4, side + 0.075 * min(longest, 40) + 0.6)
     axis = figure.subplots()
-    axis.imshow(shares, cmap="Blues", vmin=0, vmax=1)
-    if C <= 40:
-        axis.set_xticks(range(C), classes, rotation=90, fontsize=7)
-        axis.set_yticks(range(C), classes, fontsize=7)
-    if C <= 20:
+    image = axis.imshow(
+        np.ma.masked_where(np.broadcast_to(total == 0, shares.shape), shares), cmap="Blues", vmin=0, vmax=1
+    )
+    axis.set_facecolor("0.94")  # rows without truth
+    size = 8 if C <= MANY else 5 if 1.2 + cell * C <= LARGEST else 3
+    axis.set_xticks(range(C), across, rotation=90, fontsize=size)
+    rows = [f"{name}  ({int(n)})" for name, n in zip(down, total[:, 0])]
+    axis.set_yticks(range(C), rows, fontsize=size)
+    axis.set_xticks(np.arange(C + 1) - 0.5, minor=True)
+    axis.set_yticks(np.arange(C + 1) - 0.5, minor=True)
+    axis.grid(which="minor", color="0.88", lw=0.5)
+    axis.tick_params(which="both", length=0)
+    if nothing[0]:
+        for line in (axis.axhline, axis.axvline):
+            line(C - 1.5, color="0.3", lw=1)
+    if C <= MANY:
         for i, j in np.argwhere(counts):
+            text = f"{int(counts[i, j])}"
             axis.text(
-                j, i, counts[i, j], ha="center", va="center", fontsize=6, color="w" if shares[i, j] > 0.5 else "k"
+                j,
+                i,
+                text,
+                ha="center",
+                va="center",
+                fontsize=7 if len(text) < 4 else 5,
+                color="w" if shares[i, j] > 0.5 else "k",
             )
     axis.set_xlabel("predicted")
-    axis.set_ylabel("truth")
-    _save(figure, path)
+    axis.set_ylabel("truth (how many)")
+    bar = figure.colorbar(image, ax=axis, fraction=min(0.04, 0.3 / side), pad=min(0.02, 0.2 / side))
+    bar.set_label("share of the row", fontsize=8)
+    bar.ax.tick_params(labelsize=7)
+    with atomic.whole(path) as half:
+        figure.savefig(half, dpi=110, bbox_inches="tight")
 
 
 @_plain_words()

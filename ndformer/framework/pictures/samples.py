@@ -64,13 +64,22 @@ class OfDataset:
         self.dataset = dataset
         self.numbers = [i for i in range(len(dataset)) if dataset.name(i) not in bad]  # in their order
 
-    def picture(self, i: int) -> np.ndarray:
+    def _part(self, i: int) -> tuple[Dataset, int]:
+        """The one that a sample is of, and its number there."""
         number = self.numbers[i]
         for part in parts(self.dataset).values():
             if number < len(part):
-                return picture(part[number], part.transforms)
+                return part, number
             number -= len(part)
         raise IndexError(i)
+
+    def picture(self, i: int) -> np.ndarray:
+        part, number = self._part(i)
+        return picture(part[number], part.transforms)
+
+    def original(self, i: int) -> np.ndarray:
+        part, number = self._part(i)
+        return picture(part.read(part.records[number]), part.transforms)
 
     def write_labelled(self, stem: Path, i: int, labels: np.ndarray) -> None:
         data = self.dataset

@@ -16,7 +16,8 @@ from ndformer.framework.ranges import Few, Finite, Offset, Positive, Width
 from ndformer.framework.registry import MODALITIES
 from ndformer.framework.tokens import TokenSet
 from ndformer.modalities.image.transforms.images import RGB_MEAN, RGB_STD
-from ndformer.modalities.video.formats.files import ENDINGS, VideoFile
+from ndformer.modalities.video.formats.files import ENDINGS
+from ndformer.modalities.video.formats.frames import film, is_frames
 from ndformer.modalities.video.pictures.tokens import tubelets
 
 
@@ -55,7 +56,10 @@ class Tubelets(Adapter):
         self.register_buffer("std", 255 * torch.tensor(std)[:, None, None], persistent=False)
 
     def open(self, path: Path) -> Sample:
-        return dict(video=VideoFile(path))
+        return dict(video=film(path))
+
+    def whole(self, folder: Path) -> bool:
+        return is_frames(folder)
 
     @property
     def position_dims(self) -> int:

@@ -8,7 +8,8 @@ import torch
 from PIL import Image
 
 from ndformer.framework.answers import gallery
-from ndformer.framework.answers.boxes import MISSED, Boxes, Verdict, boxes_of, draw, on_input
+from ndformer.framework.answers.boxes import MISSED, Box, Boxes, Verdict, boxes_of, draw, in_colours
+from ndformer.framework.engine.programs.show_dir import too_high
 from ndformer.framework.pictures.cards import EDGE, RIGHT, WRONG
 from tests.framework.helpers import Drawn
 
@@ -34,9 +35,11 @@ def test_each_object_is_found_once_by_its_class_and_above_the_score():
     assert verdict.right.tolist() == [True, False, False]
     assert verdict.missed.tolist() == [1, 2]
     assert (str(verdict), verdict.mistakes) == ("1 of 3 found, 2 wrong", 4)
-    colours = [colour for _, _, colour in boxes_of(one, verdict, CLASSES)]
-    assert colours[1:] == [MISSED, MISSED, WRONG, WRONG, RIGHT]
-    assert [text for _, text, _ in boxes_of(one, verdict, CLASSES)][3:] == ["ant 0.70", "ant 0.80", "ant 0.90"]
+    drawn = list(boxes_of(one, verdict, CLASSES))
+    assert [box.colour for box in drawn][1:] == [MISSED, MISSED, WRONG, WRONG, RIGHT]
+    assert [box.text for box in drawn][3:] == ["ant 0.70", "ant 0.80", "ant 0.90"]
+    ant, bee = in_colours(CLASSES)
+    assert [box.tag for box in drawn][1:] == [bee, ant, ant, ant, ant]
 
 
 def test_crowds_are_neither_missed_nor_made_wrong():
@@ -49,19 +52,43 @@ def test_without_truth_there_is_no_verdict():
     one = replace(said(found=[(A, 0, 0.9), (B, 1, 0.1)]), sample={})
     verdict = Verdict.of(one, 0.3)
     assert (str(verdict), verdict.mistakes) == ("1 found", 0)
-    assert [text for _, text, _ in boxes_of(one, verdict, CLASSES)] == ["ant 0.90"]
+    assert list(boxes_of(one, verdict, CLASSES)) == [
+        Box(list(A), in_colours(CLASSES)[0], "ant 0.90", in_colours(CLASSES)[0])
+    ]
 
 
-def test_boxes_of_the_image_on_disk_stand_on_the_input():
-    """A mirrored input of half the size, moved by 3: pixels back are -2 x + 100, 2 y - 6."""
-    found = on_input([(40, 10, 60, 30)], dict(frame=np.array([-2.0, 2.0, 100.0, -6.0])))
-    assert found.tolist() == [[20, 8, 30, 18]]
-    assert on_input([A], {}).tolist() == [list(A)]
+class Photo:
+    """What the model was given is grey and small; the photo is black and twice as large."""
+
+    def picture(self, i):
+        return np.full((20, 30, 3), 90, np.uint8)
+
+    def original(self, i):
+        return np.zeros((40, 60, 3), np.uint8)
+
+    def write_labelled(self, stem, i, labels):
+        raise AssertionError
+
+
+def test_boxes_of_the_image_on_disk_stand_on_the_photo_itself(tmp_path):
+    frame = np.array([-2.0, 2.0, 100.0, -6.0])
+    one = replace(said(found=[((10, 10, 20, 30), 1, 0.9)]), sample=dict(frame=frame, path="x/a.jpg"))
+    gallery.show(tmp_path, [one], CLASSES, Photo(), 5, 0.3)
+    with Image.open(tmp_path / "000_1-found_a.png") as card:
+        pixels = np.asarray(card)
+    rows, columns = np.nonzero((pixels == in_colours(CLASSES)[1]).all(2))
+    scale, top = 640 / 40, EDGE + 18 + 4
+    inside = rows > top + 11 * scale  # below the tag
+    assert abs(columns[inside].min() - (EDGE + 10 * scale)) <= 1
+    assert abs(columns[inside].max() - (EDGE + 20 * scale - 1)) <= 1
+    assert abs(rows.max() - (top + 30 * scale - 1)) <= 1
+    assert one.below(Photo(), 0).max() == 0
+    assert replace(one, sample=dict(frame=[1, 1, 0, 0])).below(Photo(), 0).max() == 90
 
 
 def test_a_box_is_drawn_on_the_pixels_it_is_of():
     pixels = np.zeros((20, 20, 3), np.uint8)
-    sheet = np.asarray(draw(pixels, [((5, 10, 15, 15), "", (255, 0, 0))], 80, 80))
+    sheet = np.asarray(draw(pixels, [Box((5, 10, 15, 15), (255, 0, 0))], 80, 80))
     red = sheet[..., 0] == 255
     rows, columns = np.nonzero(red)
     assert sheet.shape == (80, 80, 3)
@@ -71,7 +98,8 @@ def test_a_box_is_drawn_on_the_pixels_it_is_of():
 def test_what_is_true_is_drawn_on_a_sample():
     pixels, held = np.zeros((20, 20, 3), np.uint8), dict(boxes=torch.tensor([A]), labels=np.array([1]))
     drawn = Boxes.annotated(pixels, held, CLASSES, (80, 80))
-    np.testing.assert_array_equal(np.asarray(drawn), np.asarray(draw(pixels, [(list(A), "bee", RIGHT)], 80, 80)))
+    bee = in_colours(CLASSES)[1]
+    np.testing.assert_array_equal(np.asarray(drawn), np.asarray(draw(pixels, [Box(list(A), bee, "bee", bee)], 80, 80)))
 
 
 def test_a_row_for_each_object_and_words_for_those_that_are_sure():
@@ -80,7 +108,18 @@ def test_a_row_for_each_object_and_words_for_those_that_are_sure():
     assert one.rows(CLASSES)[0] == first
     assert [row["class"] for row in one.rows(CLASSES)] == ["ant", "bee"]
     assert one.words(CLASSES, 3, 0.3) == "ant 0.900 (0, 0, 10, 10)"
-    assert one.words(CLASSES, 3, 0.95) == "nothing with a score of 0.95 or more"
+    assert one.words(CLASSES, 3, 0.95) == "nothing with a score of 0.95 or more, the best is ant 0.900"
+    assert said().words(CLASSES, 3, 0.95) == "nothing with a score of 0.95 or more"
+
+
+def test_where_nothing_is_sure_enough_the_threshold_of_the_best_f1_is_said():
+    low, none = said(found=[(A, 0, 0.12), (B, 1, 0.1)]), said()
+    assert too_high([low], 0.1, {}) == ""
+    told = "1 of 1 have nothing with a score of 0.3 or more, their best is 0.120; "
+    assert too_high([low], 0.3, {}) == told + "--show-score S shows those from S on"
+    known = {"mAP": 0.1, "F1_threshold": 0.0768}
+    assert too_high([low], 0.3, known) == told + "F1 was best from 0.077 on: --show-score 0.076"
+    assert too_high([low, none], 0.11, known).startswith("1 of 2 have nothing")
 
 
 def test_those_with_most_mistakes_come_first(tmp_path):
@@ -90,4 +129,4 @@ def test_those_with_most_mistakes_come_first(tmp_path):
     names = sorted(path.name for path in (tmp_path / "a").iterdir())
     assert names == ["000_0-of-2-found_bad.png", "001_1-of-1-found_good.png"]
     with Image.open(tmp_path / "a" / names[0]) as card:
-        assert card.width == 2 * EDGE + 720
+        assert card.width == 2 * EDGE + 960

@@ -59,7 +59,7 @@ class Preparation:
         for path in paths:
             if not path.exists():
                 raise DataError(f"no file or folder at {path}")
-            found += self._inside(path) if path.is_dir() else [path]
+            found += self._inside(path) if path.is_dir() and not self._whole(path) else [path]
         if not self.joined:
             return [(path,) for path in found]
         together: dict[Path, list[Path]] = {}
@@ -67,9 +67,14 @@ class Preparation:
             together.setdefault(path.with_suffix(""), []).append(path)
         return [tuple(some) for some in together.values()]
 
+    def _whole(self, folder: Path) -> bool:
+        """One sample, of a model of one modality: another's might read the files in it one by one."""
+        return len(self.adapters) == 1 and next(iter(self.adapters.values())).whole(folder)
+
     def _inside(self, folder: Path) -> list[Path]:
         others: Counter[str] = Counter()
-        found = [folder / name for name in files_in(folder, self.endings, others) if not name.endswith(self.beside)]
+        names = files_in(folder, self.endings, others, self._whole)
+        found = [folder / name for name in names if not name.endswith(self.beside)]
         if not found:
             but = f", but {counted(others)}" if others else ""
             raise DataError(f"no file that this model reads ({', '.join(self.endings)}) in {folder}{but}")
@@ -156,7 +161,12 @@ class OfFiles:
     def picture(self, i: int) -> np.ndarray:
         return picture(self.prepared.sample(self.files[i]), self._steps(i))
 
-    def write_labelled(self, stem: Path, i: int, labels: np.ndarray) -> None:
+    def _raw(self, i: int) -> Sample:
         path = self.files[i][0]
-        raw = self.prepared.adapters[self.prepared.modality_of(path)].open(path) | dict(path=str(path))
-        write_labelled(stem, raw, labels, self._steps(i), self.classes)
+        return self.prepared.adapters[self.prepared.modality_of(path)].open(path) | dict(path=str(path))
+
+    def original(self, i: int) -> np.ndarray:
+        return picture(self._raw(i), self._steps(i))
+
+    def write_labelled(self, stem: Path, i: int, labels: np.ndarray) -> None:
+        write_labelled(stem, self._raw(i), labels, self._steps(i), self.classes)

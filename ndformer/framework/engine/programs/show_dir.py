@@ -1,8 +1,13 @@
 """--show-dir of programs: where cards of answers go, how many, and what is drawn on them."""
 
 import argparse
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import numpy as np
+
+from ndformer.framework.answer import Answer
+from ndformer.framework.answers.boxes import Boxes
 from ndformer.framework.engine.programs import output
 from ndformer.framework.errors import DataError
 
@@ -26,3 +31,17 @@ def check(given: argparse.Namespace) -> None:
         raise DataError(f"--show-count is 1 or more, got {given.show_count}")
     if not 0 <= given.show_score <= 1:
         raise DataError(f"--show-score is from 0 to 1, got {given.show_score:g}")
+
+
+def too_high(answers: Sequence[Answer], least: float, metrics: Mapping[str, float]) -> str:
+    """Where objects of some samples are all below the threshold: how many, the best score, and which threshold had the
+    best F1, as far as `metrics` say; else nothing."""
+    best = [max(answer.scores.tolist(), default=0.0) for answer in answers if isinstance(answer, Boxes)]
+    below = [score for score in best if score < least]
+    if not below:
+        return ""
+    said = f"{len(below)} of {len(best)} have nothing with a score of {least:g} or more, their best is {max(below):.3f}"
+    found = next((value for name, value in metrics.items() if name.rpartition("/")[2] == "F1_threshold"), -1.0)
+    if found < 0:
+        return f"{said}; --show-score S shows those from S on"
+    return f"{said}; F1 was best from {found:.3f} on: --show-score {np.floor(1000 * found) / 1000:g}"

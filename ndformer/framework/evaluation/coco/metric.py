@@ -10,6 +10,7 @@ from ndformer.framework.errors import DataError, nearest
 from ndformer.framework.evaluation.coco import views as coco_views
 from ndformer.framework.evaluation.coco.average import evaluate
 from ndformer.framework.evaluation.coco.backends import BACKENDS, Backend, twelve
+from ndformer.framework.evaluation.coco.f1 import best_f1
 from ndformer.framework.evaluation.coco.files import write_detections
 from ndformer.framework.evaluation.coco.match import Detections, Truth
 from ndformer.framework.evaluation.metric import Metric
@@ -20,7 +21,8 @@ Evaluated = tuple[Any, dict[str, np.ndarray], dict[str, np.ndarray]]  # image id
 
 @METRICS.register_module()
 class CocoMetric(Metric):
-    """COCO's twelve numbers as fractions, -1 where a set has no object of that size.
+    """COCO's twelve numbers as fractions, -1 where a set has no object of that size; and the best F1, with the score
+    from which on detections give it.
 
     Of Boxes, of a sample with its `image_id` and the `truth`, dict(boxes (G, 4), labels (G,), and area (G,) and crowd
     (G,) where known). Boxes are x1 y1 x2 y2 in pixels of the original image.
@@ -46,7 +48,8 @@ class CocoMetric(Metric):
         labels = np.concatenate([self.truth.label, self.detections.label])
         self._classes = int(labels.max(initial=-1)) + 1  # those beyond have neither truth nor detections
         values = twelve(self.truth, self.detections, len(self.images), self._classes, self.backend)
-        return {f"m{name}" if name.startswith("AP") else name: value for name, value in values.items()}
+        named = {f"m{name}" if name.startswith("AP") else name: value for name, value in values.items()}
+        return named | best_f1(self.truth, self.detections, len(self.images))
 
     def views(self, folder: Path | None, classes: Sequence[str]) -> str:
         """Of the last evaluation: the table of classes, and its pictures as PNG in a folder where one is given."""

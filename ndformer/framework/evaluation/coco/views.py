@@ -54,7 +54,8 @@ def confusion(truth: Truth, detections: Detections, classes: int, score: float =
 def draw(folder: Path, averages: Averages, counts: np.ndarray, classes: Sequence[str]) -> None:
     """pr_curves.png and confusion_matrix.png"""
     folder.mkdir(parents=True, exist_ok=True)
-    confusion_matrix(folder / "confusion_matrix.png", counts, [*classes, "background"])
+    names = [*classes, "background"]
+    confusion_matrix(folder / "confusion_matrix.png", counts, names, ("nothing there", "missed"))
     precision = averages.precision[0]  # (T, K, R)
     present = np.flatnonzero(precision[0, :, 0] > -1)
     with canvas(9.0, 3.6, "precision over recall") as fig:

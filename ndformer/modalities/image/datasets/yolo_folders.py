@@ -11,7 +11,7 @@ the longest end of each that is below the folder counts.
 """
 
 from collections.abc import Sequence
-from pathlib import Path, PureWindowsPath
+from pathlib import Path
 from typing import Any
 
 from ndformer.framework import foreign
@@ -40,7 +40,7 @@ def sources(root: Path, split: str, about: dict[str, Any]) -> list[Path]:
     told = next((about[name] for name in NAMES[split] if about.get(name)), [])
     start = about.get("path") if isinstance(about.get("path"), str) else ""
     several = [told] if isinstance(told, str) else told if isinstance(told, list) else []
-    found = [path for one in several if (path := below(root, f"{start}/{one}")) is not None]
+    found = [path for one in several if (path := foreign.below(root, f"{start}/{one}")) is not None]
     if found:
         return found
     for name in NAMES[split]:
@@ -52,17 +52,10 @@ def sources(root: Path, split: str, about: dict[str, Any]) -> list[Path]:
     return []
 
 
-def below(root: Path, path: str) -> Path | None:
-    """The longest end of a path that is there below the folder."""
-    parts = [part for part in PureWindowsPath(path.strip()).parts if part.strip("./\\")]
-    ends = (root.joinpath(*parts[i:]) for i in range(len(parts)) if not parts[i].endswith((":", ":\\")))
-    return next((end for end in ends if end.exists()), None)
-
-
 def listed(root: Path, file: Path) -> list[Path]:
     """The images of a list, each by its path; those that are nowhere are left as they are said to be."""
     lines = [line.strip() for line in foreign.lines(file) if line.strip()]
-    return [below(root, line) or foreign.inside(root, Path(line.lstrip("./")).as_posix()) for line in lines]
+    return [foreign.below(root, line) or foreign.inside(root, Path(line.lstrip("./")).as_posix()) for line in lines]
 
 
 def labels_of(root: Path, image: Path) -> Path:
@@ -82,7 +75,7 @@ def classes(root: Path, homes: Sequence[Path], about: dict[str, Any]) -> list[st
         names = [names[key] for key in sorted(names, key=lambda key: (str(type(key)), key))]
     if isinstance(names, list) and names:
         return [str(name) for name in names]
-    file = below(root, names) if isinstance(names, str) else None
+    file = foreign.below(root, names) if isinstance(names, str) else None
     files = (
         [file] if file is not None else [f for home in (root, *homes) for p in CLASSES for f in sorted(home.glob(p))]
     )

@@ -1,4 +1,9 @@
-"""Any videos in class folders: data_root/train/CLASS/*.mp4, and val/ and test/ like it."""
+"""Any videos in class folders or in lists.
+
+data_root/train/CLASS/*.mp4           and val/ and test/ like it
+data_root/train/CLASS/VIDEO/*.jpg     a folder of frames is a video
+data_root/train.txt                   with a path and the number of a class in each line (lists.py), instead of train/
+"""
 
 from pathlib import Path
 from typing import Any
@@ -9,7 +14,9 @@ from ndformer.framework.data.dataset import Sample
 from ndformer.framework.data.folders import ClassFolders
 from ndformer.framework.ranges import Few, Seconds
 from ndformer.framework.registry import DATASETS
-from ndformer.modalities.video.formats.files import ENDINGS, PATIENCE, Backend, VideoFile
+from ndformer.modalities.video.datasets.lists import classes_of, lists_in, read_list
+from ndformer.modalities.video.formats.files import ENDINGS, PATIENCE, Backend
+from ndformer.modalities.video.formats.frames import FrameFolder, film, is_frames
 
 
 @DATASETS.register_module()
@@ -28,8 +35,20 @@ class VideoFolder(ClassFolders):
         self.backend: Backend = backend
         super().__init__(*args, **rest)
 
+    def on_disk(self) -> dict[str, Path]:
+        self.lists = lists_in(self.data_root)
+        return dict(self.lists) or super().on_disk()
+
+    def _index(self, split: str) -> tuple[list[Any], np.ndarray]:
+        file = self.found.get(split)
+        if file is None or file.is_dir():
+            return super().index(split)
+        self.classes = classes_of(self.data_root, self.lists)
+        records = read_list(self.data_root, file, next(name for name, one in self.lists.items() if one == file))
+        return records, np.array([label for _, label in records], np.int64)
+
     def index(self, split: str) -> tuple[list[Any], np.ndarray]:
-        records, labels = super().index(split)
+        records, labels = self._index(split)
         # clips of one video side by side
         return [(*record, k) for record in records for k in range(self.clips)], labels.repeat(self.clips)
 
@@ -42,5 +61,12 @@ class VideoFolder(ClassFolders):
         path, label, clip = record
         return super().read((path, label)) | dict(clip=(clip, self.clips))
 
+    def identity(self, i: int) -> Any:
+        path = self.records[i][0]
+        return (*self.records[i], *(FrameFolder(path).names() if path.is_dir() else ()))
+
+    def whole(self, folder: Path) -> bool:
+        return is_frames(folder)
+
     def open(self, path: Path) -> Sample:
-        return dict(video=VideoFile(path, self.backend, self.timeout))
+        return dict(video=film(path, self.backend, self.timeout))

@@ -1,14 +1,17 @@
 """What a file of video holds, in numbers, and whether it holds what it says."""
 
+import re
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from ndformer.framework import foreign
 from ndformer.framework.data.describe import Describer, Told
 from ndformer.framework.errors import DataError
 from ndformer.framework.registry import DESCRIBERS
 from ndformer.modalities.video.formats.files import ENDINGS, Backend, VideoFile, installed
+from ndformer.modalities.video.formats.frames import FrameFolder, is_frames
 
 LOOKED_AT = 2000  # frames, at most
 
@@ -17,28 +20,47 @@ LOOKED_AT = 2000  # frames, at most
 class VideoContent(Describer):
     endings = ENDINGS
 
+    def whole(self, folder: Path) -> bool:
+        return is_frames(folder)
+
     def tell(self, path: Path, rows: int) -> Told:
-        backend: Backend = "pyav" if "pyav" in installed() else "auto"  # which says more
-        video = VideoFile(path, backend)
-        facts = video.facts()
-        found: dict[str, Any] = dict(format="video") | facts
-        claimed, rate = facts["frames"], facts["frames_per_second"]
-        found |= dict(seconds=round(claimed / rate, 3) if rate else None)
-        odd = []
-        frames, _ = video.frames(range(min(rows, max(1, claimed))))
-        if claimed > 1:
-            last = min(claimed, LOOKED_AT) - 1
-            try:
-                video.frames([last])
-            except DataError as error:
-                reason = str(error).removeprefix(f"{path} ").removesuffix(": replace it or take it away")
-                odd.append(f"it says to have {claimed} frames, but at frame {last} it {reason}")
-        if facts.get("streams", 1) > 1:
-            odd.append(f"it has {facts['streams']} streams, of which the one that players choose is read")
-        if not 1 <= rate <= 240:
-            odd.append(f"{rate:g} frames a second are unlikely")
-        if len(frames) > 1 and (frames == frames[:1]).all():
-            odd.append(f"the first {len(frames)} frames are the same")
-        mean = frames.mean((1, 2)).round(1)
-        first = [dict(frame=i) | dict(zip("rgb", colour)) for i, colour in enumerate(np.asarray(mean).tolist())]
-        return found, odd, first
+        return _frames(path, rows) if path.is_dir() else _video(path, rows)
+
+
+def _frames(path: Path, rows: int) -> Told:
+    folder = FrameFolder(path)
+    names = folder.names()
+    found = dict(format="folder of frames", bytes=sum((path / name).stat().st_size for name in names)) | folder.facts()
+    sizes = {foreign.size_of(path / name) for name in names[:LOOKED_AT]}
+    odd = [f"its frames have {len(sizes)} sizes, and those of a video have one"] if len(sizes) > 1 else []
+    numbers = [re.findall(r"\d+", name)[-1:] for name in names]
+    steps = {int(b[0]) - int(a[0]) for a, b in zip(numbers, numbers[1:]) if a and b}
+    odd += ["numbers are left out between its frames"] if steps - {1} else []
+    return found, odd, [dict(frame=i, name=name) for i, name in enumerate(names[:rows])]
+
+
+def _video(path: Path, rows: int) -> Told:
+    backend: Backend = "pyav" if "pyav" in installed() else "auto"  # which says more
+    video = VideoFile(path, backend)
+    facts = video.facts()
+    found: dict[str, Any] = dict(format="video") | facts
+    claimed, rate = facts["frames"], facts["frames_per_second"]
+    found |= dict(seconds=round(claimed / rate, 3) if rate else None)
+    odd = []
+    frames, _ = video.frames(range(min(rows, max(1, claimed))))
+    if claimed > 1:
+        last = min(claimed, LOOKED_AT) - 1
+        try:
+            video.frames([last])
+        except DataError as error:
+            reason = str(error).removeprefix(f"{path} ").removesuffix(": replace it or take it away")
+            odd.append(f"it says to have {claimed} frames, but at frame {last} it {reason}")
+    if facts.get("streams", 1) > 1:
+        odd.append(f"it has {facts['streams']} streams, of which the one that players choose is read")
+    if not 1 <= rate <= 240:
+        odd.append(f"{rate:g} frames a second are unlikely")
+    if len(frames) > 1 and (frames == frames[:1]).all():
+        odd.append(f"the first {len(frames)} frames are the same")
+    mean = frames.mean((1, 2)).round(1)
+    first = [dict(frame=i) | dict(zip("rgb", colour)) for i, colour in enumerate(np.asarray(mean).tolist())]
+    return found, odd, first

@@ -19,6 +19,7 @@ from ndformer.modalities.video.formats.containers import SAFE, demuxer
 FAR = 1000  # frames before the first wanted one, from which on seeking is worth its while
 SEEKABLE = ("mov", "matroska")  # they keep timestamps; MPEG's are guessed after a seek
 CHECKED = 16  # leading frames whose timestamps must be those of the index
+MISNUMBERED = ("mpegts", "mpegvideo", "ogg")  # decord begins the first with its second key frame, and opens no others
 MOST_PIXELS = 2**26  # of a frame: 8192 x 8192
 Found = tuple[list[np.ndarray], list[int]]  # frames (H, W, 3) uint8 and their numbers; those after the end are left out
 
@@ -29,11 +30,16 @@ def room(path: str, frame: np.ndarray, count: int) -> np.ndarray:
     return frame
 
 
-def decord_frames(path: str, wanted: list[int]) -> Found:
+def _decord_reader(path: str) -> Any:
     import decord
 
-    demuxer(path)
-    reader = decord.VideoReader(path, ctx=decord.cpu(0), num_threads=1)
+    if (container := demuxer(path)) in MISNUMBERED:
+        raise ValueError(f"it loses frames of {container}, which PyAV does not, pip install 'ndformer[video]'")
+    return decord.VideoReader(path, ctx=decord.cpu(0), num_threads=1)
+
+
+def decord_frames(path: str, wanted: list[int]) -> Found:
+    reader = _decord_reader(path)
     frames, numbers = [], []
     asked = set(wanted)
     for number in range(min(len(reader), wanted[-1] + 1)):
@@ -117,10 +123,7 @@ def _sought(av: Any, path: str, wanted: list[int]) -> Found | None:
 
 
 def decord_facts(path: str) -> dict[str, Any]:
-    import decord
-
-    demuxer(path)
-    reader = decord.VideoReader(path, ctx=decord.cpu(0), num_threads=1)
+    reader = _decord_reader(path)
     height, width = reader.next().shape[:2]
     return dict(frames=len(reader), height=height, width=width, frames_per_second=float(reader.get_avg_fps()))
 

@@ -14,7 +14,8 @@ from ndformer.framework.errors import DataError
 from ndformer.modalities.video.formats.backends import FRAMES
 from ndformer.modalities.video.formats.process import DecodingError, decoder
 
-ENDINGS = (".avi", ".mp4", ".mkv", ".webm", ".mov", ".mpg", ".mpeg", ".m4v", ".wmv", ".flv")
+ENDINGS = (".avi", ".divx", ".mp4", ".m4v", ".mov", ".qt", ".3gp", ".3g2", ".f4v", ".mkv", ".webm", ".mpg", ".mpeg")
+ENDINGS += (".mpe", ".m2v", ".vob", ".ts", ".mts", ".m2ts", ".ogv", ".wmv", ".asf", ".flv")
 Backend = Literal["auto", "decord", "pyav"]
 MODULES = dict(decord="decord", pyav="av")
 PATIENCE = 9.0  # seconds for a backend's answer: with both, a hostile file is done with within 20

@@ -1,6 +1,6 @@
 """What happens to a video between disk and model: which frames, how they are changed, and packing them.
 
-A sample's `video` is a VideoFile until SampleFrames makes it frames (T, H, W, 3) uint8.
+A sample's `video` is a file, or a folder of frames, until SampleFrames makes it frames (T, H, W, 3) uint8.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from ndformer.framework.data.pack import Pack
 from ndformer.framework.errors import DataError
 from ndformer.framework.ranges import Few, Natural, Share, Width
 from ndformer.framework.registry import TRANSFORMS
-from ndformer.modalities.video.formats.files import VideoFile
+from ndformer.modalities.video.formats.frames import Film
 
 SHOWN = 5  # frames of a picture
 
@@ -42,7 +42,7 @@ class SampleFrames:
         self.pattern = (np.arange(count)[:, None] * every + np.arange(together)).ravel()  # (count together,)
 
     def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
-        video: VideoFile = sample["video"]
+        video: Film = sample["video"]
         clip, clips = sample.get("clip", (0, 1))
         begin = 0
         if self.start == "random" or clips > 1:
@@ -115,7 +115,7 @@ class PackVideo(Pack):
 
     def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
         video = sample["video"]
-        if isinstance(video, VideoFile):
+        if isinstance(video, Film):
             raise DataError("PackVideo wants frames: put a SampleFrames before it")
         packed = torch.from_numpy(np.ascontiguousarray(video.transpose(0, 3, 1, 2)))
         return dict(inputs=dict(video=packed), data_sample={k: v for k, v in sample.items() if k != "video"})
@@ -123,7 +123,7 @@ class PackVideo(Pack):
     def picture(self, sample: Sample, size: int) -> np.ndarray:
         """(H, W, 3) uint8: some frames side by side."""
         video = sample.get("inputs", sample)["video"]
-        if isinstance(video, VideoFile):
+        if isinstance(video, Film):
             video, _ = video.frames(np.linspace(0, max(0, video.facts()["frames"] - 2), SHOWN).astype(int).tolist())
         elif isinstance(video, torch.Tensor):
             video = video.numpy().transpose(0, 2, 3, 1)

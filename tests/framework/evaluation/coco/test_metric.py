@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from ndformer.framework.answers.boxes import Boxes
+from ndformer.framework.answers.boxes import Boxes, Verdict
 from ndformer.framework.errors import DataError
 from ndformer.framework.evaluation.coco.average import evaluate
 from ndformer.framework.evaluation.coco.files import detections_from, truth_from
@@ -53,6 +53,8 @@ def test_what_was_found_counts_per_class_and_size():
         "ARs",
         "ARm",
         "ARl",
+        "F1",
+        "F1_threshold",
     ]
     half = 51 / 101  # class 0: one of two found, above everything else; class 2: nothing
     assert values["mAP50"] == pytest.approx(half / 2)
@@ -144,5 +146,40 @@ def test_exported_detections_read_back_to_the_same_numbers(tmp_path):
     truth = truth_from(content)
     assert truth.classes == ["1", "4", "90"]
     averages = evaluate(truth.boxes, detections_from(found, truth), 3, 3)
-    assert list(averages.numbers().values()) == list(values.values())
+    assert list(averages.numbers().values()) == list(values.values())[:12]
     assert "4 " in table(class_numbers(averages, truth.classes))
+
+
+def test_the_best_f1_and_its_threshold_by_trying_all_thresholds():
+    """The other way: for each score, detections from it on alone, matched anew, are counted by the confusion matrix's
+    rule within classes."""
+    rng = np.random.default_rng(0)
+    for case in range(20):
+        samples = []
+        for i in range(4):
+            low = rng.integers(0, 60, (5, 2)) * 1.0
+            boxes = np.concatenate([low, low + rng.integers(8, 30, (5, 2))], 1)
+            near = np.concatenate([boxes + rng.normal(0, 2, boxes.shape), boxes[rng.permutation(5)[:3]] + 5])
+            labels, seen = rng.integers(0, 3, 5), rng.integers(0, 3, 8)
+            seen[:4] = labels[:4]
+            scores = rng.choice(np.linspace(0.1, 0.9, 6), 8).tolist()  # with ties
+            crowd = torch.tensor(rng.random(5) < 0.2)
+            samples.append(
+                sample(i, boxes.tolist(), labels.tolist(), near.tolist(), seen.tolist(), scores, crowd=crowd)
+            )
+        _, values = measured(samples)
+        tried = {}
+        for least in sorted({score for one in samples for score in one.scores.tolist()}):
+            verdicts = [Verdict.of(one, least) for one in samples]
+            truths = sum(verdict.there or 0 for verdict in verdicts)
+            hits = truths - sum(len(verdict.missed) for verdict in verdicts)
+            false = sum(int((~verdict.right).sum()) for verdict in verdicts)
+            tried[least] = 2 * hits / (hits + false + truths)
+        assert values["F1"] == pytest.approx(max(tried.values())), case
+        assert tried[values["F1_threshold"]] == pytest.approx(max(tried.values())), case
+
+
+def test_f1_of_nothing_is_minus_one():
+    for one in (sample(1, [], [], [(0, 0, 9, 9)], [0], [0.5]), sample(1, [(0, 0, 9, 9)], [0])):
+        _, values = measured([one])
+        assert (values["F1"], values["F1_threshold"]) == (-1, -1)
