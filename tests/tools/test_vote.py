@@ -1,5 +1,6 @@
 """tools/vote.py and test.py --show-dir on tiny scenes and objects: fragments, votes, resuming, what is written."""
 
+import csv
 import json
 import sys
 from types import SimpleNamespace
@@ -243,7 +244,9 @@ def test_scenes_whose_labels_are_hidden_are_submitted(trained, home, tmp_path, c
     assert len(file.read_text().splitlines()) == 250
 
 
-def test_repeats_of_votes_on_objects_are_told_as_mean_and_spread(tmp_path, capsys, monkeypatch):
+@pytest.fixture
+def objects(tmp_path):
+    """What vote is told of a model of six objects, and their labels."""
     rng = np.random.default_rng(0)
     for kind in ("cone", "cup"):
         (tmp_path / kind).mkdir()
@@ -257,22 +260,54 @@ def test_repeats_of_votes_on_objects_are_told_as_mean_and_spread(tmp_path, capsy
     options = ["model.head.classes=2", "model.backbone.enc_depths=(1,1,1)"]
     cfg = load("configs/modelnet40_nope.py", [f"data_root={str(tmp_path)!r}", *options], None, True)
     checkpoint.save(tmp_path / "best.pth", dict(model=build_model(cfg).state_dict(), classes=["cone", "cup"]))
+    arguments = ["configs/modelnet40_nope.py", str(tmp_path / "best.pth"), "--sample", "--data-root", str(tmp_path)]
+    return [*arguments, "--cfg-options", *options], [0, 0, 0, 1, 1, 1]
+
+
+def test_repeats_of_votes_on_objects_are_told_as_mean_and_spread(objects, capsys, monkeypatch):
+    arguments, labels = objects
     right = [[1, 1, 0, 0, 1, 1], [1, 0, 0, 0, 1, 1], [1, 0, 0, 0, 1, 0]]  # of each repeat
-    labels, looked = [0, 0, 0, 1, 1, 1], iter(range(6))
+    looked = iter(range(6))
 
     def votes(model, sample, transforms, repeats, seed):
         i = next(looked)
         return [np.eye(2)[labels[i] if right[repeat][i] else 1 - labels[i]] for repeat in range(repeats)]
 
     monkeypatch.setattr(voting, "object_votes", votes)
-    arguments = ["configs/modelnet40_nope.py", str(tmp_path / "best.pth"), "--sample", "--data-root", str(tmp_path)]
-    vote.main([*arguments, "--repeats", "3", "--cfg-options", *options])
+    vote.main([*arguments, "--repeats", "3"])
     said = capsys.readouterr().out.strip()
     accuracies = np.mean(right, 1)
     assert said == (
         f"with voting: accuracy {accuracies.mean():.4f}, sd {accuracies.std(ddof=1):.4f}, "
         f"{accuracies.min():.4f} to {accuracies.max():.4f} over 3 repeats of 10 votes"
     )
+
+
+def test_votes_on_objects_are_kept_told_and_gone_on_from(objects, tmp_path, capsys, monkeypatch):
+    arguments, labels = objects
+    taken = []
+
+    def votes(model, sample, transforms, repeats, seed):
+        taken.append(i := sample["index"])
+        return [np.eye(2)[labels[i] if i else 1 - labels[i]] * 10 for _ in range(repeats)]
+
+    monkeypatch.setattr(voting, "object_votes", votes)
+    monkeypatch.setattr(vote, "EVERY", 0.0)
+    out = tmp_path / "votes"
+    vote.main([*arguments, "--out", str(out)])
+    said = capsys.readouterr().out.splitlines()
+    assert said[0].startswith("1/6 objects, accuracy so far 0.0000: 17%, about ")
+    assert said[-2:] == ["with voting: accuracy 0.8333", str(out / "predictions.csv")]
+    with (out / "predictions.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [(row["truth"], row["prediction"]) for row in rows[:2]] == [("cone", "cup"), ("cone", "cone")]
+    assert json.loads((out / "results.json").read_text())["test"]["accuracy"] == pytest.approx(5 / 6)
+    (out / "00003.npy").unlink()
+    vote.main([*arguments, "--out", str(out)])
+    assert taken == [0, 1, 2, 3, 4, 5, 3]
+    assert "with voting: accuracy 0.8333" in capsys.readouterr().out
+    with pytest.raises(DataError, match="another checkpoint or config"):
+        vote.main([*arguments, "--out", str(out), "--repeats", "2"])
 
 
 def test_a_cloud_of_ones_own_is_labelled(trained, home, tmp_path, monkeypatch, capsys):

@@ -6,11 +6,12 @@ they are and stretched at random nine times. What is summed are probabilities. P
 folder, a file each, to go on from and to send to ScanNet's server.
 """
 
+import functools
 import hashlib
 import json
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -58,8 +59,15 @@ def split(transforms: Sequence[Any]) -> tuple[list[Any], float | None, list[Any]
 
 
 @torch.no_grad()
-def scene_votes(model: TokenModel, sample: Sample, transforms: Sequence[Any], at_a_time: int = 4) -> np.ndarray:
-    """(N, classes) summed probabilities of a scene as it is on disk, so many fragments at a time."""
+def scene_votes(
+    model: TokenModel,
+    sample: Sample,
+    transforms: Sequence[Any],
+    at_a_time: int = 4,
+    told: Callable[[float], None] = lambda share: None,
+) -> np.ndarray:
+    """(N, classes) summed probabilities of a scene as it is on disk, so many fragments at a time. `told` hears which
+    share of them is done."""
     before, size, after = split(transforms)
     if size is None:
         raise DataError("fragments of a scene are made of GridSample's cells: add it to the test set's transforms")
@@ -67,7 +75,8 @@ def scene_votes(model: TokenModel, sample: Sample, transforms: Sequence[Any], at
     sample = _through(before, sample, rng)
     plain = {name: value for name, value in sample.items() if name != "labels"}
     total = torch.zeros(len(plain["points"]), classes)
-    for matrix, scale in variants():
+    looks = list(variants())
+    for look, (matrix, scale) in enumerate(looks):
         seen = turned(plain, matrix)
         seen["points"] = seen["points"] * np.float32(scale)
         parts = list(fragments(cells(seen["points"], size, str(sample.get("path", "the cloud")))))
@@ -77,6 +86,7 @@ def scene_votes(model: TokenModel, sample: Sample, transforms: Sequence[Any], at
             for part, logits in zip(some, model.test_scores(batch)):
                 p = logits.float().softmax(-1).cpu()
                 total.index_add_(0, torch.from_numpy(part), p)
+            told((look + (lo + len(some)) / len(parts)) / len(looks))
     return total.numpy()
 
 
@@ -128,7 +138,7 @@ def names(data: Dataset) -> list[str]:
 
 
 def scenes(
-    model: TokenModel, data: Dataset, folder: Path, at_a_time: int
+    model: TokenModel, data: Dataset, folder: Path, at_a_time: int, told: Callable[[str, float], None]
 ) -> Iterator[tuple[str, Sample, np.ndarray, float | None]]:
     """The name of each scene, its sample, the labels (N,) from its file or else predicted and written there, and how
     many seconds that took."""
@@ -136,9 +146,12 @@ def scenes(
         file, begin, seconds = folder / f"{name}.npy", time.perf_counter(), None
         sample = data.read(record)
         if not file.is_file():
-            labels = scene_votes(model, sample, data.transforms, at_a_time).argmax(1).astype(np.int16)
-            with atomic.whole(file) as half, half.open("wb") as stream:
-                np.save(stream, labels)
+            labels = (
+                scene_votes(model, sample, data.transforms, at_a_time, functools.partial(told, name))
+                .argmax(1)
+                .astype(np.int16)
+            )
+            _write(file, labels)
             seconds = time.perf_counter() - begin
         labels = np.load(file).astype(np.int64)
         if len(labels) != len(sample["points"]):
@@ -159,11 +172,21 @@ def submit(folder: Path, data: Dataset, labels: Sequence[np.ndarray]) -> None:
         np.savetxt(folder / f"{name}.txt", numbers[found], fmt="%d")
 
 
-def objects(model: TokenModel, data: Dataset, repeats: int) -> np.ndarray:
-    """(repeats,) accuracies of ten votes each."""
-    right = []  # per object, per repeat
+def objects(
+    model: TokenModel, data: Dataset, repeats: int, folder: Path | None = None
+) -> Iterator[tuple[Sample, np.ndarray]]:
+    """Each object and its votes (repeats, classes), from its file in the folder or else taken and written there."""
     for i, record in enumerate(data.records):
-        sample = data.read(record) | dict(index=i)
-        votes = object_votes(model, sample, data.transforms, repeats, data.seed)
-        right.append([int(vote.argmax()) == data.labels[i] for vote in votes])
-    return np.mean(right, axis=0)
+        sample, file = data.read(record) | dict(index=i), None if folder is None else folder / f"{i:05}.npy"
+        if file is not None and file.is_file():
+            yield sample, np.load(file)
+            continue
+        votes = np.array(object_votes(model, sample, data.transforms, repeats, data.seed))
+        if file is not None:
+            _write(file, votes)
+        yield sample, votes
+
+
+def _write(file: Path, values: np.ndarray) -> None:
+    with atomic.whole(file) as half, half.open("wb") as stream:
+        np.save(stream, values)
