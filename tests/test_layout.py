@@ -118,8 +118,8 @@ def test_nothing_is_imported_in_a_circle() -> None:
 
 
 FRAMEWORK = [  # each room knows those before it
-    ["errors", "atomic", "archive", "ranges", "guest", "jit", "autocast"],
-    ["signature"],
+    ["errors", "atomic", "archive", "ranges", "guest", "jit", "autocast", "pipes"],
+    ["signature", "devices"],
     ["registry", "processes", "tokens", "foreign", "compat"],
     ["bias"],
     ["kernels", "encoding"],

@@ -18,7 +18,7 @@ from ndformer.framework.answer import Answer
 from ndformer.framework.data.dataset import Dataset
 from ndformer.framework.engine.building import prepare_data
 from ndformer.framework.engine.programs import output
-from ndformer.framework.engine.programs.cli import config_arguments, config_from, run
+from ndformer.framework.engine.programs.cli import config_arguments, config_from, new_parser, run
 from ndformer.framework.engine.run import build_loader
 from ndformer.framework.errors import DataError
 from ndformer.framework.pictures.cards import font, shortened
@@ -84,7 +84,7 @@ def dataset_of(given: argparse.Namespace) -> Dataset:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = new_parser(__doc__)
     config_arguments(parser)
     parser.add_argument("--split", choices=("train", "val", "test"), default="train")
     parser.add_argument("--count", type=int, default=32, help="how many samples (32)")

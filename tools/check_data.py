@@ -6,19 +6,17 @@
 Exit code 1 where something is wrong. Training stops at a bad sample, or with skip_bad=True in a loader goes on without.
 """
 
-import argparse
-
 from ndformer.framework import processes
 from ndformer.framework.data.dataset import SPLITS
 from ndformer.framework.engine.building import prepare_data
 from ndformer.framework.engine.programs.check import check_split
-from ndformer.framework.engine.programs.cli import config_arguments, config_from, run
+from ndformer.framework.engine.programs.cli import config_arguments, config_from, new_parser, run
 from ndformer.framework.errors import DataError
 from ndformer.framework.foreign import one_line
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = new_parser(__doc__)
     config_arguments(parser)
     parser.add_argument(
         "--workers", type=int, default=processes.cores(), help="processes that read; default: all cores"

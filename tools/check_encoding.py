@@ -7,7 +7,6 @@ tools/check_encoding.py my_package.encodings:Window
 NDFORMER_DEBUG=1 shows where an encoding stopped.
 """
 
-import argparse
 import os
 import sys
 import traceback
@@ -15,11 +14,13 @@ from collections.abc import Sequence
 
 from ndformer.framework.contract import check
 from ndformer.framework.encoding import build_encoding
+from ndformer.framework.engine.programs.cli import new_parser
 from ndformer.framework.engine.programs.naming import find, in_a_sentence, options
+from ndformer.framework.pipes import ending_with_their_reader
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = new_parser(__doc__)
     parser.add_argument("encoding", metavar="NAME | MODULE:CLASS | FILE.py:CLASS")
     parser.add_argument("options", metavar="KEY=VALUE", nargs="*", help="its options")
     given = parser.parse_args(arguments)
@@ -33,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 traceback.print_exception(result.error)
             passed.append(result.passed)
     except Exception as error:  # whatever a stranger's module may raise
-        if debug:
+        if debug or isinstance(error, BrokenPipeError):
             raise
         print(f"check_encoding: {in_a_sentence(error)}", file=sys.stderr)
         return 1
@@ -41,4 +42,5 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    with ending_with_their_reader():
+        sys.exit(main())

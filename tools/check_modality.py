@@ -8,7 +8,6 @@ Tried is what the module registers. What it lacks - the pack of a known modality
 first line that says FAIL there are no more: what is wrong there is wrong behind it too.
 """
 
-import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,7 +17,7 @@ from ndformer.framework.contract.parts import Parts, check_parts
 from ndformer.framework.data.pack import Pack
 from ndformer.framework.engine.building import build_model
 from ndformer.framework.engine.config.load import load
-from ndformer.framework.engine.programs.cli import run
+from ndformer.framework.engine.programs.cli import config_path, new_parser, run
 from ndformer.framework.engine.programs.naming import imported, options
 from ndformer.framework.engine.training.loading import build_loader
 from ndformer.framework.errors import DataError
@@ -68,11 +67,11 @@ def of_module(module: Any, data_root: str, given: dict[str, Any]) -> Parts:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = new_parser(__doc__)
     parser.add_argument("module", metavar="MODULE | FILE.py")
     parser.add_argument("options", metavar="CLASS.KEY=VALUE", nargs="*", help="options of its classes")
     parser.add_argument("--data-root", metavar="DIR", default=".", help="where its dataset is")
-    parser.add_argument("--config", metavar="CONFIG", type=Path, help="one that names its classes")
+    parser.add_argument("--config", metavar="CONFIG", type=config_path, help="one that names its classes")
     given = parser.parse_args(argv)
     file = Path(given.module)
     sys.path.insert(0, str(file.parent if file.suffix == ".py" else Path.cwd()))

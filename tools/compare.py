@@ -24,8 +24,8 @@ TRAIN = Path(__file__).with_name("train.py")
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("config", metavar="CONFIG", type=Path, help="a file of configs/")
+    parser = cli.new_parser(__doc__)
+    parser.add_argument("config", metavar="CONFIG", type=cli.config_path, help="a file, or the name of one in configs/")
     parser.add_argument("--encodings", metavar="NAME", nargs="+", required=True, help="PaPE, 'PaPE(m=8)', ...")
     parser.add_argument("--seeds", metavar="N", type=int, nargs="+", default=[0, 1, 2], help="(0 1 2)")
     parser.add_argument(
@@ -34,6 +34,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--baseline", metavar="NAME", help="the encoding that gains are over (the first)")
     parser.add_argument("--metric", metavar="NAME", help="another value than the main one: mAP50")
     cli.setting_arguments(parser)
+    cli.device_argument(parser)
     parser.add_argument("--work-dir", metavar="DIR", type=Path, help="default: work_dirs/compare_CONFIG")
     parser.add_argument("--jobs", metavar="K", type=int, default=1, help="runs at once (1)")
     parser.add_argument("--threads", metavar="T", type=int, help="threads of each (all cores / K)")

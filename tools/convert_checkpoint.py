@@ -5,18 +5,17 @@ tools/convert_checkpoint.py pointcept model_best.pth ptv3.pth      Point Transfo
 Prints the backbone and the head that fit, to write into a config, and every entry that found no place.
 """
 
-import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
 from ndformer.framework.backbones.ptv3 import pointcept
-from ndformer.framework.engine.programs.cli import run
+from ndformer.framework.engine.programs.cli import new_parser, run
 from ndformer.framework.engine.training.checkpoint import load_weights, save
 from ndformer.framework.registry import BACKBONES
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = new_parser(__doc__)
     parser.add_argument("origin", choices=["pointcept"], help="whose names the weights have")
     parser.add_argument("input", metavar="IN", type=Path)
     parser.add_argument("output", metavar="OUT", type=Path)

@@ -23,7 +23,7 @@ from ndformer.framework.evaluation.coco.files import read_detections, read_truth
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = cli.new_parser(__doc__)
     protocols = parser.add_subparsers(dest="protocol", metavar="PROTOCOL", required=True)
     coco = protocols.add_parser("coco", help="boxes in images")
     coco.add_argument("truth", metavar="GT.json", type=Path)

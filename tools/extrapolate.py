@@ -13,14 +13,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ndformer.framework.engine.building import prepare_data
-from ndformer.framework.engine.programs.cli import config_arguments, config_from, run
+from ndformer.framework.engine.programs.cli import config_arguments, config_from, device_argument, new_parser, run
 from ndformer.framework.engine.studies import extrapolate
 from ndformer.framework.errors import DataError
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = new_parser(__doc__)
     config_arguments(parser)
+    device_argument(parser)
     parser.add_argument("checkpoints", metavar="CHECKPOINT", type=Path, nargs="*")
     parser.add_argument("--sizes", metavar="S", type=int, nargs="+", required=True, help="in pixels, the shorter side")
     parser.add_argument("--metric", metavar="NAME", help="another value than the main one: mAP50")

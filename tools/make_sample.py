@@ -9,17 +9,16 @@ tools/make_sample.py ucf101 --baselines         also: how far frames get without
 tools/make_sample.py ade20k --baselines         also: mIoU of the most common class
 """
 
-import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
 from ndformer.framework.data.stand_ins import make_sample
-from ndformer.framework.engine.programs.cli import run
+from ndformer.framework.engine.programs.cli import new_parser, run
 from ndformer.framework.registry import DATASETS
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = new_parser(__doc__)
     parser.add_argument("name", metavar="DATASET", help="cifar10, imagenet1k, modelnet40, paired ...")
     parser.add_argument("--out", type=Path, help="the folder to make (data/samples/DATASET)")
     parser.add_argument("--seed", type=int, default=0)

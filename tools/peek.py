@@ -9,7 +9,6 @@ pickles), of many clouds (ModelNet's hdf5), of labels (.mat, ScanNet's npy and j
 VOC, YOLO, GEN1), and lists of recordings and videos (DvsGesture, UCF101).
 """
 
-import argparse
 import json
 import math
 import sys
@@ -18,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from ndformer.framework.data.describe import describe
-from ndformer.framework.engine.programs.cli import file_arguments, run
+from ndformer.framework.engine.programs.cli import file_arguments, new_parser, run
 from ndformer.framework.errors import DataError
 from ndformer.framework.foreign import one_line, printable
 
@@ -57,7 +56,7 @@ def in_words(path: Path, found: dict[str, Any]) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = new_parser(__doc__)
     parser.add_argument("files", metavar="FILE", nargs="+", type=Path)
     parser.add_argument("--json", action="store_true", help="a line of JSON for each file")
     parser.add_argument("--rows", type=int, default=5, help="how many of the first rows (5)")

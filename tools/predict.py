@@ -13,7 +13,6 @@ recordings, your own. What cannot be read is named and left out, and the exit co
 of its end; --cfg-options test_dataloader.dataset.transforms.0.until=3.5 asks about another second.
 """
 
-import argparse
 import sys
 from pathlib import Path
 
@@ -24,7 +23,7 @@ from ndformer.framework.answers import gallery
 from ndformer.framework.answers.tables import write_table
 from ndformer.framework.engine.building import build_model
 from ndformer.framework.engine.programs import output, show_dir
-from ndformer.framework.engine.programs.cli import config_arguments, config_from, run
+from ndformer.framework.engine.programs.cli import config_arguments, config_from, device_argument, new_parser, run
 from ndformer.framework.engine.programs.files import OfFiles, Preparation
 from ndformer.framework.engine.training import checkpoint, contents
 from ndformer.framework.errors import DataError
@@ -34,8 +33,9 @@ from ndformer.framework.heads.head import Head
 
 @torch.no_grad()
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = new_parser(__doc__)
     config_arguments(parser)
+    device_argument(parser)
     checkpoint.arguments(parser)
     parser.add_argument("files", metavar="FILE", type=Path, nargs="+")
     parser.add_argument("--top", type=int, default=3, help="how many classes to name")

@@ -7,7 +7,6 @@ the last one before each. Events stay where they are. Nothing needs it: without 
 since, the same is found from the boxes while training begins. Exit code 1 where a file cannot be read.
 """
 
-import argparse
 import sys
 import time
 from collections.abc import Sequence
@@ -16,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from ndformer.framework.data.dataset import SPLITS
-from ndformer.framework.engine.programs.cli import run
+from ndformer.framework.engine.programs.cli import new_parser, run
 from ndformer.framework.engine.training.progress import clock
 from ndformer.framework.errors import DataError
 from ndformer.framework.foreign import rewritable
@@ -57,7 +56,7 @@ def prepare(home: Path) -> list[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = new_parser(__doc__)
     parser.add_argument("home", metavar="GEN1", type=Path, help="the folder with train/, val/ and test/")
     home = parser.parse_args(arguments).home
     there = [home / split for split in SPLITS if (home / split).is_dir()]

@@ -7,7 +7,6 @@ _test.txt, or --labels and --lists say where those are. Scenes that are there al
 stopped and started again; scenes that cannot be read are listed at the end and in bad_scenes.txt.
 """
 
-import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -15,7 +14,7 @@ import numpy as np
 
 from ndformer.framework import atomic, foreign
 from ndformer.framework.data.dataset import SPLITS
-from ndformer.framework.engine.programs.cli import file_arguments, run
+from ndformer.framework.engine.programs.cli import file_arguments, new_parser, run
 from ndformer.framework.errors import DataError
 from ndformer.modalities.pointcloud.datasets.layouts import listed
 from ndformer.modalities.pointcloud.datasets.scannet_raw import label_map, prepare
@@ -36,7 +35,7 @@ def find(home: Path, scene: str) -> Path:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = new_parser(__doc__)
     parser.add_argument("home", metavar="SCANNET", type=Path, help="the folder of the release")
     parser.add_argument("--out", type=Path, default=Path("data/scannet"))
     parser.add_argument("--labels", metavar="TSV", type=Path, help="SCANNET/scannetv2-labels.combined.tsv")

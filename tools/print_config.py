@@ -6,14 +6,12 @@ tools/print_config.py configs/cifar10_pape.py --sample --diff configs/cifar10_pa
 tools/print_config.py --keys                                                             what a config may say
 """
 
-import argparse
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 from ndformer.framework.engine.config.load import load
 from ndformer.framework.engine.config.schema import explained
-from ndformer.framework.engine.programs.cli import config_arguments, config_from, run
+from ndformer.framework.engine.programs.cli import config_arguments, config_from, config_path, new_parser, run
 
 
 def flat(value: Any, at: str = "") -> Iterator[tuple[str, str]]:
@@ -33,9 +31,9 @@ def differences(old: dict[str, Any], new: dict[str, Any]) -> Iterator[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = new_parser(__doc__)
     config_arguments(parser)
-    parser.add_argument("--diff", metavar="OTHER", type=Path, help="only what CONFIG changes against this config")
+    parser.add_argument("--diff", metavar="OTHER", type=config_path, help="only what CONFIG changes against it")
     parser.add_argument("--keys", action="version", version=keys(), help="the keys that a config may have")
     given = parser.parse_args(arguments)
     cfg = config_from(given)

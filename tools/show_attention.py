@@ -21,7 +21,7 @@ from torch import Tensor
 from ndformer.framework.data.batches import collate
 from ndformer.framework.engine.building import build_model, encoding_name, prepare_data
 from ndformer.framework.engine.programs import output
-from ndformer.framework.engine.programs.cli import config_arguments, config_from, run
+from ndformer.framework.engine.programs.cli import config_arguments, config_from, device_argument, new_parser, run
 from ndformer.framework.engine.programs.files import Preparation
 from ndformer.framework.engine.run import build_loader
 from ndformer.framework.engine.training import checkpoint
@@ -102,8 +102,9 @@ def draw(
 
 
 def arguments() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = new_parser(__doc__)
     config_arguments(parser)
+    device_argument(parser)
     checkpoint.arguments(parser)
     parser.add_argument("image", metavar="IMAGE", help="a file, or the number of a test sample")
     parser.add_argument("--layer", metavar="L", type=int, help="one layer (all)")

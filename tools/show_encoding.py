@@ -10,19 +10,20 @@ An additive encoding is drawn as the similarity of its embeddings, a rotary one 
 a bias as it is; beside them the attention that positions alone would give.
 """
 
-import argparse
 import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from ndformer.framework.engine.programs import output
+from ndformer.framework.engine.programs.cli import new_parser
 from ndformer.framework.engine.programs.naming import find, in_a_sentence, options
 from ndformer.framework.pictures.encodings import SIZES, draw
+from ndformer.framework.pipes import ending_with_their_reader
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = new_parser(__doc__)
     parser.add_argument("encoding", metavar="NAME | MODULE:CLASS | FILE.py:CLASS")
     parser.add_argument("options", metavar="KEY=VALUE", nargs="*", help="its options")
     parser.add_argument("--dims", type=int, choices=SIZES, default=2, help="position dimensions (2)")
@@ -44,7 +45,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 if __name__ == "__main__":
     try:
-        main()
+        with ending_with_their_reader():
+            main()
     except Exception as error:  # whatever a stranger's module may raise
         if os.environ.get("NDFORMER_DEBUG"):
             raise

@@ -8,7 +8,6 @@ tools/show_tokens.py configs/dvsgesture_pape.py user24_led.aedat           spiki
 The file goes through the transforms of the config's test set. Several pictures are a GIF, or in a PNG side by side.
 """
 
-import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -19,7 +18,7 @@ from PIL import Image
 from ndformer.framework.data.batches import collate
 from ndformer.framework.engine.building import build_model
 from ndformer.framework.engine.programs import output
-from ndformer.framework.engine.programs.cli import config_arguments, config_from, run
+from ndformer.framework.engine.programs.cli import config_arguments, config_from, device_argument, new_parser, run
 from ndformer.framework.engine.programs.files import Preparation
 from ndformer.framework.errors import DataError
 from ndformer.framework.foreign import printable
@@ -60,8 +59,9 @@ def save(pictures: list[np.ndarray], path: Path, seconds: float) -> None:
 
 @torch.no_grad()
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = new_parser(__doc__)
     config_arguments(parser)
+    device_argument(parser)
     parser.add_argument("file", metavar="FILE", type=Path)
     parser.add_argument("--out", type=Path, help="a .png or .gif; default: tokens.png, tokens.gif where it moves")
     parser.add_argument("--seconds", type=float, default=0.15, help="that each picture of a GIF stays (0.15)")
@@ -77,7 +77,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     adapter = prepared.adapters[name]
     sample = prepared.sample((given.file,))
     print(f"{printable(given.file)} as {name} for {type(adapter).__name__}: ", end="")
-    print("\n".join(in_words(adapter(collate([sample])["inputs"][name]).where)))
+    inputs = model.at_home(collate([sample]))["inputs"]
+    print("\n".join(in_words(adapter(inputs[name]).where)))
     *_, pack = (one for one in packs(prepared.steps[name]) if one.of == name)
     pictures = adapter.pictures(sample, pack)
     out = given.out or Path("tokens.png" if len(pictures) == 1 else "tokens.gif")

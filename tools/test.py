@@ -8,7 +8,6 @@ A detector's .json is COCO's list of detections, which tools/eval.py coco takes;
 A run's own config.py says how it was trained, --sample included; it is read from the config.json beside it, not run.
 """
 
-import argparse
 import sys
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from ndformer.framework.answers import gallery
 from ndformer.framework.answers.tables import write_table
 from ndformer.framework.engine.building import build_model, check_classes, prepare_data
 from ndformer.framework.engine.programs import output, show_dir
-from ndformer.framework.engine.programs.cli import config_arguments, config_from, run
+from ndformer.framework.engine.programs.cli import config_arguments, config_from, device_argument, new_parser, run
 from ndformer.framework.engine.run import as_line, build_loader, evaluate
 from ndformer.framework.engine.training import checkpoint, same_data
 from ndformer.framework.errors import NothingLeftError
@@ -24,8 +23,9 @@ from ndformer.framework.pictures.samples import OfDataset
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = new_parser(__doc__)
     config_arguments(parser)
+    device_argument(parser)
     checkpoint.arguments(parser)
     parser.add_argument("--out", metavar="FILE", type=Path, help="predictions of every sample, .csv or .json")
     parser.add_argument("--classwise", action="store_true", help="also the numbers of each class, of detectors")

@@ -20,7 +20,7 @@ from mmengine.config import Config
 from ndformer.framework import processes
 from ndformer.framework.engine.building import encoding_name, prepare_data
 from ndformer.framework.engine.programs import output
-from ndformer.framework.engine.programs.cli import config_arguments, config_from, run
+from ndformer.framework.engine.programs.cli import config_arguments, config_from, device_argument, new_parser, run
 from ndformer.framework.engine.run import train
 from ndformer.framework.engine.training import checkpoint, exported
 from ndformer.framework.engine.training.work_dir import check_free
@@ -35,8 +35,9 @@ def work_dir_of(given: argparse.Namespace, cfg: Config) -> Path:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = new_parser(__doc__)
     config_arguments(parser)
+    device_argument(parser)
     parser.add_argument("--work-dir", metavar="DIR", help="default: work_dirs/CONFIG")
     parser.add_argument("--resume", action="store_true", help="go on from last.pth in the work dir")
     parser.add_argument("--allow-config-change", action="store_true", help="--resume with another config than before")

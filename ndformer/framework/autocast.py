@@ -6,6 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+AMP = {None: None, "bf16": torch.bfloat16, "fp16": torch.float16}  # as configs name them
+
 
 def without_autocast(tensor: Tensor) -> contextlib.AbstractContextManager[Any]:
     return autocast(tensor, None)

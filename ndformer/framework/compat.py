@@ -31,24 +31,17 @@ with guest.importing(), warnings.catch_warnings():
     except ImportError:
         sys.modules["cv2"] = _NoOpenCV("cv2")
     warnings.simplefilter("ignore")
-    from mmengine.evaluator import BaseMetric, Evaluator
-    from mmengine.hooks import Hook
-    from mmengine.model import BaseModel
+    from mmengine.model import revert_sync_batchnorm
     from mmengine.optim import OptimWrapper
-    from mmengine.runner import EpochBasedTrainLoop, Runner, TestLoop, ValLoop
+    from mmengine.runner import EpochBasedTrainLoop, Runner
     from mmengine.visualization import Visualizer
 if isinstance(sys.modules["cv2"], _NoOpenCV):
     del sys.modules["cv2"]  # for others, who ask whether it is there, it is not
 
 __all__ = [
-    "BaseMetric",
-    "BaseModel",
     "EpochBasedTrainLoop",
-    "Evaluator",
-    "Hook",
     "OptimWrapper",
     "Runner",
-    "TestLoop",
-    "ValLoop",
     "Visualizer",
+    "revert_sync_batchnorm",
 ]

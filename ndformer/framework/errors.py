@@ -39,6 +39,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
     close = [name.lower()] if name.lower() in folded else []
     close = close or [k for k in folded if len(name) > 2 and name.lower() in k]  # RoPE: AxialRoPE, RoPEMixed, not NoPE
     close = close or difflib.get_close_matches(name.lower(), folded, n=1, cutoff=0.5)
+    close.sort(key=len)
     meant = " or ".join(f"'{folded[k]}'" for k in close[:3])
     return f", did you mean {meant}?" if meant else "."
 

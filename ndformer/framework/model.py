@@ -7,11 +7,11 @@ from typing import Annotated, Any, Literal, cast
 
 import torch
 from torch import Tensor, nn
+from torch.utils._pytree import tree_map_only
 
 from ndformer.framework.adapter import Adapter
 from ndformer.framework.answer import Answer
 from ndformer.framework.autocast import autocast
-from ndformer.framework.compat import BaseModel
 from ndformer.framework.data.mixer import Mixer
 from ndformer.framework.errors import NothingLeftError, UnknownNameError, nearest
 from ndformer.framework.heads.head import Head
@@ -22,7 +22,7 @@ from ndformer.framework.tokens import TokenSet, Where, join
 
 
 @MODELS.register_module()
-class TokenModel(BaseModel):
+class TokenModel(nn.Module):
     """Inputs by modality become token sets; the backbone lets them attend; the head answers. `mix` changes training
     batches (MixUp, CutMix) before they become tokens.
 
@@ -72,7 +72,7 @@ class TokenModel(BaseModel):
         """The modalities that become one token set."""
         return [] if self.in_turn or len(self.modalities) == 1 else list(self.modalities)
 
-    def forward(  # pyright: ignore[reportIncompatibleMethodOverride]
+    def forward(
         self,
         inputs: dict[str, Any],
         data_samples: list[dict[str, Any]] | None = None,
@@ -134,10 +134,31 @@ class TokenModel(BaseModel):
             )
         return sets[0] if len(sets) == 1 else join(*sets)
 
+    def at_home(self, batch: dict[str, Any]) -> Any:
+        """A collated batch on the device of the weights."""
+        device = next(self.parameters()).device
+        return tree_map_only(Tensor, lambda value: value.to(device), batch)
+
+    @staticmethod
+    def total(losses: dict[str, Tensor]) -> Tensor:
+        """The sum of what a head calls a loss; what else it says is to be looked at."""
+        return cast(Tensor, sum(value.mean() for name, value in losses.items() if "loss" in name))
+
+    def train_step(self, batch: dict[str, Any], optim_wrapper: Any) -> dict[str, Tensor]:
+        """A step of mmengine's own loops; ours are in engine/training."""
+        with optim_wrapper.optim_context(self):
+            loss = self.total(self(**self.at_home(batch), mode="loss"))
+        optim_wrapper.update_params(loss)
+        return dict(loss=loss)
+
+    def val_step(self, batch: dict[str, Any]) -> list[Any]:
+        """An answer for each sample of a collated batch."""
+        return self(**self.at_home(batch), mode="predict")
+
     @torch.no_grad()
     def test_scores(self, batch: dict[str, Any]) -> Any:
         """What the head says of a collated batch, for programs that do more with it than predict()."""
-        data: Any = self.data_preprocessor(batch, False)
+        data = self.at_home(batch)
         tokens, head = self(data["inputs"], mode="tensor"), cast(nn.Module, self.head)
         with autocast(tokens.features, self.amp):
             return head(tokens)

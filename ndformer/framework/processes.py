@@ -19,6 +19,7 @@ from torch import Tensor
 from torch.distributed.distributed_c10d import PrefixStore, Store
 from torch.distributed.rendezvous import rendezvous
 
+from ndformer.framework import devices
 from ndformer.framework.errors import DataError
 
 T = TypeVar("T")
@@ -37,7 +38,10 @@ def joined() -> Iterator[None]:
     if "WORLD_SIZE" not in os.environ:
         yield
         return
-    cuda = torch.cuda.is_available()
+    device = devices.chosen()
+    if device.index is not None:
+        raise DataError(f"{device} is one device, and there are several processes: ask for {device.type}")
+    cuda = device.type == "cuda"
     if cuda:
         torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
     backend = "nccl" if cuda else "gloo"

@@ -8,7 +8,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 LIBRARY = "libGL.so.1: cannot open shared object file: No such file or directory"
 CODE = """
-import ndformer.framework.engine.run
+import ndformer.framework.engine.training.trainer
 import mmengine.visualization.visualizer as drawing
 print(type(drawing.cv2).__name__)
 try:

@@ -29,7 +29,7 @@ from torch.utils._pytree import tree_leaves
 from ndformer.encodings.parabolic import centre, concat_features, form, slope, steepest
 from ndformer.framework.attention import Attention, build_encoding
 from ndformer.framework.bias.parabolas import QuadraticBias
-from ndformer.framework.engine.programs.cli import run
+from ndformer.framework.engine.programs.cli import new_parser, run
 from ndformer.framework.kernels import attend
 from ndformer.framework.pictures.runs import bars
 from ndformer.framework.tokens import TokenSet, Where
@@ -223,7 +223,7 @@ class LiveBytes(TorchDispatchMode):
 
 def main() -> None:
     suites = dict(attention=attention, block=block, memory=memory)
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = new_parser(__doc__)
     parser.add_argument("suite", choices=suites)
     parser.add_argument("--tokens", type=int, nargs="+", default=[197, 1025], help="patches plus one class token")
     parser.add_argument("--batch", type=int, default=1)

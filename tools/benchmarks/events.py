@@ -7,7 +7,6 @@ All variants run in turn in each round, on one thread; figures are medians of pr
 Finding the tokens and numbering the cells of their events are timed apart.
 """
 
-import argparse
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -16,7 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ndformer.framework.engine.programs.cli import run
+from ndformer.framework.engine.programs.cli import new_parser, run
 from ndformer.framework.errors import DataError
 from ndformer.modalities.events.formats.stream import Events
 from ndformer.modalities.events.spikes.spiking import Rule, find_spikes
@@ -115,7 +114,7 @@ def table(count: int, seconds: float, rounds: int) -> list[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = new_parser(__doc__)
     parser.add_argument("--events", type=int, nargs="+", default=[500_000, 5_000_000], help="how many, in turn")
     parser.add_argument("--rate", type=float, default=500_000, help="events a second (500000)")
     parser.add_argument("--rounds", type=int, default=15, help="(15)")

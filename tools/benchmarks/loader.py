@@ -7,7 +7,6 @@ First one process, with one more step at a time; then whole batches from a loade
 thread, and files have been read before, so neither other cores nor the disk count.
 """
 
-import argparse
 import itertools
 import tempfile
 import time
@@ -22,7 +21,7 @@ from torch.utils.data import DataLoader
 
 from ndformer.framework.data.batches import collate
 from ndformer.framework.data.dataset import Dataset
-from ndformer.framework.engine.programs.cli import run
+from ndformer.framework.engine.programs.cli import new_parser, run
 from ndformer.framework.registry import DATASETS
 from ndformer.modalities.image.stand_ins.strokes import FIGURES, figures
 
@@ -72,7 +71,7 @@ def rate(made: Iterable[Any], seconds: float, warm: int) -> float:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = new_parser(__doc__)
     parser.add_argument("--images", type=int, default=128, help="how many files to draw and read (128)")
     parser.add_argument("--workers", type=int, nargs="+", default=[0, 1, 2], help="loaders to try (0 1 2)")
     parser.add_argument("--seconds", type=float, default=10, help="for each measurement (10)")

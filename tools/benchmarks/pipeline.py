@@ -10,7 +10,6 @@ decoded beside it, while it waits). The model makes training steps with those ba
 read once before, so the disk does not count. Where the ratio is above 1, one worker is enough.
 """
 
-import argparse
 import itertools
 import statistics
 import time
@@ -23,7 +22,7 @@ from mmengine.config import Config
 from ndformer.framework.data.batches import collate
 from ndformer.framework.engine.building import build_model, prepare_data
 from ndformer.framework.engine.config.load import load
-from ndformer.framework.engine.programs.cli import config_path, run
+from ndformer.framework.engine.programs.cli import config_path, new_parser, run
 from ndformer.framework.engine.training.loading import Loader, build_loader
 from ndformer.framework.model import TokenModel
 
@@ -51,8 +50,8 @@ def timed(loader: Loader, model: TokenModel, batches: int, threads: int) -> list
         batch: Any = collate([loader.data[key] for key in chosen])
         marks.append(time.perf_counter())
         torch.set_num_threads(threads)
-        data: Any = model.data_preprocessor(batch, True)
-        loss = model.parse_losses(model(**data, mode="loss"))[0]
+        data = model.at_home(batch)
+        loss = model.total(model(**data, mode="loss"))
         optimizer.zero_grad()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -74,7 +73,7 @@ def row(cfg: Config, batches: int, threads: int) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = new_parser(__doc__)
     parser.add_argument("configs", metavar="CONFIG", nargs="+", type=config_path)
     parser.add_argument("--sample", action="store_true", help="the small versions, on generated data")
     parser.add_argument("--data-root", metavar="DIR", help="where the data is")

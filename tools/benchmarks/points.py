@@ -10,7 +10,6 @@ thread, which other work on the machine hardly changes; on a GPU the time on the
 beyond what all models hold at rest.
 """
 
-import argparse
 import datetime
 import json
 import platform
@@ -24,7 +23,7 @@ import torch
 
 from ndformer.framework.backbones.ptv3.network import PTv3
 from ndformer.framework.engine.config.text import parse_encoding
-from ndformer.framework.engine.programs.cli import run
+from ndformer.framework.engine.programs.cli import new_parser, run
 from ndformer.framework.pictures.runs import bars
 from ndformer.framework.tokens import TokenSet, Where
 
@@ -64,7 +63,7 @@ def once(model: PTv3, tokens: TokenSet, train: bool, amp: bool) -> tuple[float, 
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = new_parser(__doc__)
     parser.add_argument("--points", type=int, default=9500)
     parser.add_argument("--encodings", nargs="+", default=list(ENCODINGS))
     parser.add_argument("--cpe", choices=["xcpe", "none"], default="xcpe")

@@ -7,7 +7,6 @@ Both take turns, and the median of each is told, with pairs of neighbours found 
 for the layer. The largest difference of their numbers stands beside it.
 """
 
-import argparse
 import copy
 import statistics
 import time
@@ -18,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from ndformer.framework.backbones.ptv3.network import PTv3
-from ndformer.framework.engine.programs.cli import run
+from ndformer.framework.engine.programs.cli import new_parser, run
 from ndformer.framework.errors import DataError
 from ndformer.framework.sparse import Sites, SubMConv3d, spconv
 from ndformer.framework.tokens import TokenSet, Where
@@ -68,7 +67,7 @@ def tell(what: str, ours: Callable[[], Tensor], theirs: Callable[[], Tensor], re
 
 @torch.no_grad()
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = new_parser(__doc__)
     parser.add_argument("--voxels", type=int, nargs=2, default=(90_000, 8_700), help="of the layer and of the model")
     parser.add_argument("--repeats", type=int, default=7)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())

@@ -7,7 +7,6 @@ Both take turns, batch by batch, in one process: the engine's own loop, with all
 batch, and is given one once the other loop has made a step with it. The figure is the median.
 """
 
-import argparse
 import statistics
 import sys
 import tempfile
@@ -21,7 +20,7 @@ from torch import Tensor, nn
 
 from ndformer.framework.engine.building import build_model
 from ndformer.framework.engine.config.load import load
-from ndformer.framework.engine.programs.cli import run
+from ndformer.framework.engine.programs.cli import new_parser, run
 from ndformer.framework.engine.training.owner import owned
 from ndformer.framework.engine.training.trainer import Trainer
 
@@ -97,7 +96,7 @@ class OneEpoch(Trainer):
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = new_parser(__doc__)
     parser.add_argument("--batch", type=int, default=8)
     parser.add_argument("--rounds", type=int, default=25)
     given = parser.parse_args()

@@ -6,19 +6,19 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Protocol, cast, runtime_checkable
 
-import torch
 from mmengine.config import Config
 from torch import nn
 from torch.utils.data import DataLoader
 
+from ndformer.framework import devices
 from ndformer.framework.adapter import Adapter
+from ndformer.framework.autocast import AMP
 from ndformer.framework.data.dataset import rooted
 from ndformer.framework.data.pack import Pack
 from ndformer.framework.data.stand_ins import MARK, make_sample
 from ndformer.framework.engine.config.data_root import datasets_of, parts_of
 from ndformer.framework.engine.training.optim import build_optimizer
 from ndformer.framework.engine.training.progress import CheckpointTimer
-from ndformer.framework.engine.training.trainer import AMP
 from ndformer.framework.errors import ConfigError, DataError
 from ndformer.framework.heads.head import Head
 from ndformer.framework.model import TokenModel
@@ -59,7 +59,7 @@ def build_model(cfg: Config) -> TokenModel:
     with _within_memory():
         model: TokenModel = MODELS.create(cfg.model)
     model.amp = AMP[(cfg.get("train_cfg") or {}).get("amp")]
-    model.to("cuda" if torch.cuda.is_available() else "cpu")
+    model.to(devices.claimed())
     return model
 
 

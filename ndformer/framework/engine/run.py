@@ -4,11 +4,13 @@ train(cfg, work_dir, resume=False)    trains, tests the best checkpoint once, at
 evaluate(cfg, model, loader)          metrics of a model over exactly a whole set
 """
 
+from __future__ import annotations
+
 import contextlib
 import warnings
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from mmengine.config import Config
@@ -21,14 +23,15 @@ from ndformer.framework.engine.training.agreement import check_data, check_setti
 from ndformer.framework.engine.training.evaluate import Evaluation, measure
 from ndformer.framework.engine.training.loading import Loader, all_bad, build_loader, workers_explained
 from ndformer.framework.engine.training.owner import owned
-from ndformer.framework.engine.training.trainer import Trainer
 from ndformer.framework.engine.training.work_dir import RESULTS, begun, check_free, clear
 from ndformer.framework.errors import DataError
 from ndformer.framework.model import TokenModel
 from ndformer.framework.pictures import runs as report
 
+if TYPE_CHECKING:
+    from ndformer.framework.engine.training.trainer import Trainer
 
-@guest.running()
+
 def train(
     cfg: Config,
     work_dir: Path,
@@ -38,6 +41,22 @@ def train(
     overwrite: bool = True,
 ) -> dict[str, Any]:
     """The results, as in results.json. A signal to end, as clusters send it, saves and raises SystemExit(75)."""
+    # not before: mmengine's optimizers import FSDP and sympy, which would make every program's start a second longer
+    from ndformer.framework.engine.training.trainer import Trainer
+
+    with guest.running():
+        return _train(Trainer, cfg, work_dir, resume, allow_config_change, allow_data_change, overwrite)
+
+
+def _train(
+    kind: type[Trainer],
+    cfg: Config,
+    work_dir: Path,
+    resume: bool,
+    allow_config_change: bool,
+    allow_data_change: bool,
+    overwrite: bool,
+) -> dict[str, Any]:
     check_settings(cfg, resume=resume, allow_config_change=allow_config_change, overwrite=overwrite)
     torch.manual_seed(cfg.seed)
     model = build_model(cfg)  # first: what is wrong with it shows at once
@@ -60,7 +79,7 @@ def train(
                 clear(work_dir)
         processes.wait()
         ownership.begin()
-        trainer = Trainer(cfg, ownership, loaders, model, resume, allow_config_change, allow_data_change)
+        trainer = kind(cfg, ownership, loaders, model, resume, allow_config_change, allow_data_change)
         return _run(cfg, work_dir, model, loaders, trainer)
 
 

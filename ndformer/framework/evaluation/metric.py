@@ -4,9 +4,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from ndformer.framework import guest
 from ndformer.framework.answer import Answer
-from ndformer.framework.compat import BaseMetric
 from ndformer.framework.errors import BadNumbers
+
+with guest.importing():
+    from mmengine.evaluator import BaseMetric
 
 
 class Metric(BaseMetric):

@@ -1,6 +1,6 @@
 """A config file and its bases, merged: mmengine's rules, on a file that runs as the Python it is.
 
-_base_ = ['FILE.py', ...]     relative to the file; no two may give the same key
+_base_ = ['FILE.py', ...]     relative to the file, or the name of one that ships; no two may give the same key
 dict(_delete_=True, ...)      replaces the base's dict instead of merging with it
 _base_.x, {{_base_.x}}        a value of the bases
 import math                   works as anywhere; imports, functions, classes and _names are not settings
@@ -18,6 +18,7 @@ from mmengine.config import ConfigDict
 
 from ndformer.framework.engine.config.data_root import following
 from ndformer.framework.engine.config.schema import Keys
+from ndformer.framework.engine.config.shipped import base_path, meant
 from ndformer.framework.errors import ConfigError, nearest
 
 
@@ -35,8 +36,7 @@ def read(path: Path, chain: tuple[Path, ...] = ()) -> dict[str, Any]:
         raise ConfigError(f"{path} is not a Python file: {error}") from error
     base, whose = {}, {}
     for name in _bases(tree, path):
-        other = path.parent / name
-        for key, value in read(other, (*chain, path)).items():
+        for key, value in read(base_path(name, path.parent), (*chain, path)).items():
             if key in base:
                 raise ConfigError(f"{path}: its bases {whose[key]} and {name} both give '{key}': only one may")
             base[key], whose[key] = value, name
@@ -53,9 +53,8 @@ def _text(path: Path, who: str) -> str:
             raise ConfigError(f"{who}{path} is not a Python file: {error}") from error
     if path.exists():
         raise ConfigError(f"{who}{path} is not a config: configs are .py files")
-    if not path.parent.is_dir():
-        raise ConfigError(f"{who}{path} does not exist, nor does its folder")
-    raise ConfigError(f"{who}{path} does not exist{nearest(path.name, [p.name for p in path.parent.glob('*.py')])}")
+    where = "" if path.parent.is_dir() else ", nor does its folder"
+    raise ConfigError(f"{who}{path} does not exist{where}{meant(path)}")
 
 
 def _bases(tree: ast.Module, path: Path) -> list[str]:

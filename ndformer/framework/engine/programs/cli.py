@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import platform
 import sys
 import warnings
 from collections.abc import Callable
@@ -11,13 +12,15 @@ from typing import Any
 import torch
 from mmengine.config import Config
 
-from ndformer.framework import foreign
+import ndformer
+from ndformer.framework import devices, foreign
 from ndformer.framework.engine.config.load import load
+from ndformer.framework.engine.config.shipped import config_path
 from ndformer.framework.errors import ConfigError, DataError, UnknownNameError
 from ndformer.framework.foreign.files import VARIABLE, size_from
+from ndformer.framework.pipes import ending_with_their_reader
 
 NO_MEMORY = ("can't allocate memory", "out of memory")  # torch's words for the host's, CUDA's
-CONFIGS = Path(__file__).parents[3] / "configs"
 
 
 def run(main: Callable[[], object]) -> None:
@@ -34,7 +37,7 @@ def run(main: Callable[[], object]) -> None:
 
     warnings.formatwarning = sentence
     try:
-        with foreign.plain_streams():
+        with ending_with_their_reader(), foreign.plain_streams():
             main()
     except KeyboardInterrupt:
         sys.exit(130)
@@ -66,14 +69,34 @@ def program() -> str:
     return Path(sys.argv[0]).stem
 
 
+def new_parser(doc: str | None) -> argparse.ArgumentParser:
+    """That of a program with this text at its head."""
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    versions = f"ndformer {ndformer.__version__}, torch {torch.__version__}, Python {platform.python_version()}"
+    parser.add_argument("--version", action="version", version=versions)
+    return parser
+
+
+class _Device(argparse.Action):
+    """Into the environment, as the limit is."""
+
+    def __call__(self, parser: argparse.ArgumentParser, given: Any, values: Any, option: str | None = None) -> None:
+        devices.checked(values)
+        os.environ[devices.VARIABLE] = values
+
+
+def device_argument(parser: argparse.ArgumentParser) -> None:
+    """Of programs that run a model."""
+    parser.add_argument(
+        "--device", metavar="DEVICE", action=_Device, help="cpu, cuda, cuda:1 or mps; default: a GPU where there is one"
+    )
+
+
 class _FileLimit(argparse.Action):
     """Into the environment, where loaders' workers and programs that this one starts have it from."""
 
     def __call__(self, parser: argparse.ArgumentParser, given: Any, values: Any, option: str | None = None) -> None:
-        try:
-            size_from(values)
-        except DataError as error:
-            parser.error(str(error))
+        size_from(values)
         os.environ[VARIABLE] = values
 
 
@@ -97,13 +120,6 @@ def setting_arguments(parser: argparse.ArgumentParser) -> None:
         "--cfg-options", metavar="KEY=VALUE", nargs="+", action="extend", default=[], help="other values of its keys"
     )
     parser.add_argument("--trust-config", action="store_true", help="run a run's config.py, import what it names")
-
-
-def config_path(text: str) -> Path:
-    """A file; without one, that of the configs which ship with ndformer."""
-    path, shipped = Path(text), CONFIGS / f"{Path(text).stem}.py"
-    ours = path.parent.name in ("", CONFIGS.name) and path.suffix in ("", ".py")
-    return shipped if ours and not path.exists() and shipped.exists() else path
 
 
 def config_from(given: argparse.Namespace) -> Config:

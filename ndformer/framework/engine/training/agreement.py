@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from mmengine.config import Config
 
-from ndformer.framework import processes
+from ndformer.framework import devices, processes
 from ndformer.framework.data.dataset import Dataset
 from ndformer.framework.engine.config.data_root import following
 from ndformer.framework.engine.config.differences import ENDINGS, changes
@@ -27,7 +27,7 @@ def check_settings(cfg: Config, **options: object) -> None:
             code=_code(),
             torch=torch.__version__,
             numpy=np.__version__,
-            device="cuda" if torch.cuda.is_available() else "cpu",
+            device=devices.chosen().type,
             dtype=str(torch.get_default_dtype()),
             options=options,
             config=following(cfg.to_dict()),

@@ -15,7 +15,7 @@ from mmengine.config import Config
 from torch import Tensor
 from torch.utils.data import DataLoader, get_worker_info
 
-from ndformer.framework import guest, processes
+from ndformer.framework import devices, guest, processes
 from ndformer.framework.data.batches import Batches, collate
 from ndformer.framework.data.dataset import Dataset, rooted
 from ndformer.framework.data.mixture import Mixture, TurnBatches
@@ -36,7 +36,7 @@ class Loader(DataLoader[Any]):
             num_workers=workers,
             collate_fn=collate,
             persistent_workers=workers > 0,
-            pin_memory=torch.cuda.is_available(),
+            pin_memory=devices.chosen().type == "cuda",
             timeout=timeout if workers else 0,
             worker_init_fn=begin_worker,
         )

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ndformer.framework.compat import OptimWrapper, Runner
+from ndformer.framework.compat import OptimWrapper, Runner, revert_sync_batchnorm
 from ndformer.framework.engine.training.nonfinite import finite
 
 
@@ -23,6 +23,10 @@ class QuietRunner(Runner):
 
     def _init_model_weights(self) -> None:
         pass  # models are initialised where they are built
+
+    def wrap_model(self, model_wrapper_cfg: Any, model: nn.Module) -> nn.Module:
+        """It is where it is to be already; mmengine would move it to a device of its own choice."""
+        return revert_sync_batchnorm(model)
 
     def dump_config(self) -> None:
         pass  # the engine writes the config

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader
 
-from ndformer.framework import processes
+from ndformer.framework import devices, processes
 from ndformer.framework.compat import EpochBasedTrainLoop, Visualizer
 from ndformer.framework.data.fingerprint import fingerprint
 from ndformer.framework.engine.config import kept
@@ -39,7 +39,6 @@ from ndformer.framework.pictures import runs as report
 from ndformer.framework.registry import METRICS, SCHEDULES
 
 SKIPS = 50  # fp16 steps in a row that are too large, after which more will not help
-AMP = {None: None, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 class TrainLoop(EpochBasedTrainLoop):
@@ -118,7 +117,7 @@ class Trainer(QuietRunner):
         allow_data_change: bool = False,
     ) -> None:
         settings, work_dir = cfg.train_cfg, ownership.file.parent
-        self.config, self.device_name = cfg, "cuda" if torch.cuda.is_available() else "cpu"
+        self.config, self.device = cfg, devices.chosen()
         self.loaders, self.path, self.text = loaders, work_dir, cfg.pretty_text
         self.ownership = ownership
         self.main = METRICS.create(cfg.metrics[0]).main
@@ -126,7 +125,7 @@ class Trainer(QuietRunner):
         accumulate = settings.get("accumulate", 1)
         self.wrapper = AmpWrapper(
             model.amp,
-            self.device_name,
+            self.device.type,
             optimizer=build_optimizer(model, cfg.optimizer, cfg.get("param_groups")),
             accumulative_counts=accumulate,
             clip_grad=None if settings.get("clip_grad") is None else dict(max_norm=settings.clip_grad),
@@ -166,7 +165,7 @@ class Trainer(QuietRunner):
             several = len(model.modalities) > 1  # some of which a batch may lack
             self.parallel = DistributedDataParallel(model, find_unused_parameters=several)
         if self.ema is not None:
-            self.ema.average = {name: value.to(self.device_name) for name, value in self.ema.average.items()}
+            self.ema.average = {name: value.to(self.device) for name, value in self.ema.average.items()}
 
     def step(self, batch: dict[str, Any]) -> dict[str, Tensor]:
         """A batch forward and backward, and the optimizer's step where it is due."""
@@ -199,8 +198,8 @@ class Trainer(QuietRunner):
     def _loss(self, batch: dict[str, Any], model: nn.Module) -> Tensor:
         own = cast(TokenModel, self.model)
         with self.wrapper.optim_context(model):
-            losses = model(**own.data_preprocessor(batch, True), mode="loss")
-        return own.parse_losses(losses)[0]
+            losses = model(**own.at_home(batch), mode="loss")
+        return own.total(losses)
 
     def _bad_numbers(self, what: str, batch: dict[str, Any]) -> BadNumbers:
         self._reseed()
@@ -338,7 +337,7 @@ class Trainer(QuietRunner):
         checkpoint.load_weights(self.model, state, path)
         if self.ema is not None:
             average = checkpoint.check_weights(self.model, dict(model=state["ema"] or state["model"]), path)
-            self.ema.average = {name: value.to(self.device_name) for name, value in average.items()}
+            self.ema.average = {name: value.to(self.device) for name, value in average.items()}
         wrapper, loop = self.wrapper, cast(TrainLoop, self.train_loop)
         resuming.restore(wrapper, state, path)
         wrapper.updates, wrapper.skipped = state["updates"], state["skipped"]

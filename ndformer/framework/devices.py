@@ -1,0 +1,38 @@
+"""The device that a process computes on: the one asked for, or else a GPU where there is one, or else the CPU."""
+
+import os
+import re
+
+import torch
+
+from ndformer.framework.errors import DataError
+
+VARIABLE = "NDFORMER_DEVICE"  # the one asked for, by this process and all that it starts
+
+
+def chosen() -> torch.device:
+    return checked(os.environ.get(VARIABLE) or ("cuda" if torch.cuda.is_available() else "cpu"))
+
+
+def checked(text: str) -> torch.device:
+    """cpu, cuda, cuda:1 or mps, as far as this machine has it."""
+    if re.fullmatch(r"cpu|mps|cuda(:\d{1,3})?", text, re.ASCII) is None:
+        raise DataError(f"a device is cpu, cuda, cuda:1 or mps, got '{text:.40}'")
+    device = torch.device(text)
+    if device.type == "mps" and not torch.backends.mps.is_available():
+        raise DataError("there is no mps here, which Macs have: take cpu, or cuda on a machine with a GPU")
+    count = torch.cuda.device_count()
+    if device.type == "cuda" and not count:
+        why = "this torch is built without it" if torch.version.cuda is None else "torch sees no GPU"
+        raise DataError(f"there is no {text} here, {why}: take cpu")
+    if device.type == "cuda" and (device.index or 0) >= count:
+        raise DataError(f"there is no {text} here, the GPUs are cuda:0 to cuda:{count - 1}: take one of them")
+    return device
+
+
+def claimed() -> torch.device:
+    """The same; where it is one of several GPUs, what is made on "cuda" is made there too."""
+    device = chosen()
+    if device.index is not None:
+        torch.cuda.set_device(device)
+    return device

@@ -1,0 +1,125 @@
+"""Before any work: what programs import for --help and for a mistake, --version, a reader that goes away, a device."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+import ndformer
+from ndformer.framework import devices, pipes
+from ndformer.framework.compat import OptimWrapper
+from ndformer.framework.engine.building import build_model
+from ndformer.framework.engine.config.load import load
+from ndformer.framework.engine.config.shipped import config_path
+from ndformer.framework.errors import DataError
+
+ROOT = Path(__file__).parents[2]
+TOOLS = sorted((ROOT / "tools").glob("*.py"))
+HEAVY = [
+    "sympy",
+    "torch.distributed.fsdp",
+    "torch._dynamo",
+    "mmengine.runner",
+    "mmengine.optim",
+    "cv2",
+    "matplotlib",
+    "numba",
+    "h5py",
+    "tonic",
+]
+STARTS = """
+import runpy, sys
+for line in sys.argv[1:]:
+    sys.argv = line.split()
+    try:
+        runpy.run_path(sys.argv[0], run_name="__main__")
+    except SystemExit as end:
+        print(f"ended with {end.code}")
+print("imported", *sys.modules)
+"""
+
+
+def ran(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, *arguments]
+    environment = os.environ | dict(PYTHONPATH=str(ROOT))
+    return subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+def started(*lines: str) -> list[str]:
+    """What was printed by programs, one after the other in one process, and at its end what they imported."""
+    return ran("-c", STARTS, *lines).stdout.splitlines()
+
+
+def test_help_imports_nothing_that_takes_seconds_and_every_program_says_its_version():
+    said = started(*(f"{tool} {option}" for tool in TOOLS for option in ("--help", "--version")))
+    version = f"ndformer {ndformer.__version__}, torch {torch.__version__}, Python"
+    assert sum(line.startswith(version) for line in said) == len(TOOLS)
+    assert said.count("ended with 0") == 2 * len(TOOLS)
+    assert not set(HEAVY) & set(said[-1].split())
+
+
+def test_neither_does_a_mistake_in_a_config():
+    train, predict = ROOT / "tools" / "train.py", ROOT / "tools" / "predict.py"
+    said = started(
+        f"{train} configs/mnist_pap.py --sample",
+        f"{train} configs/mnist_pape.py --cfg-options train_cfg.clip_grad=-1 optimizer.type=AdamV",
+        f"{predict} mnist_pape nowhere.pth a.png --cfg-options model.backbone.depht=2",
+    )
+    assert "did you mean 'mnist_pape.py'?" in said[0]
+    assert "train_cfg.clip_grad: takes a number above 0" in "".join(said)
+    assert "model.backbone.depht: nothing reads it, did you mean depth" in "".join(said)
+    assert not set(HEAVY) & set(said[-1].split())
+
+
+@pytest.mark.parametrize("words", [["-m", "ndformer"], ["tools/print_config.py", "mnist_pape"]])
+def test_a_program_whose_reader_goes_away_ends_without_a_word(words):
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "wb") as gone:
+        environment = os.environ | dict(PYTHONPATH=str(ROOT))
+        command = [sys.executable, *words]
+        end = subprocess.run(command, env=environment, cwd=ROOT, stdout=gone, stderr=subprocess.PIPE, check=False)
+    assert (end.returncode, end.stderr) == (pipes.CLOSED, b"")
+
+
+@pytest.mark.parametrize(
+    "name, sentence",
+    [
+        ("gpu", "a device is cpu, cuda, cuda:1 or mps, got 'gpu'"),
+        ("cuda:99", "there is no cuda:99 here"),
+        ("cuda:1:2", "a device is cpu, cuda, cuda:1 or mps, got 'cuda:1:2'"),
+    ],
+)
+def test_a_device_that_is_not_there_is_a_sentence(name, sentence):
+    with pytest.raises(DataError, match=sentence):
+        devices.checked(name)
+
+
+def test_models_are_built_on_the_device_that_is_asked_for_and_batches_follow(monkeypatch):
+    monkeypatch.setattr(devices.torch.cuda, "is_available", lambda: True)  # it would be taken
+    monkeypatch.setenv(devices.VARIABLE, "cpu")
+    assert devices.chosen() == torch.device("cpu")
+    small = ["model.backbone.dim=16", "model.backbone.depth=1", "model.backbone.heads=2"]
+    model = build_model(load(config_path("mnist_pape"), small))
+    assert {p.device.type for p in model.parameters()} == {"cpu"}
+    model.to("meta")
+    batch = dict(inputs=dict(image=torch.zeros(2, 1, 28, 28)), data_samples=[dict(label=1, boxes=(torch.zeros(1), 3))])
+    moved = model.at_home(batch)
+    assert moved["inputs"]["image"].is_meta
+    assert moved["data_samples"][0]["boxes"][0].is_meta
+    assert moved["data_samples"][0]["label"] == 1
+
+
+def test_mmengines_own_loops_can_train_a_model():
+    torch.manual_seed(0)
+    small = ["model.backbone.dim=16", "model.backbone.depth=1", "model.backbone.heads=2"]
+    model = build_model(load(config_path("mnist_pape"), small))
+    before = model.head.state_dict()["linear.weight"].clone()
+    wrapper = OptimWrapper(torch.optim.SGD(model.parameters(), lr=0.1))
+    batch = dict(inputs=dict(image=torch.rand(2, 1, 28, 28)), data_samples=[dict(label=1), dict(label=2)])
+    said = model.train_step(batch, wrapper)
+    assert said["loss"].isfinite()
+    assert not torch.equal(before, model.head.state_dict()["linear.weight"])
