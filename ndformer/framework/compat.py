@@ -31,6 +31,7 @@ with guest.importing(), warnings.catch_warnings():
     except ImportError:
         sys.modules["cv2"] = _NoOpenCV("cv2")
     warnings.simplefilter("ignore")
+    from mmengine.logging import MMLogger
     from mmengine.model import revert_sync_batchnorm
     from mmengine.optim import OptimWrapper
     from mmengine.runner import EpochBasedTrainLoop, Runner
@@ -40,6 +41,7 @@ if isinstance(sys.modules["cv2"], _NoOpenCV):
 
 __all__ = [
     "EpochBasedTrainLoop",
+    "MMLogger",
     "OptimWrapper",
     "Runner",
     "Visualizer",

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from ndformer.framework.engine.building import build_model
 from ndformer.framework.engine.config.load import load
 from ndformer.framework.engine.programs.cli import new_parser, run
+from ndformer.framework.engine.training.console import Console, Log
 from ndformer.framework.engine.training.owner import owned
 from ndformer.framework.engine.training.trainer import Trainer
 
@@ -107,7 +108,8 @@ def main() -> None:
     torch.manual_seed(0)
     turns: Any = Turns(given.batch, given.rounds)
     with tempfile.TemporaryDirectory() as folder, owned(Path(folder)) as ownership:
-        OneEpoch(cfg, ownership, dict(train=turns, val=turns, test=turns), build_model(cfg)).train()
+        loaders = dict(train=turns, val=turns, test=turns)
+        OneEpoch(cfg, ownership, loaders, build_model(cfg), Console(Log(None))).train()
     ours, plain = (statistics.median(t[i] for t in turns.times[WARM:]) for i in (0, 1))
     ratio = statistics.median(p / o for o, p in turns.times[WARM:])
     print(f"ViT-S/16, 224 px, NoPE, float32, batches of {given.batch}, {torch.get_num_threads()} threads")

@@ -20,6 +20,7 @@ from ndformer.framework.data.stand_ins import MARK
 from ndformer.framework.engine.building import _homes, build_model, check_classes, dataset_name, encoding_name, rehearse
 from ndformer.framework.engine.training import checkpoint
 from ndformer.framework.engine.training.agreement import check_data, check_settings
+from ndformer.framework.engine.training.console import LOG, logged
 from ndformer.framework.engine.training.evaluate import Evaluation, measure
 from ndformer.framework.engine.training.loading import Loader, all_bad, build_loader, workers_explained
 from ndformer.framework.engine.training.owner import owned
@@ -64,13 +65,14 @@ def _train(
     loaders = {split: build_loader(cfg, split) for split in ("train", "val", "test")}
     check_data({s: loader.data for s, loader in loaders.items()}, {s: len(loader) for s, loader in loaders.items()})
     check_classes(model, loaders["train"])
+    begun_with = ""
     if cfg.get("weights") and not resume:
         if not Path(cfg.weights).is_file():
             raise DataError(
                 f"weights, what the config begins with, are not at {cfg.weights}: train them first",
                 "--cfg-options weights=None begins at random",
             )
-        print(checkpoint.load_fitting(model, checkpoint.load(cfg.weights), cfg.weights))
+        begun_with = checkpoint.load_fitting(model, checkpoint.load(cfg.weights), cfg.weights)
     with owned(work_dir) as ownership:
         resume = processes.collected(begun(work_dir))[0] if ownership.again else resume
         if ownership.first:
@@ -79,8 +81,12 @@ def _train(
                 clear(work_dir)
         processes.wait()
         ownership.begin()
-        trainer = kind(cfg, ownership, loaders, model, resume, allow_config_change, allow_data_change)
-        return _run(cfg, work_dir, model, loaders, trainer)
+        with logged(work_dir / LOG if ownership.first else None) as console:
+            if begun_with:
+                console.say(begun_with)
+            changes = allow_config_change, allow_data_change
+            trainer = kind(cfg, ownership, loaders, model, console, resume, *changes)
+            return _run(cfg, work_dir, model, loaders, trainer)
 
 
 def _run(
@@ -95,6 +101,8 @@ def _run(
         processes.wait()
         best = checkpoint.load(work_dir / checkpoint.BEST)
         checkpoint.load_weights(model, best, work_dir / checkpoint.BEST)
+        after = f", after epoch {best['epoch']} of {cfg.train_cfg.max_epochs}" if "epoch" in best else ""
+        print(f"best on validation: {as_line(best['metrics'])}{after}")
         return finish(cfg, work_dir, model, loaders, best["metrics"], trainer)
 
 
@@ -109,7 +117,7 @@ def finish(
     cfg: Config, work_dir: Path, model: TokenModel, loaders: dict[str, Loader], val: dict[str, float], run: Trainer
 ) -> dict[str, Any]:
     """Test the best checkpoint, write results.json and the pictures."""
-    tested = evaluate(cfg, model, loaders["test"])
+    tested = evaluate(cfg, model, run.progress.watched(loaders["test"], "test"))
     content = dict(
         config=str(cfg.filename),
         encoding=encoding_name(cfg),

@@ -57,8 +57,10 @@ class PlainStream(io.TextIOBase):
 
 
 def rewritable(stream: TextIO) -> TextIO:
-    """The stream behind a plain one: for our own bars of progress, which go back to the beginning of their line."""
-    return stream.stream if isinstance(stream, PlainStream) else stream
+    """The stream behind plain ones: for our own bars of progress, which go back to the beginning of their line."""
+    while isinstance(stream, PlainStream):
+        stream = stream.stream
+    return stream
 
 
 @contextlib.contextmanager

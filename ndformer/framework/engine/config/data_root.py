@@ -1,5 +1,6 @@
 """`data_root`, the folder of the data: said once, for every dataset that does not name its own."""
 
+from pathlib import Path
 from typing import Any
 
 from ndformer.framework.data.dataset import SPLITS
@@ -13,6 +14,21 @@ def following(cfg: dict[str, Any]) -> dict[str, Any]:
         for split, dataset in datasets_of(cfg).items()
     }
     return cfg | changed
+
+
+def absolute(cfg: dict[str, Any]) -> dict[str, Any]:
+    """With folders of data, and the `weights` that it begins with, as they are called from anywhere."""
+    return _from_anywhere(cfg) | _absolute(cfg, "weights")
+
+
+def _from_anywhere(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _from_anywhere(one) for key, one in value.items()} | _absolute(value, "data_root")
+    return type(value)(map(_from_anywhere, value)) if isinstance(value, (list, tuple)) else value
+
+
+def _absolute(cfg: dict[str, Any], key: str) -> dict[str, str]:
+    return {key: str(Path(cfg[key]).absolute())} if isinstance(cfg.get(key), str) and cfg[key] else {}
 
 
 def nobody_follows(cfg: dict[str, Any]) -> list[str]:

@@ -6,7 +6,7 @@ from typing import Any
 from mmengine.config import Config
 
 from ndformer.framework import processes
-from ndformer.framework.engine.config.data_root import following
+from ndformer.framework.engine.config.data_root import absolute, following
 from ndformer.framework.engine.config.schema import completed
 from ndformer.framework.errors import DataError
 
@@ -28,7 +28,8 @@ def changes(old: Any, new: Any, at: str = "") -> Iterator[tuple[str, Any, Any]]:
 
 def that_matter(old: dict[str, Any], new: dict[str, Any]) -> list[tuple[str, Any, Any]]:
     """The changes after which a run would compute something else."""
-    found = changes(following(completed(old)), following(completed(new)))  # runs of before do not know all keys
+    old, new = (following(absolute(completed(one))) for one in (old, new))  # runs of before do not know all keys
+    found = changes(old, new)
     return [change for change in found if change[0] not in NO_MATTER and not change[0].endswith(ENDINGS)]
 
 

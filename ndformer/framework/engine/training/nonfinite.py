@@ -10,10 +10,14 @@ from ndformer.framework.tokens import TokenSet
 
 
 def finite(tensors: Iterable[Tensor]) -> bool:
-    """Whether all are: the largest of their magnitudes is."""
+    return bool(largest(tensors).isfinite())
+
+
+def largest(tensors: Iterable[Tensor]) -> Tensor:
+    """Of all magnitudes, on the device where they are: not finite where one of them is not. 0 of none."""
     found = [t.detach() for t in tensors if t.is_floating_point() and t.numel()]
-    largest = [t.abs().amax() if t.is_sparse else torch.linalg.vector_norm(t, float("inf")) for t in found]
-    return not largest or bool(torch.stack([value.float() for value in largest]).isfinite().all())
+    sizes = [t.abs().amax() if t.is_sparse else torch.linalg.vector_norm(t, float("inf")) for t in found]
+    return torch.stack([value.float() for value in sizes]).amax() if sizes else torch.zeros(())
 
 
 def origin(model: nn.Module, batch: dict[str, Any], loss_of: Callable[[], Tensor]) -> str:

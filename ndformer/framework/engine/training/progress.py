@@ -1,52 +1,91 @@
-"""What a run says while it runs: one line that is rewritten on a terminal, one line per epoch otherwise."""
+"""What a run says while it runs: how far it is, how fast, and when it will be done."""
 
-import sys
 import time
-from typing import TextIO
+from collections.abc import Iterator
+from typing import Any
 
-from ndformer.framework import foreign, processes
+from torch import Tensor
+from torch.utils.data import DataLoader
 
+from ndformer.framework import processes
+from ndformer.framework.engine.training.console import Console
+
+OFTEN, EVERY = 0.2, 5.0  # seconds between two states of the line that is rewritten, between two lines of a log
 SLOW = 0.3  # the share of an epoch spent on waiting from which on it is said
+SURE = 3.0  # seconds after the first step, which also warms up, until the time of all is told
 
 
 class Progress:
     """Counts optimizer iterations; knows the time that is left, samples per second and the share spent on waiting
-    for the loader."""
+    for the loader. Losses stay on their device until they are told, so that no step waits for one."""
 
-    def __init__(self, epochs: int, iterations: int, done: int = 0, stream: TextIO | None = None) -> None:
-        self.epochs, self.iterations = epochs, iterations
-        self.stream = foreign.rewritable(sys.stdout) if stream is None else stream
-        self.live = self.stream.isatty()
-        self.done = self.first = done
+    def __init__(self, epochs: int, iterations: int, console: Console, device: str) -> None:
+        self.epochs, self.iterations, self.console, self.device = epochs, iterations, console, device
+        self.done = self.first = 0
         self.start = time.perf_counter()
-        self.shown, self.warned = 0.0, False
+        self.warm: float | None = None  # when the first step was done
+        self.estimated = self.warned = False
+        self.rewritten = 0.0
         self.new_epoch()
 
     def begin(self) -> None:
         """Time counts from here on, not from when the run was prepared."""
-        self.start = self.epoch_start = time.perf_counter()
+        self.start = self.epoch_start = self.noted = time.perf_counter()
 
     def new_epoch(self) -> None:
-        self.samples, self.waited, self.loss, self.steps = 0, 0.0, 0.0, 0
-        self.epoch_start = time.perf_counter()
+        self.samples, self.waited, self.steps = 0, 0.0, 0
+        self.loss: float | Tensor = 0.0  # their sum, in float64
+        self.epoch_start = self.noted = time.perf_counter()
 
-    def step(self, samples: int, waited: float, loss: float, lr: float) -> None:
+    def step(self, samples: int, waited: float, loss: Tensor, lr: float) -> None:
         self.done += 1
         self.steps += 1
         self.samples += samples
         self.waited += waited
-        self.loss += loss
+        self.loss = loss.detach().double() + self.loss
         now = time.perf_counter()
-        if self.live and now - self.shown > 0.2:
-            self.shown = now
-            share = self.done / max(1, self.epochs * self.iterations)
-            bar = ("=" * int(24 * share)).ljust(24)
-            self.stream.write(f"\r[{bar}] {self.line(lr)}   \033[K")
-            self.stream.flush()
+        if self.warm is None:
+            self.warm = now
+        elif not self.estimated and now - self.warm > SURE:
+            self.estimated = True
+            each = (now - self.warm) / (self.done - self.first - 1)
+            self.console.say(self._estimate(each, self.epochs * self.iterations - self.done))
+        if self._due(now):
+            self._tell(f"{self._bar(self.done / max(1, self.epochs * self.iterations))} ", self.line(lr, within=True))
+
+    def _estimate(self, each: float, steps: int) -> str:
+        takes = f"on {self.device} this takes about {about(each * steps)}"
+        return f"{takes}: {steps} steps of {each:.2g} s are left, validation not counted"
+
+    def watched(self, batches: DataLoader[Any], what: str) -> Iterator[dict[str, Any]]:
+        """The same, told of now and then: validation and test may be long."""
+        start = self.noted = time.perf_counter()
+        for done, batch in enumerate(batches, 1):
+            yield batch
+            now = time.perf_counter()
+            if self._due(now):
+                left = clock((now - start) / done * (len(batches) - done))
+                self._tell(f"{self._bar(done / len(batches))} ", f"{what}  batch {done}/{len(batches)}  left {left}")
+        self.console.clear()
+
+    def _due(self, now: float) -> bool:
+        return now - self.noted >= EVERY or (self.console.live and now - self.rewritten >= OFTEN)
+
+    def _tell(self, bar: str, line: str) -> None:
+        now = time.perf_counter()
+        if now - self.noted >= EVERY:
+            self.noted = now
+            self.console.note(line)
+        if self.console.live:
+            self.rewritten = now
+            self.console.rewrite(f"{bar}{line}   ")
+
+    def _bar(self, share: float) -> str:
+        return f"[{('=' * int(24 * share)).ljust(24)}]"
 
     def state(self) -> dict[str, float]:
         """What the mean loss of an epoch is made of."""
-        return dict(done=self.done, loss=self.loss, steps=self.steps)
+        return dict(done=self.done, loss=float(self.loss), steps=self.steps)
 
     def restore(self, state: dict[str, float]) -> None:
         self.done = self.first = int(state["done"])
@@ -63,28 +102,28 @@ class Progress:
 
     @property
     def mean_loss(self) -> float:
-        return self.loss / max(1, self.steps)
+        return float(self.loss) / max(1, self.steps)
 
-    def line(self, lr: float) -> str:
+    def line(self, lr: float, within: bool = False) -> str:
         epoch = min(self.epochs, (self.done - 1) // self.iterations + 1)
         left = (time.perf_counter() - self.start) / max(1, self.done - self.first)
         left *= self.epochs * self.iterations - self.done
+        step = f"step {(self.done - 1) % self.iterations + 1}/{self.iterations}  " if within else ""
         return (
-            f"epoch {epoch}/{self.epochs}  loss {self.mean_loss:.4f}  lr {lr:.2e}  "
+            f"epoch {epoch}/{self.epochs}  {step}loss {self.mean_loss:.4f}  lr {lr:.2e}  "
             f"{self.rate:.0f} samples/s  loader {self.wait_share:.0%}  left {clock(left)}"
         )
 
     def end_epoch(self, lr: float, metrics: dict[str, float]) -> None:
         text = "  ".join(f"{name} {value:.4f}" for name, value in metrics.items())
-        self.stream.write(("\r\033[K" if self.live else "") + f"{self.line(lr)}  {text}\n")
+        self.console.say(f"{self.line(lr)}  {text}")
         if not self.warned and self.wait_share > SLOW and time.perf_counter() - self.epoch_start > 20:
             self.warned = True
-            self.stream.write(
+            self.console.say(
                 f"loading is the bottleneck: training waited for it {self.wait_share:.0%} of the epoch. "
                 f"Raise train_dataloader.num_workers (this process may use {processes.cores()} cores), or put the data "
-                "on a faster disk\n"
+                "on a faster disk"
             )
-        self.stream.flush()
 
 
 class CheckpointTimer:
@@ -119,3 +158,11 @@ def clock(seconds: float) -> str:
     seconds = int(seconds)
     hours, minutes, seconds = seconds // 3600, seconds // 60 % 60, seconds % 60
     return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"
+
+
+def about(seconds: float) -> str:
+    """A length of time in words."""
+    for unit, size in (("days", 86400), ("hours", 3600), ("minutes", 60)):
+        if seconds >= 1.5 * size:
+            return f"{seconds / size:.2g} {unit}" if seconds < 10 * size else f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} seconds"

@@ -1,5 +1,7 @@
 """mmengine's Runner and its optimizer wrapper, as we use them: quiet, and in 16 bit (AMP) on any device."""
 
+import contextlib
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -7,16 +9,23 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ndformer.framework.compat import OptimWrapper, Runner, revert_sync_batchnorm
+from ndformer.framework.compat import MMLogger, OptimWrapper, Runner, revert_sync_batchnorm
 from ndformer.framework.engine.training.nonfinite import finite
 
 
 class QuietRunner(Runner):
-    """mmengine's Runner with our own hooks only; what it would print goes to its log file's level WARNING."""
+    """mmengine's Runner with our own hooks only; its log is in console.py. (Its own hook for that, `runtime_info`,
+    waits for the loss in each step.)"""
 
     def __init__(self, **kwargs: Any) -> None:
-        off: Any = dict.fromkeys(("timer", "logger", "param_scheduler", "checkpoint"))
-        super().__init__(default_hooks=off, log_level="ERROR", **kwargs)
+        off: Any = dict.fromkeys(("runtime_info", "timer", "logger", "param_scheduler", "checkpoint"))
+        super().__init__(default_hooks=off, **kwargs)
+        with contextlib.suppress(OSError):  # what it makes for a log, where there is nothing else in it
+            os.rmdir(self._log_dir)
+
+    def build_logger(self, *given: Any, **options: Any) -> MMLogger:
+        """One that writes no file."""
+        return MMLogger.get_instance(self._experiment_name, log_level="ERROR")
 
     def _log_env(self, env_cfg: dict[str, Any]) -> None:
         pass
@@ -69,11 +78,17 @@ class AmpWrapper(OptimWrapper):
     def backward(self, loss: Tensor, **kwargs: Any) -> None:
         self.scaler.scale(loss).backward(**kwargs)
         self._inner_count += 1
-        if not self.scaler.is_enabled() and not finite(p.grad for p in self.parameters() if p.grad is not None):
-            raise FloatingPointError("the gradient is not finite")
+
+    def _clip_grad(self) -> None:
+        """mmengine's also reads the norm back."""
+        options: dict[str, Any] = self.clip_grad_kwargs or {}
+        torch.nn.utils.clip_grad_norm_([p for p in self.parameters() if p.grad is not None], **options)
 
     def parameters(self) -> Iterator[Tensor]:
         return (p for group in self.optimizer.param_groups for p in group["params"])
+
+    def gradients(self) -> Iterator[Tensor]:
+        return (p.grad for p in self.parameters() if p.grad is not None)
 
     def step(self, **kwargs: Any) -> None:
         if self.clip_grad_kwargs:

@@ -21,8 +21,10 @@ from ndformer.framework import devices, processes
 from ndformer.framework.compat import EpochBasedTrainLoop, Visualizer
 from ndformer.framework.data.fingerprint import fingerprint
 from ndformer.framework.engine.config import kept
+from ndformer.framework.engine.config.data_root import absolute
 from ndformer.framework.engine.config.differences import check_resumable
 from ndformer.framework.engine.training import checkpoint, nonfinite, resuming, same_data
+from ndformer.framework.engine.training.console import Console
 from ndformer.framework.engine.training.ema import EMA
 from ndformer.framework.engine.training.evaluate import measure
 from ndformer.framework.engine.training.loading import Loader
@@ -98,7 +100,7 @@ class TrainLoop(EpochBasedTrainLoop):
         self.runner.call_hook("after_train_iter", batch_idx=idx, data_batch=data_batch, outputs=outputs)
         self._iter += 1
         self.batch += 1
-        trainer.progress.step(len(data_batch["data_samples"]), self.waited, outputs["loss"].item(), lr)
+        trainer.progress.step(len(data_batch["data_samples"]), self.waited, outputs["loss"], lr)
         if wrapper.updates > before:
             trainer.end_step()
 
@@ -112,6 +114,7 @@ class Trainer(QuietRunner):
         ownership: Ownership,
         loaders: Mapping[str, DataLoader[Any]],
         model: TokenModel,
+        console: Console,
         resume: bool = False,
         allow_config_change: bool = False,
         allow_data_change: bool = False,
@@ -119,6 +122,7 @@ class Trainer(QuietRunner):
         settings, work_dir = cfg.train_cfg, ownership.file.parent
         self.config, self.device = cfg, devices.chosen()
         self.loaders, self.path, self.text = loaders, work_dir, cfg.pretty_text
+        self.console = console
         self.ownership = ownership
         self.main = METRICS.create(cfg.metrics[0]).main
         self.schedule: Schedule = SCHEDULES.create(cfg.schedule)
@@ -146,7 +150,8 @@ class Trainer(QuietRunner):
         self.timer = CheckpointTimer(settings.get("checkpoint_every"))
         self.allow_config_change, self.allow_data_change = allow_config_change, allow_data_change
         self.data = {split: fingerprint(cast(Any, loader.dataset)) for split, loader in loaders.items()}
-        self.progress = Progress(settings.max_epochs, len(loaders["train"]))
+        device = torch.cuda.get_device_name() if torch.cuda.is_available() else "CPU"
+        self.progress = Progress(settings.max_epochs, len(loaders["train"]), console, device)
         super().__init__(
             model=model,
             work_dir=str(work_dir),
@@ -170,16 +175,16 @@ class Trainer(QuietRunner):
     def step(self, batch: dict[str, Any]) -> dict[str, Tensor]:
         """A batch forward and backward, and the optimizer's step where it is due."""
         wrapper = self.wrapper
-        scaled = wrapper.scaler.is_enabled()
         self._reseed()
         try:
             loss = self._loss(batch, self.parallel)
-            told = loss.new_tensor(float(bool(self.preemption.wanted)))
-            mean, told = processes.mean(torch.stack([loss.detach().float(), told.float()]))  # NaN in one is NaN in all
-            self.told, outputs = bool(told), dict(loss=mean)
-            if not scaled and not outputs["loss"].isfinite():
-                raise FloatingPointError("the loss is not finite")
-            wrapper.update_params(loss)
+            told = loss.new_full((), float(bool(self.preemption.wanted)), dtype=torch.float32)
+            mean, told = processes.mean(torch.stack([loss.detach().float(), told]))  # NaN in one is NaN in all
+            wrapper.backward(wrapper.scale_loss(loss))
+            self._look(mean, told)
+            if wrapper.should_update():
+                wrapper.step()
+                wrapper.zero_grad()
             if wrapper.skipped >= SKIPS:
                 raise FloatingPointError(f"{SKIPS} steps in a row were skipped, since their gradients are not finite")
         except FloatingPointError as error:
@@ -188,7 +193,18 @@ class Trainer(QuietRunner):
             if not torch.is_anomaly_enabled() or "returned nan values" not in str(error):
                 raise
             raise self._bad_numbers(str(error).splitlines()[0], batch) from None
-        return outputs
+        return dict(loss=mean)
+
+    def _look(self, loss: Tensor, told: Tensor) -> None:
+        """Before the weights change, at all that has to be known of a step: its one wait for the device. The scaler of
+        fp16 looks at gradients by itself."""
+        scaled = self.wrapper.scaler.is_enabled()
+        gradient = loss if scaled else nonfinite.largest(self.wrapper.gradients())
+        wanted, *sizes = torch.stack([told, loss, gradient.to(loss)]).tolist()
+        self.told = bool(wanted)
+        for what, size in zip(("loss", "gradient"), sizes):
+            if not scaled and not math.isfinite(size):
+                raise FloatingPointError(f"the {what} is not finite")
 
     def _reseed(self) -> None:
         """What is random in a step - mixing, drop path - is a function of the seed and its number alone."""
@@ -236,14 +252,15 @@ class Trainer(QuietRunner):
         if self.told:
             processes.wait()  # for the one that writes it
             name = self.preemption.wanted or "a signal to another process"
-            print(f"stopped by {name} in epoch {self.epoch + 1}: go on with --resume", flush=True)
+            self.console.say(f"stopped by {name} in epoch {self.epoch + 1}: go on with --resume")
             raise SystemExit(RESUMABLE)
 
     def end_epoch(self) -> bool:
         """Validate, report, keep; True = early stopping."""
         try:
             with self.averaged():
-                found = measure(self.config.metrics, cast(TokenModel, self.model), self.loaders["val"], self._look_up)
+                batches = self.progress.watched(self.loaders["val"], "validation")
+                found = measure(self.config.metrics, cast(TokenModel, self.model), batches, self._look_up)
                 metrics = found.values
                 loop = cast(TrainLoop, self.train_loop)
                 loop._epoch += 1
@@ -268,7 +285,7 @@ class Trainer(QuietRunner):
         stop = self.out_of_patience()
         if stop:
             patience = self.config.early_stopping.patience
-            print(f"no better validation {self.main} for {patience} epochs: stopping early")
+            self.console.say(f"no better validation {self.main} for {patience} epochs: stopping early")
         return stop
 
     def _look_up(self) -> None:
@@ -318,7 +335,7 @@ class Trainer(QuietRunner):
             bad={split: getattr(loader, "bad", {}) for split, loader in self.loaders.items()},
             processes=processes.count(),
             threads=torch.get_num_threads(),
-            settings=self.config.to_dict(),
+            settings=absolute(self.config.to_dict()),
         )
 
     def load_or_resume(self) -> None:
@@ -326,7 +343,7 @@ class Trainer(QuietRunner):
         if self._resume:
             self._go_on()
         if processes.rank() == 0:
-            kept.write(self.path, self.config.to_dict())
+            kept.write(self.path, absolute(self.config.to_dict()))
 
     def _go_on(self) -> None:
         path, state = checkpoint.load_newest(self.path)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from ndformer.framework import atomic
 from ndformer.framework.engine.training import checkpoint
+from ndformer.framework.engine.training.console import LOG
 from ndformer.framework.engine.training.owner import NAME, Owner, this
 from ndformer.framework.errors import DataError
 
@@ -20,6 +21,7 @@ WRITTEN = (  # in the order in which it is taken away: no result may stand besid
     checkpoint.LAST,
     checkpoint.PREVIOUS,
     checkpoint.BEST,
+    LOG,
     "config.json",
     CONFIG,
 )
@@ -46,7 +48,7 @@ def clear(folder: Path) -> None:
     """Take away all that a run has written, and nothing else."""
     for name in WRITTEN:
         atomic.remove(folder / name)
-    for logs in folder.glob("????????_??????"):  # mmengine's, one folder for each start
+    for logs in folder.glob("????????_??????"):  # mmengine's, one folder for each start: runs of before have them
         if re.fullmatch(r"\d{8}_\d{6}", logs.name):
             atomic.remove(logs / f"{logs.name}.log")
             with contextlib.suppress(OSError):  # there is something of somebody else's in it

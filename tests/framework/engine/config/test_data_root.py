@@ -89,8 +89,9 @@ def test_a_run_goes_on_from_settings_that_were_once_saved(capsys):
     assert capsys.readouterr().out == ""
     assert that_matter(state["settings"], cfg.to_dict()) == []
     elsewhere = load(CIFAR, ["data_root=/x"])
-    assert that_matter(state["settings"], elsewhere.to_dict()) == [("data_root", "data/cifar10", "/x")]
-    with pytest.raises(DataError, match="data_root: was 'data/cifar10', is '/x'$"):
+    before = str(Path("data/cifar10").absolute())
+    assert that_matter(state["settings"], elsewhere.to_dict()) == [("data_root", before, "/x")]
+    with pytest.raises(DataError, match="data_root: was '/.*', is '/x'$"):
         check_resumable(elsewhere, state, False)
 
 

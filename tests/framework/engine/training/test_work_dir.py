@@ -7,7 +7,7 @@ import pytest
 
 from ndformer.framework import atomic, processes
 from ndformer.framework.engine.run import train
-from ndformer.framework.engine.training import checkpoint, owner, work_dir
+from ndformer.framework.engine.training import checkpoint, console, owner, work_dir
 from ndformer.framework.engine.training.owner import Owner, this
 from ndformer.framework.errors import DataError
 from ndformer.framework.pictures import runs as report
@@ -38,8 +38,11 @@ def killed(*given):
 
 def test_all_that_a_run_writes_is_taken_away_and_nothing_else(tmp_path):
     train(short(), tmp_path)
-    assert {work_dir.RESULTS, work_dir.CONFIG, checkpoint.LAST, "curves.png", "vis_data"} <= set(os.listdir(tmp_path))
-    (log,) = tmp_path.glob("2*_*")
+    written = {work_dir.RESULTS, work_dir.CONFIG, checkpoint.LAST, console.LOG, "curves.png", "vis_data"}
+    assert written <= set(os.listdir(tmp_path))
+    log = tmp_path / "20251101_101010"  # of a run of before
+    log.mkdir()
+    (log / f"{log.name}.log").touch()
     mine = [tmp_path / "notes.txt", tmp_path / "log.txt", tmp_path / "20260101_000000" / "mine.txt"]
     for file in mine:
         file.parent.mkdir(exist_ok=True)

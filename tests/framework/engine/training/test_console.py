@@ -1,0 +1,122 @@
+"""What a run says is in its log as well, to the sentence that ends it."""
+
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mmengine.config import Config
+
+from ndformer.framework.engine.run import train
+from ndformer.framework.engine.training import trainer
+from ndformer.framework.engine.training.console import LOG, Log, logged
+from ndformer.framework.engine.training.trainer import Trainer
+from ndformer.framework.errors import DataError
+from ndformer.framework.registry import DATASETS
+from tests.soak.tiny import config, register
+
+
+@pytest.fixture(autouse=True)
+def squares():
+    register()
+    yield
+    DATASETS.module_dict.pop("SoakSquares")
+
+
+def short(**changes: Any) -> Config:
+    cfg = config(batch=8, **changes)
+    cfg.train_cfg.max_epochs = 2
+    return cfg
+
+
+def lines(folder: Path) -> list[str]:
+    return (folder / LOG).read_text().splitlines()
+
+
+def test_all_that_was_said_is_in_the_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    train(short(), tmp_path)
+    started, *said = lines(tmp_path)
+    assert "ndformer" in started
+    assert said == capsys.readouterr().out.splitlines()
+    for start in ("PaPE on SoakSquares: ", "epoch 1/2  loss ", "epoch 2/2  loss ", "best on validation: accuracy "):
+        assert any(line.startswith(start) for line in said), start
+    assert "M parameters" in said[0]
+    assert said[-2].startswith("test, with the checkpoint best on validation: accuracy ")
+    assert said[-1] == str(tmp_path / "results.json")
+    train(short(), tmp_path, resume=True)
+    assert lines(tmp_path)[: len(said) + 1] == [started, *said]
+    assert any(line.startswith("resumed after epoch 2 of 2") for line in lines(tmp_path))
+
+
+def test_a_run_leaves_no_empty_log_of_others(tmp_path: Path) -> None:
+    train(short(), tmp_path)
+    assert [path for path in tmp_path.rglob("*") if path.is_file() and path.stat().st_size == 0] == []
+    assert [path for path in tmp_path.rglob("*.log") if path.name != LOG] == []
+
+
+@pytest.mark.parametrize("error, end", [(DataError("no disk"), "no disk"), (KeyError("x"), "KeyError: 'x'")])
+def test_the_error_of_a_failing_run_is_its_last_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, end: str
+) -> None:
+    def fails(*given: Any) -> None:
+        print("something is odd", file=sys.stderr)  # as warnings are
+        raise error
+
+    monkeypatch.setattr(Trainer, "end_step", fails)
+    with pytest.raises(type(error)):
+        train(short(), tmp_path)
+    text = (tmp_path / LOG).read_text()
+    assert text.endswith(f"{end}\n")
+    assert "something is odd" in text
+    assert ("in fails" in text) == isinstance(error, KeyError)  # whence, where it is no sentence
+
+
+def test_a_run_that_was_stopped_says_so_in_its_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    end_step = Trainer.end_step
+    monkeypatch.setattr(Trainer, "end_step", lambda self: (os.kill(os.getpid(), signal.SIGTERM), end_step(self)))
+    with pytest.raises(SystemExit):
+        train(short(), tmp_path)
+    assert lines(tmp_path)[-2:] == ["stopped by SIGTERM in epoch 1: go on with --resume", "ended with exit code 75"]
+
+
+def test_a_planted_link_or_pipe_gets_nothing_and_ends_no_run(tmp_path: Path) -> None:
+    (tmp_path / "mine").write_text("mine")
+    (tmp_path / "link").symlink_to(tmp_path / "mine")
+    os.mkfifo(tmp_path / "pipe")
+    for name in ("link", "pipe"):
+        with pytest.warns(UserWarning, match=rf"{name} cannot be written \(.*\): going on without it"):
+            log = Log(tmp_path / name)
+        log.write("a line\n")  # and no second warning
+    assert (tmp_path / "mine").read_text() == "mine"
+
+
+def test_the_log_is_text_of_lines_whatever_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with logged(tmp_path / LOG):
+        print("a \x1b[31mred\x1b[0m name")
+        print("half", end="")
+    assert lines(tmp_path)[1:] == ["a \\x1b[31mred\\x1b[0m name"]
+    assert capsys.readouterr().out == "a \x1b[31mred\x1b[0m name\nhalf"
+
+
+def test_the_log_of_an_overwritten_run_is_taken_away(tmp_path: Path) -> None:
+    train(short(), tmp_path)
+    count = len(lines(tmp_path))
+    train(short(), tmp_path)
+    assert len(lines(tmp_path)) == count
+
+
+def test_a_run_is_tested_from_another_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    kept: list[dict[str, Any]] = []
+    monkeypatch.setattr(trainer.kept, "write", lambda folder, cfg: kept.append(cfg))
+    cfg = short(data_root="data", weights=None, sample=dict(data_root="data/small"))
+    cfg.val_dataloader.dataset.data_root = "/elsewhere"
+    train(cfg, tmp_path / "run")
+    assert kept[0]["data_root"] == str(tmp_path / "data")
+    assert kept[0]["sample"]["data_root"] == str(tmp_path / "data" / "small")
+    assert kept[0]["train_dataloader"]["dataset"]["data_root"] == str(tmp_path)
+    assert kept[0]["val_dataloader"]["dataset"]["data_root"] == "/elsewhere"
+    monkeypatch.chdir("/")
+    train(Config(kept[0]), tmp_path / "run", resume=True)
