@@ -31,7 +31,10 @@ def export(path: Path, content: dict[str, Any]) -> None:
     tensors = {name: value.detach().cpu().contiguous().clone() for name, value in content["model"].items()}
     metadata = {ABOUT: about, DIGEST: _digest(about, tensors)}
     with atomic.whole(path) as half:
+        half.touch()
+        usual = half.stat().st_mode
         _safetensors().torch.save_file(tensors, str(half), metadata=metadata)
+        half.chmod(usual)  # it puts a file of its own there, for its owner alone
 
 
 def read(path: Path) -> tuple[dict[str, Any], bool]:

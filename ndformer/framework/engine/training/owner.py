@@ -228,7 +228,7 @@ def _appeared(made: Path, path: Path) -> bool:
     except OSError:  # a file system without links
         text = made.read_bytes()
         try:
-            number = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644)
+            number = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)
         except FileExistsError:
             return False
         with open(number, "wb") as file:

@@ -7,7 +7,7 @@ import pytest
 
 from ndformer.framework import atomic, processes
 from ndformer.framework.engine.run import train
-from ndformer.framework.engine.training import checkpoint, console, owner, work_dir
+from ndformer.framework.engine.training import checkpoint, console, exported, owner, work_dir
 from ndformer.framework.engine.training.owner import Owner, this
 from ndformer.framework.errors import DataError
 from ndformer.framework.pictures import runs as report
@@ -112,3 +112,20 @@ def test_a_run_whose_folder_was_taken_saves_no_checkpoint_there(tmp_path, monkey
         train(short(), tmp_path)
     assert not (tmp_path / checkpoint.LAST).exists()
     assert json.loads((tmp_path / owner.NAME).read_text())["host"] == "elsewhere"
+
+
+@pytest.mark.parametrize("umask, mode", [(0o002, 0o664), (0o027, 0o640)])
+def test_all_that_a_run_writes_is_for_whom_the_process_writes(tmp_path, monkeypatch, umask, mode):
+    """Its usual file mode: those who share a folder read its weights too. (The umask says what is left out.)"""
+    before, locks = os.umask(umask), []
+    beat = owner.Ownership.begin
+    monkeypatch.setattr(owner.Ownership, "begin", lambda self: (locks.append(self.file.stat().st_mode), beat(self)))
+    try:
+        train(short(), tmp_path / "run")
+        exported.export(tmp_path / "run" / "best.safetensors", checkpoint.load(tmp_path / "run" / checkpoint.BEST))
+    finally:
+        os.umask(before)
+    files = {path.name: path.stat().st_mode for path in (tmp_path / "run").rglob("*") if path.is_file()}
+    assert {checkpoint.LAST, console.LOG, "best.safetensors", "curves.png", "scalars.json"} <= set(files)
+    assert {name: oct(one & 0o777) for name, one in files.items() if one & 0o777 != mode} == {}
+    assert oct(locks[0] & 0o777) == oct(mode)
