@@ -118,8 +118,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     loader = build_loader(cfg, "test")
     check_classes(model, loader)
     same_data.warn(content, loader.data, given.checkpoint)
-    if isinstance(model.head, TokenSegmenter) and given.out is None:
-        raise DataError("scenes take long: --out names the folder that keeps the predictions of each")
     if given.repeats < 1:
         raise DataError(f"--repeats is 1 or more, got {given.repeats}")
     if given.out is not None:
@@ -127,6 +125,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         of = dict(model=cfg.model, transforms=cfg.test_dataloader.dataset.transforms)
         voting.keep(given.out, given.checkpoint, of | (dict(repeats=given.repeats) if given.repeats > 1 else {}))
     if isinstance(model.head, TokenSegmenter):
+        if given.out is None:
+            raise DataError("scenes take long: --out names the folder that keeps the predictions of each")
         labels = scenes(model, loader.data, METRICS.create(cfg.metrics[0]), given.out, given.batch)
         if given.submit is not None:
             voting.submit(given.submit, loader.data, labels)

@@ -28,18 +28,19 @@ class Adapter(nn.Module):
         """Of a batch: stacked, or as a list where shapes differ. Features (B, N, dim) and where they are."""
         raise NotImplementedError
 
+    def is_sample(self, folder: Path) -> bool:
+        """Whether a folder is one sample, as frames of a video are, and open() reads it; else it is looked through."""
+        return False
+
     def open(self, path: Path) -> Sample:
-        """What a dataset reads of one sample, from a file of it."""
+        """What a dataset reads of one sample, from a file of it. Arguments that the dataset names in `opened_with`
+        come here too."""
         raise DataError(f"{type(self).__name__} opens no files: give it `endings` and open(path)")
 
     def likeness(self, sample: Sample) -> str | None:
         """What an opened file is like, in the words of its datasets' likeness(): predicting from a file unlike those of
         training is told."""
         return None
-
-    def whole(self, folder: Path) -> bool:
-        """Whether a folder is one sample, which open() reads, as frames of a video are."""
-        return False
 
     def pictures(self, sample: Sample, pack: Any) -> list[np.ndarray]:
         """(H, W, 3) uint8 each: the tokens of a sample that `pack` packed, one picture or one for each moment."""

@@ -82,7 +82,7 @@ def trial(python: str, torch: str, processes: int) -> tuple[dict[str, str], bool
         said = re.findall(r"^test, .*?(accuracy [\d.]+)", training.stdout, re.MULTILINE)
         if training.returncode:
             print(training.stdout[-2000:], training.stderr[-2000:], flush=True)
-    row = dict(zip(("Python", "torch", "numpy"), versions))
+    row: dict[str, str] = dict(zip(("Python", "torch", "numpy"), versions))
     row["tests"] = summary[-1] if summary else f"exit code {tests.returncode}"
     row["training"] = said[-1] if said else f"exit code {training.returncode}"
     row["minutes"] = f"{(time.monotonic() - begin) / 60:.0f}"

@@ -38,6 +38,7 @@ class Dataset(torch.utils.data.Dataset[Sample]):
     answer: ClassVar[str] = "Label"  # which kind of answer its samples are asked for: a name in ANSWERS
     held_out_by: ClassVar[tuple[str, ...]] = ("holdout", "val_is_test")  # arguments that cut val out of train
     parted_by: ClassVar[tuple[str, ...]] = ()  # arguments that say which samples are of test
+    opened_with: ClassVar[tuple[str, ...]] = ()  # arguments that Adapter.open takes too, for files of one's own
     shown: ClassVar[Sequence[dict[str, Any]]] = ()  # transforms to look at samples with, without a config
     classes: list[str]  # names, set by index()
     categories: list[Any] | None = None  # what files call the classes, where that is something else: ids in COCO's

@@ -19,8 +19,7 @@ class Describer:
 
     endings     of their names, in lower case
     names       a pattern of names that no other files have
-    claim       how surely a file is one of them: by these two, unless overridden
-    whole       whether a folder is one of them
+    claim       how surely a file, or a folder, is one of them: a file by these two, unless overridden
     tell        what it holds: plain values by name with its `format`, sentences on what is odd, the first rows
     """
 
@@ -32,9 +31,6 @@ class Describer:
         if re.fullmatch(self.names, path.name):
             return NAME
         return ENDING if path.suffix.lower() in self.endings else NO
-
-    def whole(self, folder: Path) -> bool:
-        return False
 
     def tell(self, path: Path, rows: int) -> Told:
         raise NotImplementedError
@@ -48,17 +44,18 @@ def that_hold(sentences: Mapping[str, Any]) -> list[str]:
 def describe(path: Path, rows: int) -> dict[str, Any]:
     """By who is surest to know it: plain values by name; `odd` is a list of sentences, `first` the first rows."""
     kinds: list[Describer] = [kind() for kind in DESCRIBERS.all().values()]
-    if path.is_dir() and (whole := next((kind for kind in kinds if kind.whole(path)), None)):
-        return _told(path, whole, rows)
     wrong, begin = "", b""
     try:
-        with foreign.opened(path) as file:
-            begin = file.read(4096)
+        if not path.is_dir():  # some know folders
+            with foreign.opened(path) as file:
+                begin = file.read(4096)
     except FileNotFoundError:
         wrong = "is missing: get the dataset again, or"
     except OSError as error:
         wrong = f"cannot be read ({error.strerror}):"
     claim, kind = max(((kind.claim(path, begin), kind) for kind in kinds), key=itemgetter(0))
+    if claim == NO and path.is_dir():
+        foreign.regular(path)  # which says that it is none
     if claim == NO and wrong:
         raise DataError(f"{path} {wrong} give another file")
     if claim == NO:
@@ -69,4 +66,6 @@ def describe(path: Path, rows: int) -> dict[str, Any]:
 
 def _told(path: Path, kind: Describer, rows: int) -> dict[str, Any]:
     found, odd, first = kind.tell(path, rows)
-    return dict(format=found.pop("format"), bytes=path.stat().st_size) | found | dict(odd=odd, first=first[:rows])
+    files = [one for one in path.iterdir() if one.is_file()] if path.is_dir() else [path]
+    size = sum(one.stat().st_size for one in files)
+    return dict(format=found.pop("format"), bytes=size) | found | dict(odd=odd, first=first[:rows])

@@ -122,9 +122,9 @@ class ClassFolders(Dataset):
                 f"{home / min(strange)} is no class of {self.found['train']}: give all splits folders "
                 "of the same names (is one missing there, or called otherwise?)"
             )
-        return labelled(home, self.classes, self.endings, self.kind, whole=self.whole)
+        return labelled(home, self.classes, self.endings, self.kind, whole=self.is_sample)
 
-    def whole(self, folder: Path) -> bool:
+    def is_sample(self, folder: Path) -> bool:
         """Whether a folder in a class's is one sample, as frames of a video are."""
         return False
 

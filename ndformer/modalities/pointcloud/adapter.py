@@ -16,6 +16,7 @@ from ndformer.framework.ranges import Positive, Width, WidthOrNone
 from ndformer.framework.registry import MODALITIES
 from ndformer.framework.tokens import TokenSet, Where
 from ndformer.modalities.pointcloud.formats.files import ENDINGS, read_cloud
+from ndformer.modalities.pointcloud.formats.scene import is_scene
 from ndformer.modalities.pointcloud.pictures.clouds import draw
 from ndformer.modalities.pointcloud.pictures.tokens import SIZE, groups
 from ndformer.modalities.pointcloud.sampling import farthest, nearest, take
@@ -30,8 +31,11 @@ class Clouds(Adapter):
     def position_dims(self) -> int:
         return 3
 
-    def open(self, path: Path) -> Sample:
-        return dict(read_cloud(path))
+    def is_sample(self, folder: Path) -> bool:
+        return is_scene(folder)
+
+    def open(self, path: Path, columns: str | None = None) -> Sample:
+        return dict(read_cloud(path, columns=columns))
 
     def padded(self, clouds: Tensor | list[Tensor], features: int, who: str) -> tuple[Tensor, list[int]]:
         """One tensor (B, N, 3 + features), and the number of points of each cloud."""

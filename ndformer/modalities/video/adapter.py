@@ -58,7 +58,7 @@ class Tubelets(Adapter):
     def open(self, path: Path) -> Sample:
         return dict(video=film(path))
 
-    def whole(self, folder: Path) -> bool:
+    def is_sample(self, folder: Path) -> bool:
         return is_frames(folder)
 
     @property

@@ -52,7 +52,6 @@ ALLOWED = {
     "ndformer/framework/engine/config/kept.py": {"path.read_text": RUN, "json.loads": RUN, "path.read_bytes": RUN},
     "ndformer/framework/engine/programs/files.py": {
         "self.adapters[name].open": ADAPTER,
-        "self.prepared.adapters[self.prepared.modality_of(path)].open": ADAPTER,
     },
     "ndformer/framework/engine/studies/compare.py": {
         "json.loads": RUN,
@@ -91,8 +90,9 @@ ALLOWED = {
     "ndformer/modalities/pointcloud/datasets/cache.py": {"half.open": WRITES},
     "ndformer/modalities/pointcloud/datasets/paired.py": {"csv.DictReader": LINES},
     "ndformer/modalities/pointcloud/datasets/scannet_raw.py": {"csv.DictReader": LINES},
-    "ndformer/modalities/pointcloud/formats/files.py": {"np.loadtxt": LINES},
     "ndformer/modalities/pointcloud/formats/meshes.py": {"np.loadtxt": LINES},
+    "ndformer/modalities/pointcloud/formats/pcd.py": {"np.loadtxt": LINES},
+    "ndformer/modalities/pointcloud/formats/text.py": {"np.loadtxt": LINES},
     "ndformer/modalities/pointcloud/voting.py": {
         "checkpoint.read_bytes": RUN,
         "half.open": WRITES,

@@ -56,7 +56,7 @@ WRONG = {
         "cells of 0.1, too many to number.*remove outliers",
     ),
     "too far for a code of 63 bits": (dict(coord=far_away(1e4)), "spans .* voxels .* 16 bits number 65536.*remove"),
-    "one point": (dict(n=1), "is a scene of 1 points, and a cloud takes two or more: take it away"),
+    "one point": (dict(n=1), r"it holds 1 points and a cloud takes two or more\): replace it or take it away"),
     "all in one voxel": (dict(coord=np.full((200, 3), 0.31, np.float32)), "lie in one voxel.*remove such samples"),
     "no normals": (dict(normal=None), r"scene0000_00 has no normals.*missing=dict\(normals=0\.0\) what to take"),
     "no colours": (dict(color=None), r"scene0000_00 has no colours.*missing=dict\(colours=0\.0\) what to take"),
@@ -68,8 +68,8 @@ WRONG = {
         dict(segment20=np.full(200, 2**64 - 1, np.uint64)),
         f"has the label {2**64 - 1}, but there are 20",
     ),
-    "coordinates that are no numbers": (dict(coord=far_away(np.nan)), "points that are not finite"),
-    "coordinates beyond float32": (dict(coord=far_away(1).astype("f8") * 1e300), "points that are not finite"),
+    "coordinates that are no numbers": (dict(coord=np.full((200, 3), np.nan)), "200 points, of which 0 are finite"),
+    "coordinates beyond float32": (dict(coord=far_away(1).astype("f8") * 1e300), "200 points, of which 0 are finite"),
 }
 
 

@@ -285,7 +285,7 @@ def test_fewer_points_than_asked_name_the_file(resampled):
 
 def test_a_cloud_without_normals_is_none_of_this_form(resampled):
     (resampled / "box" / "box_0005.txt").write_text("1,2,3\n" * 9)
-    with pytest.raises(DataError, match=r"box_0005\.txt has rows of 3 numbers, not of x,y,z,nx,ny,nz"):
+    with pytest.raises(DataError, match=r"box_0005\.txt has other rows than x,y,z,nx,ny,nz: get the dataset"):
         build(resampled, "test")[0]
 
 
@@ -317,7 +317,10 @@ def test_lists_that_do_not_fit_are_named(resampled):
             dict(label=np.full((4, 1), 7, "u1")),
             "has the label 7, but there are 2 classes, 0 to 1: get it and shape_names.txt",
         ),
-        (dict(data=np.full((4, 8, 3), np.nan, "f4")), r"test0\.h5\[0\] is no point cloud \(8 of its 8 points are not"),
+        (
+            dict(data=np.full((4, 8, 3), np.nan, "f4")),
+            r"test0\.h5\[0\] is no point cloud \(it holds 8 points, of which 0 are finite",
+        ),
     ],
 )
 def test_wrong_tables_are_named(change, says, hdf5):

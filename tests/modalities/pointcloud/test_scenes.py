@@ -92,7 +92,7 @@ def test_a_split_may_be_a_list(home):
 
 
 WRONG = {
-    "one point": (dict(n=1), "a scene of 1 points"),
+    "one point": (dict(n=1), "it holds 1 points and a cloud takes two"),
     "labels of another length": (dict(segment20=np.zeros(7, int)), r"segment20\.npy holds int64 of shape \(7,\)"),
     "labels that are no numbers": (dict(segment20=np.zeros(30)), "and not whole numbers of shape"),
     "labels outside the map": (dict(segment20=np.full(30, 20)), "has the label 20, but there are 20 classes"),
@@ -100,7 +100,7 @@ WRONG = {
     "no points": (dict(coord=None), r"coord\.npy is missing"),
     "points in the plane": (dict(coord=np.zeros((30, 2))), r"holds float64 of shape \(30, 2\)"),
     "a number for all": (dict(coord=np.float32(3)), r"of shape \(\)"),
-    "NaN": (dict(coord=np.full((30, 3), np.nan, np.float32)), "points that are not finite"),
+    "NaN": (dict(coord=np.full((30, 3), np.nan, np.float32)), "30 points, of which 0 are finite"),
     "colours of other points": (dict(color=np.zeros((29, 3), np.uint8)), r"of shape \(29, 3\)"),
 }
 

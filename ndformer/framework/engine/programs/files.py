@@ -16,7 +16,7 @@ from ndformer.framework.engine.config.text import spelled
 from ndformer.framework.errors import DataError
 from ndformer.framework.model import TokenModel
 from ndformer.framework.pictures.samples import picture, write_labelled
-from ndformer.framework.registry import TRANSFORMS
+from ndformer.framework.registry import DATASETS, TRANSFORMS
 
 
 class Preparation:
@@ -36,7 +36,9 @@ class Preparation:
         self.beside = tuple(end for one in self.adapters.values() for end in one.beside)
         self.joined = bool(model.joined)
         self.cfg = cfg
-        chains = {name: self._dataset(name)[0].get("transforms", ()) for name in self.adapters}
+        datasets = {name: self._dataset(name)[0] for name in self.adapters}
+        chains = {name: dataset.get("transforms", ()) for name, dataset in datasets.items()}
+        self.options = {name: _options(dataset) for name, dataset in datasets.items()}
         self.steps = {name: [TRANSFORMS.create(one) for one in chain] for name, chain in chains.items()}
         self.trained_on: dict[str, Any] = {}  # the fingerprint of a checkpoint's training data
 
@@ -59,7 +61,7 @@ class Preparation:
         for path in paths:
             if not path.exists():
                 raise DataError(f"no file or folder at {path}")
-            found += self._inside(path) if path.is_dir() and not self._whole(path) else [path]
+            found += self._inside(path) if path.is_dir() and not self._is_sample(path) else [path]
         if not self.joined:
             return [(path,) for path in found]
         together: dict[Path, list[Path]] = {}
@@ -67,13 +69,13 @@ class Preparation:
             together.setdefault(path.with_suffix(""), []).append(path)
         return [tuple(some) for some in together.values()]
 
-    def _whole(self, folder: Path) -> bool:
+    def _is_sample(self, folder: Path) -> bool:
         """One sample, of a model of one modality: another's might read the files in it one by one."""
-        return len(self.adapters) == 1 and next(iter(self.adapters.values())).whole(folder)
+        return len(self.adapters) == 1 and next(iter(self.adapters.values())).is_sample(folder)
 
     def _inside(self, folder: Path) -> list[Path]:
         others: Counter[str] = Counter()
-        names = files_in(folder, self.endings, others, self._whole)
+        names = files_in(folder, self.endings, others, self._is_sample)
         found = [folder / name for name in names if not name.endswith(self.beside)]
         if not found:
             but = f", but {counted(others)}" if others else ""
@@ -84,10 +86,14 @@ class Preparation:
     def modality_of(self, path: Path) -> str:
         if len(self.adapters) == 1:
             return next(iter(self.adapters))
-        able = [name for name, adapter in self.adapters.items() if path.suffix.lower() in adapter.endings]
+        able = [
+            name
+            for name, adapter in self.adapters.items()
+            if (adapter.is_sample(path) if path.is_dir() else path.suffix.lower() in adapter.endings)
+        ]
         for name in able[:-1]:
             try:
-                self.adapters[name].open(path)
+                self.adapters[name].open(path, **self.options[name])
             except DataError:
                 continue
             return name
@@ -96,13 +102,18 @@ class Preparation:
         known = "; ".join(f"{name}: {', '.join(adapter.endings)}" for name, adapter in self.adapters.items())
         raise DataError(f"{path} is of no modality of this model by its name ({known}): rename it")
 
+    def opened(self, path: Path) -> Sample:
+        """As the dataset would read it."""
+        name = self.modality_of(path)
+        return self.adapters[name].open(path, **self.options[name])
+
     def sample(self, files: tuple[Path, ...]) -> Sample:
         own = dict(label=-1, index=0, path=str(files[0]))
         sample: Sample = {}
         for path in files:
-            name = self.modality_of(path)
-            opened = self.adapters[name].open(path)
-            self._check_likeness(name, self.adapters[name].likeness(opened), path)
+            opened = self.opened(path)
+            of = self.modality_of(path)
+            self._check_likeness(of, self.adapters[of].likeness(opened), path)
             sample |= opened
         sample, rng = sample | own, np.random.default_rng(0)
         name = self.modality_of(files[0])
@@ -149,6 +160,12 @@ class Preparation:
         return collate([self.sample(files)])
 
 
+def _options(dataset: Any) -> dict[str, Any]:
+    """What a dataset of the config says of how its files are read."""
+    kind: Any = DATASETS.get(dataset.type)
+    return {name: dataset[name] for name in kind.opened_with if name in dataset}
+
+
 class OfFiles:
     """The files that answers are about."""
 
@@ -163,7 +180,7 @@ class OfFiles:
 
     def _raw(self, i: int) -> Sample:
         path = self.files[i][0]
-        return self.prepared.adapters[self.prepared.modality_of(path)].open(path) | dict(path=str(path))
+        return self.prepared.opened(path) | dict(path=str(path))
 
     def original(self, i: int) -> np.ndarray:
         return picture(self._raw(i), self._steps(i))

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor, nn
 
 from ndformer.framework.compat import MMLogger, OptimWrapper, Runner, revert_sync_batchnorm
-from ndformer.framework.engine.training.nonfinite import finite
 
 
 class QuietRunner(Runner):

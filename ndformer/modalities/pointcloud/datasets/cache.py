@@ -9,11 +9,14 @@ import warnings
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from ndformer.framework import atomic, foreign
-from ndformer.modalities.pointcloud.formats.files import Cloud
+from ndformer.framework.data.dataset import Dataset
+from ndformer.modalities.pointcloud.formats.columns import Cloud
+from ndformer.modalities.pointcloud.transforms.points import SamplePoints
 
 FOLDER = ".ndformer_cache"
 
@@ -41,3 +44,27 @@ def cached(path: Path, source: Path, make: Callable[[], Cloud]) -> Cloud:
     except OSError as error:
         warnings.warn(f"{path.parent} cannot keep clouds ({error}): they are made anew in each epoch", stacklevel=2)
     return cloud
+
+
+class KeptClouds(Dataset):
+    """A data set whose farthest points, where they are the first transform, are found once: they are kept with the
+    cloud that they are of."""
+
+    def __init__(self, *args: Any, **rest: Any) -> None:
+        super().__init__(*args, **rest)
+        first = self.transforms[0] if self.transforms else None
+        self.first = first if isinstance(first, SamplePoints) and first.method == "farthest" else None
+        if self.first is not None:
+            del self.transforms[0]
+
+    @property
+    def chosen(self) -> str:
+        """Which points are kept, as part of a name."""
+        return "all" if self.first is None else f"farthest{self.first.count}"
+
+    def some_of(self, cloud: Cloud, path: str) -> Cloud:
+        """The farthest points of a cloud, or all of them."""
+        if self.first is None:
+            return cloud
+        sample = self.first(dict(cloud, path=path), np.random.default_rng(0))
+        return {name: sample[name] for name in cloud}

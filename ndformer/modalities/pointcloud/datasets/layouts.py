@@ -16,7 +16,8 @@ import numpy as np
 
 from ndformer.framework import foreign
 from ndformer.framework.errors import DataError, check_labels
-from ndformer.modalities.pointcloud.formats.files import Cloud, checked, read_cloud
+from ndformer.modalities.pointcloud.formats.columns import Cloud
+from ndformer.modalities.pointcloud.formats.files import ColumnsError, read_cloud, usable
 
 
 class Record(NamedTuple):
@@ -43,7 +44,8 @@ def find(root: Path, prefix: str) -> Layout:
     if not found:
         raise DataError(
             f"{root} holds no ModelNet: modelnet40_normal_resampled, the meshes of ModelNet40.zip (from "
-            "modelnet.cs.princeton.edu) or modelnet40_ply_hdf5_2048, unpacked, goes there",
+            "modelnet.cs.princeton.edu) or modelnet40_ply_hdf5_2048, unpacked, goes there; your own clouds in "
+            "train/CLASS/FILES are a CloudFolder",
             "--sample works without it",
         )
     return found[0]
@@ -78,10 +80,10 @@ class Resampled:
         return found
 
     def read(self, record: Record, seed: int) -> Cloud:
-        cloud = read_cloud(record.source)
-        if "normals" not in cloud:
-            raise DataError(f"{record.source} has rows of 3 numbers, not of x,y,z,nx,ny,nz: get the dataset again")
-        return cloud
+        try:
+            return read_cloud(record.source, columns="x y z nx ny nz")
+        except ColumnsError:
+            raise DataError(f"{record.source} has other rows than x,y,z,nx,ny,nz: get the dataset again") from None
 
 
 class Meshes:
@@ -120,7 +122,7 @@ class HDF5:
     def read(self, record: Record, seed: int) -> Cloud:
         cloud = {name: values[record.number] for name, values in self.files[record.source].items()}
         try:
-            return checked(**cloud)
+            return usable(cloud).told(record.path)
         except ValueError as error:
             raise DataError(f"{record.path} is no point cloud ({error}): get the dataset again") from None
 

@@ -5,16 +5,15 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ndformer.framework.data.dataset import Dataset, Sample
+from ndformer.framework.data.dataset import Sample
 from ndformer.framework.registry import DATASETS
-from ndformer.modalities.pointcloud.datasets.cache import FOLDER, cached
+from ndformer.modalities.pointcloud.datasets.cache import FOLDER, KeptClouds, cached
 from ndformer.modalities.pointcloud.datasets.layouts import HDF5, Meshes, Record, find
-from ndformer.modalities.pointcloud.formats.files import Cloud
-from ndformer.modalities.pointcloud.transforms.points import SamplePoints
+from ndformer.modalities.pointcloud.formats.columns import Cloud
 
 
 @DATASETS.register_module()
-class ModelNet(Dataset):
+class ModelNet(KeptClouds):
     """Any objects in one of ModelNet's layouts, in `data_root` or in the only folder there. Files name the classes.
 
     Meshes become 10,000 points each, the same ones every time for a seed. What is slow - reading text and meshes, and
@@ -27,10 +26,6 @@ class ModelNet(Dataset):
     def __init__(self, *args: Any, prefix: str | None = None, **rest: Any) -> None:
         self.prefix = prefix or self.preferred
         super().__init__(*args, **rest)
-        first = self.transforms[0] if self.transforms else None
-        self.first = first if isinstance(first, SamplePoints) and first.method == "farthest" else None
-        if self.first is not None:
-            del self.transforms[0]
 
     def index(self, split: str) -> tuple[list[Any], np.ndarray]:
         self.layout = find(self.data_root, self.prefix)
@@ -47,15 +42,11 @@ class ModelNet(Dataset):
 
     def cloud(self, record: Record) -> Cloud:
         """A cloud as it comes from its file, or the farthest points of it."""
-        cloud = self.layout.read(record, self.seed)
-        if self.first is not None:
-            sample = self.first(dict(cloud, path=record.path), np.random.default_rng(0))
-            cloud = {name: sample[name] for name in cloud}
-        return cloud
+        return self.some_of(self.layout.read(record, self.seed), record.path)
 
     def kept(self, record: Record) -> Path:
         """Where the cloud is kept; all that its points depend on is in the name."""
-        how = "all" if self.first is None else f"farthest{self.first.count}"
+        how = self.chosen
         if isinstance(self.layout, Meshes):
             how += f"-seed{self.seed}"
         file = record.source.relative_to(self.layout.home).with_suffix("")

@@ -21,6 +21,7 @@ from ndformer.framework.errors import DataError
 from ndformer.framework.registry import DATASETS
 from ndformer.modalities.pointcloud.formats.files import read_cloud
 from ndformer.modalities.pointcloud.pictures.render import view_axes
+from ndformer.modalities.pointcloud.transforms.points import DIRECTED
 
 
 @DATASETS.register_module()
@@ -77,5 +78,5 @@ class Paired(Dataset):
             sample["image"] = foreign.picture(path.with_suffix(".png"))
         if self.only != "image":
             cloud = read_cloud(path.with_suffix(".txt"))
-            sample |= {name: (values @ eye.T).astype(np.float32) for name, values in cloud.items()}
+            sample |= {name: (cloud[name] @ eye.T).astype(np.float32) for name in DIRECTED if name in cloud}
         return sample

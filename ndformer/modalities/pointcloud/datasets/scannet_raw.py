@@ -17,7 +17,7 @@ import numpy as np
 from ndformer.framework import foreign
 from ndformer.framework.errors import DataError
 from ndformer.modalities.pointcloud.datasets.scenes import SCANNET
-from ndformer.modalities.pointcloud.formats.meshes import triangles
+from ndformer.modalities.pointcloud.formats.meshes import triangles, vertex_normals
 from ndformer.modalities.pointcloud.formats.ply import parse_ply
 
 MESH, SEGMENTS = "_vh_clean_2.ply", "_vh_clean_2.0.010000.segs.json"
@@ -96,12 +96,3 @@ def _json(path: Path, key: str) -> list[Any]:
     if not isinstance(found, list):
         raise DataError(f"{path} has no list of {key}: get it again")
     return found
-
-
-def vertex_normals(points: np.ndarray, faces: np.ndarray) -> np.ndarray:
-    """(V, 3) unit vectors: the mean of the normals of a vertex's triangles (F, 3), weighted by their areas; 0 for a
-    vertex of none."""
-    a, b, c = (points[faces[:, i]] for i in range(3))
-    cross = np.cross(b - a, c - a)  # twice the area long
-    total = np.stack([np.bincount(faces.ravel(), np.repeat(cross[:, p], 3), len(points)) for p in range(3)], 1)
-    return total / np.maximum(np.linalg.norm(total, axis=1, keepdims=True), 1e-12)

@@ -1,8 +1,9 @@
-"""Scenes with a label at every point, as Pointcept lays them out: ScanNet, and your own.
+"""Scenes with a label at every point: ScanNet as Pointcept lays it out, and your own.
 
 HOME/train/scene0000_00/coord.npy (N, 3) metres, and where there are some color.npy (N, 3) 0..255, normal.npy (N, 3) and
-the labels, segment20.npy (N,), negative where nobody knows; HOME/val and HOME/test alike. Instead of a folder, a split
-may be a list, HOME/train.json, of folders below HOME.
+the labels, segment20.npy (N,), negative where nobody knows; or HOME/train/street.ply, or another file of one cloud that
+has labels (.las, .pcd, .txt with a header); HOME/val and HOME/test alike. Instead of a folder, a split may be a list,
+HOME/train.json, of scenes below HOME.
 """
 
 import re
@@ -18,6 +19,8 @@ from ndformer.framework.errors import DataError, check_labels
 from ndformer.framework.ranges import Offset
 from ndformer.framework.registry import DATASETS
 from ndformer.modalities.pointcloud.datasets.layouts import listed
+from ndformer.modalities.pointcloud.formats.files import ENDINGS, read_labelled
+from ndformer.modalities.pointcloud.formats.scene import FILES, PLACES, is_scene
 
 SCANNET = {  # the 20 classes of the benchmark, and their numbers in NYU40
     "wall": 1, "floor": 2, "cabinet": 3, "bed": 4, "chair": 5, "sofa": 6, "table": 7, "door": 8, "window": 9,
@@ -29,14 +32,16 @@ RESCAN = re.compile(r"(scene\d{4})_\d\d")  # several scans of one room
 
 @DATASETS.register_module()
 class Scenes(Dataset):
-    """`labels` is the file of the labels in each scene's folder, `classes` are their names or a file of them in
-    `data_root`, `ignore` is a label that means nobody knows, beside the negative ones.
+    """`labels` is the file of the labels in each scene's folder; in a scene that is a file, the column of that name, or
+    one called label, class, classification, ... `columns` names those of text without a header. `classes` are their
+    names or a file of them in `data_root`, `ignore` is a label that means nobody knows, beside the negative ones.
 
     Test is read from the folder `test_on`: benchmarks keep the labels of theirs to themselves, so it is their
     validation set, and validation is held out from train, whole rooms of it.
     """
 
     answer = "Points"
+    opened_with = ("columns",)
     file: ClassVar[str] = "segment.npy"
     names: ClassVar[Sequence[str] | str] = "classes.txt"
 
@@ -47,8 +52,10 @@ class Scenes(Dataset):
         classes: Sequence[str] | str | None = None,
         ignore: Offset | None = None,
         test_on: str = "val",
+        columns: str | None = None,
         **rest: Any,
     ) -> None:
+        self.columns = columns
         self.named = self.names if classes is None else classes
         self.label_file, self.ignore, self.test_on = labels or self.file, ignore, test_on
         super().__init__(*args, **rest)
@@ -67,23 +74,20 @@ class Scenes(Dataset):
         return np.flatnonzero(np.isin(room, rooms))
 
     def identity(self, i: int) -> Any:
-        return [self.records[i] / file for file in ("coord.npy", "color.npy", "normal.npy", self.label_file)]
+        scene = self.records[i]
+        return [scene / file for file in (*FILES.values(), self.label_file)] if scene.is_dir() else scene
 
     def read(self, record: Path) -> Sample:
-        points = column(record / "coord.npy", 3)
-        if len(points) < 2:
-            raise DataError(f"{record} is a scene of {len(points)} points, and a cloud takes two or more: take it away")
-        sample: Sample = dict(points=single(points), path=str(record))
-        for name, file in (("colours", "color.npy"), ("normals", "normal.npy")):
-            if (record / file).is_file():
-                sample[name] = single(column(record / file, 3, len(points)))
-        if (record / self.label_file).is_file():
-            sample["labels"] = self.checked(column(record / self.label_file, 0, len(points)), record / self.label_file)
+        sample: Sample = read_labelled(record, self.label_file, self.columns) | dict(path=str(record))
+        where = record / self.label_file if record.is_dir() else record
+        if "labels" in sample:
+            sample["labels"] = self.checked(sample["labels"], where)
         elif self.split != "test":
-            raise DataError(f"{record / self.label_file} is missing: the dataset's `labels` names this file")
-        for name in ("points", "normals", "colours"):
-            if name in sample and not np.isfinite(sample[name]).all():
-                raise DataError(f"{record} has {name} that are not finite (NaN or infinite): prepare it again")
+            raise DataError(
+                f"{where} is missing: the dataset's `labels` names this file"
+                if record.is_dir()
+                else f"{record} has no labels: call a column of it label, or name it with the dataset's `labels`"
+            )
         return sample
 
     def checked(self, labels: np.ndarray, path: Path) -> np.ndarray:
@@ -101,7 +105,7 @@ class ScanNet(Scenes):
 
 
 def scenes_in(folder: Path) -> list[Path]:
-    """The folders of a split's scenes, in their order."""
+    """The folders and files of a split's scenes, in their order."""
     split = folder.with_suffix(".json")
     if not folder.is_dir() and split.is_file():
         try:
@@ -111,35 +115,16 @@ def scenes_in(folder: Path) -> list[Path]:
         if not names or not isinstance(names, list) or not all(isinstance(name, str) for name in names):
             raise DataError(f"{split} is to be a list of folders in JSON, as ['train/scene0000_00']")
         return [foreign.inside(folder.parent, name) for name in names]
-    found = sorted(path.parent for path in folder.glob("*/coord.npy")) if folder.is_dir() else []
+    inside = sorted(folder.iterdir()) if folder.is_dir() else []
+    found = [
+        path
+        for path in inside
+        if is_scene(path) or (path.suffix.lower() in ENDINGS and not path.name.startswith(".") and not path.is_dir())
+    ]
     if not found:
         raise DataError(
-            f"{folder} holds no scenes (SCENE/coord.npy): tools/prepare_scannet.py makes them from ScanNet's release",
+            f"{folder} holds no scenes (SCENE/{PLACES}, or a file of each): tools/prepare_scannet.py makes them from "
+            "ScanNet's release",
             "--sample works without it",
         )
     return found
-
-
-def single(values: np.ndarray) -> np.ndarray:
-    """float32, in which what is too large is infinite."""
-    with np.errstate(over="ignore"):
-        return values.astype(np.float32)
-
-
-def column(path: Path, width: int, rows: int | None = None) -> np.ndarray:
-    """A table (N, width) of an npy file, or (N,) where `width` is 0, with as many rows as there are points."""
-    try:
-        values = foreign.array(path)
-    except FileNotFoundError:
-        raise DataError(f"{path} is missing: prepare the scene again, or take it away") from None
-    except (ValueError, OSError, EOFError, MemoryError) as error:
-        reason = " ".join(str(error).split()).removesuffix(".")
-        raise DataError(f"{path} cannot be read ({reason}): it may be half of a file, get it again") from None
-    if width == 0 and values.ndim == 2 and values.shape[1] == 1:
-        values = values[:, 0]
-    expected = (rows if rows is not None else values.shape[0] if values.ndim else 0, *([width] if width else []))
-    if values.shape != expected or values.dtype.kind not in ("iu" if width == 0 else "iuf"):
-        shape = ", ".join(map(str, [rows or "points"] + [width] * (width > 0)))
-        want = f"{'whole numbers' if width == 0 else 'numbers'} of shape ({shape})"
-        raise DataError(f"{path} holds {values.dtype} of shape {values.shape} and not {want}: prepare the scene again")
-    return values

@@ -8,10 +8,11 @@ import numpy as np
 
 from ndformer.framework.data.describe import CONTENT, NO, Describer, Told, that_hold
 from ndformer.framework.registry import DESCRIBERS
-from ndformer.modalities.pointcloud.formats.files import ENDINGS, read_cloud
+from ndformer.modalities.pointcloud.describe.sets import counted
+from ndformer.modalities.pointcloud.formats.columns import COLOUR, XYZ
+from ndformer.modalities.pointcloud.formats.files import ENDINGS, look
 from ndformer.modalities.pointcloud.formats.lidar_bin import looks_like
-
-MESHES = (".off",)
+from ndformer.modalities.pointcloud.formats.scene import PLACES, is_scene
 
 
 @DESCRIBERS.register_module()
@@ -19,23 +20,30 @@ class CloudFile(Describer):
     endings = ENDINGS
 
     def claim(self, path: Path, begin: bytes) -> int:
-        """In .npy, plain rows of 3 or 6 floating-point numbers are a cloud, which no table of events is."""
-        plain = re.search(rb"'descr': '[<>=|]f[248]'.*'shape': \(\d+, [36]\)", begin[:256])
+        """The folder of a scene is one. In .npy, plain rows of 3, 6 or 9 floating-point numbers are a cloud, which no
+        table of events is."""
+        if path.is_dir():
+            return CONTENT if is_scene(path) else NO
+        plain = re.search(rb"'descr': '[<>=|]f[248]'.*'shape': \(\d+, [369]\)", begin[:256])
         npy = CONTENT if plain else NO
         if path.suffix.lower() == ".bin":  # which others have too
             return CONTENT if looks_like(begin) else NO
         return npy if path.suffix.lower() == ".npy" else super().claim(path, begin)
 
     def tell(self, path: Path, rows: int) -> Told:
-        cloud = read_cloud(path)
-        points = cloud["points"]
-        kind = "mesh, points spread over it" if path.suffix.lower() in MESHES else "point cloud"
-        found: dict[str, Any] = dict(format=f"{kind} ({path.suffix.lower()})", points=len(points))
+        labels = next((file.name for file in sorted(path.glob("segment*.npy"))), "segment.npy")  # ScanNet's: segment20
+        seen = look(path, labels=labels)
+        cloud, points = seen.cloud, seen.cloud["points"]
+        what = "scene" if path.is_dir() else "mesh, points spread over it" if seen.mesh else "point cloud"
+        found: dict[str, Any] = dict(format=f"{what} ({PLACES if path.is_dir() else path.suffix.lower()})")
+        found |= dict(points=len(points))
         found |= {
             axis: [round(float(v), 4) for v in (low, high)]
             for axis, low, high in zip("xyz", points.min(0), points.max(0))
         }
-        found |= dict(normals="normals" in cloud)
+        found |= dict(normals="normals" in cloud, colours="colours" in cloud)
+        if "labels" in cloud and len(classes := counted(cloud["labels"])) <= 100:
+            found |= dict(classes=classes)
         same = len(points) - len(np.unique(points, axis=0))
         flat = [axis for axis, side in zip("xyz", np.ptp(points, 0)) if side == 0]
         wrong = int((np.abs(np.linalg.norm(cloud.get("normals", np.eye(3)), axis=1) - 1) > 0.01).sum())
@@ -45,7 +53,9 @@ class CloudFile(Describer):
             f"{same} points are at the place of another one": same,
             f"all points have one {' and one '.join(flat)}": flat,
             f"{wrong} normals are not of length 1": wrong,
-            "it is far from the origin: put NormalizePoints after reading it": far,
+            "it is far from the origin: put CentrePoints or NormalizePoints after reading it": far,
+            seen.words: seen.left_out,
         }
-        first = [dict(zip("xyz", (round(float(v), 4) for v in point))) for point in points[:rows]]
-        return found, that_hold(odd), first
+        rows_of = [points[:rows].round(4), *(cloud[name][:rows].round(1) for name in ("colours",) if name in cloud)]
+        names = [*XYZ, *(COLOUR if "colours" in cloud else ())]
+        return found, that_hold(odd), [dict(zip(names, row)) for row in np.concatenate(rows_of, 1).tolist()]

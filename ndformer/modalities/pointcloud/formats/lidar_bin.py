@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from ndformer.framework import foreign
+from ndformer.modalities.pointcloud.formats.columns import XYZ, Columns
 
 FAR = 1000.0  # metres, which no LiDAR reaches
 NEAR = 1e-12  # bytes that are no numbers of a scan are often smaller, and not 0
@@ -16,7 +17,7 @@ RINGS = 255
 WIDTHS = range(3, 8)  # of rows of numbers, as clouds with colours, normals and times have them
 
 
-def read_lidar(path: Path, rng: np.random.Generator) -> tuple[np.ndarray, None]:
+def read_lidar(path: Path) -> Columns:
     """The points; intensity and ring are passed over."""
     content = np.frombuffer(foreign.content(path), np.uint8)
     wide = columns_of(content)
@@ -25,7 +26,7 @@ def read_lidar(path: Path, rng: np.random.Generator) -> tuple[np.ndarray, None]:
             "it is no LiDAR scan of float32 rows with 4 columns (KITTI) or 5 (nuScenes): save its points as an .npy of "
             "x, y, z"
         )
-    return content.view("<f4").reshape(-1, wide)[:, :3], None
+    return dict(zip(XYZ, content.view("<f4").reshape(-1, wide).T))
 
 
 def columns_of(content: np.ndarray) -> int | None:

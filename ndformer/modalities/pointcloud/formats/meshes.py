@@ -58,6 +58,14 @@ def surface(
     vertices: np.ndarray, faces: np.ndarray, count: int, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
     """Points (count, 3) spread evenly over a mesh's area, and the normals of the triangles that they lie on."""
+    (points,), normals = spread(vertices, faces, count, rng)
+    return points, normals
+
+
+def spread(
+    vertices: np.ndarray, faces: np.ndarray, count: int, rng: np.random.Generator, *values: np.ndarray
+) -> tuple[list[np.ndarray], np.ndarray]:
+    """The same, with what stands at the vertices (V, ...) mixed alike: points and values (count, ...), and normals."""
     a, b, c = (vertices[faces[:, i]] for i in range(3))  # (F, 3)
     cross = np.cross(b - a, c - a)
     size = np.linalg.norm(cross, axis=1)  # twice the area
@@ -66,5 +74,15 @@ def surface(
         raise ValueError("its faces have no area")
     face = np.searchsorted(reach, rng.random(count) * reach[-1], side="right")
     u, v = np.sqrt(rng.random(count))[:, None], rng.random(count)[:, None]
-    points = (1 - u) * a[face] + u * (1 - v) * b[face] + u * v * c[face]
-    return points, cross[face] / size[face, None]
+    corners = [[of[faces[face, i]] for i in range(3)] for of in (vertices, *values)]
+    mixed = [(1 - u) * first + u * (1 - v) * second + u * v * third for first, second, third in corners]
+    return mixed, cross[face] / size[face, None]
+
+
+def vertex_normals(points: np.ndarray, faces: np.ndarray) -> np.ndarray:
+    """(V, 3) unit vectors: the mean of the normals of a vertex's triangles (F, 3), weighted by their areas; 0 for a
+    vertex of none."""
+    a, b, c = (points[faces[:, i]] for i in range(3))
+    cross = np.cross(b - a, c - a)  # twice the area long
+    total = np.stack([np.bincount(faces.ravel(), np.repeat(cross[:, p], 3), len(points)) for p in range(3)], 1)
+    return total / np.maximum(np.linalg.norm(total, axis=1, keepdims=True), 1e-12)

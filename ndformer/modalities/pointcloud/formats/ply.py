@@ -104,7 +104,8 @@ def _ascii(body: io.BytesIO, element: Element) -> dict[str, Column]:
             count += len(rows)
         if count < element.rows:
             raise ValueError(f"it ends after {count} of {element.rows} rows of '{element.name}'")
-        return {p.name: column for p, column in zip(element.properties, np.concatenate(parts).T)} if count else {}
+        columns = zip(element.properties, np.concatenate(parts).T) if count else ()
+        return {p.name: column.astype(p.type) if p.type[0] in "iu" else column for p, column in columns}
     table: dict[str, list[np.ndarray]] = {p.name: [] for p in element.properties}
     count = 0
     for words in islice(given, element.rows):

@@ -50,9 +50,10 @@ def write(stem: Path, sample: Sample, prediction: np.ndarray, classes: Sequence[
 
 def write_ply(path: Path, points: np.ndarray, colours: np.ndarray) -> None:
     """Points (N, 3) with colours (N, 3) uint8, binary, as every viewer reads them."""
-    row = np.dtype([*((axis, "<f4") for axis in "xyz"), *((name, "u1") for name in ("red", "green", "blue"))])
+    kind, called = ("<f8", "double") if points.dtype == np.float64 else ("<f4", "float")
+    row = np.dtype([*((axis, kind) for axis in "xyz"), *((name, "u1") for name in ("red", "green", "blue"))])
     table = np.rec.fromarrays([*points.T, *colours.T], row)
-    fields = "".join(f"property float {axis}\n" for axis in "xyz")
+    fields = "".join(f"property {called} {axis}\n" for axis in "xyz")
     fields += "".join(f"property uchar {name}\n" for name in ("red", "green", "blue"))
     head = f"ply\nformat binary_little_endian 1.0\nelement vertex {len(points)}\n{fields}end_header\n"
     path.write_bytes(head.encode() + table.tobytes())

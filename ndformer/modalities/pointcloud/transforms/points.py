@@ -8,7 +8,7 @@ The ModelNet40 recipe of Point Transformer V3 is: NormalizePoints(), ScalePoints
 ShiftPoints(0.2), GridSample(0.01), ShufflePoints(); in evaluation NormalizePoints(), GridSample(0.01).
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -20,6 +20,7 @@ from ndformer.framework.data.pack import Pack
 from ndformer.framework.errors import DataError
 from ndformer.framework.ranges import Count, Degrees, Finite, NonNegative, Positive, Rate, Share, Span
 from ndformer.framework.registry import TRANSFORMS
+from ndformer.modalities.pointcloud.formats.columns import in_bytes
 from ndformer.modalities.pointcloud.pictures import labelled
 from ndformer.modalities.pointcloud.pictures.clouds import draw
 from ndformer.modalities.pointcloud.sampling import farthest
@@ -27,6 +28,7 @@ from ndformer.modalities.pointcloud.sampling import farthest
 OF_POINTS = ("points", "normals", "colours", "labels")  # what has a row for each point
 DIRECTED = ("points", "normals")  # what turns with the cloud
 
+LOST = 1e-4  # of a cloud's size: what float32 may take from positions
 DISTANCES = 2**31  # that may be computed for the farthest points of one cloud: some seconds
 
 
@@ -66,7 +68,9 @@ class SamplePoints:
                 f"{sample.get('path', 'the cloud')} has {len(points):,} points, whose farthest {self.count} take too "
                 f"long to find: put SamplePoints(count={DISTANCES // self.count}) before, which takes some at random"
             )
-        return chosen(sample, farthest(torch.from_numpy(points)[None], self.count)[0].numpy())
+        middle = 0 if points.dtype == np.float32 else points.mean(0)  # of positions that float32 would not tell apart
+        near = np.asarray(points - middle, np.float32)
+        return chosen(sample, farthest(torch.from_numpy(near)[None], self.count)[0].numpy())
 
 
 @TRANSFORMS.register_module()
@@ -210,6 +214,13 @@ def cells(points: np.ndarray, size: float, name: str) -> np.ndarray:
     return np.asarray(np.ravel_multi_index(tuple(grid.astype(np.int64).T), tuple(shape.astype(np.int64))))
 
 
+def seen_colours(cloud: Mapping[str, np.ndarray]) -> np.ndarray | None:
+    """A cloud's own colours (n, 3) uint8, of 0..255 or shares of 1; None where it has none, or one for all."""
+    if "colours" not in cloud or not np.ptp(cloud["colours"], 0).any():
+        return None
+    return in_bytes(cloud["colours"].clip(0, 255)).round().astype(np.uint8)
+
+
 @TRANSFORMS.register_module()
 class PackPoints(Pack):
     """The last one: a float32 tensor (n, 3 + features) for the model, and all that is not of points beside it.
@@ -225,13 +236,13 @@ class PackPoints(Pack):
 
     def picture(self, sample: Sample, size: int) -> np.ndarray:
         """(size, 3 size, 3) uint8: the cloud of a sample, packed or not yet, from three sides."""
-        if "inputs" in sample:
-            cloud = sample["inputs"]["points"].numpy()
-            at = 3 * (1 + self.features.index("normals")) if "normals" in self.features else None
-            cloud = cloud[:, :3] if at is None else np.concatenate([cloud[:, :3], cloud[:, at : at + 3]], 1)
-        else:
-            cloud = np.concatenate([sample[name] for name in DIRECTED if name in sample], axis=1)
-        return np.asarray(draw(cloud, size=size))
+        cloud = self.unpacked(sample["inputs"]["points"].numpy()) if "inputs" in sample else sample
+        places = np.concatenate([cloud[name] for name in DIRECTED if name in cloud], axis=1)
+        return np.asarray(draw(places, seen_colours(cloud), size=size))
+
+    def unpacked(self, packed: np.ndarray) -> dict[str, np.ndarray]:
+        """Points, and the features by their names, of (n, 3 + features)."""
+        return dict(points=packed[:, :3]) | {n: packed[:, 3 * i : 3 * i + 3] for i, n in enumerate(self.features, 1)}
 
     def write_labelled(self, stem: Path, sample: Sample, labels: np.ndarray, classes: Sequence[str]) -> None:
         """STEM.png, STEM_prediction.ply, and STEM_truth.ply and STEM_error.ply where the truth is known."""
@@ -244,6 +255,12 @@ class PackPoints(Pack):
 
     def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
         points, columns = sample["points"], []
+        lost = np.abs(points).max() * 2**-24  # half the distance between neighbours in float32
+        if points.dtype == np.float64 and lost > LOST * np.ptp(points, 0).max():
+            raise DataError(
+                f"{sample.get('path', 'the cloud')} is {np.abs(points).max():.4g} from the origin, where a model would "
+                f"know its places to {lost:.2g} only: put CentrePoints or NormalizePoints before PackPoints"
+            )
         for name in ("points", *self.features):
             if name not in sample and name not in self.missing:
                 raise DataError(

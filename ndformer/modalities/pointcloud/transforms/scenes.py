@@ -70,7 +70,7 @@ class ElasticDistortion:
     def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
         if rng.random() >= self.p:
             return sample
-        points = sample["points"].astype(np.float64)
+        kind, points = sample["points"].dtype, sample["points"].astype(np.float64)
         for spacing, strength in self.scales:
             if not (np.ptp(points, 0) // spacing + 3).prod() <= NODES:
                 reach = " x ".join(f"{size:.4g}" for size in np.ptp(points, 0))
@@ -79,7 +79,7 @@ class ElasticDistortion:
                     f"{spacing:g}: give it wider scales, or remove outliers"
                 )
             points = points + strength * smooth_noise(points, spacing, rng)
-        return sample | dict(points=points.astype(np.float32))
+        return sample | dict(points=points.astype(kind))
 
 
 def smooth_noise(points: np.ndarray, spacing: float, rng: np.random.Generator) -> np.ndarray:

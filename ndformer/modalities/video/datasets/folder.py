@@ -65,7 +65,7 @@ class VideoFolder(ClassFolders):
         path = self.records[i][0]
         return (*self.records[i], *(FrameFolder(path).names() if path.is_dir() else ()))
 
-    def whole(self, folder: Path) -> bool:
+    def is_sample(self, folder: Path) -> bool:
         return is_frames(folder)
 
     def open(self, path: Path) -> Sample:

@@ -63,7 +63,7 @@ def read_list(root: Path, file: Path, split: str) -> list[tuple[Path, int]]:
         name, label = match[1].rstrip(","), int(re.findall(r"\d+", match[2])[-1])
         path = next((there for home in homes if (there := foreign.below(home, name)) is not None), None)
         if path is not None:  # the next one lies there too
-            homes.sort(key=lambda home: not path.is_relative_to(home) or home == root)
+            homes.sort(key=lambda home, there=path: not there.is_relative_to(home) or home == root)
         found.append((path or foreign.inside(root, name.lstrip("./")), label))
     return found
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ndformer.framework import foreign
-from ndformer.framework.data.describe import Describer, Told
+from ndformer.framework.data.describe import CONTENT, NO, Describer, Told
 from ndformer.framework.errors import DataError
 from ndformer.framework.registry import DESCRIBERS
 from ndformer.modalities.video.formats.files import ENDINGS, Backend, VideoFile, installed
@@ -20,8 +20,10 @@ LOOKED_AT = 2000  # frames, at most
 class VideoContent(Describer):
     endings = ENDINGS
 
-    def whole(self, folder: Path) -> bool:
-        return is_frames(folder)
+    def claim(self, path: Path, begin: bytes) -> int:
+        if path.is_dir():
+            return CONTENT if is_frames(path) else NO
+        return super().claim(path, begin)
 
     def tell(self, path: Path, rows: int) -> Told:
         return _frames(path, rows) if path.is_dir() else _video(path, rows)

@@ -1,0 +1,45 @@
+"""Meshes of other programs, by trimesh: OBJ, STL and glTF's binary form GLB."""
+
+import importlib
+import io
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ndformer.framework import foreign
+from ndformer.framework.errors import DataError
+from ndformer.modalities.pointcloud.formats.columns import Columns
+
+COST = {".obj": 20, ".stl": 8, ".glb": 4}  # bytes in memory for one of the file
+
+
+def read_model(path: Path) -> tuple[Columns, np.ndarray]:
+    """Vertices, with colours where they have some, and triangles (F, 3); none where it holds points alone.
+
+    Of several meshes, all of them, in the places that their scene gives them. Materials, textures and other files that
+    it names are not opened.
+    """
+    kind, content = path.suffix.lower(), foreign.content(path)
+    foreign.check_size(path, COST[kind] * len(content))
+    try:
+        trimesh: Any = importlib.import_module("trimesh")
+    except ImportError:
+        raise DataError(
+            f"{path} takes trimesh to be read: pip install 'ndformer[clouds]', or save it as .ply"
+        ) from None
+    if kind == ".obj":
+        content = content.decode(errors="replace").encode()
+    try:
+        scene = trimesh.load_scene(io.BytesIO(content), file_type=kind[1:], process=False, skip_materials=True)
+        whole = scene.to_geometry()
+        vertices = np.asarray(whole.vertices, np.float64)
+        faces = np.asarray(whole.faces if isinstance(whole, trimesh.Trimesh) else np.zeros((0, 3)), np.int64)
+        coloured = whole.visual.kind == "vertex"
+        colours = np.asarray(whole.visual.vertex_colors)[:, :3] if coloured else np.zeros((len(vertices), 0), np.uint8)
+    except Exception as error:  # of any kind, from files that trimesh does not expect
+        raise ValueError(f"trimesh cannot read it: {type(error).__name__} {error}") from None
+    if not len(vertices):
+        raise ValueError("it has no vertices")
+    columns = dict(zip("xyz", vertices.T)) | dict(zip(("red", "green", "blue"), colours.T))
+    return columns, faces

@@ -1,0 +1,146 @@
+"""PCD files of the Point Cloud Library: ascii, binary and binary_compressed, version 0.7 and those before."""
+
+import io
+from itertools import islice
+
+import numpy as np
+
+from ndformer.framework import foreign
+from ndformer.modalities.pointcloud.formats.columns import Columns
+
+KEYS = ("VERSION", "FIELDS", "COLUMNS", "SIZE", "TYPE", "COUNT", "WIDTH", "HEIGHT", "VIEWPOINT", "POINTS", "DATA")
+TYPES = {f"{kind}{size}": f"<{kind.lower()}{size}" for kind in "IU" for size in (1, 2, 4, 8)} | dict(F4="<f4", F8="<f8")
+MOST_OF_ONE = 132  # bytes that LZF makes of one, at most
+LINE = 4096  # bytes of a line of the header
+CHANNELS = (("red", 16), ("green", 8), ("blue", 0))  # and the bits that they begin at
+PACKED = ("rgb", "rgba")  # a colour in the four bytes of one number
+
+
+def parse_pcd(content: bytes) -> Columns:
+    """The fields of one number each, by name; rgb as red, green and blue. What is wrong is a ValueError."""
+    head, how, start = _header(content)
+    fields, rows = _fields(head), int(head["POINTS"][0])
+    row = np.dtype([(name, kind, (count,)) for name, kind, count in fields])
+    if how == "ascii":
+        table = _ascii(content[start:], row, rows)
+    elif how in ("binary", "binary_compressed"):
+        body = content[start:] if how == "binary" else _unpacked(content[start:], rows * row.itemsize)
+        if len(body) < rows * row.itemsize:
+            raise ValueError(f"it announces {rows} points of {row.itemsize} bytes, but {len(body)} bytes follow")
+        table = _rows(body, row, rows) if how == "binary" else _columns(body, row, rows)
+    else:
+        raise ValueError(f"its DATA is '{how[:40]}', and not ascii, binary or binary_compressed")
+    found: Columns = {}
+    for name, values in table.items():
+        if name.lower() in PACKED and values.dtype.itemsize == 4:
+            bits = np.ascontiguousarray(values).view("<u4")
+            found |= {colour: (bits >> at & 255).astype("u1") for colour, at in CHANNELS}
+        else:
+            found[name] = values
+    return found
+
+
+def _header(content: bytes) -> tuple[dict[str, list[str]], str, int]:
+    """Its lines by their first word, the kind of its data, and where that begins."""
+    head: dict[str, list[str]] = {}
+    at = 0
+    while "DATA" not in head:
+        end = content.find(b"\n", at, at + LINE)
+        words = content[at:end].decode("ascii", "replace").split()
+        if end < 0 or (words and not words[0].startswith("#") and words[0] not in KEYS):
+            raise ValueError("it does not begin with a PCD header")
+        at = end + 1
+        if words and not words[0].startswith("#"):
+            head[words[0]] = words[1:]
+    head.setdefault("FIELDS", head.get("COLUMNS", []))
+    head.setdefault("COUNT", ["1"] * len(head["FIELDS"]))
+    if "POINTS" not in head:
+        head["POINTS"] = [str(np.prod([int(*head.get(side, ["1"])) for side in ("WIDTH", "HEIGHT")]))]
+    lost = next((key for key in ("FIELDS", "SIZE", "TYPE", "POINTS", "DATA") if not head.get(key)), None)
+    if lost is not None or not head["POINTS"][0].isdigit():
+        raise ValueError(f"its header has no {lost or 'POINTS'}")
+    return head, head["DATA"][0], at
+
+
+def _fields(head: dict[str, list[str]]) -> list[tuple[str, str, int]]:
+    """Name, numpy's type and count of each; those of padding, all called _, get names of their own."""
+    found, names = [], head["FIELDS"]
+    if not len(names) == len(head["SIZE"]) == len(head["TYPE"]) == len(head["COUNT"]):
+        raise ValueError("its header has not as many SIZE, TYPE and COUNT as FIELDS")
+    for i, (name, size, kind, count) in enumerate(zip(names, head["SIZE"], head["TYPE"], head["COUNT"])):
+        if kind + size not in TYPES or not count.isdigit() or not 0 < int(count) < 2**16:
+            raise ValueError(f"its field {name[:40]} is of type {kind[:8]}, size {size[:8]} and count {count[:8]}")
+        found.append((f"_{i}" if name == "_" or name in names[:i] else name, TYPES[kind + size], int(count)))
+    return found
+
+
+def _ascii(body: bytes, row: np.dtype, rows: int) -> Columns:
+    lines = (line for line in foreign.short_lines(io.BytesIO(body)) if line.strip())
+    numbers = sum(row[name].shape[0] for name in row.names or ())
+    table = np.loadtxt(islice(lines, rows), ndmin=2, comments=None) if rows and body.strip() else np.zeros((0, numbers))
+    if table.shape != (rows, numbers):
+        raise ValueError(f"it announces {rows} points of {numbers} numbers and holds {len(table)} of {table.shape[1]}")
+    found, at = {}, 0
+    for name in row.names or ():
+        base, (count, *_) = row[name].subdtype or (row[name], (1,))
+        if count == 1:
+            found[name] = table[:, at].astype(base)
+        at += count
+    return found
+
+
+def _rows(body: bytes, row: np.dtype, rows: int) -> Columns:
+    table = np.frombuffer(body, row, rows)
+    return {name: table[name][:, 0] for name in row.names or () if table[name].shape[1] == 1}
+
+
+def _columns(body: bytes, row: np.dtype, rows: int) -> Columns:
+    """Packed files have a field after the other."""
+    found, at = {}, 0
+    for name in row.names or ():
+        base, count = row[name].subdtype or (row[name], (1,))
+        if count == (1,):
+            found[name] = np.frombuffer(body, base, rows, at)
+        at += rows * row[name].itemsize
+    return found
+
+
+def _unpacked(body: bytes, size: int) -> bytes:
+    if len(body) < 8:
+        raise ValueError("it ends before its packed points")
+    packed, unpacked = np.frombuffer(body, "<u4", 2).tolist()
+    if packed > len(body) - 8 or unpacked != size or unpacked > MOST_OF_ONE * packed:
+        raise ValueError(
+            f"it says to have {packed} bytes that become {unpacked}, where {len(body) - 8} follow for {size} of points"
+        )
+    return lzf(body[8 : 8 + packed], unpacked)
+
+
+def lzf(packed: bytes, size: int) -> bytes:
+    """Lehmann's compression undone: runs as they are, and bytes that came before once more."""
+    out, at = bytearray(), 0
+    try:
+        while at < len(packed):
+            control = packed[at]
+            at += 1
+            if control < 32:  # a run of control + 1 bytes
+                out += packed[at : at + control + 1]
+                at += control + 1
+                continue
+            length = control >> 5
+            if length == 7:
+                length += packed[at]
+                at += 1
+            back = ((control & 31) << 8 | packed[at]) + 1
+            at += 1
+            if back > len(out):
+                raise ValueError("its packed points are damaged")
+            begin, length = len(out) - back, length + 2
+            out += out[begin : begin + length] if back >= length else (out[begin:] * (length // back + 1))[:length]
+            if len(out) > size:
+                break
+    except IndexError:
+        raise ValueError("its packed points end too early") from None
+    if len(out) != size:
+        raise ValueError(f"its packed points become {len(out)} bytes, and {size} were announced")
+    return bytes(out)
