@@ -13,8 +13,10 @@ LOOKS = 8  # recordings, spread over the set
 
 class OfSensors(Dataset):
     def likeness(self) -> list[str]:
-        """Of those looked at: one sensor, or several, where sets are mixed."""
+        """Of those of training that are looked at: one sensor, or several, where sets are mixed."""
         found: list[str] = []
+        if self.split != "train":
+            return found
         for i in np.unique(np.linspace(0, len(self) - 1, min(LOOKS, len(self))).astype(int)).tolist():
             try:
                 with warnings.catch_warnings():
