@@ -71,8 +71,7 @@ class Events:
         return (self.x < self.width) & (self.y < self.height)
 
     def inside(self, path: str | Path) -> Events:
-        """Those on the sensor; how many others there are is said of the file, and a file of which most are others is
-        of another sensor."""
+        """Those on the sensor. That there are others is said, once for each file; where most are, it is an error."""
         kept = self.on_sensor
         if kept.all():
             return self
@@ -82,7 +81,7 @@ class Events:
                 f"{path} has {left_out} of {len(self)} events {sensor}: it is of another, so save them as an .npz of "
                 "x, y, t, p, height and width"
             )
-        warnings.warn(f"{path} has {left_out} of {len(self)} events {sensor}, which are left out", stacklevel=2)
+        warnings.warn(f"{path} has events {sensor}, which are left out", stacklevel=2)  # a recording has many samples
         return self.take(kept)
 
 
