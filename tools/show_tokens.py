@@ -51,7 +51,7 @@ def save(pictures: list[np.ndarray], path: Path, seconds: float) -> None:
     chosen = [images[i] for i in np.linspace(0, len(images) - 1, min(MOST, len(images))).round().astype(int)]
     columns = min(ROW, len(chosen))
     wide, high = chosen[0].width + 6, chosen[0].height + 6
-    sheet = Image.new("RGB", (columns * wide - 6, -(-len(chosen) // columns) * high - 6), "white")
+    sheet = Image.new("RGB", (columns * wide - 6, -(-len(chosen) // columns) * high - 6), (190, 190, 190))
     for i, image in enumerate(chosen):
         sheet.paste(image, (i % columns * wide, i // columns * high))
     sheet.save(path)

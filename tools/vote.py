@@ -10,6 +10,7 @@ Prints the figures of voting, and every few seconds how far it is. Those without
 ModelNet40's voting are reported as mean and spread, never as the best of them; each takes as long as the first.
 """
 
+import argparse
 import json
 import time
 from collections.abc import Sequence
@@ -24,7 +25,7 @@ from ndformer.framework.answers.points import Points
 from ndformer.framework.answers.tables import write_table
 from ndformer.framework.engine.building import build_model, check_classes, prepare_data
 from ndformer.framework.engine.programs import output
-from ndformer.framework.engine.programs.cli import config_arguments, config_from, device_argument, new_parser, run
+from ndformer.framework.engine.programs.cli import config_arguments, config_from, run
 from ndformer.framework.engine.run import as_line, build_loader
 from ndformer.framework.engine.training import checkpoint, same_data
 from ndformer.framework.errors import DataError
@@ -101,9 +102,8 @@ def scenes(model: Any, data: Any, metric: Any, out: Path, batch: int) -> list[np
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = new_parser(__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     config_arguments(parser)
-    device_argument(parser)
     parser.add_argument("checkpoint", metavar="CHECKPOINT", type=Path)
     parser.add_argument("--out", metavar="DIR", type=Path, help="a file for each scene or object; gone on from there")
     parser.add_argument("--submit", metavar="DIR", type=Path, help="scenes: files for ScanNet's benchmark server")
@@ -118,21 +118,22 @@ def main(arguments: Sequence[str] | None = None) -> None:
     loader = build_loader(cfg, "test")
     check_classes(model, loader)
     same_data.warn(content, loader.data, given.checkpoint)
+    out: Path | None = given.out
+    if isinstance(model.head, TokenSegmenter) and out is None:
+        raise DataError("scenes take long: --out names the folder that keeps the predictions of each")
     if given.repeats < 1:
         raise DataError(f"--repeats is 1 or more, got {given.repeats}")
-    if given.out is not None:
-        output.folder(given.out, "--out")
+    if out is not None:
+        output.folder(out, "--out")
         of = dict(model=cfg.model, transforms=cfg.test_dataloader.dataset.transforms)
-        voting.keep(given.out, given.checkpoint, of | (dict(repeats=given.repeats) if given.repeats > 1 else {}))
-    if isinstance(model.head, TokenSegmenter):
-        if given.out is None:
-            raise DataError("scenes take long: --out names the folder that keeps the predictions of each")
-        labels = scenes(model, loader.data, METRICS.create(cfg.metrics[0]), given.out, given.batch)
+        voting.keep(out, given.checkpoint, of | (dict(repeats=given.repeats) if given.repeats > 1 else {}))
+    if isinstance(model.head, TokenSegmenter) and out is not None:
+        labels = scenes(model, loader.data, METRICS.create(cfg.metrics[0]), out, given.batch)
         if given.submit is not None:
             voting.submit(given.submit, loader.data, labels)
             print(f"{given.submit}: {len(labels)} files")
     elif isinstance(model.head, Classifier):
-        print(objects(model, loader.data, given.repeats, given.out))
+        print(objects(model, loader.data, given.repeats, out))
     else:
         raise DataError(
             f"voting is for a TokenSegmenter or a Classifier of point clouds, not for {type(model.head).__name__}"

@@ -1,5 +1,7 @@
 """What several tests of the framework look with."""
 
+import base64
+import zlib
 from collections.abc import Callable
 from typing import Any
 
@@ -34,3 +36,15 @@ class Drawn:
 
     def write_labelled(self, stem: Any, i: int, labels: Any) -> None:
         self.written.append((stem, i, labels.tolist()))
+
+
+HEIC = zlib.decompress(  # 48 x 32 pixels of four colours, by x265; its box irot turns it clockwise
+    base64.b85decode(
+        "c-muNV30{GsVvAy%}izhg51nBLl8SRGck>Ufw4U|wIq=N0u(b+a*CjAhJwuG5(YG&l$nzcHpIn&fe{FSfN?d127+E7R?f`KO9S&j"
+        "qM|@fDif5KQI>27V)7MamgK^eFtTSB6cqs3&oT>=^MQ03P?<9$Ge~FxSdrWZhChFQ{9s_<XHEd>kZ@q+Vf_Ceq<|Tuf*FM5b}>05"
+        "0wuMa7#Y!I7AQ2bPJ8ua+0Gpt83qbKA!ZQ4pqK<y&gQ~+u=qeH&=TR~{G6h^<eUniC@%wB15ijLv$!A?>N5u@)=17t1i8!r>OTb#"
+        "{r~^}4?vm;NIwA4KrB#@S&<3S$jrgP0i-xHi}Fi=?qQJ3EXak0HZTC$8kv|`TiSq}skteMpy2M*U|i4n;IYT7Y5%{j|Nkeil3z;a"
+        "SoqQ0#$|t8>wnD+$Zlyna-K&>V1xYUEe=&$rvCyz6~%?uz1r|yCUjbO!+9$X6$TyA*(WB(UU|BORmpYMrqVZ^Z<emAFL3!$|7V5U"
+        "nr$y9O)X-u3x48II#t+GrsjovRGsmawNiH`a7Uyi-PyixTEboJcSRBt0L!G5X#"
+    )
+)

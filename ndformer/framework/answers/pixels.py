@@ -70,7 +70,7 @@ class Pixels(Answer):
 
 def colours(count: int) -> np.ndarray:
     """(count + 1, 3) uint8; the last is grey, for what nobody knows."""
-    return np.append(class_colours(count), np.array([[102, 102, 102]], np.uint8), axis=0)
+    return np.concatenate([class_colours(count), np.full((1, 3), 102, np.uint8)])
 
 
 def painted(labels: np.ndarray, count: int) -> np.ndarray:

@@ -75,7 +75,8 @@ def heat_maps(
 ) -> Figure:
     """A block of rows x columns maps per quantity, each with a colour bar. A ring marks one (y, x) in a map.
 
-    `picture`, (height, width, 3) of the same scene at any resolution, is shown before each row with a mark of its own.
+    `picture`, (height, width, 3) of the same scene at any resolution, is shown before each row with a mark of its own,
+    and beneath shares, which lie over it.
     """
     height, width = blocks[0].values.shape[2:]
     pixel = 1.1 / max(height, width)
@@ -95,7 +96,7 @@ def heat_maps(
             part.suptitle(block.name, fontsize=10)
             axes = part.subplots(len(rows), len(columns), squeeze=False)
             for (r, c), ax in np.ndenumerate(axes):
-                _map(ax, block, r, c)
+                _map(ax, block, r, c, picture)
                 _ring(ax, marks[r][c])
                 ax.set_title(columns[c] if r == 0 else "")
                 ax.set_ylabel(rows[r] if c == 0 else "")
@@ -118,7 +119,7 @@ def _scene(part: Any, picture: np.ndarray, grid: tuple[int, int], marks: Sequenc
         _ring(ax, different[slot])
 
 
-def _map(ax: Any, block: Panels, row: int, column: int) -> None:
+def _map(ax: Any, block: Panels, row: int, column: int, picture: np.ndarray | None) -> None:
     from matplotlib.colors import PowerNorm
 
     values = block.values[row, column]
@@ -133,6 +134,11 @@ def _map(ax: Any, block: Panels, row: int, column: int) -> None:
     if block.kind == "share":
         values = values / max(values.max(), np.finfo(np.float32).tiny)
         colours = dict(cmap="magma", norm=PowerNorm(0.5, 0.0, 1.0))  # the root, to see what is faint
+        if picture is not None:
+            height, width = values.shape
+            grey = picture.mean(2) * 0.6 + 70  # so that the darkest colour of the map is seen on it, and the brightest
+            ax.imshow(grey, cmap="gray", vmin=0, vmax=255, extent=(-0.5, width - 0.5, height - 0.5, -0.5))
+            colours |= dict(alpha=0.25 + 0.6 * np.sqrt(values))
     ax.imshow(np.ma.masked_invalid(values), interpolation="nearest", **colours)
 
 
@@ -149,7 +155,7 @@ def _colour_bar(part: Any, axes: np.ndarray, block: Panels) -> None:
     finite = block.values[np.isfinite(block.values)]
     extend = {(False, False): "neither", (True, False): "min", (False, True): "max", (True, True): "both"}
     below, above = bool(finite.min() < low), bool(finite.max() > high)
-    bar = part.colorbar(axes[0, 0].images[0], ax=axes, fraction=0.05, pad=0.02, extend=extend[below, above])
+    bar = part.colorbar(axes[0, 0].images[-1], ax=axes, fraction=0.05, pad=0.02, extend=extend[below, above])
     bar.outline.set_linewidth(0.4)
     if block.kind == "share":
         bar.set_ticks([0, 0.1, 0.5, 1], labels=["0", "0.1", "0.5", "max"])

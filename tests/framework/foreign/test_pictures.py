@@ -1,6 +1,5 @@
 """Pictures come out as people see them, at once and in bounded memory, or as one sentence."""
 
-import base64
 import io
 import struct
 import sys
@@ -16,6 +15,7 @@ from PIL import Image, PngImagePlugin, features
 from ndformer.framework import foreign
 from ndformer.framework.errors import DataError
 from ndformer.framework.foreign import pictures
+from tests.framework.helpers import HEIC
 
 RNG = np.random.default_rng(0)
 GREY = RNG.integers(0, 256, (12, 20), dtype=np.uint8)
@@ -168,14 +168,6 @@ def test_a_damaged_exif_is_no_reason_to_give_up_a_picture(tmp_path):
         np.testing.assert_array_equal(read(path), COLOURS)
 
 
-HEIC = (  # 48 x 32 pixels of four colours, by x265; its box irot turns it clockwise
-    "c-muNV30{GsVvAy%}izhg51nBLl8SRGck>Ufw4U|wIq=N0u(b+a*CjAhJwuG5(YG&l$nzcHpIn&fe{FSfN?d127+E7R?f`KO9S&j"
-    "qM|@fDif5KQI>27V)7MamgK^eFtTSB6cqs3&oT>=^MQ03P?<9$Ge~FxSdrWZhChFQ{9s_<XHEd>kZ@q+Vf_Ceq<|Tuf*FM5b}>05"
-    "0wuMa7#Y!I7AQ2bPJ8ua+0Gpt83qbKA!ZQ4pqK<y&gQ~+u=qeH&=TR~{G6h^<eUniC@%wB15ijLv$!A?>N5u@)=17t1i8!r>OTb#"
-    "{r~^}4?vm;NIwA4KrB#@S&<3S$jrgP0i-xHi}Fi=?qQJ3EXak0HZTC$8kv|`TiSq}skteMpy2M*U|i4n;IYT7Y5%{j|Nkeil3z;a"
-    "SoqQ0#$|t8>wnD+$Zlyna-K&>V1xYUEe=&$rvCyz6~%?uz1r|yCUjbO!+9$X6$TyA*(WB(UU|BORmpYMrqVZ^Z<emAFL3!$|7V5U"
-    "nr$y9O)X-u3x48II#t+GrsjovRGsmawNiH`a7Uyi-PyixTEboJcSRBt0L!G5X#"
-)
 CORNERS = np.array([[(40, 40, 200), (200, 40, 40)], [(220, 220, 60), (40, 200, 40)]])  # of it, upright
 
 
@@ -202,7 +194,7 @@ def test_avif_is_upright_and_what_ffmpeg_decodes(tmp_path, orientation):
 def test_a_photo_of_a_phone_is_upright(tmp_path):
     pytest.importorskip("pi_heif")
     path = tmp_path / "a.heic"
-    path.write_bytes(zlib.decompress(base64.b85decode(HEIC)))
+    path.write_bytes(HEIC)
     found = read(path).astype(int)
     assert found.shape == (48, 32, 3)
     assert foreign.size_of(path) == (32, 48)
@@ -210,7 +202,7 @@ def test_a_photo_of_a_phone_is_upright(tmp_path):
 
 
 def test_what_other_packages_read_names_them(tmp_path, monkeypatch):
-    (tmp_path / "a.heic").write_bytes(zlib.decompress(base64.b85decode(HEIC)))
+    (tmp_path / "a.heic").write_bytes(HEIC)
     monkeypatch.setitem(sys.modules, "pi_heif.as_plugin", None)
     with pytest.raises(DataError, match=r"a.heic cannot be read .*HEIC, which takes pi-heif.*'ndformer\[heic\]'"):
         foreign.picture(tmp_path / "a.heic")

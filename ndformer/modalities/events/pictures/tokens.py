@@ -1,12 +1,15 @@
 """What a model gets of events: the tokens of each stretch of time, their events counted in their patches."""
 
 import numpy as np
+from PIL import Image, ImageDraw
 from torch import Tensor
 
 from ndformer.framework.errors import DataError
+from ndformer.framework.pictures.cards import font
 from ndformer.modalities.events.spikes.tokens import unpack
 
 FRAMES, LARGE, MOST = 24, 384, 1 << 23  # pictures of a stream, about how large, and pixels at most
+HEAD, INK, GRID = 24, (20, 20, 20), 246  # the height of what is above a picture; its letters; lines between patches
 PAPER, EMPTY, MORE, LESS = 255, 236, np.array([200, 40, 40]), np.array([30, 80, 190])
 
 
@@ -49,8 +52,9 @@ def coloured(seen: np.ndarray) -> np.ndarray:
 
 
 def spikes(time: np.ndarray, place: np.ndarray, cells: np.ndarray, patch: int, bins: int) -> list[np.ndarray]:
-    """Pictures in the order of time (n,), of tokens at rows and columns place (n, 2). Patches that say nothing in a
-    stretch of time are blank, others have red pixels where it became brighter and blue ones where darker."""
+    """Pictures in the order of time (n,) in microseconds, of tokens at rows and columns place (n, 2). Patches that say
+    nothing in a stretch of time are blank, others have red pixels where it became brighter and blue ones where darker.
+    """
     if len(time) == 0:
         return [np.full((LARGE, LARGE, 3), PAPER, np.uint8)]
     rows, columns = place.max(0) + 1
@@ -65,9 +69,39 @@ def spikes(time: np.ndarray, place: np.ndarray, cells: np.ndarray, patch: int, b
     pictures = []
     for number in range(FRAMES):
         board = np.full((rows, patch + 1, columns, patch + 1, 3), PAPER, np.uint8)
+        board[:, patch], board[:, :, :, patch] = GRID, GRID
         for token in np.flatnonzero(which == number):  # the last of a patch wins
             row, column = place[token]
             board[row, :patch, column, :patch] = coloured(seen[token][None])[0]
         picture = board.reshape(rows * (patch + 1), columns * (patch + 1), 3)
-        pictures.append(picture.repeat(times, 0).repeat(times, 1))
+        pictures.append(_headed(picture.repeat(times, 0).repeat(times, 1), edges, number))
     return pictures
+
+
+def _headed(picture: np.ndarray, edges: np.ndarray, number: int) -> np.ndarray:
+    """Below which stretch of time it shows, as a text and as a piece of a bar, and what the colours mean."""
+    width = picture.shape[1]
+    head = Image.new("RGB", (width, HEAD), "white")
+    pen, small = ImageDraw.Draw(head), font(11)
+    whole = float(edges[-1] - edges[0])
+    unit, name = (1e6, "s") if whole >= 1e6 else (1e3, "ms")
+    digits = max(0, 1 - int(np.floor(np.log10(max(whole / FRAMES / unit, 1e-6)))))
+    pen.text((2, 1), f"{edges[number] / unit:.{digits}f} to {edges[number + 1] / unit:.{digits}f} {name}", INK, small)
+    right = width - 2
+    for word, colour in (("darker", LESS), ("brighter", MORE)):
+        right -= round(small.getlength(word))
+        pen.text((right, 1), word, INK, small)
+        pen.rectangle((right - 13, 4, right - 4, 13), fill=tuple(colour.tolist()))
+        right -= 20
+    pen.rectangle((0, HEAD - 7, width, HEAD - 4), fill=(225, 228, 232))
+    left = width * number / FRAMES
+    pen.rectangle((left, HEAD - 7, max(left + 1, left + width / FRAMES), HEAD - 4), fill=(20, 90, 160))
+    return np.concatenate([np.asarray(head), picture])
+
+
+def in_a_row(pictures: list[np.ndarray]) -> np.ndarray:
+    """Side by side, with dividers."""
+    divider = np.full((len(pictures[0]), 5, 3), PAPER, np.uint8)
+    divider[:, 2] = 120
+    between = [part for one in pictures for part in (divider, one)]
+    return np.concatenate(between[1:], axis=1)

@@ -30,7 +30,7 @@ from ndformer.framework.ranges import (
 )
 from ndformer.framework.registry import TRANSFORMS
 from ndformer.modalities.events.formats.stream import Events
-from ndformer.modalities.events.pictures.tokens import latest, pictures
+from ndformer.modalities.events.pictures.tokens import in_a_row, latest, pictures
 from ndformer.modalities.events.spikes.spiking import Rule
 from ndformer.modalities.events.spikes.tokenizers import SpikingTokenizer, Tokenizer, WindowTokenizer
 
@@ -268,7 +268,7 @@ class PackTokens(Pack):
         if "boxes" in sample["data_sample"]:
             return latest(packed, patch, bins, self.ages, sample["data_sample"].get("size"))
         drawn = pictures(packed, patch, bins, self.ages)
-        return np.concatenate([drawn[len(drawn) * k // 4] for k in range(min(4, len(drawn)))], axis=1)
+        return in_a_row([drawn[len(drawn) * k // 4] for k in range(min(4, len(drawn)))])
 
 
 @TRANSFORMS.register_module()

@@ -61,10 +61,12 @@ def read_list(root: Path, file: Path, split: str) -> list[tuple[Path, int]]:
                 "class, with the number of frames between them for a folder of frames"
             )
         name, label = match[1].rstrip(","), int(re.findall(r"\d+", match[2])[-1])
-        path = next((there for home in homes if (there := foreign.below(home, name)) is not None), None)
-        if path is not None:  # the next one lies there too
-            homes.sort(key=lambda home, there=path: not there.is_relative_to(home) or home == root)
-        found.append((path or foreign.inside(root, name.lstrip("./")), label))
+        home, path = next(
+            ((home, there) for home in homes if (there := foreign.below(home, name)) is not None),
+            (root, foreign.inside(root, name.lstrip("./"))),
+        )
+        homes = [home, *(one for one in homes if one != home)]  # the next one lies there too
+        found.append((path, label))
     return found
 
 
