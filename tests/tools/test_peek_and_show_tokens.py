@@ -10,7 +10,7 @@ from PIL import Image
 from ndformer.framework.errors import DataError
 from ndformer.modalities.events.formats.aedat import write_aedat3
 from ndformer.modalities.events.formats.stream import Events
-from ndformer.modalities.events.pictures.tokens import counts, spikes
+from ndformer.modalities.events.pictures.tokens import counts, in_a_row, spikes
 from ndformer.modalities.image.pictures.tokens import apart
 from ndformer.modalities.pointcloud.pictures.tokens import groups
 from ndformer.modalities.video.pictures.tokens import tubelets
@@ -156,3 +156,21 @@ def test_points_have_the_colour_of_their_centre():
     )
     assert blue.sum() > 500
     assert orange.sum() > 500
+
+
+def test_pictures_of_events_say_their_time_and_what_colours_mean():
+    """The bar goes from left to right, and both colours stand above each picture, whatever is in it."""
+    time, place = np.linspace(0, 2_000_000, 48), np.zeros((48, 2), int)
+    place[-1] = 3
+    found = spikes(time, place, np.zeros((48, 1), int), 16, 1)
+    ends = []
+    for one in found:
+        head = one[:24]
+        ends.append(int(np.flatnonzero((head[-6] == (20, 90, 160)).all(1)).mean()))
+        for colour in ((200, 40, 40), (30, 80, 190)):
+            assert (head == colour).all(2).any()
+    assert ends == sorted(set(ends))
+    assert not np.array_equal(found[0][:16], found[1][:16])  # other times are written there
+    row = in_a_row(found[:3])
+    assert row.shape[1] == 3 * found[0].shape[1] + 2 * 5
+    assert (row[:, found[0].shape[1] + 2] == 120).all()

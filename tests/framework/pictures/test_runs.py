@@ -1,5 +1,8 @@
 """Pictures of a run: names are drawn as they stand, and none that fails ends the run."""
 
+import tempfile
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -60,3 +63,29 @@ def test_pictures_that_fail_are_warnings_after_the_checkpoint_was_saved(tmp_path
     ]
     assert saved == [True, True]
     assert (tmp_path / "results.json").is_file()
+
+
+def texts(monkeypatch, counts, classes, *nothing):
+    """All that is written on a confusion matrix."""
+    figures, make = [], report._figure
+    monkeypatch.setattr(report, "_figure", lambda *size: figures.append(make(*size)) or figures[-1])
+    with tempfile.TemporaryDirectory() as folder:
+        report.confusion_matrix(Path(folder) / "matrix.png", counts, classes, *nothing)
+    axis = figures[0].axes[0]
+    labels = [[one.get_text() for one in way.get_ticklabels()] for way in (axis.yaxis, axis.xaxis)]
+    return [one.get_text() for one in axis.texts], *labels
+
+
+def test_a_confusion_matrix_says_how_many_of_each_and_what_was_missed(monkeypatch):
+    counts = np.array([[3, 0, 1], [0, 0, 0], [2, 0, 0]])
+    written, truth, predicted = texts(monkeypatch, counts, ["ant", "bee", "background"], ("nothing there", "missed"))
+    assert written == ["3", "1", "2"]
+    assert truth == ["ant  (4)", "bee  (0)", "nothing there  (2)"]
+    assert predicted == ["ant", "bee", "missed"]
+
+
+def test_all_classes_of_a_large_confusion_matrix_have_their_names(monkeypatch):
+    names = [f"class {i}" for i in range(81)]
+    written, truth, predicted = texts(monkeypatch, np.eye(81, dtype=int), names)
+    assert (written, predicted) == ([], names)
+    assert truth == [f"{name}  (1)" for name in names]

@@ -367,7 +367,15 @@ def lists_of_another_machine(root):
     (root / "data.yaml").write_text("train: train.txt\nval: /home/them/mine/val.txt\nnames: [ant, cow]\n")
 
 
-LAYOUTS = (ultralytics, roboflow, roboflow_for_darknet, darknet, cvat, lists_of_another_machine)
+def folders_in_folders(root):
+    yolo(root)
+    for kind in ("images", "labels"):
+        (root / kind / "train").rename(root / kind / "monday")
+        (root / kind / "train").mkdir()
+        (root / kind / "monday").rename(root / kind / "train" / "monday")
+
+
+LAYOUTS = (folders_in_folders, ultralytics, roboflow, roboflow_for_darknet, darknet, cvat, lists_of_another_machine)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS, ids=lambda one: one.__name__)

@@ -45,7 +45,7 @@ def sources(root: Path, split: str, about: dict[str, Any]) -> list[Path]:
         return found
     for name in NAMES[split]:
         for home in (root / "images" / name, root / name / "images", root / name):
-            if home.is_dir() and any(path.suffix.lower() in ENDINGS for path in home.iterdir()):
+            if home.is_dir() and any(path.suffix.lower() in ENDINGS for path in home.rglob("*")):
                 return [home]
         if (root / f"{name}.txt").is_file():
             return [root / f"{name}.txt"]
