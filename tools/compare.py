@@ -2,6 +2,7 @@
 
     tools/compare.py configs/mnist_pape.py --encodings Sincos AxialRoPE PaPE --seeds 0 1 2 --sample
     tools/compare.py configs/mnist_pape.py --encodings Sincos 'PaPE(m=8)' --per-class 10 50 100 --jobs 2
+    tools/compare.py configs/ucf101_pape.py --folds 1 2 3                   the mean over its folds, with an interval
 
 Every cell is a run of tools/train.py in a folder of its own. The same command again goes on where it was stopped: what
 is done is not run again. Leaves in the work dir: compare.json, compare.md, compare.png.
@@ -26,8 +27,13 @@ TRAIN = Path(__file__).with_name("train.py")
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = cli.new_parser(__doc__)
     parser.add_argument("config", metavar="CONFIG", type=cli.config_path, help="a file, or the name of one in configs/")
-    parser.add_argument("--encodings", metavar="NAME", nargs="+", required=True, help="PaPE, 'PaPE(m=8)', ...")
-    parser.add_argument("--seeds", metavar="N", type=int, nargs="+", default=[0, 1, 2], help="(0 1 2)")
+    parser.add_argument(
+        "--encodings", metavar="NAME", nargs="+", default=[None], help="PaPE, 'PaPE(m=8)'; default: its own"
+    )
+    parser.add_argument("--seeds", metavar="N", type=int, nargs="+", help="(0 1 2; with --folds 0)")
+    parser.add_argument(
+        "--folds", metavar="K", type=int, nargs="+", default=[None], help="of a dataset with a `fold`: UCF101 has 1 2 3"
+    )
     parser.add_argument(
         "--per-class", metavar="N", type=int, nargs="+", default=[None], help="so many training samples of each class"
     )
@@ -44,20 +50,22 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 def main(arguments: Sequence[str] | None = None) -> None:
     given = parse(arguments)
     home = given.work_dir or Path(f"work_dirs/compare_{given.config.stem}{'_sample' if given.sample else ''}")
-    baseline = given.baseline or given.encodings[0]
-    if baseline not in given.encodings:
+    if given.baseline not in (None, *given.encodings):
+        baseline = given.baseline
         raise UnknownNameError(f"--baseline {baseline} is none of --encodings{nearest(baseline, given.encodings)}")
     runs = plan(
         given.config,
         given.encodings,
-        given.seeds,
+        given.seeds or ([0, 1, 2] if None in given.folds else [0]),
         home,
         given.per_class,
         given.cfg_options,
         given.sample,
         given.data_root,
         given.trust_config,
+        given.folds,
     )
+    baseline = given.baseline or runs[0].encoding
     damaged = {run.folder: check_folder(run, given.trust_config) for run in runs}
     jobs = max(1, given.jobs)
     threads = given.threads or max(1, processes.cores() // jobs)

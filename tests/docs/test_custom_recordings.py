@@ -53,7 +53,8 @@ def mine(request, tmp_path, monkeypatch):
         for side in SIDES:
             (tmp_path / "data/mine" / split / side).mkdir(parents=True)
             for number in range(count):
-                KINDS[request.param](tmp_path / "data/mine" / split / side / str(number), side, number)
+                drawn = number + 10 * (split == "test")
+                KINDS[request.param](tmp_path / "data/mine" / split / side / str(number), side, drawn)
     monkeypatch.chdir(tmp_path)
     return request.param, tmp_path
 

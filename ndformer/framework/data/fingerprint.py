@@ -65,7 +65,7 @@ def fingerprint(data: Dataset) -> dict[str, Any]:
     with ThreadPoolExecutor(THREADS) as pool:
         for start in range(0, count, TOGETHER):
             rows = range(start, min(start + TOGETHER, count))
-            known = [list(_plain(data.identity(i))) for i in rows]
+            known = [list(plain_parts(data.identity(i))) for i in rows]
             files = list(dict.fromkeys(str(part) for parts in known for part in parts if isinstance(part, Path)))
             sizes = dict(zip(files, _sizes_by(pool, files)))
             for i, parts in zip(rows, known):
@@ -80,7 +80,7 @@ def fingerprint(data: Dataset) -> dict[str, Any]:
     )
 
 
-def _plain(value: Any) -> Iterator[Any]:
+def plain_parts(value: Any) -> Iterator[Any]:
     """Paths, texts, numbers and arrays in what a sample is known by. What else there is may look different in each
     process, as an object without a text of its own does, and is passed over."""
     if isinstance(value, (Path, str, int, float)) or value is None:
@@ -91,11 +91,11 @@ def _plain(value: Any) -> Iterator[Any]:
         yield value.item()
     elif isinstance(value, (tuple, list)):
         for part in value:
-            yield from _plain(part)
+            yield from plain_parts(part)
     elif isinstance(value, dict):
-        yield from _plain(list(value.items()))
+        yield from plain_parts(list(value.items()))
     elif dataclasses.is_dataclass(value):
-        yield from _plain([getattr(value, field.name) for field in dataclasses.fields(value)])
+        yield from plain_parts([getattr(value, field.name) for field in dataclasses.fields(value)])
 
 
 def _sizes_by(pool: ThreadPoolExecutor, files: list[str]) -> Iterator[int]:

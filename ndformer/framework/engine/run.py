@@ -20,6 +20,7 @@ from ndformer.framework.data.stand_ins import MARK
 from ndformer.framework.engine.building import _homes, build_model, check_classes, dataset_name, encoding_name, rehearse
 from ndformer.framework.engine.training import checkpoint
 from ndformer.framework.engine.training.agreement import check_data, check_settings
+from ndformer.framework.engine.training.apart import check_apart
 from ndformer.framework.engine.training.console import LOG, logged
 from ndformer.framework.engine.training.evaluate import Evaluation, measure
 from ndformer.framework.engine.training.loading import Loader, all_bad, build_loader, workers_explained
@@ -65,6 +66,7 @@ def _train(
     loaders = {split: build_loader(cfg, split) for split in ("train", "val", "test")}
     check_data({s: loader.data for s, loader in loaders.items()}, {s: len(loader) for s, loader in loaders.items()})
     check_classes(model, loaders["train"])
+    check_apart(cfg, {split: loader.data for split, loader in loaders.items()})
     begun_with = ""
     if cfg.get("weights") and not resume:
         if not Path(cfg.weights).is_file():

@@ -17,7 +17,9 @@ from typing import Any
 from mmengine.config import ConfigDict
 
 from ndformer.framework.engine.config.data_root import following
+from ndformer.framework.engine.config.merging import merged
 from ndformer.framework.engine.config.schema import Keys
+from ndformer.framework.engine.config.shared import spread
 from ndformer.framework.engine.config.shipped import base_path, meant
 from ndformer.framework.errors import ConfigError, nearest
 
@@ -42,7 +44,8 @@ def read(path: Path, chain: tuple[Path, ...] = ()) -> dict[str, Any]:
             base[key], whose[key] = value, name
     shown = ConfigDict(base)  # what _base_ is for the file, which may change it
     found = _run(tree, path, shown)
-    return merged(following(plain(shown, "_base_", path)), found, f"{path}: ")
+    below = following(plain(shown, "_base_", path))
+    return merged(below, spread(found, below), f"{path}: ")
 
 
 def _text(path: Path, who: str) -> str:
@@ -130,19 +133,3 @@ def plain(value: Any, at: str, path: Path | str) -> Any:
         f"{path}: {at} is {repr(value)[:60]}, a {type(value).__name__}: settings are texts, numbers, lists and dicts; "
         "classes are named, dict(type='NAME')"
     )
-
-
-def merged(base: dict[str, Any], over: dict[str, Any], at: str = "") -> dict[str, Any]:
-    """`over` on top of `base`: dicts merge key by key, all else replaces; `_delete_=True` replaces a dict too."""
-    return base | {key: joined(base[key], value, f"{at}{key}") if key in base else value for key, value in over.items()}
-
-
-def joined(old: Any, new: Any, at: str) -> Any:
-    if not isinstance(new, dict):
-        return new
-    new = dict(new)
-    if new.pop("_delete_", False) or old is None:
-        return new
-    if not isinstance(old, dict):
-        raise ConfigError(f"{at}: a dict cannot merge with {old!r:.60}: with _delete_=True in it, it replaces that")
-    return merged(old, new, f"{at}.")

@@ -16,8 +16,10 @@ from mmengine.config import Config
 
 from ndformer.framework.engine.config import kept
 from ndformer.framework.engine.config.data_root import following
-from ndformer.framework.engine.config.inherit import joined, merged, plain, read
+from ndformer.framework.engine.config.inherit import plain, read
+from ndformer.framework.engine.config.merging import joined, merged
 from ndformer.framework.engine.config.schema import completed, problems
+from ndformer.framework.engine.config.shared import placed, spread
 from ndformer.framework.engine.config.text import parse_encoding, parse_option, spelled
 from ndformer.framework.errors import ConfigError, DataError, nearest
 
@@ -53,7 +55,7 @@ def load(
     if sample:
         for keys, value in changes:
             if keys[0] == "sample":
-                cfg = _put(cfg, keys, value)
+                cfg = _set(cfg, keys, value)
         changes = [(keys, value) for keys, value in changes if keys[0] != "sample"]
         if not isinstance(cfg.get("sample"), dict):
             raise ConfigError(f"{path} has no `sample`, the small version of it")
@@ -61,8 +63,8 @@ def load(
     if encoding is not None:
         cfg = _put(_put(cfg, ENCODING, None), ENCODING, parse_encoding(encoding))
         cfg = _without(cfg, ("sample", *ENCODING))  # what the small version says of the encoding that was
-    for keys, value in changes:
-        cfg = _put(cfg, keys, value)
+    for keys, value in sorted(changes, key=lambda change: len(placed(change[0])), reverse=True):  # what is shared first
+        cfg = _set(cfg, keys, value)
     cfg = _finished(cfg)
     _import(cfg["custom_imports"], None if trusted else data)
     check(cfg)
@@ -97,6 +99,15 @@ def _changes(options: Sequence[str], encoding: str | None) -> list[tuple[tuple[s
         if encoding is not None and keys in (ENCODING, (*ENCODING, "type")):
             raise ConfigError(f"`encoding` and the options both give {'.'.join(ENCODING)}: leave one out")
     return changes
+
+
+def _set(cfg: dict[str, Any], keys: tuple[str, ...], value: Any) -> dict[str, Any]:
+    """An option, at the place or the places that it is for."""
+    if keys == ("dataset",) and isinstance(value, dict):
+        return merged(cfg, spread(dict(dataset=value), cfg))
+    for place in placed(keys):
+        cfg = _put(cfg, place, value)
+    return cfg
 
 
 def _put(old: Any, keys: Sequence[str], value: Any, at: str = "") -> Any:

@@ -5,7 +5,8 @@ checks it all: the arguments of a call must fit its signature. `PLACES` says whi
 """
 
 import difflib
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
@@ -13,6 +14,7 @@ from typing import Any, Literal, NamedTuple
 from ndformer.framework.data.dataset import rooted
 from ndformer.framework.engine.config.data_root import nobody_follows
 from ndformer.framework.engine.config.optimizers import OPTIMIZER_HINTS
+from ndformer.framework.engine.config.shared import OWN
 from ndformer.framework.engine.config.splits import misread
 from ndformer.framework.errors import UnknownNameError
 from ndformer.framework.ranges import Count, FewOrNone, Inside, NonNegative, Positive, Seconds, Seed, SomeShare, Text
@@ -96,6 +98,7 @@ class Keys:
     train_dataloader: Loading = key("what is trained on")
     val_dataloader: Loading = key("what chooses the best checkpoint")
     test_dataloader: Loading = key("what the best checkpoint is tested on, once, at the end")
+    dataset: Component | None = key("options for the datasets of all three loaders at once: their type, a fold", None)
     data_root: Text | None = key("folder of the data, for every dataset that does not name its own", None)
     weights: Text | None = key("a checkpoint to begin with; what does not fit, such as another head, begins anew", None)
     optimizer: Component = key("any torch.optim class; lr is the peak of the schedule")
@@ -184,6 +187,7 @@ class _Unread:
     siblings: list[str]
     kind: Any
     place: Place | None
+    given: dict[str, Any]  # it, and what stands beside it
 
 
 class _Checker:
@@ -207,7 +211,7 @@ class _Checker:
                 hint = place.hints.get(name, known[name].hint) if place else known[name].hint
                 self.value(value, hint, name, f"{at}{name}")
             elif not more:
-                self.unread.append(_Unread(at, name, [*free, "type"] if place else free, kind, place))
+                self.unread.append(_Unread(at, name, [*free, "type"] if place else free, kind, place, given))
         for name in free:
             if name not in given and (known[name].required or (place and name in place.needed)):
                 self.missing.append((f"{at}{name}", "every config" if kind is Keys else kind.__name__))
@@ -278,11 +282,37 @@ class _Checker:
         return sentences + self.found + missing
 
     def nearest(self, unread: _Unread) -> list[str]:
-        """The sibling with the nearest name, or the place elsewhere where this very name is read."""
+        """The sibling with the nearest name, or the place elsewhere where this very name is read, or one like it."""
         folded = {name.lower(): name for name in unread.siblings}
         near = [folded[n] for n in difflib.get_close_matches(str(unread.name).lower(), folded, 1, 0.5)]
-        elsewhere = [at for at in self.readable if at.rpartition(".")[2] == unread.name]
-        return near + elsewhere[:1]
+        inside = [at for at in _leaves(unread.given[unread.name]) if at]
+        meant = [name for name in near if name not in unread.given]
+        read = any(f"{unread.at}{name}.{at}" in self.readable for name in near for at in inside)
+        if inside and not meant and not read:
+            found = [self._elsewhere(at, f"{unread.at}{unread.name}.{at}", 1.0) for at in inside]
+            near = next((places for places in found if places), near)
+        near += self._elsewhere(str(unread.name), f"{unread.at}{unread.name}", 1.0)
+        return near or self._elsewhere(str(unread.name), f"{unread.at}{unread.name}", 0.75)
+
+    def _elsewhere(self, name: str, at: str, cutoff: float) -> list[str]:
+        """The place most like this one where the last word of a name is read; `dataset` is short for three of them."""
+        ends = {place: place.rpartition(".")[2] for place in self.readable}
+        if "." not in at:  # as good as any of the three
+            ends = {place: end for place, end in ends.items() if not place.startswith(("val_", "test_"))}
+        close = difflib.get_close_matches(name.rpartition(".")[2], set(ends.values()), 1, cutoff)
+        found = difflib.get_close_matches(at, [place for place, end in ends.items() if end in close], 1, 0.0)
+        return [
+            re.sub(rf"^(train|val|test)_dataloader\.dataset\.(?!{'|'.join(OWN)})", "dataset.", one) for one in found
+        ]
+
+
+def _leaves(value: Any, at: str = "") -> Iterator[str]:
+    """The dotted places inside of a value that are no dicts."""
+    if not isinstance(value, dict):
+        yield at
+        return
+    for key, one in value.items():
+        yield from _leaves(one, f"{at}.{key}" if at else str(key))
 
 
 def _several(value: dict[str, Any]) -> bool:

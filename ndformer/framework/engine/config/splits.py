@@ -60,6 +60,7 @@ def _overlapping(split: str, one: dict[str, Any], other_split: str, other: dict[
         if mine != theirs:
             found.append(
                 f"{split}_dataloader.dataset{name}.{option}: is {mine!r}, and {theirs!r} for {other_split}: they would "
-                f"share samples, write the same in both, or {split}_dataloader.any_split=True where that is wanted"
+                f"share samples, write the same in both (dataset.{option} is for all), or {split}_dataloader."
+                "any_split=True where that is wanted"
             )
     return found

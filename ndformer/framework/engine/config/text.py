@@ -38,6 +38,16 @@ def parse_encoding(text: str) -> Any:
     return found[0] if nodes == [node] else found
 
 
+def as_argument(encoding: Any) -> str:
+    """The other way round: the encoding of a config as on a command line, PaPE(m=8)."""
+    if encoding is None:
+        return "NoPE"
+    if not isinstance(encoding, dict):
+        return ", ".join(map(as_argument, encoding))
+    options = ", ".join(f"{key}={value!r}" for key, value in encoding.items() if key != "type")
+    return encoding["type"] + (f"({options})" if options else "")
+
+
 def _named(node: ast.expr) -> dict[str, Any]:
     if isinstance(node, ast.Name):
         return dict(type=node.id)

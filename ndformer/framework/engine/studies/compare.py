@@ -1,4 +1,4 @@
-"""One config under several encodings, seeds and amounts of data: many runs of the training program, some at a time.
+"""One config under several encodings, seeds, folds, amounts of data: many runs of the training program, a few at once.
 
 runs = plan("configs/mnist_pape.py", ["Sincos", "PaPE(m=8)"], seeds=[0, 1, 2], home=Path("work_dirs/mine"))
 for end in train_all(runs, [sys.executable, "tools/train.py"], jobs=2, threads=1):     as they come to their ends
@@ -7,6 +7,7 @@ for end in train_all(runs, [sys.executable, "tools/train.py"], jobs=2, threads=1
 
 import argparse
 import contextlib
+import itertools
 import json
 import math
 import os
@@ -28,10 +29,11 @@ from ndformer.framework.engine.building import prepare_data
 from ndformer.framework.engine.config import kept
 from ndformer.framework.engine.config.differences import that_matter
 from ndformer.framework.engine.config.load import load
-from ndformer.framework.engine.config.text import parse_option
+from ndformer.framework.engine.config.text import as_argument, parse_option
 from ndformer.framework.engine.programs.cli import config_arguments, config_from
 from ndformer.framework.engine.run import build_loader
 from ndformer.framework.engine.training import checkpoint
+from ndformer.framework.engine.training.apart import check_apart
 from ndformer.framework.engine.training.preemption import RESUMABLE
 from ndformer.framework.errors import ConfigError, DataError
 from ndformer.framework.registry import METRICS
@@ -50,10 +52,16 @@ class Run:
     folder: Path
     arguments: list[str]  # of the training program, but for the folder
     cfg: Config  # what they come to
+    fold: int | None = None
 
     def __str__(self) -> str:
         amount = "" if self.per_class is None else f"{self.per_class} per class, "
-        return f"{self.encoding}, {amount}seed {self.seed}"
+        return f"{self.encoding}, {amount}seed {self.seed}{'' if self.fold is None else f', fold {self.fold}'}"
+
+    @property
+    def repeat(self) -> int | str:
+        """Which one of those that a mean is over; gains are paired by it."""
+        return self.seed if self.fold is None else f"seed {self.seed}, fold {self.fold}"
 
     @property
     def done(self) -> bool:
@@ -73,7 +81,7 @@ class Outcome:
 
 def plan(
     config: str | Path,
-    encodings: Sequence[str],
+    encodings: Sequence[str | None],
     seeds: Sequence[int],
     home: Path,
     amounts: Sequence[int | None] = (None,),
@@ -81,26 +89,35 @@ def plan(
     sample: bool = False,
     data_root: str | None = None,
     trusted: bool = False,
+    folds: Sequence[int | None] = (None,),
 ) -> list[Run]:
-    """All runs, checked; every encoding once before any is repeated with another seed."""
-    for key, own in {"seed": "--seeds", "train_dataloader.dataset.per_class": "--per-class"}.items():
+    """All runs, checked; every encoding once before any is repeated with another seed or fold. None: the config's own
+    encoding."""
+    given = {"seed": "--seeds", "train_dataloader.dataset.per_class": "--per-class"}
+    given |= {} if None in folds else {"dataset.fold": "--folds"}
+    for key, own in given.items():
         if any(".".join(parse_option(option)[0]) == key for option in options):
             raise ConfigError(f"--cfg-options gives {key}: that is for {own}")
-    short = [_short(encoding) for encoding in encodings]
+    short = [_short(encoding or "run") for encoding in encodings]
     for i, name in enumerate(short):
         if name in short[:i]:
             raise ConfigError(f"--encodings names {encodings[i]} twice: leave one out")
     runs = []
-    for seed in dict.fromkeys(seeds):
+    repeats = itertools.product(dict.fromkeys(seeds), dict.fromkeys(folds))
+    for seed, fold in repeats:
         for amount in dict.fromkeys(amounts):
             for encoding, name in zip(encodings, short):
                 more = [] if amount is None else [f"train_dataloader.dataset.per_class={amount}"]
-                arguments = [str(config), "--encoding", encoding, *(["--sample"] if sample else [])]
+                more += [] if fold is None else [f"dataset.fold={fold}"]
+                chosen = [] if encoding is None else ["--encoding", encoding]
+                arguments = [str(config), *chosen, *(["--sample"] if sample else [])]
                 arguments += [] if data_root is None else ["--data-root", data_root]
                 arguments += ["--trust-config"] if trusted else []
                 arguments += ["--cfg-options", *options, *more, f"seed={seed}"]
-                folder = home / f"{name}{'' if amount is None else f'_n{amount}'}_seed{seed}"
-                runs.append(Run(encoding, amount, seed, folder, arguments, _config(arguments)))
+                part = ("" if amount is None else f"_n{amount}") + ("" if fold is None else f"_fold{fold}")
+                cfg = _config(arguments)
+                called = encoding or as_argument(cfg.model.backbone.get("encoding"))
+                runs.append(Run(called, amount, seed, home / f"{name}{part}_seed{seed}", arguments, cfg, fold))
     return runs
 
 
@@ -140,8 +157,7 @@ def check_data(runs: Sequence[Run], sample: bool) -> None:
     """Make the sample if it is wanted, and read the lists of all sets once: what is missing is missing for all."""
     run = max(runs, key=lambda run: run.per_class or 0)
     prepare_data(run.cfg, sample)
-    for split in SPLITS:
-        build_loader(run.cfg, split)
+    check_apart(run.cfg, {split: build_loader(run.cfg, split).data for split in SPLITS})
 
 
 def outcome(run: Run, failed: str = "") -> Outcome:

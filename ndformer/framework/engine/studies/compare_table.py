@@ -22,7 +22,7 @@ class Row:
 
     encoding: str
     per_class: int | None
-    values: dict[int, float]  # by seed
+    values: dict[int | str, float]  # by seed, or by seed and fold
     summary: Summary | None  # None: no run did
     gain: Summary | None  # over the baseline, seed by seed
     may_be_best: bool  # its interval overlaps with that of the highest mean
@@ -36,7 +36,9 @@ def tabulate(outcomes: Sequence[Outcome], metric: str, baseline: str) -> list[Ro
     for one in outcomes:
         groups.setdefault((one.run.per_class, one.run.encoding), []).append(one)
     values = {
-        key: {o.run.seed: value_of(metric, o.results["test"]) for o in group if o.results is not None and not o.failed}
+        key: {
+            o.run.repeat: value_of(metric, o.results["test"]) for o in group if o.results is not None and not o.failed
+        }
         for key, group in groups.items()
     }
     summaries = {key: Summary.of(list(found.values())) for key, found in values.items() if found}
@@ -45,7 +47,7 @@ def tabulate(outcomes: Sequence[Outcome], metric: str, baseline: str) -> list[Ro
         amount, encoding = key
         best = max((s for k, s in summaries.items() if k[0] == amount), key=lambda s: s.mean, default=None)
         base = values[amount, baseline]
-        gains = [value - base[seed] for seed, value in values[key].items() if seed in base]
+        gains = [value - base[which] for which, value in values[key].items() if which in base]
         own = summaries.get(key)
         ended = [o.results for o in group if o.results is not None and not o.failed]
         rows.append(
@@ -135,7 +137,9 @@ class Report:
         runs = []
         for one in outcomes:
             run = one.run
-            about = dict(encoding=run.encoding, per_class=run.per_class, seed=run.seed, folder=str(run.folder))
+            about = dict(
+                encoding=run.encoding, per_class=run.per_class, seed=run.seed, fold=run.fold, folder=str(run.folder)
+            )
             runs.append(about | dict(arguments=run.arguments, failed=one.failed or None, results=one.results))
         content = dict(title=self.title, metric=self.metric, baseline=self.baseline, rows=[asdict(r) for r in rows])
         self.home.mkdir(parents=True, exist_ok=True)
@@ -168,7 +172,7 @@ def _points(title: str, rows: Sequence[Row], metric: str) -> Any:
         axis.set_yticks(range(len(rows)), [row.encoding for row in rows], fontsize=9)
         axis.set_ylim(len(rows) - 0.5, -0.5)
         axis.set_xlim(in_percent(axis.get_xlim()))
-        axis.set_xlabel(f"test {metric} in %: mean and its 95 % interval; grey: single seeds")
+        axis.set_xlabel(f"test {metric} in %: mean and its 95 % interval; grey: single runs")
         axis.spines[["top", "right"]].set_visible(False)
     return figure
 

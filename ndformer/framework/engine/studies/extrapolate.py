@@ -17,6 +17,7 @@ from mmengine.config import Config
 from ndformer.framework.data.dataset import rooted
 from ndformer.framework.encoding import PositionEncoding
 from ndformer.framework.engine.building import build_model
+from ndformer.framework.engine.config.text import as_argument
 from ndformer.framework.engine.run import build_loader, evaluate
 from ndformer.framework.engine.studies import markdown
 from ndformer.framework.engine.studies.interval import Summary, in_percent
@@ -150,16 +151,6 @@ def _check(shapes: dict[int, Shape], patch: int) -> None:
             f"--sizes: patches of {patch} do not divide {', '.join(map(str, wrong))}; the nearest that they do are "
             f"{', '.join(map(str, near))}"
         )
-
-
-def as_argument(encoding: Any) -> str:
-    """The encoding of a config as on a command line: PaPE(m=8)."""
-    if encoding is None:
-        return "NoPE"
-    if not isinstance(encoding, dict):
-        return ", ".join(map(as_argument, encoding))
-    options = ", ".join(f"{key}={value!r}" for key, value in encoding.items() if key != "type")
-    return encoding["type"] + (f"({options})" if options else "")
 
 
 # Reports
