@@ -44,7 +44,9 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--work-dir", metavar="DIR", type=Path, help="default: work_dirs/compare_CONFIG")
     parser.add_argument("--jobs", metavar="K", type=int, default=1, help="runs at once (1)")
     parser.add_argument("--threads", metavar="T", type=int, help="threads of each (all cores / K)")
-    return parser.parse_args(arguments)
+    given = parser.parse_args(arguments)
+    given.seeds = given.seeds or ([0, 1, 2] if None in given.folds else [0])
+    return given
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -56,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     runs = plan(
         given.config,
         given.encodings,
-        given.seeds or ([0, 1, 2] if None in given.folds else [0]),
+        given.seeds,
         home,
         given.per_class,
         given.cfg_options,

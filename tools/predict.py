@@ -21,7 +21,7 @@ import torch
 from ndformer.framework.answer import Answer
 from ndformer.framework.answers import gallery
 from ndformer.framework.answers.tables import write_table
-from ndformer.framework.engine.building import build_model
+from ndformer.framework.engine.building import build_model, dataset_kind
 from ndformer.framework.engine.programs import output, show_dir
 from ndformer.framework.engine.programs.cli import config_arguments, config_from, device_argument, new_parser, run
 from ndformer.framework.engine.programs.files import OfFiles, Preparation
@@ -29,6 +29,7 @@ from ndformer.framework.engine.training import checkpoint, contents
 from ndformer.framework.errors import DataError
 from ndformer.framework.foreign import one_line, printable
 from ndformer.framework.heads.head import Head
+from ndformer.framework.registry import ANSWERS
 
 
 @torch.no_grad()
@@ -70,11 +71,11 @@ def main() -> None:
         read.append(files)
         named = answers[-1].words(classes, given.top, given.show_score)
         print(f"{' '.join(map(printable, files))}  {printable(named)}", flush=True)
+    if given.out is not None:
+        write_table(given.out, answers, classes, ANSWERS.get(dataset_kind(cfg).answer))
+        print(given.out)
     if len(samples) == len(unread) == 1:
         raise DataError(unread[0])
-    if given.out is not None:
-        write_table(given.out, answers, classes)
-        print(given.out)
     if given.show_dir is not None:
         source = OfFiles(prepared, read, classes)
         gallery.show(given.show_dir, answers, classes, source, given.show_count, given.show_score)

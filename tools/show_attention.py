@@ -128,7 +128,7 @@ def main() -> None:
     prepared = Preparation(cfg, model)
     if given.image.isdecimal() and not Path(given.image).exists():
         prepare_data(cfg, given.sample)
-        dataset: Any = build_loader(cfg, "test").dataset
+        dataset: Any = build_loader(cfg, "test", content.get("classes", ())).dataset
         if int(given.image) >= len(dataset):
             raise DataError(f"the test set has samples 0 to {len(dataset) - 1}, got {given.image}")
         batch = collate([dataset[int(given.image)]])

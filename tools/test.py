@@ -39,7 +39,7 @@ def main() -> None:
     content = checkpoint.load(given.checkpoint)
     checkpoint.load_weights(model, content, given.checkpoint, given.resize_positions)
     prepare_data(cfg, given.sample)
-    loader = build_loader(cfg, "test")
+    loader = build_loader(cfg, "test", content.get("classes", ()))
     check_classes(model, loader)
     same_data.warn(content, loader.data, given.checkpoint)
     result = evaluate(cfg, model, loader)

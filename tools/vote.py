@@ -115,7 +115,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     content = checkpoint.load(given.checkpoint)
     checkpoint.load_weights(model, content, given.checkpoint)
     prepare_data(cfg, given.sample)
-    loader = build_loader(cfg, "test")
+    loader = build_loader(cfg, "test", content.get("classes", ()))
     check_classes(model, loader)
     same_data.warn(content, loader.data, given.checkpoint)
     out: Path | None = given.out

@@ -39,7 +39,7 @@ class Answer:
     """Extend it with `rows` and `words`; with `draw` and `annotated`, what was said and what is true can be seen."""
 
     metric: ClassVar[str]  # the name of one that reads it
-    columns: ClassVar[tuple[str, ...]] = ()  # of a table without rows
+    columns: ClassVar[tuple[str, ...]] = ()  # of a table, as far as classes are none of them
     tile: ClassVar[int] = 320  # pixels, the height of a sample on a sheet of many
     captioned: ClassVar[str] = "name"  # what is written above it there: its 'name' or its 'class'
 
@@ -67,6 +67,11 @@ class Answer:
     def rows(self, classes: Sequence[str]) -> list[dict[str, Any]]:
         """Rows of a table of predictions, a dict each."""
         raise TypeError(f"{type(self).__name__} does not fit a table: give it rows(classes), a list of dicts")
+
+    @classmethod
+    def header(cls, classes: Sequence[str]) -> Sequence[str]:
+        """The columns of a table that has no rows."""
+        return cls.columns
 
     def words(self, classes: Sequence[str], top: int, least: float) -> str:
         """A line for people: the `top` likeliest, or what has a score of `least` or more."""

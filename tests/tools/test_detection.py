@@ -162,7 +162,7 @@ def test_a_folder_with_all_that_is_odd_trains_and_one_without_objects_is_worth_n
     for split in ("train", "val"):
         for i, size in enumerate(sizes):
             (tmp_path / "data" / split).mkdir(parents=True, exist_ok=True)
-            Image.new("RGB", size, (i, 90, 0)).save(tmp_path / "data" / split / f"{i}.png")
+            Image.new("RGB", size, (i, 90, len(split))).save(tmp_path / "data" / split / f"{i}.png")
         rows = [(i, box) for i, some in boxes.items() for box in some] if split == "train" else []
         content = dict(
             images=[dict(id=i, file_name=f"{i}.png") for i in range(len(sizes))],

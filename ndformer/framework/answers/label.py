@@ -18,6 +18,7 @@ LEAST, BAR, NAMES = 230, 90, 3  # the least width of a card, the longest bar, an
 @dataclass(kw_only=True, eq=False)
 class Label(Answer):
     metric = "Accuracy"
+    columns = ("path", "truth", "prediction")
     tile = 128
     captioned = "class"
 
@@ -37,8 +38,11 @@ class Label(Answer):
         task = dict(task=self.task) if self.task else {}
         truth = names[self.label] if self.label >= 0 else ""
         own = dict(path=self.path, **task, truth=truth, prediction=names[self.prediction])
-        scores = zip(names, self.scores.tolist())
-        return [own | {f"class {name}" if name in own else name: round(score, 6) for name, score in scores}]
+        return [own | {_column(name): round(score, 6) for name, score in zip(names, self.scores.tolist())}]
+
+    @classmethod
+    def header(cls, classes: Sequence[str]) -> Sequence[str]:
+        return [*cls.columns, *map(_column, classes)]
 
     def words(self, classes: Sequence[str], top: int, least: float) -> str:
         names = self.names(classes)
@@ -60,6 +64,11 @@ class Label(Answer):
     def card(self, pixels: np.ndarray, classes: Sequence[str], least: float) -> Any:
         names = self.names(classes)
         return card(pixels, names, self.scores.tolist(), names[self.label] if self.label >= 0 else None, self.path)
+
+
+def _column(name: str) -> str:
+    """That of a class, which may be called as another column is."""
+    return f"class {name}" if name in (*Label.columns, "task") else name
 
 
 def card(pixels: np.ndarray, names: list[str], scores: list[float], truth: str | None, title: str) -> Any:

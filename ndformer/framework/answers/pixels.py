@@ -46,6 +46,10 @@ class Pixels(Answer):
         shares = zip(classes, self._shares(classes).tolist())
         return [dict(path=self.path, **{name: round(share, 6) for name, share in shares})]
 
+    @classmethod
+    def header(cls, classes: Sequence[str]) -> Sequence[str]:
+        return ["path", *classes]
+
     def words(self, classes: Sequence[str], top: int, least: float) -> str:
         names = self.names(classes)
         share, which = self._shares(names).topk(min(top, len(names)))

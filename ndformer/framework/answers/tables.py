@@ -9,14 +9,17 @@ from ndformer.framework.answer import Answer
 from ndformer.framework.foreign import cell
 
 
-def write_table(path: Path, answers: Sequence[Answer], classes: Sequence[str]) -> None:
-    """What was said of each sample: the score of every class, its share of pixels, or a row for each object."""
+def write_table(path: Path, answers: Sequence[Answer], classes: Sequence[str], kind: type[Answer] = Answer) -> None:
+    """What was said of each sample: the score of every class, its share of pixels, or a row for each object. Where
+    there is no answer at all, `kind` says the columns."""
     rows = [row for answer in answers for row in answer.rows(classes)]
     if path.suffix == ".json":
         path.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
     elif path.suffix == ".csv":
         with path.open("w", newline="", encoding="utf-8") as file:
-            names = dict.fromkeys(name for row in rows for name in row) or (answers[0].columns if answers else ())
+            names = dict.fromkeys(name for row in rows for name in row) or (answers[0] if answers else kind).header(
+                classes
+            )
             writer = csv.DictWriter(file, names, restval="")
             writer.writerow({name: cell(name) for name in names})
             writer.writerows({name: cell(value) for name, value in row.items()} for row in rows)

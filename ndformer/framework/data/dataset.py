@@ -6,6 +6,9 @@ Randomness is a function of (seed, epoch, sample index) alone: the numbers of wo
 """
 
 import contextlib
+import copy
+import difflib
+import itertools
 import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -18,12 +21,14 @@ from torch import Tensor
 from ndformer.framework import foreign
 from ndformer.framework.errors import DataError
 from ndformer.framework.ranges import Count, Rate, Seed, Text
-from ndformer.framework.registry import TRANSFORMS
+from ndformer.framework.registry import DATASETS, TRANSFORMS
+from ndformer.framework.signature import arguments
 
 Sample = dict[str, Any]
 Transform = Callable[[Sample, np.random.Generator], Sample]
 SPLITS = ("train", "val", "test")
 TRIES = 100  # bad samples in a row, at most
+MANY = 200  # folders that are looked through for a set that is not where it was said to be
 
 
 class Dataset(torch.utils.data.Dataset[Sample]):
@@ -32,6 +37,7 @@ class Dataset(torch.utils.data.Dataset[Sample]):
     Without a test set, validation is the test set, read once at the end. A set without validation holds out a
     stratified share of train for it. `val_is_test` validates on test instead, the habit of other codebases; reports say
     so. `per_class` keeps only so many samples of each class, or so many in all where a sample has none of its own.
+    `known` are a checkpoint's classes, in its order: those of a test set that comes without what would name them.
     """
 
     splits: ClassVar[tuple[str, ...]] = ("train", "test")  # what is on disk
@@ -55,19 +61,19 @@ class Dataset(torch.utils.data.Dataset[Sample]):
         val_is_test: bool = False,
         seed: Seed = 0,
         per_class: Count | None = None,
+        known: Sequence[str] = (),
     ) -> None:
         if split not in SPLITS:
             raise ValueError(f"split is train, val or test, got '{split}'")
-        self.data_root, self.split, self.seed = Path(data_root), split, seed
+        self.data_root, self.split, self.seed, self.known = Path(data_root), split, seed, list(known)
         self.transforms = [TRANSFORMS.create(t) if isinstance(t, dict) else t for t in transforms]
-        self.found = self.on_disk()
-        if "test" not in self.found and "val" in self.found:
-            self.found["test"] = self.found.pop("val")
-        held_out = "val" not in self.found and not val_is_test
-        source = split
-        if split == "val" and "val" not in self.found:
-            source = "test" if val_is_test else "train"
-        records, labels = self.index(source)
+        try:
+            held_out, records, labels = self._indexed(val_is_test)
+        except DataError as error:
+            home = self._meant(val_is_test)
+            if home is None:
+                raise
+            raise DataError(f"{error}. Did you mean {home} as data_root?", error.option) from None
         if not hasattr(self, "classes"):
             raise TypeError(f"{type(self).__name__}.index() has to set self.classes, the names of the classes: a list")
         self.classes = [foreign.printable(name) for name in self.classes]
@@ -80,6 +86,29 @@ class Dataset(torch.utils.data.Dataset[Sample]):
             records, labels = [records[i] for i in keep], labels[keep]
         self.records, self.labels = records, labels
 
+    def _indexed(self, val_is_test: bool) -> tuple[bool, list[Any], np.ndarray]:
+        """Whether validation is held out of train, and the records and labels of what the split is read from."""
+        self.found = self.on_disk()
+        if "test" not in self.found and "val" in self.found:
+            self.found["test"] = self.found.pop("val")
+        source = self.split
+        if self.split == "val" and "val" not in self.found:
+            source = "test" if val_is_test else "train"
+        return "val" not in self.found and not val_is_test, *self.index(source)
+
+    def _meant(self, val_is_test: bool) -> Path | None:
+        """The folder above `data_root`, in it, or beside it with a name like its own, where this set could be read."""
+        above, inside = self.data_root.parent, _folders(self.data_root)
+        like = difflib.get_close_matches(self.data_root.name, [one.name for one in _folders(above)], 3)
+        for home in dict.fromkeys([above, *inside, *(above / name for name in like)]):
+            other = copy.copy(self)
+            other.data_root = home
+            with contextlib.suppress(DataError, OSError, ValueError):
+                _, records, _ = other._indexed(val_is_test)
+                if len(records) and home != self.data_root:
+                    return home
+        return None
+
     def on_disk(self) -> dict[str, Any]:
         """The splits under `data_root`, each with what index() wants to know of it: a folder, a list."""
         return dict.fromkeys(self.splits)
@@ -87,6 +116,11 @@ class Dataset(torch.utils.data.Dataset[Sample]):
     def index(self, split: str) -> tuple[list[Any], np.ndarray]:
         """The records of a split on disk and their labels (N,), without reading a sample. Sets `classes`."""
         raise NotImplementedError
+
+    def absent(self) -> list[str]:
+        """The classes of which there is no sample, where that is known without reading one."""
+        there = set(np.unique(self.labels).tolist()) if self.answer == "Label" else range(len(self.classes))
+        return [name for label, name in enumerate(self.classes) if label not in there]
 
     def held_out(self, records: list[Any], labels: np.ndarray, share: float) -> np.ndarray:
         """Sorted numbers of the records of train that are kept for validation."""
@@ -194,6 +228,20 @@ class Dataset(torch.utils.data.Dataset[Sample]):
 def rooted(dataset: dict[str, Any], data_root: Any) -> dict[str, Any]:
     """The config of a dataset with the `data_root` that its place has, unless it names its own."""
     return dataset if data_root is None else {"data_root": data_root, **dataset}
+
+
+def _folders(home: Path) -> list[Path]:
+    """Some of those in it."""
+    try:
+        return sorted(one for one in itertools.islice(home.iterdir(), MANY) if one.is_dir())
+    except OSError:
+        return []
+
+
+def create(dataset: dict[str, Any], seed: int, known: Sequence[str] = ()) -> Dataset:
+    """The dataset of a config, with what its place gives, as far as it takes it."""
+    place = dict(known=known) if known and "known" in arguments(DATASETS.get(dataset["type"]))[0] else {}
+    return DATASETS.create(dataset, seed=seed, **place)
 
 
 def stratified(labels: np.ndarray, share: float) -> np.ndarray:

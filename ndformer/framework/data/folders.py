@@ -11,7 +11,7 @@ import numpy as np
 
 from ndformer.framework import foreign
 from ndformer.framework.data.dataset import SPLITS, Dataset, Sample
-from ndformer.framework.errors import DataError
+from ndformer.framework.errors import DataError, nearest
 
 
 def missing(path: Path, what: str, source: str) -> DataError:
@@ -19,25 +19,25 @@ def missing(path: Path, what: str, source: str) -> DataError:
     return DataError(f"{path} is missing: put {what} there ({source})", "--sample works without it")
 
 
-Whole = Callable[[Path], bool]
+IsSample = Callable[[Path], bool]
 CLUTTER = ("thumbs.db", "desktop.ini")  # of systems, as are names that begin with a dot
 
 
-def nothing_whole(folder: Path) -> bool:
+def only_files(folder: Path) -> bool:
     """No folder is a sample."""
     return False
 
 
 def files_in(
-    folder: Path, endings: Sequence[str], others: Counter[str] | None = None, whole: Whole = nothing_whole
+    folder: Path, endings: Sequence[str], others: Counter[str] | None = None, is_sample: IsSample = only_files
 ) -> list[str]:
     """The paths of the files with these endings in a folder and those below it, from `folder` on, sorted; and of the
-    folders that are samples as a `whole`. Other files are counted in `others`, by their endings."""
+    folders that are samples. Other files are counted in `others`, by their endings."""
     found = []
     for at, folders, files in os.walk(folder):
         home = Path(at)
         folders[:] = sorted(name for name in folders if not name.startswith("."))
-        samples = [name for name in folders if whole(home / name)]
+        samples = [name for name in folders if is_sample(home / name)]
         folders[:] = [name for name in folders if name not in samples]
         for name in files:
             ending = Path(name).suffix.lower()
@@ -74,16 +74,18 @@ def labelled(
     endings: Sequence[str],
     kind: str,
     inside: str = "",
-    whole: Whole = nothing_whole,
+    is_sample: IsSample = only_files,
+    every: bool = True,
 ) -> tuple[list[tuple[Path, int]], np.ndarray]:
-    """(path, label) of the files in folder/CLASS[/inside], class by class, and the labels again as an array."""
+    """(path, label) of the files in folder/CLASS[/inside], class by class, and the labels again as an array. All
+    classes have some, unless not `every` one needs to, as in a test set."""
     records: list[tuple[Path, int]] = []
     others: Counter[str] = Counter()
     for label, name in enumerate(classes):
         home = foreign.inside(folder, name) / inside
         here: Counter[str] = Counter()
-        found = files_in(home, endings, here, whole) if home.is_dir() else []
-        if not found:
+        found = files_in(home, endings, here, is_sample) if home.is_dir() else []
+        if not found and (every or (label == len(classes) - 1 and not records)):
             raise DataError(
                 f"{home} holds no {kind} ({', '.join(endings)}){' but ' * bool(here)}{counted(here)}: "
                 "every class has a folder with some, so fill it or take it away"
@@ -95,7 +97,7 @@ def labelled(
 
 
 class ClassFolders(Dataset):
-    """Extend it with `endings`, `kind` and `open`; with `whole`, where folders are samples too."""
+    """Extend it with `endings`, `kind` and `open`; with `is_sample`, where folders are samples too."""
 
     endings: ClassVar[Sequence[str]]
     kind: ClassVar[str]  # what one file is called
@@ -104,7 +106,13 @@ class ClassFolders(Dataset):
         return {split: home for split in SPLITS if (home := self.data_root / split).is_dir()}
 
     def index(self, split: str) -> tuple[list[Any], np.ndarray]:
-        for name in ("train", split):
+        if not self.found and (inside := self._without_train()):
+            raise DataError(
+                f"{self.data_root} has folders of {self.kind}s itself ({', '.join(inside[:3])}): put them into "
+                f"{self.data_root / 'train'}, and some {self.kind}s of each into folders of {self.data_root / 'test'}"
+            )
+        alone = split == "test" and bool(self.known) and "train" not in self.found
+        for name in (split,) if alone else ("train", split):
             if name not in self.found:
                 what = (
                     f"a folder per class, with its {self.kind}s in it,"
@@ -113,16 +121,24 @@ class ClassFolders(Dataset):
                 )
                 raise missing(self.data_root / name, what, "or give the folder above it as data_root")
         home = self.found[split]
-        self.classes = class_folders(self.found["train"])
+        there = {foreign.printable(name): name for name in class_folders(home)}
+        self.classes = [there.get(name, name) for name in self.known] if alone else class_folders(self.found["train"])
         if not self.classes:
             raise DataError(f"{self.found['train']} holds no class folder: put each class's {self.kind}s in one")
-        strange = set(class_folders(home)) - set(self.classes)
+        strange = set(there.values()) - set(self.classes)
         if strange:
+            whose = "the checkpoint" if alone else self.found["train"]
             raise DataError(
-                f"{home / min(strange)} is no class of {self.found['train']}: give all splits folders "
-                "of the same names (is one missing there, or called otherwise?)"
+                f"{home / min(strange)} is no class of {whose}{nearest(min(strange), self.classes)} Give all splits "
+                "folders of the same names (is one missing there, or called otherwise?)"
             )
-        return labelled(home, self.classes, self.endings, self.kind, whole=self.is_sample)
+        return labelled(home, self.classes, self.endings, self.kind, is_sample=self.is_sample, every=split == "train")
+
+    def _without_train(self) -> list[str]:
+        """Class folders that lie where train/ should."""
+        homes = class_folders(self.data_root) if self.data_root.is_dir() else []
+        ends = tuple(self.endings)
+        return [one for one in homes if any(p.suffix.lower() in ends for p in (self.data_root / one).iterdir())]
 
     def is_sample(self, folder: Path) -> bool:
         """Whether a folder in a class's is one sample, as frames of a video are."""

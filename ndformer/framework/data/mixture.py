@@ -1,13 +1,13 @@
 """Several modalities: datasets trained on in turn, each batch of one of them, and samples that have several at once."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 
 from ndformer.framework.data.batches import Batches
-from ndformer.framework.data.dataset import Dataset, Sample, rooted
+from ndformer.framework.data.dataset import Dataset, Sample, create, rooted
 from ndformer.framework.errors import DataError
 from ndformer.framework.ranges import Filled, Positive, Seed, Share, Text
 from ndformer.framework.registry import DATASETS, TRANSFORMS
@@ -30,6 +30,7 @@ class Mixture(Dataset):
         split: str = "train",
         seed: Seed = 0,
         data_root: Text | Path | None = None,
+        known: Sequence[str] = (),
     ) -> None:
         if weights is not None and set(weights) != set(parts):
             raise ValueError(f"weights are for {', '.join(parts)}, got {', '.join(weights)}")
@@ -41,13 +42,17 @@ class Mixture(Dataset):
                 raise ValueError(f"only names some of {', '.join(parts)}, got {missing or 'none'}")
             parts = {name: part for name, part in parts.items() if name in only}
         self.parts: dict[str, Dataset] = {
-            name: DATASETS.create({"split": split} | rooted(part, data_root), seed=seed) for name, part in parts.items()
+            name: create({"split": split} | rooted(part, data_root), seed, _of_part(name, known))
+            for name, part in parts.items()
         }
         self.split = split
         self.weights = None if weights is None else [weights[name] for name in parts]
         self.starts = np.cumsum([0, *(len(part) for part in self.parts.values())])
         self.classes = [f"{name}: {label}" for name, part in self.parts.items() for label in part.classes]
         self.records, self.labels = range(int(self.starts[-1])), np.concatenate([p.labels for p in self.parts.values()])
+
+    def absent(self) -> list[str]:
+        return [f"{name}: {label}" for name, part in self.parts.items() for label in part.absent()]
 
     def sample(self, epoch: int, i: int) -> Sample:
         k, j = self._at(i)
@@ -69,6 +74,11 @@ class Mixture(Dataset):
         """The part of a sample, and its number there."""
         k = int(np.searchsorted(self.starts, i, side="right")) - 1
         return k, i - int(self.starts[k])
+
+
+def _of_part(name: str, classes: Sequence[str]) -> list[str]:
+    start = f"{name}: "
+    return [one.removeprefix(start) for one in classes if one.startswith(start)]
 
 
 @TRANSFORMS.register_module()

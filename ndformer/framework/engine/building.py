@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader
 from ndformer.framework import devices
 from ndformer.framework.adapter import Adapter
 from ndformer.framework.autocast import AMP
-from ndformer.framework.data.dataset import rooted
+from ndformer.framework.data.dataset import Dataset, rooted
 from ndformer.framework.data.pack import Pack
 from ndformer.framework.data.stand_ins import MARK, make_sample
 from ndformer.framework.engine.config.data_root import datasets_of, parts_of
@@ -53,6 +53,11 @@ def _homes(cfg: Config) -> list[Path]:
 
 def dataset_name(cfg: Config) -> str:
     return "+".join(part.type for part in _parts(cfg))
+
+
+def dataset_kind(cfg: Config) -> type[Dataset]:
+    """What a model is tested on."""
+    return DATASETS.get(cfg.test_dataloader.dataset.type)
 
 
 def build_model(cfg: Config) -> TokenModel:

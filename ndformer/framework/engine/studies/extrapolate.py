@@ -14,7 +14,7 @@ from typing import Any, cast
 
 from mmengine.config import Config
 
-from ndformer.framework.data.dataset import rooted
+from ndformer.framework.data.dataset import create, rooted
 from ndformer.framework.encoding import PositionEncoding
 from ndformer.framework.engine.building import build_model
 from ndformer.framework.engine.config.text import as_argument
@@ -26,7 +26,7 @@ from ndformer.framework.engine.training.evaluate import value_of
 from ndformer.framework.errors import DataError
 from ndformer.framework.model import TokenModel
 from ndformer.framework.pictures.figures import canvas
-from ndformer.framework.registry import DATASETS, METRICS, TRANSFORMS
+from ndformer.framework.registry import METRICS, TRANSFORMS
 
 Shape = tuple[int, int]  # height, width
 
@@ -60,19 +60,20 @@ def extrapolate(cfg: Config, path: Path, sizes: Sequence[int], metric: str | Non
     model = build_model(cfg)
     content = checkpoint.load(path)
     checkpoint.load_weights(model, content, path)
-    same_data.warn(content, build_loader(cfg, "test").data, path)
-    trained, own = _shape(cfg, "train"), _shape(cfg, "test")
+    known = content.get("classes", ())
+    same_data.warn(content, build_loader(cfg, "test", known).data, path)
+    trained, own = _shape(cfg, "train", known), _shape(cfg, "test", known)
     shapes = {size: _scaled(own, size) for size in sizes}
     _check(shapes, cast(Any, model.modalities["image"]).patch)
     figures = []
     for size, shape in shapes.items():
-        at, did = resized(cfg, own, shape)
+        at, did = resized(cfg, own, shape, known)
         for interpolated in (False, True):
             if interpolated and shape == trained:
                 test = figures[-1].test
             else:
                 interpolate(model, trained, shape if interpolated else trained)
-                test = evaluate(at, model, build_loader(at, "test")).values
+                test = evaluate(at, model, build_loader(at, "test", known)).values
             figures.append(Figure(size, shape, interpolated, did, test))
     encoding = as_argument(cfg.model.backbone.get("encoding"))
     shown = metric or METRICS.get(cfg.metrics[0].type).main
@@ -87,7 +88,7 @@ def interpolate(model: TokenModel, trained: Shape, shape: Shape) -> None:
             part.scale_positions = tuple(a / b for a, b in zip(trained, shape))
 
 
-def resized(cfg: Config, own: Shape, shape: Shape) -> tuple[Config, str]:
+def resized(cfg: Config, own: Shape, shape: Shape, known: Sequence[str] = ()) -> tuple[Config, str]:
     """The config with test images of another shape than its own, and what was done for it.
 
     Every size in the test transforms changes in proportion; where there is none, a Resize comes first. Batches hold
@@ -110,7 +111,7 @@ def resized(cfg: Config, own: Shape, shape: Shape) -> tuple[Config, str]:
         did.append(f"Resize to {shape[0]} x {shape[1]} put in front")
     at.test_dataloader.dataset.transforms = transforms
     at.test_dataloader.batch_size = max(1, cfg.test_dataloader.batch_size * math.prod(own) // math.prod(shape))
-    made = _shape(at, "test")
+    made = _shape(at, "test", known)
     if made != shape:
         raise DataError(
             f"test images should be {shape[0]} x {shape[1]} after {', '.join(did)}, but are {made[0]} x {made[1]}: "
@@ -126,10 +127,10 @@ def _proportional(old: Any, own: Shape, shape: Shape) -> Any:
     return tuple(round(side * factor) for side, factor in zip(old, factors))
 
 
-def _shape(cfg: Config, split: str) -> Shape:
+def _shape(cfg: Config, split: str, known: Sequence[str] = ()) -> Shape:
     """What the transforms of a split make of the first test image: train itself may be absent at test time."""
     options = dict(cfg.test_dataloader.dataset, transforms=cfg[f"{split}_dataloader"].dataset.transforms)
-    inputs = DATASETS.create(rooted(options, cfg.get("data_root")), seed=cfg.seed)[0]["inputs"]
+    inputs = create(rooted(options, cfg.get("data_root")), cfg.seed, known)[0]["inputs"]
     if list(inputs) != ["image"]:
         raise DataError(f"other sizes are for models of images alone, not of {', '.join(inputs)}")
     height, width = inputs["image"].shape[-2:]

@@ -17,11 +17,10 @@ from torch.utils.data import DataLoader, get_worker_info
 
 from ndformer.framework import devices, guest, processes
 from ndformer.framework.data.batches import Batches, collate
-from ndformer.framework.data.dataset import Dataset, rooted
+from ndformer.framework.data.dataset import Dataset, create, rooted
 from ndformer.framework.data.mixture import Mixture, TurnBatches
 from ndformer.framework.engine.config.schema import Loading
 from ndformer.framework.errors import DataError
-from ndformer.framework.registry import DATASETS
 
 GRACE = 30  # seconds that a loader's worker goes on after SIGTERM, so that the training process can save and end
 
@@ -45,9 +44,17 @@ class Loader(DataLoader[Any]):
         guest.when_leaving(functools.partial(_close, weakref.ref(self)))  # Python would wait for GRACE
 
     def __iter__(self) -> Iterator[dict[str, Any]]:  # pyright: ignore[reportIncompatibleMethodOverride]
-        for batch in super().__iter__():
-            self.bad |= dict(batch.pop("bad", ()))
-            yield batch
+        try:
+            for batch in super().__iter__():
+                self.bad |= dict(batch.pop("bad", ()))
+                yield batch
+        except DataError as error:
+            if self.data.skip_bad:
+                raise
+            without = f"--cfg-options {self.split}_dataloader.skip_bad=True leaves such samples out"
+            option = f"{error.option}; {without}" if error.option else without
+            sentence = str(error).rpartition("DataError: ")[2].strip()  # of a worker, it is its whole traceback
+            raise DataError(sentence, f"{option}, tools/check_data.py CONFIG names all of them") from error
 
 
 def _close(reference: weakref.ref[Loader]) -> None:
@@ -56,13 +63,14 @@ def _close(reference: weakref.ref[Loader]) -> None:
         loader._iterator._shutdown_workers()  # pyright: ignore[reportAttributeAccessIssue]
 
 
-def build_dataset(cfg: Config, split: str) -> Dataset:
-    """The dataset of a split, with what its place gives: the config's seed, and `data_root` unless it names its own."""
-    return DATASETS.create(rooted(cfg[f"{split}_dataloader"].dataset, cfg.get("data_root")), seed=cfg.seed)
+def build_dataset(cfg: Config, split: str, known: Sequence[str] = ()) -> Dataset:
+    """The dataset of a split, with what its place gives: the config's seed, `data_root` unless it names its own, and
+    the classes that are `known`."""
+    return create(rooted(cfg[f"{split}_dataloader"].dataset, cfg.get("data_root")), cfg.seed, known)
 
 
-def build_loader(cfg: Config, split: str) -> Loader:
-    options, dataset = Loading(**cfg[f"{split}_dataloader"]), build_dataset(cfg, split)
+def build_loader(cfg: Config, split: str, known: Sequence[str] = ()) -> Loader:
+    options, dataset = Loading(**cfg[f"{split}_dataloader"]), build_dataset(cfg, split, known)
     if len(dataset) == 0:
         raise DataError(f"{type(dataset).__name__} has no {split} samples under {dataset.data_root}")
     workers, shuffle, share = min(options.num_workers, processes.cores()), split == "train", processes.count()

@@ -41,3 +41,7 @@ def warn(content: dict[str, Any], data: Dataset, path: Path) -> None:
     found = differences(content, dict(test=fingerprint(data)), data.classes)
     if found:
         warnings.warn(f"the data is not that of the run of {path}: {'; '.join(found)}", stacklevel=2)
+    absent = data.absent()
+    if absent:
+        named = ", ".join(absent[:NAMED]) + (f" and {len(absent) - NAMED} more" if len(absent) > NAMED else "")
+        warnings.warn(f"what is tested on has nothing of {named}: figures are those of the other classes", stacklevel=2)

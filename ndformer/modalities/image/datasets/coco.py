@@ -13,7 +13,7 @@ import numpy as np
 
 from ndformer.framework import foreign
 from ndformer.framework.data.folders import missing
-from ndformer.framework.errors import DataError
+from ndformer.framework.errors import DataError, nearest
 from ndformer.framework.evaluation.coco.files import read_truth
 from ndformer.framework.registry import DATASETS
 from ndformer.modalities.image.datasets.detection import DetectionDataset, Scene, size_told
@@ -33,6 +33,9 @@ class Coco(DetectionDataset):
         file = self.found[split]
         truth = read_truth(file)
         self.classes, self.categories = truth.classes, truth.categories
+        labels = truth.boxes.label
+        if self.known and "train" not in self.found:
+            labels = self._as_known(file)[labels]
         self._same_classes(file)
         home = images_of(self.data_root, file)
         boxes = truth.boxes
@@ -43,10 +46,23 @@ class Coco(DetectionDataset):
         for image, record, own in zip(truth.images, truth.records, np.split(order, ends)):
             if not isinstance(record.get("file_name"), str):
                 raise DataError(f"image {image!r} of {file} has no 'file_name': each has the name of its file")
-            told = (corners[own], boxes.label[own], boxes.area[own], boxes.crowd[own])
+            told = (corners[own], labels[own], boxes.area[own], boxes.crowd[own])
             path = foreign.inside(home, record["file_name"])
             scenes.append(Scene(path, image, *told, size=size_told(record.get("width"), record.get("height"))))
         return scenes
+
+    def _as_known(self, file: Path) -> np.ndarray:
+        """The labels that a checkpoint has for the categories of a file, by their names."""
+        place, ids = {name: i for i, name in enumerate(self.known)}, dict(zip(self.classes, self.categories or ()))
+        strange = next((name for name in self.classes if name not in place), None)
+        if strange is not None:
+            raise DataError(
+                f"{file} has the category '{strange}', which is no class of the checkpoint{nearest(strange, place)} "
+                "Give its categories the names of the classes"
+            )
+        labels = np.array([place[name] for name in self.classes], np.int64)
+        self.classes, self.categories = self.known, [ids.get(name, name) for name in self.known]
+        return labels
 
     def _same_classes(self, file: Path) -> None:
         """Labels of one split must mean the same in all."""

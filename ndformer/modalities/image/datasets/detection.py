@@ -63,6 +63,10 @@ class DetectionDataset(Dataset):
         """All images of a split on disk, also those without objects. Sets `classes` and `categories`."""
         raise NotImplementedError
 
+    def absent(self) -> list[str]:
+        there = {label for scene in self.records for label in scene.labels.tolist()}
+        return [name for label, name in enumerate(self.classes) if label not in there]
+
     def index(self, split: str) -> tuple[list[Any], np.ndarray]:
         scenes = self.scenes(split)
         if split == "train" and not any(len(scene.labels) for scene in scenes):

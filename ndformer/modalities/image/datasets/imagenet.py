@@ -22,6 +22,7 @@ from ndformer.framework.registry import DATASETS
 from ndformer.modalities.image.datasets.folder import LabelledImages
 from ndformer.modalities.image.formats.files import ENDINGS
 
+MAPPING, INDEX = "LOC_synset_mapping.txt", "imagenet_class_index.json"
 SOURCE = "kaggle.com/c/imagenet-object-localization-challenge, or image-net.org"
 
 
@@ -32,14 +33,16 @@ class ImageNet(LabelledImages):
 
     def index(self, split: str) -> tuple[list[Any], np.ndarray]:
         layouts = [self.data_root / "ILSVRC/Data/CLS-LOC", self.data_root / "Data/CLS-LOC", self.data_root]
-        images = next((home for home in layouts if (home / "train").is_dir()), layouts[0])
-        folder = images / {"train": "train", "test": "val"}[split]
-        for name in ("train", folder.name):
+        own = {"train": "train", "test": "val"}[split]
+        images = next((home for name in ("train", own) for home in layouts if (home / name).is_dir()), layouts[0])
+        folder = images / own
+        named = self.known or any((self.data_root / name).is_file() for name in (MAPPING, INDEX))
+        for name in (folder.name,) if split == "test" and named else ("train", folder.name):
             if not (images / name).is_dir():
                 raise missing(images / name, f"ImageNet-1K's {name} images", SOURCE)
         self.synsets, self.classes = self._classes(images / "train")
         if split == "train" or class_folders(folder):
-            return labelled(folder, self.synsets, ENDINGS, "image")
+            return labelled(folder, self.synsets, ENDINGS, "image", every=split == "train")
         answers = self._answers()
         numbers = {synset: i for i, synset in enumerate(self.synsets)}
         unknown = [(name, synset) for name, synset in answers.items() if synset not in numbers]
@@ -50,13 +53,13 @@ class ImageNet(LabelledImages):
 
     def _classes(self, train: Path) -> tuple[list[str], list[str]]:
         """Synsets in the order of their labels, and their names."""
-        mapping, index = self.data_root / "LOC_synset_mapping.txt", self.data_root / "imagenet_class_index.json"
+        mapping, index = self.data_root / MAPPING, self.data_root / INDEX
         if mapping.is_file():
             pairs = [line.split(maxsplit=1) for line in foreign.lines(mapping) if line.strip()]
         elif index.is_file():
             pairs = [pair for _, pair in sorted(_object(index).items(), key=lambda item: int(item[0]))]
         else:
-            pairs = [(synset, synset) for synset in class_folders(train)]
+            pairs = [(synset, synset) for synset in (class_folders(train) if train.is_dir() else self.known)]
         if not all(isinstance(pair, (list, tuple)) and [type(word) for word in pair] == [str, str] for pair in pairs):
             raise DataError(
                 f"{mapping if mapping.is_file() else index} has a class without synset or name: get it again"

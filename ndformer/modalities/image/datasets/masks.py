@@ -40,7 +40,7 @@ class MaskFolder(Dataset):
     def index(self, split: str) -> tuple[list[Any], np.ndarray]:
         if split not in self.found:
             raise missing(self.data_root / "images" / split, "images", f"and annotations/{split} or masks/{split}")
-        self.classes = _classes(self.data_root)
+        self.classes = _classes(self.data_root, self.known)
         images, masks = self.found[split]
         others: Counter[str] = Counter()
         records = []
@@ -81,12 +81,14 @@ def _homes(root: Path, split: str) -> tuple[Path, Path] | None:
     return None
 
 
-def _classes(root: Path) -> list[str]:
+def _classes(root: Path, known: list[str]) -> list[str]:
     official = root / "objectInfo150.txt"
     if official.is_file():  # a table whose last column holds the names, below a head
         lines = foreign.lines(official)[1:]
         return [line.split("\t")[-1].split(",")[0].strip() for line in lines if line.strip()]
     if not (root / "classes.txt").is_file():
+        if known:
+            return known
         raise missing(root / "classes.txt", "the classes' names, one per line", "objectInfo150.txt does too")
     return [line for line in foreign.lines(root / "classes.txt") if line.strip()]
 

@@ -30,12 +30,13 @@ class PascalVOC(DetectionDataset):
         return {file.stem: file for file in lists if file.is_file()}
 
     def scenes(self, split: str) -> list[Scene]:
-        for name in ("train", split):
+        alone = split == "test" and bool(self.known) and "train" not in self.found
+        for name in (split,) if alone else ("train", split):
             if name not in self.found:
                 what = "a list of image names, one per line,"
                 raise missing(self.data_root / "ImageSets" / "Main" / f"{name}.txt", what, "VOC's own have it")
-        named = {one: self._objects(one) for one in self._names("train")}
-        self.classes = sorted({name for names, *_ in named.values() for name in names})
+        named = {} if alone else {one: self._objects(one) for one in self._names("train")}
+        self.classes = self.known if alone else sorted({name for names, *_ in named.values() for name in names})
         self.categories = self.classes
         if split != "train":
             named = {one: self._objects(one) for one in self._names(split)}
@@ -45,8 +46,8 @@ class PascalVOC(DetectionDataset):
             for name in names:
                 if name not in place:
                     raise DataError(
-                        f"{self._xml(one)} has a '{name}', which no image of train has{nearest(name, place)} "
-                        "Classes are those of train"
+                        f"{self._xml(one)} has a '{name}', which {'is no class' if alone else 'no image of train has'}"
+                        f"{nearest(name, place)} Classes are those of {'the checkpoint' if alone else 'train'}"
                     )
             labels = np.array([place[n] for n in names], dtype=np.int64)
             area = np.where(difficult, np.inf, (boxes[:, 2:] - boxes[:, :2]).prod(1))

@@ -35,7 +35,9 @@ class YoloFolder(DetectionDataset):
                 self.data_root / "images" / split, "images", f"or in {split}/images/, or in {split}/ with their labels"
             )
         homes = self.found[split]
-        self.classes = yolo_folders.classes(self.data_root, [home for home in homes if home.is_dir()], self.about)
+        self.classes = yolo_folders.classes(
+            self.data_root, [home for home in homes if home.is_dir()], self.about, self.known
+        )
         self.categories = list(range(len(self.classes)))
         points = self.about.get("kpt_shape")  # how many, and numbers of each
         self.points = math.prod(points) if isinstance(points, list) and all(n in range(1000) for n in points) else 0

@@ -69,7 +69,7 @@ def labels_of(root: Path, image: Path) -> Path:
     return image.with_suffix(".txt")
 
 
-def classes(root: Path, homes: Sequence[Path], about: dict[str, Any]) -> list[str]:
+def classes(root: Path, homes: Sequence[Path], about: dict[str, Any], known: list[str]) -> list[str]:
     names = about.get("names")
     if isinstance(names, dict):
         names = [names[key] for key in sorted(names, key=lambda key: (str(type(key)), key))]
@@ -79,6 +79,8 @@ def classes(root: Path, homes: Sequence[Path], about: dict[str, Any]) -> list[st
     files = (
         [file] if file is not None else [f for home in (root, *homes) for p in CLASSES for f in sorted(home.glob(p))]
     )
+    if not files and known:
+        return known
     if not files:
         raise missing(root / "data.yaml", "names: [cat, dog]", "or classes.txt, a name per line")
     return [line.strip() for line in foreign.lines(files[0]) if line.strip()]

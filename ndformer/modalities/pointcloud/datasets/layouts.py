@@ -9,13 +9,14 @@ Each knows its classes, lists the records of a split, and reads one.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from ndformer.framework import foreign
-from ndformer.framework.errors import DataError, check_labels
+from ndformer.framework.errors import DataError, check_labels, nearest
 from ndformer.modalities.pointcloud.formats.columns import Cloud
 from ndformer.modalities.pointcloud.formats.files import ColumnsError, read_cloud, usable
 
@@ -31,13 +32,14 @@ class Record(NamedTuple):
         return f"{self.source}[{self.number}]" if self.source.suffix == ".h5" else str(self.source)
 
 
-def find(root: Path, prefix: str) -> Layout:
-    """The layout of a folder, or of the only folder in it that has one."""
-    layout = layout_of(root, prefix)
+def find(root: Path, prefix: str, known: Sequence[str] = ()) -> Layout:
+    """The layout of a folder, or of the only folder in it that has one. Meshes may be a test set alone, of classes that
+    are `known`."""
+    layout = layout_of(root, prefix, known)
     if layout is not None:
         return layout
     inside = [p for p in sorted(root.iterdir()) if p.is_dir()] if root.is_dir() else []
-    found = [layout for layout in (layout_of(p, prefix) for p in inside) if layout is not None]
+    found = [layout for layout in (layout_of(p, prefix, known) for p in inside) if layout is not None]
     if len(found) > 1:
         homes = ", ".join(layout.home.name for layout in found)
         raise DataError(f"{root} holds several datasets: give one of {homes} as data_root")
@@ -51,7 +53,7 @@ def find(root: Path, prefix: str) -> Layout:
     return found[0]
 
 
-def layout_of(home: Path, prefix: str) -> Layout | None:
+def layout_of(home: Path, prefix: str, known: Sequence[str] = ()) -> Layout | None:
     names = sorted(p.name.removesuffix("_shape_names.txt") for p in home.glob("*_shape_names.txt"))
     if names:
         if prefix not in names and len(names) > 1:
@@ -59,6 +61,8 @@ def layout_of(home: Path, prefix: str) -> Layout | None:
         return Resampled(home, prefix if prefix in names else names[0])
     if next(home.glob("*/train/[!.]*.off"), None):
         return Meshes(home)
+    if known and next(home.glob("*/test/[!.]*.off"), None):
+        return Meshes(home, known)
     return HDF5(home) if next(home.glob("*.h5"), None) else None
 
 
@@ -87,9 +91,12 @@ class Resampled:
 
 
 class Meshes:
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, known: Sequence[str] = ()) -> None:
         self.home = home
-        self.classes = sorted({p.parent.parent.name for p in home.glob("*/train/[!.]*.off")})
+        self.classes = list(known) or sorted({p.parent.parent.name for p in home.glob("*/train/[!.]*.off")})
+        strange = {p.parent.parent.name for p in home.glob("*/test/[!.]*.off")} - set(self.classes) if known else ()
+        if strange:
+            raise DataError(f"{home / min(strange)} is no class of the checkpoint{nearest(min(strange), known)}")
 
     def records(self, split: str) -> list[Record]:
         paths = [

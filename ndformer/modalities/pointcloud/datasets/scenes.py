@@ -37,7 +37,7 @@ class Scenes(Dataset):
     names or a file of them in `data_root`, `ignore` is a label that means nobody knows, beside the negative ones.
 
     Test is read from the folder `test_on`: benchmarks keep the labels of theirs to themselves, so it is their
-    validation set, and validation is held out from train, whole rooms of it.
+    validation set, and validation is held out from train, whole rooms of it. Where there is none, it is read from test.
     """
 
     answer = "Points"
@@ -61,8 +61,14 @@ class Scenes(Dataset):
         super().__init__(*args, **rest)
 
     def index(self, split: str) -> tuple[list[Any], np.ndarray]:
-        self.classes = listed(self.data_root / self.named) if isinstance(self.named, str) else list(self.named)
+        named = self.data_root / self.named if isinstance(self.named, str) else None
+        if named is not None and self.known and not named.is_file():
+            self.classes = self.known
+        else:
+            self.classes = list(self.named) if named is None else listed(named)
         folder = self.data_root / (self.test_on if split == "test" else split)
+        if split == "test" and not _there(folder) and _there(self.data_root / "test"):
+            folder = self.data_root / "test"
         scenes = scenes_in(folder)
         return scenes, np.zeros(len(scenes), np.int64)
 
@@ -102,6 +108,10 @@ class Scenes(Dataset):
 class ScanNet(Scenes):
     file = "segment20.npy"
     names = tuple(SCANNET)
+
+
+def _there(folder: Path) -> bool:
+    return folder.is_dir() or folder.with_suffix(".json").is_file()
 
 
 def scenes_in(folder: Path) -> list[Path]:

@@ -1,0 +1,153 @@
+"""A test set alone, without what would name its classes: they are the checkpoint's, in its order."""
+
+import json
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from ndformer.framework.data.dataset import create
+from ndformer.framework.errors import DataError
+
+KNOWN = ["bird", "cat", "dog"]
+TETRAHEDRON = "OFF\n4 4 0\n0 0 0\n1 0 0\n0 1 0\n0 0 1\n3 0 1 2\n3 0 1 3\n3 0 2 3\n3 1 2 3\n"
+
+
+def picture(path):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.new("RGB", (8, 8), (9, 9, 9)).save(path)
+
+
+def image_folder(root):
+    for name in ("cat", "dog"):
+        picture(root / "test" / name / "a.png")
+
+
+def event_folder(root):
+    for name in ("cat", "dog"):
+        (root / "test" / name).mkdir(parents=True)
+        (root / "test" / name / "a.npz").touch()
+
+
+def video_folder(root):
+    for name in ("cat", "dog"):
+        (root / "test" / name).mkdir(parents=True)
+        (root / "test" / name / "a.mp4").touch()
+
+
+def voc(root):
+    (root / "Annotations").mkdir()
+    (root / "ImageSets" / "Main").mkdir(parents=True)
+    (root / "ImageSets" / "Main" / "test.txt").write_text("a\nb\n")
+    for name, kind in (("a", "dog"), ("b", "cat")):
+        picture(root / "JPEGImages" / f"{name}.png")
+        box = "<bndbox><xmin>1</xmin><ymin>1</ymin><xmax>4</xmax><ymax>4</ymax></bndbox>"
+        xml = f"<annotation><object><name>{kind}</name>{box}</object></annotation>"
+        (root / "Annotations" / f"{name}.xml").write_text(xml)
+
+
+def coco(root):
+    """Its own categories are in another order, and one is missing."""
+    picture(root / "test" / "a.png")
+    categories = [dict(id=4, name="dog"), dict(id=7, name="cat")]
+    boxes = [dict(id=i, image_id=1, category_id=c, bbox=[0, 0, 3, 3]) for i, c in enumerate((4, 7))]
+    content = dict(images=[dict(id=1, file_name="a.png")], annotations=boxes, categories=categories)
+    (root / "test" / "_annotations.coco.json").write_text(json.dumps(content))
+
+
+def yolo(root):
+    picture(root / "images" / "test" / "a.png")
+    (root / "labels" / "test").mkdir(parents=True)
+    (root / "labels" / "test" / "a.txt").write_text("2 0.5 0.5 0.2 0.2\n1 0.5 0.5 0.2 0.2\n")
+
+
+def masks(root):
+    picture(root / "images" / "test" / "a.png")
+    (root / "masks" / "test").mkdir(parents=True)
+    Image.fromarray(np.full((8, 8), 2, np.uint8)).save(root / "masks" / "test" / "a.png")
+
+
+def scenes(root):
+    home = root / "test" / "hall"
+    home.mkdir(parents=True)
+    np.save(home / "coord.npy", np.zeros((3, 3), np.float32))
+    np.save(home / "segment.npy", np.array([0, 1, 2]))
+
+
+def meshes(root):
+    for name in ("cat", "dog"):
+        (root / name / "test").mkdir(parents=True)
+        (root / name / "test" / f"{name}_0001.off").write_text(TETRAHEDRON)
+
+
+def imagenet(root):
+    for name in ("cat", "dog"):
+        picture(root / "val" / name / "a.png")
+
+
+SETS = dict(
+    ImageFolder=image_folder,
+    EventFolder=event_folder,
+    VideoFolder=video_folder,
+    PascalVOC=voc,
+    Coco=coco,
+    YoloFolder=yolo,
+    MaskFolder=masks,
+    Scenes=scenes,
+    ModelNet=meshes,
+    ImageNet=imagenet,
+)
+
+
+def opened(kind, root, known=KNOWN, split="test"):
+    return create(dict(type=kind, data_root=str(root), split=split), 0, known)
+
+
+@pytest.mark.parametrize("kind", SETS)
+def test_classes_are_those_of_the_checkpoint_in_its_order(kind, tmp_path):
+    SETS[kind](tmp_path)
+    data = opened(kind, tmp_path)
+    assert list(data.classes) == KNOWN
+    if data.answer == "Label":
+        assert sorted(data.labels.tolist()) == [1, 2]
+    if data.answer == "Boxes":
+        assert sorted(label for scene in data.records for label in scene.labels.tolist()) == [1, 2]
+    if kind not in ("MaskFolder", "Scenes"):
+        assert data.absent() == ["bird"]
+
+
+@pytest.mark.parametrize("kind", SETS)
+def test_without_a_checkpoint_it_is_said_what_is_missing(kind, tmp_path):
+    SETS[kind](tmp_path)
+    if kind == "Coco":  # which names its own
+        assert opened(kind, tmp_path, ()).classes == ["dog", "cat"]
+        return
+    with pytest.raises(DataError, match=r"is missing|holds no"):
+        opened(kind, tmp_path, ())
+
+
+@pytest.mark.parametrize("kind", ["ImageFolder", "PascalVOC", "Coco", "ModelNet"])
+def test_a_class_that_the_checkpoint_does_not_know_is_a_sentence(kind, tmp_path):
+    SETS[kind](tmp_path)
+    with pytest.raises(DataError, match=r"(is|which is) no class.*did you mean 'dogs'"):
+        opened(kind, tmp_path, ["cat", "dogs"])
+
+
+def test_labels_of_coco_follow_the_names_and_its_ids_stay(tmp_path):
+    coco(tmp_path)
+    data = opened("Coco", tmp_path)
+    assert data.records[0].labels.tolist() == [2, 1]
+    assert data.categories == ["bird", 7, 4]
+
+
+def test_a_split_with_nothing_in_any_class_is_still_refused(tmp_path):
+    (tmp_path / "test" / "cat").mkdir(parents=True)
+    with pytest.raises(DataError, match="holds no image"):
+        opened("ImageFolder", tmp_path)
+
+
+def test_where_there_is_a_training_set_it_names_the_classes(tmp_path):
+    image_folder(tmp_path)
+    for name in ("cat", "dog"):
+        picture(tmp_path / "train" / name / "b.png")
+    assert opened("ImageFolder", tmp_path).classes == ["cat", "dog"]
