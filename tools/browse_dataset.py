@@ -68,7 +68,7 @@ def sheets(parts: dict[str, Dataset], count: int) -> Image.Image:
 def dataset_of(given: argparse.Namespace) -> Dataset:
     """Of a config, or by its name: then without transforms."""
     if given.config.suffix == ".py" or given.config.exists():
-        cfg = config_from(given)
+        cfg = config_from(given, [given.split])
         prepare_data(cfg, given.sample)
         return build_loader(cfg, given.split).data
     name = str(given.config)

@@ -24,7 +24,7 @@ def main() -> None:
     parser.add_argument("--splits", nargs="+", choices=SPLITS, default=SPLITS)
     parser.add_argument("--show", type=int, default=20, help="how many bad samples to name")
     given = parser.parse_args()
-    cfg = config_from(given)
+    cfg = config_from(given, given.splits)
     prepare_data(cfg, given.sample)
     total = 0
     for split in given.splits:

@@ -53,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     tested = []
     for number, (config, path) in enumerate(found, 1):
         given.config = config
-        cfg = config_from(given)
+        cfg = config_from(given, ["test", "train"])
         prepare_data(cfg, given.sample)
         tested.append(extrapolate.extrapolate(cfg, path, sorted(set(given.sizes)), given.metric))
         print(f"[{number}/{len(found)}] {tested[-1].encoding}, {path}", flush=True)

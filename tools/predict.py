@@ -43,7 +43,7 @@ def main() -> None:
     parser.add_argument("--out", metavar="FILE", type=Path, help=".csv or .json")
     show_dir.arguments(parser)
     given = parser.parse_args()
-    cfg = config_from(given)
+    cfg = config_from(given, ["test"])
     if given.top < 1:
         raise DataError(f"--top names 1 class or more, got {given.top}")
     if given.out is not None:

@@ -117,7 +117,7 @@ def arguments() -> argparse.ArgumentParser:
 @torch.no_grad()
 def main() -> None:
     given = arguments().parse_args()
-    cfg = config_from(given)
+    cfg = config_from(given, ["test"])
     output.ready(given.out, output.PICTURES)
     model = build_model(cfg).eval()
     content = checkpoint.load(given.checkpoint)

@@ -68,7 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = parser.parse_args(arguments)
     if given.out is not None:
         output.ready(given.out, (".png", ".gif"))
-    cfg = config_from(given)
+    cfg = config_from(given, ["test"])
     model = build_model(cfg).eval()
     prepared = Preparation(cfg, model)
     if len(prepared.samples_in([given.file])) != 1:

@@ -31,7 +31,7 @@ def main() -> None:
     parser.add_argument("--classwise", action="store_true", help="also the numbers of each class, of detectors")
     show_dir.arguments(parser)
     given = parser.parse_args()
-    cfg = config_from(given)
+    cfg = config_from(given, ["test"])
     if given.out is not None:
         output.ready(given.out, output.TABLES)
     show_dir.check(given)

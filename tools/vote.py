@@ -110,7 +110,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--batch", type=int, default=4, help="scenes: fragments at a time (4)")
     parser.add_argument("--repeats", type=int, default=1, help="objects: how often ten votes are taken (1)")
     given = parser.parse_args(arguments)
-    cfg = config_from(given)
+    cfg = config_from(given, ["test"])
     model = build_model(cfg).eval()
     content = checkpoint.load(given.checkpoint)
     checkpoint.load_weights(model, content, given.checkpoint)

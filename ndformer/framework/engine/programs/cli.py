@@ -5,7 +5,7 @@ import os
 import platform
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +14,10 @@ from mmengine.config import Config
 
 import ndformer
 from ndformer.framework import devices, foreign
+from ndformer.framework.data.dataset import SPLITS
 from ndformer.framework.engine.config.load import load
 from ndformer.framework.engine.config.shipped import config_path
+from ndformer.framework.engine.config.text import parse_option
 from ndformer.framework.errors import ConfigError, DataError, UnknownNameError
 from ndformer.framework.foreign.files import VARIABLE, size_from
 from ndformer.framework.pipes import ending_with_their_reader
@@ -122,7 +124,23 @@ def setting_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--trust-config", action="store_true", help="run a run's config.py, import what it names")
 
 
-def config_from(given: argparse.Namespace) -> Config:
-    """The config that the arguments name."""
+def config_from(given: argparse.Namespace, reads: Sequence[str] = SPLITS) -> Config:
+    """The config that the arguments name, for a program that reads the loaders of some splits."""
+    _tell_of_loaders_unread(given.cfg_options, reads)
     root = [] if given.data_root is None else [f"data_root={given.data_root!r}"]
     return load(given.config, [*given.cfg_options, *root], given.encoding, given.sample, given.trust_config)
+
+
+def _tell_of_loaders_unread(options: Sequence[str], reads: Sequence[str]) -> None:
+    """An option for another loader alone changes nothing."""
+    places = [parse_option(option)[0] for option in options]
+    for loader, *inner in places:
+        own = {(f"{split}_dataloader", *inner) for split in reads}
+        others = [f"{split}_dataloader" for split in SPLITS if split not in reads]
+        if loader in others and not own & set(places):
+            meant = ".".join((f"{reads[0]}_dataloader", *inner))
+            warnings.warn(
+                f"{'.'.join((loader, *inner))} changes nothing here, where {reads[0]}_dataloader is read: did you mean "
+                f"{meant}?",
+                stacklevel=2,
+            )

@@ -1,0 +1,154 @@
+"""What a newcomer does first and gets wrong: each ends in a sentence that names the mend, or in what was wanted."""
+
+import csv
+import sys
+
+import pytest
+import torch
+from PIL import Image
+
+from ndformer.framework.data.dataset import create
+from ndformer.framework.engine.building import build_model
+from ndformer.framework.engine.config.load import load
+from ndformer.framework.engine.config.shipped import config_path
+from ndformer.framework.engine.programs import cli
+from ndformer.framework.engine.training import checkpoint
+from ndformer.framework.errors import DataError
+from tools import predict, train
+from tools import test as test_tool
+
+CONFIG = "imagefolder_pape"
+SMALL = ["model.backbone.dim=16", "model.backbone.depth=1", "model.backbone.heads=2", "model.head.classes=3"]
+LOADERS = [
+    f"{split}_dataloader.{key}" for split in ("train", "val", "test") for key in ("num_workers=0", "batch_size=2")
+]
+CLASSES = ["bird", "cat", "dog"]
+
+
+def photos(home, names, count=3, first=0):
+    for k, name in enumerate(names):
+        (home / name).mkdir(parents=True)
+        for i in range(count):
+            Image.new("RGB", (32, 32), (40 * k + i, first, 90)).save(home / name / f"{first + i}.png")
+
+
+@pytest.fixture
+def said(monkeypatch, capsys, tmp_path):
+    """What a program prints, to whomever."""
+
+    def run(program, *words):
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setattr(sys, "argv", ["program.py", *map(str, words)])
+        monkeypatch.delenv("NDFORMER_DEBUG", raising=False)
+        end = ""
+        try:
+            cli.run(program)
+        except SystemExit as stopped:
+            end = f"{stopped.code}" if isinstance(stopped.code, str) else ""
+        printed = capsys.readouterr()
+        return printed.out + printed.err + end
+
+    return run
+
+
+@pytest.fixture
+def weights(tmp_path):
+    torch.manual_seed(0)
+    model = build_model(load(config_path(CONFIG), SMALL))
+    checkpoint.save(tmp_path / "best.pth", dict(model=model.state_dict(), classes=CLASSES))
+    return tmp_path / "best.pth"
+
+
+def test_a_folder_with_only_a_test_set_is_measured_and_says_which_class_it_lacks(said, weights, tmp_path):
+    photos(tmp_path / "mine" / "test", ["cat", "dog"])
+    out = tmp_path / "out.csv"
+    words = [CONFIG, weights, "--data-root", tmp_path / "mine", "--out", out, "--cfg-options", *SMALL, *LOADERS]
+    with pytest.warns(
+        UserWarning, match="what is tested on has nothing of bird: figures are those of the other classes"
+    ):
+        assert "accuracy" in said(test_tool.main, *words)
+    with out.open() as file:
+        assert {row["truth"] for row in csv.DictReader(file)} == {"cat", "dog"}
+
+
+def test_an_option_for_a_loader_that_is_not_read_is_told_with_the_one_that_is(said, weights, tmp_path):
+    photos(tmp_path / "mine" / "test", CLASSES)
+    words = [CONFIG, weights, "--data-root", tmp_path / "mine", "--cfg-options", *SMALL]
+    told = "val_dataloader.batch_size changes nothing here, where test_dataloader is read: did you mean test_dataloader"
+    with pytest.warns(UserWarning, match=told):
+        assert "accuracy" in said(
+            test_tool.main, *words, "val_dataloader.batch_size=1", "test_dataloader.num_workers=0"
+        )
+    assert "accuracy" in said(test_tool.main, *words, *LOADERS)  # where a warning would be an error
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_bad_image_names_what_leaves_it_out_and_what_lists_them_all(said, tmp_path, workers):
+    photos(tmp_path / "mine" / "train", CLASSES, 4)
+    photos(tmp_path / "mine" / "test", CLASSES, 1, 50)
+    for name in CLASSES:
+        (tmp_path / "mine" / "train" / name / "1.png").write_bytes(b"not a picture")
+    loaders = [f"train_dataloader.num_workers={workers}", *LOADERS[1:]]
+    words = [CONFIG, "--data-root", tmp_path / "mine", "--cfg-options", *SMALL, *loaders, "train_cfg.max_epochs=1"]
+    told = said(train.main, *words).splitlines()[-1]
+    assert "1.png cannot be read as an image" in told
+    assert told.endswith(
+        "; --cfg-options train_dataloader.skip_bad=True leaves such samples out, tools/check_data.py CONFIG names all "
+        "of them"
+    )
+    assert "Traceback" not in told
+
+
+@pytest.mark.parametrize("files", [1, 2])
+def test_a_table_of_nothing_has_the_right_columns(said, weights, tmp_path, files):
+    for i in range(files):
+        (tmp_path / f"{i}.png").write_bytes(b"not a picture")
+    out = tmp_path / "out.csv"
+    bad = [tmp_path / f"{i}.png" for i in range(files)]
+    told = said(predict.main, CONFIG, weights, *bad, "--out", out, "--cfg-options", *SMALL)
+    assert "cannot be read as an image" in told
+    assert out.read_text().splitlines() == ["path,truth,prediction,bird,cat,dog"]
+
+
+@pytest.mark.parametrize(
+    "below, given", [("mine/data", "mine"), ("mine", "mine/train"), ("mine", "mime"), ("a/b", "a")]
+)
+def test_data_that_is_one_folder_off_is_found_and_named(tmp_path, below, given):
+    photos(tmp_path / below / "train", ["cat", "dog"])
+    photos(tmp_path / below / "test", ["cat", "dog"], 1, 50)
+    with pytest.raises(DataError) as caught:
+        create(dict(type="ImageFolder", data_root=str(tmp_path / given)), 0)
+    assert str(caught.value).endswith(f"Did you mean {tmp_path / below} as data_root?")
+
+
+def test_class_folders_without_train_are_told_where_to_go(tmp_path):
+    photos(tmp_path / "mine", ["cat", "dog"])
+    with pytest.raises(DataError, match=r"mine has folders of images itself \(cat, dog\): put them into .*train, and"):
+        create(dict(type="ImageFolder", data_root=str(tmp_path / "mine")), 0)
+
+
+def test_a_set_that_is_nowhere_near_is_only_missing(tmp_path):
+    with pytest.raises(DataError) as caught:
+        create(dict(type="MNIST", data_root=str(tmp_path / "mine")), 0)
+    assert "Did you mean" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "words, sentence",
+    [
+        (
+            ["configs/mnist_pap.py", "--sample"],
+            "configs/mnist_pap.py does not exist, nor does its folder, did you mean ",
+        ),
+        (["mnist_pap"], "mnist_pap does not exist, did you mean 'mnist_pape'"),
+        (["mnist_pape"], "train-images-idx3-ubyte.gz is missing: put a file of MNIST there"),
+        (["mnist_pape", "--cfg-options", "train_cfg.clip_grad=-1"], "clip_grad: takes a number above 0 and up to"),
+        (["mnist_pape", "--encoding", "PaPe"], "no encoding is called 'PaPe', did you mean 'PaPE'"),
+        (["mnist_pape", "--device", "gpu"], "a device is cpu, cuda, cuda:1 or mps, got 'gpu'"),
+        (["mnist_pape", "--cfg-options", "epochs=3"], "epochs: nothing reads it, did you mean train_cfg.max_epochs?"),
+    ],
+)
+def test_the_commonest_mistakes_are_one_sentence(said, words, sentence):
+    told = said(train.main, *words)
+    assert sentence in told
+    assert len(told.splitlines()) == 1
