@@ -132,7 +132,7 @@ FRAMEWORK = [  # each room knows those before it
     ["answers"],
     ["heads", "adapter"],
     ["model"],
-    ["contract"],
+    ["contract", "graph"],
     ["engine"],
 ]
 ENGINE = [["config"], ["training"], ["building"], ["run"], ["programs"], ["studies"]]

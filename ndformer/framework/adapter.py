@@ -75,7 +75,7 @@ class Adapter(nn.Module):
         prefix = len(self.tokens)
         if prefix == 0:
             return TokenSet(x, Where(positions, valid=valid, grid=grid))
-        x = torch.cat([self.tokens.to(x.dtype).expand(len(x), -1, -1), x], dim=1)
+        x = torch.cat([self.tokens.to(x.dtype).expand(x.shape[0], -1, -1), x], dim=1)
         placed = None if self.placed_prefix else torch.arange(x.shape[1], device=x.device)[None] >= prefix
         valid = None if valid is None else F.pad(valid, (prefix, 0), value=True)
         return TokenSet(x, Where(F.pad(positions, (0, 0, prefix, 0)), valid=valid, placed=placed, grid=grid))

@@ -16,7 +16,8 @@ def without_autocast(tensor: Tensor) -> contextlib.AbstractContextManager[Any]:
 def autocast(tensor: Tensor, dtype: torch.dtype | None) -> contextlib.AbstractContextManager[Any]:
     """In that precision on the tensor's device; None: off."""
     kind = tensor.device.type
-    if not _available(kind):
+    idle = torch.compiler.is_exporting() and dtype is None and not torch.is_autocast_enabled(kind)
+    if idle or not _available(kind):  # in a graph, even one that does nothing is a node
         return contextlib.nullcontext()
     return torch.autocast(kind, dtype, enabled=dtype is not None)
 

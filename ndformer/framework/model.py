@@ -1,5 +1,6 @@
 """TokenModel: modality -> backbone -> head, one class for every task."""
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -29,6 +30,10 @@ class TokenModel(nn.Module):
     One head: the modalities of a sample are joined into one token set, each with an embedding of its own; a sample may
     lack any of them. A head per modality, dict(image=dict(type=...), points=...): each batch is of one modality, and
     the same blocks serve all; a loss counts as often as `loss_weights` says, once where they say nothing.
+
+    In plain code, model(x) is what the head says of a batch, as its forward() has it: logits (B, classes) of images
+    (B, C, H, W), say, with gradients. x is what the adapter takes, a tensor or a list of them; with several modalities
+    a dict(image=..., points=...).
     """
 
     def __init__(
@@ -74,10 +79,13 @@ class TokenModel(nn.Module):
 
     def forward(
         self,
-        inputs: dict[str, Any],
+        inputs: Tensor | list[Tensor] | dict[str, Any],
         data_samples: list[dict[str, Any]] | None = None,
         mode: Literal["loss", "predict", "tensor"] = "tensor",
     ) -> Any:
+        """`loss`: dict(loss=...) by what `data_samples` say is true; `predict`: an Answer for each of them; `tensor`:
+        what the head says, as tensors."""
+        inputs = self._by_name(inputs)
         if not inputs:
             raise ValueError(
                 "the samples of this batch have no inputs: a dataset's last transform, or its read(), gives "
@@ -89,13 +97,13 @@ class TokenModel(nn.Module):
             targets = head.targets(data_samples or [], next(self.parameters()).device)
             if self.mix is not None:
                 inputs, targets = self.mix(inputs, targets)
-            losses = head.loss(self.backbone(self.tokens(inputs), *space), targets)
+            losses = head.loss(self.features(inputs), targets)
             times = self.loss_weights.get(space[0], 1.0) if space else 1.0
             return losses if times == 1.0 else {name: times * loss for name, loss in losses.items()}
-        with autocast(next(self.parameters()), self.amp):
-            tokens = self.backbone(self.tokens(inputs), *space)
+        with self._precision():
+            tokens = self.features(inputs)
             if mode == "tensor":
-                return tokens
+                return head(tokens)
             answers = head.predict(tokens, data_samples or [])
             strange = next((one for one in answers if not isinstance(one, Answer)), None)
             if strange is not None:
@@ -105,13 +113,35 @@ class TokenModel(nn.Module):
                 )
             return [replace(answer, task=space[0]) for answer in answers] if space else answers
 
+    def features(self, inputs: Tensor | list[Tensor] | dict[str, Any]) -> TokenSet:
+        """The tokens of a batch behind the backbone, which the head is given."""
+        inputs = self._by_name(inputs)
+        return self.backbone(self.tokens(inputs), *([self._one_of(inputs)] if self.in_turn else []))
+
+    def _by_name(self, inputs: Any) -> dict[str, Any]:
+        if isinstance(inputs, dict):
+            return inputs
+        first, *others = self.modalities
+        if others:
+            names = ", ".join(f"{name}=..." for name in self.modalities)
+            raise TypeError(f"the model has several modalities: give it dict({names}), with one of them or more")
+        if not isinstance(inputs, (Tensor, list)):
+            kinds = f"a tensor, a list of them, or dict({first}=...)"
+            raise TypeError(f"the model takes a batch of {first}: {kinds}, got {_short(inputs)}")
+        return {first: inputs}
+
+    def _precision(self) -> contextlib.AbstractContextManager[Any]:
+        """That of evaluation; where nobody has set one, that of whoever calls."""
+        return contextlib.nullcontext() if self.amp is None else autocast(next(self.parameters()), self.amp)
+
     def _one_of(self, inputs: dict[str, Any]) -> str:
         if len(inputs) != 1:
             raise ValueError(f"with a head per modality a batch is of one of them, got {', '.join(inputs) or 'none'}")
         return next(iter(inputs))
 
-    def tokens(self, inputs: dict[str, Tensor | list[Tensor | None]]) -> TokenSet:
-        """All modalities of a batch as one token set."""
+    def tokens(self, inputs: Tensor | list[Tensor] | dict[str, Any]) -> TokenSet:
+        """All modalities of a batch as one token set, before the backbone."""
+        inputs = self._by_name(inputs)
         for name in inputs:
             if name not in self.modalities:
                 known = ", ".join(self.modalities)
@@ -121,7 +151,9 @@ class TokenModel(nn.Module):
         sets = []
         for i, (name, adapter) in enumerate(self.modalities.items()):
             value = inputs.get(name)
-            if value is None or name in self.masked or all(one is None for one in value):
+            if value is None or name in self.masked:
+                continue
+            if not isinstance(value, Tensor) and all(one is None for one in value):
                 continue
             found = _of_those_that_have_it(partial(self._made_by, name, adapter), value)
             if self.joined:
@@ -159,9 +191,7 @@ class TokenModel(nn.Module):
     def test_scores(self, batch: dict[str, Any]) -> Any:
         """What the head says of a collated batch, for programs that do more with it than predict()."""
         data = self.at_home(batch)
-        tokens, head = self(data["inputs"], mode="tensor"), cast(nn.Module, self.head)
-        with autocast(tokens.features, self.amp):
-            return head(tokens)
+        return self(data["inputs"])
 
     def _made_by(self, name: str, adapter: nn.Module, value: Tensor | list[Tensor]) -> TokenSet:
         """The tokens of an adapter, who may be a newcomer, if the blocks can work with them."""

@@ -67,7 +67,7 @@ class FactorisedTransformer(nn.Module):
         unplaced = full & ~real if where.valid is None else where.valid & ~real
         rows, sample, moment = _groups(positions[..., 0], real)
         x = rows.gather(tokens.features.flatten(0, 1))  # (G, K, dim)
-        x = torch.cat([self.summary.to(x.dtype).expand(len(x), 1, -1), x], dim=1)
+        x = torch.cat([self.summary.to(x.dtype).expand(x.shape[0], 1, -1), x], dim=1)
         at = F.pad(rows.gather(positions[..., 1:].flatten(0, 1)), (0, 0, 1, 0))
         placed = torch.arange(x.shape[1], device=x.device)[None] > 0
         groups = Where(at, valid=F.pad(rows.valid, (1, 0), value=True), placed=placed)
@@ -91,7 +91,7 @@ def _groups(time: Tensor, real: Tensor) -> tuple[Rows, Tensor, Tensor]:
 
 def _in_time(x: Tensor, unplaced: Tensor, known: Tensor, sample: Tensor, moment: Tensor) -> TokenSet:
     """(B, ...): each sample's tokens without a place, then one for each of its moments, then padding."""
-    B = len(x)
+    B = x.shape[0]
     before, count = unplaced.sum(1), torch.bincount(sample, minlength=B)
     width = max(1, int((before + count).max()))
     slot = torch.arange(width, device=x.device)

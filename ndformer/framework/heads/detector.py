@@ -14,7 +14,7 @@ from ndformer.framework.heads.head import Head, finite
 from ndformer.framework.heads.nms import suppressed
 from ndformer.framework.heads.yolo import Branch, best
 from ndformer.framework.losses.assignment import Objects, TaskAligned
-from ndformer.framework.losses.detection import DetectionLoss
+from ndformer.framework.losses.detection import Anchors, DetectionLoss
 from ndformer.framework.losses.labels import checked
 from ndformer.framework.ranges import Classes, Count, Few, NonNegative, Positive, Share, SomeShare, Width
 from ndformer.framework.registry import HEADS, NECKS
@@ -79,9 +79,13 @@ class Detector(Head):
         parts = {f"many_{k}": v for k, v in told.items()} | {f"one_{k}": v for k, v in answer.items()}
         return dict(loss=torch.stack(list(parts.values())).sum()) | {k: v.detach() for k, v in parts.items()}
 
+    def forward(self, tokens: TokenSet) -> Anchors:
+        """Boxes and scores at every cell of every map, of the branch that answers."""
+        return self.one(self.neck(tokens))
+
     @torch.no_grad()
     def predict(self, tokens: TokenSet, data_samples: list[dict[str, Any]]) -> list[Answer]:
-        anchors = self.one(self.neck(tokens))
+        anchors = self(tokens)
         found: list[Answer] = []
         answers = (x.cpu() for x in best(anchors.logits, anchors.boxes, self.most))  # waits for the device once
         for sample, scores, labels, boxes in zip(data_samples, *answers):

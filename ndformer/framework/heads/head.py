@@ -24,6 +24,12 @@ class Head(nn.Module):
 
     classes: int = 0  # how many it tells apart: as many as the data has, where it says so
 
+    def forward(self, tokens: TokenSet) -> Any:
+        """What it says of a batch, as tensors with gradients: what model(x) gives in plain code."""
+        raise TypeError(
+            f"{type(self).__name__} has no forward(tokens), what it says as tensors: ask for mode='predict'"
+        )
+
     def targets(self, data_samples: list[dict[str, Any]], device: torch.device) -> Any:
         """What a batch should be answered, as `loss` takes it, and as mixers of training batches change it."""
         return data_samples

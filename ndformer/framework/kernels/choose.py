@@ -2,6 +2,7 @@
 
 import math
 
+import torch
 from torch import Tensor
 
 from ndformer.framework.autocast import without_autocast
@@ -43,6 +44,8 @@ def attend(
             out = chosen(q, k, v, where, bias, scale)
         else:
             out = by_rows(chosen, q, k, v, where, bias, scale)
+    if torch.compiler.is_exporting():  # kernels lay it out each in its way, and others may run the graph (ONNX)
+        out = out.clone(memory_format=torch.contiguous_format)
     return out if where.valid is None else out.masked_fill(~where.valid[:, None, :, None], 0)
 
 

@@ -70,6 +70,11 @@ class ImagePatches(Adapter):
             raise ValueError(
                 f"images of one batch are of one size, got {sizes}: put a Resize or a crop before PackImage"
             )
+        if images.dim() != 4 or not images.is_floating_point():
+            raise ValueError(
+                "images are (batch, channels, height, width) of normalised floats, as PackImage makes them, got "
+                f"{tuple(images.shape)} of {images.dtype}: images[None] is a batch of one, images / 255 a float"
+            )
         _, C, height, width = images.shape
         if self.channels != C or height % self.patch or width % self.patch:
             raise ValueError(

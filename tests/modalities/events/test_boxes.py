@@ -92,6 +92,6 @@ def test_what_the_second_sample_holds_never_changes_the_first():
     model = MODELS.create(cfg.model).eval()
     steps = cfg.test_dataloader.dataset.transforms
     short, long = changed(moment(2, 4_000), steps), changed(moment(3, 40_000), steps)
-    maps = lambda samples: model.head.neck(model(collate(samples)["inputs"], mode="tensor"))
+    maps = lambda samples: model.head.neck(model.features(collate(samples)["inputs"]))
     for alone, together in zip(maps([short]), maps([short, long])):
         torch.testing.assert_close(alone[0], together[0], rtol=1e-4, atol=1e-5)

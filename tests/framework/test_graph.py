@@ -1,0 +1,122 @@
+"""A model as a graph: one for batches of any length, that gives the model's numbers without its code."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from ndformer.framework import graph
+from ndformer.framework.engine.building import build_model
+from ndformer.framework.engine.config import kept
+from ndformer.framework.engine.config.load import load
+from ndformer.framework.engine.training import checkpoint
+from ndformer.framework.errors import DataError
+from ndformer.framework.model import TokenModel
+from ndformer.framework.registry import ENCODINGS
+
+ROOT = Path(__file__).parents[2]
+ENCODINGS.get("NoPE")  # the first look-up finds all
+OURS = sorted(name for name, kind in ENCODINGS.module_dict.items() if kind.__module__.startswith("ndformer."))
+
+
+def model(encoding: Any, class_token: bool = True, **head: Any) -> TokenModel:
+    torch.manual_seed(0)
+    blocks = dict(type="Transformer", dim=16, depth=1, heads=2, position_dims=2, encoding=encoding)
+    head = head or dict(type="Classifier", classes=5, pool="class" if class_token else "mean")
+    made = TokenModel(dict(image=dict(type="ImagePatches", patch=4, class_token=class_token)), blocks, head)
+    for weight in made.head.parameters():
+        nn.init.normal_(weight, std=0.3)
+    return made.eval()
+
+
+def images(count: int) -> Tensor:
+    return torch.randn(count, 3, 16, 12, generator=torch.Generator().manual_seed(count))
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_a_graph_of_each_encoding_takes_batches_of_any_length(name: str) -> None:
+    made = model(dict(type=name), class_token=len(name) % 2 == 0)
+    found = graph.graph(made, images(2)).module()
+    for count in (1, 2, 5):
+        torch.testing.assert_close(found(images(count)), made(images(count)), rtol=1e-4, atol=1e-5)
+
+
+def test_one_sample_decides_how_a_graph_computes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where larger batches would be computed in another way (their biases are too large as a whole)."""
+    monkeypatch.setattr("ndformer.framework.kernels.sdpa.MASK", 2 * 13 * 13)
+    made = model(dict(type="ALiBi"))
+    torch.testing.assert_close(graph.graph(made, images(2)).module()(images(40)), made(images(40)))
+
+
+def test_pixels_are_answered_by_a_graph_too() -> None:
+    neck = dict(type="SimpleFeaturePyramid", scales=(2, 1))
+    made = model(dict(type="PaPE"), False, type="Segmenter", classes=5, patch=4, neck=neck)
+    found = graph.graph(made, images(2)).module()
+    torch.testing.assert_close(found(images(3)), made(images(3)), rtol=1e-4, atol=1e-5)
+
+
+def test_what_becomes_no_graph_is_a_sentence_and_the_model_trains_on() -> None:
+    class Looking(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return x * 2 if x.sum() > 0 else x
+
+    looking = Looking()
+    with pytest.raises(DataError, match=r"does not become a graph \(.*\): classifiers and segmenters of images do"):
+        graph.graph(looking, torch.ones(2, 3))
+    assert looking.training
+
+
+@pytest.mark.parametrize("name", ["NoPE", "PaPE", "RelativeBias"])
+def test_onnx_gives_the_same(tmp_path: Path, name: str) -> None:
+    pytest.importorskip("onnxscript")
+    runtime = pytest.importorskip("onnxruntime")
+    made = model(dict(type=name))
+    graph.save(tmp_path / "model.onnx", graph.graph(made, images(2)))
+    session = runtime.InferenceSession(tmp_path / "model.onnx")
+    for count in (1, 2, 5):
+        (found,) = session.run(None, dict(inputs=images(count).numpy()))
+        np.testing.assert_allclose(found, made(images(count)).detach().numpy(), rtol=1e-4, atol=1e-5)
+    assert [path.name for path in tmp_path.iterdir()] == ["model.onnx"]
+
+
+def test_a_trained_model_is_exported_without_its_data(tmp_path: Path) -> None:
+    """By the program, from the folder of a run whose data is nowhere."""
+    options = ["data_root=nowhere", "model.backbone.dim=24", "model.backbone.depth=1", "model.backbone.heads=2"]
+    cfg = load(ROOT / "configs" / "cifar10_pape.py", options)
+    made = build_model(cfg).eval()
+    nn.init.normal_(made.head.linear.weight)  # pyright: ignore[reportAttributeAccessIssue, reportArgumentType]
+    kept.write(tmp_path, cfg.to_dict())
+    checkpoint.save(tmp_path / "best.pth", dict(model=made.state_dict(), classes=list("abcdefghij")))
+
+    program = (
+        "import json, sys, runpy\n"
+        "for out, *options in json.loads(sys.argv[1]):\n"
+        "    sys.argv = ['export', 'config.py', 'best.pth', out, *options]\n"
+        "    try:\n"
+        f"        runpy.run_path({str(ROOT / 'tools' / 'export.py')!r}, run_name='__main__')\n"
+        "    except SystemExit as end:\n"
+        "        print(end)\n"
+    )
+    wanted = [["w.safetensors"], ["g.pt2", "--size", "32", "32"], ["g.pt2"], ["g.png"], ["no/w.safetensors"]]
+    ran = subprocess.run(
+        [sys.executable, "-c", program, json.dumps(wanted)], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert ran.stdout, ran.stderr
+    first, second, *sentences = ran.stdout.splitlines()
+    assert (first, second) == ("w.safetensors", "g.pt2"), ran.stderr
+    assert sentences == [
+        "export: the test set's transforms do not say how large images are; --size 32 32 does",
+        "export: weights are exported as .safetensors, graphs as .pt2 or .onnx, got g.png",
+        "export: the folder of no/w.safetensors is missing: make it, or name another one",
+    ]
+    given = checkpoint.load(tmp_path / "w.safetensors")
+    assert given["classes"] == list("abcdefghij")
+    assert all(torch.equal(given["model"][name], value) for name, value in made.state_dict().items())
+    x = torch.randn(3, 3, 32, 32)
+    torch.testing.assert_close(torch.export.load(tmp_path / "g.pt2").module()(x), made(x), rtol=1e-4, atol=1e-5)
