@@ -6,8 +6,8 @@
 
     torchrun --nproc-per-node 2 tools/train.py CONFIG            several processes, each with batches of its own
 
-Leaves in the work dir: config.py, config.json (the same as data), results.json, curves.png, confusion_matrix.png,
-best.pth, last.pth, previous.pth.
+Leaves in the work dir: config.py, config.json (the same as data), train.log (all that was said), results.json,
+curves.png, confusion_matrix.png, best.pth, last.pth, previous.pth.
 Exit codes: 0 done; 1 one sentence says why not; 75 stopped by SIGTERM, SIGUSR1, SIGHUP or Ctrl-C and saved: start again
 with --resume. A second Ctrl-C ends at once.
 """

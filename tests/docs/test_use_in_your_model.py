@@ -15,7 +15,7 @@ from ndformer.framework.tokens import Where
 from ndformer.framework.transformer import Block
 
 PAGE = (Path(__file__).parents[2] / "docs" / "use-in-your-model.md").read_text()
-SECTIONS = ("A plain ViT", "timm", "Hugging Face")
+SECTIONS = ("A plain ViT", "timm", "Hugging Face", "A whole model in plain code")
 ENCODINGS = [
     dict(type="NoPE"),
     dict(type="AxialRoPE"),
@@ -59,6 +59,14 @@ def attention_with(qkv: nn.Linear, proj: nn.Linear, heads: int, layer: Any, **op
 
 def test_every_block_of_code_is_run():
     assert PAGE.count("```") == 2 * sum(len(code(section)) for section in SECTIONS)
+
+
+def test_a_whole_model_in_plain_code_does_what_the_page_says():
+    names = run("A whole model in plain code")
+    assert names["logits"].shape == (8, 10)
+    assert names["tokens"].features.shape == (8, 65, 48)
+    assert names["more"].shape == (5, 10)
+    torch.testing.assert_close(names["answers"][0].scores, names["logits"][0].softmax(-1))
 
 
 # A plain ViT

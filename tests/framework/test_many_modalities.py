@@ -244,9 +244,9 @@ def test_a_masked_modality_is_as_if_no_sample_had_it() -> None:
     built = joined()
     samples = [sample(4, 3), sample(2, 5)]
     without = [dict(s, inputs=dict(a=s["inputs"]["a"])) for s in samples]
-    wanted = built.forward(**collate(without), mode="tensor").features
+    wanted = built.features(collate(without)["inputs"]).features
     built.masked = {"b"}
-    torch.testing.assert_close(built.forward(**collate(samples), mode="tensor").features, wanted)
+    torch.testing.assert_close(built.features(collate(samples)["inputs"]).features, wanted)
 
 
 def test_tokens_say_their_modality_and_carry_its_embedding() -> None:
