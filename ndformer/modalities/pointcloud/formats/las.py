@@ -90,7 +90,7 @@ def _how_packed(content: bytes, head: Header) -> bytes:
         if at + 54 > head.start:
             break
         number, size = struct.unpack_from("<HH", content, at + 18)
-        if number == LASZIP and size >= 34:
+        if number == LASZIP and 34 <= size <= head.start - at - 54:
             return content[at + 54 : at + 54 + size]
         at += 54 + size
     raise ValueError("it does not say how its points are packed")

@@ -55,7 +55,7 @@ def _header(content: bytes) -> tuple[dict[str, list[str]], str, int]:
     head.setdefault("FIELDS", head.get("COLUMNS", []))
     head.setdefault("COUNT", ["1"] * len(head["FIELDS"]))
     if "POINTS" not in head:
-        head["POINTS"] = [str(np.prod([int(*head.get(side, ["1"])) for side in ("WIDTH", "HEIGHT")]))]
+        head["POINTS"] = [str(int((head.get("WIDTH") or "1")[0]) * int((head.get("HEIGHT") or "1")[0]))]
     lost = next((key for key in ("FIELDS", "SIZE", "TYPE", "POINTS", "DATA") if not head.get(key)), None)
     if lost is not None or not head["POINTS"][0].isdigit():
         raise ValueError(f"its header has no {lost or 'POINTS'}")

@@ -263,9 +263,11 @@ class PackPoints(Pack):
             )
         for name in ("points", *self.features):
             if name not in sample and name not in self.missing:
+                remedy = "; EstimateNormals before it makes some" if name == "normals" else ""
                 raise DataError(
                     f"{sample.get('path', 'the cloud')} has no {name}, which PackPoints should pack: say with its "
-                    f"missing=dict({name}=0.0) what to take instead, or leave them out of its features and the model's"
+                    f"missing=dict({name}=0.0) what to take instead, or leave them out of its features and the "
+                    f"model's{remedy}"
                 )
             columns.append(sample[name] if name in sample else np.full_like(points, self.missing[name]))
         packed = torch.from_numpy(np.concatenate(columns, axis=1).astype(np.float32))
