@@ -123,6 +123,9 @@ MODELS = {  # which reads such files in predict
     "picture": "imagefolder_pape",
     "ply": "modelnet40_plain_pape",
     "text": "modelnet40_plain_pape",
+    "pcd": "modelnet40_plain_pape",
+    "las": "modelnet40_plain_pape",
+    "model": "modelnet40_plain_pape",
     "video": "custom_videos",
     "events": "custom_events",
 }

@@ -1,6 +1,7 @@
 """Hostile files of every kind that is read, made on demand: their sizes are bounded, their claims are not."""
 
 import gzip
+import json
 import os
 import pickle
 import struct
@@ -21,7 +22,8 @@ from tests.soak.fuzz import mutated
 
 LARGE = 200 * 2**20
 MATLAB = b"MATLAB 5.0 MAT-file".ljust(124) + struct.pack("<H2s", 0x0100, b"IM")
-ENDINGS = ("ply", "npy", "npz", "h5", "avi", "dat", "bin", "mat", "off", "txt", "aedat")
+ENDINGS = ("ply", "npy", "npz", "h5", "avi", "dat", "bin", "mat", "off", "txt", "aedat", "pcd")
+ENDINGS += ("las", "laz", "obj", "stl", "glb")
 File = tuple[str, str, bytes | Callable[[Path], object]]  # kind, name, content or what writes it
 
 
@@ -215,7 +217,7 @@ def _events() -> Iterator[File]:
     yield "events", "lie.aedat", b"#!AER-DAT3.1\n#!END-HEADER\n" + lie
 
 
-def _clouds() -> Iterator[File]:
+def _clouds(secret: Path) -> Iterator[File]:
     for order in ("ascii", "binary_little_endian"):
         for rows in (10**12, 10**18, 2 * 10**6):
             for property in ("list uchar int vertex_indices", "list int float v", "float x", ""):
@@ -229,6 +231,19 @@ def _clouds() -> Iterator[File]:
         yield "text", f"short.{ending}", repeated(head, b"1\n", 3 * 10**7)
         yield "text", f"rows.{ending}", repeated(head, b"1 2 3\n", 2 * 10**6)
         yield "text", f"digits.{ending}", repeated(head, b"9", 10**7)
+    head = "VERSION 0.7\nFIELDS x y z\nSIZE 4 4 4\nTYPE F F F\nCOUNT 1 1 1\nPOINTS {}\nDATA {}\n"
+    for kind in ("ascii", "binary", "binary_compressed"):
+        yield "pcd", f"{kind}.pcd", head.format(10**18, kind).encode() + b"\xff" * 10**5
+    yield "pcd", "bomb.pcd", head.format(10**8, "binary_compressed").encode() + struct.pack("<II", 9, 12 * 10**8)
+    for ending in ("las", "laz"):
+        begin = b"LASF".ljust(94, b"\1") + struct.pack("<HIIBHI", 227, 300, 2**32 - 1, 131, 34, 2**32 - 1)
+        yield "las", f"many.{ending}", begin.ljust(10**5, b"\1")
+    files = f"mtllib {secret}\nv 0 0 0\nv 1 0 0\nv 0 1 0\nusemtl a\nf 1 2 3\n"
+    yield "model", "names.obj", files.encode()
+    scene = json.dumps(dict(asset=dict(version="2.0"), buffers=[dict(uri=str(secret), byteLength=9)], scenes=[{}]))
+    glb = struct.pack("<4sII", b"glTF", 2, 20 + len(scene)) + struct.pack("<I4s", len(scene), b"JSON")
+    yield "model", "names.glb", glb + scene.encode()
+    yield "model", "count.stl", bytes(80) + struct.pack("<I", 2**32 - 1) + bytes(500)
     yield "text", "counts.off", b"OFF\n999999999999 999999999999 0\n1 2 3\n"
     yield "text", "face.off", b"OFF\n3 1 0\n0 0 0\n1 0 0\n0 1 0\n999999999 0 1 2\n"
 
@@ -263,7 +278,7 @@ def crafted(outside: Path, wanted: Callable[[str], bool]) -> Iterator[File]:
         (("mat",), _matlab),
         (("gz",), _idx),
         (("events",), _events),
-        (("ply", "text"), _clouds),
+        (("ply", "text", "pcd", "las", "model"), lambda: _clouds(secret)),
         (("video",), lambda: _videos(secret, pipe)),
     ]
     for kinds, make in makers:

@@ -149,13 +149,27 @@ def test_counts_are_of_tokens_polarities_and_pixels():
 def test_points_have_the_colour_of_their_centre():
     cloud = np.random.default_rng(0).normal(size=(50, 3))
     picture = groups(cloud, np.arange(50).reshape(2, 25), np.ones((2, 25), bool))
-    assert picture.shape == (320, 960, 3)
-    blue, orange = (
-        (picture[..., 2].astype(int) - picture[..., 0] > 60),
-        (picture[..., 0].astype(int) - picture[..., 2] > 60),
-    )
-    assert blue.sum() > 500
-    assert orange.sum() > 500
+    assert picture.shape == (420, 1260, 3)
+    red, green, _ = np.moveaxis(picture.astype(int), 2, 0)
+    assert (red - green > 60).sum() > 500
+    assert (green - red > 60).sum() > 500
+
+
+def test_a_hundred_centres_have_colours_that_are_told_apart():
+    """None is near black, which centres are, or near the paper; a point is its nearest centre's."""
+    rng = np.random.default_rng(0)
+    middles = np.stack([*np.meshgrid(np.arange(10.0), np.arange(10.0)), np.zeros((10, 10))], -1).reshape(-1, 3)
+    cloud = np.concatenate([middles, *(middles + rng.uniform(-0.4, 0.4, (100, 3)) for _ in range(5))])
+    distance = np.linalg.norm(cloud[None] - middles[:, None], axis=2)
+    index = np.argsort(distance, 1)[:, :9]  # which overlap
+    drawn = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("ndformer.modalities.pointcloud.pictures.tokens.draw", lambda *given, **how: drawn.append(given))
+        groups(cloud, index, np.ones_like(index, bool))
+    _, colours, _ = drawn[0]
+    others = colours[np.setdiff1d(np.unique(index), np.arange(100))]
+    assert others.max(1).min() > 120
+    assert len(np.unique(others, axis=0)) == 100
 
 
 def test_pictures_of_events_say_their_time_and_what_colours_mean():

@@ -17,7 +17,6 @@ from ndformer.framework.registry import MODALITIES
 from ndformer.framework.tokens import TokenSet, Where
 from ndformer.modalities.pointcloud.formats.files import ENDINGS, read_cloud
 from ndformer.modalities.pointcloud.formats.scene import is_scene
-from ndformer.modalities.pointcloud.pictures.clouds import draw
 from ndformer.modalities.pointcloud.pictures.tokens import SIZE, groups
 from ndformer.modalities.pointcloud.sampling import farthest, nearest, take
 
@@ -144,7 +143,7 @@ class Points(Clouds):
         self.dim, self.unit = dim, unit
 
     def pictures(self, sample: Sample, pack: Pack) -> list[np.ndarray]:
-        return [np.asarray(draw(sample["inputs"]["points"][:, :3].numpy(), size=SIZE))]
+        return [pack.picture(sample, SIZE)]
 
     def forward(self, clouds: Tensor | list[Tensor]) -> TokenSet:
         x, counts = self.padded(clouds, self.dim, "the `features` of PackPoints and the backbone's in_channels")

@@ -23,6 +23,9 @@ NAMES = {  # of each kind, what takes the shortest
     "ply": ("b100000000000029.ply", "a10000000000007.ply"),
     "events": ("large_a.raw", "large_d.bin"),
     "text": ("counts.off",),
+    "pcd": ("binary.pcd", "bomb.pcd"),
+    "las": ("many.las", "many.laz"),
+    "model": ("names.glb", "count.stl"),
     "fifo": ("a.h5", "a.avi"),
     "escapes": ("\x1b[31m\na.ply",),
 }

@@ -56,6 +56,6 @@ class CloudFile(Describer):
             "it is far from the origin: put CentrePoints or NormalizePoints after reading it": far,
             seen.words: seen.left_out,
         }
-        rows_of = [points[:rows].round(4), *(cloud[name][:rows].round(1) for name in ("colours",) if name in cloud)]
-        names = [*XYZ, *(COLOUR if "colours" in cloud else ())]
-        return found, that_hold(odd), [dict(zip(names, row)) for row in np.concatenate(rows_of, 1).tolist()]
+        first = [dict(zip(XYZ, (round(v, 4) for v in point))) for point in points[:rows].tolist()]
+        colours = cloud["colours"][:rows].round().astype(int).tolist() if "colours" in cloud else [()] * rows
+        return found, that_hold(odd), [row | dict(zip(COLOUR, colour)) for row, colour in zip(first, colours)]

@@ -37,6 +37,8 @@ def read_model(path: Path) -> tuple[Columns, np.ndarray]:
         faces = np.asarray(whole.faces if isinstance(whole, trimesh.Trimesh) else np.zeros((0, 3)), np.int64)
         coloured = whole.visual.kind == "vertex"
         colours = np.asarray(whole.visual.vertex_colors)[:, :3] if coloured else np.zeros((len(vertices), 0), np.uint8)
+    except ImportError:  # what guesses at the alphabet of a text that is none
+        raise ValueError("it is damaged, or takes more than trimesh itself to be read") from None
     except Exception as error:  # of any kind, from files that trimesh does not expect
         raise ValueError(f"trimesh cannot read it: {type(error).__name__} {error}") from None
     if not len(vertices):

@@ -29,13 +29,17 @@ def draw(
     size: int = 256,
     views: Sequence[tuple[float, float]] = VIEWS,
     up: str = "y",
+    shade: float = 0.35,
 ) -> Image.Image:
-    """Points (N, 3), or (N, 6) with normals, side by side from each view; `colours` (N, 3) uint8 one for each point."""
+    """Points (N, 3), or (N, 6) with normals, side by side from each view; `colours` (N, 3) uint8 one for each point.
+    What is farthest away keeps the `shade` of its colour."""
     flat = points[:, [1, 2, 0, *([4, 5, 3] if points.shape[1] == 6 else [])]] if up == "z" else points
-    return Image.fromarray(np.concatenate([_view(flat, colours, size, *view) for view in views], 1))
+    return Image.fromarray(np.concatenate([_view(flat, colours, size, shade, *view) for view in views], 1))
 
 
-def _view(points: np.ndarray, colours: np.ndarray | None, size: int, azimuth: float, elevation: float) -> np.ndarray:
+def _view(
+    points: np.ndarray, colours: np.ndarray | None, size: int, shade: float, azimuth: float, elevation: float
+) -> np.ndarray:
     """(size, size, 3) uint8: the nearest disc wins, far ones fade into the paper, ones seen edge-on are darker."""
     place, normals = points[:, :3], points[:, 3:6] if points.shape[1] == 6 else None
     middle = (place.min(0) + place.max(0)) / 2
@@ -44,7 +48,7 @@ def _view(points: np.ndarray, colours: np.ndarray | None, size: int, azimuth: fl
     seen = (place - middle) / reach @ axes.T  # (N, 3) in -1..1
     colour = np.broadcast_to(INK, place.shape) if colours is None else colours
     near = (0.5 + 0.5 * seen[:, 2:]).clip(0, 1)
-    strength, light, hidden = 0.35 + 0.65 * near, np.ones(1), np.zeros(len(place), bool)
+    strength, light, hidden = shade + (1 - shade) * near, np.ones(1), np.zeros(len(place), bool)
     if normals is not None:
         facing = normals @ axes.T  # (N, 3)
         hidden = facing[:, 2] < -0.05  # on a far side: only a hint of it, behind the rest

@@ -238,7 +238,8 @@ class PackPoints(Pack):
         """(size, 3 size, 3) uint8: the cloud of a sample, packed or not yet, from three sides."""
         cloud = self.unpacked(sample["inputs"]["points"].numpy()) if "inputs" in sample else sample
         places = np.concatenate([cloud[name] for name in DIRECTED if name in cloud], axis=1)
-        return np.asarray(draw(places, seen_colours(cloud), size=size))
+        up = "z" if "colours" in cloud else "y"  # what has colours is a scan, and scanners know where up is
+        return np.asarray(draw(places, seen_colours(cloud), size=size, up=up))
 
     def unpacked(self, packed: np.ndarray) -> dict[str, np.ndarray]:
         """Points, and the features by their names, of (n, 3 + features)."""

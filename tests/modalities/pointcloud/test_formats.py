@@ -1,0 +1,379 @@
+"""Files of other programs, written here byte by byte: places, normals, colours and labels come back as they went in."""
+
+import struct
+import sys
+
+import numpy as np
+import pytest
+
+from ndformer.framework.errors import DataError
+from ndformer.modalities.pointcloud.formats.files import look, read_cloud, read_labelled
+from ndformer.modalities.pointcloud.formats.pcd import lzf
+from ndformer.modalities.pointcloud.transforms.points import PackPoints, SamplePoints
+from ndformer.modalities.pointcloud.transforms.scenes import CentrePoints
+
+N = 40
+RNG = np.random.default_rng(0)
+PLACES = RNG.uniform(-2, 3, (N, 3)).round(3)
+NORMALS = (lambda v: v / np.linalg.norm(v, axis=1, keepdims=True))(RNG.normal(size=(N, 3)))
+BYTES = RNG.integers(0, 256, (N, 3))
+LABELS = RNG.integers(0, 5, N)
+UTM = np.array([448_262.0, 5_411_932.0, 120.0])  # metres east and north
+NAMES = (("red", "green", "blue"), ("r", "g", "b"), ("diffuse_red", "diffuse_green", "diffuse_blue"))
+CODE = dict(float="f", double="d", uchar="B", ushort="H", int="i")
+
+
+def ply(path, order, columns, faces=()):
+    """`columns`: (name, type, values) each."""
+    head = f"ply\nformat {order} 1.0\nelement vertex {len(columns[0][2])}\n"
+    head += "".join(f"property {kind} {name}\n" for name, kind, _ in columns)
+    head += f"element face {len(faces)}\nproperty list uchar int vertex_indices\n" if len(faces) else ""
+    rows = list(zip(*(values.tolist() for _, _, values in columns)))
+    if order == "ascii":
+        body = "".join(" ".join(map(repr, row)) + "\n" for row in rows).encode()
+        body += "".join(f"3 {a} {b} {c}\n" for a, b, c in faces).encode()
+    else:
+        mark = "<" if "little" in order else ">"
+        body = b"".join(struct.pack(mark + "".join(CODE[kind] for _, kind, _ in columns), *row) for row in rows)
+        body += b"".join(struct.pack(f"{mark}B3i", 3, *face) for face in faces)
+    path.write_bytes(head.encode() + b"end_header\n" + body)
+    return path
+
+
+def xyz(values=PLACES, kind="float"):
+    return [(axis, kind, column) for axis, column in zip("xyz", values.T)]
+
+
+def columns(names, kind, values):
+    return [(name, kind, column) for name, column in zip(names, values.T)]
+
+
+# ----------------------------------------------------------------------------------------------------------------- .ply
+
+
+@pytest.mark.parametrize("order", ["ascii", "binary_little_endian", "binary_big_endian"])
+@pytest.mark.parametrize("names", NAMES)
+@pytest.mark.parametrize("kind, scale", [("uchar", 1), ("ushort", 257), ("float", 1 / 255)])
+def test_colours_of_ply(order, names, kind, scale, tmp_path):
+    given = BYTES * scale if kind == "float" else BYTES * int(scale)
+    parts = [*columns(("nx", "ny", "nz"), "float", NORMALS), *columns(names, kind, given), ("alpha", "uchar", LABELS)]
+    found = read_labelled(ply(tmp_path / "a.ply", order, [*xyz(), *parts, ("scalar_Label", "float", LABELS)]), "label")
+    np.testing.assert_allclose(found["colours"], BYTES, atol=1e-4)
+    np.testing.assert_allclose(found["points"], PLACES, atol=1e-6)
+    np.testing.assert_allclose(found["normals"], NORMALS, atol=1e-6)
+    assert found["labels"].tolist() == LABELS.tolist()
+    assert {values.dtype for name, values in found.items() if name != "labels"} == {np.dtype("f4")}
+
+
+def test_a_dark_cloud_in_bytes_stays_dark(tmp_path):
+    for order in ("ascii", "binary_little_endian"):
+        path = ply(tmp_path / "a.ply", order, [*xyz(), *columns(NAMES[0], "uchar", BYTES % 2)])
+        assert read_cloud(path)["colours"].max() == 1
+
+
+def test_a_mesh_keeps_its_colours_and_a_scan_its_vertices(tmp_path):
+    square = np.array([(0, 0, 0), (1, 0, 0), (1, 1, 0), (0, 1, 0)], float)
+    red = np.array([(0, 9, 9), (200, 9, 9), (200, 9, 9), (0, 9, 9)])
+    faces = [(0, 1, 2), (0, 2, 3)]
+    mesh = read_cloud(ply(tmp_path / "a.ply", "ascii", [*xyz(square), *columns(NAMES[0], "uchar", red)], faces))
+    np.testing.assert_allclose(mesh["colours"][:, 0], 200 * mesh["points"][:, 0], atol=0.01)
+    assert len(mesh["points"]) == 10_000
+    wide = np.stack([*np.meshgrid(np.arange(101.0), np.arange(101.0)), np.zeros((101, 101))], -1).reshape(-1, 3)
+    many = [*xyz(wide), *columns(NAMES[0], "uchar", RNG.integers(0, 256, wide.shape))]
+    scan = read_cloud(ply(tmp_path / "b.ply", "binary_little_endian", many, [(0, 1, 102), (0, 102, 101)]))
+    np.testing.assert_array_equal(scan["points"], wide)
+    assert scan["normals"][[0, 5000]].tolist() == [[0, 0, 1], [0, 0, 0]]  # of the faces, and of none
+
+
+# ----------------------------------------------------------------------------------------------------------------- text
+
+
+def text(path, rows, header="", mark=" "):
+    path.write_text(header + "".join(mark.join(f"{v:.6g}" for v in row) + "\n" for row in rows))
+    return path
+
+
+@pytest.mark.parametrize(
+    "header, mark",
+    [
+        ("x y z red green blue label\n", " "), ("//X Y Z R G B Label\n40\n", " "), ("# x y z r g b class\n", "\t"),
+        ('"x","y","z","r","g","b","classification"\n', ","), ("# made by hand\nX;Y;Z;R;G;B;Scalar_Label\n", ";"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("ending", ["txt", "xyz"])
+def test_a_header_names_columns(header, mark, ending, tmp_path):
+    rows = np.concatenate([PLACES, BYTES, LABELS[:, None]], 1)
+    found = read_labelled(text(tmp_path / f"a.{ending}", rows, header, mark), "segment.npy")
+    np.testing.assert_allclose(found["points"], PLACES, atol=1e-6)
+    np.testing.assert_array_equal(found["colours"], BYTES)
+    np.testing.assert_array_equal(found["labels"], LABELS)
+    assert "normals" not in found
+
+
+@pytest.mark.parametrize("ending", ["txt", "npy"])
+def test_six_columns_are_normals_or_colours_whichever_they_can_be(ending, tmp_path):
+    def parts(*more, **options):
+        rows, path = np.concatenate([PLACES, *more], 1), tmp_path / f"a.{ending}"
+        if ending == "npy":
+            np.save(path, rows)
+        else:
+            text(path, rows)
+        return read_cloud(path, **options)
+
+    up = np.tile([0.0, 0, 1], (N, 1))
+    for normals in (NORMALS, up, 3 * NORMALS):  # the last have a sign
+        found = parts(normals)
+        assert set(found) == {"points", "normals"}
+        np.testing.assert_allclose(found["normals"], normals, atol=1e-5)
+    for colours, scale in ((BYTES, 1), (BYTES / 255, 255), (BYTES * 257, 1 / 257)):
+        found = parts(colours)
+        assert set(found) == {"points", "colours"}
+        np.testing.assert_allclose(found["colours"], colours * scale, atol=1e-3)
+    assert set(parts(BYTES, NORMALS)) == {"points", "colours", "normals"}
+    np.testing.assert_allclose(parts(up, columns="x y z r g b")["colours"], 255 * up)
+    with pytest.raises(DataError, match=r"columns 4 to 6 that are neither.*: name them with the data set's `columns`"):
+        parts(300.5 + BYTES)
+    with pytest.raises(DataError, match=r"has rows of 7 numbers without names, and not of 3 numbers.*`columns`"):
+        parts(BYTES, LABELS[:, None])
+    np.testing.assert_array_equal(parts(LABELS[:, None], BYTES, columns="x,y,z,-,r,g,b")["colours"], BYTES)
+    with pytest.raises(DataError, match="has rows of 6 numbers, not of x y z r"):
+        parts(BYTES, columns="x y z r")
+
+
+# ------------------------------------------------------------------------------------------------ far from the origin
+
+
+def las(path, places, fmt=3, colours=None, labels=LABELS, minor=2):
+    """Written from the specification: 1 mm, about UTM."""
+    size = {1: 28, 2: 26, 3: 34, 7: 36}[fmt]
+    head = bytearray(375 if minor == 4 else 227)
+    head[:4], head[24:26] = b"LASF", bytes([1, minor])
+    struct.pack_into("<HII", head, 94, len(head), len(head), 0)
+    struct.pack_into("<BHI", head, 104, fmt, size, 0 if minor == 4 else len(places))
+    struct.pack_into("<6d", head, 131, *[0.001] * 3, *UTM)
+    if minor == 4:
+        struct.pack_into("<Q", head, 247, len(places))
+    rows = []
+    for i, place in enumerate(np.round((places - UTM) * 1000).astype(int).tolist()):
+        row = bytearray(size)
+        struct.pack_into("<3i", row, 0, *place)
+        row[16 if fmt > 5 else 15] = labels[i] | (0 if fmt > 5 else 0b1010_0000)  # flags of old formats
+        if colours is not None:
+            struct.pack_into("<3H", row, {2: 20, 3: 28, 7: 30}[fmt], *(257 * colours[i]).tolist())
+        rows.append(bytes(row))
+    path.write_bytes(bytes(head) + b"".join(rows))
+    return path
+
+
+FAR = PLACES + UTM
+WRITERS = dict(
+    ply=lambda path: ply(path, "binary_little_endian", xyz(FAR, "double")),
+    ascii=lambda path: ply(path.with_suffix(".ply"), "ascii", xyz(FAR, "double")),
+    txt=lambda path: (np.savetxt(path, FAR, "%.3f"), path)[1],
+    npy=lambda path: (np.save(path, FAR), path)[1],
+    las=lambda path: las(path, FAR),
+)
+
+
+@pytest.mark.parametrize("kind", WRITERS)
+def test_metres_of_utm_lose_nothing_until_they_are_centred(kind, tmp_path):
+    found = read_cloud(WRITERS[kind](tmp_path / f"a.{kind}"))
+    np.testing.assert_allclose(found["points"], FAR, atol=1e-6, rtol=0)
+    rng = np.random.default_rng(0)
+    centred = CentrePoints()(found, rng)["points"]
+    low, high = PLACES.min(0), PLACES.max(0)
+    exact = PLACES - [*(low + high)[:2] / 2, low[2]]
+    np.testing.assert_allclose(centred, exact, atol=1e-6)
+    assert centred.dtype == np.float32
+    with pytest.raises(DataError, match=r"from the origin, where a model would know its places to 0\.\d+ only: put Ce"):
+        PackPoints(())(found, rng)
+    chosen = SamplePoints(5, "farthest")(found, rng)["points"] - UTM
+    near = SamplePoints(5, "farthest")(dict(points=PLACES.astype("f4")), rng)["points"]
+    np.testing.assert_allclose(chosen, near, atol=1e-3)
+
+
+def test_scenes_of_arrays_keep_float64_too(tmp_path):
+    np.save(tmp_path / "coord.npy", FAR)
+    np.testing.assert_array_equal(read_cloud(tmp_path)["points"], FAR)
+
+
+# ---------------------------------------------------------------------------------------------------------- .las, .laz
+
+
+@pytest.mark.parametrize("fmt, minor", [(2, 2), (3, 2), (7, 4)])
+def test_las_has_places_colours_and_classes(fmt, minor, tmp_path):
+    found = read_labelled(las(tmp_path / "a.las", FAR, fmt, BYTES, minor=minor), "label")
+    np.testing.assert_allclose(found["points"], FAR, atol=1e-6, rtol=0)
+    np.testing.assert_allclose(found["colours"], BYTES, atol=1e-3)
+    np.testing.assert_array_equal(found["labels"], LABELS)
+    assert "colours" not in read_cloud(las(tmp_path / "b.las", FAR, fmt))  # all black: nobody filled them in
+    assert "colours" not in read_cloud(las(tmp_path / "c.las", FAR, 1))
+
+
+def test_laz_is_las(tmp_path):
+    lazrs = pytest.importorskip("lazrs")
+    plain = las(tmp_path / "a.las", FAR, 3, BYTES).read_bytes()
+    how = lazrs.LazVlr.new_for_compression(3, 0)
+    data = lazrs.compress_points(how, np.frombuffer(plain[227:], np.uint8), False)
+    record = bytes(how.record_data())
+    vlr = struct.pack("<H16sHH32s", 0, b"laszip encoded", 22204, len(record), b"")
+    head = bytearray(plain[:227])
+    struct.pack_into("<II", head, 96, 227 + len(vlr) + len(record), 1)
+    head[104] |= 0x80
+    start = 227 + len(vlr) + len(record)
+    data = bytearray(data)
+    struct.pack_into("<q", data, 0, struct.unpack_from("<q", data)[0] + start)
+    (tmp_path / "a.laz").write_bytes(bytes(head) + vlr + record + bytes(data))
+    for name, values in read_cloud(tmp_path / "a.las").items():
+        np.testing.assert_array_equal(read_cloud(tmp_path / "a.laz")[name], values)
+
+
+# ----------------------------------------------------------------------------------------------------------------- .pcd
+
+
+def squeezed(data):
+    """LZF, greedy: what was there three bytes long or more is told by its place."""
+    out, run, at = bytearray(), bytearray(), 0
+
+    def flush():
+        while run:
+            out.extend([len(run[:32]) - 1, *run[:32]])
+            del run[:32]
+
+    while at < len(data):
+        back = data.rfind(data[at : at + 3], max(0, at - 8000), at + 2) if at + 3 <= len(data) else -1
+        if 0 <= back < at:
+            flush()
+            length = 3
+            while at + length < len(data) and length < 200 and data[back + length] == data[at + length]:
+                length += 1
+            offset, code = at - back - 1, length - 2
+            out.extend([code << 5 | offset >> 8] if code < 7 else [7 << 5 | offset >> 8, code - 7])
+            out.append(offset & 255)
+            at += length
+        else:
+            run.append(data[at])
+            at += 1
+    flush()
+    return bytes(out)
+
+
+@pytest.mark.parametrize("how", ["ascii", "binary", "binary_compressed"])
+@pytest.mark.parametrize("packed", ["F", "U"])
+def test_pcd_has_places_normals_colours_and_labels(how, packed, tmp_path):
+    rgb = (BYTES[:, 0] << 16 | BYTES[:, 1] << 8 | BYTES[:, 2]).astype("<u4")
+    row = np.dtype([*((axis, "<f4") for axis in "xyz"), ("rgb", "<u4"), ("f", "<f4", 2), ("label", "<u2")])
+    row = np.dtype([*row.descr, *((f"normal_{axis}", "<f4") for axis in "xyz")])
+    table = np.zeros(N, row)
+    for i, axis in enumerate("xyz"):
+        table[axis], table[f"normal_{axis}"] = PLACES[:, i], NORMALS[:, i]
+    table["rgb"], table["label"] = rgb, LABELS
+    kinds = ["F"] * 3 + [packed, "F", "U"] + ["F"] * 3
+    head = "# .PCD v0.7\nVERSION 0.7\nFIELDS " + " ".join(row.names) + "\nSIZE 4 4 4 4 4 2 4 4 4\n"
+    head += f"TYPE {' '.join(kinds)}\nCOUNT 1 1 1 1 2 1 1 1 1\nWIDTH {N}\nHEIGHT 1\nVIEWPOINT 0 0 0 1 0 0 0\n"
+    head += f"POINTS {N}\nDATA {how}\n"
+    if how == "ascii":
+        colour = rgb.view("<f4") if packed == "F" else rgb
+        cells = zip(*(PLACES[:, i] for i in range(3)), colour, LABELS, *(NORMALS[:, i] for i in range(3)))
+        body = "".join(f"{x} {y} {z} {c!s} 0 0 {k} {a:.9g} {b:.9g} {d:.9g}\n" for x, y, z, c, k, a, b, d in cells)
+        body = body.encode()
+    elif how == "binary":
+        body = table.tobytes()
+    else:
+        whole = b"".join(np.ascontiguousarray(table[name]).tobytes() for name in row.names)
+        body = (small := squeezed(whole)) and struct.pack("<II", len(small), len(whole)) + small
+    (tmp_path / "a.pcd").write_bytes(head.encode() + body)
+    found = read_labelled(tmp_path / "a.pcd", "label")
+    np.testing.assert_allclose(found["points"], PLACES, atol=1e-6)
+    np.testing.assert_allclose(found["normals"], NORMALS, atol=1e-6)
+    np.testing.assert_array_equal(found["colours"], BYTES)
+    np.testing.assert_array_equal(found["labels"], LABELS)
+    for length in (0, 11, 60, len(head) + 9, len(head) + len(body) - 1):
+        (tmp_path / "a.pcd").write_bytes((head.encode() + body)[:length])
+        if how != "ascii" or length < len(head) + 20:
+            with pytest.raises(DataError, match=r"a\.pcd cannot be read as a point cloud \(.*\): replace it"):
+                read_cloud(tmp_path / "a.pcd")
+
+
+def test_packed_bytes_that_lie_are_refused():
+    assert lzf(squeezed(b"abcabcabcabc" * 30), 360) == b"abcabcabcabc" * 30
+    for packed in (b"\x05ab", b"\x20\x05", b"\xe0", b"\x00a"):
+        with pytest.raises(ValueError, match="packed points"):
+            lzf(packed, 100)
+
+
+# ----------------------------------------------------------------------------------------------------- .obj, .stl, .glb
+
+OBJ = "mtllib none.mtl\nv 0 0 0 1 0 0\nv 2 0 0 1 0 0\nv 2 1 0 0 0 1\nv 0 1 0 0 0 1\nf 1 2 3 4\n"
+
+
+def test_meshes_of_other_programs_are_points_on_them(tmp_path):
+    trimesh = pytest.importorskip("trimesh")
+    (tmp_path / "a.obj").write_text(OBJ)
+    mesh = trimesh.load_mesh(tmp_path / "a.obj", process=False)
+    for ending in ("stl", "glb"):
+        mesh.export(tmp_path / f"a.{ending}")
+    for ending in ("obj", "stl", "glb"):
+        found = read_cloud(tmp_path / f"a.{ending}")
+        again = read_cloud(tmp_path / f"a.{ending}")
+        np.testing.assert_array_equal(found["points"], again["points"])
+        assert len(found["points"]) == 10_000
+        np.testing.assert_allclose(found["points"].min(0), [0, 0, 0], atol=0.01)
+        np.testing.assert_allclose(found["points"].max(0), [2, 1, 0], atol=0.01)
+        np.testing.assert_allclose(found["normals"], np.tile([0, 0, 1.0], (10_000, 1)), atol=1e-6)
+        if ending != "stl":
+            np.testing.assert_allclose(found["colours"][:, 2], 255 * found["points"][:, 1], atol=1)
+    for content in (b"f 1 2 3\n", b"v 1 2\n", b"\xff" * 90):
+        (tmp_path / "a.obj").write_bytes(content)
+        with pytest.raises(DataError, match=r"a\.obj cannot be read as a point cloud"):
+            read_cloud(tmp_path / "a.obj")
+
+
+@pytest.mark.parametrize("name", ["a.obj", "a.stl", "a.glb", "a.laz"])
+def test_without_the_extra_a_sentence_names_it(name, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "trimesh", None)
+    monkeypatch.setitem(sys.modules, "lazrs", None)
+    path = las(tmp_path / name, FAR)
+    content = bytearray(path.read_bytes())
+    content[104] |= 0x80
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=r"takes (trimesh|lazrs) to be read: pip install 'ndformer\[clouds\]'"):
+        read_cloud(path)
+
+
+# -------------------------------------------------------------------------------------------------------- what is amiss
+
+
+def test_rows_that_are_not_finite_are_left_out_and_counted(tmp_path):
+    rows = np.concatenate([PLACES, NORMALS], 1)
+    rows[3, 1], rows[7, 4], rows[9, 0] = np.nan, np.nan, np.inf
+    np.savetxt(tmp_path / "a.txt", rows, header="x y z nx ny nz")
+    with pytest.warns(UserWarning, match=r"a\.txt: 3 of its 40 points have numbers that are not finite, and are left"):
+        found = read_cloud(tmp_path / "a.txt")
+    kept = np.delete(np.arange(N), [3, 7, 9])
+    np.testing.assert_allclose(found["points"], PLACES[kept], atol=1e-6)
+    np.testing.assert_allclose(found["normals"], NORMALS[kept], atol=1e-6)
+    assert look(tmp_path / "a.txt").left_out == 3
+
+
+def test_labels_follow_the_points_that_are_kept(tmp_path):
+    places = PLACES.copy()
+    places[0] = np.nan
+    for name, values in dict(coord=places, color=BYTES.astype("u1"), segment=LABELS).items():
+        np.save(tmp_path / f"{name}.npy", values)
+    with pytest.warns(UserWarning, match="1 of its 40 points"):
+        found = read_labelled(tmp_path, "segment.npy")
+    np.testing.assert_array_equal(found["labels"], LABELS[1:])
+    np.testing.assert_array_equal(found["colours"], BYTES[1:])
+
+
+@pytest.mark.parametrize(
+    "name, says",
+    [("half.txt", "its labels are not whole numbers"), ("below.txt", "its colours go from -1 to 255")],
+)
+def test_numbers_out_of_sense_are_a_sentence(name, says, tmp_path):
+    colours = np.where(np.arange(N)[:, None] == 3, (-1, 0, 255), BYTES) if "below" in name else BYTES
+    rows = np.concatenate([PLACES, colours, LABELS[:, None] + 0.5], 1)
+    text(tmp_path / name, rows, "x y z r g b label\n")
+    with pytest.raises(DataError, match=says):
+        read_labelled(tmp_path / name, "label")
