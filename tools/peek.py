@@ -4,9 +4,10 @@ tools/peek.py user01_led.aedat 17-04-13_td.dat photo.jpg chair.off v_Archery_g01
 tools/peek.py recording.raw --json              for programs: a line of JSON for each file
 
 It knows files of event cameras (AEDAT, .dat, .raw, .bin of N-MNIST and N-Caltech101, .npy, .npz, HDF5, text), images,
-point clouds (.txt, .xyz, .npy, .off, .ply, a LiDAR's .bin) and videos; files of many images (MNIST's IDX, CIFAR's
-pickles), of many clouds (ModelNet's hdf5), of labels (.mat, ScanNet's npy and json, DvsGesture's csv), of boxes (COCO,
-VOC, YOLO, GEN1), and lists of recordings and videos (DvsGesture, UCF101).
+point clouds and meshes (.txt, .xyz, .npy, .ply, .pcd, .las, .laz, .off, .obj, .stl, .glb, a LiDAR's .bin, folders of a
+scene) and videos; files of many images (MNIST's IDX, CIFAR's pickles), of many clouds (ModelNet's hdf5), of labels
+(.mat, ScanNet's npy and json, DvsGesture's csv), of boxes (COCO, VOC, YOLO, GEN1), and lists of recordings and videos
+(DvsGesture, UCF101).
 """
 
 import json

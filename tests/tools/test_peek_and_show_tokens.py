@@ -89,10 +89,10 @@ def test_tokens_of_each_kind_are_shown(files, film, tmp_path, capsys):
     assert min(size) > 300
     words, size, _ = shown(capsys, tmp_path, "modelnet40_pape.py", files / "cloud.npy", "p.png")
     assert "points for Points: " in words
-    assert size == (960, 320)
+    assert size == (1260, 420)
     words, size, _ = shown(capsys, tmp_path, "modelnet40_plain_pape.py", files / "cloud.npy", "b.png")
     assert "points for PointPatches: 64 tokens" in words
-    assert size == (960, 320)
+    assert size == (1260, 420)
     words, size, frames = shown(capsys, tmp_path, "ucf101_pape.py", film, "c.gif")
     assert "video for Tubelets: 61 tokens" in words
     assert frames == 10

@@ -269,7 +269,7 @@ def test_pcd_has_places_normals_colours_and_labels(how, packed, tmp_path):
         table[axis], table[f"normal_{axis}"] = PLACES[:, i], NORMALS[:, i]
     table["rgb"], table["label"] = rgb, LABELS
     kinds = ["F"] * 3 + [packed, "F", "U"] + ["F"] * 3
-    head = "# .PCD v0.7\nVERSION 0.7\nFIELDS " + " ".join(row.names) + "\nSIZE 4 4 4 4 4 2 4 4 4\n"
+    head = "# .PCD v0.7\nVERSION 0.7\nFIELDS " + " ".join(row.names or ()) + "\nSIZE 4 4 4 4 4 2 4 4 4\n"
     head += f"TYPE {' '.join(kinds)}\nCOUNT 1 1 1 1 2 1 1 1 1\nWIDTH {N}\nHEIGHT 1\nVIEWPOINT 0 0 0 1 0 0 0\n"
     head += f"POINTS {N}\nDATA {how}\n"
     if how == "ascii":
@@ -280,7 +280,7 @@ def test_pcd_has_places_normals_colours_and_labels(how, packed, tmp_path):
     elif how == "binary":
         body = table.tobytes()
     else:
-        whole = b"".join(np.ascontiguousarray(table[name]).tobytes() for name in row.names)
+        whole = b"".join(np.ascontiguousarray(table[name]).tobytes() for name in row.names or ())
         body = (small := squeezed(whole)) and struct.pack("<II", len(small), len(whole)) + small
     (tmp_path / "a.pcd").write_bytes(head.encode() + body)
     found = read_labelled(tmp_path / "a.pcd", "label")
