@@ -207,7 +207,7 @@ def test_all_layers_are_rows_and_all_heads_columns(monkeypatch, use, capsys):
     assert picture.get_suptitle().startswith("a.jpg: PaPE says ")
     assert picture.get_suptitle().endswith(", query class")
     assert len(axes) == 1 + 2 * 2  # the picture, then maps
-    assert [ax.get_images()[0].get_array().shape for ax in axes] == [(32, 48, 3)] + [(8, 12)] * 4
+    assert [ax.get_images()[-1].get_array().shape for ax in axes] == [(32, 48, 3)] + [(8, 12)] * 4
     assert not any(ax.get_lines() for ax in axes)  # the class token has no place to ring
     assert capsys.readouterr().out == "attention.png\n"
     assert Path("attention.png").stat().st_size > 1000
