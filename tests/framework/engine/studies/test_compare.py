@@ -327,3 +327,22 @@ def test_tables_are_aligned_markdown():
         "| a      |  1 |",
         "| longer | 22 |",
     ]
+
+
+def test_folds_are_runs_of_their_own_and_one_mean_is_over_them(tmp_path):
+    ucf = MNIST.with_name("ucf101_pape.py")
+    runs = plan(ucf, [None], [0], tmp_path, folds=[1, 2, 3])
+    assert [run.folder.name for run in runs] == ["run_fold1_seed0", "run_fold2_seed0", "run_fold3_seed0"]
+    assert [str(run) for run in runs][1] == "PaPE(m=50), seed 0, fold 2"
+    for fold, run in enumerate(runs, 1):
+        assert {run.cfg[f"{split}_dataloader"].dataset.fold for split in ("train", "val", "test")} == {fold}
+    results = [dict(test=dict(accuracy=x), minutes=1.0, params=1) for x in (0.5, 0.6, 0.7)]
+    outcomes = [Outcome(run, result) for run, result in zip(runs, results)]
+    (row,) = compare_table.tabulate(outcomes, "accuracy", runs[0].encoding)
+    assert row.summary is not None
+    assert row.summary.n == 3
+    assert row.summary.mean == pytest.approx(0.6)
+    with pytest.raises(ConfigError, match="--cfg-options gives dataset.fold: that is for --folds"):
+        plan(ucf, [None], [0], tmp_path, options=["dataset.fold=1"], folds=[1, 2])
+    with pytest.raises(ConfigError, match="train_dataloader.dataset.fold: nothing reads it"):
+        plan(MNIST, [None], [0], tmp_path, folds=[1, 2])
