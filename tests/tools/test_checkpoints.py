@@ -42,7 +42,7 @@ def folder(tmp_path, monkeypatch):
         for i in range(4):
             path = tmp_path / "data" / name / f"{i}.png"
             path.parent.mkdir(parents=True, exist_ok=True)
-            Image.fromarray(np.full((32, 32, 3), 60 * i, np.uint8)).save(path)
+            Image.fromarray(np.full((32, 32, 3), 60 * i + len(name), np.uint8)).save(path)
     return tmp_path
 
 

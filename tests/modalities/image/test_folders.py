@@ -219,7 +219,7 @@ def test_missing_images_of_imagenet_say_what_where_how_and_sample(part, tmp_path
     kaggle(root)
     (root / part).rename(root / "aside")
     with pytest.raises(DataError, match=rf"{part} is missing: put ImageNet-1K's {part} images.*kaggle\.com"):
-        build("ImageNet", root, "test")
+        build("ImageNet", root, dict(train="train", val="test")[part])
 
 
 # --- Tiny-ImageNet ---
