@@ -8,7 +8,6 @@ config's test set is, any number of them in one size, and gives what the head sa
 torch.export.load reads a .pt2; .onnx takes the extra `onnx`.
 """
 
-import argparse
 from pathlib import Path
 
 import torch
@@ -16,7 +15,7 @@ from mmengine.config import Config
 
 from ndformer.framework import graph
 from ndformer.framework.engine.building import Framing, build_model
-from ndformer.framework.engine.programs.cli import config_arguments, config_from, run
+from ndformer.framework.engine.programs.cli import config_arguments, config_from, new_parser, run
 from ndformer.framework.engine.training import checkpoint, exported
 from ndformer.framework.errors import DataError
 from ndformer.framework.model import TokenModel
@@ -39,7 +38,7 @@ def example_of(cfg: Config, model: TokenModel, size: tuple[int, int] | None) -> 
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = new_parser(__doc__)
     config_arguments(parser)
     checkpoint.arguments(parser)
     parser.add_argument("out", metavar="OUT", type=Path, help=".safetensors, .pt2 or .onnx")

@@ -10,7 +10,6 @@ Prints the figures of voting, and every few seconds how far it is. Those without
 ModelNet40's voting are reported as mean and spread, never as the best of them; each takes as long as the first.
 """
 
-import argparse
 import json
 import time
 from collections.abc import Sequence
@@ -25,7 +24,7 @@ from ndformer.framework.answers.points import Points
 from ndformer.framework.answers.tables import write_table
 from ndformer.framework.engine.building import build_model, check_classes, prepare_data
 from ndformer.framework.engine.programs import output
-from ndformer.framework.engine.programs.cli import config_arguments, config_from, run
+from ndformer.framework.engine.programs.cli import config_arguments, config_from, new_parser, run
 from ndformer.framework.engine.run import as_line, build_loader
 from ndformer.framework.engine.training import checkpoint, same_data
 from ndformer.framework.errors import DataError
@@ -102,7 +101,7 @@ def scenes(model: Any, data: Any, metric: Any, out: Path, batch: int) -> list[np
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = new_parser(__doc__)
     config_arguments(parser)
     parser.add_argument("checkpoint", metavar="CHECKPOINT", type=Path)
     parser.add_argument("--out", metavar="DIR", type=Path, help="a file for each scene or object; gone on from there")

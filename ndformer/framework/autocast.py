@@ -17,11 +17,6 @@ def autocast(tensor: Tensor, dtype: torch.dtype | None) -> contextlib.AbstractCo
     """In that precision on the tensor's device; None: off."""
     kind = tensor.device.type
     idle = torch.compiler.is_exporting() and dtype is None and not torch.is_autocast_enabled(kind)
-    if idle or not _available(kind):  # in a graph, even one that does nothing is a node
+    if idle or kind == "meta":  # in a graph, even one that does nothing is a node
         return contextlib.nullcontext()
     return torch.autocast(kind, dtype, enabled=dtype is not None)
-
-
-@torch.compiler.assume_constant_result  # the oldest torch cannot trace the question
-def _available(kind: str) -> bool:
-    return torch.amp.is_autocast_available(kind)

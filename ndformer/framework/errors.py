@@ -14,6 +14,13 @@ class DataError(RuntimeError):
         self.option = option
 
 
+class MissingError(DataError):
+    """A data set is not where it was looked for."""
+
+    def __init__(self, sentence: str) -> None:
+        super().__init__(sentence, "--sample works without it")
+
+
 def no_class(who: object, label: object, classes: int, remedy: str) -> DataError:
     """A label for which there is no class: whose it is, and what to do."""
     return DataError(f"{who} has the label {label}, but there are {classes} classes, 0 to {classes - 1}: {remedy}")

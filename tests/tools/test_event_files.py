@@ -69,7 +69,10 @@ def home(tmp_path_factory):
         for label, name in enumerate(("a", "b")):
             (home / split / name).mkdir(parents=True)
             for i in range(3):
-                write_dat(home / split / name / f"{i}_td.dat", random_events(1500, seed=10 * label + i))
+                write_dat(
+                    home / split / name / f"{i}_td.dat",
+                    random_events(1500, seed=100 * (split == "test") + 10 * label + i),
+                )
     run(train.main, CONFIG, "--data-root", home, "--work-dir", home / "run", "--cfg-options", *TINY)
     files = home / "of_all" / "train" / "a"
     files.mkdir(parents=True)

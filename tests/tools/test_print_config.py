@@ -82,7 +82,7 @@ def test_keys_lists_them_without_a_config(capsys):
 @pytest.mark.parametrize(
     "arguments, sentence",
     [
-        ([CIFAR + "x"], "cifar10_pape.pyx does not exist, did you mean 'cifar10_pape.py'?"),
+        ([CIFAR + "x"], "cifar10_pape.pyx does not exist, did you mean 'cifar10_pape'?"),
         ([CIFAR, "--encoding", "Pape2"], "no encoding is called 'Pape2', did you mean 'PaPE'?"),
         (
             [CIFAR, "--cfg-options", "model.backbone.depht=3"],

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from ndformer.framework import foreign
-from ndformer.framework.errors import DataError
+from ndformer.framework.errors import DataError, MissingError
 from ndformer.framework.ranges import Count, Rate, Seed, Text
 from ndformer.framework.registry import DATASETS, TRANSFORMS
 from ndformer.framework.signature import arguments
@@ -69,7 +69,7 @@ class Dataset(torch.utils.data.Dataset[Sample]):
         self.transforms = [TRANSFORMS.create(t) if isinstance(t, dict) else t for t in transforms]
         try:
             held_out, records, labels = self._indexed(val_is_test)
-        except DataError as error:
+        except MissingError as error:
             home = self._meant(val_is_test)
             if home is None:
                 raise

@@ -11,12 +11,12 @@ import numpy as np
 
 from ndformer.framework import foreign
 from ndformer.framework.data.dataset import SPLITS, Dataset, Sample
-from ndformer.framework.errors import DataError, nearest
+from ndformer.framework.errors import DataError, MissingError, nearest
 
 
-def missing(path: Path, what: str, source: str) -> DataError:
+def missing(path: Path, what: str, source: str) -> MissingError:
     """`path` is not there: what belongs there and where to get it."""
-    return DataError(f"{path} is missing: put {what} there ({source})", "--sample works without it")
+    return MissingError(f"{path} is missing: put {what} there ({source})")
 
 
 IsSample = Callable[[Path], bool]
@@ -107,7 +107,7 @@ class ClassFolders(Dataset):
 
     def index(self, split: str) -> tuple[list[Any], np.ndarray]:
         if not self.found and (inside := self._without_train()):
-            raise DataError(
+            raise MissingError(
                 f"{self.data_root} has folders of {self.kind}s itself ({', '.join(inside[:3])}): put them into "
                 f"{self.data_root / 'train'}, and some {self.kind}s of each into folders of {self.data_root / 'test'}"
             )

@@ -15,7 +15,7 @@ import numpy as np
 
 from ndformer.framework import foreign
 from ndformer.framework.data.dataset import SPLITS, Sample
-from ndformer.framework.errors import DataError
+from ndformer.framework.errors import DataError, MissingError
 from ndformer.framework.ranges import Share
 from ndformer.framework.registry import DATASETS
 from ndformer.modalities.events.datasets.sensors import OfSensors
@@ -62,10 +62,9 @@ class DvsGesture(OfSensors):
     def index(self, split: str) -> tuple[list[Any], np.ndarray]:
         home = next((h for h in (self.data_root, self.data_root / "DvsGesture") if (h / TRIALS[split]).is_file()), None)
         if home is None:
-            raise DataError(
+            raise MissingError(
                 f"{self.data_root / TRIALS[split]} is missing: put the unpacked DvsGesture.tar.gz there "
                 "(research.ibm.com/interactive/dvsgesture)",
-                "--sample works without it",
             )
         records: list[tuple[Path, int, int, int]] = []
         for name in foreign.words_of(home / TRIALS[split]):

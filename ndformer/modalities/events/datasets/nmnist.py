@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ndformer.framework.data.dataset import Sample
-from ndformer.framework.errors import DataError
+from ndformer.framework.errors import MissingError
 from ndformer.framework.ranges import Few, FewOrNone
 from ndformer.framework.registry import DATASETS
 from ndformer.modalities.events.datasets.sensors import OfSensors
@@ -33,10 +33,9 @@ class NMNIST(OfSensors):
         homes = dict(train=["Train"], test=["Test"])[split] if self.folds == 1 else ["Train", "Test"]
         found = [file for home in homes for file in sorted((self.data_root / home).glob("[0-9]/*.bin"))]
         if not found:
-            raise DataError(
+            raise MissingError(
                 f"{self.data_root / homes[0]} has no folders 0 to 9 with .bin files: put N-MNIST there "
                 "(garrickorchard.com/datasets/n-mnist)",
-                "--sample works without it",
             )
         labels = np.array([int(file.parent.name) for file in found])
         if self.folds > 1:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ndformer.framework import foreign
-from ndformer.framework.errors import DataError, check_labels, nearest
+from ndformer.framework.errors import DataError, MissingError, check_labels, nearest
 from ndformer.modalities.pointcloud.formats.columns import Cloud
 from ndformer.modalities.pointcloud.formats.files import ColumnsError, read_cloud, usable
 
@@ -44,11 +44,10 @@ def find(root: Path, prefix: str, known: Sequence[str] = ()) -> Layout:
         homes = ", ".join(layout.home.name for layout in found)
         raise DataError(f"{root} holds several datasets: give one of {homes} as data_root")
     if not found:
-        raise DataError(
+        raise MissingError(
             f"{root} holds no ModelNet: modelnet40_normal_resampled, the meshes of ModelNet40.zip (from "
             "modelnet.cs.princeton.edu) or modelnet40_ply_hdf5_2048, unpacked, goes there; your own clouds in "
             "train/CLASS/FILES are a CloudFolder",
-            "--sample works without it",
         )
     return found[0]
 

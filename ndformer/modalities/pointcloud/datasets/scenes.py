@@ -15,7 +15,7 @@ import numpy as np
 
 from ndformer.framework import foreign
 from ndformer.framework.data.dataset import Dataset, Sample, stratified
-from ndformer.framework.errors import DataError, check_labels
+from ndformer.framework.errors import DataError, MissingError, check_labels
 from ndformer.framework.ranges import Offset
 from ndformer.framework.registry import DATASETS
 from ndformer.modalities.pointcloud.datasets.layouts import listed
@@ -132,9 +132,8 @@ def scenes_in(folder: Path) -> list[Path]:
         if is_scene(path) or (path.suffix.lower() in ENDINGS and not path.name.startswith(".") and not path.is_dir())
     ]
     if not found:
-        raise DataError(
+        raise MissingError(
             f"{folder} holds no scenes (SCENE/{PLACES}, or a file of each): tools/prepare_scannet.py makes them from "
             "ScanNet's release",
-            "--sample works without it",
         )
     return found

@@ -12,7 +12,7 @@ import numpy as np
 
 from ndformer.framework import foreign
 from ndformer.framework.data.dataset import SPLITS, Dataset, Sample
-from ndformer.framework.errors import DataError
+from ndformer.framework.errors import DataError, MissingError
 from ndformer.framework.ranges import Few, Seconds
 from ndformer.framework.registry import DATASETS
 from ndformer.modalities.video.formats.files import PATIENCE, Backend, VideoFile
@@ -94,10 +94,9 @@ def lines_of(path: Path, pattern: str) -> list[tuple[str, ...]]:
     try:
         lines = foreign.lines(path)
     except FileNotFoundError:
-        raise DataError(
+        raise MissingError(
             f"{path} is missing: unpack UCF101TrainTestSplits-RecognitionTask.zip (crcv.ucf.edu/data/UCF101.php) "
             "beside the videos",
-            "--sample works without it",
         ) from None
     except OSError:
         raise DataError(f"{path} cannot be read as a list of videos: get it again") from None

@@ -27,7 +27,10 @@ def model(joined: bool = False, **modalities: Any) -> Any:
 
 
 def config(**dataset: Any) -> Config:
-    return Config(dict(test_dataloader=dict(dataset=dataset)))
+    typed = dict(type="ImageFolder") | dataset
+    if "parts" in dataset:
+        typed["parts"] = {name: dict(type="ImageFolder") | dict(part) for name, part in dataset["parts"].items()}
+    return Config(dict(test_dataloader=dict(dataset=typed)))
 
 
 @pytest.fixture
@@ -48,10 +51,12 @@ def test_a_file_goes_through_the_tests_transforms_in_the_models_channels(folder)
 
 def test_folders_are_searched_and_files_taken_as_they_are(folder):
     prepared = Preparation(config(transforms=RESIZED), model(image=IMAGE))
-    found = prepared.samples_in([folder / "notes.md", folder])
+    with pytest.warns(UserWarning, match="no modality of this model by their endings and are left out, 1 .md, 1 .xyz"):
+        found = prepared.samples_in([folder / "notes.md", folder])
     assert found == [(folder / n,) for n in ("notes.md", "b.png", "deep/a.JPG")]
 
 
+@pytest.mark.filterwarnings("ignore:.*are left out")
 def test_of_several_modalities_the_name_says_which(folder):
     parts = dict(image=dict(transforms=RESIZED), points=dict(transforms=POINTS))
     prepared = Preparation(config(parts=parts), model(image=IMAGE, points=CLOUD))
@@ -66,6 +71,7 @@ def test_of_several_modalities_the_name_says_which(folder):
         Preparation(config(parts=parts), model(image=IMAGE, points=CLOUD))((folder / "b.png",))
 
 
+@pytest.mark.filterwarnings("ignore:.*are left out")
 def test_joined_files_of_one_name_are_one_sample(folder):
     chains = dict(image=RESIZED, points=POINTS)
     cfg = config(transforms=[dict(type="PerModality", chains=chains)])
