@@ -63,7 +63,7 @@ def test_of_several_modalities_the_name_says_which(folder):
     kinds = [list(prepared(files)["inputs"]) for files in prepared.samples_in([folder])]
     assert kinds == [["image"], ["points"], ["image"]]
     with pytest.raises(
-        DataError, match=r"notes.md is of no modality of this model by its name \(image: .jpg, .*.ply\)"
+        DataError, match=r"notes.md is of no modality of this model by its name \(image: .jpg, .*; points: .*.ply"
     ):
         prepared((folder / "notes.md",))
     parts["image"]["transforms"] = [dict(type="PackImage", mean=[0.0], std=[1.0])]
