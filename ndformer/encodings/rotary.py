@@ -34,8 +34,8 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor, halves: bool = False) -> Tensor:
         a, b = turned[..., :pairs], turned[..., pairs:]
         turned = torch.cat([a * cos - b * sin, a * sin + b * cos], dim=-1)
     else:
-        a, b = turned[..., 0::2], turned[..., 1::2]
-        turned = torch.stack([a * cos - b * sin, a * sin + b * cos], dim=-1).flatten(-2)
+        across = torch.stack([-turned[..., 1::2], turned[..., 0::2]], dim=-1).flatten(-2)
+        turned = turned * cos.repeat_interleave(2, -1) + across * sin.repeat_interleave(2, -1)
     return torch.cat([turned.to(x.dtype), rest], dim=-1)
 
 

@@ -164,6 +164,8 @@ def assert_forward(
         (dict(type="PaPE", m=8), "unplaced"),
         (dict(type="RelativeBias", reach=6), "padded"),
         (dict(type="LookHere"), "packed"),
+        (dict(type="AxialRoPE"), "packed"),
+        (dict(type="RoPEMixed"), "unplaced padded"),
     ],
 )
 def test_compiled_flex_agrees_too(
