@@ -1,4 +1,4 @@
-"""Datasets of the package `tonic`: pip install 'ndformer[events]'. It is under the GPL, version 3, and so no part of
+"""Datasets of the package `tonic`: pip install 'ndformer[tonic]'. It is under the GPL, version 3, and so no part of
 ndformer; only the class here imports it, and only when one is made.
 """
 
@@ -79,7 +79,7 @@ class Tonic(OfSensors):
             from tonic import datasets  # pyright: ignore[reportMissingImports]
         except ImportError as error:
             raise DataError(
-                f"Tonic needs the package tonic ({error}): pip install 'ndformer[events]'; it is under the GPL"
+                f"Tonic needs the package tonic ({error}): pip install 'ndformer[tonic]'; it is under the GPL"
             ) from None
         names = [name for name, one in vars(datasets).items() if inspect.isclass(one)]
         if self.called not in names:
