@@ -6,6 +6,7 @@ it never writes so, and gives a tensor any shape over a storage of one number: b
 
 import hashlib
 import os
+import warnings
 import zipfile
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -47,7 +48,9 @@ def read(path: Path) -> tuple[Any, bool]:
         sealed = _sealed(file, size)
         _check_records(file, size, crc=not sealed)
         file.seek(0)
-        content = torch.load(file, map_location="cpu", weights_only=True)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # torch's, about kinds of tensors that are refused below
+            content = torch.load(file, map_location="cpu", weights_only=True)
     _check_values(content, size)
     return content, sealed
 

@@ -1,6 +1,7 @@
 """Every encoding, in every layout of tokens and on every backend, gives the numbers of the papers' formulas."""
 
 import itertools
+import shutil
 from collections.abc import Callable
 from typing import Any
 
@@ -158,6 +159,7 @@ def assert_forward(
             assert error(y, expected) <= tolerance, (backend, error(y, expected))
 
 
+@pytest.mark.skipif(not (shutil.which("g++") or shutil.which("clang++")), reason="compiling for a CPU takes a compiler")
 @pytest.mark.parametrize(
     "cfg, layout_name",
     [

@@ -115,7 +115,7 @@ def test_what_is_wrong_is_a_sentence(tonic, home, tmp_path):
 
 def test_without_tonic_it_says_what_to_install(monkeypatch, home):
     monkeypatch.setitem(sys.modules, "tonic", None)
-    with pytest.raises(DataError, match=r"needs the package tonic.*pip install 'ndformer\[events\]'.*GPL"):
+    with pytest.raises(DataError, match=r"needs the package tonic.*pip install 'ndformer\[tonic\]'.*GPL"):
         DATASETS.create(KIND | dict(data_root=home))
 
 
