@@ -4,13 +4,14 @@
 # make headless  the built wheel on a server without libGL: a Debian of its own; needs root and debootstrap
 # make matrix  the suite's core on each supported Python found, with the oldest and the newest torch: docs/machines.md
 # make soak    kills, faults, ranks, damaged files and 16 bit for an hour
+# make journeys  from files of one's own to pictures, and the commonest mistakes, all with the real programs: minutes
 # make gpu     what needs a GPU: tests/gpu, then the benchmarks, into docs/benchmarks
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: train test lint types gpu headless matrix soak clean
+.PHONY: train test lint types gpu headless matrix soak journeys clean
 
 train: $(READY)
 	$(BIN)/python tools/train.py $(or $(ARGS),configs/modelnet40_plain_pape.py --sample --overwrite)
@@ -50,6 +51,9 @@ soak: $(READY)
 	$(BIN)/python -m tests.soak.changed_data --stand-ins
 	$(BIN)/python -m tests.soak.config_edits
 	$(BIN)/python -m tests.soak.foreign
+
+journeys: $(READY)
+	JOURNEYS=all $(BIN)/python -m pytest -q -n 2 tests/journeys
 
 headless: $(READY)
 	PYTHON=$(CURDIR)/$(BIN)/python tests/headless/run.sh

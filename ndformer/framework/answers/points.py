@@ -10,7 +10,6 @@ import numpy as np
 
 from ndformer.framework.answer import UNFIT, Source
 from ndformer.framework.answers.pixels import Pixels
-from ndformer.framework.errors import DataError
 from ndformer.framework.pictures.cards import fitted
 from ndformer.framework.registry import ANSWERS
 
@@ -21,9 +20,6 @@ class Points(Pixels):
     """`predicted` (N,), and the `truth` (N,) of the sample where it is known."""
 
     tile = 128
-
-    def rows(self, classes: Sequence[str]) -> list[dict[str, Any]]:
-        raise DataError("a label for every point does not fit a table: tools/vote.py writes a file per scene")
 
     def mistakes(self, least: float) -> float:
         return -1.0 if self.truth is None else -self.right

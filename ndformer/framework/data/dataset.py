@@ -10,6 +10,7 @@ import copy
 import difflib
 import itertools
 import os
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -103,7 +104,8 @@ class Dataset(torch.utils.data.Dataset[Sample]):
         for home in dict.fromkeys([above, *inside, *(above / name for name in like)]):
             other = copy.copy(self)
             other.data_root = home
-            with contextlib.suppress(DataError, OSError, ValueError):
+            with warnings.catch_warnings(), contextlib.suppress(DataError, OSError, ValueError):
+                warnings.simplefilter("ignore")  # of folders that are none of the user's
                 _, records, _ = other._indexed(val_is_test)
                 if len(records) and home != self.data_root:
                     return home
@@ -240,8 +242,40 @@ def _folders(home: Path) -> list[Path]:
 
 def create(dataset: dict[str, Any], seed: int, known: Sequence[str] = ()) -> Dataset:
     """The dataset of a config, with what its place gives, as far as it takes it."""
-    place = dict(known=known) if known and "known" in arguments(DATASETS.get(dataset["type"]))[0] else {}
-    return DATASETS.create(dataset, seed=seed, **place)
+    kind = DATASETS.get(dataset["type"])
+    place = dict(known=known) if known and "known" in arguments(kind)[0] else {}
+    try:
+        return DATASETS.create(dataset, seed=seed, **place)
+    except DataError as error:
+        other = _laid_out_as(kind, dataset)
+        if other is None:
+            raise
+        near = _package(other) == _package(kind)
+        remedy = "give the datasets this type" if near else "take a config whose datasets are of this type"
+        raise DataError(
+            f"{error}. {dataset['data_root']} is laid out as {other.__name__} has it: {remedy}",
+            f"--cfg-options dataset.type={other.__name__}" if near else "",
+        ) from None
+
+
+def _package(kind: type[Dataset]) -> str:
+    """Of a modality, whose datasets have the same transforms and adapters."""
+    return kind.__module__.partition(".datasets")[0]
+
+
+def _laid_out_as(kind: type[Dataset], dataset: dict[str, Any]) -> type[Dataset] | None:
+    """Another kind of set for the same task that reads what lies there."""
+    if not Path(dataset.get("data_root", "")).is_dir():
+        return None
+    place = dict(data_root=dataset["data_root"], split=dataset.get("split", "train"))
+    for other in DATASETS.all().values():
+        if issubclass(other, kind) or issubclass(kind, other) or other.answer != kind.answer:
+            continue  # what lacks a class's files may be read by a relative that asks for less
+        with warnings.catch_warnings(), contextlib.suppress(DataError, OSError, TypeError, ValueError):
+            warnings.simplefilter("ignore")
+            if len(other(**place)):
+                return other
+    return None
 
 
 def stratified(labels: np.ndarray, share: float) -> np.ndarray:

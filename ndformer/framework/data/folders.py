@@ -20,6 +20,7 @@ def missing(path: Path, what: str, source: str) -> MissingError:
 
 
 IsSample = Callable[[Path], bool]
+SOME = 5  # names in a sentence
 CLUTTER = ("thumbs.db", "desktop.ini")  # of systems, as are names that begin with a dot
 
 
@@ -96,6 +97,10 @@ def labelled(
     return records, np.array([label for _, label in records])
 
 
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:SOME]) + (f" and {len(names) - SOME} more" if len(names) > SOME else "")
+
+
 class ClassFolders(Dataset):
     """Extend it with `endings`, `kind` and `open`; with `is_sample`, where folders are samples too."""
 
@@ -109,7 +114,12 @@ class ClassFolders(Dataset):
         if not self.found and (inside := self._without_train()):
             raise MissingError(
                 f"{self.data_root} has folders of {self.kind}s itself ({', '.join(inside[:3])}): put them into "
-                f"{self.data_root / 'train'}, and some {self.kind}s of each into folders of {self.data_root / 'test'}"
+                + (
+                    f"{self.data_root / 'test'}"
+                    if split == "test" and self.known
+                    else f"{self.data_root / 'train'}, and some {self.kind}s of each into folders of "
+                    f"{self.data_root / 'test'}"
+                )
             )
         alone = split == "test" and bool(self.known) and "train" not in self.found
         for name in (split,) if alone else ("train", split):
@@ -125,12 +135,18 @@ class ClassFolders(Dataset):
         self.classes = [there.get(name, name) for name in self.known] if alone else class_folders(self.found["train"])
         if not self.classes:
             raise DataError(f"{self.found['train']} holds no class folder: put each class's {self.kind}s in one")
+        if not there and files_in(home, self.endings):
+            raise DataError(
+                f"{home} has {self.kind}s but no folders: put each into one called as its class is "
+                f"({_some(self.classes)})"
+            )
         strange = set(there.values()) - set(self.classes)
         if strange:
             whose = "the checkpoint" if alone else self.found["train"]
             raise DataError(
-                f"{home / min(strange)} is no class of {whose}{nearest(min(strange), self.classes)} Give all splits "
-                "folders of the same names (is one missing there, or called otherwise?)"
+                f"{home / min(strange)} is no class of {whose}{nearest(min(strange), self.classes)} It has "
+                f"{_some(self.classes)}: give all splits folders of the same names (is one missing there, or called "
+                "otherwise?)"
             )
         return labelled(home, self.classes, self.endings, self.kind, is_sample=self.is_sample, every=split == "train")
 

@@ -138,6 +138,13 @@ def check_classes(model: TokenModel, loader: DataLoader[Any]) -> None:
     pairs = [(f"head.{name}", model.head[name], part) for name, part in data.parts.items()] if model.in_turn else []  # pyright: ignore[reportIndexIssue]
     for at, head, part in pairs or [("head", model.head, data)]:
         found, given = len(part.classes), cast(Head, head).classes
+        strange = [name for name in part.classes if name not in part.known] if part.known else []
+        if given and given != found and strange:
+            raise DataError(
+                f"{type(part).__name__} under {part.data_root} has classes that the checkpoint does not know "
+                f"({', '.join(strange[:3])}; it knows {', '.join(part.known[:3])}{', ...' * (len(part.known) > 3)}): "
+                "leave them out, or train with them"
+            )
         if given and given != found:
             raise DataError(
                 f"{type(part).__name__} under {part.data_root} has {found} classes, the model's head {given}",

@@ -18,7 +18,7 @@ from mmengine.config import Config
 from ndformer.framework import atomic, foreign, guest, processes
 from ndformer.framework.data.stand_ins import MARK
 from ndformer.framework.engine.building import _homes, build_model, check_classes, dataset_name, encoding_name, rehearse
-from ndformer.framework.engine.training import checkpoint
+from ndformer.framework.engine.training import checkpoint, same_data
 from ndformer.framework.engine.training.agreement import check_data, check_settings
 from ndformer.framework.engine.training.apart import check_apart
 from ndformer.framework.engine.training.console import LOG, logged
@@ -119,6 +119,7 @@ def finish(
     cfg: Config, work_dir: Path, model: TokenModel, loaders: dict[str, Loader], val: dict[str, float], run: Trainer
 ) -> dict[str, Any]:
     """Test the best checkpoint, write results.json and the pictures."""
+    same_data.tell_of_absent(loaders["test"].data)
     tested = evaluate(cfg, model, run.progress.watched(loaders["test"], "test"))
     content = dict(
         config=str(cfg.filename),

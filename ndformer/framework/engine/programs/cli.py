@@ -51,7 +51,7 @@ def run(main: Callable[[], object]) -> None:
         option = error.option if isinstance(error, DataError) else ""
         several = told(error).splitlines() if isinstance(error, ConfigError) else [told(error)]
         words = "\n".join(map(foreign.one_line, several))
-        sys.exit(f"{program()}: {words}{';' * bool(option)} {option}".rstrip() + where)
+        sys.exit(f"{program()}: {words}{';' * (bool(option) and words[-1:] != '?')} {option}".rstrip() + where)
     finally:
         warnings.formatwarning = plain
 

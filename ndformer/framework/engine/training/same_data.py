@@ -42,6 +42,11 @@ def warn(content: dict[str, Any], data: Dataset, path: Path) -> None:
     found = differences(content, dict(test=fingerprint(data)), data.classes)
     if found:
         warnings.warn(f"the data is not that of the run of {path}: {'; '.join(found)}", stacklevel=2)
+    tell_of_absent(data)
+
+
+def tell_of_absent(data: Dataset) -> None:
+    """Classes of which a test set has no samples, which its figures are not about."""
     absent = data.absent()
     if absent:
         named = ", ".join(absent[:NAMED]) + (f" and {len(absent) - NAMED} more" if len(absent) > NAMED else "")

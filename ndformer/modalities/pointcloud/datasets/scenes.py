@@ -65,6 +65,11 @@ class Scenes(Dataset):
         if named is not None and self.known and not named.is_file():
             self.classes = self.known
         else:
+            if named is not None and not named.is_file():
+                raise DataError(
+                    f"{named} is missing: write a class a line, that of label 0 in the first, or give "
+                    "the dataset `classes`"
+                )
             self.classes = list(self.named) if named is None else listed(named)
         folder = self.data_root / (self.test_on if split == "test" else split)
         if split == "test" and not _there(folder) and _there(self.data_root / "test"):
