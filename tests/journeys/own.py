@@ -44,25 +44,6 @@ def yolo(home: Path, split: str, count: int, first: int = 0) -> None:
     (home / "classes.txt").write_text("nut\nbolt\n")
 
 
-def voc(home: Path, names: dict[str, list[int]]) -> None:
-    """The same photos as Pascal's xml: the numbers of those in each split."""
-    for split, numbers in names.items():
-        for number in numbers:
-            x, y, size = number * 7 % 40, number * 11 % 50, 16 + number % 8
-            photo(home / f"JPEGImages/IMG_{number:04}.jpg", number, (x, y, size))
-            box = f"<xmin>{x + 1}</xmin><ymin>{y + 1}</ymin><xmax>{x + size}</xmax><ymax>{y + size}</ymax>"
-            text = home / f"Annotations/IMG_{number:04}.xml"
-            text.parent.mkdir(parents=True, exist_ok=True)
-            text.write_text(
-                f"<annotation><filename>IMG_{number:04}.jpg</filename>"
-                "<size><width>64</width><height>80</height><depth>3</depth></size>"
-                f"<object><name>{('nut', 'bolt')[number % 2]}</name><bndbox>{box}</bndbox></object></annotation>"
-            )
-        listed = home / f"ImageSets/Main/{split}.txt"
-        listed.parent.mkdir(parents=True, exist_ok=True)
-        listed.write_text("".join(f"IMG_{number:04}\n" for number in numbers))
-
-
 def scene(path: Path, number: int) -> None:
     """A floor, a wall and something red: colours, and a label at every point."""
     rng = np.random.default_rng(number)

@@ -14,6 +14,7 @@ from ndformer.framework.engine.programs import cli
 from ndformer.framework.engine.programs.files import Preparation
 from ndformer.framework.engine.training import checkpoint
 from ndformer.framework.engine.training.loading import build_dataset
+from ndformer.modalities.pointcloud.formats.files import read_labelled
 from tools import peek, predict, show_tokens
 
 CONFIG = str(Path(__file__).parents[2] / "configs" / "scannet_pape.py")
@@ -84,6 +85,9 @@ def test_programs_tell_the_same_of_every_form(home, trained, monkeypatch, capsys
     assert len(said) == len(FORMS)
     assert len({line.split(None, 1)[1] for line in said}) == 1  # the same shares of classes
     assert {path.name for path in Path("seen").iterdir()} >= {"room.png", "scan.png", "scan_prediction.ply"}
+    classes = read_labelled(Path("seen/scan_prediction.ply"), "label")["labels"]
+    assert len(classes) == N
+    assert set(classes.tolist()) <= set(range(20))
     told = []
     for name in FORMS:
         path = str(home / "new" / name)

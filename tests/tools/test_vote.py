@@ -346,5 +346,5 @@ def test_show_dir_has_clouds_and_pictures_of_prediction_truth_and_error(trained,
     red = vertices["red"] == 213
     assert np.array_equal(red, (found.predicted != found.truth).numpy() & (sample["labels"] >= 0))
     assert len(list(picture.parent.iterdir())) == 4
-    with pytest.raises(DataError, match=r"tools/vote\.py"):
-        write_table(tmp_path / "a.csv", [found], data.classes)
+    write_table(tmp_path / "a.csv", [found], data.classes)
+    assert (tmp_path / "a.csv").read_text().count("\n") >= 2  # columns, and the classes of the scene

@@ -45,7 +45,7 @@ def image(path: Path) -> Iterator[ImageFile.ImageFile]:
             _check_time(path, found)
             yield found
     except FileNotFoundError:
-        raise DataError(f"{path} is missing, though the dataset lists it: get the dataset again") from None
+        raise DataError(f"{path} is missing: get the dataset again, or give another file") from None
     except DataError:
         raise
     except Exception as error:  # decoders raise anything, from SyntaxError to struct.error

@@ -117,8 +117,9 @@ def test_where_nothing_is_sure_enough_the_threshold_of_the_best_f1_is_said():
     assert too_high([low], 0.1, {}) == ""
     told = "1 of 1 have nothing with a score of 0.3 or more, their best is 0.120; "
     assert too_high([low], 0.3, {}) == told + "--show-score S shows those from S on"
-    known = {"mAP": 0.1, "F1_threshold": 0.0768}
+    known = {"mAP": 0.1, "F1": 0.3, "F1_threshold": 0.0768}
     assert too_high([low], 0.3, known) == told + "F1 was best from 0.077 on: --show-score 0.076"
+    assert too_high([low], 0.3, known | {"F1": 0.0}) == told + "--show-score S shows those from S on"
     assert too_high([low, none], 0.11, known).startswith("1 of 2 have nothing")
 
 

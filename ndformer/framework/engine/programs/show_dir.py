@@ -42,6 +42,7 @@ def too_high(answers: Sequence[Answer], least: float, metrics: Mapping[str, floa
         return ""
     said = f"{len(below)} of {len(best)} have nothing with a score of {least:g} or more, their best is {max(below):.3f}"
     found = next((value for name, value in metrics.items() if name.rpartition("/")[2] == "F1_threshold"), -1.0)
-    if found < 0:
+    learnt = next((value for name, value in metrics.items() if name.rpartition("/")[2] == "F1"), 0.0) > 0
+    if found < 0 or not learnt:
         return f"{said}; --show-score S shows those from S on"
     return f"{said}; F1 was best from {found:.3f} on: --show-score {np.floor(1000 * found) / 1000:g}"

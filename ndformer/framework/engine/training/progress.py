@@ -46,7 +46,7 @@ class Progress:
         now = time.perf_counter()
         if self.warm is None:
             self.warm = now
-        elif not self.estimated and now - self.warm > SURE:
+        elif not self.estimated and now - self.warm > SURE and self.done < self.epochs * self.iterations:
             self.estimated = True
             each = (now - self.warm) / (self.done - self.first - 1)
             self.console.say(self._estimate(each, self.epochs * self.iterations - self.done))

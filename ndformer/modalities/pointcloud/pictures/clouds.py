@@ -51,8 +51,9 @@ def _view(
     strength, light, hidden = shade + (1 - shade) * near, np.ones(1), np.zeros(len(place), bool)
     if normals is not None:
         facing = normals @ axes.T  # (N, 3)
-        hidden = facing[:, 2] < -0.05  # on a far side: only a hint of it, behind the rest
-        strength = np.where(hidden[:, None], 0.15, strength)
+        hidden = facing[:, 2] < -0.05  # on a far side: a hint of it, behind the rest
+        faint = 0.15 if colours is None else 0.6 * strength  # of scans, whose normals may be estimates, all is seen
+        strength = np.where(hidden[:, None], faint, strength)
         light = 0.5 + 0.75 * (facing @ LIGHT).clip(0)[:, None]
     shaded = (PAPER + strength * ((colour * light).clip(0, 255) - PAPER)).clip(0, 255)
     wide = SMOOTH * size

@@ -18,16 +18,16 @@ VIEWS = ((35.0, 35.0), (215.0, 35.0))
 def write(stem: Path, sample: Sample, prediction: np.ndarray, classes: Sequence[str], up: str = "z") -> None:
     """STEM_prediction.ply, STEM_truth.ply and STEM_error.ply where labels are known, and STEM.png of all three."""
     points, labels = sample["points"], sample.get("labels")
-    panels = dict(prediction=class_colours(prediction))
+    panels, values = dict(prediction=class_colours(prediction)), dict(prediction=prediction)
     title = Path(str(sample.get("path", stem.name))).name
     if labels is not None:
         known = labels >= 0
-        panels["truth"] = class_colours(labels)
+        panels["truth"], values["truth"] = class_colours(labels), labels
         error = np.where((prediction == labels)[:, None], RIGHT, WRONG)
         panels["error"] = np.where(known[:, None], error, GREY).astype(np.uint8)
         title += f"   {(prediction == labels)[known].mean():.1%} of points right" if known.any() else ""
     for name, colours in panels.items():
-        write_ply(stem.with_name(f"{stem.name}_{name}.ply"), points, colours)
+        write_ply(stem.with_name(f"{stem.name}_{name}.ply"), points, colours, values.get(name))
     cloud = np.concatenate([points, sample["normals"]], 1) if "normals" in sample else points
     rows = [np.asarray(draw(cloud, colours, SIZE, VIEWS, up)) for colours in panels.values()]
     used = np.unique(np.concatenate([prediction, prediction if labels is None else labels[labels >= 0]])).tolist()
@@ -48,12 +48,16 @@ def write(stem: Path, sample: Sample, prediction: np.ndarray, classes: Sequence[
     sheet.save(stem.with_name(f"{stem.name}.png"))
 
 
-def write_ply(path: Path, points: np.ndarray, colours: np.ndarray) -> None:
-    """Points (N, 3) with colours (N, 3) uint8, binary, as every viewer reads them."""
+def write_ply(path: Path, points: np.ndarray, colours: np.ndarray, labels: np.ndarray | None = None) -> None:
+    """Points (N, 3) with colours (N, 3) uint8 and the number of a class (N,), binary, as every viewer reads them."""
     kind, called = ("<f8", "double") if points.dtype == np.float64 else ("<f4", "float")
     row = np.dtype([*((axis, kind) for axis in "xyz"), *((name, "u1") for name in ("red", "green", "blue"))])
-    table = np.rec.fromarrays([*points.T, *colours.T], row)
     fields = "".join(f"property {called} {axis}\n" for axis in "xyz")
     fields += "".join(f"property uchar {name}\n" for name in ("red", "green", "blue"))
+    columns = [*points.T, *colours.T]
+    if labels is not None:
+        row, columns = np.dtype([*row.descr, ("label", "<i4")]), [*columns, labels]
+        fields += "property int label\n"
+    table = np.rec.fromarrays(columns, row)
     head = f"ply\nformat binary_little_endian 1.0\nelement vertex {len(points)}\n{fields}end_header\n"
     path.write_bytes(head.encode() + table.tobytes())
