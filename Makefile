@@ -46,6 +46,7 @@ soak: $(READY)
 	$(BIN)/python -m tests.soak.fuzz_events --count 10000
 	$(BIN)/python -m tests.soak.fuzz_video --count 10000
 	$(BIN)/python -m tests.soak.encodings
+	$(BIN)/python -m tests.soak.selection
 	$(BIN)/python -m tests.soak.sixteen
 	$(BIN)/python -m tests.soak.flips
 	$(BIN)/python -m tests.soak.changed_data --stand-ins

@@ -6,7 +6,7 @@ Videos of 64 x 64 pixels and 16 frames; groups are figures. The first 16 of each
 data_root = "data/lpc_actions"
 model = dict(
     type="TokenModel",
-    modalities=dict(video=dict(type="Tubelets", tubelet=(2, 16, 16), class_at="origin", start=1)),
+    modalities=dict(video=dict(type="Tubelets", tubelet=(2, 16, 16))),
     backbone=dict(
         type="Transformer",
         dim=64,
@@ -22,7 +22,7 @@ model = dict(
 _frames = dict(type="SampleFrames", together=2, every=3, count=5)
 _train = [_frames, dict(type="FlipVideo"), dict(type="PackVideo")]
 _eval = [_frames, dict(type="PackVideo")]
-_fitted = dict(type="UCF101", val_groups=36)
+_fitted = dict(type="UCF101", val_groups=36, cache="memory")
 train_dataloader = dict(batch_size=16, num_workers=0, dataset=_fitted | dict(split="train", transforms=_train))
 val_dataloader = dict(batch_size=32, num_workers=0, dataset=_fitted | dict(split="val", transforms=_eval))
 test_dataloader = dict(batch_size=32, num_workers=0, dataset=dict(type="UCF101", split="test", transforms=_eval))
@@ -39,3 +39,6 @@ sample = dict(
     train_dataloader=dict(dataset=dict(val_groups=3)),
     val_dataloader=dict(dataset=dict(val_groups=3)),
 )
+
+_origin = dict(model=dict(modalities=dict(video=dict(class_at="origin", start=1))))
+versions = dict(paper=_origin)  # the class token where the PaPE paper's repository has it

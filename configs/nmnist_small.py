@@ -6,8 +6,8 @@ recording once.
 
 _base_ = ["_base_/nmnist.py"]
 model = dict(backbone=dict(dim=64, depth=4, drop_path=0.0, encoding=dict(type="PaPE", m=50)))
-train_dataloader = dict(batch_size=32, num_workers=0, dataset=dict(folds=5, fold="seed"))
-val_dataloader = dict(num_workers=0, dataset=dict(folds=5, fold="seed"))
+train_dataloader = dict(batch_size=32, num_workers=0, dataset=dict(folds=5, fold="seed", cache="memory"))
+val_dataloader = dict(num_workers=0, dataset=dict(folds=5, fold="seed", cache="memory"))
 test_dataloader = dict(num_workers=0, dataset=dict(folds=5, fold="seed"))
 optimizer = dict(lr=1.5e-3)
 train_cfg = dict(max_epochs=30, clip_grad=1.0)

@@ -121,7 +121,7 @@ FRAMEWORK = [  # each room knows those before it
     ["errors", "atomic", "archive", "ranges", "guest", "jit", "autocast", "pipes"],
     ["signature", "devices"],
     ["registry", "processes", "tokens", "foreign", "compat"],
-    ["bias"],
+    ["bias", "spacing"],
     ["kernels", "encoding"],
     ["attention", "sparse"],
     ["look", "transformer"],
@@ -135,7 +135,7 @@ FRAMEWORK = [  # each room knows those before it
     ["contract", "graph"],
     ["engine"],
 ]
-ENGINE = [["config"], ["training"], ["building"], ["run"], ["programs"], ["studies"]]
+ENGINE = [["config"], ["training"], ["building"], ["fitting"], ["run"], ["programs"], ["studies"]]
 MODALITY = [
     ["formats"],
     ["spikes", "sampling"],

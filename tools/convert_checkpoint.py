@@ -11,6 +11,7 @@ from pathlib import Path
 from ndformer.framework.backbones.ptv3 import pointcept
 from ndformer.framework.engine.programs.cli import new_parser, run
 from ndformer.framework.engine.training.checkpoint import load_weights, save
+from ndformer.framework.foreign.weights import tensors_of
 from ndformer.framework.registry import BACKBONES
 
 
@@ -21,7 +22,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("output", metavar="OUT", type=Path)
     parser.add_argument("--head-dim", metavar="N", type=int, default=16, help="width of a head, 16 as published")
     given = parser.parse_args(arguments)
-    state = pointcept.read(given.input)
+    state = tensors_of(given.input)
     cfg, weights, left = pointcept.backbone(state, given.head_dim)
     load_weights(BACKBONES.create(cfg), dict(model=weights), given.input)  # every name and shape, or a sentence
     head, more, left = pointcept.head(state, left)

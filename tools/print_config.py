@@ -43,7 +43,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         other = load(given.diff, trusted=given.trust_config).to_dict()
         if given.sample:
             other["sample"] = {}  # merged, not changed
-        print("\n".join(differences(other, cfg.to_dict())) or "no difference")
+        found = list(differences(other, cfg.to_dict()))
+        print("\n".join([f"--- {given.diff}", f"+++ {given.config}", *found]) if found else "no difference")
 
 
 def keys() -> str:

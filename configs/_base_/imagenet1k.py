@@ -1,8 +1,8 @@
 """ImageNet-1K as in the PaPE paper (appendix, Table 8): ViT-B/16 at 224 px, 300 epochs, augmented as in imagefolder.py.
 
-The class token stands at the origin and patches are counted from 1, as in that repository. 1 % of train validates; the
-official validation images are the test set. The batch of 1024 is for one device: with less memory, a smaller
-batch_size and train_cfg.accumulate make the same step.
+The class token stands at the origin and patches are counted from 1, as in that repository; in the small version it has
+no place. 1 % of train validates; the official validation images are the test set. The batch of 1024 is for one device:
+with less memory, a smaller batch_size and train_cfg.accumulate make the same step.
 """
 
 _base_ = ["imagefolder.py"]
@@ -21,8 +21,11 @@ train_cfg = dict(max_epochs=300, amp="fp16")
 sample_data = "imagenet1k"
 sample = dict(
     data_root="data/samples/imagenet1k",
-    model=dict(head=dict(classes=10)),
+    model=dict(modalities=dict(image=dict(class_at="nowhere", start=0)), head=dict(classes=10)),
     train_dataloader=dict(dataset=dict(holdout=0.1)),
     val_dataloader=dict(dataset=dict(holdout=0.1)),
     train_cfg=dict(amp=None),
 )
+
+_origin = dict(sample=dict(model=dict(modalities=dict(image=dict(class_at="origin", start=1)))))
+versions = dict(paper=_origin)  # the class token of the small version where the whole recipe has it

@@ -1,10 +1,11 @@
-"""Encodings added to the tokens once, before the first block."""
+"""Sines and cosines added to the tokens once, before the first block: fixed, or with frequencies that learn."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ndformer.framework.encoding import PositionEncoding, Preset, axis_order, from_repo
 from ndformer.framework.ranges import Axis, Positive
@@ -40,20 +41,28 @@ class Sincos(PositionEncoding):
         self.base = base
         self.interleaved = not from_repo(preset)
         self.axes = axis_order(axes, dims, from_repo(preset))
+        each = dim // dims
+        self.widths = [each] * (dims - 1) + [dim - each * (dims - 1)]
+
+    @property
+    def first_reach(self) -> float | None:
+        return math.pi * self.base  # half of the longest wave
 
     def tables(self, positions: Tensor, where: Where) -> Tensor:
-        each = self.dim // self.position_dims
-        widths = [each] * (self.position_dims - 1) + [self.dim - each * (self.position_dims - 1)]
         table = torch.cat(
-            [self._axis(positions[..., p], width) for p, width in zip(self.axes, widths)], dim=-1
+            [self._channels(*one).to(positions.dtype) for one in zip(self.angles(positions.double()), self.widths)],
+            dim=-1,
         )  # (B, N, dim)
         return table if where.real is None else table.masked_fill(~where.real[..., None], 0)
 
-    def _axis(self, r: Tensor, width: int) -> Tensor:
-        """(B, N) -> (B, N, width)."""
-        turns = torch.arange((width + 1) // 2, dtype=torch.float64, device=r.device) * 2 / width
-        angles = r[..., None].double() * self.base**-turns  # float32 has no digits for them far from 0
-        sin, cos = angles.sin().to(r.dtype), angles.cos()[..., : width // 2].to(r.dtype)
+    def angles(self, r: Tensor) -> list[Tensor]:
+        """(B, N, P) -> for each axis (B, N, D_p / 2, rounded up), in float64: float32 has no digits far from 0."""
+        turns = [torch.arange((w + 1) // 2, dtype=r.dtype, device=r.device) * 2 / w for w in self.widths]
+        return [r[..., p, None] * self.base**-turn for p, turn in zip(self.axes, turns)]
+
+    def _channels(self, angles: Tensor, width: int) -> Tensor:
+        """(B, N, width / 2, rounded up) -> (B, N, width)."""
+        sin, cos = angles.sin(), angles.cos()[..., : width // 2]
         if not self.interleaved:
             return torch.cat([sin, cos], dim=-1)
         pairs = torch.stack([sin[..., : width // 2], cos], dim=-1).flatten(-2)
@@ -63,7 +72,27 @@ class Sincos(PositionEncoding):
         return x + state.to(x.dtype)
 
 
+@ENCODINGS.register_module()
+class LearnableSincos(Sincos):
+    """Sincos with frequencies that learn, of every channel along every axis (a master's thesis, equation 6).
+
+    Weights: `offsets` (rows, P), what training adds to the frequencies of Sincos, which stay in float64: W of the
+    equation is their sum. So it starts as Sincos to the last bit, far from 0 too.
+    """
+
+    no_weight_decay = ("offsets",)
+
+    def __init__(self, *args: Any, **rest: Any) -> None:
+        super().__init__(*args, **rest)
+        self.rows = [(width + 1) // 2 for width in self.widths]
+        self.offsets = nn.Parameter(torch.zeros(sum(self.rows), self.position_dims))
+
+    def angles(self, r: Tensor) -> list[Tensor]:
+        learnt = (r @ self.offsets.to(r.dtype).T).split(self.rows, dim=-1)
+        return [fixed + more for fixed, more in zip(super().angles(r), learnt)]
+
+
 if __name__ == "__main__":
     from ndformer.framework.pictures.encodings import draw_file
 
-    draw_file(Sincos)
+    draw_file(Sincos, LearnableSincos)

@@ -24,6 +24,10 @@ def alibi_slopes(heads: int) -> list[float]:
 class ALiBi(PositionEncoding):
     """-slope_h |r_j - r_i| added to the logits, with the Euclidean distance (Press 2021; Fuller 2023 for 2-D)."""
 
+    @property
+    def first_reach(self) -> float | None:
+        return 5 / min(alibi_slopes(self.heads))  # where a token weighs a hundredth
+
     def tables(self, positions: Tensor, where: Where) -> Bias:
         return DistanceBias(positions.new_tensor(alibi_slopes(self.heads)), positions)
 

@@ -54,6 +54,10 @@ class LookHere(PositionEncoding):
         # each time round the directions looks twice as far; heads that look everywhere range widely
         self.slopes = [2.0 ** -(1 + i // len(sets)) for i in looking] + [4.0 ** -(1 + i % 4) for i in range(everywhere)]
 
+    @property
+    def first_reach(self) -> float | None:
+        return 5 / (self.global_slope * min(self.layer_slopes) * min(self.slopes))  # where a token weighs a hundredth
+
     def tables(self, positions: Tensor, where: Where) -> tuple[Tensor, Tensor, Bias]:
         cone = ConeBias(positions.new_tensor(self.directions), positions.new_tensor(self.cosines), positions)
         return positions, positions.new_tensor(self.slopes), cone

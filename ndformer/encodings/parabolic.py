@@ -8,22 +8,35 @@ over the m parabolas it is one quadratic form in dr,
 so P(P+1)/2 + P numbers per token and head say it all, whatever m: 5 for images, 9 for points.
 """
 
-import math
 from typing import Any, Literal, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ndformer.encodings.radius import (
+    MEAN_SOFTPLUS,
+    WITHIN,
+    Radius,
+    WithRadius,
+    curvature,
+    directed,
+    isotropic,
+    radii,
+    steepest,
+)
 from ndformer.framework.bias.base import Bias
 from ndformer.framework.bias.parabolas import IsotropicBias, QuadraticBias
 from ndformer.framework.bias.riding import halvings
-from ndformer.framework.encoding import LayerEncoding, PositionEncoding, Preset, centred, from_repo
-from ndformer.framework.ranges import Positive, Width
+from ndformer.framework.encoding import (
+    LayerEncoding,
+    Preset,
+    centred,
+    from_repo,
+)
+from ndformer.framework.ranges import Width
 from ndformer.framework.registry import ENCODINGS
 from ndformer.framework.tokens import Where
-
-MEAN_SOFTPLUS = 0.7344  # of N(0, 1/3), which Wa x follows at the start
 
 
 class Centred(NamedTuple):
@@ -38,7 +51,7 @@ def centre(positions: Tensor, where: Where, factors: tuple[float, ...], curvatur
 
 
 @ENCODINGS.register_module()
-class PaPE(PositionEncoding):
+class PaPE(WithRadius):
     """m parabolas per head along learned directions, steered by the query's content.
 
     The switches are the paper's ablation (Table 2): without `distance` or `direction` that term is gone; without
@@ -47,7 +60,13 @@ class PaPE(PositionEncoding):
 
     `init_radius=None` starts as the paper does, with an attention radius that depends on m and on the unit of the
     positions (0.8 patches for m=50). A number starts every head with that radius: the standard deviation, in scaled
-    position units, of the attention that the distance term alone would give.
+    position units, of the attention that the distance term alone would give. Two numbers are the first head's and the
+    last one's, and those between grow by a constant factor; or there is one for each head. With 'spread' training
+    measures the two: from a token to its nearest neighbours, and half of what the tokens of a sample span.
+
+    `offsets` is a variant that is not the paper's: constants a0 and b0, learned per layer, head and parabola, are added
+    to a and b. They set the radius at the start, while Wp keeps its size, and let each head look one radius away, to
+    another side than other heads and layers: the bias starts near -|dr - mu|^2 / (2 radius^2).
     """
 
     content_dependent = True
@@ -62,7 +81,8 @@ class PaPE(PositionEncoding):
         context: bool = True,
         activation: bool = True,
         project: bool = True,
-        init_radius: Positive | None = None,
+        init_radius: Radius | None = None,
+        offsets: bool = False,
         impl: Literal["quadratic", "paper_concat"] = "quadratic",
         **rest: Any,
     ) -> None:
@@ -73,25 +93,41 @@ class PaPE(PositionEncoding):
             raise ValueError(
                 "init_radius shapes the distance term through Wp: it needs distance, activation and project"
             )
-        if m < 1 or (init_radius is not None and init_radius <= 0):
-            raise ValueError(f"m is at least 1 and init_radius above 0, got m={m}, init_radius={init_radius}")
+        if offsets and not (init_radius and distance and direction and context and activation and project):
+            raise ValueError("offsets go with init_radius, and with all of PaPE's terms: switch none off")
+        if offsets and m < self.position_dims:
+            raise ValueError(f"offsets take a parabola for each of {self.position_dims} dimensions or more, got m={m}")
+        if m < 1:
+            raise ValueError(f"m is at least 1, got {m}")
         if impl not in ("quadratic", "paper_concat"):
             raise ValueError(f"impl is 'quadratic' or 'paper_concat', got {impl!r}")
         self.m = m if project else self.position_dims
         self.distance, self.direction, self.context = distance, direction, context
         self.activation, self.project = activation, project
-        self.init_radius, self.impl = init_radius, impl
+        self.offsets = offsets
+        self.radii, self.impl = () if init_radius is None else radii(init_radius, self.heads, "PaPE"), impl
+
+    @property
+    def falls(self) -> float:
+        """How sharply the distance term falls at the start, in the narrowest head: Wp is uniform within 1/sqrt(P)."""
+        if self.radii:
+            return super().falls
+        falls = self.m * MEAN_SOFTPLUS / (3 * self.position_dims) if self.project else MEAN_SOFTPLUS
+        return falls * self.head_dim**-0.5
+
+    @property
+    def first_reach(self) -> float | None:
+        if not (self.distance and self.activation):
+            return None
+        return WITHIN * (max(self.radii) if self.radii else (2 * self.falls) ** -0.5)
 
     def tables(self, positions: Tensor, where: Where) -> Centred | tuple[Tensor, Tensor | None]:
         if self.impl == "paper_concat":
             return centred(positions, where, where.real), where.real
-        # how sharply the distance term falls at the start: Wp is uniform within 1/sqrt(P)
-        falls = self.m * MEAN_SOFTPLUS / (3 * self.position_dims) if self.project else MEAN_SOFTPLUS
-        falls = falls * self.head_dim**-0.5 if self.init_radius is None else 0.5 / self.init_radius**2
-        return centre(positions, where, self.factors, falls, steepest(falls, self.m, self.head_dim))
+        return centre(positions, where, self.factors, self.falls, steepest(self.falls, self.m, self.head_dim))
 
     def layer(self, index: int, depth: int) -> LayerEncoding:
-        return (PaPELayer if self.impl == "quadratic" else _PaperConcat)(self)
+        return (PaPELayer if self.impl == "quadratic" else _PaperConcat)(self, index)
 
 
 class _Parabolas(LayerEncoding):
@@ -102,17 +138,23 @@ class _Parabolas(LayerEncoding):
     wb: Tensor
     a: Tensor  # (H, m), as b: instead of wa and wb, without context
     b: Tensor
+    a0: nn.Parameter  # (H, m), as b0: with offsets
+    b0: nn.Parameter
+    no_weight_decay = ("a0", "b0")
 
-    def __init__(self, config: PaPE) -> None:
+    def __init__(self, config: PaPE, index: int) -> None:
         super().__init__()
         heads, m, dim, P = config.heads, config.m, config.dim, config.position_dims
         self.head_dim, self.activation = config.head_dim, config.activation
         self.distance, self.direction = config.distance, config.direction
         if config.project:
             self.wp = nn.Parameter(_uniform(heads, m, P, bound=P**-0.5))
-            if config.init_radius is not None:
+            if config.offsets:
+                wp, a0, b0 = directed(self.wp.detach(), torch.tensor(config.radii), self.head_dim, index)
+                self.wp, self.a0, self.b0 = nn.Parameter(wp), nn.Parameter(a0), nn.Parameter(b0)
+            elif config.radii:
                 with torch.no_grad():
-                    self.wp.copy_(_isotropic(self.wp, config.init_radius, self.head_dim))
+                    self.wp.copy_(isotropic(self.wp, torch.tensor(config.radii), self.head_dim))
         else:
             self.register_buffer("wp", torch.eye(P).expand(heads, P, P).clone(), persistent=False)
         # per token (H, m, dim), or the same for all tokens: then as spread as Wa x would be
@@ -122,7 +164,7 @@ class _Parabolas(LayerEncoding):
             self.register_parameter(a, nn.Parameter(_uniform(*shape, bound=bound)))
         if config.direction:
             self.register_parameter(b, nn.Parameter(_uniform(*shape, bound=bound)))
-        self.context = config.context
+        self.context, self.offsets = config.context, config.offsets
 
     def _falls(self, x: Tensor) -> Tensor:
         """-a: (B, N, D) -> (H, m, B, N), positive."""
@@ -131,7 +173,8 @@ class _Parabolas(LayerEncoding):
 
     def _of_tokens(self, x: Tensor, name: Literal["a", "b"]) -> Tensor:
         if self.context:
-            return project(x, getattr(self, f"w{name}"))
+            values = project(x, getattr(self, f"w{name}"))
+            return values + getattr(self, f"{name}0").to(x.dtype)[..., None, None] if self.offsets else values
         return getattr(self, name).to(x.dtype)[..., None, None].expand(-1, -1, *x.shape[:2])
 
 
@@ -144,6 +187,8 @@ class PaPELayer(_Parabolas):
         if self.direction and self.context:
             folded = torch.einsum("hmp,hmd->phd", wp, self.wb.to(x.dtype)) * self.head_dim**-0.5  # Wp' Wb: m is gone
             c = project(x, folded).transpose(1, 2).contiguous()
+            if self.offsets:
+                c = c + slope(self.b0.to(x.dtype)[..., None, None], wp, self.head_dim)
         elif self.direction:
             c = slope(self._of_tokens(x, "b"), wp, self.head_dim)
         return QuadraticBias(
@@ -167,7 +212,7 @@ class _PaperConcat(_Parabolas):
 
 
 @ENCODINGS.register_module()
-class PaPERI(PositionEncoding):
+class PaPERI(WithRadius):
     """PaPE-RI: alpha_i scale_h^2 |dr|^2, alpha = -softplus(Wa x): one parabola, the same in all directions.
 
     The paper learns the scale; `preset='pape_repo'` keeps it as drawn. `init_radius` as in PaPE.
@@ -175,16 +220,17 @@ class PaPERI(PositionEncoding):
 
     content_dependent = True
 
-    def __init__(
-        self, *args: Any, init_radius: Positive | None = None, preset: Preset = "original", **rest: Any
-    ) -> None:
+    def __init__(self, *args: Any, init_radius: Radius | None = None, preset: Preset = "original", **rest: Any) -> None:
         super().__init__(*args, **rest)
-        self.init_radius, self.trainable_scale = init_radius, not from_repo(preset)
+        self.radii = () if init_radius is None else radii(init_radius, self.heads, "PaPERI")
+        self.trainable_scale = not from_repo(preset)
+
+    @property
+    def falls(self) -> float:
+        return super().falls if self.radii else MEAN_SOFTPLUS / (3 * self.position_dims) * self.head_dim**-0.5
 
     def tables(self, positions: Tensor, where: Where) -> Centred:
-        falls = MEAN_SOFTPLUS / (3 * self.position_dims) * self.head_dim**-0.5
-        falls = falls if self.init_radius is None else 0.5 / self.init_radius**2
-        return centre(positions, where, self.factors, falls, steepest(falls, 1, self.head_dim))
+        return centre(positions, where, self.factors, self.falls, steepest(self.falls, 1, self.head_dim))
 
     def layer(self, index: int, depth: int) -> LayerEncoding:
         return PaPERILayer(self)
@@ -195,8 +241,8 @@ class PaPERILayer(LayerEncoding):
         super().__init__()
         self.head_dim = config.head_dim
         scale = _uniform(config.heads, bound=config.position_dims**-0.5)
-        if config.init_radius is not None:
-            scale = torch.full_like(scale, math.sqrt(curvature(config.init_radius, self.head_dim)))
+        if config.radii:
+            scale = curvature(torch.tensor(config.radii), self.head_dim).sqrt()
         if config.trainable_scale:
             self.scale = nn.Parameter(scale)
         else:
@@ -240,25 +286,6 @@ def concat_features(a: Tensor, b: Tensor, wp: Tensor, positions: Tensor) -> tupl
     one = torch.ones_like(s[..., :1])
     fq = torch.cat([(a * s**2).sum(-1, keepdim=True), a, -2 * a * s, -(b * s).sum(-1, keepdim=True), b], dim=-1)
     return fq, torch.cat([one, s**2, s, one, s], dim=-1)
-
-
-def curvature(radius: float, head_dim: int) -> float:
-    """What Wp' Wp must be on its diagonal for exp(-dr^2 / (2 radius^2)) at the start."""
-    return math.sqrt(head_dim) / (2 * radius**2 * MEAN_SOFTPLUS)
-
-
-def steepest(falls: float, m: int, head_dim: int) -> float:
-    """The largest change of the bias, over |dr|^2, with one weight of m parabolas that together fall with -falls
-    |dr|^2: the derivative of MEAN_SOFTPLUS w^2 / sqrt(h), at the end of the range that w is drawn from."""
-    return math.sqrt(12 * MEAN_SOFTPLUS * falls / (m * math.sqrt(head_dim)))
-
-
-def _isotropic(wp: Tensor, radius: float, head_dim: int) -> Tensor:
-    """Wp with orthogonal columns of one length, so that all directions start with the same radius."""
-    m, P = wp.shape[-2:]
-    if m < P:  # too few parabolas for all directions: the right size on average
-        return wp * math.sqrt(curvature(radius, head_dim) * P / m) / wp.norm(dim=-1, keepdim=True)
-    return torch.linalg.qr(wp).Q * math.sqrt(curvature(radius, head_dim))
 
 
 def _uniform(*shape: int, bound: float) -> Tensor:

@@ -37,6 +37,10 @@ class RelativeBias(PositionEncoding):
         if max(self.sizes) > 10**7:
             raise ValueError(f"a joint table of {self.sizes[0]} entries per head: use joint=False or a smaller reach")
 
+    @property
+    def first_reach(self) -> float | None:
+        return float(max(self.reach))  # farther ones share a number
+
     def layer(self, index: int, depth: int) -> LayerEncoding:
         return _Tables(self.heads, self.sizes, self.reach)
 

@@ -60,6 +60,10 @@ class _Rotary(PositionEncoding):
         """How many there are for each axis or direction."""
         raise NotImplementedError
 
+    @property
+    def first_reach(self) -> float | None:
+        return math.pi * self.base ** (1 - 1 / self.pairs)  # half of the longest wave
+
     def near(self, positions: Tensor, where: Where) -> Tensor:
         """Positions whose angles have their digits: about the mean, which leaves turns between tokens as they are. But
         tokens without a place act as if at the origin, which then has to stay: there, angles are in float64."""

@@ -12,6 +12,8 @@ from ndformer.framework.data.dataset import Sample
 from ndformer.framework.errors import DataError
 from ndformer.framework.tokens import TokenSet, Where
 
+ClassAt = Literal["nowhere", "origin", "centre"]  # of a sample's tokens: the mean of their places
+
 
 class Adapter(nn.Module):
     """Extend it with `forward`, and register it in MODALITIES. Its constructor begins with `dim`, the width of tokens.
@@ -22,7 +24,7 @@ class Adapter(nn.Module):
     endings: ClassVar[tuple[str, ...]] = ()  # of files that open() reads
     beside: ClassVar[tuple[str, ...]] = ()  # ends of names of files that lie beside those, and are none
     tokens: nn.Parameter  # (prefix, dim) class token and registers, of adapters that call add_tokens()
-    placed_prefix = False  # they stand at the origin; else they have no place of their own
+    class_at: ClassAt = "nowhere"  # where they stand
 
     def forward(self, inputs: Any, /) -> TokenSet:
         """Of a batch: stacked, or as a list where shapes differ. Features (B, N, dim) and where they are."""
@@ -60,22 +62,35 @@ class Adapter(nn.Module):
         """How many axes its positions have; None where it does not say: then the first batch does."""
         return None
 
-    def add_tokens(
-        self, dim: int, class_token: bool, registers: int = 0, class_at: Literal["nowhere", "origin"] = "nowhere"
-    ) -> None:
+    def add_tokens(self, dim: int, class_token: bool, registers: int = 0, class_at: ClassAt = "nowhere") -> None:
         """Class token and registers, learnt. The last thing in a constructor: it draws random numbers."""
         self.tokens = nn.Parameter(torch.zeros(int(class_token) + registers, dim))
-        self.placed_prefix = class_at == "origin"
+        self.class_at = class_at
         nn.init.trunc_normal_(self.tokens, std=0.02)
 
     def with_tokens(
-        self, x: Tensor, positions: Tensor, valid: Tensor | None = None, grid: tuple[int, ...] | None = None
+        self,
+        x: Tensor,
+        positions: Tensor,
+        valid: Tensor | None = None,
+        grid: tuple[int, ...] | None = None,
+        objects: Tensor | None = None,
     ) -> TokenSet:
         """(B, N, dim) at (B or 1, N, P), behind the class token and registers."""
         prefix = len(self.tokens)
         if prefix == 0:
-            return TokenSet(x, Where(positions, valid=valid, grid=grid))
+            return TokenSet(x, Where(positions, valid=valid, grid=grid, objects=objects))
         x = torch.cat([self.tokens.to(x.dtype).expand(x.shape[0], -1, -1), x], dim=1)
-        placed = None if self.placed_prefix else torch.arange(x.shape[1], device=x.device)[None] >= prefix
+        placed = torch.arange(x.shape[1], device=x.device)[None] >= prefix if self.class_at == "nowhere" else None
+        B, _, P = positions.shape
+        middle = _centre(positions, valid) if self.class_at == "centre" else positions.new_zeros(B, 1, P)
+        positions = torch.cat([middle.expand(-1, prefix, -1), positions.expand(len(middle), -1, -1)], dim=1)
         valid = None if valid is None else F.pad(valid, (prefix, 0), value=True)
-        return TokenSet(x, Where(F.pad(positions, (0, 0, prefix, 0)), valid=valid, placed=placed, grid=grid))
+        objects = None if objects is None else F.pad(objects, (prefix, 0))
+        return TokenSet(x, Where(positions, valid=valid, placed=placed, grid=grid, objects=objects))
+
+
+def _centre(positions: Tensor, valid: Tensor | None) -> Tensor:
+    """(B, 1, P), of the tokens that are no padding."""
+    kept = torch.ones_like(positions[..., :1], dtype=torch.bool) if valid is None else valid[..., None]
+    return torch.where(kept, positions, 0).sum(1, keepdim=True) / kept.sum(1, keepdim=True).clamp(min=1)

@@ -26,9 +26,11 @@ class _NoOpenCV(types.ModuleType):
 
 
 with guest.importing(), warnings.catch_warnings():
+    path = [*sys.path]
     try:
         importlib.import_module("cv2")
     except ImportError:
+        sys.path[:] = path  # it leaves its folder there, whose `typing` would be that of every process we start
         sys.modules["cv2"] = _NoOpenCV("cv2")
     warnings.simplefilter("ignore")
     from mmengine.logging import MMLogger

@@ -4,6 +4,7 @@ encoding = build_encoding(dict(type='PaPE', m=50), dim=384, heads=6, position_di
 layers = [encoding.layer(i, 12) for i in range(12)]     # one per attention layer, owned by it
 state = encoding.prepare(where)                         # once per row layout
 x = encoding.embed(x, state)                            # once per model
+x = encoding.between_blocks(x, state, i)                # before block i, and after the last
 q, k, bias = layers[i](q, k, x, state)                  # in each attention layer
 """
 
@@ -19,9 +20,11 @@ from ndformer.framework.autocast import without_autocast
 from ndformer.framework.bias.base import Bias, SumBias
 from ndformer.framework.ranges import Dims, Few, Positive, Width
 from ndformer.framework.registry import ENCODINGS
+from ndformer.framework.spacing import Spacing
 from ndformer.framework.tokens import Where
 
 PerAxis = Positive | Sequence[Positive]
+FROM_DATA = "auto", "spread"  # in the place of a number: training measures the first batch, and writes it down
 Preset = Literal["original", "pape_repo"]  # as its authors define an encoding, or as the PaPE paper's repository has it
 
 
@@ -29,17 +32,32 @@ class PositionEncoding(nn.Module):
     """One per stage: the blocks that share width, heads and position dimensions. By itself it does nothing: NoPE."""
 
     needs_grid: bool = False  # works only where `where.grid` says that the tokens are a full grid
+    instead: str = "PaPE, ALiBi or a rotary one"  # what is for free positions then
     float_positions: bool = True  # False: rounds positions to whole steps
     content_dependent: bool = False  # positions act differently for different tokens
     translation_invariant: bool = True  # a move of all positions changes no logit between placed tokens
     rotation_invariant: bool = True  # so does a turn about the origin
+    embeds_unplaced: bool = False  # adds something to tokens without a place too
+    bounded: bool = False  # beyond a stated extent all places are those of its border
+    one_graph: bool = True  # torch.compile and torch.export can take it whole
     min_dims: int = 1
     max_dims: int | None = None
+    no_weight_decay: ClassVar[tuple[str, ...]] = ()  # names of parameters that optimizers leave undecayed
 
-    def __init__(self, dim: Width, heads: Few, position_dims: Dims, depth: Few, position_scale: PerAxis = 1.0) -> None:
-        """`position_scale` multiplies the positions, one factor or one per axis: the encoding's own unit of length."""
+    def __init__(
+        self,
+        dim: Width,
+        heads: Few,
+        position_dims: Dims,
+        depth: Few,
+        position_scale: PerAxis | Literal["auto"] = 1.0,
+    ) -> None:
+        """`position_scale` multiplies the positions, one factor or one per axis: the encoding's own unit of length.
+        With 'auto' training measures it (`from_data`): then a token's nearest neighbours are about 1 away."""
         super().__init__()
         name = type(self).__name__
+        if isinstance(position_scale, str):
+            raise ValueError(not_measured(name, "position_scale", position_scale))
         if dim % heads:
             raise ValueError(f"dim {dim} does not divide into {heads} heads: {dim // heads * heads or heads} would")
         if position_dims < self.min_dims or (self.max_dims is not None and position_dims > self.max_dims):
@@ -53,6 +71,20 @@ class PositionEncoding(nn.Module):
         self.position_scale = per_axis(position_scale, position_dims, f"position_scale of {name}")
         self.scale_positions: PerAxis = 1.0  # position interpolation: set it at test time, to train_size / test_size
 
+    @classmethod
+    def from_data(cls, options: dict[str, Any], wheres: Sequence[Where] | None) -> dict[str, Any]:
+        """An encoding's options with numbers in the place of 'auto', from where the tokens of a first batch are; what
+        stands in for them until that is known, without `wheres`."""
+        if options.get("position_scale") != "auto":
+            return options
+        spacing = None if wheres is None else Spacing.of(wheres, (1.0,) * wheres[0].positions.shape[2])
+        return options | {"position_scale": 1.0 if spacing is None else [short(1 / unit) for unit in spacing.unit]}
+
+    @property
+    def first_reach(self) -> float | None:
+        """How far apart tokens may stand, after position_scale, for an untrained encoding to tell where others are."""
+        return None
+
     def prepare(self, where: Where) -> Any:
         """What all layers share for one row layout (tables, cos and sin): called once per layout, not per layer."""
         name, given = type(self).__name__, type(where).__name__
@@ -62,9 +94,7 @@ class PositionEncoding(nn.Module):
         if dims != self.position_dims:
             raise ValueError(f"{name} was built for {self.position_dims} position dimensions, got {dims}")
         if self.needs_grid and where.grid is None:
-            raise ValueError(
-                f"{name} needs tokens on a full grid (where.grid): free positions want PaPE, ALiBi or a rotary one"
-            )
+            raise ValueError(f"{name} needs tokens on a full grid (where.grid): free positions want {self.instead}")
         with without_autocast(where.positions):
             return self.tables(scaled(where.positions, self.factors), where)
 
@@ -82,9 +112,28 @@ class PositionEncoding(nn.Module):
         """(B, N, dim) -> the same, with positions added; once per model, before tokens are cut into rows."""
         return x
 
+    def between_blocks(self, x: Tensor, state: Any, passed: int) -> Tensor:
+        """(B, N, dim) -> the same, where `passed` of the stage's blocks are behind: 0 before the first, then 1, 2 ...
+
+        As in embed(), tokens are not cut into rows, and the state is that of all of them.
+        """
+        return x
+
+    @property
+    def acts_between_blocks(self) -> bool:
+        """Whether `between_blocks` is written. If not, a backbone that cuts rows need not prepare its state."""
+        return type(self).between_blocks is not PositionEncoding.between_blocks
+
     def layer(self, index: int, depth: int) -> LayerEncoding:
         """A NEW module for attention layer `index` of `depth`, owned by the caller: do not keep it."""
         return LayerEncoding()
+
+    def embedded(self) -> PositionEncoding:
+        """For a stage whose tokens an earlier one has embedded: the same, or nothing where all it does is to embed."""
+        kind = type(self)
+        if kind.embed is PositionEncoding.embed or kind.layer is not PositionEncoding.layer:
+            return self
+        return PositionEncoding(self.dim, self.heads, self.position_dims, self.depth)
 
 
 class LayerEncoding(nn.Module):
@@ -126,6 +175,16 @@ class Composed(PositionEncoding):
         self.content_dependent = any(p.content_dependent for p in parts)
         self.translation_invariant = all(p.translation_invariant for p in parts)
         self.rotation_invariant = all(p.rotation_invariant for p in parts)
+        self.embeds_unplaced = any(p.embeds_unplaced for p in parts)
+        self.bounded = any(p.bounded for p in parts)
+        self.one_graph = all(p.one_graph for p in parts)
+        self.instead = next((p.instead for p in parts if p.needs_grid), self.instead)
+
+    @property
+    def first_reach(self) -> float | None:
+        """That of the part which reaches farthest: one is enough."""
+        reaches = [part.first_reach for part in self.parts]
+        return None if None in reaches else max(cast(list[float], reaches))
 
     def __setattr__(self, name: str, value: Any) -> None:
         super().__setattr__(name, value)
@@ -141,8 +200,20 @@ class Composed(PositionEncoding):
             x = part.embed(x, s)
         return x
 
+    def between_blocks(self, x: Tensor, state: Any, passed: int) -> Tensor:
+        for part, s in zip(self.parts, state):
+            x = part.between_blocks(x, s, passed)
+        return x
+
+    @property
+    def acts_between_blocks(self) -> bool:
+        return any(part.acts_between_blocks for part in self.parts)
+
     def layer(self, index: int, depth: int) -> LayerEncoding:
         return ComposedLayer([part.layer(index, depth) for part in self.parts])
+
+    def embedded(self) -> PositionEncoding:
+        return Composed([part.embedded() for part in self.parts])
 
 
 class ComposedLayer(LayerEncoding):
@@ -186,10 +257,26 @@ def per_axis(value: PerAxis, position_dims: int, what: str) -> tuple[float, ...]
     return values
 
 
+def short(number: float) -> float:
+    """As a config has it."""
+    return float(f"{number:.3g}")
+
+
+def not_measured(name: str, option: str, value: str) -> str:
+    return (
+        f"{option}='{value}' of {name} is measured by training, on its first batch: a model of your own takes numbers, "
+        f"which {name}.from_data(options, [where]) gives"
+    )
+
+
 def from_repo(preset: Preset) -> bool:
-    if preset not in ("original", "pape_repo"):
-        raise ValueError(f"preset is 'original' or 'pape_repo', got {preset!r}")
+    one_of("preset", preset, ("original", "pape_repo"))
     return preset == "pape_repo"
+
+
+def one_of(option: str, value: Any, known: Sequence[Any]) -> None:
+    if value not in known:
+        raise ValueError(f"{option} is {' or '.join(map(repr, known))}, got {value!r}")
 
 
 def axis_order(axes: Sequence[int] | None, position_dims: int, repo: bool) -> tuple[int, ...]:

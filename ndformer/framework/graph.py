@@ -27,7 +27,7 @@ def graph(model: nn.Module, example: Tensor) -> ExportedProgram:
         why = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise DataError(
             f"the model does not become a graph ({why}): classifiers and segmenters of images do, with any encoding of "
-            "ours; of others export the weights, as .safetensors"
+            "ours whose one_graph is True; of others export the weights, as .safetensors"
         ) from error
     finally:
         model.train(was_training)

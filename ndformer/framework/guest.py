@@ -51,6 +51,7 @@ def running() -> Iterator[None]:
         _stack = stack
         stack.enter_context(_mmengine_forgets())
         stack.enter_context(_deaths_of_workers_untold())
+        multiprocessing.set_start_method(None, force=True)  # mmengine warns where it finds another than its own
         try:
             yield
         finally:

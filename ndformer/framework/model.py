@@ -259,5 +259,6 @@ def _of_those_that_have_it(
     where = tokens.where
     valid = torch.ones(tokens.features.shape[:2], dtype=torch.bool, device=rows.device)
     valid = valid if where.valid is None else where.valid
-    placed = None if where.placed is None else spread(where.placed)
-    return TokenSet(spread(tokens.features), Where(spread(where.positions), valid=spread(valid), placed=placed))
+    placed, objects = (None if label is None else spread(label) for label in (where.placed, where.objects))
+    at = Where(spread(where.positions), valid=spread(valid), placed=placed, objects=objects)
+    return TokenSet(spread(tokens.features), at)

@@ -10,7 +10,7 @@ packed samples told apart by `segment`. Padding and packing in numbers, for samp
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -48,15 +48,16 @@ class Rows:
         """The `Where` of the rows, from the `Where` of the tokens they are cut from (its rows laid end to end)."""
         valid = self.valid if where.valid is None else self.valid & self.gather(where.valid.flatten())
         placed = None if where.placed is None else self.gather(where.placed.flatten())
-        return Where(self.gather(where.positions.flatten(0, 1)), valid=valid, placed=placed)
+        objects = None if where.objects is None else self.gather(where.objects.flatten())
+        return Where(self.gather(where.positions.flatten(0, 1)), valid=valid, placed=placed, objects=objects)
 
 
 @dataclass(frozen=True, eq=False)
 class Where:
     """Where N tokens are, in B rows, in P position dimensions. Slowest axis first: (y, x), (t, y, x); points (x, y, z).
 
-    `positions` may be given once, as (1, N, P), where all rows share them, while `valid`, `placed` and `segment` have
-    B rows or, shared too, one. They are set to 0 where invalid or unplaced, so nothing there can reach a result.
+    `positions` may be given once, as (1, N, P), where all rows share them, while the others have B rows or, shared too,
+    one. They are set to 0 where invalid or unplaced, so nothing there can reach a result.
     """
 
     positions: Tensor  # (B or 1, N, P) at least float32, also under autocast
@@ -64,6 +65,7 @@ class Where:
     placed: Tensor | None = None  # (B, N) False = a token with no place of its own (class, register token)
     segment: Tensor | None = None  # (B, N) which sample, where rows are packed: contiguous runs, -1 = padding
     grid: tuple[int, ...] | None = None  # the LAST prod(grid) tokens of every row are this full grid, row-major
+    objects: Tensor | None = None  # (B, N) the number of the object that a token is of, 0 = background; a label
 
     # Facts that steer the choice of kernel. They are read off the values once, here, because a compiled graph cannot
     # look at values; None where that would make a GPU wait, or inside a graph: then the choice is the careful one.
@@ -77,7 +79,7 @@ class Where:
         self._check()
         set_ = object.__setattr__
         if self.segment is not None:
-            for name in ("positions", "valid", "placed", "segment"):  # packed rows share nothing
+            for name in ("positions", "valid", "placed", "segment", "objects"):  # packed rows share nothing
                 tensor = getattr(self, name)
                 if tensor is not None:
                     set_(self, name, tensor.expand(self.batch, *tensor.shape[1:]))
@@ -104,7 +106,7 @@ class Where:
                 f"positions must be float32 or float64, got {r.dtype}: 16 bits cannot tell 512 from 513, and integer "
                 "times want their reference subtracted before .float()"
             )
-        for name in ("valid", "placed", "segment"):
+        for name in ("valid", "placed", "segment", "objects"):
             mask = getattr(self, name)
             if mask is None:
                 continue
@@ -116,10 +118,12 @@ class Where:
                 raise ValueError(
                     f"{name} must be (rows, tokens) like positions {tuple(r.shape)}, got {tuple(mask.shape)}"
                 )
-            if name != "segment" and mask.dtype != torch.bool:
+            if name in ("valid", "placed") and mask.dtype != torch.bool:
                 raise TypeError(f"{name} must be bool, got {mask.dtype}: write {name}.bool()")
             if name == "segment" and (mask.is_floating_point() or mask.dtype == torch.bool):
                 raise TypeError(f"segment numbers samples with integers, -1 for padding, got {mask.dtype}")
+            if name == "objects" and (mask.is_floating_point() or mask.dtype == torch.bool):
+                raise TypeError(f"objects are numbered with integers, 0 for the background, got {mask.dtype}")
         if self.grid is None:
             return
         if self.valid is not None or self.segment is not None:
@@ -132,7 +136,7 @@ class Where:
     @property
     def batch(self) -> int:
         """B, the number of rows (1 where everything is shared by all rows)."""
-        tensors = (self.positions, self.valid, self.placed, self.segment)
+        tensors = (self.positions, self.valid, self.placed, self.segment, self.objects)
         return max(t.shape[0] for t in tensors if t is not None)
 
     @property
@@ -149,8 +153,9 @@ class Where:
         return torch.nn.functional.pad(change.long().cumsum(1), (1, 0))
 
     def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> Where:
-        masks = [None if mask is None else mask.to(device=device) for mask in (self.valid, self.placed, self.segment)]
-        return Where(self.positions.to(device=device, dtype=dtype), *masks, grid=self.grid)
+        labels = (self.valid, self.placed, self.segment, self.objects)
+        *masks, objects = (None if label is None else label.to(device=device) for label in labels)
+        return Where(self.positions.to(device=device, dtype=dtype), *masks, grid=self.grid, objects=objects)
 
 
 @dataclass(frozen=True, eq=False)
@@ -201,22 +206,23 @@ def join(*sets: TokenSet) -> TokenSet:
     def beside(tensors: Sequence[Tensor]) -> Tensor:
         return torch.cat([t.expand(batch, *t.shape[1:]) for t in tensors], dim=1)
 
-    def masks(name: str) -> Tensor | None:
+    def masks(name: str, missing: Callable[[TokenSet], Tensor]) -> Tensor | None:
         given = [getattr(s.where, name) for s in sets]
         if all(mask is None for mask in given):
             return None
-        return beside([_all(s) if mask is None else mask for s, mask in zip(sets, given)])
+        return beside([missing(s) if mask is None else mask for s, mask in zip(sets, given)])
 
     modality = [
         s.modality if s.modality is not None else torch.full_like(_all(s), i, dtype=torch.int64)
         for i, s in enumerate(sets)
     ]
-    valid = masks("valid")
+    valid = masks("valid", _all)
     where = Where(
         beside([s.where.positions for s in sets]),
         valid=valid,
-        placed=masks("placed"),
+        placed=masks("placed", _all),
         grid=sets[-1].where.grid if valid is None else None,  # the last tokens of a row are still that grid
+        objects=masks("objects", lambda s: _all(s).long() * 0),
     )
     return TokenSet(beside([s.features for s in sets]), where, beside(modality))
 

@@ -170,9 +170,11 @@ class Transformer(nn.Module):
         encoding, layers = self.layers(self.encoding, self.blocks, space)
         state = encoding.prepare(where)
         x = self.initial_norm(encoding.embed(x, state))
-        for block, layer in zip(self.blocks, layers):
+        x = encoding.between_blocks(x, state, 0)
+        for i, (block, layer) in enumerate(zip(self.blocks, layers)):
             if self.checkpointing and torch.is_grad_enabled():
                 x = checkpoint(block, x, where, state, layer, use_reentrant=False)
             else:
                 x = block(x, where, state, layer)
+            x = encoding.between_blocks(x, state, i + 1)
         return TokenSet(self.final_norm(x), where, tokens.modality)

@@ -52,7 +52,9 @@ def test_parameters_are_as_many_as_the_formula_says(name):
     options = {key: p.default for key, p in inspect.signature(ENCODINGS.get(name)).parameters.items()}
     for size in SIZES:
         numbers = dict(
-            size, h=size["D"] // size["H"], **{key: options[key] for key in ("m", "reach") if key in options}
+            size,
+            h=size["D"] // size["H"],
+            **{key: options[key] for key in ("m", "reach", "npos_max") if key in options},
         )
         assert eval(flags(name)["parameters per layer"].strip("`"), {}, numbers) == count(build(name, **size))
 
@@ -64,6 +66,17 @@ def test_parameters_of_options_are_as_many_as_the_text_says():
         assert count(build("RoPEMixed", **size, preset="pape_repo")) == H * (D // H // 2) * P
         assert "`H * (2 * reach + 1)**P` parameters" in section("RelativeBias")
         assert count(build("RelativeBias", **size, reach=3, joint=True)) == H * 7**P
+
+
+@pytest.mark.parametrize("name", ["LearnableSincos", "LearnableAbsolute", "LearnableFourier", "LaPE"])
+def test_weights_that_layers_share_are_as_many_as_the_table_says(name):
+    options = {key: p.default for key, p in inspect.signature(ENCODINGS.get(name)).parameters.items()}
+    for size in SIZES:
+        encoding = build(name, **size)
+        for index in range(2):
+            encoding.layer(index, 2)
+        found = sum(p.numel() for p in encoding.parameters())
+        assert eval(flags(name)["cost"].split("`")[1], {}, dict(size, L=2, **options)) == found
 
 
 @pytest.mark.parametrize("name", ["PaPE", "PaPERI"])
@@ -84,7 +97,7 @@ def test_every_option_stands_there_with_its_default(name):
     taken = {"dim", "heads", "position_dims", "depth", "position_scale"}
     for kind in ENCODINGS.get(name).__mro__[: ENCODINGS.get(name).__mro__.index(PositionEncoding)]:
         for option in inspect.signature(kind).parameters.values():
-            if option.name not in taken and option.kind not in (option.VAR_POSITIONAL, option.VAR_KEYWORD):
+            if option.name not in taken and option.default is not option.empty:
                 assert f"`{option.name}={option.default!r}`" in section(name)
 
 

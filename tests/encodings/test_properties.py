@@ -9,22 +9,35 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from ndformer.framework.attention import build_encoding
 from ndformer.framework.tokens import Where
+from tests.encodings.references.all import CASES as ALL
+from tests.encodings.references.all import REFERENCES, allows, needs_grid
 
-ENCODINGS: dict[str, dict[str, Any]] = {
-    "NoPE": dict(type="NoPE"),
-    "Sincos": dict(type="Sincos"),
-    "AxialRoPE": dict(type="AxialRoPE"),
-    "RoPEMixed": dict(type="RoPEMixed"),
-    "ALiBi": dict(type="ALiBi"),
-    "LookHere": dict(type="LookHere"),
-    "RelativeBias": dict(type="RelativeBias", reach=4),
-    "PaPE": dict(type="PaPE", m=5),
-    "PaPERI": dict(type="PaPERI"),
-}
-MOVED = ("AxialRoPE", "RoPEMixed", "ALiBi", "LookHere", "RelativeBias", "PaPE", "PaPERI")
-TURNED = ("ALiBi", "PaPERI")
-BACKENDS = ("dense", "sdpa", "flex")
+CASES = {name: cfg for name, cfg in ALL.items() if not {"impl", "joint"} & set(cfg)}
+FREE = [name for name, cfg in CASES.items() if not needs_grid(cfg)]
+GRIDS = {1: (8,), 2: (2, 4), 3: (2, 2, 2), 4: (1, 2, 2, 2)}
+
+
+def dims_of(cfg: dict[str, Any], most: int = 4) -> list[int]:
+    return [dims for dims in range(1, most + 1) if allows(cfg, dims)]
+
+
+def declared(name: str) -> Any:
+    """An encoding, to be asked what it declares: in two dimensions, where that can be."""
+    cfg = CASES[name]
+    dims = 2 if allows(cfg, 2) else dims_of(cfg)[0]
+    return build_encoding(cfg, dim=72, heads=3, position_dims=dims, depth=4)
+
+
+MOVED = [n for n in FREE if n != "NoPE" and declared(n).translation_invariant]
+TURNED = [n for n in FREE if n != "NoPE" and declared(n).rotation_invariant]
+ON_BACKENDS = [
+    (name, backend)
+    for name in FREE
+    for backend in ("dense", "sdpa", "flex")
+    if backend != "flex" or REFERENCES[CASES[name]["type"]].pointwise
+]
 
 few = settings(max_examples=12, deadline=None, derandomize=True)
 seeds = st.integers(0, 2**31)
@@ -38,7 +51,8 @@ def difference(a: Tensor, b: Tensor) -> float:
 
 def placed_logits(model: Any, x: Tensor, positions: Tensor) -> Tensor:
     """Logits between all tokens but the first, which has no place of its own."""
-    where = Where(positions, placed=torch.arange(positions.shape[1])[None] > 0)
+    grid = GRIDS[model.dims] if needs_grid(model.cfg) else None
+    where = Where(positions, placed=torch.arange(positions.shape[1])[None] > 0, grid=grid)
     with torch.no_grad():
         return model.logits(x, where)[:, :, 1:, 1:]
 
@@ -47,9 +61,11 @@ def scene(model: Any, seed: int, tokens: int = 9) -> tuple[Tensor, Tensor]:
     """Features, and positions half of which stand on the lattice, where a cone's edge passes through keys."""
     torch.manual_seed(seed)
     positions = torch.rand(1, tokens, model.dims).double() * 8
-    if model.cfg["type"] == "RelativeBias":
-        positions = positions.round()
     positions[:, ::2] = positions[:, ::2].round()
+    if not model.encoding.float_positions:
+        positions = positions.round()
+    if needs_grid(model.cfg):
+        positions[0, 1:] = torch.cartesian_prod(*[torch.arange(n).double() for n in GRIDS[model.dims]]).view(8, -1)
     return torch.randn(1, tokens, model.dim).double(), positions
 
 
@@ -61,11 +77,12 @@ def rotation(dims: int, seed: int) -> Tensor:
 
 
 @pytest.mark.parametrize("name", MOVED)
-@given(data=st.data(), dims=st.integers(1, 4), seed=seeds)
+@given(data=st.data(), seed=seeds)
 @few
-def test_a_move_of_all_positions_changes_no_logit(name: str, make: Make, data: Any, dims: int, seed: int) -> None:
-    model = make(ENCODINGS[name], dims).double()
-    step = st.integers(-1000, 1000) if name == "RelativeBias" else st.floats(-1000, 1000)
+def test_a_move_of_all_positions_changes_no_logit(name: str, make: Make, data: Any, seed: int) -> None:
+    dims = data.draw(st.sampled_from(dims_of(CASES[name])))
+    model = make(CASES[name], dims).double()
+    step = st.floats(-1000, 1000) if model.encoding.float_positions else st.integers(-1000, 1000)
     shift = data.draw(st.lists(step, min_size=dims, max_size=dims))
     x, positions = scene(model, seed)
     moved = positions + torch.tensor(shift).double()
@@ -73,34 +90,36 @@ def test_a_move_of_all_positions_changes_no_logit(name: str, make: Make, data: A
 
 
 @pytest.mark.parametrize("name", TURNED)
-@given(dims=st.integers(1, 4), seed=seeds)
+@given(data=st.data(), seed=seeds)
 @few
-def test_a_turn_about_the_origin_changes_no_logit(name: str, make: Make, dims: int, seed: int) -> None:
-    model = make(ENCODINGS[name], dims).double()
+def test_a_turn_about_the_origin_changes_no_logit(name: str, make: Make, data: Any, seed: int) -> None:
+    dims = data.draw(st.sampled_from(dims_of(CASES[name])))
+    model = make(CASES[name], dims).double()
     x, positions = scene(model, seed)
     turned = positions @ rotation(dims, seed).T
     assert difference(placed_logits(model, x, positions), placed_logits(model, x, turned)) <= 1e-9
 
 
-@pytest.mark.parametrize("dims", [1, 2, 3, 4])
-@pytest.mark.parametrize("name", ENCODINGS)
+@pytest.mark.parametrize("name, dims", [(name, dims) for name in CASES for dims in dims_of(CASES[name])])
 def test_the_declared_invariances_are_those_measured(name: str, dims: int, make: Make) -> None:
-    model = make(ENCODINGS[name], dims, width=24).double()
+    model = make(CASES[name], dims, width=24).double()
     x, positions = scene(model, seed=1)
     logits = placed_logits(model, x, positions)
     moved = difference(logits, placed_logits(model, x, positions + 3))
-    assert (moved <= 1e-9) if model.encoding.translation_invariant else (moved > 1e-3)
-    if dims > 1:  # on a line there is nothing to turn
+    if not needs_grid(CASES[name]) or model.encoding.translation_invariant:  # cells are counted, wherever they are
+        assert (moved <= 1e-9) if model.encoding.translation_invariant else (moved > 1e-3)
+    if dims > 1 and not needs_grid(CASES[name]):  # on a line there is nothing to turn; a turned grid is none
         turned = difference(logits, placed_logits(model, x, positions @ rotation(dims, seed=2).T))
         assert (turned <= 1e-9) if model.encoding.rotation_invariant else (turned > 1e-3)
 
 
-def test_these_and_no_others_are_declared(make: Make) -> None:
-    declared = {name: make(cfg, 2).encoding for name, cfg in ENCODINGS.items()}
-    assert {n for n, e in declared.items() if e.translation_invariant} == {"NoPE", *MOVED}
-    assert {n for n, e in declared.items() if e.rotation_invariant} == {"NoPE", *TURNED}
-    assert {n for n, e in declared.items() if e.content_dependent} == {"PaPE", "PaPERI"}
-    assert {n for n, e in declared.items() if not e.float_positions} == {"RelativeBias"}
+def test_the_first_nine_declare_these_and_no_others() -> None:
+    nine = ["NoPE", "Sincos", "AxialRoPE", "RoPEMixed", "ALiBi", "LookHere", "RelativeBias", "PaPE", "PaPERI"]
+    said = {name: declared(name) for name in nine}
+    assert {n for n, e in said.items() if not e.translation_invariant} == {"Sincos"}
+    assert {n for n, e in said.items() if e.rotation_invariant} == {"NoPE", "ALiBi", "PaPERI"}
+    assert {n for n, e in said.items() if e.content_dependent} == {"PaPE", "PaPERI"}
+    assert {n for n, e in said.items() if not e.float_positions} == {"RelativeBias"}
 
 
 @pytest.mark.parametrize("width, dims", [(64, 3), (64, 2), (20, 4)])
@@ -116,13 +135,13 @@ def test_the_paper_repositorys_rope_loses_invariance_where_it_cuts_its_padding(
 
 @pytest.mark.parametrize("name", ["ALiBi", "LookHere", "RelativeBias", "PaPE", "PaPERI"])
 def test_the_bias_asks_the_tokens_only_where_declared(name: str, make: Make) -> None:
-    model = make(ENCODINGS[name], 2).double()
+    model = make(CASES[name], 2).double()
     x, positions = scene(model, seed=1)
     changed = difference(model.bias(x, Where(positions)), model.bias(2 * x, Where(positions)))
     assert (changed > 1e-3) == model.encoding.content_dependent
 
 
-@pytest.mark.parametrize("cfg", [ENCODINGS["ALiBi"], ENCODINGS["PaPERI"], ENCODINGS["PaPE"] | dict(direction=False)])
+@pytest.mark.parametrize("cfg", [CASES["ALiBi"], CASES["PaPERI"], CASES["PaPE"] | dict(direction=False)])
 @given(dims=st.integers(1, 4), seed=seeds)
 @few
 def test_attention_falls_along_every_ray_in_every_head(cfg: Any, make: Make, dims: int, seed: int) -> None:
@@ -135,14 +154,14 @@ def test_attention_falls_along_every_ray_in_every_head(cfg: Any, make: Make, dim
     assert (along.diff(dim=1) < 0).all()
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("name", ENCODINGS)
-@given(lengths=st.lists(st.integers(1, 6), min_size=2, max_size=3), dims=st.integers(1, 3), seed=seeds)
+@pytest.mark.parametrize("name, backend", ON_BACKENDS)
+@given(lengths=st.lists(st.integers(1, 6), min_size=2, max_size=3), data=st.data(), seed=seeds)
 @settings(few, max_examples=5)
 def test_a_padded_sample_is_the_same_sample_alone(
-    name: str, backend: str, make: Make, plain_flex: None, lengths: list[int], dims: int, seed: int
+    name: str, backend: str, make: Make, plain_flex: None, lengths: list[int], data: Any, seed: int
 ) -> None:
-    model = make(ENCODINGS[name], dims).double()
+    dims = data.draw(st.sampled_from(dims_of(CASES[name], most=3)))
+    model = make(CASES[name], dims).double()
     x, positions, placed = samples(model, lengths, seed)
     rows, N = len(lengths), max(lengths) + 1
     batch_x = torch.full((rows, N, model.dim), torch.nan).double()  # whatever padding holds stays there
@@ -157,14 +176,14 @@ def test_a_padded_sample_is_the_same_sample_alone(
         assert_alone(model, y[valid].split(lengths), x, positions, placed)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("name", ENCODINGS)
-@given(lengths=st.lists(st.integers(1, 6), min_size=2, max_size=4), dims=st.integers(1, 3), seed=seeds)
+@pytest.mark.parametrize("name, backend", ON_BACKENDS)
+@given(lengths=st.lists(st.integers(1, 6), min_size=2, max_size=4), data=st.data(), seed=seeds)
 @settings(few, max_examples=5)
 def test_a_packed_sample_is_the_same_sample_alone(
-    name: str, backend: str, make: Make, plain_flex: None, lengths: list[int], dims: int, seed: int
+    name: str, backend: str, make: Make, plain_flex: None, lengths: list[int], data: Any, seed: int
 ) -> None:
-    model = make(ENCODINGS[name], dims).double()
+    dims = data.draw(st.sampled_from(dims_of(CASES[name], most=3)))
+    model = make(CASES[name], dims).double()
     x, positions, placed = samples(model, lengths, seed)
     nothing = [torch.full((1, 2, width), torch.nan).double() for width in (model.dim, dims)]
     segment = torch.tensor([[s for s, n in enumerate(lengths) for _ in range(n)] + [-1, -1]])

@@ -10,29 +10,28 @@ import torch
 from torch import Tensor
 
 from ndformer.framework.tokens import Where
+from tests.encodings.conftest import parameters_of, weights_of
+from tests.encodings.references.all import CASES, REFERENCES, allows, needs_grid
 
-ENCODINGS: dict[str, dict[str, Any]] = {
-    "NoPE": dict(type="NoPE"),
-    "Sincos": dict(type="Sincos"),
-    "AxialRoPE": dict(type="AxialRoPE"),
-    "RoPEMixed": dict(type="RoPEMixed"),
-    "ALiBi": dict(type="ALiBi"),
-    "LookHere": dict(type="LookHere"),
-    "RelativeBias": dict(type="RelativeBias", reach=6),
-    "RelativeBias-joint": dict(type="RelativeBias", reach=(2, 3, 1, 2, 1, 1), joint=True),
-    "PaPE": dict(type="PaPE", m=8),
-    "PaPE-50": dict(type="PaPE", m=50),
-    "PaPE-near": dict(type="PaPE", m=8, position_scale=0.25),  # near enough to ride on q and k in float32
-    "PaPE-concat": dict(type="PaPE", m=8, impl="paper_concat"),
-    "PaPERI": dict(type="PaPERI"),
-}
 WIDTH = {1: 9, 2: 24, 3: 16, 4: 20, 5: 24, 6: 24}  # of a head: narrow and odd, multiples of 2P and others
 HEADS, N = 3, 12
 LAYOUTS = ("plain", "padded", "packed", "unplaced", "unplaced padded", "unplaced packed", "shared", "shared padded")
+GRIDS = {1: (12,), 2: (3, 4), 3: (2, 3, 2), 4: (2, 1, 3, 2), 5: (2, 1, 1, 2, 2), 6: (1, 2, 1, 2, 1, 2)}
+FREE = [name for name, cfg in CASES.items() if not needs_grid(cfg)]
+TRIALS = [
+    (name, dims, layout)
+    for name, cfg in CASES.items()
+    for dims, layout in (
+        itertools.product([1, 2, 3, 4], ("grid", "grid unplaced"))
+        if needs_grid(cfg)
+        else [*itertools.product([1, 2, 3, 4], LAYOUTS), (5, "unplaced padded"), (6, "unplaced padded")]
+    )
+    if allows(cfg, dims)
+]
 
 
 def model_of(name: str, dims: int, make: Callable[..., Any]) -> Any:
-    cfg = ENCODINGS[name]
+    cfg = CASES[name]
     if cfg.get("joint"):
         cfg = cfg | {"reach": cfg["reach"][:dims]}
     return make(cfg, dims, HEADS, WIDTH[dims], seed=dims)
@@ -40,6 +39,8 @@ def model_of(name: str, dims: int, make: Callable[..., Any]) -> Any:
 
 def layout_of(name: str, dims: int) -> dict[str, Any]:
     """The arguments of a Where: two rows of tokens at positions up to 32, some of them near each other."""
+    if "grid" in name:
+        return grid_of(GRIDS[dims], before=2 if "unplaced" in name else 0)
     reach = torch.where(torch.arange(N) % 2 == 0, 32.0, 3.0)
     positions = torch.rand(2, N, dims) * reach[:, None]
     if "shared" in name:
@@ -59,9 +60,17 @@ def layout_of(name: str, dims: int) -> dict[str, Any]:
     return layout
 
 
+def grid_of(sizes: tuple[int, ...], before: int) -> dict[str, Any]:
+    """One grid for both rows, with as many tokens before it that have no place."""
+    cells = torch.cartesian_prod(*[torch.arange(float(n)) for n in sizes]).view(1, -1, len(sizes))
+    positions = torch.cat([torch.zeros(1, before, len(sizes)), cells], dim=1)
+    placed = {"placed": torch.arange(positions.shape[1])[None] >= before} if before else {}
+    return {"positions": positions, "grid": sizes, **placed}
+
+
 def poisoned(x: Tensor, layout: dict[str, Any]) -> tuple[Tensor, dict[str, Any]]:
     """NaN wherever there is nothing to read: features of padding, positions of padding and of unplaced tokens."""
-    everywhere = torch.ones(2, N, dtype=torch.bool)
+    everywhere = torch.ones(x.shape[:2], dtype=torch.bool)
     valid = layout.get("valid", everywhere) & (layout.get("segment", torch.zeros(1)) >= 0)
     real = valid & layout.get("placed", everywhere)
     shared = len(layout["positions"]) == 1
@@ -80,11 +89,7 @@ def error(found: Tensor | None, expected: Tensor) -> float:
     return ((found - expected).abs().max() / expected.abs().max().clamp(min=1)).item()
 
 
-@pytest.mark.parametrize(
-    "dims, layout_name",
-    [*itertools.product([1, 2, 3, 4], LAYOUTS), (5, "unplaced padded"), (6, "unplaced padded")],
-)
-@pytest.mark.parametrize("name", ENCODINGS)
+@pytest.mark.parametrize("name, dims, layout_name", TRIALS)
 def test_output_and_gradients_are_those_of_the_reference(
     name: str,
     dims: int,
@@ -95,10 +100,11 @@ def test_output_and_gradients_are_those_of_the_reference(
 ) -> None:
     model = model_of(name, dims, make)
     layout = layout_of(layout_name, dims)
-    x, layout = poisoned(torch.randn(2, N, model.dim), layout)
-    towards = torch.randn(2, N, model.dim).double()  # the gradient that comes from above
+    tokens = layout["positions"].shape[1]
+    x, layout = poisoned(torch.randn(2, tokens, model.dim), layout)
+    towards = torch.randn(2, tokens, model.dim).double()  # the gradient that comes from above
 
-    weights = {n: p.detach().double().requires_grad_() for n, p in model.attention.named_parameters()}
+    weights = weights_of(model)
     exact_x = x.double().requires_grad_()
     expected = reference(model, weights, exact_x, layout)
     gradients = torch.autograd.grad((expected * towards).sum(), [exact_x, *weights.values()], allow_unused=True)
@@ -118,17 +124,18 @@ def test_output_and_gradients_are_those_of_the_reference(
             own_x = x.to(dtype, copy=True).requires_grad_()
             y = model(own_x, where, backend)
             (y * towards.to(dtype)).sum().backward()
-            found = {"x": own_x.grad, **{n: p.grad for n, p in model.attention.named_parameters()}}
+            found = {"x": own_x.grad, **{n: p.grad for n, p in parameters_of(model).items()}}
             assert error(y, expected) <= tolerance, (backend, dtype, error(y, expected))
             errors = {n: error(found[n], wanted[n]) for n in wanted}
             wrong = {n: e for n, e in errors.items() if not e <= tolerance}
             assert not wrong, (backend, dtype, wrong)
-        with torch.no_grad():
-            y = model(x.to(dtype), where, "flex")
-        assert error(y, expected) <= tolerance, ("flex", dtype, error(y, expected))
+        if REFERENCES[model.cfg["type"]].pointwise:
+            with torch.no_grad():
+                y = model(x.to(dtype), where, "flex")
+            assert error(y, expected) <= tolerance, ("flex", dtype, error(y, expected))
 
 
-@pytest.mark.parametrize("name", ENCODINGS)
+@pytest.mark.parametrize("name", [name for name in FREE if allows(CASES[name], 2)])
 def test_rows_may_share_how_they_are_packed(
     name: str, make: Callable[..., Any], reference: Callable[..., Tensor], plain_flex: None
 ) -> None:
@@ -137,7 +144,7 @@ def test_rows_may_share_how_they_are_packed(
     assert_forward(model, layout, torch.float64, 1e-10, reference)
 
 
-@pytest.mark.parametrize("name", ENCODINGS)
+@pytest.mark.parametrize("name", [name for name in FREE if allows(CASES[name], 2)])
 def test_positions_may_be_finer_than_features(
     name: str, make: Callable[..., Any], reference: Callable[..., Tensor], plain_flex: None
 ) -> None:
@@ -151,9 +158,9 @@ def assert_forward(
 ) -> None:
     x = torch.randn(2, N, model.dim).to(model.attention.qkv.weight)
     with torch.no_grad():
-        weights = {n: p.double() for n, p in model.attention.named_parameters()}
+        weights = weights_of(model)
         expected = reference(model, weights, x.double(), layout)
-        for backend in ("dense", "sdpa", "flex"):
+        for backend in ("dense", "sdpa", "flex")[: 2 + REFERENCES[model.cfg["type"]].pointwise]:
             y = model(x, where_of(layout, positions), backend)
             assert y.dtype == x.dtype
             assert error(y, expected) <= tolerance, (backend, error(y, expected))
@@ -176,7 +183,7 @@ def test_compiled_flex_agrees_too(
     model = make(cfg, 2)
     layout = layout_of(layout_name, 2)
     x = torch.randn(2, N, model.dim)
-    weights = {n: p.detach().double() for n, p in model.attention.named_parameters()}
+    weights = weights_of(model)
     where = where_of(layout, torch.float32)
     model.attention.backend = "flex"
     with torch.no_grad():
@@ -192,7 +199,7 @@ def test_parabolas_over_a_grid_are_exact_on_q_and_k_block_by_block(
 ) -> None:
     """Positions up to 32 and more, whole and not; outputs and all gradients in float32."""
     dims, width = len(grid), 64
-    model = make(ENCODINGS[name] | {"position_scale": scale}, dims, 2, width, seed=dims)
+    model = make(CASES[name] | {"position_scale": scale}, dims, 2, width, seed=dims)
     positions = torch.cartesian_prod(*[torch.arange(float(n)) for n in grid]).view(1, -1, dims)
     positions = torch.cat([torch.zeros(1, 1, dims), positions], dim=1)  # and a class token
     tokens = positions.shape[1]

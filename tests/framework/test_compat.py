@@ -10,7 +10,9 @@ LIBRARY = "libGL.so.1: cannot open shared object file: No such file or directory
 CODE = """
 import ndformer.framework.engine.training.trainer
 import mmengine.visualization.visualizer as drawing
+import sys
 print(type(drawing.cv2).__name__)
+print([entry for entry in sys.path if entry.endswith("cv2")])
 try:
     import cv2
 except ImportError:
@@ -24,7 +26,8 @@ except ImportError as error:
 
 def test_without_libgl_the_engine_works_and_drawing_says_what_is_missing(tmp_path):
     (tmp_path / "cv2").mkdir()
-    (tmp_path / "cv2" / "__init__.py").write_text(f"raise ImportError({LIBRARY!r})\n")
+    bootstrap = "import os, sys\nsys.path.insert(1, os.path.dirname(__file__))\n"  # OpenCV's own first lines
+    (tmp_path / "cv2" / "__init__.py").write_text(f"{bootstrap}raise ImportError({LIBRARY!r})\n")
     paths = os.pathsep.join([str(tmp_path), str(ROOT)])
     ran = subprocess.run(
         [sys.executable, "-c", CODE],
@@ -34,7 +37,8 @@ def test_without_libgl_the_engine_works_and_drawing_says_what_is_missing(tmp_pat
         check=False,
     )
     assert ran.returncode == 0, ran.stderr
-    kind, there, sentence = ran.stdout.splitlines()
+    kind, path, there, sentence = ran.stdout.splitlines()
     assert kind == "_NoOpenCV"
+    assert path == "[]"  # where its `typing` would hide the standard library's from processes that we start
     assert there == "not there"  # for the host, who may ask
     assert sentence == "cv2.imread needs OpenCV, which does not load here: pip install opencv-python-headless"

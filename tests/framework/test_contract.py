@@ -67,6 +67,9 @@ VARIANTS = [
     dict(type="PaPE", direction=False, init_radius=3),
     dict(type="PaPE", project=False, position_scale=[1, 2, 0.3]),
     dict(type="PaPERI", preset="pape_repo"),
+    dict(type="LearnableAbsolute", grid=4, extent=(0, 6)),
+    dict(type="LearnableAbsolute", grid=3, class_entries=0),
+    dict(type="LaPE", encoding=dict(type="LearnableAbsolute", grid=3)),
     [dict(type="Sincos"), dict(type="AxialRoPE"), dict(type="PaPE", m=2), dict(type="ALiBi")],
 ]
 
@@ -252,6 +255,20 @@ class CountsTokens(ALiBi):
         return super().tables(numbers[None, :, None], where)
 
 
+class MovesEveryTokenBetweenBlocks(PositionEncoding):
+    def between_blocks(self, x, state, passed):
+        return x + x.mean(2, keepdim=True) if passed == 1 else x
+
+
+class HearsTheRowBetweenBlocks(PositionEncoding):
+    def tables(self, positions, where):
+        return where.real
+
+    def between_blocks(self, x, state, passed):
+        heard = x.nan_to_num().mean(1, keepdim=True)  # of other samples, too
+        return x + (heard if state is None else heard * state[..., None])
+
+
 class FalselyTranslationInvariant(Sincos):
     translation_invariant = True
 
@@ -425,6 +442,8 @@ BROKEN = [
     (alibi_with(Strided), {"pair fits a GPU": "make it .contiguous()"}),
     (ReadsTwice, {"pair fits a GPU": "gets a gradient 2 times"}),
     (PlacesClassTokens, {"unplaced tokens": "the embedding adds"}),
+    (MovesEveryTokenBetweenBlocks, {"unplaced tokens": "the embedding adds"}),
+    (HearsTheRowBetweenBlocks, {"padded = packed = alone": "something reaches over from padding"}),
     (TurnsClassTokens, {"unplaced tokens": "q or k"}),
     (alibi_with(PartHandlesUnplaced), {"unplaced tokens": "handles_unplaced"}),
     (CountsTokens, {"token permutation": "the number of a token is not its place"}),

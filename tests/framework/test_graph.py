@@ -72,11 +72,11 @@ def test_what_becomes_no_graph_is_a_sentence_and_the_model_trains_on() -> None:
     assert looking.training
 
 
-@pytest.mark.parametrize("name", ["NoPE", "PaPE", "RelativeBias"])
-def test_onnx_gives_the_same(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize("names", ["NoPE", "PaPE", "RelativeBias", "LearnableAbsolute and CoPE and SaPE2"])
+def test_onnx_gives_the_same(tmp_path: Path, names: str) -> None:
     pytest.importorskip("onnxscript")
     runtime = pytest.importorskip("onnxruntime")
-    made = model(dict(type=name))
+    made = model([dict(type=name) for name in names.split(" and ")])
     graph.save(tmp_path / "model.onnx", graph.graph(made, images(2)))
     session = runtime.InferenceSession(tmp_path / "model.onnx")
     for count in (1, 2, 5):

@@ -10,12 +10,14 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 CODE = """
-import contextlib, gc, importlib, io, json, os, pkgutil, signal, sys, tempfile
+import contextlib, gc, importlib, io, json, multiprocessing, os, pkgutil, signal, sys, tempfile, warnings
 from pathlib import Path
 import matplotlib.pyplot, numpy, PIL.Image, torch.distributed, torch.utils.data, torch._dynamo
 from tests.framework.host import changes, snapshot
 
 torch.manual_seed(5)
+multiprocessing.set_start_method("forkserver")  # as the first worker of Python 3.14 does
+warnings.filterwarnings("error", message="Multi-processing start method")
 found, fonts = {}, matplotlib.font_manager.get_font(matplotlib.font_manager.findfont("DejaVu Sans"))
 
 

@@ -379,6 +379,9 @@ def query(tokens: int, dtype: torch.dtype = torch.float32, device: str = "cpu") 
         (1024, torch.bfloat16, "cuda", "plain", "distance", "flex"),
         (1024, torch.float32, "cuda", "plain", "features", "flex"),
         (1024, torch.bfloat16, "cuda", "uncut", "none", "flex"),
+        (1024, torch.float32, "cpu", "plain", "rows only", "sdpa"),
+        (2048, torch.float32, "cpu", "plain", "distance", "sdpa"),
+        (2048, torch.float32, "cpu", "plain", "rows only", "dense"),  # what makes it is as large several times over
         (1024, torch.float32, "cuda", "plain", "rows only", "dense"),
         (1024, torch.float32, "cuda", "plain", "sum with rows only", "dense"),
         (1024, torch.float64, "cuda", "plain", "distance", "sdpa"),
@@ -421,11 +424,12 @@ def test_a_backend_computes_what_it_serves_and_refuses_the_rest(name: str, kind:
                 else:
                     with pytest.raises((TypeError, ValueError, RuntimeError), match=rf"backend '{name}'.* take '"):
                         attend(q, q, q, where, bias, backend=name)
-    assert said == {True} if name in ("dense", "sdpa") else False in said
+    all_of_it = name in ("dense", "sdpa") or (name == "select" and kind.startswith(("quadratic", "isotropic")))
+    assert said == {True} if all_of_it else False in said
 
 
 def test_auto_asks_the_most_special_first_and_the_reference_last() -> None:
-    assert [backend.name for backend in AUTO] == ["narrow", "flex", "sdpa", "dense"]
+    assert [backend.name for backend in AUTO] == ["select", "narrow", "flex", "sdpa", "dense"]
     assert [backend.name for backend in AUTO if backend.packed] == ["flex"]  # the others get samples
     assert all(type(backend).__doc__ for backend in AUTO)
 

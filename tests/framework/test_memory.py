@@ -46,12 +46,15 @@ class Peak(TorchDispatchMode):
         self.live -= size
 
 
-def peak(tokens: int, backend: str, name: str = "PaPE", train: bool = True, **masks: Tensor) -> float:
-    """MiB of one attention layer of 2 heads of 16 over points."""
+def peak(tokens: int, backend: str, name: str = "PaPE", train: bool = True) -> float:
+    """MiB of one attention layer of 2 heads of 16 over points, or a grid of 16 x 16 x something where it takes one."""
     torch.manual_seed(0)
     encoding = build_encoding(dict(type=name), dim=32, heads=2, position_dims=3, depth=1)
     attention = Attention(32, 2, encoding.layer(0, 1), backend=backend)
-    x, where = torch.randn(1, tokens, 32, requires_grad=train), Where(torch.rand(1, tokens, 3) * 100)
+    x, where = (
+        torch.randn(1, tokens, 32, requires_grad=train),
+        Where(torch.rand(1, tokens, 3) * 100, grid=(16, 16, tokens // 256)),
+    )
     with Peak() as memory, torch.set_grad_enabled(train):
         y = attention(x, where, encoding.prepare(where))
         if train:
@@ -94,3 +97,12 @@ def test_dense_attention_grows_with_the_number_of_tokens(train: bool, monkeypatc
 def test_chunks_take_no_more_than_their_share() -> None:
     """Whatever the length, as many logits are held as CHUNK says, some twenty times over for a bias in three axes."""
     assert peak(4096, "dense") <= 25 * dense_module.CHUNK * 4 / 2**20 + 40
+
+
+@pytest.mark.parametrize("name", ["Relative", "CoPE", "SaPE2"])
+def test_what_queries_and_keys_decide_takes_no_more_than_chunks_either(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dense_module, "CHUNK", 2**18)
+    few, many = peak(1024, "dense", name), peak(2048, "dense", name)
+    assert many <= 2 * 1.3 * few

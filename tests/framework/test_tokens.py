@@ -37,10 +37,10 @@ def test_positions_of_the_wrong_shape_are_refused_with_the_right_one(shape: tupl
         Where(torch.zeros(shape))
 
 
-@pytest.mark.parametrize("name", ["valid", "placed", "segment"])
+@pytest.mark.parametrize("name", ["valid", "placed", "segment", "objects"])
 @pytest.mark.parametrize("shape", [(3,), (2, 4), (3, 3), (2, 3, 1)])
 def test_masks_must_lie_like_the_positions(name: str, shape: tuple[int, ...]) -> None:
-    mask: Any = torch.ones(shape, dtype=torch.int64 if name == "segment" else torch.bool)
+    mask: Any = torch.ones(shape, dtype=torch.int64 if name in ("segment", "objects") else torch.bool)
     with pytest.raises(ValueError, match=rf"{name} must be \(rows, tokens\) like positions \(2, 3, 2\), got"):
         Where(torch.zeros(2, 3, 2), **{name: mask})
 
@@ -56,6 +56,8 @@ def test_segments_must_be_whole_numbers(dtype: torch.dtype) -> None:
     # a mask given by mistake would make all padding valid: False is 0, and 0 is a sample
     with pytest.raises(TypeError, match="segment"):
         Where(torch.zeros(1, 3, 2), segment=torch.ones(1, 3, dtype=dtype))
+    with pytest.raises(TypeError, match="objects are numbered with integers, 0 for the background"):
+        Where(torch.zeros(1, 3, 2), objects=torch.ones(1, 3, dtype=dtype))
 
 
 def test_a_grid_must_fit_and_stand_alone() -> None:
@@ -202,7 +204,10 @@ def test_to_changes_the_dtype_of_positions_and_keeps_all_else() -> None:
     assert where.segment is not None
     assert where.segment.tolist() == [[0, 0, -1]]
     assert where.cut is not None
-    assert Where(torch.zeros(1, 6, 2), grid=(2, 3)).to("cpu").grid == (2, 3)
+    of_objects = Where(torch.zeros(1, 6, 2), grid=(2, 3), objects=torch.arange(6)[None]).to("cpu")
+    assert of_objects.grid == (2, 3)
+    assert of_objects.objects is not None
+    assert of_objects.objects.tolist() == [[0, 1, 2, 3, 4, 5]]
 
 
 def test_tokens_in_16_bit_keep_positions_in_32() -> None:
@@ -289,8 +294,15 @@ def test_rows_work_under_pytorchs_demand_for_determinism() -> None:
 
 
 def test_the_where_of_rows_follows_its_tokens() -> None:
-    where = Where(torch.arange(1.0, 6.0).view(1, 5, 1), valid=bools([1, 1, 0, 1, 1]), placed=bools([1, 0, 1, 1, 1]))
+    where = Where(
+        torch.arange(1.0, 6.0).view(1, 5, 1),
+        valid=bools([1, 1, 0, 1, 1]),
+        placed=bools([1, 0, 1, 1, 1]),
+        objects=torch.tensor([[7, 6, 5, 4, 3]]),
+    )
     cut = borrowed().where(where)
+    assert cut.objects is not None
+    assert cut.objects.tolist() == torch.where(borrowed().valid, 7 - borrowed().index, 0).tolist()
     assert cut.valid is not None
     assert cut.placed is not None
     assert cut.valid.tolist() == [[True, True, False], [True, True, False], [False] * 3]
@@ -330,8 +342,10 @@ def test_join_keeps_modalities_that_sets_bring_and_refuses_half_of_them() -> Non
 
 def test_join_fills_masks_that_one_set_lacks() -> None:
     a = tokens(2, valid=bools([1, 0], [1, 1]))
-    b = tokens(2, placed=bools([0, 1], [1, 1]))
+    b = tokens(2, placed=bools([0, 1], [1, 1]), objects=torch.tensor([[4, 2], [1, 1]]))
     where = join(a, b).where
+    assert where.objects is not None
+    assert where.objects.tolist() == [[0, 0, 4, 2], [0, 0, 1, 1]]
     assert where.valid is not None
     assert where.placed is not None
     assert where.valid.tolist() == [[True, False, True, True], [True] * 4]

@@ -36,3 +36,22 @@ def test_each_config_has_the_encoding_of_its_name_and_all_else_alike(dataset):
             mine, other = cfg[key].to_dict(), plain[key].to_dict()
             other.get("backbone", {}).pop("encoding", None)
             assert mine == other, (name, key)
+
+
+@pytest.mark.parametrize(
+    "config, modality, small",
+    [
+        ("ucf101_pape", "video", True),
+        ("dvsgesture_pape", "events", True),
+        ("imagenet1k_pape", "image", True),
+        ("lpc_actions", "video", False),
+    ],
+)
+def test_a_class_token_has_no_place_but_in_reproductions(config, modality, small):
+    path = CONFIGS / f"{config}.py"
+    plain = load(path, sample=small).model.modalities[modality]
+    paper = load(path, ["preset=paper"], sample=small).model.modalities[modality]
+    assert (plain.get("class_at", "nowhere"), plain.get("start", 0)) == ("nowhere", 0)
+    assert (paper.class_at, paper.get("start", 0)) == ("origin", 0 if modality == "events" else 1)
+    if small:  # the whole recipe is the paper's
+        assert load(path).model.modalities[modality].class_at == "origin"

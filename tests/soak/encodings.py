@@ -21,9 +21,11 @@ import torch.nn.attention.flex_attention as flex
 from torch import Tensor
 
 from ndformer.framework.tokens import Where
-from tests.encodings.conftest import Model, reference
+from tests.encodings.conftest import Model, parameters_of, reference, weights_of
+from tests.encodings.references.all import CASES, REFERENCES, allows, needs_grid
 
 KINDS = ("NoPE", "Sincos", "AxialRoPE", "RoPEMixed", "ALiBi", "LookHere", "RelativeBias", "PaPE", "PaPE", "PaPERI")
+OTHERS = {name: cfg for name, cfg in CASES.items() if cfg["type"] not in KINDS}  # with the options of the tests
 LAYOUTS = ("plain", "padded", "packed", "shared", "grid")
 POSITIONS = ("uniform", "whole", "crowded", "uneven", "one place", "far", "far in float64")
 DIGITS = {torch.float32: 5e-6, torch.float64: 1e-9}
@@ -31,6 +33,9 @@ DIGITS = {torch.float32: 5e-6, torch.float64: 1e-9}
 
 def encoding_of(rng: random.Random, dims: int) -> dict[str, Any]:
     kind = rng.choice(KINDS)
+    others = sorted(name for name, cfg in OTHERS.items() if allows(cfg, dims))
+    if rng.random() < 0.5:
+        return OTHERS[rng.choice(others)]
     cfg: dict[str, Any] = dict(type=kind)
     if kind == "LookHere":
         cfg["fov"] = rng.choice([180, 90, 45])
@@ -48,7 +53,7 @@ def encoding_of(rng: random.Random, dims: int) -> dict[str, Any]:
 
 def width_of(rng: random.Random, kind: str, dims: int) -> int:
     """Of a head: rotary encodings want pairs of channels for each axis."""
-    step = 2 * dims if kind == "AxialRoPE" else 2 if kind == "RoPEMixed" else 1
+    step = 2 * dims if kind in ("AxialRoPE", "Relative") else 2 if kind == "RoPEMixed" else 1
     return step * rng.randint(max(1, -(-2 * dims // step)), max(1, 32 // step) + 1)
 
 
@@ -68,9 +73,9 @@ def positions_of(rng: random.Random, shape: tuple[int, int, int]) -> tuple[Tenso
     return r, kind
 
 
-def layout_of(rng: random.Random, rows: int, dims: int) -> tuple[dict[str, Any], str]:
+def layout_of(rng: random.Random, rows: int, dims: int, only_grid: bool) -> tuple[dict[str, Any], str]:
     """The arguments of a Where in float64, and what they are."""
-    layout = rng.choice(LAYOUTS)
+    layout = "grid" if only_grid else rng.choice(LAYOUTS)
     N = rng.randint(1, 20)
     said = layout
     if layout == "grid":
@@ -84,7 +89,7 @@ def layout_of(rng: random.Random, rows: int, dims: int) -> tuple[dict[str, Any],
         before = rng.randint(0, 3)
         r = torch.cat([torch.rand(1, before, dims).double() * 8, cells], dim=1)
         given: dict[str, Any] = dict(positions=r, grid=tuple(sizes))
-        if before and rng.random() < 0.7:
+        if before and (only_grid or rng.random() < 0.7):
             given["placed"] = (torch.arange(r.shape[1]) >= before)[None]
             said += " unplaced"
         return given, said
@@ -119,7 +124,7 @@ def results(model: Any, x: Tensor, where: Where, towards: Tensor, backend: str) 
     own = x.to(model.attention.qkv.weight.dtype, copy=True).requires_grad_()
     y = model(own, where, backend)
     (y * towards.to(y)).sum().backward()
-    gradients = {n: torch.zeros_like(p) if p.grad is None else p.grad for n, p in model.attention.named_parameters()}
+    gradients = {n: torch.zeros_like(p) if p.grad is None else p.grad for n, p in parameters_of(model).items()}
     assert own.grad is not None
     return {"output": y.detach(), "x": own.grad, **gradients}
 
@@ -133,7 +138,7 @@ def case(number: int, seed: int) -> tuple[dict[str, Any], float]:
     depth = rng.randint(2, 4)
     width = width_of(rng, cfg["type"], dims)
     model: Any = Model(cfg, dims, heads, width, depth, rng.randrange(depth), seed=number)
-    given, said = layout_of(rng, rows, dims)
+    given, said = layout_of(rng, rows, dims, needs_grid(cfg))
     placed_in = rng.choice([torch.float32, torch.float64])
     if "float64" in said:
         placed_in = torch.float64
@@ -142,10 +147,9 @@ def case(number: int, seed: int) -> tuple[dict[str, Any], float]:
     towards = torch.randn(x.shape).double()
     drawn = dict(cfg=cfg, dims=dims, heads=heads, width=model.width, rows=rows, tokens=x.shape[1], layout=said)
 
-    weights = {n: p.detach().double().requires_grad_() for n, p in model.attention.named_parameters()}
+    weights = weights_of(model)
     exact_x = x.double().requires_grad_()
-    own = {k: v for k, v in given.items() if k != "grid"}
-    expected = reference(model, weights, exact_x, own) + 0 * exact_x.nan_to_num()  # all may be padding
+    expected = reference(model, weights, exact_x, given) + 0 * exact_x.nan_to_num()  # all may be padding
     gradients = torch.autograd.grad((expected * towards).sum(), [exact_x, *weights.values()], allow_unused=True)
     wanted = {"output": expected.detach(), "x": gradients[0], **dict(zip(weights, gradients[1:]))}
 
@@ -162,6 +166,8 @@ def case(number: int, seed: int) -> tuple[dict[str, Any], float]:
         if dtype == torch.float64 and placed_in == torch.float32:
             where = Where(**given | {"positions": given["positions"].double()})
         for backend in ("dense", "sdpa", "flex", "auto"):
+            if backend == "flex" and not REFERENCES[cfg["type"]].pointwise:
+                continue
             if backend == "flex":
                 with torch.no_grad():
                     found = {"output": model(x.to(dtype), where, backend)}

@@ -18,10 +18,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ndformer.framework.backbones.ptv3 import pointcept
 from ndformer.framework.data.describe import describe
 from ndformer.framework.engine.training import checkpoint
 from ndformer.framework.errors import DataError
+from ndformer.framework.foreign.weights import tensors_of
 from ndformer.modalities.video.formats.files import VideoFile
 from tests.modalities.events.conftest import WRITERS, random_events
 from tests.soak import driven, fuzz, fuzz_video
@@ -99,7 +99,7 @@ def of_weights(folder: Path, outside: Path) -> Iterator[Case]:
         for told, call in driven.given_weights(content, path, root, home):
             yield Case("weights", told, call)
         yield Case("weights", f"load {name}", lambda path=path: checkpoint.load(path))
-        yield Case("weights", f"pointcept {name}", lambda path=path: pointcept.read(path))
+        yield Case("weights", f"anyone's {name}", lambda path=path: tensors_of(path))
 
 
 def run(wanted: Callable[[str], bool], mutations: int, tell: Callable[[str], object]) -> tuple[Table, list[str]]:

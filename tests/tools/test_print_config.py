@@ -51,6 +51,8 @@ def test_differences_are_what_a_config_changes_against_another(capsys):
     assert printed(capsys, CIFAR, "--diff", CIFAR) == "no difference\n"
     sincos = str(CONFIGS / "cifar10_sincos.py")
     assert printed(capsys, CIFAR, "--diff", sincos).splitlines() == [
+        f"--- {sincos}",
+        f"+++ {CIFAR}",
         "- model.backbone.encoding.type = 'Sincos'",
         "+ model.backbone.encoding.type = 'PaPE'",
         "+ model.backbone.encoding.m = 50",
@@ -67,7 +69,7 @@ def test_differences_are_what_a_config_changes_against_another(capsys):
 def test_the_difference_of_the_sample_is_what_it_overrides(capsys):
     lines = printed(capsys, CIFAR, "--sample", "--diff", CIFAR).splitlines()
     assert "- model.backbone.dim = 384" in lines
-    assert not any(line[2:].startswith("sample") for line in lines)
+    assert not any(line[2:].startswith("sample") for line in lines[2:])
 
 
 def test_keys_lists_them_without_a_config(capsys):

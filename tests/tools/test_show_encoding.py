@@ -153,6 +153,11 @@ def test_content_dependent_biases_see_random_normed_tokens(where):
     assert random
 
 
+def test_weights_that_start_at_0_are_drawn_at_random(where):
+    found, _ = measure(dict(type="CoPE", two_sided=True), where, 1, QUERIES)
+    assert found["bias"].std() > 0.1
+
+
 def test_keys_out_of_view_are_grey_not_zero(where):
     found, _ = measure(dict(type="LookHere"), where, 4, QUERIES)
     assert found["bias"][0, 3].isfinite().all()  # this head looks everywhere
@@ -219,7 +224,7 @@ def test_drawing_leaves_matplotlib_as_it_was():
 @pytest.mark.parametrize(
     "arguments, sentence",
     [
-        (["pap"], "no encoding is called 'pap', did you mean 'PaPE' or 'PaPERI'?"),
+        (["pap"], "no encoding is called 'pap', did you mean 'PaPE' or 'PaPERI'"),
         (["PaPE", "M=8"], "PaPE has no option 'M', did you mean 'm'?"),
         (["PaPE", "8"], "options are written KEY=VALUE, got '8'"),
         (["FlatOnly", "--dims", "3"], "FlatOnly works for 1 to 2 position dimensions, got 3"),

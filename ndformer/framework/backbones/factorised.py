@@ -1,5 +1,6 @@
 """The factorised encoder of ViViT (Arnab 2021, model 2): space first, then time."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -49,6 +50,7 @@ class FactorisedTransformer(nn.Module):
         nn.init.trunc_normal_(self.summary, std=0.02)
         self.space = Transformer(dim, depth, heads, position_dims - 1, initial_norm=initial_norm, **common)
         self.time = Transformer(dim, time_depth, heads, 1, **common)
+        self.on_grids = self.space.encoding.needs_grid
 
     def layer_of(self, name: str) -> int:
         part, _, rest = name.partition(".")
@@ -70,9 +72,18 @@ class FactorisedTransformer(nn.Module):
         x = torch.cat([self.summary.to(x.dtype).expand(x.shape[0], 1, -1), x], dim=1)
         at = F.pad(rows.gather(positions[..., 1:].flatten(0, 1)), (0, 0, 1, 0))
         placed = torch.arange(x.shape[1], device=x.device)[None] > 0
-        groups = Where(at, valid=F.pad(rows.valid, (1, 0), value=True), placed=placed)
+        valid = F.pad(rows.valid, (1, 0), value=True)
+        objects = None
+        if where.objects is not None:
+            objects = F.pad(rows.gather(where.objects.expand(B, -1).flatten()), (1, 0))
+        groups = Where(at, valid=valid, placed=placed, objects=objects)
+        if self.on_grids and where.grid is not None:  # its slices, unless other tokens stand among them
+            groups = _full(groups, where.grid[1:])
         known = self.space(TokenSet(x, groups)).features[:, 0]  # (G, dim)
-        return self.time(_in_time(tokens.features, unplaced, known, sample, moment))
+        moments = _in_time(tokens.features, unplaced, known, sample, moment)
+        if self.on_grids and where.grid is not None:
+            moments = TokenSet(moments.features, _full(moments.where, where.grid[:1]))
+        return self.time(moments)
 
 
 def _groups(time: Tensor, real: Tensor) -> tuple[Rows, Tensor, Tensor]:
@@ -87,6 +98,13 @@ def _groups(time: Tensor, real: Tensor) -> tuple[Rows, Tensor, Tensor]:
     valid = slot < count[:, None]  # (G, K)
     rows = Rows(order[(start[:, None] + slot).masked_fill(~valid, 0)], valid)
     return rows, groups[:, 0].long(), groups[:, 1]
+
+
+def _full(where: Where, grid: tuple[int, ...]) -> Where:
+    """Rows without padding, as those of a grid; others as they are."""
+    if where.valid is None or not bool(where.valid.all()) or where.positions.shape[1] < math.prod(grid):
+        return where
+    return Where(where.positions, placed=where.placed, grid=grid, objects=where.objects)
 
 
 def _in_time(x: Tensor, unplaced: Tensor, known: Tensor, sample: Tensor, moment: Tensor) -> TokenSet:

@@ -25,6 +25,8 @@ def unplaced(tried: Sequence[Trial]) -> str:
         here = ~where.placed[0]
         state = trial.encoding.prepare(where)
         added.compare(trial.encoding.embed(x, state)[:, here], x[:, here], at)
+        for passed in range(len(trial.layers) + 1):
+            added.compare(trial.encoding.between_blocks(x, state, passed)[:, here], x[:, here], at)
         for i, layer in enumerate(trial.layers):
             before = torch.randn(2, 1, trial.heads, x.shape[1], layer.head_dim, dtype=x.dtype)
             *after, bias = layer.encoding(*before, x, state)
@@ -41,7 +43,7 @@ def unplaced(tried: Sequence[Trial]) -> str:
         elsewhere = trial.samples[0].r.masked_fill(here[:, None], 1000.0)
         stored.compare(trial(*trial.first(elsewhere)), trial(x, where), at)
     which = "where.real says which tokens have one"
-    if added.error > CLOSE:
+    if added.error > CLOSE and not tried[0].encoding.embeds_unplaced:
         raise Broken(f"the embedding adds {added} to a token that has no place: {which}")
     if turned.error > CLOSE:
         raise Broken(f"q or k of a token that has no place is changed by {turned}: {which}")
@@ -52,6 +54,8 @@ def unplaced(tried: Sequence[Trial]) -> str:
         )
     if stored.error > CLOSE:
         raise Broken(f"the position stored for a token that has no place changes outputs by {stored}")
+    if tried[0].encoding.embeds_unplaced:
+        return "have an embedding of their own, no bias and no turn"
     return "the bias handles them itself" if handled else "have no position: no bias, no turn, nothing added"
 
 
@@ -87,6 +91,8 @@ def rotation(tried: Sequence[Trial]) -> str:
         q[:, 0] *= torch.linalg.det(q).sign()
         return r @ q.T
 
+    if tried[0].encoding.needs_grid:
+        return "not tried: a grid that is turned is none"
     if not tried[0].encoding.float_positions:
         return "not tried: a turn does not keep whole steps"
     several = [trial for trial in tried if trial.dims > 1]
@@ -107,6 +113,8 @@ def _invariance(tried: Sequence[Trial], flag: str, move: str, moved: Callable[[T
             f"{flag} is declared, but {move} changes logits by {declared}: say {flag} = False, or look only at "
             "differences r_j - r_i, neither rounded nor taken from a fixed point"
         )
+    if others is not None and tried[0].encoding.needs_grid:
+        return "not declared: on a grid places are counted, not measured"
     if others is not None and others.error <= CLOSE_FLOAT32:
         return f"holds undeclared: a hint that {flag} = True would be right"
     said = [] if declared is None else [f"declared and kept ({declared.about})"]
@@ -118,6 +126,8 @@ def _invariance(tried: Sequence[Trial], flag: str, move: str, moved: Callable[[T
 def precision(tried: Sequence[Trial]) -> str:
     if tried[0].encoding.needs_grid:
         return "not tried: places on a grid are counted, not measured"
+    if tried[0].encoding.bounded:
+        return "not tried: beyond its extent all places are those of its border"
     step = SMALL if tried[0].encoding.float_positions else 1.0
     small = large = 0.0
     for trial in tried:

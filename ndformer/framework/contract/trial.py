@@ -72,23 +72,27 @@ class Trial(nn.Module):
 
     def with_state(self, x: Tensor, where: Where, state: Any) -> Tensor:
         """(B, N, dim) -> the same; 0 for padding."""
-        x = self.encoding.embed(x, state)
-        for layer in self.layers:
-            x = x + layer(x, where, state)
+        x = self.encoding.between_blocks(self.encoding.embed(x, state), state, 0)
+        for i, layer in enumerate(self.layers):
+            x = self.encoding.between_blocks(x + layer(x, where, state), state, i + 1)
         return x if where.valid is None else x.masked_fill(~where.valid[..., None], 0)
 
     def logits(self, x: Tensor, where: Where) -> Tensor:
-        """(2 B, H, N, N): both layers, shown the same tokens."""
+        """(2 B, H, N, N): both layers, shown the same tokens but for what the encoding does to them."""
         state = self.encoding.prepare(where)
-        x = self.encoding.embed(x, state)
-        return torch.cat([layer.logits(x, where, state) for layer in self.layers])
+        return torch.cat([layer.logits(tokens, where, state) for layer, tokens in self.shown(x, state)])
 
     def each_layer(self, x: Tensor, where: Where) -> Iterator[tuple[Tensor, Tensor, Tensor, Bias | None]]:
-        """q, k, v and the bias of each layer, shown the same tokens."""
+        """q, k, v and the bias of each layer, shown the same tokens but for what the encoding does to them."""
         state = self.encoding.prepare(where)
+        for layer, tokens in self.shown(x, state):
+            yield layer._project(tokens, where, state, None)
+
+    def shown(self, x: Tensor, state: Any) -> Iterator[tuple[Attention, Tensor]]:
         x = self.encoding.embed(x, state)
-        for layer in self.layers:
-            yield layer._project(x, where, state, None)
+        for i, layer in enumerate(self.layers):
+            x = self.encoding.between_blocks(x, state, i)
+            yield layer, x
 
     def sum(self, x: Tensor, where: Where) -> Tensor:
         """Of the outputs, each times some number."""

@@ -13,13 +13,14 @@ import os
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal, cast
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from ndformer.framework import foreign
+from ndformer.framework.data.memory import Memory
 from ndformer.framework.errors import DataError, MissingError
 from ndformer.framework.ranges import Count, Rate, Seed, Text
 from ndformer.framework.registry import DATASETS, TRANSFORMS
@@ -32,6 +33,16 @@ TRIES = 100  # bad samples in a row, at most
 MANY = 200  # folders that are looked through for a set that is not where it was said to be
 
 
+class Decoding:
+    """A transform that reads what read() left on disk, as that of a video's frames does. Where it is `fixed`, giving
+    the same of a sample each time, and the first, it counts as reading: a cache keeps what it gives."""
+
+    fixed: bool
+
+    def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
+        raise NotImplementedError
+
+
 class Dataset(torch.utils.data.Dataset[Sample]):
     """Extend it with `index` and `read`, and with `on_disk` where not every copy of the set has the same splits.
 
@@ -39,6 +50,7 @@ class Dataset(torch.utils.data.Dataset[Sample]):
     stratified share of train for it. `val_is_test` validates on test instead, the habit of other codebases; reports say
     so. `per_class` keeps only so many samples of each class, or so many in all where a sample has none of its own.
     `known` are a checkpoint's classes, in its order: those of a test set that comes without what would name them.
+    `cache='memory'` keeps decoded samples, as they are before anything random, up to `cache_limit` of memory.
     """
 
     splits: ClassVar[tuple[str, ...]] = ("train", "test")  # what is on disk
@@ -49,6 +61,7 @@ class Dataset(torch.utils.data.Dataset[Sample]):
     shown: ClassVar[Sequence[dict[str, Any]]] = ()  # transforms to look at samples with, without a config
     classes: list[str]  # names, set by index()
     categories: list[Any] | None = None  # what files call the classes, where that is something else: ids in COCO's
+    memory: Memory | None = None  # of decoded samples
     skip_bad = False
     dealt: np.ndarray | None = None  # (N,) labels that are given instead of the samples' own
     board: Tensor | None = None  # (workers, 2) process and number of the sample being read, in shared memory
@@ -63,9 +76,14 @@ class Dataset(torch.utils.data.Dataset[Sample]):
         seed: Seed = 0,
         per_class: Count | None = None,
         known: Sequence[str] = (),
+        cache: Literal["memory"] | None = None,
+        cache_limit: Text = "2G",
     ) -> None:
         if split not in SPLITS:
             raise ValueError(f"split is train, val or test, got '{split}'")
+        if cache not in (None, "memory"):
+            raise ValueError(f"cache is 'memory' or None, got {cache!r}")
+        self.memory = None if cache is None else Memory(cache_limit)
         self.data_root, self.split, self.seed, self.known = Path(data_root), split, seed, list(known)
         self.transforms = [TRANSFORMS.create(t) if isinstance(t, dict) else t for t in transforms]
         try:
@@ -184,14 +202,36 @@ class Dataset(torch.utils.data.Dataset[Sample]):
 
     def sample(self, epoch: int, i: int) -> Sample:
         """Read, and changed by the transforms."""
-        sample, rng = self.raw(epoch, i), np.random.default_rng((self.seed, epoch, i))
-        for transform in self.transforms:
+        return self.changed(self.raw(epoch, i), np.random.default_rng((self.seed, epoch, i)))
+
+    def changed(self, sample: Sample, rng: np.random.Generator) -> Sample:
+        """A decoded sample behind the other transforms."""
+        for transform in self.transforms[len(self._decoding()) :]:
             sample = transform(sample, rng)
         return sample
 
+    def decoded(self, i: int) -> Sample:
+        """What read() gives of a sample, and the transforms that decode it; once, where a cache keeps it."""
+        return self._decode(i) if self.memory is None else self.memory.sample(i, self._decode)
+
+    def _decode(self, i: int) -> Sample:
+        sample = self.read(self.records[i])
+        for transform in self._decoding():
+            sample = transform(sample, np.random.default_rng(0))
+        return sample
+
+    def _decoding(self) -> list[Decoding]:
+        first = itertools.takewhile(lambda one: isinstance(one, Decoding) and one.fixed, self.transforms)
+        return cast(list[Decoding], list(first))
+
+    def check_memory(self, workers: int) -> None:
+        """A sentence where what is to be kept in memory has no room, in each of so many workers."""
+        if self.memory is not None:
+            self.memory.check(len(self), self._decode, max(1, workers), type(self).__name__)
+
     def raw(self, epoch: int, i: int) -> Sample:
         """Read, with the label that it was dealt. A dataset that blends samples does it here."""
-        sample = self.read(self.records[i]) | dict(index=i)
+        sample = self.decoded(i) | dict(index=i)
         return sample if self.dealt is None else self._with_label(sample, int(self.dealt[i]))
 
     def deal_labels(self) -> None:

@@ -58,6 +58,10 @@ class Mixture(Dataset):
         k, j = self._at(i)
         return list(self.parts.values())[k].sample(epoch, j)
 
+    def check_memory(self, workers: int) -> None:
+        for part in self.parts.values():
+            part.check_memory(workers)
+
     def deal_labels(self) -> None:
         for part in self.parts.values():
             part.deal_labels()

@@ -18,6 +18,7 @@ from mmengine.config import Config
 from ndformer.framework import atomic, foreign, guest, processes
 from ndformer.framework.data.stand_ins import MARK
 from ndformer.framework.engine.building import _homes, build_model, check_classes, dataset_name, encoding_name, rehearse
+from ndformer.framework.engine.fitting import fitted
 from ndformer.framework.engine.training import checkpoint, same_data
 from ndformer.framework.engine.training.agreement import check_data, check_settings
 from ndformer.framework.engine.training.apart import check_apart
@@ -60,6 +61,7 @@ def _train(
     overwrite: bool,
 ) -> dict[str, Any]:
     check_settings(cfg, resume=resume, allow_config_change=allow_config_change, overwrite=overwrite)
+    cfg, said = fitted(cfg)
     torch.manual_seed(cfg.seed)
     model = build_model(cfg)  # first: what is wrong with it shows at once
     rehearse(cfg, model)
@@ -67,14 +69,13 @@ def _train(
     check_data({s: loader.data for s, loader in loaders.items()}, {s: len(loader) for s, loader in loaders.items()})
     check_classes(model, loaders["train"])
     check_apart(cfg, {split: loader.data for split, loader in loaders.items()})
-    begun_with = ""
     if cfg.get("weights") and not resume:
         if not Path(cfg.weights).is_file():
             raise DataError(
                 f"weights, what the config begins with, are not at {cfg.weights}: train them first",
                 "--cfg-options weights=None begins at random",
             )
-        begun_with = checkpoint.load_fitting(model, checkpoint.load(cfg.weights), cfg.weights)
+        said.append(checkpoint.load_fitting(model, checkpoint.load(cfg.weights), cfg.weights))
     with owned(work_dir) as ownership:
         resume = processes.collected(begun(work_dir))[0] if ownership.again else resume
         if ownership.first:
@@ -84,8 +85,8 @@ def _train(
         processes.wait()
         ownership.begin()
         with logged(work_dir / LOG if ownership.first else None) as console:
-            if begun_with:
-                console.say(begun_with)
+            for sentence in said:
+                console.say(sentence)
             changes = allow_config_change, allow_data_change
             trainer = kind(cfg, ownership, loaders, model, console, resume, *changes)
             return _run(cfg, work_dir, model, loaders, trainer)

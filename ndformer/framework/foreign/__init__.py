@@ -11,6 +11,7 @@ from ndformer.framework.foreign.files import (
     opened,
     regular,
     short_lines,
+    size_from,
     text,
     text_rows,
 )
@@ -53,6 +54,7 @@ __all__ = [
     "regular",
     "rewritable",
     "short_lines",
+    "size_from",
     "size_of",
     "tables",
     "text",

@@ -13,10 +13,11 @@ from ndformer.framework.kernels.dense import Dense
 from ndformer.framework.kernels.flex import Flex
 from ndformer.framework.kernels.narrow import Narrow
 from ndformer.framework.kernels.sdpa import SDPA
+from ndformer.framework.kernels.select import Select
 from ndformer.framework.tokens import Where
 
 # from the one that serves everything to the one that serves least
-BACKENDS: dict[str, Backend] = {backend.name: backend for backend in (Dense(), SDPA(), Flex(), Narrow())}
+BACKENDS: dict[str, Backend] = {backend.name: backend for backend in (Dense(), SDPA(), Flex(), Narrow(), Select())}
 AUTO = list(reversed(BACKENDS.values()))
 
 
@@ -31,14 +32,11 @@ def attend(
 ) -> Tensor:
     """softmax(q k' scale + bias) v over the keys that each query may see: (B, H, N, h) -> (B, H, N, width of v).
 
-    The output is 0 for padding. All backends give the same numbers; 'auto' takes the fastest that can.
+    The output is 0 for padding. All backends give the same numbers; 'auto' takes the fastest that can. 'select' is the
+    exception: it leaves out keys without weight, within a tolerance, 'select:1e-4' within that one.
     """
     scale = 1 / math.sqrt(v.shape[-1]) if scale is None else scale  # v has the head's width, whatever rides on q
-    chosen = choose(q, k, v, where, bias) if backend == "auto" else BACKENDS.get(backend)
-    if chosen is None:
-        raise ValueError(
-            f"no attention backend is called '{backend}'{nearest(backend, BACKENDS)} Known: auto, {', '.join(BACKENDS)}"
-        )
+    chosen = choose(q, k, v, where, bias) if backend == "auto" else named(backend)
     with without_autocast(q):
         if chosen.packed or samples(q, where) is None:
             out = chosen(q, k, v, where, bias, scale)
@@ -47,6 +45,18 @@ def attend(
     if torch.compiler.is_exporting():  # kernels lay it out each in its way, and others may run the graph (ONNX)
         out = out.clone(memory_format=torch.contiguous_format)
     return out if where.valid is None else out.masked_fill(~where.valid[:, None, :, None], 0)
+
+
+def named(backend: str) -> Backend:
+    name, given, tolerance = backend.partition(":")
+    if name not in BACKENDS or (given and name != "select"):
+        raise ValueError(
+            f"no attention backend is called '{backend}'{nearest(backend, BACKENDS)} Known: auto, {', '.join(BACKENDS)}"
+        )
+    try:
+        return Select(float(tolerance)) if given else BACKENDS[name]
+    except ValueError as error:
+        raise ValueError(f"'select:TOLERANCE' takes a number above 0 and below 1, got '{backend}'") from error
 
 
 def choose(q: Tensor, k: Tensor, v: Tensor, where: Where, bias: Bias | None) -> Backend:

@@ -40,7 +40,8 @@ class SDPA(Backend):
         else:
             whole = whole or where.segment is not None
             logits = B * H * N * N
-        return not (whole and logits > MASK)
+        rows_only = bias is not None and not bias.pointwise  # whole rows take several such tensors to make
+        return not (whole and logits > (MASK // 8 if rows_only else MASK))
 
     def __call__(self, q: Tensor, k: Tensor, v: Tensor, where: Where, bias: Bias | None, scale: float) -> Tensor:
         dtype = q.dtype

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from ndformer.framework.encoding import PositionEncoding, build_encoding
 from ndformer.framework.pictures.figures import Panels, curves, heat_maps
@@ -21,6 +21,7 @@ SIZES = {1: (65,), 2: (17, 17), 3: (9, 9, 9)}  # odd: there is a middle
 HEAD_DIM, DEPTH = 64, 12
 NAMES: dict[str, Any] = {  # what is measured: its title, and how it is drawn
     "similarity": dict(name="cosine similarity of the embeddings", kind="level"),
+    "heard": dict(name="change of the query if the key were 0", kind="share"),
     "logit": dict(name="logit of equal queries and keys", kind="level"),
     "bias": dict(name="bias", kind="signed", limit=10.0),  # at -10 nothing is left of attention
     "attention": dict(name="attention", kind="share"),
@@ -34,6 +35,9 @@ def measure(cfg: dict[str, Any], where: Where, heads: int, queries: Tensor) -> t
     dim, N, dims = heads * HEAD_DIM, *where.positions.shape[1:]
     encoding = build_encoding(cfg, dim=dim, heads=heads, position_dims=dims, depth=DEPTH)
     layer = encoding.layer(0, DEPTH)
+    for weight in layer.parameters():
+        if not weight.any():  # what starts at 0 would not show what it can do
+            nn.init.normal_(weight)
     state = encoding.prepare(where)
     random = torch.randn(1, N, dim, generator=torch.Generator().manual_seed(0))
     x = F.layer_norm(random, [dim])  # tokens as attention layers get them
@@ -46,6 +50,9 @@ def measure(cfg: dict[str, Any], where: Where, heads: int, queries: Tensor) -> t
         unit = F.normalize(added, dim=-1)
         found["similarity"] = (unit[queries] @ unit.T)[:, None].expand(-1, heads, -1)
 
+    if encoding.acts_between_blocks:
+        found["heard"] = _heard(encoding, x, state, queries)[:, None].expand(-1, heads, -1)
+
     logits = torch.zeros(len(queries), heads, N)
     q, k = layer.qk(same, same, x, state)
     if not (torch.equal(q, same) and torch.equal(k, same)):
@@ -56,9 +63,21 @@ def measure(cfg: dict[str, Any], where: Where, heads: int, queries: Tensor) -> t
         rows = [bias.rows(i, i + 1)[0, :, 0].expand(heads, -1) for i in queries.tolist()]
         found["bias"] = torch.stack(rows)
         logits = logits + found["bias"]
-    if list(found) != ["similarity"]:
+    if not found or set(found) - {"similarity", "heard"}:
         found["attention"] = logits.softmax(-1)
     return found, encoding.content_dependent
+
+
+def _heard(encoding: PositionEncoding, x: Tensor, state: Any, queries: Tensor) -> Tensor:
+    """(Q, N): how much of what comes to each query between the first blocks is each key's."""
+
+    def added(x: Tensor) -> Tensor:
+        ahead, behind = (encoding.between_blocks(x, state, passed) - x for passed in (0, 1))
+        return (ahead + behind)[:, queries]
+
+    silent = [x.index_fill(1, key, 0.0) for key in torch.arange(x.shape[1])]
+    heard = [(added(one) - added(x)).norm(dim=2)[0] for one in silent]
+    return torch.stack(heard, dim=1)
 
 
 @dataclass
@@ -89,7 +108,9 @@ def draw(kind: type[PositionEncoding], given: Options, compare: Sequence[Options
     """A column per head, or to `compare` head 1 under options, one for each of those beside `given`."""
     axes = [torch.arange(float(n)) for n in SIZES[dims]]
     positions = torch.stack(torch.meshgrid(*axes, indexing="ij"), dim=-1).flatten(0, -2)[None]  # (1, N, P)
-    where = Where(positions, grid=SIZES[dims])
+    at = positions / torch.tensor(SIZES[dims])
+    inside = (at[..., 0] > 0.1) & (at[..., 0] < 0.45) & (at[..., 1:] > 0.5).all(-1) & (at[..., 1:] < 0.9).all(-1)
+    where = Where(positions, grid=SIZES[dims], objects=5 * inside.long())  # an object, for those who look at them
     rows = views(dims)
     queries = torch.tensor([row.query for row in rows])
     title = f"{kind.__name__}{_spelled(given)}, {dims}-D, untrained"
@@ -111,8 +132,8 @@ def draw(kind: type[PositionEncoding], given: Options, compare: Sequence[Options
         blocks.append(Panels(values=shown.numpy(), **NAMES[what]))
     names = [row.name for row in rows]
     if dims == 1:
-        at = positions[0, :, 0].numpy() - queries.numpy()[:, None]
-        return curves(title, blocks, at, names, columns, "relative position of the key")
+        steps = positions[0, :, 0].numpy() - queries.numpy()[:, None]
+        return curves(title, blocks, steps, names, columns, "relative position of the key")
     note = "ring: the query" + (", its token is random" if random else "")
     note += "; first axis down, second to the right" if dims == 2 else ""
     note += "; grey: keys it does not see" if any(np.isinf(block.values).any() for block in blocks) else ""

@@ -47,6 +47,7 @@ def curves(path: Path, history: list[dict[str, float]], main: str) -> None:
         axis.plot(epochs, [h.get(name, np.nan) for h in history], color="#3b6ea8", marker=".")
         axis.set_title(title, fontsize=10, loc="left")
         axis.set_xlabel("epoch", fontsize=9)
+        axis.xaxis.get_major_locator().set_params(integer=True)
         axis.spines[["top", "right"]].set_visible(False)
         axis.tick_params(labelsize=8)
     _save(figure, path)

@@ -2,14 +2,13 @@
 
 import warnings
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ndformer.framework.adapter import Adapter
+from ndformer.framework.adapter import Adapter, ClassAt
 from ndformer.framework.data.dataset import Sample
 from ndformer.framework.ranges import Few, Positive, Width
 from ndformer.framework.registry import MODALITIES
@@ -29,7 +28,7 @@ class SpikingPatches(Adapter):
     of the packing. Positions are (time from the packing's reference in `time_unit` microseconds, row, column), float32.
 
     A class token comes first and has no place of its own; with `class_at='origin'` it stands at 0, the PaPE
-    repository's way.
+    repository's way, with 'centre' in the middle of the sample's patches.
     """
 
     endings = ENDINGS  # files that open() reads
@@ -43,7 +42,7 @@ class SpikingPatches(Adapter):
         bins: Few = 10,
         time_unit: Positive = 50_000.0,
         class_token: bool = True,
-        class_at: Literal["nowhere", "origin"] = "nowhere",
+        class_at: ClassAt = "nowhere",
     ) -> None:
         super().__init__()
         if not time_unit > 0:
@@ -81,7 +80,7 @@ class SpikingPatches(Adapter):
         since, place, cells = unpack(flat)
         # time in whole microseconds up to here: a float32 could not tell those of a long recording apart
         time = (since.double() / self.time_unit).float()
-        features = self.project(self.counted(cells).log1p())  # (T, dim)
+        features = self.project(self.logarithms(cells))  # (T, dim)
         rows = max([*counts, 1 - len(self.tokens)])  # never nothing at all
         valid = torch.arange(rows, device=flat.device) < torch.tensor(counts, device=flat.device)[:, None]  # (B, N)
         x = features.new_zeros(*valid.shape, features.shape[1])
@@ -89,8 +88,9 @@ class SpikingPatches(Adapter):
         x[valid], positions[valid] = features, torch.stack([time, *place.float().unbind(1)], dim=1)
         return self.with_tokens(x, positions, None if min(counts) == rows else valid)
 
-    def counted(self, cells: Tensor) -> Tensor:
-        """(T, volume) float32: how many of (T, K) events are in each cell."""
-        dense = torch.zeros(len(cells), self.volume + 1, device=cells.device)  # the last is for those that are none
-        ones = dense.new_ones(()).expand(cells.shape)
-        return dense.scatter_add_(1, cells.where(cells >= 0, self.volume), ones)[:, : self.volume]
+    def logarithms(self, cells: Tensor) -> Tensor:
+        """(T, volume) float32: log(1 + events) of each cell, of (T, K) events. Most cells have none: those are left."""
+        dense = torch.zeros(len(cells), self.volume + 1, device=cells.device)  # the last is for events that are none
+        cells = cells.where(cells >= 0, self.volume)
+        dense.scatter_add_(1, cells, dense.new_ones(()).expand(cells.shape))
+        return dense.scatter_(1, cells, dense.gather(1, cells).log1p())[:, : self.volume]

@@ -2,13 +2,12 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ndformer.framework.adapter import Adapter
+from ndformer.framework.adapter import Adapter, ClassAt
 from ndformer.framework.data.dataset import Sample
 from ndformer.framework.data.pack import Pack
 from ndformer.framework.ranges import Few, FewOrNone, Finite, Offset, Width
@@ -23,7 +22,8 @@ class ImagePatches(Adapter):
     """(B, channels, height, width) -> tokens of patch x patch pixels at (row, column), counted in patches from `start`.
 
     Class and register tokens come first and have no place of their own; with `class_at='origin'` they stand at 0, the
-    PaPE repository's way (with `start=1`). Any size that divides into patches works.
+    PaPE repository's way (with `start=1`), with 'centre' in the middle of the patches. Any size that divides into
+    patches works.
 
     `plane` puts the image into a space of other modalities: where the first patch is, the step to the next row and the
     step to the next column, (x, y, z) each.
@@ -38,7 +38,7 @@ class ImagePatches(Adapter):
         channels: Width = 3,
         class_token: bool = True,
         registers: FewOrNone = 0,
-        class_at: Literal["nowhere", "origin"] = "nowhere",
+        class_at: ClassAt = "nowhere",
         start: Offset = 0,
         plane: Sequence[Sequence[Finite]] | None = None,
     ) -> None:

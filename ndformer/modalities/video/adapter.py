@@ -2,14 +2,14 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ndformer.framework.adapter import Adapter
+from ndformer.framework.adapter import Adapter, ClassAt
 from ndformer.framework.data.dataset import Sample
 from ndformer.framework.data.pack import Pack
 from ndformer.framework.ranges import Few, Finite, Offset, Positive, Width
@@ -28,7 +28,7 @@ class Tubelets(Adapter):
 
     Values in 0..1 are normalised by `mean` and `std`. Shorter clips are padded, which changes nothing for them. A class
     token comes first and has no place of its own; with `class_at='origin'` it stands at 0, the PaPE repository's way
-    (with `start=1`).
+    (with `start=1`), with 'centre' in the middle of the clip's tubelets.
     """
 
     endings = ENDINGS  # files that open() reads
@@ -38,7 +38,7 @@ class Tubelets(Adapter):
         dim: Width,
         tubelet: tuple[Few, Few, Few] = (2, 16, 16),
         class_token: bool = True,
-        class_at: Literal["nowhere", "origin"] = "nowhere",
+        class_at: ClassAt = "nowhere",
         start: Offset = 0,
         mean: Sequence[Finite] = RGB_MEAN,
         std: Sequence[Positive] = RGB_STD,
@@ -95,8 +95,11 @@ class Tubelets(Adapter):
                 f"videos must have 3 channels, and frames, rows and columns that tubelets of {self.tubelet} divide, "
                 f"got {C} channels and {(wrong, height, width)}"
             )
-        x = (flat - self.mean) / self.std  # (B, T, 3, H, W)
-        x = self.project(x.to(self.project.weight.dtype).transpose(1, 2))  # (B, dim, t, rows, columns)
+        # one copy, as the convolution wants it, changed in place: memory for others takes longer than all the rest
+        exact = torch.promote_types(flat.dtype, self.mean.dtype)
+        x = flat.transpose(1, 2).to(exact, copy=True, memory_format=torch.contiguous_format)  # (B, 3, T, H, W)
+        x = x.sub_(self.mean[:, None]).div_(self.std[:, None])
+        x = self.project(x.to(self.project.weight.dtype))  # (B, dim, t, rows, columns)
         t, rows, columns = x.shape[2:]
         x = x.flatten(2).transpose(1, 2)  # (B, N, dim)
         axes = [torch.arange(n, dtype=torch.float32, device=x.device) + self.start for n in (t, rows, columns)]

@@ -47,6 +47,7 @@ ALLOWED = {
     "ndformer/framework/answers/tables.py": {"path.open": WRITES},
     "ndformer/framework/archive.py": {"path.open": CHECKPOINT, "zipfile.ZipFile": CHECKPOINT, "torch.load": CHECKPOINT},
     "ndformer/framework/contract/parts.py": {"pickle.loads": "what was pickled a line before"},
+    "ndformer/framework/data/memory.py": {"pickle.loads": "what this process has pickled and kept in its memory"},
     "ndformer/framework/data/folders.py": {"self.open": ADAPTER},
     "ndformer/framework/engine/config/inherit.py": {"path.read_text": "configs are code, which is said"},
     "ndformer/framework/engine/config/kept.py": {"path.read_text": RUN, "json.loads": RUN, "path.read_bytes": RUN},

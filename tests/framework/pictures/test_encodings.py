@@ -40,7 +40,7 @@ def test_every_file_of_encodings_draws_all_it_registers(file):
     ENCODINGS.get("NoPE")  # finds them all
     own = [name for name, kind in ENCODINGS.module_dict.items() if kind.__module__ == f"ndformer.encodings.{file}"]
     last = (ROOT / "ndformer" / "encodings" / f"{file}.py").read_text().splitlines()[-1]
-    assert last == f"    draw_file({', '.join(own)})"
+    assert last == f"    draw_file({', '.join(own)})" or not own  # radii and buckets are parts of encodings
 
 
 def test_a_class_that_no_registry_knows_is_drawn(tmp_path, monkeypatch, capsys):

@@ -65,6 +65,16 @@ def test_pictures_that_fail_are_warnings_after_the_checkpoint_was_saved(tmp_path
     assert (tmp_path / "results.json").is_file()
 
 
+@pytest.mark.parametrize("redrawn, epochs", [(30, [1, 4]), (0, [1, 2, 3, 4])])
+def test_curves_are_drawn_now_and_then_and_of_the_whole_at_the_end(tmp_path, monkeypatch, squares, redrawn, epochs):
+    drawn = []
+    monkeypatch.setattr("ndformer.framework.engine.training.trainer.REDRAWN", redrawn)
+    monkeypatch.setattr(report, "curves", lambda path, history, main: drawn.append(len(history)))
+    monkeypatch.setattr(report, "confusion_matrix", lambda *given: None)
+    train(config(batch=8), tmp_path)
+    assert drawn == epochs
+
+
 def texts(monkeypatch, counts, classes, *nothing):
     """All that is written on a confusion matrix."""
     figures, make = [], report._figure

@@ -42,6 +42,15 @@ def test_tokens_are_linear_in_their_pixels(tubelet):
         assert found.where.positions[0, n].tolist() == [i + 1, j + 1, k + 1]
 
 
+def test_pixels_are_normalised_in_a_copy_to_the_same_digits():
+    adapter = Tubelets(4, (2, 4, 4), class_token=False)
+    for frames in (video(4)[None], video(4)[None].float()):
+        before = frames.clone()
+        plain = adapter.project(((frames - adapter.mean) / adapter.std).transpose(1, 2)).flatten(2).transpose(1, 2)
+        assert torch.equal(adapter(frames).features, plain)
+        assert torch.equal(frames, before)
+
+
 def test_the_class_token():
     found = Tubelets(4, (2, 4, 4))(video(4)[None])
     assert found.where.placed is not None
@@ -49,6 +58,9 @@ def test_the_class_token():
     at_origin = Tubelets(4, (2, 4, 4), class_at="origin", start=1)(video(4)[None])
     assert at_origin.where.placed is None
     assert at_origin.where.positions[0, :2].tolist() == [[0, 0, 0], [1, 1, 1]]
+    in_the_middle = Tubelets(4, (2, 4, 4), class_at="centre", start=1)([video(4), video(2)])  # one is padded
+    assert in_the_middle.where.placed is None
+    assert in_the_middle.where.positions[:, 0].tolist() == [[1.5, 1.5, 2], [1, 1.5, 2]]
 
 
 def model(backbone, encoding, **options: Any):
@@ -64,7 +76,7 @@ def model(backbone, encoding, **options: Any):
     return made.eval()
 
 
-@pytest.mark.parametrize("class_at", ["nowhere", "origin"])
+@pytest.mark.parametrize("class_at", ["nowhere", "origin", "centre"])
 @pytest.mark.parametrize("backbone", ["Transformer", "FactorisedTransformer"])
 @pytest.mark.parametrize("encoding", ENCODINGS, ids=lambda e: e["type"])
 def test_a_sample_is_the_same_alone_and_padded(backbone, encoding, class_at):

@@ -9,7 +9,7 @@ from ndformer.framework.attention import Attention
 from ndformer.framework.backbones.ptv3.points import Cells, Level
 from ndformer.framework.encoding import LayerEncoding, PositionEncoding
 from ndformer.framework.errors import DataError
-from ndformer.framework.sparse import Sites, SubMConv3d
+from ndformer.framework.sparse import XCPE, Sites, SubMConv3d
 from ndformer.framework.transformer import MLP
 
 
@@ -56,19 +56,6 @@ class Stem(nn.Module):
 
     def forward(self, x: Tensor, sites: Sites) -> Tensor:
         return self.act(self.norm(self.conv(x, sites)))
-
-
-class XCPE(nn.Module):
-    """The conditional position encoding of the published network: a convolution, which sees zeros where no point is."""
-
-    def __init__(self, dim: int) -> None:
-        super().__init__()
-        self.conv = SubMConv3d(dim, dim, kernel=3)
-        self.linear = nn.Linear(dim, dim)
-        self.norm = nn.LayerNorm(dim)
-
-    def forward(self, x: Tensor, sites: Sites) -> Tensor:
-        return self.norm(self.linear(self.conv(x, sites)))
 
 
 class DropPoints(nn.Module):
@@ -134,11 +121,18 @@ class Stage(nn.Module):
         """`skip`: after unpooling, the points' own part of x. The convolution of the first block sees it alone, which
         the paper does not say, but the published weights were trained with."""
         states: dict[int, Any] = {}
+        acts = self.encoding.acts_between_blocks
+        uncut = self.encoding.prepare(level.where) if acts else None
+
+        def between(x: Tensor, passed: int) -> Tensor:
+            return self.encoding.between_blocks(x[None], uncut, passed)[0] if acts else x
+
+        x = between(x, 0)
         for i, block in enumerate(self.blocks):
             curve = i % len(level.orders)
             if curve not in states:
                 states[curve] = self.encoding.prepare(level.windows(curve).where)
-            x = block(x, level, curve, states[curve], skip if i == 0 else None)
+            x = between(block(x, level, curve, states[curve], skip if i == 0 else None), i + 1)
         return x
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any, Literal, cast
 
@@ -80,6 +80,7 @@ class PTv3(nn.Module):
 
         def stage(first_layer: int, dim: int, heads: int, rates: list[float], resample: nn.Module | None) -> Stage:
             own = build_encoding(encoding, dim=dim, heads=heads, position_dims=3, depth=first[-1])
+            own = own if resample is None else own.embedded()  # whose weights would never be used
             return Stage(own, first_layer, rates, mlp_ratio, cpe == "xcpe", backend, resample)
 
         self.stem = Stem(in_channels, enc_channels[0])
@@ -95,7 +96,7 @@ class PTv3(nn.Module):
             self.decoder.extend(stage(at, *size) for at, size in zip(first[stages:], sizes))
         own = self.encoder[0].encoding
         if own.needs_grid:
-            raise ValueError(f"{type(own).__name__} needs tokens on a full grid: points want PaPE, ALiBi or AxialRoPE")
+            raise ValueError(f"{type(own).__name__} needs tokens on a full grid: points want {own.instead}")
         self.centred, self.depth = own.translation_invariant, first[-1]
 
     def layer_of(self, name: str) -> int:
@@ -114,8 +115,8 @@ class PTv3(nn.Module):
         level = self._level(points, grid)
         x = self.stem(x, level.sites)
         encoding = self.encoder[0].encoding
-        state = encoding.prepare(Where(level.places[None], segment=level.sites.sample[None]))
-        x = encoding.embed(x[None], state)[0]
+        where = level.where if points.objects is None else replace(level.where, objects=points.objects[None])
+        x = encoding.embed(x[None], encoding.prepare(where))[0]
 
         passed: list[tuple[Tensor, Level, Cells]] = []
         for s, stage in enumerate(self.encoder):
@@ -164,6 +165,7 @@ class Flat:
     sample: Tensor  # (N,) from 0
     kept: Tensor  # (N,) which of the set's tokens they are
     shape: tuple[int, int]  # rows and tokens of the set
+    objects: Tensor | None  # (N,)
 
     @classmethod
     def of(cls, tokens: TokenSet) -> Flat:
@@ -185,7 +187,9 @@ class Flat:
         positions = where.positions.expand(shape[0], -1, -1).flatten(0, 1)[kept]
         if not bool(positions.isfinite().all()):
             raise DataError("points have coordinates that are not finite (NaN or infinite): remove them from the data")
-        return cls(positions, sample.flatten()[kept].unique_consecutive(return_inverse=True)[1], kept, shape)
+        sample = sample.flatten()[kept].unique_consecutive(return_inverse=True)[1]
+        objects = None if where.objects is None else where.objects.expand(shape).flatten()[kept]
+        return cls(positions, sample, kept, shape, objects)
 
     @property
     def samples(self) -> int:

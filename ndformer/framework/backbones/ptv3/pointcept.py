@@ -2,14 +2,11 @@
 
 import re
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from ndformer.framework import archive
 from ndformer.framework.errors import DataError
 
 State = dict[str, Tensor]
@@ -121,25 +118,3 @@ def _sizes(found: State, stages: int, head_dim: int) -> dict[str, Any]:
 
 def _numbers(pattern: str, names: Iterable[str]) -> set[str]:
     return {match[1] for match in (re.match(pattern, name) for name in names) if match}
-
-
-def read(path: Path) -> State:
-    """The tensors of a checkpoint of anyone's; it can hold no code (weights_only)."""
-    scalar: Any = (np.float64(0).__reduce__()[0], "numpy.core.multiarray.scalar")  # metrics, among the weights
-    plain = [scalar, scalar[0], np.dtype, *(type(np.dtype(t)) for t in (np.float64, np.float32, np.int64))]
-    try:
-        with torch.serialization.safe_globals(plain):
-            content, _ = archive.read(path)
-    except FileNotFoundError:
-        raise DataError(f"no checkpoint at {path}") from None
-    except DataError:
-        raise
-    except Exception as error:
-        why = str(error).splitlines()[0].split(". ")[0]
-        raise DataError(f"{path} is not a checkpoint that can be read safely ({why})") from error
-    for key in ("state_dict", "model"):
-        if isinstance(content, dict) and isinstance(content.get(key), dict):
-            content = content[key]
-    if not isinstance(content, dict) or not any(isinstance(value, Tensor) for value in content.values()):
-        raise DataError(f"{path} holds no weights: it should be a dict of tensors by name, or have one as 'state_dict'")
-    return {name: value for name, value in content.items() if isinstance(value, Tensor)}

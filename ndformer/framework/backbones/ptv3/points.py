@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 import torch
@@ -47,6 +48,11 @@ class Level:
         self.slots, self.valid, self.home = layout(torch.bincount(sites.sample), window)
         self.full = bool(self.valid.all())
         self.cached: dict[int, Windows] = {}
+
+    @cached_property
+    def where(self) -> Where:
+        """All points in one packed row, not cut into windows."""
+        return Where(self.places[None], segment=self.sites.sample[None])
 
     def windows(self, curve: int) -> Windows:
         if curve not in self.cached:

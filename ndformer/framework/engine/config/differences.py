@@ -6,12 +6,13 @@ from typing import Any
 from mmengine.config import Config
 
 from ndformer.framework import processes
+from ndformer.framework.encoding import FROM_DATA
 from ndformer.framework.engine.config.data_root import absolute, following
 from ndformer.framework.engine.config.schema import completed
 from ndformer.framework.errors import DataError
 
 NO_MATTER = ("work_dir", "visualizer", "train_cfg.checkpoint_every", "train_cfg.detect_anomaly")  # to what is computed
-ENDINGS = (".num_workers", ".timeout")
+ENDINGS = (".num_workers", ".timeout", ".cache", ".cache_limit")
 
 
 def changes(old: Any, new: Any, at: str = "") -> Iterator[tuple[str, Any, Any]]:
@@ -27,10 +28,14 @@ def changes(old: Any, new: Any, at: str = "") -> Iterator[tuple[str, Any, Any]]:
 
 
 def that_matter(old: dict[str, Any], new: dict[str, Any]) -> list[tuple[str, Any, Any]]:
-    """The changes after which a run would compute something else."""
+    """The changes after which a run would compute something else. What the run before has measured is none."""
     old, new = (following(absolute(completed(one))) for one in (old, new))  # runs of before do not know all keys
     found = changes(old, new)
-    return [change for change in found if change[0] not in NO_MATTER and not change[0].endswith(ENDINGS)]
+    return [
+        (at, was, now)
+        for at, was, now in found
+        if at not in NO_MATTER and not at.endswith(ENDINGS) and not (isinstance(now, str) and now in FROM_DATA)
+    ]
 
 
 def check_resumable(cfg: Config, state: dict[str, Any], allow_change: bool) -> None:

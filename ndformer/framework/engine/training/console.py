@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import shlex
 import sys
 import time
 import traceback
@@ -27,7 +28,8 @@ class Log:
     def __init__(self, path: Path | None) -> None:
         self.path, self.half = path, ""
         versions = f"ndformer {ndformer.__version__}, torch {torch.__version__}"
-        self.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')}  {versions}\n")
+        command = " ".join(shlex.join(sys.argv).split())
+        self.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')}  {versions}  {command}\n")
 
     def write(self, text: str) -> None:
         *lines, self.half = (self.half + text).split("\n")

@@ -82,6 +82,7 @@ def build_loader(cfg: Config, split: str, known: Sequence[str] = ()) -> Loader:
     dataset.skip_bad = options.skip_bad
     if options.random_labels:
         dataset.deal_labels()
+    dataset.check_memory(workers)
     dataset.board = new_board(workers)
     loops = options.loops
     if loops < 1 or (loops > 1 and not shuffle):

@@ -5,7 +5,7 @@ from typing import Any, Protocol, runtime_checkable
 import torch
 from torch import nn
 
-from ndformer.framework.encoding import LayerEncoding
+from ndformer.framework.encoding import LayerEncoding, PositionEncoding
 from ndformer.framework.registry import OPTIMIZERS
 
 NOT_OURS = ("Optimizer", "LBFGS", "SparseAdam")  # LBFGS wants the loss anew at each step, SparseAdam sparse gradients
@@ -90,7 +90,7 @@ def _layers(model: nn.Module) -> dict[str, int]:
 def _spared(model: nn.Module) -> set[str]:
     names = set()
     for path, module in model.named_modules():
-        if isinstance(module, LayerEncoding):
+        if isinstance(module, LayerEncoding | PositionEncoding):
             for own, _ in module.named_parameters(recurse=True):
                 if own.split(".")[0] in module.no_weight_decay:
                     names.add(f"{path}.{own}")

@@ -27,6 +27,7 @@ from ndformer.framework.engine.training import checkpoint, nonfinite, resuming, 
 from ndformer.framework.engine.training.console import Console
 from ndformer.framework.engine.training.ema import EMA
 from ndformer.framework.engine.training.evaluate import measure
+from ndformer.framework.engine.training.first_look import looked_at
 from ndformer.framework.engine.training.loading import Loader
 from ndformer.framework.engine.training.nonfinite import sample_names
 from ndformer.framework.engine.training.optim import build_optimizer
@@ -41,6 +42,7 @@ from ndformer.framework.pictures import runs as report
 from ndformer.framework.registry import METRICS, SCHEDULES
 
 SKIPS = 50  # fp16 steps in a row that are too large, after which more will not help
+REDRAWN = 30  # seconds between two pictures of the curves: one takes longer than an epoch of a tiny model may
 
 
 class TrainLoop(EpochBasedTrainLoop):
@@ -94,7 +96,13 @@ class TrainLoop(EpochBasedTrainLoop):
         lr = trainer.set_lr(wrapper.updates)
         before = wrapper.updates
         self.runner.call_hook("before_train_iter", batch_idx=idx, data_batch=data_batch)
-        outputs = trainer.step(data_batch)
+        if self._iter == 0 and not trainer.config.train_cfg.get("compile"):  # a graph would be traced twice
+            with looked_at(trainer.model) as far:
+                outputs = trainer.step(data_batch)
+            for sentence in far:
+                trainer.console.say(sentence)
+        else:
+            outputs = trainer.step(data_batch)
         if trainer.ema is not None and wrapper.updates > before and not wrapper.skipped:
             trainer.ema.update(trainer.model)
         self.runner.call_hook("after_train_iter", batch_idx=idx, data_batch=data_batch, outputs=outputs)
@@ -145,7 +153,7 @@ class Trainer(QuietRunner):
             )
         self.ema = EMA(model, **cfg.ema) if cfg.get("ema") else None
         self.history: list[dict[str, float]] = []
-        self.best, self.seconds = -float("inf"), 0.0
+        self.best, self.seconds, self.drawn = -float("inf"), 0.0, -float("inf")
         self.preemption, self.told = Preemption(), False  # told: all processes know of it
         self.timer = CheckpointTimer(settings.get("checkpoint_every"))
         self.allow_config_change, self.allow_data_change = allow_config_change, allow_data_change
@@ -279,10 +287,12 @@ class Trainer(QuietRunner):
         self.progress.new_epoch()
         self._save()
         self.visualizer.add_scalars(dict(self.history[-1]), step=self.epoch)
-        if processes.rank() == 0:
+        stop = self.out_of_patience()
+        last = stop or self.told or self.epoch == self.max_epochs
+        if processes.rank() == 0 and (last or time.monotonic() - self.drawn > REDRAWN):
             with report.attempted(picture := self.path / "curves.png"):
                 report.curves(picture, self.history, self.main)
-        stop = self.out_of_patience()
+            self.drawn = time.monotonic()
         if stop:
             patience = self.config.early_stopping.patience
             self.console.say(f"no better validation {self.main} for {patience} epochs: stopping early")

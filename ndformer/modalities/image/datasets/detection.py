@@ -80,11 +80,8 @@ class DetectionDataset(Dataset):
         rng = np.random.default_rng((self.seed, epoch, i, 1))
         if self.split != "train" or rng.random() >= self.mosaic:
             return super().sample(epoch, i)
-        others = [self.read(self.records[j]) for j in rng.integers(len(self), size=3)]
-        sample = mosaic([self.read(self.records[i]), *others], rng) | dict(index=i)
-        for transform in self.transforms:
-            sample = transform(sample, rng)
-        return sample
+        others = [self.decoded(j) for j in rng.integers(len(self), size=3).tolist()]
+        return self.changed(mosaic([self.decoded(i), *others], rng) | dict(index=i), rng)
 
     def read(self, record: Any) -> Sample:
         scene: Scene = record

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from PIL import Image
 
-from ndformer.framework.data.dataset import Sample, Transform
+from ndformer.framework.data.dataset import Decoding, Sample, Transform
 from ndformer.framework.data.pack import Pack
 from ndformer.framework.errors import DataError
 from ndformer.framework.ranges import Few, Natural, Share, Width
@@ -21,7 +21,7 @@ SHOWN = 5  # frames of a picture
 
 
 @TRANSFORMS.register_module()
-class SampleFrames:
+class SampleFrames(Decoding):
     """`count` groups of `together` frames that follow each other, a group every `every` frames.
 
     The defaults are the PaPE paper's: 0, 1, 10, 11, 20, 21, 30, 31, 40, 41. They begin with the video, or with
@@ -39,6 +39,7 @@ class SampleFrames:
                 f"every={every}, count={count}"
             )
         self.together, self.start = together, start
+        self.fixed = start == "first"
         self.pattern = (np.arange(count)[:, None] * every + np.arange(together)).ravel()  # (count together,)
 
     def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:

@@ -107,6 +107,15 @@ def test_a_run_of_other_settings_is_not_taken_for_this_one(tmp_path):
     )
 
 
+def test_numbers_that_a_run_has_measured_are_no_other_settings(tmp_path):
+    (run,) = plan(MNIST, ["PaPE(init_radius='spread')"], [0], tmp_path)
+    made(run)
+    measured = run.cfg.to_dict()
+    measured["model"]["backbone"]["encoding"]["init_radius"] = [1.0, 3.0]
+    kept.write(run.folder, measured)
+    assert check_folder(run) == ""
+
+
 def test_nothing_in_the_folder_of_a_run_is_run_unless_told_to(tmp_path):
     (run,) = plan(MNIST, ["PaPE(m=8)"], [0], tmp_path)
     made(run)

@@ -7,7 +7,7 @@ tools/prepare_gen1.py has done so before.
 """
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -51,9 +51,11 @@ class GEN1(OfSensors):
         transforms: list[dict[str, Any] | Transform] | tuple[()] = (),
         most: Count = 500_000,
         seed: Seed = 0,
+        cache: Literal["memory"] | None = None,
+        cache_limit: Text = "2G",
     ) -> None:
         self.most = most
-        super().__init__(data_root, split, transforms, seed=seed)
+        super().__init__(data_root, split, transforms, seed=seed, cache=cache, cache_limit=cache_limit)
 
     def index(self, split: str) -> tuple[list[Any], np.ndarray]:
         home, train = self.data_root / split, split == "train"

@@ -1,0 +1,64 @@
+"""Biases that are a polynomial of the position difference, of any degree (PaPE's appendix C)."""
+
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor
+
+from ndformer.framework.bias.base import Bias, PositionBias
+from ndformer.framework.tokens import Rows
+
+Exponents = tuple[int, ...]  # one per axis: (2, 1) is dy^2 dx
+
+
+class PolynomialBias(PositionBias):
+    """The sum of c_i dr_1^n_1 ... dr_P^n_P over its terms, with coefficients (B, H, N) that the query decides."""
+
+    def __init__(self, terms: Mapping[Exponents, Tensor], positions: Tensor) -> None:
+        super().__init__(positions, next(iter(terms.values())).dtype)
+        self.exponents, self.coefficients = list(terms), list(terms.values())
+
+    def pair(self, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+        powers = self._powers([self.difference(p, b, i, j) for p in range(len(self.axes))])
+        values = [c[b, h, i] * _product(powers, n) for c, n in zip(self.coefficients, self.exponents)]
+        return sum(values[1:], values[0])
+
+    def rows(self, lo: int, hi: int) -> Tensor:
+        powers = self._powers(self.differences(lo, hi))
+        values = (
+            c[:, :, lo:hi, None] * _product(powers, n)[:, None] for c, n in zip(self.coefficients, self.exponents)
+        )
+        return sum(values, next(values))
+
+    def _powers(self, dr: Sequence[Tensor]) -> list[list[Tensor]]:
+        """Per axis dr^1, dr^2 ... as far as they are wanted."""
+        degrees = [max(n[p] for n in self.exponents) for p in range(len(dr))]
+        powers = []
+        for d, degree in zip(dr, degrees):
+            powers.append([d])
+            while len(powers[-1]) < degree:
+                powers[-1].append(powers[-1][-1] * d)
+        return powers
+
+    def cut(self, rows: Rows) -> Bias:
+        terms = {n: rows.gather(c.transpose(1, 2).flatten(0, 1)).transpose(1, 2).contiguous() for n, c in self._terms}
+        return PolynomialBias(terms, self.cut_positions(rows))
+
+    @property
+    def _terms(self) -> list[tuple[Exponents, Tensor]]:
+        return list(zip(self.exponents, self.coefficients))
+
+    def parts(self) -> dict[str, Bias]:
+        """Even degrees, which look the same from the opposite side, and odd ones."""
+        positions = torch.stack(self.axes, dim=-1)
+        kinds = {"distance": 0, "direction": 1}
+        split = {name: {n: c for n, c in self._terms if sum(n) % 2 == odd} for name, odd in kinds.items()}
+        return {name: PolynomialBias(terms, positions) for name, terms in split.items() if terms}
+
+
+def _product(powers: Sequence[Sequence[Tensor]], exponents: Exponents) -> Tensor:
+    factors = [powers[p][n - 1] for p, n in enumerate(exponents) if n]
+    result = factors[0]
+    for factor in factors[1:]:
+        result = result * factor
+    return result

@@ -1,0 +1,59 @@
+"""What a config leaves to the data (data-dependent initialisation): the unit and the first radii of its encoding."""
+
+import copy
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from mmengine.config import Config
+
+from ndformer.framework import processes
+from ndformer.framework.encoding import FROM_DATA
+from ndformer.framework.engine.building import build_model
+from ndformer.framework.engine.training.first_look import places
+from ndformer.framework.engine.training.loading import build_loader
+from ndformer.framework.errors import ConfigError
+from ndformer.framework.registry import ENCODINGS
+from ndformer.framework.tokens import Where
+
+
+def fitted(cfg: Config) -> tuple[Config, list[str]]:
+    """The config with numbers in the place of 'auto' and 'spread', from the first batch that it trains on, and what was
+    measured in words."""
+    given = cfg.model.backbone.get("encoding")
+    parts = [] if given is None else [given] if isinstance(given, dict) else list(given)
+    if not any(value in FROM_DATA for part in parts for value in part.values() if isinstance(value, str)):
+        return cfg, []
+    seen = _first_places(_with(cfg, given, [_measured(part, None) for part in parts]))
+    if len({where.positions.shape[2] for where in seen}) > 1:
+        raise ConfigError(
+            "'auto' and 'spread' speak of one position space, and this model has several: give numbers instead"
+        )
+    measured = processes.collected([_measured(part, seen) for part in parts])[0]
+    said = [
+        f"measured on the first batch: {name}={value} of {part['type']}, for '{part[name]}'"
+        for part, numbers in zip(parts, measured)
+        for name, value in numbers.items()
+        if part[name] != value
+    ]
+    return _with(cfg, given, measured), said
+
+
+def _measured(part: dict[str, Any], seen: Sequence[Where] | None) -> dict[str, Any]:
+    return ENCODINGS.get(part["type"]).from_data(dict(part), seen)
+
+
+def _with(cfg: Config, given: Any, parts: list[dict[str, Any]]) -> Config:
+    changed = copy.deepcopy(cfg)
+    changed.model.backbone.encoding = parts[0] if isinstance(given, dict) else parts
+    return changed
+
+
+def _first_places(cfg: Config) -> list[Where]:
+    cfg.train_dataloader.num_workers = 0
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
+        model = build_model(cfg).eval()
+        batch = model.at_home(next(iter(build_loader(cfg, "train"))))
+        with places(model) as seen:
+            model.features(batch["inputs"])
+    return seen

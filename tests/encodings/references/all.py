@@ -1,0 +1,38 @@
+"""Every module of this folder brings the cases and the references of one idea; here they are together."""
+
+import importlib
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ndformer.framework.encoding import PositionEncoding, build_encoding
+from tests.encodings.references.base import Reference
+
+CASES: dict[str, dict[str, Any]] = {}  # name -> config
+REFERENCES: dict[str, type[Reference]] = {}  # registry name -> class
+for _file in sorted(Path(__file__).parent.glob("*.py")):
+    if _file.stem not in ("all", "base"):
+        _module = importlib.import_module(f"tests.encodings.references.{_file.stem}")
+        CASES |= _module.CASES
+        REFERENCES |= _module.REFERENCES
+
+
+def allows(cfg: dict[str, Any], dims: int) -> bool:
+    """Whether the encoding is defined for so many position dimensions."""
+    try:
+        built(cfg, dims)
+    except ValueError:
+        return False
+    return True
+
+
+def needs_grid(cfg: dict[str, Any]) -> bool:
+    return next(built(cfg, dims).needs_grid for dims in (2, 1, 3, 4) if allows(cfg, dims))
+
+
+def built(cfg: dict[str, Any], dims: int) -> PositionEncoding:
+    if cfg.get("joint"):
+        cfg = cfg | {"reach": cfg["reach"][:dims]}
+    with torch.random.fork_rng(devices=[]):
+        return build_encoding(cfg, dim=144, heads=3, position_dims=dims, depth=4)

@@ -1,0 +1,88 @@
+"""ViTARC's OPE, equation 13, and the ten strategies of its PEmixer."""
+
+import math
+
+import torch
+from torch import Tensor
+
+from tests.encodings.references.absolute import sincos
+from tests.encodings.references.base import Reference
+
+
+def wave(n: Tensor, width: int) -> Tensor:
+    """(n,) -> (n, width): sine and cosine in turn."""
+    angles = [n / 10000 ** (2 * i / width) for i in range(math.ceil(width / 2))]
+    return torch.stack([f for a in angles for f in (a.sin(), a.cos())][:width], dim=1)
+
+
+class ObjectSincos(Reference):
+    """Without objects: all are 0."""
+
+    def embed(self, x: Tensor) -> Tensor:
+        half, P = self.dim // 2, self.dims
+        each = (self.dim - half) // P
+        widths = [each] * (P - 1) + [self.dim - half - each * (P - 1)]
+        parts = [wave(torch.zeros_like(self.r[:, 0]), half)]
+        parts += [wave(self.r[:, axis], width) for axis, width in enumerate(widths)]
+        return x + torch.cat(parts, dim=1) * self.placed[:, None]
+
+
+class PEMixer(Reference):
+    """Of tokens with the first one's embedding, and the second one's; both are Sincos, or there is no first."""
+
+    def embed(self, x: Tensor) -> Tensor:
+        own, e = (sincos(self.r * cfg.get("position_scale", 1.0), self.dim) for cfg in self.parts())
+        y = x + own if "first" in self.cfg else x
+        return torch.where(self.placed[:, None], self.mixed(y, e), x)
+
+    def parts(self) -> list[dict[str, float]]:
+        return [self.cfg.get(name, {}) for name in ("first", "second")]
+
+    def mixed(self, x: Tensor, e: Tensor) -> Tensor:
+        strategy, mix = self.cfg["strategy"], "shared.mix."
+        w = {name.removeprefix(mix): p for name, p in self.weights.items() if name.startswith(mix)}
+        ux, ue = (t / (t * t).sum(1, keepdim=True).sqrt() for t in (x, e))
+        if strategy == "default":
+            return x + e
+        if strategy == "hardcoded_normalization":
+            return ux + ue
+        if strategy.startswith("learnable_scaling"):
+            return x + w["scale"] * e
+        if strategy.startswith("weighted_sum_no_norm"):
+            return w["of_token"] * x + w["of_position"] * e
+        if strategy.startswith("weighted_sum"):
+            return w["of_token"] * ux + w["of_position"] * ue
+        if strategy == "layer_norm":
+            s = x + e
+            centred = s - s.mean(1, keepdim=True)
+            normed = centred / ((centred * centred).mean(1, keepdim=True) + 1e-5).sqrt()
+            return normed * w["norm.weight"] + w["norm.bias"]
+        assert strategy == "positional_attention"
+        heads = self.cfg.get("attention_heads", 8)
+        D, h = self.dim, self.dim // heads
+        q, k, v = (
+            t @ w["qkv.weight"][i * D : (i + 1) * D].T + w["qkv.bias"][i * D : (i + 1) * D]
+            for i, t in enumerate((x, e, e))
+        )
+        seen = []
+        for head in range(heads):
+            c = slice(head * h, (head + 1) * h)
+            logits = (q[:, c] @ k[:, c].T / math.sqrt(h)).masked_fill(~self.placed[None, :], -torch.inf)
+            logits = torch.where(self.placed[:, None], logits, 0.0)  # what has no place looks nowhere: it stays
+            seen.append(logits.softmax(1) @ v[:, c])
+        return x + torch.cat(seen, dim=1) @ w["proj.weight"].T + w["proj.bias"]
+
+
+STRATEGIES = "hardcoded_normalization", "learnable_scaling", "weighted_sum_no_norm_vec", "layer_norm"
+CASES = {
+    "ObjectSincos": dict(type="ObjectSincos"),
+    **{f"PEMixer-{strategy}": dict(type="PEMixer", strategy=strategy) for strategy in STRATEGIES},
+    "PEMixer-positional_attention": dict(type="PEMixer", strategy="positional_attention", attention_heads=3),
+    "PEMixer-two": dict(
+        type="PEMixer",
+        strategy="weighted_sum_vec",
+        first=dict(type="Sincos"),
+        second=dict(type="Sincos", position_scale=0.5),
+    ),
+}
+REFERENCES = {"ObjectSincos": ObjectSincos, "PEMixer": PEMixer}

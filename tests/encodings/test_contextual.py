@@ -1,0 +1,162 @@
+"""Relative: its buckets, tables and entries for class tokens."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from ndformer.encodings.buckets import IRPE, T5, clipped, log, piecewise
+from ndformer.framework.attention import build_encoding
+from ndformer.framework.tokens import Where
+from tests.encodings.conftest import weights_of
+
+Make = Callable[..., Any]
+PLACE: dict[str, Any] = dict(dim=24, heads=2, position_dims=2, depth=2)
+
+
+def test_t5s_buckets_are_those_of_whole_numbers() -> None:
+    """8 + floor(8 log(d / 8) / log(16)): d^8 against 8^8 16^b, where nothing is rounded."""
+    found = log(T5)
+    assert found[:9] == list(range(9))
+    assert len(found) == 129
+    for d in range(8, 129):
+        assert found[d] == min(15, max(b for b in range(8, 17) if d**8 >= 8**8 * 16 ** (b - 8)))
+    assert [found[d] for d in (15, 16, 31, 32, 63, 64, 127)] == [9, 10, 11, 12, 13, 14, 15]
+
+
+def test_a_power_of_two_begins_its_own_bucket_though_its_logarithm_falls_short() -> None:
+    assert math.log(8 / 2) / math.log(64 / 2) * 5 < 2 <= log((2.0, 7.0, 64.0))[8] - 2  # 1.9999999999999998
+    for spans in [(2.0, 7.0, 64.0), (1.0, 11.0, 1024.0), (4.0, 12.0, 1024.0), (8.0, 16.0, 2048.0)]:
+        alpha, beta, gamma = spans
+        per_doubling = (beta - alpha) / math.log2(gamma / alpha)
+        for power in range(int(math.log2(gamma / alpha))):
+            assert log(spans)[int(alpha) * 2**power] == math.floor(round(alpha + power * per_doubling, 6))
+
+
+def test_irpes_buckets_are_seven_on_both_sides_together() -> None:
+    assert piecewise(IRPE) == [0, 1, 2, 2, 3, *[3] * 12]
+    wide = (3.8, 7.6, 30.4)
+    expected = [round(3.8 + math.log(d / 3.8) / math.log(8) * 3.8) for d in range(4, 32)]
+    assert piecewise(wide) == [0, 1, 2, 3, *[min(7, bucket) for bucket in expected]]
+
+
+def test_clipped_buckets_end_at_the_reach() -> None:
+    assert clipped(3) == [0, 1, 2, 3]
+    assert clipped(0) == [0]
+
+
+@pytest.mark.parametrize("buckets, reach", [("clipped", 16), ("piecewise", 4), ("log", 91)])
+def test_it_tells_places_up_to_where_the_last_bucket_begins(buckets: str, reach: int) -> None:
+    assert build_encoding(dict(type="Relative", buckets=buckets), **PLACE).first_reach == reach
+
+
+@pytest.mark.parametrize("buckets", ["clipped", "piecewise", "log"])
+@pytest.mark.parametrize("method", ["split", "cross", "product", "euclidean"])
+def test_float32_and_float64_look_the_same_entries_up(method: str, buckets: str, make: Make) -> None:
+    model = make(dict(type="Relative", method=method, buckets=buckets, reach=9), 2, seed=1)
+    steps = torch.cat([torch.arange(40), 2 ** torch.arange(6, 9)]).double()
+    r = torch.stack([steps, steps.flip(0)], -1)[None]
+    x = torch.randn(1, len(steps), model.dim).double()
+    with torch.no_grad():
+        fine = model.double().bias(x, Where(r * 1.0))
+        again = model.double().bias(x, Where(r.float()))
+    assert torch.equal(fine, again)
+
+
+@pytest.mark.parametrize("cfg", [
+    dict(method="product", buckets="piecewise", class_entries=True),
+    dict(method="product", reach=(2, 1)),
+    dict(method="euclidean", buckets="piecewise", shared=False),
+    dict(method="euclidean", reach=3, class_entries=True),
+    dict(method="cross", buckets="log"),
+    dict(buckets="log", shared=False, class_entries=True),
+    dict(reach=(2, 5)),
+], ids=str)  # fmt: skip
+@pytest.mark.parametrize("layout", ["unplaced", "packed"])
+def test_options_give_the_reference(cfg: Any, layout: str, make: Make, reference: Any, plain_flex: None) -> None:
+    model = make(dict(type="Relative", **cfg), 2, seed=3).double()
+    given: dict[str, Any] = {"positions": torch.rand(2, 9, 2) * torch.tensor([9.0, 60.0])}
+    given["placed"] = torch.tensor([[0, 0, 1, 1, 1, 1, 1, 1, 1], [0, 1, 1, 1, 1, 0, 1, 1, 1]]).bool()
+    if layout == "packed":
+        given["segment"] = torch.tensor([[0, 1, 1, 1, 1, 2, 2, 2, -1]] * 2)
+    x = torch.randn(2, 9, model.dim).double()
+    wanted = reference(model, weights_of(model), x, given)
+    where = Where(**given)
+    with torch.no_grad():
+        for backend in ("dense", "sdpa", "flex"):
+            torch.testing.assert_close(model(x, where, backend), wanted.detach(), rtol=0, atol=1e-10)
+
+
+def test_class_entries_tell_three_kinds_of_pairs_apart(make: Make) -> None:
+    model = make(dict(type="Relative", reach=1, class_entries=True), 1, heads=1, width=4)
+    (table,) = model.attention.encoding.tables
+    torch.nn.init.zeros_(table)
+    with torch.no_grad():
+        table[0, :, -3:] = torch.tensor([2.0, 4.0, 6.0])  # query unplaced, key unplaced, both
+    where = Where(torch.zeros(1, 4, 1), placed=torch.tensor([[False, False, True, True]]))
+    ones = torch.ones(1, 1, 4, 4)
+    bias = model.attention.encoding.bias(ones, ones, ones[0], model.encoding.prepare(where)).rows(0, 4)[0, 0]
+    assert bias.tolist() == [[12, 12, 4, 4], [12, 12, 4, 4], [8, 8, 0, 0], [8, 8, 0, 0]]
+
+
+def test_without_them_such_pairs_have_no_bias(make: Make) -> None:
+    model = make(dict(type="Relative"), 2)
+    where = Where(torch.rand(1, 5, 2) * 9, placed=torch.arange(5)[None] > 0)
+    parts = model.attention.logits(torch.randn(1, 5, model.dim), where, model.encoding.prepare(where), parts=True)
+    assert not parts["relative"][:, :, 0].any()
+    assert not parts["relative"][..., 0].any()
+    assert parts["relative"][:, :, 1:, 1:].all()
+
+
+def test_by_distance_alone_a_turn_changes_nothing(make: Make) -> None:
+    model = make(dict(type="Relative", method="euclidean"), 3).double()
+    assert model.encoding.rotation_invariant
+    assert not make(dict(type="Relative"), 3).encoding.rotation_invariant
+    x, r = torch.randn(1, 8, model.dim).double(), torch.randint(0, 9, (1, 8, 3)).double()
+    turn = torch.linalg.qr(torch.randn(3, 3).double()).Q
+    torch.testing.assert_close(model.logits(x, Where(r)), model.logits(x, Where(r @ turn)))
+
+
+def test_no_tensor_has_a_vector_for_every_pair() -> None:
+    """Of N tokens, N x entries and N x N numbers a head, never N x N x h."""
+    N, width = 64, 32
+    encoding = build_encoding(dict(type="Relative", reach=4), dim=width, heads=1, position_dims=2, depth=1)
+    layer, where = encoding.layer(0, 1), Where(torch.rand(1, N, 2) * 9)
+    largest: list[int] = []
+
+    class Watch(TorchDispatchMode):
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            out = func(*args, **(kwargs or {}))
+            largest.extend([out.numel()] if isinstance(out, Tensor) else [])
+            return out
+
+    q = torch.randn(1, 1, N, width, requires_grad=True)
+    with Watch():
+        _, _, bias = layer(q, q, q[0], encoding.prepare(where))
+        assert bias is not None
+        bias.rows(0, N).sum().backward()
+    assert max(largest) == N * N
+
+
+@pytest.mark.parametrize("options, sentence", [
+    (dict(method="both"), "method is 'split' or 'cross' or 'product' or 'euclidean', got 'both'"),
+    (dict(buckets="t5"), "buckets is 'clipped' or 'piecewise' or 'log', got 't5'"),
+    (dict(reach=[3]), "reach is one number or one per position dimension"),
+    (dict(method="product", reach=40), "a table of 6561 entries, 4096 at most: take method='cross'"),
+    (dict(spans=(8, 16, 128)), "buckets='clipped' has a reach, spans are of 'piecewise' and 'log': take one of these"),
+    (dict(buckets="log", spans=(8, 8, 128)), "spans are alpha < beta < gamma, got 8, 8, 128"),
+])  # fmt: skip
+def test_what_cannot_be_is_refused_when_it_is_built(options: Any, sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        build_encoding(dict(type="Relative", **options), **PLACE)
+
+
+def test_a_head_narrower_than_the_axes_is_refused_where_it_is_split() -> None:
+    place = PLACE | dict(dim=6, position_dims=4)
+    with pytest.raises(ValueError, match="heads of 3 do not split over 4 axes: take method='cross', or wider heads"):
+        build_encoding(dict(type="Relative"), **place)
+    assert build_encoding(dict(type="Relative", method="cross"), **place)

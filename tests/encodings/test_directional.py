@@ -1,0 +1,68 @@
+"""DirectionalRPE: the numbers of the published code, and what it refuses."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from ndformer.framework.attention import build_encoding
+from ndformer.framework.tokens import Where
+
+GOLDEN = Path(__file__).parents[3] / "shared" / "golden" / "vitarc_rpe.pt"
+
+
+def golden() -> dict[str, Any]:
+    if not GOLDEN.exists():
+        pytest.skip("the values of the public code are not here")
+    return torch.load(GOLDEN, weights_only=True)
+
+
+def bias(heads: int, grid: tuple[int, int], **options: Any) -> torch.Tensor:
+    encoding = build_encoding(
+        dict(type="DirectionalRPE", **options), dim=heads * 4, heads=heads, position_dims=2, depth=1
+    )
+    positions = torch.cartesian_prod(*[torch.arange(n).double() for n in grid])[None]
+    q = torch.zeros(1, heads, positions.shape[1], 4)
+    _, _, found = encoding.layer(0, 1)(q, q, q, encoding.prepare(Where(positions)))
+    assert found is not None
+    return found.rows(0, positions.shape[1])[0]
+
+
+@pytest.mark.parametrize("case", ["two_5x7_h4", "two_6x6_h6", "two_3x4_h8", "four_5x7_h4", "four_6x6_h2"])
+def test_the_preset_is_the_published_code(case: str) -> None:
+    """Between the tokens of the grid: its first and last token have no place here, so there is no bias for them."""
+    wanted = golden()["rpe"][case]
+    found = bias(wanted["heads"], (wanted["rows"], wanted["cols"]), preset="repo", diagonals=case.startswith("four"))
+    assert (found - wanted["bias"][:, 1:-1, 1:-1]).abs().max() <= 1e-6
+
+
+@pytest.mark.parametrize("heads", [1, 2, 4, 6, 8, 12, 16])
+def test_slopes_halve_in_the_published_code(heads: int) -> None:
+    wanted = golden()["slopes"][f"h{heads}"]
+    row = bias(heads, (1, 3), preset="repo")[:, 1]  # of the token in the middle: left, itself, right
+    assert (row - torch.stack([wanted["left"], 0 * wanted["left"], wanted["right"]], dim=1)).abs().max() <= 1e-6
+
+
+def test_paper_and_code_agree_for_eight_heads_alone() -> None:
+    assert torch.equal(bias(8, (3, 4)), bias(8, (3, 4), preset="repo", diagonals=False))
+    assert not torch.allclose(bias(4, (3, 4)), bias(4, (3, 4), preset="repo", diagonals=False))
+
+
+def test_a_key_one_row_up_is_to_the_left_however_far_right_it_is() -> None:
+    found = bias(8, (2, 5))[0]
+    assert found[5, 4] == -0.5 * (1 + 4)
+    assert found[4, 5] == pytest.approx(-(2**-0.5) * (1 + 4))
+
+
+@pytest.mark.parametrize(
+    "options, dims, message",
+    [
+        (dict(preset="repo"), 3, "2 position dimensions, got 3: set diagonals=False"),
+        (dict(diagonals=True), 1, "2 position dimensions, got 1: set diagonals=False"),
+        (dict(preset="pape_repo"), 2, "'paper' or 'repo', got 'pape_repo'"),
+    ],
+)
+def test_what_it_is_not_defined_for_is_refused(options: dict[str, Any], dims: int, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        build_encoding(dict(type="DirectionalRPE", **options), dim=8, heads=2, position_dims=dims, depth=1)

@@ -1,0 +1,218 @@
+"""`cache='memory'`: the same samples, read once, within its limit."""
+
+from typing import cast
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from ndformer.framework.data.batches import Batches
+from ndformer.framework.data.dataset import Dataset, Decoding
+from ndformer.framework.data.memory import Memory
+from ndformer.framework.data.mixture import Mixture
+from ndformer.framework.engine.config.differences import that_matter
+from ndformer.framework.engine.training.loading import Loader, build_loader
+from ndformer.framework.errors import DataError
+from ndformer.framework.registry import DATASETS
+from ndformer.framework.signature import arguments
+from tests.soak.tiny import config
+
+COUNT = 12
+
+
+class Counted(Dataset):
+    """Of each record a table, a picture and a place that is not in memory in one piece; `reads` are those so far."""
+
+    def index(self, split):
+        self.classes, self.reads = ["a", "b"], []
+        return list(range(COUNT)), np.arange(COUNT) % 2
+
+    def read(self, record):
+        self.reads.append(record)
+        rng = np.random.default_rng(record)
+        picture = Image.fromarray(rng.integers(0, 255, (3, 4, 3), dtype=np.uint8))
+        table = rng.random((20, 5)).astype(np.float32)
+        place = rng.random((5, 20)).T[::2]
+        return dict(table=table, place=place, picture=picture, nested=[dict(at=table[:2].copy())], label=record % 2)
+
+
+class Larger(Counted):
+    """Samples that are not looked at beforehand are large."""
+
+    def read(self, record):
+        return super().read(record) | dict(more=bytes(40_000 if record == 1 else 10))
+
+
+class Open(Counted):
+    def read(self, record):
+        return super().read(record) | dict(later=lambda: record)
+
+
+class Rotten(Counted):
+    def read(self, record):
+        if record in (0, 5):
+            raise DataError(f"{record} is rotten")
+        return super().read(record)
+
+
+class Decoded(Decoding):
+    """What it was called for; random as SampleFrames can be."""
+
+    def __init__(self, fixed):
+        self.fixed, self.calls = fixed, 0
+
+    def __call__(self, sample, rng):
+        self.calls += 1
+        return sample | dict(frames=sample["table"] * (1 if self.fixed else rng.random()))
+
+
+def spoiled(sample, rng):
+    """All in place."""
+    sample["table"] += rng.random()
+    sample["place"][0] = 0
+    sample["picture"].putpixel((0, 0), (1, 2, 3))
+    sample["nested"][0]["at"] *= 2
+    sample["nested"].append(1)
+    return sample
+
+
+def packed(sample, rng):
+    whole = [sample["table"].ravel(), sample["place"].mean(0), np.asarray(sample["picture"]).ravel()]
+    whole += [sample["nested"][0]["at"].ravel(), [len(sample["nested"]), sample["index"], sample["label"]]]
+    return dict(inputs=dict(x=torch.from_numpy(np.concatenate(whole))), data_sample=dict(label=sample["label"]))
+
+
+def made(kind, **options):
+    return kind(".", holdout=0.0, **options)
+
+
+def tables(data, epochs=3):
+    return torch.stack([data[epoch, i]["inputs"]["x"] for epoch in range(epochs) for i in range(len(data))])
+
+
+def test_samples_are_bit_equal_and_read_once_whatever_transforms_do_to_them():
+    plain, kept = (made(Counted, transforms=[spoiled, packed], cache=cache) for cache in (None, "memory"))
+    assert torch.equal(tables(plain), tables(kept))
+    assert len(plain.reads) == 3 * COUNT
+    assert kept.reads == list(range(COUNT))
+
+
+def test_what_decodes_without_chance_is_kept_too_and_nothing_behind_it():
+    for fixed, calls in ((True, COUNT), (False, 3 * COUNT)):
+        decoded = Decoded(fixed)
+        plain, kept = (
+            made(Counted, transforms=[one, spoiled], cache=cache)
+            for one, cache in ((Decoded(fixed), None), (decoded, "memory"))
+        )
+        for epoch in range(3):
+            for i in range(COUNT):
+                assert np.array_equal(plain[epoch, i]["frames"], kept[epoch, i]["frames"])
+        assert decoded.calls == calls
+        assert kept.reads == list(range(COUNT))
+
+
+def test_dealt_labels_and_bad_samples_are_as_without_it():
+    for kind in (Counted, Rotten):
+        found = []
+        for cache in (None, "memory"):
+            data = made(kind, transforms=[packed], cache=cache, seed=3)
+            data.skip_bad = kind is Rotten
+            data.deal_labels()
+            found.append(
+                [
+                    (one["inputs"]["x"].tolist(), one.get("bad"))
+                    for _ in range(2)
+                    for one in map(data.__getitem__, range(COUNT))
+                ]
+            )
+        assert found[0] == found[1]
+
+
+def test_a_mixture_keeps_what_its_parts_keep():
+    DATASETS.register_module(module=Counted)
+    try:
+        own = dict(type="Counted", data_root=".", holdout=0.0, transforms=[packed])
+        data = Mixture(dict(a=own | dict(cache="memory"), b=own), seed=0)
+        for epoch in range(2):
+            for i in range(len(data)):
+                data[epoch, i]
+        parts = [cast(Counted, part) for part in data.parts.values()]
+        assert [len(part.reads) for part in parts] == [COUNT, 2 * COUNT]
+        tight = Mixture(dict(a=own | dict(cache="memory", cache_limit="1K")), seed=0)
+        with pytest.raises(DataError, match="cache='memory' would keep"):
+            tight.check_memory(0)
+    finally:
+        DATASETS.module_dict.pop("Counted")
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_batches_are_the_same_with_any_number_of_workers(workers):
+    plain, kept = (made(Counted, transforms=[spoiled, packed], cache=cache) for cache in (None, "memory"))
+    orders = Batches(COUNT, 4, True), Batches(COUNT, 4, True)
+    loaders = [Loader(data, "train", order, workers, 60.0) for data, order in zip((plain, kept), orders)]
+    for epoch in range(3):
+        for order in orders:
+            order.set_epoch(epoch)
+        for one, other in zip(*loaders):
+            assert torch.equal(one["inputs"]["x"], other["inputs"]["x"])
+
+
+def test_what_is_too_large_is_one_sentence_before_anything_is_learnt():
+    data = made(Counted, cache="memory", cache_limit="5K")
+    with pytest.raises(DataError) as error:
+        data.check_memory(0)
+    assert str(error.value) == (
+        "cache='memory' would keep about 0 MiB, 12 samples of Counted, and cache_limit allows 0: raise it, take fewer "
+        "workers, or leave cache out"
+    )
+    roomy = made(Counted, cache="memory", cache_limit="30K")
+    roomy.check_memory(1)
+    with pytest.raises(DataError, match="in each of 2 workers"):
+        roomy.check_memory(2)
+    with pytest.raises(DataError, match="hold what cannot be kept .*: leave cache out"):
+        made(Open, cache="memory").check_memory(0)
+    made(Rotten, cache="memory").check_memory(0)
+
+
+def test_the_loader_asks_before_the_first_epoch():
+    DATASETS.register_module(module=Counted)
+    try:
+        data = dict(type="Counted", data_root=".", split="train", cache="memory", cache_limit="1K")
+        with pytest.raises(DataError, match="raise it, take fewer workers"):
+            build_loader(config(train_dataloader=dict(batch_size=2, dataset=data)), "train")
+    finally:
+        DATASETS.module_dict.pop("Counted")
+
+
+def test_samples_larger_than_those_looked_at_fill_it_and_the_run_goes_on():
+    data = made(Larger, transforms=[spoiled, packed], cache="memory", cache_limit="30K")
+    data.check_memory(0)
+    with pytest.warns(UserWarning, match=r"is full with \d+ samples") as told:
+        found = tables(data)
+    assert len(told) == 1
+    assert torch.equal(found, tables(made(Larger, transforms=[spoiled, packed])))
+    assert data.memory is not None
+    assert 0 < data.memory.size <= 30 * 1024
+
+
+def test_the_limit_is_that_of_all_workers_together(monkeypatch):
+    memory = Memory("1000")
+    monkeypatch.setattr("ndformer.framework.data.memory.get_worker_info", lambda: type("Two", (), dict(num_workers=2)))
+    memory.sample(0, lambda i: dict(a=bytes(400)))
+    with pytest.warns(UserWarning, match="is full with 1 sample"):
+        memory.sample(1, lambda i: dict(a=bytes(400)))
+
+
+def test_a_run_may_go_on_with_and_without_it():
+    given = config().to_dict()
+    other = config().to_dict()
+    other["train_dataloader"]["dataset"].update(cache="memory", cache_limit="1G")
+    assert that_matter(given, other) == []
+
+
+def test_every_data_set_takes_it_but_the_one_made_of_others():
+    ours = {name: kind for name, kind in DATASETS.all().items() if kind.__module__.startswith("ndformer.")}
+    assert [name for name, kind in ours.items() if "cache" not in arguments(kind)[0]] == ["Mixture"]
+    with pytest.raises(ValueError, match="cache is 'memory' or None, got 'disk'"):
+        made(Counted, cache="disk")
