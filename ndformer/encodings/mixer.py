@@ -1,6 +1,7 @@
 """PEmixer: how much of a token is what it holds, and how much is where it is."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 import torch
@@ -8,7 +9,15 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ndformer.framework.autocast import without_autocast
-from ndformer.framework.encoding import Composed, PerAxis, PositionEncoding, build_encoding, not_measured, per_axis
+from ndformer.framework.encoding import (
+    Composed,
+    PerAxis,
+    PositionEncoding,
+    build_encoding,
+    not_measured,
+    per_axis,
+    scaled,
+)
 from ndformer.framework.kernels import attend
 from ndformer.framework.ranges import Dims, Few, Width
 from ndformer.framework.registry import ENCODINGS
@@ -163,6 +172,16 @@ class PEMixer(Composed):
             if isinstance(part, PositionEncoding) and part is not self:
                 part.position_scale = tuple(own * factor for own, factor in zip(part.position_scale, scale))
         self.mix = MIXES[strategy](dim, attention_heads)
+
+    @classmethod
+    def from_data(cls, options: dict[str, Any], wheres: Sequence[Where] | None) -> dict[str, Any]:
+        """Its own first: it multiplies the positions that the two within are measured on."""
+        options = super().from_data(options, wheres)
+        if wheres is not None:
+            factors = per_axis(options.get("position_scale", 1.0), wheres[0].positions.shape[2], "position_scale")
+            wheres = [replace(where, positions=scaled(where.positions, factors)) for where in wheres]
+        nested = {name: part for name, part in options.items() if isinstance(part, dict)}
+        return options | {n: ENCODINGS.get(part["type"]).from_data(dict(part), wheres) for n, part in nested.items()}
 
     def prepare(self, where: Where) -> Any:
         states = super().prepare(where)

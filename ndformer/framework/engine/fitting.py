@@ -1,7 +1,7 @@
 """What a config leaves to the data (data-dependent initialisation): the unit and the first radii of its encoding."""
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -22,7 +22,7 @@ def fitted(cfg: Config) -> tuple[Config, list[str]]:
     measured in words."""
     given = cfg.model.backbone.get("encoding")
     parts = [] if given is None else [given] if isinstance(given, dict) else list(given)
-    if not any(value in FROM_DATA for part in parts for value in part.values() if isinstance(value, str)):
+    if not any(map(_asks, parts)):
         return cfg, []
     seen = _first_places(_with(cfg, given, [_measured(part, None) for part in parts]))
     if len({where.positions.shape[2] for where in seen}) > 1:
@@ -31,12 +31,27 @@ def fitted(cfg: Config) -> tuple[Config, list[str]]:
         )
     measured = processes.collected([_measured(part, seen) for part in parts])[0]
     said = [
-        f"measured on the first batch: {name}={value} of {part['type']}, for '{part[name]}'"
+        f"measured on the first batch: {change}"
         for part, numbers in zip(parts, measured)
-        for name, value in numbers.items()
-        if part[name] != value
+        for change in _changes(part, numbers)
     ]
     return _with(cfg, given, measured), said
+
+
+def _asks(part: dict[str, Any]) -> bool:
+    return any(
+        _asks(value) if isinstance(value, dict) else value in FROM_DATA
+        for value in part.values()
+        if isinstance(value, str | dict)
+    )
+
+
+def _changes(part: dict[str, Any], measured: dict[str, Any]) -> Iterator[str]:
+    for name, value in measured.items():
+        if isinstance(value, dict):
+            yield from _changes(part[name], value)
+        elif part[name] != value:
+            yield f"{name}={value} of {part['type']}, for '{part[name]}'"
 
 
 def _measured(part: dict[str, Any], seen: Sequence[Where] | None) -> dict[str, Any]:

@@ -42,6 +42,15 @@ def test_each_of_several_encodings_is_measured():
     assert [part.get("position_scale") for part in result.model.backbone.encoding] == [None, [1, 1], [1, 1]]
 
 
+def test_an_encoding_within_another_is_measured():
+    result, said = fitted(of(dict(type="PEMixer", first=MEASURED, second=dict(type="Sincos", position_scale="auto"))))
+    kept = result.model.backbone.encoding
+    assert (kept.first.init_radius, kept.first.position_scale, kept.second.position_scale) == ([1, 1], [1, 1], [1, 1])
+    assert "measured on the first batch: position_scale=[1.0, 1.0] of Sincos, for 'auto'" in said
+    both, _ = fitted(of(dict(type="PEMixer", first=MEASURED, position_scale="auto"), patch=2))
+    assert both.model.backbone.encoding.position_scale == [1, 1]
+
+
 def test_numbers_that_are_given_are_left_alone():
     cfg = of(dict(type="PaPE", m=2, init_radius=3.0))
     assert fitted(cfg) == (cfg, [])
