@@ -2,7 +2,7 @@
 
     tools/benchmarks/attention.py attention   the attention call from q, k, v, a, b: PaPE's forms against no position
     tools/benchmarks/attention.py block       a whole ViT-B block with each encoding against NoPE, both ways
-    tools/benchmarks/attention.py memory      peak memory of dense attention, both ways, from 2k to 16k tokens
+    tools/benchmarks/attention.py memory --tokens 16385     peak memory of a block with each encoding, both ways
 
 All variants run in one process, one after the other in every round, so that a busy machine slows them alike; the
 figure is the median over rounds. Prints a table and writes NAME.json and NAME.png into --out.
@@ -27,25 +27,31 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from ndformer.encodings.parabolic import centre, concat_features, form, slope, steepest
-from ndformer.framework.attention import Attention, build_encoding
 from ndformer.framework.bias.parabolas import QuadraticBias
+from ndformer.framework.engine.config.text import parse_encoding
 from ndformer.framework.engine.programs.cli import new_parser, run
 from ndformer.framework.kernels import attend
 from ndformer.framework.pictures.runs import bars
 from ndformer.framework.tokens import TokenSet, Where
 from ndformer.framework.transformer import Transformer
 
-ENCODINGS = ["NoPE", "Sincos", "AxialRoPE", "RoPEMixed", "ALiBi", "LookHere", "RelativeBias", "PaPE", "PaPERI"]
+ENCODINGS = [
+    *["NoPE", "Sincos", "LearnableAbsolute", "LearnableSincos", "LearnableFourier", "LaPE", "PEMixer", "ObjectSincos"],
+    *["CPE", "AxialRoPE", "RoPEMixed", "ALiBi", "DirectionalRPE", "LookHere", "RelativeBias", "Relative", "CoPE"],
+    *["SaPE2", "PaPE", "PaPERI", "PaPECompact", "PaPEDirectional", "Polynomial"],
+]
 Call = Callable[[], Any]
 
 
 def image(side: int, device: str) -> Where:
-    """side x side patches and a class token, the places of all rows."""
+    """side x side patches of four objects, a quarter each, and a class token: the places of all rows."""
     axis = torch.arange(side, dtype=torch.float32, device=device)
     patches = torch.cartesian_prod(axis, axis)
     positions = torch.cat([patches.new_zeros(1, 2), patches])[None]
     placed = torch.arange(side * side + 1, device=device)[None] > 0
-    return Where(positions, placed=placed, grid=(side, side))
+    quarters = 1 + (patches >= side / 2).long() @ torch.tensor([2, 1], device=device)
+    objects = torch.cat([quarters.new_zeros(1), quarters])[None]
+    return Where(positions, placed=placed, grid=(side, side), objects=objects)
 
 
 def rounds(calls: dict[str, Call], repeats: int, device: str) -> dict[str, list[float]]:
@@ -154,7 +160,7 @@ def block(args: argparse.Namespace) -> list[dict[str, Any]]:
         models = {}
         for name in args.encodings:
             torch.manual_seed(0)
-            models[name] = Transformer(768, 1, 12, 2, dict(type=name)).to(args.device)
+            models[name] = Transformer(768, 1, 12, 2, parse_encoding(name)).to(args.device)
 
         def forward(model: Transformer, x: Tensor = features, where: Where = where) -> Tensor:
             with torch.no_grad():
@@ -172,23 +178,27 @@ def block(args: argparse.Namespace) -> list[dict[str, Any]]:
 
 
 def memory(args: argparse.Namespace) -> list[dict[str, Any]]:
-    """Largest sum of live tensors during forward and backward of dense attention with PaPE, 4 heads of 16, P = 3."""
-    peaks = {}
-    for tokens in (2048, 4096, 8192, 16384):
-        torch.manual_seed(0)
-        encoding = build_encoding(dict(type="PaPE"), dim=64, heads=4, position_dims=3, depth=1)
-        layer = Attention(64, 4, encoding=encoding.layer(0, 1), backend="dense").to(args.device)
-        where = Where(torch.rand(1, tokens, 3, device=args.device) * 600)
-        x = torch.randn(1, tokens, 64, device=args.device, requires_grad=True)
-        start = time.perf_counter()
-        with LiveBytes() as live:
-            layer(x, where, encoding.prepare(where)).sum().backward()
-        peaks[tokens] = live.peak / 2**20
-        print(f"  {tokens:>6} tokens   peak {peaks[tokens]:8.1f} MiB   {time.perf_counter() - start:6.1f} s")
-    ratio = peaks[16384] / peaks[2048]
-    print(f"  16k over 2k: {ratio:.2f} for 8 times the tokens")
-    rows = {f"{n} tokens": dict(ratio=p, low=p, high=p, ms=0.0) for n, p in peaks.items()}
-    return [dict(title="peak memory of dense attention, forward and backward, MiB", base="MiB", rows=rows, ratio=ratio)]
+    """Largest sum of live tensors during forward and backward of a block, 2 heads of 16, MLP x 4: MiB, and how often a
+    table of all pairs of tokens, for both heads in float32, would fit into that."""
+    results = []
+    for tokens in args.tokens:
+        where = image(math.isqrt(tokens - 1), args.device)
+        count = where.positions.shape[1]
+        table = 2 * 4 * count**2 / 2**20
+        print(f"\n{count} tokens: a table of all pairs is {table:.0f} MiB")
+        rows = {}
+        for name in args.encodings:
+            torch.manual_seed(0)
+            model = Transformer(32, 1, 2, 2, parse_encoding(name), backend=args.backend).to(args.device)
+            x = torch.randn(1, count, 32, device=args.device, requires_grad=True)
+            start = time.perf_counter()
+            with LiveBytes() as live:
+                model(TokenSet(x, where)).features.sum().backward()
+            peak, seconds = live.peak / 2**20, time.perf_counter() - start
+            rows[name] = dict(ratio=peak, low=peak, high=peak, ms=seconds * 1e3, tables=peak / table)
+            print(f"  {name:<20} {peak:8.1f} MiB   {peak / table:6.2f} tables   {seconds:6.1f} s", flush=True)
+        results.append(dict(title=f"peak memory, {count} tokens, forward and backward, MiB", base="MiB", rows=rows))
+    return results
 
 
 class LiveBytes(TorchDispatchMode):
@@ -228,6 +238,7 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, nargs="+", default=[197, 1025], help="patches plus one class token")
     parser.add_argument("--batch", type=int, default=1)
     parser.add_argument("--repeats", type=int, default=15)
+    parser.add_argument("--backend", default="dense", help="of the memory suite")
     parser.add_argument("--encodings", nargs="+", default=ENCODINGS, help="the first is the base")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--out", type=Path, default=Path("docs/benchmarks"))
