@@ -137,6 +137,8 @@ def case(number: int, seed: int) -> tuple[dict[str, Any], float]:
     cfg = encoding_of(rng, dims)
     depth = rng.randint(2, 4)
     width = width_of(rng, cfg["type"], dims)
+    if cfg.get("strategy") == "positional_attention":
+        cfg = cfg | dict(attention_heads=heads)
     model: Any = Model(cfg, dims, heads, width, depth, rng.randrange(depth), seed=number)
     given, said = layout_of(rng, rows, dims, needs_grid(cfg))
     placed_in = rng.choice([torch.float32, torch.float64])
@@ -177,10 +179,12 @@ def case(number: int, seed: int) -> tuple[dict[str, Any], float]:
                 exact = wanted[name]
                 exact = torch.zeros_like(ours).double() if exact is None else exact
                 allowed = digits * max(1.0, largest / 8) * max(1.0, exact.abs().max().item())
-                if "frequencies" in name:
+                if "frequencies" in name or name == "shared.offsets":  # LearnableSincos' are of frequencies
                     allowed *= max(1.0, largest_place)
-                if cfg["type"] == "Sincos" or "placed" in given:  # rotary ones turn from the origin to such tokens
+                if not model.encoding.translation_invariant or "placed" in given:  # rotary: from the origin to these
                     allowed += 100 * largest_place * torch.finfo(torch.float64).eps
+                if "position_scale" in cfg:  # scaled places are rounded as the given ones were
+                    allowed += 10 * largest_place * torch.finfo(dtype if placed_in == torch.float32 else placed_in).eps
                 off = (ours.double() - exact).abs().max().item() / allowed
                 if not off <= worst:
                     worst, drawn["at"] = off, f"{name}, {backend}, {dtype}, logits to {largest:.3g}"

@@ -28,7 +28,7 @@ def allows(cfg: dict[str, Any], dims: int) -> bool:
 
 
 def needs_grid(cfg: dict[str, Any]) -> bool:
-    return next(built(cfg, dims).needs_grid for dims in (2, 1, 3, 4) if allows(cfg, dims))
+    return next(built(cfg, dims).needs_grid for dims in (2, 1, 3, 4, 5, 6) if allows(cfg, dims))
 
 
 def built(cfg: dict[str, Any], dims: int) -> PositionEncoding:

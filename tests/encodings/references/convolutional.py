@@ -11,6 +11,8 @@ from tests.encodings.references.base import Reference
 
 class CPE(Reference):
     def embed(self, x: Tensor) -> Tensor:
+        if self.index == 0 and not self.cfg.get("before"):
+            return x  # it acts after the first block
         return self.among_voxels(x) if self.cfg.get("voxels") else self.over_the_grid(x)
 
     def over_the_grid(self, x: Tensor) -> Tensor:

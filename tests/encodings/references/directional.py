@@ -10,7 +10,9 @@ class DirectionalRPE(Reference):
     def bias(self, h: int, x: Tensor, q: Tensor, k: Tensor) -> Tensor:
         repo = self.cfg.get("preset") == "repo"
         if repo:
-            exponents = {3: [0, 1, 0], 4: [0, 1, 2, 3]}[self.heads]  # those of two heads, then every other one of four
+            exponents = (
+                [0, 1, 0] if self.heads == 3 else range(self.heads)
+            )  # three: of two, then every other one of four
         else:
             exponents = [8 * i / self.heads for i in range(self.heads)]
         left, right = 2.0 ** -(1 + exponents[h]), 2.0 ** -(0.5 + exponents[h])

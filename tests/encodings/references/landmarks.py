@@ -16,8 +16,7 @@ class PaPEDirectional(Reference):
             return total
         for wb, wu in zip(self.weights["encoding.wb"][h], self.weights["encoding.wu"][h]):
             weights = (x[self.placed] @ wu).softmax(0)
-            mark = (weights[:, None] * self.r[self.placed]).sum(0)
-            t = (mark - self.r) * w
+            t = torch.einsum("j,ijp->ip", weights, self.dr[:, self.placed]) * w  # to the mean: weights sum to 1
             e = t / (1 + t.square().sum(-1, keepdim=True)).sqrt()
             total = total + (x @ wb)[:, None] * torch.einsum("ip,ijp->ij", e, s)
         return total
