@@ -56,7 +56,8 @@ def forbid(folder: Path, tell: Callable[[str], object]) -> None:
             tell(f"unpickled {given[0]}.{given[1]}")
         if event in ("open", *CHANGED) and isinstance(given[0], (str, bytes, os.PathLike)):
             path = os.path.abspath(os.fsdecode(given[0]))
-            if not path.startswith(own if event == "open" else str(folder)):
+            compiled = path.startswith(str(ROOT)) and "__pycache__" in path  # by Python or numba, once
+            if not compiled and not path.startswith(own if event == "open" else str(folder)):
                 tell(f"{event} {path}")
 
     sys.addaudithook(hook)

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ndformer.framework.errors import DataError
+from ndformer.modalities.pointcloud.formats import text
 from ndformer.modalities.pointcloud.formats.files import read_cloud
 from ndformer.modalities.pointcloud.formats.meshes import parse_off, surface, triangles
 from ndformer.modalities.pointcloud.formats.ply import parse_ply
@@ -239,3 +240,14 @@ def test_lines_of_a_mesh_are_counted_before_they_are_kept(tmp_path, monkeypatch)
     monkeypatch.setenv("NDFORMER_FILE_LIMIT", "1M")
     with pytest.raises(DataError, match=r"many.off would take 1 MiB of memory, and one file may take 1"):
         read_cloud(path)
+
+
+@pytest.mark.parametrize("columns", [None, ("x", "y", "z", "nx", "ny", "nz")])
+def test_a_first_row_that_cannot_be_is_told_before_millions_of_others_are_read(tmp_path, monkeypatch, columns):
+    path, read = tmp_path / "short.txt", []
+    path.write_text("1\n" * 1000)
+    rows = text.foreign.text_rows
+    monkeypatch.setattr(text.foreign, "text_rows", lambda path: (read.append(line) or line for line in rows(path)))
+    with pytest.raises(ValueError, match="rows of 1 numbers"):
+        text.read_text(path, columns)
+    assert len(read) < 10

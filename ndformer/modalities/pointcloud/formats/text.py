@@ -22,8 +22,7 @@ def read_text(path: Path, columns: Sequence[str] | None) -> Columns:
     rows = (line for line in lines if not line.startswith(COMMENTS))
     one = np.loadtxt([first], delimiter=mark, ndmin=2)
     names = columns if columns is not None else named if named and len(named) == one.shape[1] else None
-    if names is None:  # before millions of others
-        check_width(one)
+    check_width(one) if names is None else name_rows(one, names)  # before millions of others
     return name_rows(np.loadtxt(itertools.chain([first], rows), delimiter=mark, ndmin=2), names)
 
 
