@@ -5,7 +5,13 @@ _base_ = ["_base_/modelnet40_plain.py"]
 data_root = "data/ldraw10_modelnet_layout/ldraw10_normal_resampled"
 model = dict(
     modalities=dict(points=dict(centres=64, neighbours=16, unit=0.25)),
-    backbone=dict(dim=96, depth=4, heads=4, drop_path=0.0, encoding=dict(type="PaPE", m=50)),
+    backbone=dict(
+        dim=96,
+        depth=4,
+        heads=4,
+        drop_path=0.0,
+        encoding=dict(type="PaPE", m=50, init_radius=[1, 3.3], position_scale=[1.16, 1.6, 1.02]),
+    ),
     head=dict(classes=10),
 )
 # samples as in the recipe's small version

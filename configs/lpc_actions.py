@@ -6,7 +6,7 @@ Videos of 64 x 64 pixels and 16 frames; groups are figures. The first 16 of each
 data_root = "data/lpc_actions"
 model = dict(
     type="TokenModel",
-    modalities=dict(video=dict(type="Tubelets", tubelet=(2, 16, 16))),
+    modalities=dict(video=dict(type="Tubelets", tubelet=(2, 16, 16), class_at="auto")),
     backbone=dict(
         type="Transformer",
         dim=64,

@@ -5,7 +5,15 @@ recording once.
 """
 
 _base_ = ["_base_/nmnist.py"]
-model = dict(backbone=dict(dim=64, depth=4, drop_path=0.0, encoding=dict(type="PaPE", m=50)))
+model = dict(
+    modalities=dict(events=dict(class_at="auto")),
+    backbone=dict(
+        dim=64,
+        depth=4,
+        drop_path=0.0,
+        encoding=dict(type="PaPE", m=50, init_radius=[1, 7.3], position_scale=[1, 5, 6.6]),
+    ),
+)
 train_dataloader = dict(batch_size=32, num_workers=0, dataset=dict(folds=5, fold="seed", cache="memory"))
 val_dataloader = dict(num_workers=0, dataset=dict(folds=5, fold="seed", cache="memory"))
 test_dataloader = dict(num_workers=0, dataset=dict(folds=5, fold="seed"))

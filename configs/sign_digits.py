@@ -3,8 +3,14 @@
 _base_ = ["_base_/imagefolder.py"]
 data_root = "data/sign_digits"
 model = dict(
-    modalities=dict(image=dict(patch=6)),
-    backbone=dict(dim=64, depth=4, heads=4, drop_path=0.0, encoding=dict(type="PaPE", m=50)),
+    modalities=dict(image=dict(patch=6, class_at="auto")),
+    backbone=dict(
+        dim=64,
+        depth=4,
+        heads=4,
+        drop_path=0.0,
+        encoding=dict(type="PaPE", m=50, init_radius=[1, 3.5]),
+    ),
     mix=None,
 )
 _train = [dict(type="RandomResizedCrop", size=48, scale=(0.7, 1.0)), dict(type="PackImage")]

@@ -37,6 +37,7 @@ class PaPECompact(WithRadius):
 
     content_dependent = True
     rotation_invariant = False
+    class_at = "centre"
 
     def __init__(self, *args: Any, init_radius: Radius = 2.0, **rest: Any) -> None:
         super().__init__(*args, **rest)

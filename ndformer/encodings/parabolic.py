@@ -71,6 +71,7 @@ class PaPE(WithRadius):
 
     content_dependent = True
     rotation_invariant = False
+    class_at = "centre"
 
     def __init__(
         self,

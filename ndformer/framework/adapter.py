@@ -12,7 +12,7 @@ from ndformer.framework.data.dataset import Sample
 from ndformer.framework.errors import DataError
 from ndformer.framework.tokens import TokenSet, Where
 
-ClassAt = Literal["nowhere", "origin", "centre"]  # of a sample's tokens: the mean of their places
+ClassAt = Literal["nowhere", "origin", "centre", "auto"]  # centre: the mean of a sample's places; auto: the encoding's
 
 
 class Adapter(nn.Module):
@@ -65,7 +65,7 @@ class Adapter(nn.Module):
     def add_tokens(self, dim: int, class_token: bool, registers: int = 0, class_at: ClassAt = "nowhere") -> None:
         """Class token and registers, learnt. The last thing in a constructor: it draws random numbers."""
         self.tokens = nn.Parameter(torch.zeros(int(class_token) + registers, dim))
-        self.class_at = class_at
+        self.class_at = class_at  # "auto" until a model puts what its encoding wants: by itself, nowhere
         nn.init.trunc_normal_(self.tokens, std=0.02)
 
     def with_tokens(
@@ -81,7 +81,8 @@ class Adapter(nn.Module):
         if prefix == 0:
             return TokenSet(x, Where(positions, valid=valid, grid=grid, objects=objects))
         x = torch.cat([self.tokens.to(x.dtype).expand(x.shape[0], -1, -1), x], dim=1)
-        placed = torch.arange(x.shape[1], device=x.device)[None] >= prefix if self.class_at == "nowhere" else None
+        somewhere = self.class_at in ("origin", "centre")
+        placed = None if somewhere else torch.arange(x.shape[1], device=x.device)[None] >= prefix
         B, _, P = positions.shape
         middle = _centre(positions, valid) if self.class_at == "centre" else positions.new_zeros(B, 1, P)
         positions = torch.cat([middle.expand(-1, prefix, -1), positions.expand(len(middle), -1, -1)], dim=1)

@@ -40,6 +40,7 @@ class PositionEncoding(nn.Module):
     embeds_unplaced: bool = False  # adds something to tokens without a place too
     bounded: bool = False  # beyond a stated extent all places are those of its border
     one_graph: bool = True  # torch.compile and torch.export can take it whole
+    class_at: ClassVar[Literal["nowhere", "centre"]] = "nowhere"  # of a class token, under adapters' class_at='auto'
     min_dims: int = 1
     max_dims: int | None = None
     no_weight_decay: ClassVar[tuple[str, ...]] = ()  # names of parameters that optimizers leave undecayed
@@ -235,6 +236,12 @@ class ComposedLayer(LayerEncoding):
         biases = [part.bias(q, k, x, s) for part, s in zip(self.parts, state)]
         biases = [b for b in biases if b is not None]
         return SumBias(biases) if len(biases) > 1 else biases[0] if biases else None
+
+
+def class_place(cfg: dict[str, Any] | Sequence[dict[str, Any]] | None) -> Literal["nowhere", "centre"]:
+    """Where a class token is best put under an encoding, or several at once, by what was measured (docs/results.md)."""
+    parts = [] if not cfg else [cfg] if isinstance(cfg, dict) else cfg
+    return "centre" if any(ENCODINGS.get(part["type"]).class_at == "centre" for part in parts) else "nowhere"
 
 
 def build_encoding(

@@ -14,6 +14,7 @@ from ndformer.framework.adapter import Adapter
 from ndformer.framework.answer import Answer
 from ndformer.framework.autocast import autocast
 from ndformer.framework.data.mixer import Mixer
+from ndformer.framework.encoding import class_place
 from ndformer.framework.errors import NothingLeftError, UnknownNameError, nearest
 from ndformer.framework.heads.head import Head
 from ndformer.framework.ranges import Filled, Names, NonNegative
@@ -51,8 +52,11 @@ class TokenModel(nn.Module):
         self.width = getattr(self.backbone, "in_channels", dim)
         self.modalities = nn.ModuleDict({name: _adapter(cfg, self.width) for name, cfg in modalities.items()})
         self.position_dims = backbone.get("position_dims")
-        for name, adapter in self.modalities.items():
-            self._check_dims(name, adapter, cast(Adapter, adapter).position_dims)
+        for name, module in self.modalities.items():
+            adapter = cast(Adapter, module)
+            self._check_dims(name, adapter, adapter.position_dims)
+            if adapter.class_at == "auto":
+                adapter.class_at = class_place(backbone.get("encoding"))
         self.in_turn = "type" not in head and set(head) == set(modalities)
         if self.in_turn:
             self.head = nn.ModuleDict({name: HEADS.create(cfg, dim=dim) for name, cfg in head.items()})

@@ -53,6 +53,25 @@ def test_points_of_any_number_and_videos_are_batches_too(modality: dict[str, Any
     assert model(modality, dims=dims).eval()(x).shape == (2, 3)
 
 
+@pytest.mark.parametrize(
+    "encoding, place",
+    [
+        (dict(type="PaPE", m=4), "centre"),
+        ([dict(type="Sincos"), dict(type="PaPECompact")], "centre"),
+        (dict(type="AxialRoPE"), "nowhere"),
+        (None, "nowhere"),
+    ],
+)
+def test_a_class_token_stands_where_the_encoding_reads_it_best(encoding: Any, place: str) -> None:
+    blocks = dict(type="Transformer", dim=16, depth=1, heads=2, position_dims=2, encoding=encoding)
+    made = TokenModel(
+        dict(image=dict(type="ImagePatches", patch=4, class_at="auto")), blocks, dict(type="Classifier", classes=3)
+    )
+    where = made.tokens(torch.randn(2, 3, 8, 8)).where
+    assert (where.placed is None) == (place == "centre")
+    assert where.positions[0, 0].tolist() == ([0.5, 0.5] if place == "centre" else [0, 0])
+
+
 def test_anybodys_loop_trains_it() -> None:
     made, x, labels = model(dict(image=IMAGE)), torch.randn(6, 3, 8, 8), torch.arange(6) % 3
     optimizer, losses = torch.optim.Adam(made.parameters(), lr=1e-2), []

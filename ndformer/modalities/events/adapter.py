@@ -28,7 +28,8 @@ class SpikingPatches(Adapter):
     of the packing. Positions are (time from the packing's reference in `time_unit` microseconds, row, column), float32.
 
     A class token comes first and has no place of its own; with `class_at='origin'` it stands at 0, the PaPE
-    repository's way, with 'centre' in the middle of the sample's patches.
+    repository's way, with 'centre' in the middle of the sample's patches, with 'auto' where the model's encoding reads
+    it best.
     """
 
     endings = ENDINGS  # files that open() reads

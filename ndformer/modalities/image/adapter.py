@@ -22,8 +22,8 @@ class ImagePatches(Adapter):
     """(B, channels, height, width) -> tokens of patch x patch pixels at (row, column), counted in patches from `start`.
 
     Class and register tokens come first and have no place of their own; with `class_at='origin'` they stand at 0, the
-    PaPE repository's way (with `start=1`), with 'centre' in the middle of the patches. Any size that divides into
-    patches works.
+    PaPE repository's way (with `start=1`), with 'centre' in the middle of the patches, with 'auto' where the model's
+    encoding reads it best. Any size that divides into patches works.
 
     `plane` puts the image into a space of other modalities: where the first patch is, the step to the next row and the
     step to the next column, (x, y, z) each.

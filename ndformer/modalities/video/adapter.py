@@ -28,7 +28,8 @@ class Tubelets(Adapter):
 
     Values in 0..1 are normalised by `mean` and `std`. Shorter clips are padded, which changes nothing for them. A class
     token comes first and has no place of its own; with `class_at='origin'` it stands at 0, the PaPE repository's way
-    (with `start=1`), with 'centre' in the middle of the clip's tubelets.
+    (with `start=1`), with 'centre' in the middle of the clip's tubelets, with 'auto' where the model's encoding
+    reads it best.
     """
 
     endings = ENDINGS  # files that open() reads

@@ -1,0 +1,139 @@
+"""Experiments: cells measured once, results that say no more than was measured, verdicts by their intervals."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from ndformer.framework.engine.studies import conduct, pages
+from ndformer.framework.engine.studies.experiment import Cell, Claim, Experiment, Results, Scale
+from ndformer.framework.engine.studies.verdicts import above, ahead, alike, below, each
+from ndformer.framework.errors import DataError, UnknownNameError
+
+PROGRAM = """
+import sys
+from pathlib import Path
+from ndformer.framework.engine.studies import conduct
+from tests.framework.engine.studies.test_experiment import LENGTHS
+name, _, scale, _, home, _, row, seed = sys.argv[1:]
+(cell,) = [c for c in conduct.cells(LENGTHS, scale, [int(seed)], Path(home)) if c.row == row]
+conduct.measure(LENGTHS, cell)
+"""
+
+
+def lengths(cell: Cell) -> dict[str, float]:
+    if cell.row == "breaks":
+        raise DataError("no such ruler")
+    return {"length": len(cell.row) + cell.seed / 10, "twice": 2 * len(cell.row)}
+
+
+LENGTHS = Experiment(
+    "rulers:table1",
+    "Lengths",
+    rows=("a", "long one"),
+    columns={"length": "length, cm"},
+    measure=lengths,
+    scales={"small": Scale(3), "paper": Scale(3, needs="a ruler")},
+    published={"a": {"length": "1.1 ± 0.2"}},
+    claims=(Claim("the long one is longer", lambda r: ahead(r, "long one", "a", "length")),),
+    shows=("Table 1",),
+)
+
+
+def of(**rows: list[float]) -> Results:
+    return Results({row: {seed: {"x": value} for seed, value in enumerate(values)} for row, values in rows.items()})
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> list[str]:
+    path = tmp_path / "program.py"
+    path.write_text(f"import sys; sys.path.insert(0, {str(Path(__file__).parents[4])!r})\n{PROGRAM}")
+    return [sys.executable, str(path)]
+
+
+def test_cells_are_measured_once_and_the_same_again(tmp_path, program):
+    home = tmp_path / "work"
+    ends = [end[:2] for end in conduct.conduct(LENGTHS, "small", [0, 1], home, 2, program)]
+    assert ends == [(1, 4), (2, 4), (3, 4), (4, 4)]
+    assert list(conduct.conduct(LENGTHS, "small", [0, 1], home, 2, program)) == []
+    results = conduct.measured(LENGTHS, "small", [0, 1], home)
+    assert (results.of("a", "length"), results.of("long one", "twice")) == ([1.0, 1.1], [16, 16])
+    pages.write(LENGTHS, "small", results, tmp_path / "out")
+    first = (tmp_path / "out" / "results.json").read_text()
+    pages.write(LENGTHS, "small", pages.read(tmp_path / "out" / "results.json"), tmp_path / "out")
+    assert (tmp_path / "out" / "results.json").read_text() == first
+    assert (tmp_path / "out" / "picture.png").stat().st_size > 1000
+
+
+def test_a_cell_that_is_half_written_or_somebody_elses_is_measured_again(tmp_path):
+    (cell,) = [c for c in conduct.cells(LENGTHS, "small", [0], tmp_path) if c.row == "a"]
+    conduct.measure(LENGTHS, cell)
+    whole = (cell.folder / conduct.CELL).read_text()
+    for spoilt in (whole[:20], json.dumps(dict(row="b", seed=0, values={})), whole.replace("1.0", "NaN"), "[]"):
+        (cell.folder / conduct.CELL).write_text(spoilt)
+        assert conduct.measured(LENGTHS, "small", [0], tmp_path).of("a", "length") == []
+
+
+def test_a_cell_that_fails_ends_all_with_its_last_words(tmp_path, program):
+    from dataclasses import replace
+
+    with pytest.raises(DataError, match=r"rulers:table1, breaks, seed 0: "):
+        list(conduct.conduct(replace(LENGTHS, rows=("breaks",)), "small", [0], tmp_path, 1, program))
+
+
+def test_a_row_that_is_none_is_named(tmp_path, program):
+    with pytest.raises(UnknownNameError, match="did you mean 'long one'"):
+        list(conduct.conduct(LENGTHS, "small", [0], tmp_path, 1, program, rows=["long on"]))
+
+
+def test_a_measure_that_lacks_a_column_is_told(tmp_path):
+    from dataclasses import replace
+
+    short = replace(LENGTHS, columns={"length": "length", "width": "width"})
+    (cell, *_) = conduct.cells(short, "small", [0], tmp_path)
+    with pytest.raises(DataError, match="measured no width of a"):
+        conduct.measure(short, cell)
+
+
+def test_verdicts_are_by_the_interval():
+    results = of(high=[10.0, 11.0, 12.0], low=[1.0, 2.1, 2.9], wide=[0.0, 30.0, 3.0], one=[5.0])
+    assert ahead(results, "high", "low", "x").word == "holds"
+    assert ahead(results, "low", "high", "x").word == "does not hold"
+    assert ahead(results, "wide", "low", "x").word == "not told apart"
+    assert ahead(results, "high", "low", "x", by=20).word == "does not hold"
+    assert above(results, "high", "x", 5).word == below(results, "low", "x", 5).word == "holds"
+    assert above(results, "low", "x", 5).word == below(results, "high", "x", 5).word == "does not hold"
+    assert above(results, "one", "x", 1).word == "not told apart"  # one seed tells nothing
+    assert above(results, "none", "x", 1).word == "not measured"
+    assert alike(results, "high", "low", "x", 20).word == "holds"
+    assert alike(results, "high", "low", "x", 1).word == "does not hold"
+    assert alike(results, "wide", "low", "x", 20).word == "not told apart"
+    assert ahead(results, "high", "low", "x").figure.startswith("high over low: +9 ± 0.2")
+
+
+def test_a_claim_in_parts_is_as_weak_as_its_weakest():
+    results = of(high=[10.0, 11.0], low=[1.0, 2.0], wide=[0.0, 30.0])
+    strong, weak, wrong = above(results, "high", "x", 0), above(results, "wide", "x", 5), above(results, "low", "x", 50)
+    assert each([strong, strong]).word == "holds"
+    assert each([strong, weak]).word == "not told apart"
+    assert each([strong, weak, wrong]).word == "does not hold"
+
+
+def test_a_page_has_what_was_measured_beside_the_papers_and_marks_what_was_not(tmp_path):
+    for seed in range(3):
+        for cell in conduct.cells(LENGTHS, "small", [seed], tmp_path):
+            conduct.measure(LENGTHS, cell)
+    results = conduct.measured(LENGTHS, "small", range(3), tmp_path)
+    pages.write(LENGTHS, "small", results, tmp_path / "rulers_table1_small")
+    page = pages.page("Rulers", "How long?", [LENGTHS], tmp_path)
+    assert "1.100 ± 0.100 | 1.1 ± 0.2 |" in page
+    assert "- the long one is longer: **holds** (long one over a: +7 ± " in page
+    assert "*Not run here: it needs a ruler.*" in page
+    assert "![Lengths](rulers_table1_small/picture.png)" in page
+
+
+def test_results_that_are_none_are_refused(tmp_path):
+    (tmp_path / "results.json").write_text('{"values": 3}')
+    with pytest.raises(DataError, match="is not what tools/reproduce.py writes"):
+        pages.read(tmp_path / "results.json")
