@@ -1,0 +1,116 @@
+"""Measuring the cells of an experiment: a few at once, each in a process of its own, what is done not done again.
+
+for done, total in conduct(experiment, "small", range(5), home, jobs=2, program=[sys.executable, "tools/reproduce.py"]):
+    ...
+results = measured(experiment, "small", home)
+"""
+
+import contextlib
+import json
+import math
+import os
+import re
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from ndformer.framework import atomic
+from ndformer.framework.engine.studies.experiment import Cell, Experiment, Results, ScaleName, Values
+from ndformer.framework.errors import DataError, UnknownNameError, nearest
+
+CELL = "cell.json"
+LOG = "log.txt"
+
+
+def cells(experiment: Experiment, scale: ScaleName, seeds: Sequence[int], home: Path) -> list[Cell]:
+    """Every row once before any is repeated with another seed."""
+    return [
+        Cell(row, seed, scale, _folder(experiment, scale, row, seed, home)) for seed in seeds for row in experiment.rows
+    ]
+
+
+def _folder(experiment: Experiment, scale: ScaleName, row: str, seed: int, home: Path) -> Path:
+    short = "_".join(re.findall(r"[\w.=-]+", row))
+    return home / f"{experiment.paper}_{experiment.item}_{scale}" / f"{short}_seed{seed}"
+
+
+def measure(experiment: Experiment, cell: Cell) -> None:
+    """One cell, here and now."""
+    cell.folder.mkdir(parents=True, exist_ok=True)
+    values = experiment.measure(cell)
+    missing = set(experiment.columns) - set(values)
+    if missing:
+        raise DataError(f"{experiment.name} measured no {', '.join(sorted(missing))} of {cell.row}")
+    kept = {name: float(value) for name, value in values.items()}
+    atomic.write(cell.folder / CELL, json.dumps(dict(row=cell.row, seed=cell.seed, values=kept), indent=1) + "\n")
+
+
+def conduct(
+    experiment: Experiment,
+    scale: ScaleName,
+    seeds: Sequence[int],
+    home: Path,
+    jobs: int,
+    program: Sequence[str],
+    rows: Sequence[str] | None = None,
+) -> Iterator[tuple[int, int, Cell]]:
+    """Runs what is missing; says after each how many are done, of how many, and which it was."""
+    unknown = [row for row in rows or () if row not in experiment.rows]
+    if unknown:
+        raise UnknownNameError(f"{experiment.name} has no row '{unknown[0]}'{nearest(unknown[0], experiment.rows)}")
+    every = [cell for cell in cells(experiment, scale, seeds, home) if rows is None or cell.row in rows]
+    waiting = [cell for cell in every if _read(cell) is None]
+    done, running = len(every) - len(waiting), dict[subprocess.Popen[bytes], Cell]()
+    try:
+        while waiting or running:
+            while waiting and len(running) < jobs:
+                cell = waiting.pop(0)
+                running[_start(experiment, cell, home, program)] = cell
+            time.sleep(0.05)
+            for process in [process for process in running if process.poll() is not None]:
+                cell = running.pop(process)
+                if _read(cell) is None:
+                    raise DataError(f"{experiment.name}, {cell.row}, seed {cell.seed}: {_last_words(cell)}")
+                done += 1
+                yield done, len(every), cell
+    finally:
+        for process in running:
+            with contextlib.suppress(ProcessLookupError):
+                process.terminate()
+        for process in running:
+            process.wait()
+
+
+def measured(experiment: Experiment, scale: ScaleName, seeds: Sequence[int], home: Path) -> Results:
+    """What is done so far."""
+    values: dict[str, dict[int, Values]] = {}
+    for cell in cells(experiment, scale, seeds, home):
+        found = _read(cell)
+        if found is not None:
+            values.setdefault(cell.row, {})[cell.seed] = found
+    return Results(values)
+
+
+def _start(experiment: Experiment, cell: Cell, home: Path, program: Sequence[str]) -> subprocess.Popen[bytes]:
+    cell.folder.mkdir(parents=True, exist_ok=True)
+    asked = [experiment.name, "--scale", cell.scale, "--work-dir", str(home), "--cell", cell.row, str(cell.seed)]
+    environment = dict(os.environ, OMP_NUM_THREADS="1", PYTHONUNBUFFERED="1")
+    with (cell.folder / LOG).open("wb", buffering=0) as log:
+        return subprocess.Popen([*program, *asked], stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment)
+
+
+def _read(cell: Cell) -> Values | None:
+    """None: not measured yet, or the file is not what was written."""
+    try:
+        found = json.loads((cell.folder / CELL).read_text(encoding="utf-8"))
+        values = {str(name): float(value) for name, value in found["values"].items()}
+        whole = (found["row"], found["seed"]) == (cell.row, cell.seed) and all(map(math.isfinite, values.values()))
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        return None
+    return values if whole else None
+
+
+def _last_words(cell: Cell) -> str:
+    lines = (cell.folder / LOG).read_text(encoding="utf-8", errors="replace").splitlines()
+    return next((line.strip() for line in reversed(lines) if line.strip()), "it ended without a word")

@@ -1,0 +1,105 @@
+"""What experiments came to, in words: a table beside the paper's figures, a verdict for each claim, a page per paper.
+
+A page is made of its experiments and their results.json alone, so no figure of ours on it can be of elsewhere.
+"""
+
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+from ndformer.framework import atomic
+from ndformer.framework.engine.studies.experiment import Experiment, Results, ScaleName
+from ndformer.framework.engine.studies.interval import Summary
+from ndformer.framework.engine.studies.markdown import table
+from ndformer.framework.errors import DataError
+from ndformer.framework.pictures.studies import rows_of_dots
+
+RESULTS = "results.json"
+
+
+def write(experiment: Experiment, scale: ScaleName, results: Results, folder: Path) -> str:
+    """results.json, table.md and picture.png; what table.md says."""
+    folder.mkdir(parents=True, exist_ok=True)
+    content = dict(
+        experiment=experiment.name,
+        scale=scale,
+        values={row: {str(seed): dict(v) for seed, v in seeds.items()} for row, seeds in results.values.items()},
+    )
+    atomic.write(folder / RESULTS, json.dumps(content, indent=1) + "\n")
+    said = f"{measured(experiment, results)}\n\n{verdicts(experiment, results)}\n"
+    atomic.write(folder / "table.md", said)
+    if experiment.draw is not None:
+        experiment.draw(results, folder / "picture.png")
+    else:
+        summaries = {c: {r: Summary.of(results.of(r, c)) for r in results.values} for c in experiment.columns}
+        rows_of_dots(folder / "picture.png", experiment.title, experiment.columns, summaries)
+    return said
+
+
+def read(path: Path) -> Results:
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))["values"]
+        return Results({row: {int(seed): v for seed, v in seeds.items()} for row, seeds in values.items()})
+    except (ValueError, LookupError, AttributeError, TypeError) as error:
+        raise DataError(f"{path} is not what tools/reproduce.py writes: {error}") from error
+
+
+def measured(experiment: Experiment, results: Results) -> str:
+    """Mean ± standard deviation over seeds; the paper's figures, where it has some, in the column behind."""
+    head, rows = ["", "seeds"], []
+    for key, heading in experiment.columns.items():
+        head += [heading, *(["paper"] if _published(experiment, key) else [])]
+    for row in experiment.rows:
+        cells = [row, str(len(results.values.get(row, {})) or "")]
+        for key in experiment.columns:
+            cells.append(_cell(results.of(row, key)))
+            if _published(experiment, key):
+                cells.append(experiment.published.get(row, {}).get(key, ""))
+        rows.append(cells)
+    return table(head, rows)
+
+
+def verdicts(experiment: Experiment, results: Results) -> str:
+    lines = []
+    for claim in experiment.claims:
+        verdict = claim.judge(results)
+        lines.append(f"- {claim.says}: **{verdict.word}**{f' ({verdict.figure})' if verdict.figure else ''}.")
+    return "\n".join(lines)
+
+
+def page(title: str, intro: str, experiments: Sequence[Experiment], folder: Path) -> str:
+    """The page of a paper, from what lies in `folder`: NAME_SCALE/results.json."""
+    parts = [f"# {title}", intro.strip()]
+    for experiment in experiments:
+        parts.append(f"## {experiment.item}: {experiment.title}")
+        shows = f"Stands for {', '.join(experiment.shows)} of the paper. " if experiment.shows else ""
+        parts.append(f"{shows}{experiment.about}".strip())
+        for scale, wants in experiment.scales.items():
+            called = f"{experiment.paper}_{experiment.item}_{scale}"
+            parts.append(f"    tools/reproduce.py {experiment.name} --scale {scale}")
+            path = folder / called / RESULTS
+            if not path.is_file():
+                needs = f": it needs {wants.needs}" if wants.needs else ""
+                parts.append(f"*Not run here{needs}.*")
+                continue
+            results = read(path)
+            parts.append(f"Mean ± standard deviation over seeds.\n\n{measured(experiment, results)}")
+            if experiment.claims:
+                parts.append(f"Claims, by 95 % intervals (Student's t):\n\n{verdicts(experiment, results)}")
+            if (folder / called / "picture.png").is_file():
+                parts.append(f"![{experiment.title}]({called}/picture.png)")
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _published(experiment: Experiment, column: str) -> bool:
+    return any(column in figures for figures in experiment.published.values())
+
+
+def _cell(values: Sequence[float]) -> str:
+    if not values:
+        return ""
+    summary = Summary.of(values)
+    digits = 1 if max(map(abs, values)) >= 10 else 3
+    mean = f"{summary.mean:.{digits}f}" if math.isfinite(summary.mean) else str(summary.mean)
+    return mean if summary.sd is None else f"{mean} ± {summary.sd:.{digits}f}"

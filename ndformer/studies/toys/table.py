@@ -1,0 +1,139 @@
+"""What each encoding can do at all: toy tasks, one block or four, 1 to 4 dimensions."""
+
+import torch
+from torch import Generator, nn
+
+from ndformer.framework.engine.config.text import parse_encoding
+from ndformer.framework.engine.studies.experiment import Cell, Claim, Experiment, Results, Scale, Values, Verdict
+from ndformer.framework.engine.studies.verdicts import above, below, each
+from ndformer.studies.small import Reader, Scenes, accuracy, fit
+from ndformer.studies.toys.tasks import SIDE, TASKS, WORDS, moved, rotated, scaled
+
+STEPS, BATCH, TEST = 400, 128, 2000
+SPREAD = "init_radius='spread', position_scale='auto'"
+ENCODINGS = {  # as on a command line; places are floats in a cube of 8
+    "NoPE": "NoPE",
+    "Sincos": "Sincos",
+    "LearnableSincos": "LearnableSincos",
+    "LearnableFourier": "LearnableFourier(gamma=2)",
+    "LearnableAbsolute": f"LearnableAbsolute(grid=9, extent=(0, {SIDE:g}))",
+    "LaPE": "LaPE",
+    "AxialRoPE": "AxialRoPE",
+    "RoPEMixed": "RoPEMixed",
+    "ALiBi": "ALiBi",
+    "LookHere": "LookHere",
+    "RelativeBias": "RelativeBias(reach=8)",
+    "Relative": "Relative(reach=8)",
+    "CoPE": "CoPE",
+    "DirectionalRPE": "DirectionalRPE",
+    "PaPE": "PaPE(m=50)",
+    "PaPE, spread": f"PaPE(m=50, {SPREAD})",
+    "PaPERI": "PaPERI",
+    "PaPECompact": f"PaPECompact({SPREAD})",
+    "PaPEDirectional": f"PaPEDirectional({SPREAD})",
+    "Polynomial": "Polynomial(degree=3, m=8)",
+    "Sincos, PaPE": "Sincos, PaPE(m=50)",
+}
+SHUFFLED = "PaPE, places shuffled"  # the control: what is left where places say nothing
+COLUMNS = {
+    "direction": "direction",
+    "direction moved": "… moved",
+    "direction scaled": "… scaled",
+    "distance": "distance",
+    "distance rotated": "… rotated",
+    "counting": "counting",
+    "place": "place, class token nowhere",
+    "place origin": "place, class token at the origin",
+    "turn": "turn",
+    "turn rotated": "… rotated",
+}
+
+
+def columns(dims: int) -> dict[str, str]:
+    return {k: v for k, v in COLUMNS.items() if dims > 1 or not (k.startswith("turn") or k.endswith("rotated"))}
+
+
+def measure(cell: Cell, dims: int, depth: int, steps: int = STEPS) -> Values:
+    values: Values = {}
+    for name, task in TASKS.items():
+        if dims < task.least_dims:
+            continue
+        for class_at in ("nowhere", "origin") if name == "place" else ("nowhere",):
+            torch.manual_seed(cell.seed)
+            generator, tester = Generator().manual_seed(cell.seed), Generator().manual_seed(10_000 + cell.seed)
+            shuffled = cell.row == SHUFFLED
+
+            def drawn(count: int, generator: Generator, name: str = name, shuffled: bool = shuffled) -> Scenes:
+                scenes = TASKS[name].draw(generator, count, dims)
+                if not shuffled:
+                    return scenes
+                order = torch.rand(scenes.tokens.shape, generator=generator).argsort(1)
+                return scenes._replace(tokens=scenes.tokens.gather(1, order))
+
+            encoding = parse_encoding(ENCODINGS["PaPE" if shuffled else cell.row])
+            like = drawn(BATCH, Generator().manual_seed(cell.seed))
+            reader = Reader(nn.Embedding(WORDS, 48), task.outputs, like, encoding, depth=depth, class_at=class_at)
+            test = drawn(TEST, tester)
+            called = "place origin" if class_at == "origin" else name
+
+            def look(step: int, called: str = called, reader: Reader = reader, test: Scenes = test) -> None:
+                if step % (steps // 4) == 0:
+                    values[f"{called}@{step}"] = accuracy(reader, test)
+
+            fit(reader, (drawn(BATCH, generator) for _ in range(steps)), steps, seen=look)
+            values[called] = accuracy(reader, test)
+            if name == "direction":
+                values["direction moved"] = accuracy(reader, moved(test))
+                values["direction scaled"] = accuracy(reader, scaled(test))
+            if name in ("distance", "turn") and dims > 1:
+                values[f"{name} rotated"] = accuracy(reader, rotated(test, tester))
+    return values
+
+
+def _all(rows: tuple[str, ...], judge: str, column: str, limit: float) -> Claim:
+    side = above if judge == "above" else below
+    words = f"{', '.join(rows)}: {COLUMNS[column]} {judge} {limit:g} %"
+
+    def judged(results: Results) -> Verdict:
+        return each([side(results, row, column, limit) for row in rows])
+
+    return Claim(words, judged)
+
+
+def _claims(dims: int) -> tuple[Claim, ...]:
+    claims = [
+        _all(("NoPE", SHUFFLED), "below", "direction", 60),
+        _all(("NoPE", SHUFFLED), "below", "distance", 60),
+        _all(("NoPE", SHUFFLED), "below", "counting", 35),
+        _all(("ALiBi", "PaPERI"), "below", "direction", 60),
+        _all(("PaPE, spread", "PaPECompact", "AxialRoPE", "Relative"), "above", "direction", 90),
+        _all(("PaPE, spread", "PaPECompact"), "above", "direction moved", 90),
+        _all(("Sincos", "LearnableAbsolute"), "below", "direction moved", 90),
+        _all(("ALiBi", "PaPE, spread"), "above", "distance", 90),
+        _all(("Sincos", "LearnableAbsolute"), "above", "place", 90),
+        _all(("ALiBi", "Relative"), "below", "place", 60),
+        _all(("PaPE",), "above", "place origin", 90),
+    ]
+    if dims > 1:
+        claims += [_all(("ALiBi", "PaPERI", "PaPEDirectional"), "above", "distance rotated", 90)]
+    return tuple(claims)
+
+
+def _experiment(dims: int, depth: int, seeds: int, minutes: float | None) -> Experiment:
+    return Experiment(
+        f"toys:{dims}d-{depth}block{'s' * (depth > 1)}",
+        f"What encodings can do in {dims} dimension{'s' * (dims > 1)}, {depth} block{'s' * (depth > 1)}, accuracy in %",
+        rows=(*ENCODINGS, SHUFFLED),
+        columns=columns(dims),
+        measure=lambda cell: measure(cell, dims, depth),
+        scales={"small": Scale(seeds, minutes)},
+        claims=_claims(dims),
+        about=f"{STEPS} steps of {BATCH} scenes of twelve tokens; 48 channels, 4 heads; {TEST} scenes to test.",
+    )
+
+
+EXPERIMENTS = [
+    _experiment(2, 1, 5, None),
+    _experiment(2, 4, 5, None),
+    *(_experiment(dims, 1, 3, None) for dims in (1, 3, 4)),
+]

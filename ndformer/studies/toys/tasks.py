@@ -1,0 +1,108 @@
+"""Questions about a dozen tokens at random places, each of which wants one kind of knowledge about positions.
+
+Tokens are words: 0 says nothing, 1, 2 and 3 are A, B and C. Places are uniform in a cube of SIDE, in any number of
+dimensions, so that no question can be answered by counting words.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import Generator, Tensor
+
+from ndformer.studies.small import Scenes
+
+TOKENS, SIDE = 12, 8.0
+WORDS = 4
+Draw = Callable[[Generator, int, int], Scenes]  # generator, how many, dimensions
+
+
+class Task(NamedTuple):
+    asks: str
+    outputs: int
+    draw: Draw
+    least_dims: int = 1
+
+
+def direction(generator: Generator, count: int, dims: int) -> Scenes:
+    tokens, positions = _scene(generator, count, dims, [1, 2])
+    return Scenes(tokens, positions, (positions[:, 0, 0] < positions[:, 1, 0]).long())
+
+
+def distance(generator: Generator, count: int, dims: int) -> Scenes:
+    """B stands on a shell about A, near or far: what is near or far is the same everywhere."""
+    tokens, positions = _scene(generator, count, dims, [1, 2])
+    near = torch.rand(count, generator=generator) < 0.5
+    away = torch.rand(count, generator=generator) * 1.5 + torch.where(near, 0.5, 2.5)
+    positions[:, 0] = positions[:, 0] * 0.5 + SIDE / 4  # A in the middle, so that B may stand on any side
+    positions[:, 1] = positions[:, 0] + away[:, None] * _unit(generator, count, dims)
+    return Scenes(tokens, positions, near.long())
+
+
+def counting(generator: Generator, count: int, dims: int) -> Scenes:
+    """How many of six B stand within 2 of A; each of 0 to 3 as often."""
+    tokens, positions = _scene(generator, count, dims, [1, *[2] * 6])
+    inside = torch.randint(4, (count,), generator=generator)
+    near = torch.arange(6) < inside[:, None]
+    away = torch.rand(count, 6, generator=generator) * 1.3 + torch.where(near, 0.5, 2.4)
+    positions[:, 0] = positions[:, 0] * 0.25 + SIDE * 3 / 8
+    sides = _unit(generator, count * 6, dims).view(count, 6, dims)
+    positions[:, 1:7] = positions[:, :1] + away[..., None] * sides
+    return Scenes(tokens, positions, inside)
+
+
+def place(generator: Generator, count: int, dims: int) -> Scenes:
+    """In which half of the cube A stands."""
+    tokens, positions = _scene(generator, count, dims, [1])
+    return Scenes(tokens, positions, (positions[:, 0, 0] < SIDE / 2).long())
+
+
+def turn(generator: Generator, count: int, dims: int) -> Scenes:
+    """Whether the way from A over B to C bends to the left, in the plane of the first two axes; A to B goes one way."""
+    tokens, positions = _scene(generator, count, dims, [1, 2, 3])
+    left = torch.rand(count, generator=generator) < 0.5
+    angle = (torch.rand(count, generator=generator) - 0.5) * torch.pi / 2  # of A to B
+    bend = (0.15 + 0.7 * torch.rand(count, generator=generator)) * torch.pi * torch.where(left, 1.0, -1.0)
+    for at, way in ((1, angle), (2, angle + bend)):
+        positions[:, at] = positions[:, at - 1]
+        positions[:, at, :2] += 2 * torch.stack([way.cos(), way.sin()], 1)
+    return Scenes(tokens, positions, left.long())
+
+
+TASKS = {
+    "direction": Task("is A before B, along the first axis", 2, direction),
+    "distance": Task("are A and B near each other", 2, distance),
+    "counting": Task("how many of six B are near A, 0 to 3", 4, counting),
+    "place": Task("in which half of the space is A", 2, place),
+    "turn": Task("does the way A, B, C bend to the left", 2, turn, least_dims=2),
+}
+
+
+def moved(scenes: Scenes, by: float = SIDE) -> Scenes:
+    """Another crop of the world: all places moved."""
+    return scenes._replace(positions=scenes.positions + by)
+
+
+def scaled(scenes: Scenes, by: float = 2.0) -> Scenes:
+    """All places farther apart, about the middle."""
+    return scenes._replace(positions=(scenes.positions - SIDE / 2) * by + SIDE / 2)
+
+
+def rotated(scenes: Scenes, generator: Generator) -> Scenes:
+    """Each scene turned about its middle by an angle of its own, in the plane of the first two axes."""
+    angle = torch.rand(len(scenes.positions), generator=generator) * 2 * torch.pi
+    turned = (scenes.positions - SIDE / 2).clone()
+    x, y = (turned[..., axis].clone() for axis in (0, 1))
+    cos, sin = angle.cos()[:, None], angle.sin()[:, None]
+    turned[..., 0], turned[..., 1] = cos * x - sin * y, sin * x + cos * y
+    return scenes._replace(positions=turned + SIDE / 2)
+
+
+def _scene(generator: Generator, count: int, dims: int, words: list[int]) -> tuple[Tensor, Tensor]:
+    tokens = torch.zeros(count, TOKENS, dtype=torch.int64)
+    tokens[:, : len(words)] = torch.tensor(words)  # attention does not see in which order tokens come
+    return tokens, torch.rand(count, TOKENS, dims, generator=generator) * SIDE
+
+
+def _unit(generator: Generator, count: int, dims: int) -> Tensor:
+    return torch.nn.functional.normalize(torch.randn(count, dims, generator=generator), dim=-1)

@@ -1,0 +1,64 @@
+"""Toy tasks: answers that are right, in balance, and out of reach without places."""
+
+import pytest
+import torch
+from torch import Generator
+
+from ndformer.framework.engine.studies.experiment import Cell
+from ndformer.studies.toys import table
+from ndformer.studies.toys.table import ENCODINGS, EXPERIMENTS, SHUFFLED, measure
+from ndformer.studies.toys.tasks import SIDE, TASKS, TOKENS, moved, rotated, scaled
+
+
+def drawn(name: str, dims: int, count: int = 4000):
+    return TASKS[name].draw(Generator().manual_seed(0), count, dims)
+
+
+CASES = [(name, dims) for name, task in TASKS.items() for dims in (1, 2, 3, 4) if dims >= task.least_dims]
+
+
+@pytest.mark.parametrize("name, dims", CASES)
+def test_answers_are_in_balance_and_words_alone_tell_none(name, dims):
+    scenes = drawn(name, dims)
+    counts = torch.bincount(scenes.targets)
+    assert len(counts) == TASKS[name].outputs
+    assert counts.min() > 0.85 * counts.max()
+    assert scenes.positions.shape == (4000, TOKENS, dims)
+    assert (scenes.tokens == scenes.tokens[0]).all()  # the same words in every scene
+
+
+@pytest.mark.parametrize("dims", [1, 2, 4])
+def test_answers_are_those_of_the_places(dims):
+    r = drawn("direction", dims).positions
+    assert torch.equal(drawn("direction", dims).targets, (r[:, 0, 0] < r[:, 1, 0]).long())
+    near = (drawn("distance", dims).positions[:, 0] - drawn("distance", dims).positions[:, 1]).norm(dim=1) < 2.25
+    assert torch.equal(drawn("distance", dims).targets, near.long())
+    r = drawn("counting", dims).positions
+    assert torch.equal(drawn("counting", dims).targets, ((r[:, 1:7] - r[:, :1]).norm(dim=2) < 2).sum(1))
+
+
+def test_a_turn_is_told_by_the_cross_product_and_survives_turning():
+    scenes = drawn("turn", 2)
+    for r in (scenes.positions, rotated(scenes, Generator().manual_seed(1)).positions, moved(scenes).positions):
+        first, second = (r[:, 1] - r[:, 0]).unbind(1), (r[:, 2] - r[:, 1]).unbind(1)
+        cross = first[0] * second[1] - first[1] * second[0]
+        assert torch.equal(scenes.targets, (cross > 0).long())
+
+
+def test_moving_scaling_and_turning_keep_what_they_should():
+    scenes = drawn("distance", 3, 50)
+    distances = torch.cdist(scenes.positions, scenes.positions)
+    for changed, times in ((moved(scenes), 1), (scaled(scenes), 2), (rotated(scenes, Generator().manual_seed(1)), 1)):
+        found = torch.cdist(changed.positions, changed.positions)
+        torch.testing.assert_close(found, times * distances, atol=2e-3, rtol=1e-3)
+    assert (moved(scenes).positions - scenes.positions - SIDE).abs().max() < 1e-6
+
+
+@pytest.mark.parametrize("row, dims", [*((row, 2) for row in (*ENCODINGS, SHUFFLED)), ("PaPE", 1), ("Sincos", 3)])
+def test_every_row_measures_every_column_and_the_same_again(row, dims, tmp_path, monkeypatch):
+    monkeypatch.setattr(table, "TEST", 40)
+    experiment = next(e for e in EXPERIMENTS if e.name == f"toys:{dims}d-1block")
+    values = measure(Cell(row, 3, "small", tmp_path), dims, 1, steps=4)
+    assert set(experiment.columns) <= set(values)
+    if row in ("PaPE", SHUFFLED):
+        assert measure(Cell(row, 3, "small", tmp_path), dims, 1, steps=4) == values

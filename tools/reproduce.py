@@ -1,0 +1,119 @@
+"""The papers' tables and figures, each by one command: what is claimed, what comes out here.
+
+    tools/reproduce.py --list                        every table and figure, what it needs, how long it takes
+    tools/reproduce.py thesis:table3                 one of them, on a scale for two CPU cores
+    tools/reproduce.py toys --seeds 0 1 --jobs 2     all of a paper, two seeds, two cells at once
+    tools/reproduce.py --pages docs/papers           pages from what was measured, without measuring anything
+
+The same command again goes on where it was stopped: cells that are done are not measured again. Leaves in
+work_dirs/reproduce/PAPER_ITEM_SCALE: results.json, table.md, picture.png, and a folder for each cell.
+"""
+
+import argparse
+import shutil
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+
+from ndformer.framework.engine.programs import cli
+from ndformer.framework.engine.studies import conduct, pages
+from ndformer.framework.engine.studies.experiment import Experiment
+from ndformer.framework.errors import ConfigError, UnknownNameError
+from ndformer.studies import PAPERS, every, find
+
+
+def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = cli.new_parser(__doc__)
+    parser.add_argument("name", metavar="PAPER[:ITEM]", nargs="?")
+    parser.add_argument("--list", action="store_true", help="what there is")
+    parser.add_argument("--scale", choices=["small", "paper"], default="small")
+    parser.add_argument("--seeds", metavar="N", type=int, nargs="+", help="(as many as the table wants, from 0)")
+    parser.add_argument("--rows", metavar="ROW", nargs="+", help="these rows alone")
+    parser.add_argument("--jobs", metavar="K", type=int, default=1, help="cells at once, of one thread each (1)")
+    parser.add_argument("--work-dir", metavar="DIR", type=Path, default=Path("work_dirs/reproduce"))
+    parser.add_argument("--pages", metavar="DIR", type=Path, help="write pages of results that were kept there")
+    parser.add_argument("--keep", metavar="DIR", type=Path, help="keep the results there, for --pages")
+    parser.add_argument("--cell", nargs=2, help=argparse.SUPPRESS)  # a row and a seed, measured in this process
+    given = parser.parse_args(arguments)
+    if not (given.name or given.list or given.pages):
+        parser.error("name a PAPER or PAPER:ITEM, or ask for --list")
+    return given
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    given = parse(arguments)
+    if given.list:
+        print(listed())
+    elif given.cell:
+        row, seed = given.cell
+        torch.set_num_threads(1)
+        experiment = find(given.name)
+        (cell,) = [c for c in conduct.cells(experiment, given.scale, [int(seed)], given.work_dir) if c.row == row]
+        conduct.measure(experiment, cell)
+    elif given.name:
+        for experiment in named(given.name):
+            run(experiment, given)
+    if given.pages:
+        write_pages(given.pages)
+
+
+def named(name: str) -> list[Experiment]:
+    if ":" in name:
+        return [find(name)]
+    if name not in PAPERS:
+        raise UnknownNameError(f"no paper '{name}': there are {', '.join(PAPERS)}")
+    return [experiment for experiment in every().values() if experiment.paper == name]
+
+
+def run(experiment: Experiment, given: argparse.Namespace) -> None:
+    if given.scale not in experiment.scales:
+        raise ConfigError(f"{experiment.name} has no scale '{given.scale}', only {', '.join(experiment.scales)}")
+    wants = experiment.scales[given.scale]
+    if wants.needs:
+        raise ConfigError(f"{experiment.name} on the scale '{given.scale}' needs {wants.needs}")
+    seeds = given.seeds or range(wants.seeds)
+    program = [sys.executable, str(Path(__file__).resolve())]
+    begin = time.monotonic()
+    print(f"{experiment.name}: {experiment.title}", flush=True)
+
+    ends = conduct.conduct(experiment, given.scale, seeds, given.work_dir, given.jobs, program, given.rows)
+    for measured, (done, total, cell) in enumerate(ends, 1):
+        left = (time.monotonic() - begin) / measured * (total - done)
+        print(f"[{done}/{total}] {cell.row}, seed {cell.seed}; about {left / 60:.0f} min left", flush=True)
+    folder = given.work_dir / f"{experiment.paper}_{experiment.item}_{given.scale}"
+    results = conduct.measured(experiment, given.scale, seeds, given.work_dir)
+    print(f"\n{pages.write(experiment, given.scale, results, folder)}\n{folder}")
+    if given.keep:
+        kept = given.keep / folder.name
+        kept.mkdir(parents=True, exist_ok=True)
+        for name in (pages.RESULTS, "picture.png"):
+            shutil.copy(folder / name, kept / name)
+
+
+def write_pages(folder: Path) -> None:
+    for paper, (title, intro) in PAPERS.items():
+        found = [experiment for experiment in every().values() if experiment.paper == paper]
+        (folder / f"{paper}.md").write_text(pages.page(title, intro, found, folder), encoding="utf-8")
+        print(folder / f"{paper}.md")
+
+
+def listed() -> str:
+    lines = []
+    for paper, (title, _) in PAPERS.items():
+        lines.append(f"{title}")
+        for experiment in every().values():
+            if experiment.paper != paper:
+                continue
+            lines.append(f"  {experiment.name:28} {experiment.title}")
+            for scale, wants in experiment.scales.items():
+                minutes = "not timed" if wants.minutes is None else f"{wants.minutes:g} min on one core"
+                says = f"needs {wants.needs}" if wants.needs else f"{wants.seeds} seeds, {minutes}"
+                lines.append(f"  {'':28}   {scale}: {says}")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    cli.run(main)
