@@ -78,6 +78,17 @@ def test_modalities_and_encodings_know_the_framework_and_it_knows_neither(folder
     assert not strangers, strangers
 
 
+def test_studies_know_the_framework_and_nobody_knows_them() -> None:
+    allowed = ("ndformer.framework", "ndformer.studies")
+    for module, found in MODULES.items():
+        for i in found:
+            ours = i.name.startswith("ndformer.")
+            if module.startswith("ndformer.studies"):
+                assert not ours or i.name.startswith(allowed), f"{i.line} imports {i.name}"
+            else:
+                assert not i.name.startswith("ndformer.studies"), f"{i.line} imports {i.name}"
+
+
 @pytest.mark.parametrize(
     "folder, needed",
     [
