@@ -138,7 +138,7 @@ def case(number: int, seed: int) -> tuple[dict[str, Any], float]:
     depth = rng.randint(2, 4)
     width = width_of(rng, cfg["type"], dims)
     if cfg.get("strategy") == "positional_attention":
-        cfg = cfg | dict(attention_heads=heads)
+        cfg = {**cfg, "attention_heads": heads}
     model: Any = Model(cfg, dims, heads, width, depth, rng.randrange(depth), seed=number)
     given, said = layout_of(rng, rows, dims, needs_grid(cfg))
     placed_in = rng.choice([torch.float32, torch.float64])

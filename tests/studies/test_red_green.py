@@ -65,6 +65,6 @@ def test_logistic_regression_is_at_its_minimum():
 
 
 def test_location_is_learnt_from_sines_and_guessed_without_places():
-    few = dict(count=600, epochs=10)
-    assert accuracy(trained("location", "Sincos", 0, **few), to_test("location", 0)) > 90
-    assert accuracy(trained("location", "NoPE", 0, **few), to_test("location", 0)) < 60
+    test = to_test("location", 0)
+    assert accuracy(trained("location", "Sincos", 0, count=600, epochs=10), test) > 90
+    assert accuracy(trained("location", "NoPE", 0, count=600, epochs=10), test) < 60
