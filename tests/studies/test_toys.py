@@ -2,12 +2,14 @@
 
 import pytest
 import torch
-from torch import Generator
+from torch import Generator, nn
 
+from ndformer.framework.engine.config.text import parse_encoding
 from ndformer.framework.engine.studies.experiment import Cell
+from ndformer.studies.small import Reader
 from ndformer.studies.toys import table
 from ndformer.studies.toys.table import ENCODINGS, EXPERIMENTS, SHUFFLED, measure
-from ndformer.studies.toys.tasks import SIDE, TASKS, TOKENS, moved, rotated, scaled
+from ndformer.studies.toys.tasks import SIDE, TASKS, TOKENS, WORDS, moved, rotated, scaled
 
 
 def drawn(name: str, dims: int, count: int = 4000):
@@ -54,11 +56,18 @@ def test_moving_scaling_and_turning_keep_what_they_should():
     assert (moved(scenes).positions - scenes.positions - SIDE).abs().max() < 1e-6
 
 
-@pytest.mark.parametrize("row, dims", [*((row, 2) for row in (*ENCODINGS, SHUFFLED)), ("PaPE", 1), ("Sincos", 3)])
+@pytest.mark.parametrize("row", ENCODINGS)
+def test_every_encoding_reads_the_scenes(row):
+    scenes = drawn("direction", 2, 3)
+    reader = Reader(nn.Embedding(WORDS, 48), 2, scenes, parse_encoding(ENCODINGS[row]))
+    assert reader(scenes).shape == (3, 2)
+
+
+@pytest.mark.parametrize("row, dims", [("Sincos, PaPE", 2), ("AxialRoPE", 1), ("PaPE, spread", 3), (SHUFFLED, 2)])
 def test_every_row_measures_every_column_and_the_same_again(row, dims, tmp_path, monkeypatch):
     monkeypatch.setattr(table, "TEST", 40)
     experiment = next(e for e in EXPERIMENTS if e.name == f"toys:{dims}d-1block")
     values = measure(Cell(row, 3, "small", tmp_path), dims, 1, steps=4)
     assert set(experiment.columns) <= set(values)
-    if row in ("PaPE", SHUFFLED):
+    if row == SHUFFLED:
         assert measure(Cell(row, 3, "small", tmp_path), dims, 1, steps=4) == values
