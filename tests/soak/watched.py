@@ -77,6 +77,7 @@ def judged(call: Callable[[], object], folder: Path) -> str:
     begin, pid = time.monotonic(), os.fork()
     if not pid:
         os.close(reader)
+        sys.modules["numba"] = None  # pyright: ignore[reportArgumentType] - it unpickles what it compiled before
         os.chdir(folder)
         signal.alarm(SECONDS)
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
