@@ -21,8 +21,9 @@ def above(results: Results, row: str, column: str, limit: float) -> Verdict:
 
 
 def below(results: Results, row: str, column: str, limit: float) -> Verdict:
-    verdict = _judged([-value for value in results.of(row, column)], -limit, "")
-    return Verdict(verdict.word, _figure(results.of(row, column), f"{row}: ", limit))
+    values = results.of(row, column)
+    word = _judged([-value for value in values], -limit, "").word
+    return Verdict(word, _figure(values, f"{row}: ", limit) if values else "")
 
 
 def alike(

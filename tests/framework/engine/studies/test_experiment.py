@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ndformer.framework.engine.studies import conduct, pages
-from ndformer.framework.engine.studies.experiment import Cell, Claim, Experiment, Results, Scale
+from ndformer.framework.engine.studies.experiment import Cell, Claim, Experiment, Results, Scale, Verdict
 from ndformer.framework.engine.studies.verdicts import above, ahead, alike, below, each
 from ndformer.framework.errors import DataError, UnknownNameError
 
@@ -105,7 +105,8 @@ def test_verdicts_are_by_the_interval():
     assert above(results, "high", "x", 5).word == below(results, "low", "x", 5).word == "holds"
     assert above(results, "low", "x", 5).word == below(results, "high", "x", 5).word == "does not hold"
     assert above(results, "one", "x", 1).word == "not told apart"  # one seed tells nothing
-    assert above(results, "none", "x", 1).word == "not measured"
+    assert above(results, "none", "x", 1) == below(results, "none", "x", 1) == Verdict("not measured")
+    assert ahead(results, "none", "low", "x") == alike(results, "low", "none", "x", 1) == Verdict("not measured")
     assert alike(results, "high", "low", "x", 20).word == "holds"
     assert alike(results, "high", "low", "x", 1).word == "does not hold"
     assert alike(results, "wide", "low", "x", 20).word == "not told apart"
