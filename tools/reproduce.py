@@ -34,6 +34,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--rows", metavar="ROW", nargs="+", help="these rows alone")
     parser.add_argument("--jobs", metavar="K", type=int, default=1, help="cells at once, of one thread each (1)")
     parser.add_argument("--work-dir", metavar="DIR", type=Path, default=Path("work_dirs/reproduce"))
+    parser.add_argument("--data", metavar="DIR", type=Path, default=Path("data"), help="holds the data sets (data)")
     parser.add_argument("--pages", metavar="DIR", type=Path, help="write pages of results that were kept there")
     parser.add_argument("--keep", metavar="DIR", type=Path, help="keep the results there, for --pages")
     parser.add_argument("--cell", nargs=2, help=argparse.SUPPRESS)  # a row and a seed, measured in this process
@@ -51,7 +52,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         row, seed = given.cell
         torch.set_num_threads(1)
         experiment = find(given.name)
-        (cell,) = [c for c in conduct.cells(experiment, given.scale, [int(seed)], given.work_dir) if c.row == row]
+        every_row = conduct.cells(experiment, given.scale, [int(seed)], given.work_dir, given.data)
+        (cell,) = [cell for cell in every_row if cell.row == row]
         conduct.measure(experiment, cell)
     elif given.name:
         for experiment in named(given.name):
@@ -74,18 +76,20 @@ def run(experiment: Experiment, given: argparse.Namespace) -> None:
     wants = experiment.scales[given.scale]
     if wants.needs:
         raise ConfigError(f"{experiment.name} on the scale '{given.scale}' needs {wants.needs}")
+    conduct.check_data(experiment, given.scale, given.data)
     seeds = given.seeds or range(wants.seeds)
     program = [sys.executable, str(Path(__file__).resolve())]
     begin = time.monotonic()
     print(f"{experiment.name}: {experiment.title}", flush=True)
 
-    ends = conduct.conduct(experiment, given.scale, seeds, given.work_dir, given.jobs, program, given.rows)
+    ends = conduct.conduct(experiment, given.scale, seeds, given.work_dir, given.jobs, program, given.rows, given.data)
     for measured, (done, total, cell) in enumerate(ends, 1):
         left = (time.monotonic() - begin) / measured * (total - done)
         print(f"[{done}/{total}] {cell.row}, seed {cell.seed}; about {left / 60:.0f} min left", flush=True)
     folder = given.work_dir / f"{experiment.paper}_{experiment.item}_{given.scale}"
     results = conduct.measured(experiment, given.scale, seeds, given.work_dir)
     print(f"\n{pages.write(experiment, given.scale, results, folder)}\n{folder}")
+    print(f"{conduct.minutes(experiment, given.scale, seeds, given.work_dir):.1f} minutes of a core in all")
     if given.keep:
         kept = given.keep / folder.name
         kept.mkdir(parents=True, exist_ok=True)
@@ -111,6 +115,7 @@ def listed() -> str:
             for scale, wants in experiment.scales.items():
                 minutes = "not timed" if wants.minutes is None else f"{wants.minutes:g} min on one core"
                 says = f"needs {wants.needs}" if wants.needs else f"{wants.seeds} seeds, {minutes}"
+                says += f"; reads {', '.join(one.folder for one in wants.data)}" if wants.data else ""
                 lines.append(f"  {'':28}   {scale}: {says}")
     return "\n".join(lines)
 

@@ -23,10 +23,14 @@ CELL = "cell.json"
 LOG = "log.txt"
 
 
-def cells(experiment: Experiment, scale: ScaleName, seeds: Sequence[int], home: Path) -> list[Cell]:
+def cells(
+    experiment: Experiment, scale: ScaleName, seeds: Sequence[int], home: Path, data: Path = Path("data")
+) -> list[Cell]:
     """Every row once before any is repeated with another seed."""
     return [
-        Cell(row, seed, scale, _folder(experiment, scale, row, seed, home)) for seed in seeds for row in experiment.rows
+        Cell(row, seed, scale, _folder(experiment, scale, row, seed, home), data)
+        for seed in seeds
+        for row in experiment.rows
     ]
 
 
@@ -35,15 +39,35 @@ def _folder(experiment: Experiment, scale: ScaleName, row: str, seed: int, home:
     return home / f"{experiment.paper}_{experiment.item}_{scale}" / f"{short}_seed{seed}"
 
 
+def check_data(experiment: Experiment, scale: ScaleName, data: Path) -> None:
+    for needed in experiment.scales[scale].data:
+        if not (data / needed.folder).exists():
+            raise DataError(
+                f"{experiment.name} reads {data / needed.folder}, which is not there: get {needed.source}",
+                "--data names the folder that holds the data sets",
+            )
+
+
 def measure(experiment: Experiment, cell: Cell) -> None:
     """One cell, here and now."""
     cell.folder.mkdir(parents=True, exist_ok=True)
+    begin = _seconds()
     values = experiment.measure(cell)
+    minutes = (_seconds() - begin) / 60
     missing = set(experiment.columns) - set(values)
     if missing:
         raise DataError(f"{experiment.name} measured no {', '.join(sorted(missing))} of {cell.row}")
     kept = {name: float(value) for name, value in values.items()}
-    atomic.write(cell.folder / CELL, json.dumps(dict(row=cell.row, seed=cell.seed, values=kept), indent=1) + "\n")
+    atomic.write(
+        cell.folder / CELL,
+        json.dumps(dict(row=cell.row, seed=cell.seed, minutes=minutes, values=kept), indent=1) + "\n",
+    )
+
+
+def _seconds() -> float:
+    """Of a core, of this process and of those that it has seen end; however busy the machine was."""
+    times = os.times()
+    return times.user + times.system + times.children_user + times.children_system
 
 
 def conduct(
@@ -54,12 +78,13 @@ def conduct(
     jobs: int,
     program: Sequence[str],
     rows: Sequence[str] | None = None,
+    data: Path = Path("data"),
 ) -> Iterator[tuple[int, int, Cell]]:
     """Runs what is missing; says after each how many are done, of how many, and which it was."""
     unknown = [row for row in rows or () if row not in experiment.rows]
     if unknown:
         raise UnknownNameError(f"{experiment.name} has no row '{unknown[0]}'{nearest(unknown[0], experiment.rows)}")
-    every = [cell for cell in cells(experiment, scale, seeds, home) if rows is None or cell.row in rows]
+    every = [cell for cell in cells(experiment, scale, seeds, home, data) if rows is None or cell.row in rows]
     waiting = [cell for cell in every if _read(cell) is None]
     done, running = len(every) - len(waiting), dict[subprocess.Popen[bytes], Cell]()
     try:
@@ -92,9 +117,16 @@ def measured(experiment: Experiment, scale: ScaleName, seeds: Sequence[int], hom
     return Results(values)
 
 
+def minutes(experiment: Experiment, scale: ScaleName, seeds: Sequence[int], home: Path) -> float:
+    """Of a core, of all cells that are done."""
+    done = [cell for cell in cells(experiment, scale, seeds, home) if _read(cell) is not None]
+    return sum(json.loads((cell.folder / CELL).read_text(encoding="utf-8")).get("minutes", 0.0) for cell in done)
+
+
 def _start(experiment: Experiment, cell: Cell, home: Path, program: Sequence[str]) -> subprocess.Popen[bytes]:
     cell.folder.mkdir(parents=True, exist_ok=True)
-    asked = [experiment.name, "--scale", cell.scale, "--work-dir", str(home), "--cell", cell.row, str(cell.seed)]
+    asked = [experiment.name, "--scale", cell.scale, "--work-dir", str(home), "--data", str(cell.data)]
+    asked += ["--cell", cell.row, str(cell.seed)]
     environment = dict(os.environ, OMP_NUM_THREADS="1", PYTHONUNBUFFERED="1")
     with (cell.folder / LOG).open("wb", buffering=0) as log:
         return subprocess.Popen([*program, *asked], stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment)

@@ -29,13 +29,21 @@ class Cell:
     seed: int
     scale: ScaleName
     folder: Path  # where it may leave what it makes
+    data: Path = Path("data")  # holds the folders of data sets
+
+
+@dataclass(frozen=True)
+class DataSet:
+    folder: str  # in the folder that holds data sets, `cell.data`
+    source: str  # where to get it, and what to do with it
 
 
 @dataclass(frozen=True)
 class Scale:
     seeds: int  # as many as the table wants
     minutes: float | None = None  # of all of them on one core; None: not run here
-    needs: str = ""  # in words, what nobody has at hand: a data set, a GPU
+    needs: str = ""  # in words, what it takes to run it, where that is not two CPU cores: a GPU
+    data: tuple[DataSet, ...] = ()  # that it reads
 
 
 @dataclass(frozen=True)

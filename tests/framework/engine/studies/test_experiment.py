@@ -2,12 +2,13 @@
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from ndformer.framework.engine.studies import conduct, pages
-from ndformer.framework.engine.studies.experiment import Cell, Claim, Experiment, Results, Scale, Verdict
+from ndformer.framework.engine.studies.experiment import Cell, Claim, DataSet, Experiment, Results, Scale, Verdict
 from ndformer.framework.engine.studies.verdicts import above, ahead, alike, below, each
 from ndformer.framework.errors import DataError, UnknownNameError
 
@@ -16,7 +17,7 @@ import sys
 from pathlib import Path
 from ndformer.framework.engine.studies import conduct
 from tests.framework.engine.studies.test_experiment import LENGTHS
-name, _, scale, _, home, _, row, seed = sys.argv[1:]
+name, _, scale, _, home, _, data, _, row, seed = sys.argv[1:]
 (cell,) = [c for c in conduct.cells(LENGTHS, scale, [int(seed)], Path(home)) if c.row == row]
 conduct.measure(LENGTHS, cell)
 """
@@ -76,10 +77,23 @@ def test_a_cell_that_is_half_written_or_somebody_elses_is_measured_again(tmp_pat
 
 
 def test_a_cell_that_fails_ends_all_with_its_last_words(tmp_path, program):
-    from dataclasses import replace
-
     with pytest.raises(DataError, match=r"rulers:table1, breaks, seed 0: "):
         list(conduct.conduct(replace(LENGTHS, rows=("breaks",)), "small", [0], tmp_path, 1, program))
+
+
+def test_data_that_is_not_there_is_one_sentence_with_where_to_get_it(tmp_path):
+    reads = replace(LENGTHS, scales={"small": Scale(3, data=(DataSet("rulers", "ten rulers of github.com/rulers"),))})
+    with pytest.raises(DataError, match=r"rulers:table1 reads \S+rulers, which is not there: get ten rulers of github"):
+        conduct.check_data(reads, "small", tmp_path)
+    (tmp_path / "rulers").mkdir()
+    conduct.check_data(reads, "small", tmp_path)
+
+
+def test_minutes_are_those_of_cells_that_are_done(tmp_path):
+    cell, *_ = conduct.cells(LENGTHS, "small", [0], tmp_path)
+    assert conduct.minutes(LENGTHS, "small", [0], tmp_path) == 0
+    conduct.measure(replace(LENGTHS, measure=lambda cell: {"length": sum(range(10**7))}), cell)
+    assert 0 < conduct.minutes(LENGTHS, "small", [0], tmp_path) < 1
 
 
 def test_a_row_that_is_none_is_named(tmp_path, program):
@@ -88,8 +102,6 @@ def test_a_row_that_is_none_is_named(tmp_path, program):
 
 
 def test_a_measure_that_lacks_a_column_is_told(tmp_path):
-    from dataclasses import replace
-
     short = replace(LENGTHS, columns={"length": "length", "width": "width"})
     (cell, *_) = conduct.cells(short, "small", [0], tmp_path)
     with pytest.raises(DataError, match="measured no width of a"):

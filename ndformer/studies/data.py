@@ -1,0 +1,21 @@
+"""Data sets that experiments read, small enough for two CPU cores: their folders, and where to get them."""
+
+from ndformer.framework.engine.studies.experiment import DataSet
+
+SIGN_DIGITS = DataSet(
+    "sign_digits",
+    "the ten hand signs of github.com/ardamavi/Sign-Language-Digits-Dataset, as train/ and val/ of a folder a class",
+)
+MNIST = DataSet("mnist_idx", "MNIST's four files *-ubyte.gz (all of it, or a few thousand of its digits)")
+NMNIST = DataSet("nmnist", "N-MNIST, as Train/ and Test/ of a folder a class (all of it, or a few hundred recordings)")
+LPC_ACTIONS = DataSet(
+    "lpc_actions",
+    "six actions drawn from github.com/jrconway3/Universal-LPC-spritesheet, laid out as UCF101's videos/ "
+    "and ucfTrainTestlist/",
+)
+LDRAW10 = DataSet(
+    "ldraw10_normal_resampled",
+    "ten kinds of bricks of the LDraw parts library (github.com/gkjohnson/ldraw-parts-library), as text files of "
+    "points in the layout of modelnet40_normal_resampled",
+)
+ARC_AGI = DataSet("arc_agi", "github.com/fchollet/ARC-AGI (its data/training and data/evaluation inside)")
