@@ -3,6 +3,10 @@
     tools/compare.py configs/mnist_pape.py --encodings Sincos AxialRoPE PaPE --seeds 0 1 2 --sample
     tools/compare.py configs/mnist_pape.py --encodings Sincos 'PaPE(m=8)' --per-class 10 50 100 --jobs 2
     tools/compare.py configs/ucf101_pape.py --folds 1 2 3                   the mean over its folds, with an interval
+    tools/compare.py configs/sign_digits.py --encodings Sincos PaPE --learning-rates 5e-4 1e-3 2e-3
+
+With several learning rates each encoding gets the one that validates best on the first seed (and fold); all seeds are
+trained with that.
 
 Every cell is a run of tools/train.py in a folder of its own. The same command again goes on where it was stopped: what
 is done is not run again. Leaves in the work dir: compare.json, compare.md, compare.png.
@@ -11,13 +15,22 @@ is done is not run again. Leaves in the work dir: compare.json, compare.md, comp
 import argparse
 import contextlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ndformer.framework import processes
 from ndformer.framework.engine.programs import cli
 from ndformer.framework.engine.studies import compare_table
-from ndformer.framework.engine.studies.compare import Outcome, check_data, check_folder, outcome, plan, train_all
+from ndformer.framework.engine.studies.compare import (
+    Outcome,
+    Run,
+    check_data,
+    check_folder,
+    outcome,
+    plan,
+    preferred,
+    train_all,
+)
 from ndformer.framework.errors import UnknownNameError, nearest
 from ndformer.framework.registry import METRICS
 
@@ -36,6 +49,14 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument(
         "--per-class", metavar="N", type=int, nargs="+", default=[None], help="so many training samples of each class"
+    )
+    parser.add_argument(
+        "--learning-rates",
+        metavar="R",
+        type=float,
+        nargs="+",
+        default=[None],
+        help="each encoding gets its best of them",
     )
     parser.add_argument("--baseline", metavar="NAME", help="the encoding that gains are over (the first)")
     parser.add_argument("--metric", metavar="NAME", help="another value than the main one: mAP50")
@@ -66,16 +87,36 @@ def main(arguments: Sequence[str] | None = None) -> None:
         given.data_root,
         given.trust_config,
         given.folds,
+        given.learning_rates,
     )
-    baseline = given.baseline or runs[0].encoding
+    cfg = runs[0].cfg
+    metric = given.metric or METRICS.get(cfg.metrics[0].type).main
+    title = f"{given.config.stem}{' --sample' if given.sample else ''}, test {metric} on "
+    title += cfg.train_dataloader.dataset.type
+    report = compare_table.Report(home, title, metric, given.baseline or runs[0].encoding)
+    tried: list[Outcome] = []
+    if None not in given.learning_rates:
+        first = runs[0].seed, runs[0].fold
+        tried = trained([run for run in runs if (run.seed, run.fold) == first], given, home, report.metric)
+        best = preferred(tried)
+        runs = [run for run in runs if run.rate == best.get(run.row, given.learning_rates[0])]
+    outcomes = trained(runs, given, home, report.metric, lambda some: report.write(some, tried))
+    print(f"\n{report.write(outcomes, tried)}\n{home}/compare.md, compare.json, compare.png")
+    if any(one.failed for one in outcomes):
+        sys.exit(1)
+
+
+def trained(
+    runs: Sequence[Run],
+    given: argparse.Namespace,
+    home: Path,
+    metric: str,
+    seen: Callable[[list[Outcome]], object] = lambda outcomes: None,
+) -> list[Outcome]:
+    """All of them brought to their ends; `seen` is called with what there is after each."""
     damaged = {run.folder: check_folder(run, given.trust_config) for run in runs}
     jobs = max(1, given.jobs)
     threads = given.threads or max(1, processes.cores() // jobs)
-    cfg = runs[0].cfg
-    metric = given.metric or METRICS.get(cfg.metrics[0].type).main
-    dataset = cfg.train_dataloader.dataset.type
-    title = f"{given.config.stem}{' --sample' if given.sample else ''}, test {metric} on {dataset}"
-    report = compare_table.Report(home, title, metric, baseline)
     outcomes = {
         run.folder: Outcome(run, None, damaged[run.folder]) if damaged[run.folder] else outcome(run) for run in runs
     }
@@ -92,13 +133,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 done += 1
                 outcomes[end.outcome.run.folder] = end.outcome
                 print(f"[{done:{len(str(len(runs)))}}/{len(runs)}] {compare_table.line(end, metric)}", flush=True)
-                report.write(list(outcomes.values()))
+                seen(list(outcomes.values()))
     except KeyboardInterrupt:
         print(f"\nstopped with {sum(run.done for run in runs)} of {len(runs)} runs done: the same command goes on")
         raise
-    print(f"\n{report.write(list(outcomes.values()))}\n{home}/compare.md, compare.json, compare.png")
-    if any(one.failed for one in outcomes.values()):
-        sys.exit(1)
+    return list(outcomes.values())
 
 
 if __name__ == "__main__":

@@ -72,6 +72,24 @@ def test_it_trains_what_is_not_done_yet(config, tmp_path, capsys):
     assert (home / "compare.png").is_file()
 
 
+def test_each_encoding_gets_the_learning_rate_that_validates_best_on_the_first_seed(config, tmp_path, capsys):
+    home = tmp_path / "out"
+    command = [str(config), "--encodings", "NoPE", "--seeds", "2", "1", "--learning-rates", "1e-9", "5e-3"]
+    command += ["--jobs", "2", "--threads", "1", "--work-dir", str(home)]
+    compare.main(command)
+    content = json.loads((home / "compare.json").read_text())
+    runs = {(run["seed"], run["rate"]): run["results"] for run in content["runs"]}
+    tried = {rate: results["val"]["accuracy"] for (seed, rate), results in runs.items() if seed == 2}
+    assert set(tried) == {1e-9, 5e-3}
+    best = 5e-3 if tried[5e-3] > tried[1e-9] else 1e-9
+    assert set(runs) == {(2, 1e-9), (2, 5e-3), (1, best)}
+    (row,) = content["rows"]
+    assert (row["rate"], set(row["values"])) == (best, {"1", "2"})
+    assert f"| NoPE     |         {best:g} | 2 |" in capsys.readouterr().out
+    assert "of 1e-09, 0.005 the one that validated best on seed 2" in (home / "compare.md").read_text()
+    assert f"optimizer.lr={best:g}" in (home / f"NoPE_lr={best:g}_seed1" / "log.txt").read_text()
+
+
 @pytest.mark.parametrize(
     "arguments, sentence",
     [
@@ -80,6 +98,10 @@ def test_it_trains_what_is_not_done_yet(config, tmp_path, capsys):
         (["--encodings", "PaPE", "--data-root", "nowhere"], "nowhere/train is missing"),
         (["--encodings", "PaPE", "--per-class", "2", "9"], "per_class asks for 9 samples of each class"),
         (["--encodings", "PaPE", "--sample"], "has no `sample`"),
+        (
+            ["--learning-rates", "1e-3", "--cfg-options", "optimizer.lr=1"],
+            "optimizer.lr: that is for --learning-rates",
+        ),
     ],
 )
 def test_what_goes_wrong_is_one_sentence_before_any_run(config, arguments, sentence, tmp_path, monkeypatch):
