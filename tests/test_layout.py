@@ -134,6 +134,7 @@ FRAMEWORK = [  # each room knows those before it
     ["registry", "processes", "tokens", "foreign", "compat"],
     ["bias", "spacing"],
     ["kernels", "encoding"],
+    ["composed"],
     ["attention", "sparse"],
     ["look", "transformer"],
     ["backbones", "necks", "losses", "data"],

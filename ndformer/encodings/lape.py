@@ -5,7 +5,8 @@ from typing import Any, cast
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ndformer.framework.encoding import LayerEncoding, PositionEncoding, build_encoding, scaled
+from ndformer.framework.composed import build_encoding
+from ndformer.framework.encoding import LayerEncoding, PositionEncoding, scaled
 from ndformer.framework.registry import ENCODINGS
 from ndformer.framework.tokens import Where
 

@@ -9,11 +9,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ndformer.framework.autocast import without_autocast
+from ndformer.framework.composed import Composed, build_encoding
 from ndformer.framework.encoding import (
-    Composed,
     PerAxis,
     PositionEncoding,
-    build_encoding,
     not_measured,
     per_axis,
     scaled,

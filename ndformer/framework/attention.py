@@ -13,7 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from ndformer.framework.bias.base import Bias
-from ndformer.framework.encoding import LayerEncoding, PositionEncoding, build_encoding, without_autocast
+from ndformer.framework.composed import build_encoding
+from ndformer.framework.encoding import LayerEncoding, PositionEncoding, without_autocast
 from ndformer.framework.kernels import attend
 from ndformer.framework.kernels.masks import bias_rows, seen
 from ndformer.framework.tokens import Where

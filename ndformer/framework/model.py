@@ -13,8 +13,8 @@ from torch.utils._pytree import tree_map_only
 from ndformer.framework.adapter import Adapter
 from ndformer.framework.answer import Answer
 from ndformer.framework.autocast import autocast
+from ndformer.framework.composed import class_place
 from ndformer.framework.data.mixer import Mixer
-from ndformer.framework.encoding import class_place
 from ndformer.framework.errors import NothingLeftError, UnknownNameError, nearest
 from ndformer.framework.heads.head import Head
 from ndformer.framework.ranges import Filled, Names, NonNegative

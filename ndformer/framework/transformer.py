@@ -8,7 +8,8 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from ndformer.framework.attention import Attention
-from ndformer.framework.encoding import LayerEncoding, PositionEncoding, build_encoding
+from ndformer.framework.composed import build_encoding
+from ndformer.framework.encoding import LayerEncoding, PositionEncoding
 from ndformer.framework.processes import rand
 from ndformer.framework.ranges import Dims, Few, Finite, Names, Positive, Rate, Width
 from ndformer.framework.registry import BACKBONES

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from ndformer.framework.backbones.factorised import FactorisedTransformer
 from ndformer.framework.backbones.ptv3.network import PTv3
-from ndformer.framework.encoding import build_encoding
+from ndformer.framework.composed import build_encoding
 from ndformer.framework.tokens import TokenSet, Where
 from ndformer.framework.transformer import Transformer
 

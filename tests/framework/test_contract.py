@@ -17,13 +17,14 @@ from ndformer.encodings.rotary import AxialRoPE, RoPEMixed
 from ndformer.framework.bias.base import Bias, PositionBias
 from ndformer.framework.bias.parabolas import IsotropicBias
 from ndformer.framework.bias.pointwise import DistanceBias
+from ndformer.framework.composed import build_encoding
 from ndformer.framework.contract import PROMISES, check, trials
 from ndformer.framework.contract.building import compiles
 from ndformer.framework.contract.forms import forms
 from ndformer.framework.contract.places import translation, unplaced
 from ndformer.framework.contract.promise import difference
 from ndformer.framework.contract.trial import Trial
-from ndformer.framework.encoding import LayerEncoding, PositionEncoding, build_encoding
+from ndformer.framework.encoding import LayerEncoding, PositionEncoding
 from ndformer.framework.registry import ENCODINGS
 from ndformer.framework.tokens import Where
 

@@ -11,7 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ndformer.framework.encoding import PositionEncoding, build_encoding
+from ndformer.framework.composed import build_encoding
+from ndformer.framework.encoding import PositionEncoding
 from ndformer.framework.pictures.figures import Panels, curves, heat_maps
 from ndformer.framework.tokens import Where
 

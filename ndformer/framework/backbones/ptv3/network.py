@@ -14,7 +14,7 @@ from torch.nn.utils.rnn import pad_sequence
 from ndformer.framework.backbones.ptv3.curves import CURVES, bits_for, known, serialize
 from ndformer.framework.backbones.ptv3.layers import Pool, Stage, Stem, Unpool
 from ndformer.framework.backbones.ptv3.points import Cells, Level
-from ndformer.framework.encoding import build_encoding
+from ndformer.framework.composed import build_encoding
 from ndformer.framework.errors import DataError
 from ndformer.framework.ranges import Few, Positive, Rate, Width
 from ndformer.framework.registry import BACKBONES

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from ndformer.framework import archive
-from ndformer.framework.encoding import build_encoding
+from ndformer.framework.composed import build_encoding
 from ndformer.framework.engine.building import build_model
 from ndformer.framework.engine.training import checkpoint, contents, exported
 from ndformer.framework.errors import DataError
