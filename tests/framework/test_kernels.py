@@ -292,8 +292,13 @@ def test_a_bias_may_handle_unplaced_tokens_itself(backend: str) -> None:
     everywhere = attend(q, k, v, Where(where.positions), PairOnly(values), backend=backend)
     torch.testing.assert_close(attend(q, k, v, where, bias, backend=backend), everywhere)
     assert not torch.allclose(masked, everywhere)
-    with pytest.raises(ValueError, match="handle unplaced tokens"):
-        SumBias([bias, PairOnly(values)])
+
+    bias.placed = where.placed  # then one that does not may stand beside it, and gives unplaced tokens nothing
+    both = attend(q, k, v, where, SumBias([bias, PairOnly(values)]), backend=backend)
+    assert where.placed is not None
+    seen = (where.placed[:, :, None] & where.placed[:, None])[:, None]
+    summed = attend(q, k, v, Where(where.positions), PairOnly(values + values * seen), backend=backend)
+    torch.testing.assert_close(both, summed)
 
 
 def test_dense_and_sdpa_do_not_mind_what_finite_junk_padding_holds() -> None:

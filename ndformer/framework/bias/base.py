@@ -25,6 +25,7 @@ class Bias:
     device: torch.device | None = None
     excludes = False  # gives -inf for some pairs
     handles_unplaced = False  # gives values for pairs with unplaced tokens itself
+    placed: Tensor | None = None  # of one that does: which tokens have a place, (B or 1, N); None: all
     term = "bias"  # its name among the parts of the logits
 
     def pair(self, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
@@ -62,11 +63,13 @@ class SumBias(Bias):
     """Several biases of one attention layer."""
 
     def __init__(self, terms: Sequence[Bias]) -> None:
+        handling = [term for term in terms if term.handles_unplaced]
+        self.handles_unplaced = bool(handling)
+        self.placed = next((term.placed for term in handling if term.placed is not None), None)
+        if self.placed is not None:
+            terms = [term if term.handles_unplaced else Hidden(term, self.placed) for term in terms]
         self.terms = list(terms)
-        self.excludes = any(t.excludes for t in terms)
-        if len({t.handles_unplaced for t in terms}) > 1:
-            raise ValueError("biases that handle unplaced tokens themselves cannot be summed with biases that do not")
-        self.handles_unplaced = self.terms[0].handles_unplaced
+        self.excludes = any(term.excludes for term in terms)
 
     def made_for(self, q: Tensor) -> None:
         for term in self.terms:
@@ -97,6 +100,37 @@ class SumBias(Bias):
                     name += "'"
                 named[name] = part
         return named
+
+
+class Hidden(Bias):
+    """A bias that unplaced tokens get nothing of, beside one that gives them values of its own."""
+
+    handles_unplaced = True
+
+    def __init__(self, bias: Bias, placed: Tensor) -> None:
+        self.bias, self.placed, self.excludes, self.term = bias, placed.contiguous(), bias.excludes, bias.term
+
+    def made_for(self, q: Tensor) -> None:
+        self.bias.made_for(q)
+
+    @property
+    def pointwise(self) -> bool:
+        return self.bias.pointwise
+
+    def pair(self, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+        row = b if self.placed.shape[0] > 1 else torch.zeros_like(b)
+        return torch.where(self.placed[row, i] & self.placed[row, j], self.bias.pair(b, h, i, j), 0.0)
+
+    def rows(self, lo: int, hi: int) -> Tensor:
+        both = self.placed[:, lo:hi, None] & self.placed[:, None, :]
+        return torch.where(both[:, None], self.bias.rows(lo, hi), 0.0)
+
+    def cut(self, rows: Rows) -> Bias | None:
+        part = self.bias.cut(rows)
+        return None if part is None else Hidden(part, rows.gather(self.placed.flatten()))
+
+    def parts(self) -> dict[str, Bias]:
+        return {name: Hidden(part, self.placed) for name, part in self.bias.parts().items()}
 
 
 class PositionBias(Bias):

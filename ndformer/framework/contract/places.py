@@ -35,6 +35,8 @@ def unplaced(tried: Sequence[Trial]) -> str:
                 turned.compare(b[:, :, here], wider[:, :, here], f"layer {i}, {at}")
             if bias is not None and bias.handles_unplaced:
                 handled = True
+                if bias.placed is None:
+                    raise Broken(f"layer {i}'s bias has handles_unplaced and no `placed`: where.placed says which")
             elif bias is not None:
                 for name, part in bias.parts().items():
                     rows = bias_rows(part, where, 0, x.shape[1])
