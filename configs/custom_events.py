@@ -1,13 +1,13 @@
 """Your own recordings of an event camera, a folder for each class. docs/custom-recordings.md
 
 A small transformer on spiking patches of 16 x 16 pixels. Positions are (time since the first event in 50 ms, row,
-column), the class token has none. No mirror: it would make another class of what goes to one side.
+column). No mirror: it would make another class of what goes to one side.
 """
 
 _base_ = ["_base_/dvsgesture.py"]
 data_root = "data/mine"
 model = dict(
-    modalities=dict(events=dict(class_at="nowhere")),
+    modalities=dict(events=dict(class_at="auto")),
     backbone=dict(dim=192, depth=6, heads=3, drop_path=0.0, encoding=dict(type="PaPE", m=50)),
 )
 

@@ -7,7 +7,7 @@ make another class of what goes to one side.
 _base_ = ["_base_/ucf101.py"]
 data_root = "data/mine"
 model = dict(
-    modalities=dict(video=dict(class_at="nowhere", start=0)),
+    modalities=dict(video=dict(class_at="auto", start=0)),
     backbone=dict(dim=192, depth=6, heads=3, drop_path=0.0, encoding=dict(type="PaPE", m=50)),
     head=dict(classes=10),
 )

@@ -2,7 +2,6 @@
 
 _base_ = ["_base_/mnist.py"]
 model = dict(
-    modalities=dict(image=dict(class_at="auto")),
     backbone=dict(
         dim=64,
         depth=4,

@@ -6,7 +6,6 @@ recording once.
 
 _base_ = ["_base_/nmnist.py"]
 model = dict(
-    modalities=dict(events=dict(class_at="auto")),
     backbone=dict(
         dim=64,
         depth=4,

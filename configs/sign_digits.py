@@ -3,7 +3,7 @@
 _base_ = ["_base_/imagefolder.py"]
 data_root = "data/sign_digits"
 model = dict(
-    modalities=dict(image=dict(patch=6, class_at="auto")),
+    modalities=dict(image=dict(patch=6)),
     backbone=dict(
         dim=64,
         depth=4,

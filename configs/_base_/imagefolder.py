@@ -6,7 +6,7 @@ Say how many classes there are: --data-root data/mine --cfg-options model.head.c
 _base_ = ["_transformer.py"]
 data_root = "data/imagefolder"
 model = dict(
-    modalities=dict(image=dict(type="ImagePatches", patch=16)),
+    modalities=dict(image=dict(type="ImagePatches", patch=16, class_at="auto")),
     backbone=dict(dim=384, heads=6, position_dims=2),
     head=dict(type="Classifier", classes=10, label_smoothing=0.1),
     mix=dict(type="ImageMix", mixup=0.8, cutmix=1.0),

@@ -21,7 +21,7 @@ train_cfg = dict(max_epochs=300, amp="fp16")
 sample_data = "imagenet1k"
 sample = dict(
     data_root="data/samples/imagenet1k",
-    model=dict(modalities=dict(image=dict(class_at="nowhere", start=0)), head=dict(classes=10)),
+    model=dict(modalities=dict(image=dict(class_at="auto", start=0)), head=dict(classes=10)),
     train_dataloader=dict(dataset=dict(holdout=0.1)),
     val_dataloader=dict(dataset=dict(holdout=0.1)),
     train_cfg=dict(amp=None),

@@ -3,7 +3,7 @@
 _base_ = ["_transformer.py"]
 data_root = "data/mnist"
 model = dict(
-    modalities=dict(image=dict(type="ImagePatches", patch=4, channels=1)),
+    modalities=dict(image=dict(type="ImagePatches", patch=4, channels=1, class_at="auto")),
     backbone=dict(dim=128, depth=6, heads=4, position_dims=2),
     head=dict(type="Classifier", classes=10, label_smoothing=0.1),
 )

@@ -7,7 +7,7 @@ side are many, times three.
 _base_ = ["_transformer.py"]
 data_root = "data/nmnist"
 model = dict(
-    modalities=dict(events=dict(type="SpikingPatches", patch=8, bins=6, time_unit=20_000)),
+    modalities=dict(events=dict(type="SpikingPatches", patch=8, bins=6, time_unit=20_000, class_at="auto")),
     backbone=dict(dim=128, depth=6, heads=4, position_dims=3),
     head=dict(type="Classifier", classes=10, label_smoothing=0.1),
 )
