@@ -1,22 +1,40 @@
 """Encodings that turn pairs of query and key channels by angles linear in the position.
 
 A turn by w'r_i of q and by w'r_j of k leaves their product a function of w'(r_j - r_i): relative without a bias. One
-table of frequencies w, (H or 1, pairs, P), tells the encodings of this file apart. Channels beyond the last pair pass
-unturned, so any head width works for any number of dimensions.
+table of frequencies w, (H or 1, pairs, P), tells the encodings of this file apart; directions.py makes it. Channels
+beyond the last pair pass unturned, so any head width works for any number of dimensions.
 """
 
 import math
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ndformer.framework.encoding import LayerEncoding, PositionEncoding, Preset, axis_order, centred, from_repo
-from ndformer.framework.ranges import Axis, Positive
+from ndformer.encodings.directions import FIXED, RANDOM, alike
+from ndformer.framework.encoding import (
+    LayerEncoding,
+    PositionEncoding,
+    axis_order,
+    by_rows,
+    centred,
+    one_of,
+    per_axis,
+)
+from ndformer.framework.ranges import Axis, Positive, Width
 from ndformer.framework.registry import ENCODINGS
 from ndformer.framework.tokens import Where
+
+PRESETS: dict[str, dict[str, Any]] = {  # options that are theirs, where none are given
+    "original": {},
+    "dinov3": dict(halves=True, normalize="separate", rescale=2.0),
+    "vjepa2": dict(base=10000.0),
+    "litept": {},
+    "utonia": dict(base=10.0, jitter=1.1, rescale=1.2),
+    "qwen3vl": dict(directions="interleaved", base=5e6, halves=True),
+}
 
 
 def angles(positions: Tensor, frequencies: Tensor) -> Tensor:
@@ -34,35 +52,125 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor, halves: bool = False) -> Tensor:
         a, b = turned[..., :pairs], turned[..., pairs:]
         turned = torch.cat([a * cos - b * sin, a * sin + b * cos], dim=-1)
     else:
-        across = torch.stack([-turned[..., 1::2], turned[..., 0::2]], dim=-1).flatten(-2)
-        turned = turned * cos.repeat_interleave(2, -1) + across * sin.repeat_interleave(2, -1)
+        turned = turned * cos.repeat_interleave(2, -1) + _across(turned) * sin.repeat_interleave(2, -1)
     return torch.cat([turned.to(x.dtype), rest], dim=-1)
 
 
-class _Rotary(PositionEncoding):
-    """Pairs of channels, some for each axis or direction, whose frequencies fall by powers of a base."""
+def _across(x: Tensor) -> Tensor:
+    """Each pair (a, b) of neighbours as (-b, a)."""
+    return torch.stack([-x[..., 1::2], x[..., 0::2]], dim=-1).flatten(-2)
+
+
+@ENCODINGS.register_module()
+class RotaryND(PositionEncoding):
+    """RoPE in any number of dimensions, along any directions: pair f turns by w_f'r.
+
+    `directions`: 'axial' (a share of the pairs for each axis), 'interleaved' (axis by axis in turn, one ladder of
+    frequencies), 'mixed' (a random frame per head), 'simplex' (the corners of simplices, turned at random) or 'golden'
+    (a direction for each pair, spread evenly). Frequencies are base^(-i/n), the same in all layers; `learned`, they are
+    where each layer starts from. `halves`: a pair is channels i and i + half, not 2i and 2i + 1. `axes`: which axis
+    takes the place of the first, which of the next. `sections`: the most pairs of each axis, under 'interleaved'.
+    `normalize`: places run from -1 to 1 over the tokens of a sample, each axis by itself ('separate') or all by the
+    shortest ('min') or longest ('max'), and waves are counted in that: nothing is relative across samples of other
+    extents then. Unplaced tokens are not turned, the field's practice: they act like tokens at the origin.
+
+    Presets are public code's: 'dinov3', 'litept', 'utonia', 'qwen3vl', and 'vjepa2', which turns the channels of a pair
+    by different angles: no rotation, not relative, and what its weights were trained with.
+    """
 
     rotation_invariant = False
-    bases: ClassVar[tuple[float, float]]  # where none is given: the authors', pape_repo's
 
-    def __init__(self, *args: Any, base: Positive | None = None, preset: Preset = "original", **rest: Any) -> None:
-        super().__init__(*args, **rest)
-        self.repo = from_repo(preset)
-        self.base = self.bases[self.repo] if base is None else base
-        self.pairs = self.pairs_each()
-        if self.pairs == 0:
+    def __init__(
+        self,
+        *args: Any,
+        directions: Literal["axial", "interleaved", "mixed", "simplex", "golden"] | None = None,
+        learned: bool = False,
+        base: Positive | None = None,
+        halves: bool | None = None,
+        axes: Sequence[Axis] | None = None,
+        sections: Sequence[Width] | None = None,
+        normalize: Literal["separate", "min", "max"] | None = None,
+        preset: Literal["original", "dinov3", "vjepa2", "litept", "utonia", "qwen3vl"] = "original",
+        **rest: Any,
+    ) -> None:
+        one_of("preset", preset, list(PRESETS))
+        theirs = PRESETS[preset]
+        super().__init__(*args, **{k: v for k, v in theirs.items() if k in ("jitter", "rescale")} | rest)
+        self.directions: str = directions or theirs.get("directions", "axial")
+        one_of("directions", self.directions, [*FIXED, *RANDOM])
+        self.base: float = base or theirs.get("base", 100.0)
+        self.halves: bool = theirs.get("halves", False) if halves is None else halves
+        self.normalize: str | None = normalize or theirs.get("normalize")
+        one_of("normalize", self.normalize, [None, "separate", "min", "max"])
+        self.learned, self.axes = learned, axis_order(axes, self.position_dims, False)
+        self.sections = self._checked(sections)
+        self.tiled = preset == "vjepa2"
+        if self.tiled:
+            self.translation_invariant = False
+            if self.learned or self.halves or self.directions != "axial":
+                raise ValueError("preset='vjepa2' is axial, with pairs of neighbours and frequencies that stay")
+        if preset == "litept" and self.head_dim % (2 * self.position_dims):
             raise ValueError(
-                f"{type(self).__name__} turns two channels per axis: a head of {self.head_dim} is too narrow for "
-                f"{self.position_dims} dimensions, which take {2 * self.position_dims}. PaPE and ALiBi fit all"
+                f"litept turns all channels: a head of {self.head_dim} does not divide by {2 * self.position_dims}, "
+                f"two for each axis; preset='original', base=100 leaves the rest unturned"
             )
+        together = 2 * alike(self.directions, self.position_dims)
+        self.steps = self.turned // together  # of a ladder of frequencies
+        if self.steps == 0:
+            raise ValueError(
+                f"{type(self).__name__} turns two channels per direction: a head of {self.head_dim} is too narrow for "
+                f"{self.position_dims} dimensions, which take {together}. PaPE and ALiBi fit all"
+            )
+        if self.directions in RANDOM and not learned:
+            self.drawn = nn.Buffer(self.frequencies())
 
-    def pairs_each(self) -> int:
-        """How many there are for each axis or direction."""
-        raise NotImplementedError
+    @property
+    def turned(self) -> int:
+        """How many channels of a head there are to turn."""
+        return self.head_dim
+
+    def _checked(self, sections: Sequence[int] | None) -> Sequence[int] | None:
+        if sections is None:
+            return None
+        if self.directions != "interleaved" or len(sections) != self.position_dims:
+            raise ValueError(
+                f"sections are the most pairs of each of the {self.position_dims} axes, under "
+                f"directions='interleaved', got {sections} under '{self.directions}'"
+            )
+        return sections
 
     @property
     def first_reach(self) -> float | None:
-        return math.pi * self.base ** (1 - 1 / self.pairs)  # half of the longest wave
+        if self.normalize:
+            return None
+        return math.pi * self.base ** (1 - 1 / self.steps)  # half of the longest wave
+
+    def frequencies(self, device: torch.device | None = None) -> Tensor:
+        """(H or 1, pairs, P); drawn anew, where directions are random."""
+        place = self.heads, self.turned, self.position_dims, self.base
+        if self.directions in RANDOM:
+            return RANDOM[self.directions](*place)
+        more = {} if self.sections is None else dict(sections=self.sections)
+        table = FIXED[self.directions](*place, device, **more)
+        return table if self.axes == tuple(range(self.position_dims)) else table[..., _inverse(self.axes)]
+
+    def unit(self, positions: Tensor, where: Where) -> Tensor:
+        return positions if self.normalize is None else normalized(positions, where, self.normalize, self.cells)
+
+    @property
+    def cells(self) -> tuple[float, ...]:
+        """How wide a token is: as far as position interpolation has brought its neighbours."""
+        return per_axis(self.scale_positions, self.position_dims, "scale_positions")
+
+    def tables(self, positions: Tensor, where: Where) -> Any:
+        near = self.near(positions, where)
+        if self.normalize is not None:
+            near = near * (2 * math.pi)
+        if self.learned:
+            return near
+        table = self.drawn if self.directions in RANDOM else self.frequencies(positions.device)
+        turn = angles(near, table)
+        return turn.cos().to(positions.dtype), turn.sin().to(positions.dtype)  # (B, H or 1, N, pairs)
 
     def near(self, positions: Tensor, where: Where) -> Tensor:
         """Positions whose angles have their digits: about the mean, which leaves turns between tokens as they are. But
@@ -71,103 +179,75 @@ class _Rotary(PositionEncoding):
             return centred(positions, where, where.valid)
         return positions.double()
 
-
-@ENCODINGS.register_module()
-class AxialRoPE(_Rotary):
-    """RoPE with a share of the channels for each axis (Heo 2024's axial form): pairs of axis p turn by r_p base^(-i/n).
-
-    n = head_dim // (2 P) pairs per axis. Unplaced tokens are not turned, the field's practice: they act like tokens at
-    the origin. `preset='pape_repo'` has base 10000, pairs (i, i + half), and, where 2 P does not divide the head, pads
-    it and cuts the padding off after turning, which breaks the pairs it cuts: then it is not translation invariant.
-    `axes` says which axis owns the first channels, which the next; the preset has x before y in 2-D.
-    """
-
-    bases = 100.0, 10000.0
-
-    def __init__(self, *args: Any, axes: Sequence[Axis] | None = None, **rest: Any) -> None:
-        super().__init__(*args, **rest)
-        self.axes = axis_order(axes, self.position_dims, self.repo)
-        if self.repo and self.head_dim % (2 * self.position_dims):
-            self.translation_invariant = False
-
-    def pairs_each(self) -> int:
-        return (math.ceil if self.repo else math.floor)(self.head_dim / (2 * self.position_dims))
-
-    def tables(self, positions: Tensor, where: Where) -> tuple[Tensor, Tensor]:
-        steps = torch.arange(self.pairs, dtype=torch.float64, device=positions.device) / self.pairs
-        own = torch.eye(self.position_dims, dtype=torch.float64, device=positions.device)[list(self.axes)]
-        frequencies = torch.einsum("i,pq->piq", self.base**-steps, own).flatten(0, 1)  # (pairs of all axes, P)
-        turn = angles(self.near(positions, where), frequencies[None])
-        return turn.cos().to(positions.dtype), turn.sin().to(positions.dtype)  # (B, 1, N, pairs)
-
     def layer(self, index: int, depth: int) -> LayerEncoding:
-        return _Turned(self.repo)
+        if self.learned:
+            return LearnedTurns(self.frequencies().to(torch.get_default_dtype()), self.halves, inverse=False)
+        return _Turned(self.halves, self.steps if self.tiled else None)
 
 
 class _Turned(LayerEncoding):
     """Turns by a table shared by all layers."""
 
-    def __init__(self, halves: bool) -> None:
+    def __init__(self, halves: bool, tiled: int | None = None) -> None:
+        """`tiled`: angles of an axis, where they are laid out one after the other, and then again."""
         super().__init__()
-        self.halves = halves
+        self.halves, self.tiled = halves, tiled
 
     def qk(self, q: Tensor, k: Tensor, x: Tensor, state: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
         cos, sin = state
+        if self.tiled is not None:
+            return _turned_apart(q, cos, sin, self.tiled), _turned_apart(k, cos, sin, self.tiled)
         width = q.shape[-1]
         spare = max(0, 2 * cos.shape[-1] - width)  # the padding of pape_repo
         q, k = (rotate(F.pad(t, (0, spare)), cos, sin, self.halves)[..., :width] for t in (q, k))
         return q, k
 
 
-@ENCODINGS.register_module()
-class RoPEMixed(_Rotary):
-    """RoPE with learned frequency vectors, one per layer, head and pair, so that heads can turn along any direction
-    (Heo 2024). At the start each head has a random frame of P orthonormal directions, and head_dim // (2 P) pairs turn
-    along each, with frequencies base^(-i/n). `preset='pape_repo'`: wavelengths instead of frequencies, base 100, all
-    heads and axes alike.
-    """
-
-    bases = 10.0, 100.0
-
-    def pairs_each(self) -> int:
-        return self.head_dim // 2 if self.repo else self.head_dim // (2 * self.position_dims)
-
-    def tables(self, positions: Tensor, where: Where) -> Tensor:
-        return self.near(positions, where)
-
-    def layer(self, index: int, depth: int) -> LayerEncoding:
-        sizes = self.base ** -(torch.arange(self.pairs) / self.pairs)
-        if self.repo:
-            wavelengths = (1 / sizes)[None, :, None].repeat(self.heads, 1, self.position_dims)
-            return _LearnedTurns(wavelengths, inverse=True)
-        frames = _frames(self.heads, self.position_dims)  # (H, P directions, P)
-        return _LearnedTurns((frames[:, :, None, :] * sizes[:, None]).flatten(1, 2), inverse=False)
+def _turned_apart(x: Tensor, cos: Tensor, sin: Tensor, steps: int) -> Tensor:
+    """V-JEPA 2's: angles of an axis are tiled, and the pairs are neighbours."""
+    cos, sin = (t.unflatten(-1, (-1, 1, steps)).expand(*t.shape[:-1], -1, 2, -1).flatten(-3) for t in (cos, sin))
+    turned, rest = x[..., : cos.shape[-1]].to(cos.dtype), x[..., cos.shape[-1] :]
+    return torch.cat([(turned * cos + _across(turned) * sin).to(x.dtype), rest], dim=-1)
 
 
-class _LearnedTurns(LayerEncoding):
+class LearnedTurns(LayerEncoding):
     no_weight_decay = ("frequencies",)
 
-    def __init__(self, frequencies: Tensor, inverse: bool) -> None:
+    def __init__(self, frequencies: Tensor, halves: bool, inverse: bool) -> None:
         super().__init__()
-        self.frequencies = nn.Parameter(frequencies)  # (H, pairs, P); wavelengths where `inverse`
-        self.inverse = inverse
+        self.frequencies = nn.Parameter(frequencies)  # (H or 1, pairs, P); wavelengths where `inverse`
+        self.halves, self.inverse = halves, inverse
 
     def qk(self, q: Tensor, k: Tensor, x: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
         exact = self.frequencies.to(torch.promote_types(self.frequencies.dtype, torch.float32))
         turn = angles(state, 1 / exact if self.inverse else exact)
-        cos, sin = turn.cos().to(exact.dtype), turn.sin().to(exact.dtype)  # (B, H, N, pairs)
-        return rotate(q, cos, sin, self.inverse), rotate(k, cos, sin, self.inverse)
+        cos, sin = turn.cos().to(exact.dtype), turn.sin().to(exact.dtype)  # (B, H or 1, N, pairs)
+        return rotate(q, cos, sin, self.halves), rotate(k, cos, sin, self.halves)
 
 
-def _frames(heads: int, dims: int) -> Tensor:
-    """(heads, dims, dims) random rotations, uniform over SO(dims)."""
-    q, r = torch.linalg.qr(torch.randn(heads, dims, dims))
-    q = q * r.diagonal(dim1=-2, dim2=-1).sign()[:, None, :]
-    q[:, :, 0] *= torch.linalg.det(q).sign()[:, None]
-    return q.mT
+def _inverse(axes: Sequence[int]) -> list[int]:
+    return sorted(range(len(axes)), key=axes.__getitem__)
+
+
+def normalized(positions: Tensor, where: Where, by: str, cells: Sequence[float]) -> Tensor:
+    """From -1 to 1, or as far as another axis goes, over the tokens of each row (each sample, where rows are packed).
+    Tokens are `cells` wide."""
+    width = positions.new_tensor(cells)
+
+    def of_rows(r: Tensor, real: Tensor | None) -> Tensor:
+        far = math.inf
+        low = (r if real is None else r.masked_fill(~real[..., None], far)).amin(1, keepdim=True)
+        high = (r if real is None else r.masked_fill(~real[..., None], -far)).amax(1, keepdim=True)
+        extent = (high - low).clamp(min=0) + width  # (rows, 1, P)
+        if by != "separate":
+            extent = (extent.amin if by == "min" else extent.amax)(-1, keepdim=True).expand_as(extent)
+        moved = (2 * (r - low) + width) / extent - 1
+        return moved if real is None else torch.where(real[..., None], moved, 0.0)
+
+    return by_rows(of_rows, positions, where)
 
 
 if __name__ == "__main__":
     from ndformer.framework.pictures.encodings import draw_file
 
-    draw_file(AxialRoPE, RoPEMixed)
+    draw_file(RotaryND)

@@ -10,7 +10,8 @@ q, k, bias = layers[i](q, k, x, state)                  # in each attention laye
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -18,7 +19,7 @@ from torch import Tensor, nn
 
 from ndformer.framework.autocast import without_autocast
 from ndformer.framework.bias.base import Bias
-from ndformer.framework.ranges import Dims, Few, Positive, Width
+from ndformer.framework.ranges import Dims, Factor, Few, NonNegative, Positive, Width
 from ndformer.framework.spacing import Spacing
 from ndformer.framework.tokens import Where
 
@@ -51,9 +52,16 @@ class PositionEncoding(nn.Module):
         position_dims: Dims,
         depth: Few,
         position_scale: PerAxis | Literal["auto"] = 1.0,
+        shift: NonNegative = 0.0,
+        jitter: Factor = 1.0,
+        rescale: Factor = 1.0,
     ) -> None:
         """`position_scale` multiplies the positions, one factor or one per axis: the encoding's own unit of length.
-        With 'auto' training measures it (`from_data`): then a token's nearest neighbours are about 1 away."""
+        With 'auto' training measures it (`from_data`): then a token's nearest neighbours are about 1 away.
+
+        In training, each time anew: `shift` moves all tokens by up to so much along each axis, `jitter` stretches each
+        axis by a factor of 1/J to J, `rescale` all of them by one of 1/R to R.
+        """
         super().__init__()
         name = type(self).__name__
         if isinstance(position_scale, str):
@@ -69,6 +77,7 @@ class PositionEncoding(nn.Module):
         self.dim, self.heads, self.head_dim = dim, heads, dim // heads
         self.position_dims, self.depth = position_dims, depth
         self.position_scale = per_axis(position_scale, position_dims, f"position_scale of {name}")
+        self.shift, self.jitter, self.rescale = shift, jitter, rescale
         self.scale_positions: PerAxis = 1.0  # position interpolation: set it at test time, to train_size / test_size
 
     @classmethod
@@ -96,13 +105,28 @@ class PositionEncoding(nn.Module):
         if self.needs_grid and where.grid is None:
             raise ValueError(f"{name} needs tokens on a full grid (where.grid): free positions want {self.instead}")
         with without_autocast(where.positions):
-            return self.tables(scaled(where.positions, self.factors), where)
+            positions = self.unit(scaled(where.positions, self.factors), where)
+            return self.tables(self._disturbed(positions, where) if self.training else positions, where)
 
     @property
     def factors(self) -> tuple[float, ...]:
         """What positions are multiplied with: position_scale times the interpolation set in scale_positions."""
         interpolation = per_axis(self.scale_positions, self.position_dims, "scale_positions")
         return tuple(a * b for a, b in zip(self.position_scale, interpolation))
+
+    def unit(self, positions: Tensor, where: Where) -> Tensor:
+        """Scaled positions (B or 1, N, P) in a unit of the sample's own."""
+        return positions
+
+    def _disturbed(self, positions: Tensor, where: Where) -> Tensor:
+        """Moved and stretched by chance, about 0, one way for the whole batch (DINOv3's augmentation of positions)."""
+        if self.shift == 0 and self.jitter == self.rescale == 1:
+            return positions
+        draw = torch.rand(2 * self.position_dims + 1, dtype=positions.dtype, device=positions.device) * 2 - 1
+        move, each, whole = draw.split([self.position_dims, self.position_dims, 1])
+        factor = torch.exp(each * math.log(self.jitter) + whole * math.log(self.rescale))
+        moved = (positions + move * self.shift) * factor
+        return moved if where.real is None else torch.where(where.real[..., None], moved, 0.0)
 
     def tables(self, positions: Tensor, where: Where) -> Any:
         """The state, from scaled positions (B or 1, N, P), float32 or float64. Padding and unplaced stand at 0."""
@@ -212,20 +236,24 @@ def centred(positions: Tensor, where: Where, kept: Tensor | None) -> Tensor:
     0, angles and squares have no digits left. Differences stay as they are. Tokens that are not `kept`, (B, N), stand
     at 0; unplaced ones that are move with the others.
     """
-    if where.cut is None:
-        return _about_mean(positions, where.real, kept)
-    moved = torch.zeros_like(positions)
-    for rows, place in where.cut:
-        part = _about_mean(
-            rows.gather(positions.flatten(0, 1)), place.real, None if kept is None else rows.gather(kept.flatten())
-        )
-        moved = moved + rows.scatter(part, positions.shape[0] * positions.shape[1]).view_as(positions)
-    return moved
+    moved = by_rows(_about_mean, positions, where)
+    return moved if kept is None else torch.where(kept[..., None], moved, 0.0)
 
 
-def _about_mean(r: Tensor, real: Tensor | None, kept: Tensor | None) -> Tensor:
+def _about_mean(r: Tensor, real: Tensor | None) -> Tensor:
     if real is None:
         return r - r.detach().mean(1, keepdim=True).round()
     count = real.sum(1)[:, None, None].clamp(min=1)
-    r = r - (r.detach().sum(1, keepdim=True) / count).round()  # tokens that are not real stand at 0
-    return r if kept is None else torch.where(kept[..., None], r, 0.0)
+    return r - (r.detach().sum(1, keepdim=True) / count).round()  # tokens that are not real stand at 0
+
+
+def by_rows(change: Callable[[Tensor, Tensor | None], Tensor], positions: Tensor, where: Where) -> Tensor:
+    """`change(positions, real)` of each row, of each sample where rows are packed: (B or 1, N, P), tokens in no row at
+    0. It gets rows (R, K, P) with a mask (R, K) of the tokens in them that have a place, or None, for all."""
+    if where.cut is None:
+        return change(positions, where.real)
+    moved = torch.zeros_like(positions)
+    for rows, place in where.cut:
+        part = change(rows.gather(positions.flatten(0, 1)), place.real)
+        moved = moved + rows.scatter(part, positions.shape[0] * positions.shape[1]).view_as(positions)
+    return moved

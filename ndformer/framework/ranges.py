@@ -66,6 +66,7 @@ LARGE = 1e12
 
 Finite = Annotated[float, Range(-LARGE, LARGE)]
 Positive = Annotated[float, Range(0, LARGE, above=True)]
+Factor = Annotated[float, Range(1, LARGE)]  # its inverse too
 NonNegative = Annotated[float, Range(0, LARGE)]
 Share = Annotated[float, Range(0, 1)]
 Rate = Annotated[float, Range(0, 1, below=True)]  # all of it would leave nothing

@@ -13,7 +13,7 @@ from torch import nn
 from ndformer.encodings.absolute import Sincos
 from ndformer.encodings.distance import ALiBi
 from ndformer.encodings.parabolic import PaPE, PaPERI, PaPERILayer
-from ndformer.encodings.rotary import AxialRoPE, RoPEMixed
+from ndformer.encodings.rope import AxialRoPE, RoPEMixed
 from ndformer.framework.bias.base import Bias, PositionBias
 from ndformer.framework.bias.parabolas import IsotropicBias
 from ndformer.framework.bias.pointwise import DistanceBias

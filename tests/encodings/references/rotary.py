@@ -1,5 +1,7 @@
 """Of a pair of channels read as complex numbers, Re(q_i conj(k_j) exp(-i w'(r_j - r_i)))."""
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -33,5 +35,72 @@ class RoPEMixed(_Turned):
         return list(self.weights["encoding.frequencies"][h])
 
 
-CASES = {"AxialRoPE": dict(type="AxialRoPE"), "RoPEMixed": dict(type="RoPEMixed")}
-REFERENCES = {"AxialRoPE": AxialRoPE, "RoPEMixed": RoPEMixed}
+class RotaryND(_Turned):
+    """u = 2 (r - lowest + 1/2) / extent - 1 where places are normalized; a pair is (f, f + pairs) with halves."""
+
+    def __init__(self, *args: object) -> None:
+        super().__init__(*args)  # pyright: ignore[reportArgumentType]
+        by = self.cfg.get("normalize") or ("separate" if self.cfg.get("preset") == "dinov3" else None)
+        if by and self.placed.any():
+            placed = self.r[self.placed]
+            low = placed.min(0).values
+            extent = placed.max(0).values - low + 1
+            if by != "separate":
+                extent = extent.new_tensor([min(extent) if by == "min" else max(extent)] * self.dims)
+            u = (2 * (self.r - low) + 1) / extent - 1
+            self.r = 2 * math.pi * torch.where(self.placed[:, None], u, 0.0)
+            self.dr = self.r - self.r[:, None]
+
+    @property
+    def halves(self) -> bool:
+        return self.cfg.get("halves", self.cfg.get("preset") in ("dinov3", "qwen3vl"))
+
+    def content(self, h: int, q: Tensor, k: Tensor) -> Tensor:
+        if self.cfg.get("preset") == "vjepa2":
+            return self.turned_apart(q) @ self.turned_apart(k).T
+        if self.halves:
+            pairs = len(self.frequencies(h))
+            order = [c for f in range(pairs) for c in (f, f + pairs)] + list(range(2 * pairs, self.width))
+            q, k = q[:, order], k[:, order]
+        return super().content(h, q, k)
+
+    def turned_apart(self, x: Tensor) -> Tensor:
+        """Channel c of an axis turns with its neighbour by r w_(c mod n): the two of a pair by different angles."""
+        n, out = self.width // (2 * self.dims), x.clone()
+        for p in range(self.dims):
+            for c in range(2 * n):
+                at, other = 2 * n * p + c, 2 * n * p + (c + 1 if c % 2 == 0 else c - 1)
+                angle = self.r[:, p] * 10000 ** (-(c % n) / n)
+                out[:, at] = x[:, at] * angle.cos() + (-1 if c % 2 == 0 else 1) * x[:, other] * angle.sin()
+        return out
+
+    def frequencies(self, h: int) -> list[Tensor]:
+        kind, P = self.cfg.get("directions", "axial"), self.dims
+        if self.cfg.get("preset") == "qwen3vl":
+            kind = "interleaved"
+        if "encoding.frequencies" in self.weights:
+            learned = self.weights["encoding.frequencies"]
+            return list(learned[h if len(learned) > 1 else 0])
+        base = self.cfg.get("base", {"utonia": 10, "qwen3vl": 5e6}.get(self.cfg.get("preset", ""), 100))
+        axes, pairs = torch.eye(P).double(), self.width // 2
+        order = self.cfg.get("axes") or range(P)
+        if kind == "axial":
+            n = self.width // (2 * P)
+            return [base ** (-i / n) * axes[p] for p in order for i in range(n)]
+        if kind == "interleaved":
+            most = self.cfg.get("sections") or [pairs // P] * P
+            own = [c % P if c // P < most[c % P] else 0 for c in range(pairs)]
+            return [base ** (-c / pairs) * axes[p] for c, p in enumerate(own)]
+        return list(self.model.encoding.drawn.double()[h])  # random ones; test_rotary.py looks at them
+
+
+CASES = {
+    "AxialRoPE": dict(type="AxialRoPE"),
+    "RoPEMixed": dict(type="RoPEMixed"),
+    "RotaryND simplex": dict(type="RotaryND", directions="simplex", normalize="max", base=5.0),
+    "RotaryND golden": dict(type="RotaryND", directions="golden", learned=True),
+    "RotaryND dinov3": dict(type="RotaryND", preset="dinov3", rescale=1.0),
+    "RotaryND vjepa2": dict(type="RotaryND", preset="vjepa2"),
+    "RotaryND qwen3vl": dict(type="RotaryND", preset="qwen3vl"),
+}
+REFERENCES = {"AxialRoPE": AxialRoPE, "RoPEMixed": RoPEMixed, "RotaryND": RotaryND}
