@@ -21,7 +21,6 @@ from ndformer.framework.encoding import (
     by_rows,
     centred,
     one_of,
-    per_axis,
 )
 from ndformer.framework.ranges import Axis, Positive, Width
 from ndformer.framework.registry import ENCODINGS
@@ -155,12 +154,7 @@ class RotaryND(PositionEncoding):
         return table if self.axes == tuple(range(self.position_dims)) else table[..., _inverse(self.axes)]
 
     def unit(self, positions: Tensor, where: Where) -> Tensor:
-        return positions if self.normalize is None else normalized(positions, where, self.normalize, self.cells)
-
-    @property
-    def cells(self) -> tuple[float, ...]:
-        """How wide a token is: as far as position interpolation has brought its neighbours."""
-        return per_axis(self.scale_positions, self.position_dims, "scale_positions")
+        return positions if self.normalize is None else normalized(positions, where, self.normalize)
 
     def tables(self, positions: Tensor, where: Where) -> Any:
         near = self.near(positions, where)
@@ -229,19 +223,18 @@ def _inverse(axes: Sequence[int]) -> list[int]:
     return sorted(range(len(axes)), key=axes.__getitem__)
 
 
-def normalized(positions: Tensor, where: Where, by: str, cells: Sequence[float]) -> Tensor:
+def normalized(positions: Tensor, where: Where, by: str) -> Tensor:
     """From -1 to 1, or as far as another axis goes, over the tokens of each row (each sample, where rows are packed).
-    Tokens are `cells` wide."""
-    width = positions.new_tensor(cells)
+    Tokens are one unit wide."""
 
     def of_rows(r: Tensor, real: Tensor | None) -> Tensor:
         far = math.inf
         low = (r if real is None else r.masked_fill(~real[..., None], far)).amin(1, keepdim=True)
         high = (r if real is None else r.masked_fill(~real[..., None], -far)).amax(1, keepdim=True)
-        extent = (high - low).clamp(min=0) + width  # (rows, 1, P)
+        extent = (high - low).clamp(min=0) + 1  # (rows, 1, P)
         if by != "separate":
             extent = (extent.amin if by == "min" else extent.amax)(-1, keepdim=True).expand_as(extent)
-        moved = (2 * (r - low) + width) / extent - 1
+        moved = (2 * (r - low) + 1) / extent - 1
         return moved if real is None else torch.where(real[..., None], moved, 0.0)
 
     return by_rows(of_rows, positions, where)
