@@ -108,7 +108,8 @@ class Hidden(Bias):
     handles_unplaced = True
 
     def __init__(self, bias: Bias, placed: Tensor) -> None:
-        self.bias, self.placed, self.excludes, self.term = bias, placed.contiguous(), bias.excludes, bias.term
+        self.bias, self.excludes, self.term = bias, bias.excludes, bias.term
+        self.placed = self.told = placed.contiguous()
 
     def made_for(self, q: Tensor) -> None:
         self.bias.made_for(q)
@@ -118,19 +119,19 @@ class Hidden(Bias):
         return self.bias.pointwise
 
     def pair(self, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
-        row = b if self.placed.shape[0] > 1 else torch.zeros_like(b)
-        return torch.where(self.placed[row, i] & self.placed[row, j], self.bias.pair(b, h, i, j), 0.0)
+        row = b if self.told.shape[0] > 1 else torch.zeros_like(b)
+        return torch.where(self.told[row, i] & self.told[row, j], self.bias.pair(b, h, i, j), 0.0)
 
     def rows(self, lo: int, hi: int) -> Tensor:
-        both = self.placed[:, lo:hi, None] & self.placed[:, None, :]
+        both = self.told[:, lo:hi, None] & self.told[:, None, :]
         return torch.where(both[:, None], self.bias.rows(lo, hi), 0.0)
 
     def cut(self, rows: Rows) -> Bias | None:
         part = self.bias.cut(rows)
-        return None if part is None else Hidden(part, rows.gather(self.placed.flatten()))
+        return None if part is None else Hidden(part, rows.gather(self.told.flatten()))
 
     def parts(self) -> dict[str, Bias]:
-        return {name: Hidden(part, self.placed) for name, part in self.bias.parts().items()}
+        return {name: Hidden(part, self.told) for name, part in self.bias.parts().items()}
 
 
 class PositionBias(Bias):

@@ -1,0 +1,71 @@
+"""KERPLE: -p log(1 + a d), -a d^p; BAM: -(d / a)^p; a Gaussian: -d^2 / 2 a^2; FIRE's network."""
+
+from itertools import product
+
+import torch
+from torch import Tensor
+
+from tests.encodings.references.base import Reference
+
+
+class Radial(Reference):
+    @property
+    def d(self) -> Tensor:
+        rows = [torch.stack([length(step) for step in row]) for row in self.dr]
+        return torch.stack(rows)
+
+
+class RadialBias(Radial):
+    def bias(self, h: int, x: Tensor, q: Tensor, k: Tensor) -> Tensor:
+        curve, d = self.cfg.get("curve", "log"), self.d
+        a = within(self.weights["encoding.a"][h], 0.01)
+        p = within(self.weights.get("encoding.p", self.weights["encoding.a"])[h], 0.01, 2 if curve == "power" else None)
+        if curve == "log":
+            return -p * torch.log(1 + a * d)
+        if curve == "gaussian":
+            return -(d**2) / (2 * a**2)
+        if curve == "linear":
+            return -a * d
+        found = torch.zeros_like(d)
+        for i, j in (d > 0).nonzero().tolist():
+            value = -a * d[i, j] ** p if curve == "power" else -((d[i, j] / a) ** p)
+            found = found.index_put((torch.tensor(i), torch.tensor(j)), value)
+        return found
+
+
+class FIRE(Radial):
+    pointwise = False
+
+    def bias(self, h: int, x: Tensor, q: Tensor, k: Tensor) -> Tensor:
+        c, least = self.weights["encoding.c"], self.weights["encoding.length"]
+        layers = [[self.weights[f"encoding.network.{i}.{name}"] for name in ("weight", "bias")] for i in (0, 2, 4)]
+        c, least = within(c, 0.01), within(least, 0.01)
+        (w0, b0), (w1, b1), (w2, b2) = layers
+        d, placed = self.d, self.r[self.placed]
+        values = torch.zeros_like(d)
+        for i in self.placed.nonzero().flatten().tolist():
+            box = zip(placed.min(0).values.tolist(), placed.max(0).values.tolist())
+            far = max(length(torch.tensor(corner).to(d) - self.r[i]) for corner in product(*box))
+            share = torch.log(1 + c * d[i]) / torch.log(1 + c * torch.maximum(far, least))
+            hidden = ((share[:, None] * w0[:, 0] + b0).clamp(min=0) @ w1.T + b1).clamp(min=0)
+            values = values.index_put((torch.tensor(i),), hidden @ w2[h] + b2[h])
+        return values
+
+
+def within(number: Tensor, least: float, most: float | None = None) -> Tensor:
+    """Clamped, and its gradient that of what was not."""
+    return number + (number.clamp(least, most) - number).detach()
+
+
+def length(step: Tensor) -> Tensor:
+    return (step * step).sum() ** 0.5 if step.any() else step.sum()
+
+
+CASES = {
+    "RadialBias": dict(type="RadialBias"),
+    "RadialBias power": dict(type="RadialBias", curve="power"),
+    "RadialBias bam": dict(type="RadialBias", curve="bam"),
+    "RadialBias gaussian": dict(type="RadialBias", curve="gaussian"),
+    "FIRE": dict(type="FIRE"),
+}
+REFERENCES = {"RadialBias": RadialBias, "FIRE": FIRE}
