@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ndformer.encodings.radial import LEAST, kept_within
+from ndformer.encodings.radial import LEAST, mirrored
 from ndformer.framework.bias.base import Bias
 from ndformer.framework.bias.curves import NetworkBias
 from ndformer.framework.encoding import LayerEncoding, PositionEncoding, by_rows
@@ -53,8 +53,8 @@ class _Network(LayerEncoding):
 
     def bias(self, q: Tensor, k: Tensor, x: Tensor, state: tuple[Tensor, Tensor]) -> Bias:
         positions, farthest = state
-        c = kept_within(self.c.to(positions.dtype), LEAST)
-        whole = torch.maximum(farthest, kept_within(self.length.to(positions.dtype), LEAST))
+        c = mirrored(self.c.to(positions.dtype), LEAST)
+        whole = torch.maximum(farthest, mirrored(self.length.to(positions.dtype), LEAST))
         weights = [weight.to(positions.dtype) for weight in self.network.parameters()]
         return NetworkBias(weights, c, torch.log1p(c * whole), positions)
 

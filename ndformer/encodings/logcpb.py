@@ -85,7 +85,7 @@ class _Network(LayerEncoding):
 
     def bias(self, q: Tensor, k: Tensor, x: Tensor, state: Steps) -> Bias:
         table = 16 * torch.sigmoid(self.network(state.logs.to(x.dtype)).to(state.logs.dtype))  # (steps, H)
-        return TableBias([table.T], state.reach, state.cells)
+        return TableBias([table.T.contiguous()], state.reach, state.cells)
 
 
 if __name__ == "__main__":

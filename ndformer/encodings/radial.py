@@ -50,20 +50,21 @@ class _Curve(LayerEncoding):
             self.p = nn.Parameter(torch.ones(heads))
 
     def bias(self, q: Tensor, k: Tensor, x: Tensor, state: Tensor) -> Bias:
-        a = kept_within(self.a.to(state.dtype), LEAST)
+        a = mirrored(self.a.to(state.dtype), LEAST)
         if self.curve == "gaussian":
             return CurveBias(gaussian, [a], state)
         if self.curve == "linear":
             return CurveBias(power, [a, torch.ones_like(a)], state)
-        p = kept_within(self.p.to(state.dtype), LEAST, 2.0 if self.curve == "power" else math.inf)
+        p = mirrored(self.p.to(state.dtype), LEAST, 2.0 if self.curve == "power" else math.inf)
         if self.curve == "bam":
             return CurveBias(power, [a**-p, p], state)
         return CurveBias(logarithm if self.curve == "log" else power, [a, p], state)
 
 
-def kept_within(number: Tensor, least: float, most: float = math.inf) -> Tensor:
-    """What lies outside learns as if it did not."""
-    return number + (number.clamp(least, most) - number).detach()
+def mirrored(number: Tensor, least: float, most: float = math.inf) -> Tensor:
+    """Within bounds: what goes beyond one comes back from it, so that it learns on."""
+    number = least + (number - least).abs()
+    return number if most == math.inf else most - (most - number).abs()
 
 
 if __name__ == "__main__":

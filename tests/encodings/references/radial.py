@@ -53,8 +53,9 @@ class FIRE(Radial):
 
 
 def within(number: Tensor, least: float, most: float | None = None) -> Tensor:
-    """Clamped, and its gradient that of what was not."""
-    return number + (number.clamp(least, most) - number).detach()
+    """Mirrored at its bounds."""
+    number = number if number > least else 2 * least - number
+    return 2 * most - number if most is not None and number > most else number
 
 
 def length(step: Tensor) -> Tensor:
