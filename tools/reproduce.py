@@ -20,8 +20,8 @@ import torch
 
 from ndformer.framework.engine.programs import cli
 from ndformer.framework.engine.studies import conduct, pages
-from ndformer.framework.engine.studies.experiment import Experiment
-from ndformer.framework.errors import ConfigError, UnknownNameError
+from ndformer.framework.engine.studies.experiment import Experiment, Scale
+from ndformer.framework.errors import ConfigError, DataError, UnknownNameError
 from ndformer.studies import PAPERS, every, find
 
 
@@ -57,7 +57,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         conduct.measure(experiment, cell)
     elif given.name:
         for experiment in named(given.name):
-            run(experiment, given)
+            hindrance = "" if ":" in given.name else hindered(experiment, given)
+            if hindrance:
+                print(f"{experiment.name} is left out: {hindrance}")
+            else:
+                run(experiment, given)
     if given.pages:
         write_pages(given.pages)
 
@@ -70,13 +74,27 @@ def named(name: str) -> list[Experiment]:
     return [experiment for experiment in every().values() if experiment.paper == name]
 
 
-def run(experiment: Experiment, given: argparse.Namespace) -> None:
+def check(experiment: Experiment, given: argparse.Namespace) -> Scale:
     if given.scale not in experiment.scales:
         raise ConfigError(f"{experiment.name} has no scale '{given.scale}', only {', '.join(experiment.scales)}")
     wants = experiment.scales[given.scale]
     if wants.needs:
         raise ConfigError(f"{experiment.name} on the scale '{given.scale}' needs {wants.needs}")
     conduct.check_data(experiment, given.scale, given.data)
+    return wants
+
+
+def hindered(experiment: Experiment, given: argparse.Namespace) -> str:
+    """Why it cannot run here, where others of its paper may."""
+    try:
+        check(experiment, given)
+    except (ConfigError, DataError) as error:
+        return str(error)
+    return ""
+
+
+def run(experiment: Experiment, given: argparse.Namespace) -> None:
+    wants = check(experiment, given)
     seeds = given.seeds or range(wants.seeds)
     program = [sys.executable, str(Path(__file__).resolve())]
     begin = time.monotonic()

@@ -23,6 +23,23 @@ PAPERS = {  # name -> title, and what a reader of its page should know first
         "Position embeddings in vision transformers (a master's thesis, 2022)",
         "Red-green images: a red and a green square on black, 32 x 32 pixels, in patches of 4 x 4.",
     ),
+    "pape": (
+        "Parabolic Position Encoding: Vision-Centric, Principled, Extrapolatable, General (2026)",
+        "Öhrström et al., [arXiv 2602.01418](https://arxiv.org/abs/2602.01418). Tables and figures are numbered, and "
+        "the paper's figures copied, as in [version 1](https://arxiv.org/abs/2602.01418v1), *Where to Attend: A "
+        "Principled Vision-Centric Position Encoding with Parabolas*, which says that PaPE is on top on 6 of 8 data "
+        "sets and PaPE-RI on 1. [Version 2](https://arxiv.org/abs/2602.01418v2), under the title above, says that PaPE matches "
+        "the best baseline on 5 of 8 and exceeds all on 2; both are judged.",
+    ),
+    "sape2": (
+        "A 2D Semantic-Aware Position Encoding for Vision Transformers (2025)",
+        "Chen et al., [arXiv 2505.09466](https://arxiv.org/abs/2505.09466): SaPE2, compared on CIFAR-10 and CIFAR-100.",
+    ),
+    "sincos2d": (
+        "A note on 2D sinusoidal position encoding",
+        "A page of an on-line glossary without tables or figures of its own. What it says is checked sentence by "
+        "sentence; what it reports of other works (the defaults of ViT, MAE, DeiT and DETR) nothing here can measure.",
+    ),
 }
 
 

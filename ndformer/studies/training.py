@@ -1,19 +1,74 @@
-"""Training runs of shipped configs as parts of an experiment: what tools/train.py does, in a folder of the cell.
+"""Training runs of shipped configs as parts of experiments, in a pool: experiments of one work dir share their runs.
+
+run = run_of(cell, "sign_digits", "PaPE(m=8)", data=SIGN_DIGITS)      what tools/train.py would make of it
+run.results["test"]["accuracy"]                                       trained now, resumed, or read where it is done
+run.checkpoint                                                        for measurements after training
 
 accuracy = trained(cell, "sign_digits", "PaPE(m=8)", data=SIGN_DIGITS)["test"]["accuracy"]
 """
 
+import contextlib
+import fcntl
+import hashlib
 import json
-from collections.abc import Sequence
+import os
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from ndformer.framework.engine.building import prepare_data
+from mmengine.config import Config
+
+from ndformer.framework.engine.building import build_model, prepare_data
 from ndformer.framework.engine.config.load import load
 from ndformer.framework.engine.config.shipped import config_path
 from ndformer.framework.engine.run import train
 from ndformer.framework.engine.studies.experiment import Cell, DataSet
-from ndformer.framework.engine.training.work_dir import RESULTS, begun
+from ndformer.framework.engine.training import checkpoint
+from ndformer.framework.engine.training.work_dir import CONFIG, RESULTS, begun
+from ndformer.framework.model import TokenModel
+
+Control = Literal["", "labels", "places"]  # labels dealt out at random; tokens dealt out among places, in each sample
+OWN = "config"  # the encoding that the config has
+POOL = "runs"
+NO_MATTER = ("work_dir", "visualizer", "sample", "versions", "data_root", "seed")  # the last two are in the name
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    cfg: Config
+    folder: Path
+    sample: bool  # on the config's generated sample
+
+    @cached_property
+    def results(self) -> dict[str, Any]:
+        """results.json. Whoever wants the same run at the same time waits until it is done."""
+        with _one_at_a_time(self.folder):
+            if not (self.folder / RESULTS).is_file():
+                prepare_data(self.cfg, self.sample)
+                train(self.cfg, self.folder, resume=begun(self.folder))
+        return json.loads((self.folder / RESULTS).read_text(encoding="utf-8"))
+
+    @property
+    def checkpoint(self) -> Path:
+        """The best one on validation."""
+        assert self.results
+        return self.folder / checkpoint.BEST
+
+    @property
+    def settings(self) -> Config:
+        """As it was trained: with numbers in the place of what its first batch has measured."""
+        assert self.results
+        return load(self.folder / CONFIG)
+
+    def model(self, untrained: bool = False) -> TokenModel:
+        """With the weights of its best checkpoint, to look at."""
+        model = build_model(self.settings)
+        if not untrained:
+            checkpoint.load_weights(model, checkpoint.load(self.checkpoint), self.checkpoint)
+        return model.eval()
 
 
 def trained(
@@ -22,19 +77,44 @@ def trained(
     encoding: str | None = None,
     data: DataSet | None = None,
     options: Sequence[str] = (),
-    called: str = "run",
+    control: Control = "",
 ) -> dict[str, Any]:
-    """results.json of a run with the cell's seed: resumed where it was stopped, read where it is done. Without
-    `data` it trains on the config's generated sample."""
-    folder = run_folder(cell, called)
-    if not (folder / RESULTS).is_file():
-        root = [] if data is None else [f"data_root={str(cell.data / data.folder)!r}"]
-        cfg = load(config_path(config), [*options, f"seed={cell.seed}", *root], encoding, data is None)
-        prepare_data(cfg, sample=data is None)
-        train(cfg, folder, resume=begun(folder))
-    return json.loads((folder / RESULTS).read_text(encoding="utf-8"))
+    """results.json of `run_of` the same."""
+    return run_of(cell, config, encoding, data, options, control).results
 
 
-def run_folder(cell: Cell, called: str = "run") -> Path:
-    """Where its checkpoints lie, for measurements after training."""
-    return cell.folder / called
+def run_of(
+    cell: Cell,
+    config: str,
+    encoding: str | None = None,
+    data: DataSet | None = None,
+    options: Sequence[str] = (),
+    control: Control = "",
+) -> Run:
+    """The run of a config with the cell's seed, which nobody has to have trained yet. Without `data` it is on the
+    config's generated sample, without `encoding` with the config's own."""
+    more = [] if data is None else [f"data_root={str(cell.data / data.folder)!r}"]
+    if control == "labels":
+        more += ["train_dataloader.random_labels=True"]
+    if control == "places":
+        more += ["custom_imports.imports=[ndformer.studies.shuffled]"]
+        encoding = f"Shuffled, {encoding}"
+    cfg = load(config_path(config), [*options, f"seed={cell.seed}", *more], encoding, data is None)
+    matters = {key: value for key, value in cfg.to_dict().items() if key not in NO_MATTER}
+    said = json.dumps([matters, "the sample" if data is None else data.folder], sort_keys=True, default=str)
+    short = "_".join(re.findall(r"[\w.=-]+", encoding or OWN))[:60]
+    short += "_labels" if control == "labels" else ""
+    called = f"{config}_{short}_{hashlib.sha256(said.encode()).hexdigest()[:8]}_seed{cell.seed}"
+    return Run(cfg, cell.folder.parent.parent / POOL / called, data is None)
+
+
+@contextlib.contextmanager
+def _one_at_a_time(folder: Path) -> Iterator[None]:
+    """A lock that goes with the process which holds it, however that ends."""
+    folder.mkdir(parents=True, exist_ok=True)
+    number = os.open(folder.parent / f"{folder.name}.lock", os.O_CREAT | os.O_RDWR, 0o666)
+    try:
+        fcntl.flock(number, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(number)

@@ -1,16 +1,107 @@
-"""Runs of shipped configs as parts of an experiment."""
+"""Runs of shipped configs as parts of experiments."""
 
+import importlib
+import threading
+
+import pytest
+import torch
+
+from ndformer.framework.attention import build_encoding
 from ndformer.framework.engine.studies.experiment import Cell
-from ndformer.studies.training import run_folder, trained
+from ndformer.framework.registry import ENCODINGS
+from ndformer.framework.tokens import Where
+from ndformer.studies import training
+from ndformer.studies.training import run_of, trained
+
+OPTIONS = ["train_cfg.max_epochs=1", "train_dataloader.dataset.per_class=2"]
+SMALL = ["model.backbone.dim=16", "model.backbone.depth=1", "model.backbone.heads=2"]
 
 
-def test_a_run_is_made_once_with_the_cells_seed(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    cell = Cell("NoPE", 3, "small", tmp_path / "cell")
-    options = ["train_cfg.max_epochs=1", "train_dataloader.num_workers=0", "val_dataloader.num_workers=0"]
-    options += ["test_dataloader.num_workers=0", "train_dataloader.dataset.per_class=2"]
-    first = trained(cell, "mnist_small", "NoPE", options=options)
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    """Where the generated sample is made, once."""
+    return tmp_path_factory.mktemp("home")
+
+
+@pytest.fixture
+def shuffled():
+    """The control, known to nobody else afterwards."""
+    known = dict(ENCODINGS.all())
+    module = importlib.import_module("ndformer.studies.shuffled")
+    ENCODINGS.module_dict["Shuffled"] = module.Shuffled
+    yield module.Shuffled
+    ENCODINGS.module_dict.clear()
+    ENCODINGS.module_dict.update(known)
+
+
+def test_experiments_share_a_run_with_the_cells_seed(home, monkeypatch):
+    monkeypatch.chdir(home)
+    cell = Cell("NoPE", 3, "small", home / "work" / "pape_table1_small" / "NoPE_seed3")
+    other = Cell("- b", 3, "small", home / "work" / "pape_table2_small" / "b_seed3")
+    first = trained(cell, "mnist_small", "NoPE", options=[*OPTIONS, *SMALL])
     assert (first["seed"], first["encoding"], first["epochs"], first["sample"]) == (3, "NoPE", 1, True)
-    before = (run_folder(cell) / "results.json").stat().st_mtime_ns
-    assert trained(cell, "mnist_small", "NoPE", options=options) == first
-    assert (run_folder(cell) / "results.json").stat().st_mtime_ns == before
+    run = run_of(other, "mnist_small", "NoPE", options=[*OPTIONS, *SMALL])
+    before = (run.folder / "results.json").stat().st_mtime_ns
+    assert run.folder.parent == home / "work" / "runs"
+    assert run.results == first
+    assert (run.folder / "results.json").stat().st_mtime_ns == before
+    assert not torch.equal(*(model.head.linear.weight for model in (run.model(), run.model(untrained=True))))
+
+
+def test_other_settings_are_other_runs(tmp_path):
+    cell = Cell("NoPE", 0, "small", tmp_path / "work" / "table" / "cell")
+    folders = [
+        run_of(cell, "mnist_small", "NoPE").folder,
+        run_of(cell, "mnist_small", "PaPE(m=50)").folder,
+        run_of(cell, "mnist_small", "PaPE(m=50, init_radius='spread')").folder,
+        run_of(cell, "mnist_small", "NoPE", control="labels").folder,
+        run_of(cell, "mnist_small", "NoPE", options=["model.backbone.depth=2"]).folder,
+        run_of(cell, "sign_digits", "NoPE").folder,
+        run_of(Cell("NoPE", 1, "small", cell.folder), "mnist_small", "NoPE").folder,
+    ]
+    assert len(set(folders)) == len(folders)
+
+
+def test_who_wants_a_run_that_is_being_made_waits_for_it(tmp_path, monkeypatch):
+    """flock holds between two opened files, be they of one process or of two."""
+    calls, begun = [], threading.Event()
+
+    def train(cfg, folder, resume):
+        calls.append(folder)
+        begun.set()
+        threading.Event().wait(0.2)
+        (folder / "results.json").write_text('{"seed": 0}')
+
+    monkeypatch.setattr(training, "train", train)
+    monkeypatch.setattr(training, "prepare_data", lambda cfg, sample: None)
+    cell = Cell("NoPE", 0, "small", tmp_path / "work" / "table" / "cell")
+    runs = [run_of(cell, "mnist_small", "NoPE") for _ in range(2)]
+    first = threading.Thread(target=lambda: runs[0].results)
+    first.start()
+    begun.wait(10)
+    assert runs[1].results == {"seed": 0}
+    first.join()
+    assert len(calls) == 1
+
+
+def test_shuffled_places_tell_nothing_and_padding_stays(shuffled):
+    torch.manual_seed(0)
+    encoding = build_encoding([dict(type="Shuffled"), dict(type="NoPE")], dim=4, heads=1, position_dims=2, depth=1)
+    valid = torch.arange(30)[None] < torch.tensor([30, 12])[:, None]
+    where = Where(torch.rand(2, 30, 2), valid=valid)
+    x = torch.rand(2, 30, 4)
+    drawn = encoding.embed(x, encoding.prepare(where))
+    for row, count in enumerate((30, 12)):
+        assert torch.equal(drawn[row, 0], x[row, 0])
+        assert torch.equal(drawn[row, count:], x[row, count:])
+        assert not torch.equal(drawn[row, :count], x[row, :count])
+        assert torch.equal(drawn[row, :count].sort(0).values, x[row, :count].sort(0).values)
+    encoding.eval()
+    assert torch.equal(*(encoding.embed(x, encoding.prepare(where)) for _ in range(2)))
+
+
+def test_a_control_with_shuffled_places_trains(home, monkeypatch, shuffled):
+    monkeypatch.chdir(home)
+    cell = Cell("PaPE, places shuffled", 0, "small", home / "work" / "table" / "cell")
+    found = trained(cell, "mnist_small", "PaPE(m=4)", options=[*OPTIONS, *SMALL], control="places")
+    assert found["encoding"] == "Shuffled+PaPE"

@@ -82,6 +82,8 @@ def page(title: str, intro: str, experiments: Sequence[Experiment], folder: Path
             if not path.is_file():
                 needs = f": it needs {wants.needs}" if wants.needs else ""
                 parts.append(f"*Not run here{needs}.*")
+                if wants.needs and experiment.published:
+                    parts.append(measured(experiment, Results({})))
                 continue
             results = read(path)
             parts.append(f"Mean ± standard deviation over seeds.\n\n{measured(experiment, results)}")

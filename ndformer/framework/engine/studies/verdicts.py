@@ -10,9 +10,13 @@ from ndformer.framework.engine.studies.experiment import Results, Verdict, Word
 from ndformer.framework.engine.studies.interval import Summary
 
 
-def ahead(results: Results, row: str, over: str, column: str, by: float = 0.0) -> Verdict:
-    """`row` has more than `over`, by more than `by`; paired by seed."""
-    return _judged(results.gains(row, over, column), by, f"{row} over {over}: ", sign=True)
+def ahead(
+    results: Results, row: str, over: str, column: str, by: float = 0.0, over_column: str | None = None
+) -> Verdict:
+    """`row` has more than `over`, in another column if one is given, by more than `by`; paired by seed."""
+    beside = "" if over_column is None else f" in {column} over {over_column}"
+    name = f"{row}{beside}: " if row == over else f"{row} over {over}{beside}: "
+    return _judged(results.gains(row, over, column, over_column), by, name, sign=True)
 
 
 def above(results: Results, row: str, column: str, limit: float) -> Verdict:

@@ -1,0 +1,59 @@
+"""The encodings of the PaPE paper's tables under its own names, the sets of data they are compared on here, and where
+the paper's figures are of other sets, which ones."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from ndformer.framework.engine.studies.experiment import Cell, DataSet
+from ndformer.studies.data import LDRAW10, LPC_ACTIONS, MNIST, NMNIST, SIGN_DIGITS
+from ndformer.studies.training import Control, Run, run_of
+
+BASELINES = {
+    "nD-sincos": "Sincos",
+    "RoPE": "AxialRoPE",
+    "RoPE-Mixed": "RoPEMixed",
+    "nD-ALiBi": "ALiBi",
+    "LookHere": "LookHere",
+}
+PAPER = BASELINES | {"PaPE": "PaPE(m=50)", "PaPE-RI": "PaPERI"}
+SPREAD = "PaPE, spread start"
+OURS = {SPREAD: "PaPE(m=50, init_radius='spread', position_scale='auto')", "NoPE": "NoPE"}
+PLACES, LABELS = "PaPE, places shuffled", "PaPE, labels at random"
+CONTROLS: dict[str, Control] = {PLACES: "places", LABELS: "labels"}
+ENCODINGS = PAPER | OURS | dict.fromkeys(CONTROLS, PAPER["PaPE"])  # row -> as on a command line
+ABOUT_ROWS = (
+    "PaPE and PaPE-RI start as in the paper; the spread start, ours, begins with radii from a token's neighbours to "
+    "half of its sample. A class token is in the middle of the sample for PaPE, nowhere for others, as the recipes "
+    "have it (docs/results.md). Controls: no positions at all; tokens dealt out among the places of their sample anew "
+    "each time; labels dealt out among the samples that are learnt from."
+)
+
+
+class SmallSet(NamedTuple):
+    config: str
+    data: DataSet
+    class_token: bool = True
+
+
+SETS = {
+    "digits": SmallSet("mnist_small", MNIST),
+    "signs": SmallSet("sign_digits", SIGN_DIGITS),
+    "actions": SmallSet("lpc_actions", LPC_ACTIONS),
+    "events": SmallSet("nmnist_small", NMNIST),
+    "bricks": SmallSet("ldraw10", LDRAW10, class_token=False),
+}
+TWO = {"digits": "digits, accuracy %", "signs": "hand signs, accuracy %"}  # columns of most experiments here
+TWO_DATA = (MNIST, SIGN_DIGITS)
+
+
+def run(cell: Cell, name: str, encoding: str, control: Control = "", options: Sequence[str] = ()) -> Run:
+    """On one of the sets."""
+    chosen = SETS[name]
+    if control == "places" and not chosen.class_token:
+        options = [*options, "model.backbone.encoding.0.class_tokens=0"]
+    return run_of(cell, chosen.config, encoding, chosen.data, options, control)
+
+
+def accuracy(found: Run | dict[str, Any]) -> float:
+    """On the test set, in %."""
+    return 100 * (found.results if isinstance(found, Run) else found)["test"]["accuracy"]

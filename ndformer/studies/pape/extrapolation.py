@@ -1,0 +1,122 @@
+"""Tables 5 to 7 and Figure 1c of the PaPE paper: trained at one size, tested at larger ones, with and without
+interpolation of positions."""
+
+from typing import NamedTuple
+
+from ndformer.framework.engine.studies.experiment import Cell, Claim, Experiment, Results, Scale, Values, Verdict
+from ndformer.framework.engine.studies.extrapolate import extrapolate
+from ndformer.framework.engine.studies.verdicts import ahead, each
+from ndformer.studies.pape.encodings import ABOUT_ROWS, BASELINES, CONTROLS, ENCODINGS, PLACES, SPREAD, TWO_DATA, run
+from ndformer.studies.pape.published import INTERPOLATED
+
+BIASES = ("nD-ALiBi", "LookHere", "PaPE", "PaPE-RI")
+
+
+class Sizes(NamedTuple):
+    trained: int
+    larger: tuple[int, ...]
+
+
+SIZES = {"digits": Sizes(28, (40, 56)), "signs": Sizes(48, (72, 96))}
+ROWS = tuple(row for row in ENCODINGS if CONTROLS.get(row) != "labels")
+COLUMNS = {
+    f"{name} {size}{way}": f"{name}, {size} px{way}, %"
+    for name, sizes in SIZES.items()
+    for size in (sizes.trained, *sizes.larger)
+    for way in ("", " interpolated")
+    if not (way and size == sizes.trained)
+}
+LARGER = [f"{name} {size}" for name, sizes in SIZES.items() for size in sizes.larger]
+
+
+def measure(cell: Cell) -> Values:
+    values: Values = {}
+    for name, sizes in SIZES.items():
+        found = run(cell, name, ENCODINGS[cell.row], CONTROLS.get(cell.row, ""))
+        tested = extrapolate(found.settings, found.checkpoint, (sizes.trained, *sizes.larger))
+        for figure in tested.figures:
+            way = " interpolated" if figure.interpolated else ""
+            values[f"{name} {figure.size}{way}"] = 100 * figure.test[tested.metric]
+    return {key: value for key, value in values.items() if key in COLUMNS}
+
+
+def continued(row: str, others: tuple[str, ...], columns: list[str] = LARGER):
+    def judged(results: Results) -> Verdict:
+        return each([ahead(results, row, other, column) for column in columns for other in others])
+
+    return judged
+
+
+def interpolating(row: str, pays: bool):
+    """At every larger size."""
+
+    def judged(results: Results) -> Verdict:
+        ways = [(f"{column} interpolated", column) for column in LARGER]
+        return each([ahead(results, row, row, *_ordered(way, pays)) for way in ways])
+
+    return judged
+
+
+def _ordered(way: tuple[str, str], pays: bool) -> tuple[str, float, str]:
+    high, low = way if pays else way[::-1]
+    return high, 0.0, low
+
+
+def best_way(row: str):
+    """Table 7: each of the others in the way that the paper finds best for it."""
+
+    def judged(results: Results) -> Verdict:
+        parts = []
+        for column in LARGER:
+            for other in BASELINES:
+                over = f"{column} interpolated" if other in INTERPOLATED else column
+                parts.append(ahead(results, row, other, column, over_column=over))
+        return each(parts)
+
+    return judged
+
+
+def keeps(row: str, column: str, trained: str):
+    return lambda results: ahead(results, row, row, column, over_column=trained)
+
+
+CLAIMS = (
+    Claim("Table 5: PaPE is ahead of all baselines at every larger size", continued("PaPE", tuple(BASELINES))),
+    Claim("Table 5: so it is from a spread start", continued(SPREAD, tuple(BASELINES))),
+    Claim("Table 5: and ahead of PaPE-RI", continued("PaPE", ("PaPE-RI",))),
+    Claim(
+        "Table 5: at 1.43 times the size PaPE is better than at its own (1 point on ImageNet-1K)",
+        lambda r: each([keeps("PaPE", *sizes)(r) for sizes in (("digits 40", "digits 28"), ("signs 72", "signs 48"))]),
+    ),
+    Claim(
+        "Figure 1c: nD-sincos falls most: behind RoPE and nD-ALiBi at twice the size",
+        lambda r: each(
+            [ahead(r, row, "nD-sincos", at) for row in ("RoPE", "nD-ALiBi") for at in ("digits 56", "signs 96")]
+        ),
+    ),
+    Claim("Table 6: interpolation helps nD-sincos at every larger size", interpolating("nD-sincos", pays=True)),
+    *(Claim(f"Table 6: it harms {row}, an attention bias", interpolating(row, pays=False)) for row in BIASES),
+    Claim("Table 7: PaPE is ahead of all baselines in their best way", best_way("PaPE")),
+    Claim(
+        "control: what PaPE keeps at larger sizes is of places: ahead of no positions",
+        continued("PaPE", ("NoPE",)),
+    ),
+    Claim("control: and of shuffled places", continued("PaPE", (PLACES,))),
+)
+EXPERIMENTS = [
+    Experiment(
+        "pape:extrapolation",
+        "Tested on larger images than trained on, accuracy in %",
+        rows=ROWS,
+        columns=COLUMNS,
+        measure=measure,
+        scales={"small": Scale(3, data=TWO_DATA)},
+        claims=CLAIMS,
+        shows=("Figure 1", "Table 5", "Table 6", "Table 7"),
+        about=(
+            "The models of Table 1 at 1.43 and 2 (digits), and at 1.5 and 2 times (hand signs) the size that they were "
+            "trained at; the paper goes from 224 to 1024 px. Images are enlarged; positions go on counting, or are "
+            "multiplied by trained / tested size. " + ABOUT_ROWS
+        ),
+    ),
+]

@@ -1,0 +1,132 @@
+"""The PaPE paper's own settings, which need GPUs: its configs, their commands, and its figures beside empty cells."""
+
+from collections.abc import Sequence
+
+from ndformer.framework.engine.studies.experiment import Cell, DataSet, Experiment, Scale, Values
+from ndformer.framework.engine.studies.extrapolate import extrapolate
+from ndformer.framework.errors import DataError
+from ndformer.studies.pape.ablation import PARABOLAS, WITHOUT
+from ndformer.studies.pape.encodings import PAPER
+from ndformer.studies.pape.published import INTERPOLATED, SIZES, TABLE1, TABLE2, TABLE3, TABLE5, TABLE6, TABLE7
+from ndformer.studies.training import run_of
+
+NAMES = {  # row -> how its configs end
+    "nD-sincos": "sincos",
+    "RoPE": "rope",
+    "RoPE-Mixed": "rope_mixed",
+    "nD-ALiBi": "alibi",
+    "LookHere": "lookhere",
+    "PaPE": "pape",
+    "PaPE-RI": "pape_ri",
+}
+IMAGES = {"ImageNet-1K": ("imagenet1k", "accuracy"), "COCO": ("coco", "mAP")}  # column -> config, what is measured
+OTHERS = {
+    "ScanNet": ("scannet", "mIoU"),
+    "ModelNet40": ("modelnet40", "accuracy"),
+    "UCF101": ("ucf101", "accuracy"),
+    "DvsGesture": ("dvsgesture", "accuracy"),
+    "GEN1": ("gen1", "mAP"),
+}
+FOLDS = 3  # of UCF101: the mean over its three official splits
+VIT_S = ("model.backbone.dim=384", "model.backbone.heads=6", "train_cfg.max_epochs=150", "schedule.warmup=0.1")
+GPU = "a GPU of 80 GB for days, and the data"
+EVERYWHERE = tuple(row for row in NAMES if row != "LookHere")  # which the paper defines for images alone
+
+
+def _data(config: str) -> DataSet:
+    return DataSet(config, f"what docs of configs/{config}_pape.py say, into a folder of this name")
+
+
+def _percent(cell: Cell, config: str, metric: str, encoding: str | None = None, options: Sequence[str] = ()) -> float:
+    return 100 * run_of(cell, config, encoding, _data(config.split("_")[0]), options).results["test"][metric]
+
+
+def compared(cell: Cell, sets: dict[str, tuple[str, str]]) -> Values:
+    values: Values = {}
+    for column, (config, metric) in sets.items():
+        folds = [[f"dataset.fold={k}"] for k in range(1, FOLDS + 1)] if config == "ucf101" else [[]]
+        figures = [_percent(cell, f"{config}_{NAMES[cell.row]}", metric, options=fold) for fold in folds]
+        values[column] = sum(figures) / len(figures)
+    return values
+
+
+def no_config(cell: Cell) -> Values:
+    raise DataError("there is no config of nuScenes yet, so Table 1's last column and its averages cannot be measured")
+
+
+def ablated(cell: Cell) -> Values:
+    encoding = (WITHOUT | PARABOLAS).get(cell.row, PAPER["PaPE"])
+    return {"accuracy": _percent(cell, "imagenet1k_pape", "accuracy", encoding, VIT_S)}
+
+
+def enlarged(cell: Cell, interpolated: Sequence[str]) -> Values:
+    found = run_of(cell, f"imagenet1k_{NAMES[cell.row]}", data=_data("imagenet1k"))
+    tested = extrapolate(found.settings, found.checkpoint, SIZES)
+    way = cell.row in interpolated
+    return {str(f.size): 100 * f.test["accuracy"] for f in tested.figures if f.interpolated == way}
+
+
+def _table1(item: str, sets: dict[str, tuple[str, str]], rows: tuple[str, ...]) -> Experiment:
+    configs = ", ".join(f"configs/{config}_*.py" for config, _ in sets.values())
+    return Experiment(
+        f"pape:table1-{item}",
+        f"{', '.join(sets)} as in the paper, in %",
+        rows=rows,
+        columns={column: f"{column}, {metric}" for column, (_, metric) in sets.items()},
+        measure=lambda cell: compared(cell, sets),
+        scales={"paper": Scale(1, needs=GPU, data=tuple(_data(config) for config, _ in sets.values()))},
+        published={row: {column: TABLE1[row][column] for column in sets} for row in rows},
+        shows=("Table 1",),
+        about=f"By {configs}, one config an encoding: tools/train.py configs/{next(iter(sets.values()))[0]}_pape.py.",
+    )
+
+
+def _sizes(number: int, published: dict[str, dict[str, str]], interpolated: Sequence[str], says: str) -> Experiment:
+    return Experiment(
+        f"pape:table{number}",
+        f"ImageNet-1K at larger sizes, {says}; accuracy in %",
+        rows=tuple(NAMES),
+        columns={str(size): f"{size} px" for size in SIZES},
+        measure=lambda cell: enlarged(cell, interpolated),
+        scales={"paper": Scale(1, needs=GPU, data=(_data("imagenet1k"),))},
+        published=published,
+        shows=(f"Table {number}",),
+        about="The models of Table 1: tools/extrapolate.py configs/imagenet1k_pape.py BEST.pth --sizes "
+        + " ".join(map(str, SIZES))
+        + ". A small version of it is pape:extrapolation.",
+    )
+
+
+def _ablation(number: int, rows: dict[str, str]) -> Experiment:
+    return Experiment(
+        f"pape:table{number}-imagenet",
+        f"Table {number} on ImageNet-1K with ViT-S, accuracy in %",
+        rows=tuple(rows),
+        columns={"accuracy": "accuracy, %"},
+        measure=ablated,
+        scales={"paper": Scale(1, needs=GPU, data=(_data("imagenet1k"),))},
+        published={row: {"accuracy": figure} for row, figure in rows.items()},
+        shows=(f"Table {number}",),
+        about=f"tools/train.py configs/imagenet1k_pape.py --encoding 'PaPE(m=50)' --cfg-options {' '.join(VIT_S)}",
+    )
+
+
+EXPERIMENTS = [
+    _table1("images", IMAGES, tuple(NAMES)),
+    _table1("others", OTHERS, EVERYWHERE),
+    Experiment(
+        "pape:table1-nuscenes",
+        "nuScenes as in the paper, and the averages over the eight sets, in %",
+        rows=EVERYWHERE,
+        columns={"nuScenes": "nuScenes, mAP", "Average": "average"},
+        measure=no_config,
+        scales={"paper": Scale(1, needs=f"{GPU}, and a config of nuScenes (UniTR), which is not written yet")},
+        published={row: {column: TABLE1[row][column] for column in ("nuScenes", "Average")} for row in EVERYWHERE},
+        shows=("Table 1",),
+    ),
+    _ablation(2, TABLE2),
+    _ablation(3, TABLE3),
+    _sizes(5, TABLE5, (), "positions go on counting"),
+    _sizes(6, TABLE6, tuple(NAMES), "positions interpolated"),
+    _sizes(7, TABLE7, INTERPOLATED, "each in the way that is best for it"),
+]
