@@ -28,8 +28,8 @@ PAPERS = {  # name -> title, and what a reader of its page should know first
         "Öhrström et al., [arXiv 2602.01418](https://arxiv.org/abs/2602.01418). Tables and figures are numbered, and "
         "the paper's figures copied, as in [version 1](https://arxiv.org/abs/2602.01418v1), *Where to Attend: A "
         "Principled Vision-Centric Position Encoding with Parabolas*, which says that PaPE is on top on 6 of 8 data "
-        "sets and PaPE-RI on 1. [Version 2](https://arxiv.org/abs/2602.01418v2), under the title above, says that PaPE matches "
-        "the best baseline on 5 of 8 and exceeds all on 2; both are judged.",
+        "sets and PaPE-RI on 1. [Version 2](https://arxiv.org/abs/2602.01418v2), under the title above, says that PaPE "
+        "matches the best baseline on 5 of 8 and exceeds all on 2; both are judged.",
     ),
     "sape2": (
         "A 2D Semantic-Aware Position Encoding for Vision Transformers (2025)",

@@ -1,0 +1,239 @@
+"""Figures 2 and 3 of the PaPE paper: attention as distance, direction and semantics, and which of them heads go by.
+
+Each cell leaves a picture of one image's maps in its folder, maps.png; it is made of the data set and stays there.
+"""
+
+import copy
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ndformer.framework.engine.building import build_model
+from ndformer.framework.engine.run import build_loader
+from ndformer.framework.engine.studies.experiment import Cell, Claim, Experiment, Results, Scale, Values
+from ndformer.framework.engine.studies.verdicts import above, ahead, below, each
+from ndformer.framework.look import Look, looking, on_grid
+from ndformer.framework.model import TokenModel
+from ndformer.framework.pictures.figures import Panels, canvas, heat_maps
+from ndformer.studies.pape.encodings import PAPER, TWO, TWO_DATA, run
+from ndformer.studies.training import Control, Run
+
+DEPTH, HEADS, IMAGES, TAU = 4, 4, 64, 0.8
+POSITIONAL = ("distance", "direction")
+STATES: dict[str, tuple[bool, Control]] = {  # behind the name of a row -> untrained, control
+    "": (False, ""),
+    ", untrained": (True, ""),
+    ", labels at random": (False, "labels"),
+    ", places shuffled": (False, "places"),
+}
+LAYERS = {
+    f"layer {layer}{state}": (layer, state) for state in list(STATES)[:3] for layer in range(1, DEPTH + 1)
+}  # rows of Figure 3
+MAPS = {f"{name}{state}": (name, state) for name in TWO for state in STATES}  # rows of Figure 2
+
+
+def seen(found: Run, untrained: bool) -> tuple[TokenModel, list[Look], Tensor]:
+    """A run's model, what its attention layers are given for the first test images, and these."""
+    settings = found.settings
+    torch.manual_seed(settings.seed)  # of an untrained model
+    model = found.model(untrained)
+    batch = next(iter(build_loader(settings, "test")))
+    images = model.at_home(batch)["inputs"]["image"][:IMAGES]
+    with looking(model) as looks, torch.no_grad():
+        model.features(dict(image=images))
+    return model, looks, images
+
+
+def z_scores(look: Look, tau: float = TAU) -> Tensor:
+    """(H,): equation 16, over the fewest keys of each query that have a share `tau` of its attention."""
+    terms = {name: term.double() for name, term in look.terms().items()}
+    semantic, positional = terms["semantic"], sum((terms[name] for name in POSITIONAL), torch.zeros(()))
+    logits = semantic + positional
+    total = logits.logsumexp(-1, keepdim=True)  # log of gamma
+    share, order = (logits - total).exp().sort(dim=-1, descending=True)
+    chosen = share.cumsum(-1) - share < tau
+    scores = (positional - total).exp() - (semantic - total).exp()
+    heads = scores.gather(-1, order).masked_fill(~chosen, 0).transpose(0, 1).flatten(1)
+    return heads.sum(1) / chosen.transpose(0, 1).flatten(1).sum(1)
+
+
+def of_layer(cell: Cell) -> Values:
+    """z of one layer: of its heads, their mean and the strongest."""
+    layer, state = LAYERS[cell.row]
+    untrained, control = STATES[state]
+    values: Values = {}
+    for name in TWO:
+        _, looks, _ = seen(run(cell, name, PAPER["PaPE"], control), untrained)
+        heads = z_scores(looks[layer - 1])
+        values |= {f"{name} head {head}": z for head, z in enumerate(heads.tolist(), 1)}
+        values |= {f"{name} z": heads.mean().item(), f"{name} strongest": heads.abs().max().item()}
+    return values
+
+
+def of_terms(cell: Cell) -> Values:
+    """How far each term spreads over the keys of a query, how near attention stays, and whether the terms are all."""
+    name, state = MAPS[cell.row]
+    untrained, control = STATES[state]
+    found = run(cell, name, PAPER["PaPE"], control)
+    model, looks, images = seen(found, untrained)
+    draw_maps(cell.folder / "maps.png", cell.row, looks, images)
+    values = {term: mean_of(look.terms()[term].std(-1).mean() for look in looks) for term in ("semantic", *POSITIONAL)}
+    return values | {"near": mean_of(map(nearness, looks)), "rest": concatenated(found, model, images)}
+
+
+def nearness(look: Look) -> Tensor:
+    """The mean distance of what is attended to, over that of all keys."""
+    distances = torch.cdist(look.where.positions[0], look.where.positions[0])
+    return (look.attention() * distances).sum(-1).mean() / distances.mean()
+
+
+def mean_of(values: Iterable[Tensor]) -> float:
+    return torch.stack(list(values)).mean().item()
+
+
+@torch.no_grad()
+def concatenated(found: Run, model: TokenModel, images: Tensor) -> float:
+    """The largest difference in what comes out where the same weights attend by the paper's concatenation."""
+    settings = copy.deepcopy(found.settings)
+    encoding = settings.model.backbone.encoding
+    (encoding if isinstance(encoding, dict) else encoding[-1])["impl"] = "paper_concat"
+    theirs = build_model(settings).eval()
+    theirs.load_state_dict(model.state_dict())
+    ours = model.features(dict(image=images)).features
+    return (theirs.features(dict(image=images)).features - ours).abs().max().item()
+
+
+def draw_maps(path: Path, title: str, looks: list[Look], images: Tensor, layer: int = 2) -> None:
+    """The query is the brightest patch of the first image."""
+    look = looks[layer - 1]
+    rows, columns = look.where.grid or (0, 0)
+    patch = images.shape[-1] // columns
+    pixels = images[0].mean(0).unflatten(0, (rows, patch)).unflatten(2, (columns, patch)).mean((1, 3))
+    y, x = divmod(int(pixels.argmax()), columns)
+    query = look.where.positions.shape[1] - rows * columns + y * columns + x
+    terms = look.terms() | dict(attention=look.attention())
+    blocks = [
+        Panels(name, on_grid(terms[name][:1, :, query], look.where).numpy(), kind, limit=10.0)
+        for name, kind in (
+            *((term, "signed") for term in (*POSITIONAL, "semantic")),
+            ("attention", "share"),
+        )
+    ]
+    low, high = images[0].amin(), images[0].amax()
+    picture = ((images[0] - low) / (high - low) * 255).expand(3, -1, -1).permute(1, 2, 0).byte().numpy()
+    heads = [f"head {head}" for head in range(1, blocks[0].values.shape[1] + 1)]
+    marks = [[(float(y), float(x))] * len(heads)]
+    figure = heat_maps(f"{title}: layer {layer}", blocks, [""], heads, marks, picture=picture)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path)
+
+
+def draw_heads(results: Results, path: Path) -> None:
+    """z of each head, the mean over seeds: a block for each set of data and state, layers from top to bottom."""
+    names = [(name, state) for name in TWO for state in list(STATES)[:3]]
+    with canvas(1 + 1.7 * len(names), 2.6, "positions (red) or semantics (blue): z of each head") as figure:
+        axes = figure.subplots(1, len(names), squeeze=False)[0]
+        for axis, (name, state) in zip(axes, names):
+            rows = [f"layer {layer}{state}" for layer in range(1, DEPTH + 1)]
+            columns = [f"{name} head {head}" for head in range(1, HEADS + 1)]
+            means = [[np.mean(results.of(row, column) or [np.nan]) for column in columns] for row in rows]
+            image = axis.imshow(means, cmap="RdBu_r", vmin=-1, vmax=1)
+            axis.set(xticks=range(HEADS), yticks=range(DEPTH), title=f"{name}{state}")
+            axis.set_xticklabels([f"H{head}" for head in range(1, HEADS + 1)])
+            axis.set_yticklabels([f"L{layer}" for layer in range(1, DEPTH + 1)])
+            axis.grid(False)
+        figure.colorbar(image, ax=axes.tolist(), extend="both")
+    figure.savefig(path)
+
+
+EXPERIMENTS = [
+    Experiment(
+        "pape:figure2",
+        "Attention of trained models taken apart into distance, direction and semantics",
+        rows=tuple(MAPS),
+        columns={
+            "semantic": "semantic, spread over keys",
+            "distance": "distance",
+            "direction": "direction",
+            "near": "how far attention goes (1: as far as keys are)",
+            "rest": "difference from the paper's form",
+        },
+        measure=of_terms,
+        scales={"small": Scale(3, data=TWO_DATA)},
+        claims=(
+            Claim(
+                "the three maps sum to what the paper's own form computes",
+                lambda r: each([below(r, name, "rest", 1e-3) for name in TWO]),
+            ),
+            Claim(
+                "attention decays with distance: it goes less than half as far as keys are",
+                lambda r: each([below(r, name, "near", 0.5) for name in TWO]),
+            ),
+            Claim(
+                "training has learnt directions: they spread more than untrained",
+                lambda r: each([ahead(r, name, f"{name}, untrained", "direction") for name in TWO]),
+            ),
+            Claim(
+                "and more than where places are shuffled",
+                lambda r: each([ahead(r, name, f"{name}, places shuffled", "direction") for name in TWO]),
+            ),
+            Claim(
+                "control: attention decays as much before any training",
+                lambda r: each([below(r, f"{name}, untrained", "near", 0.5) for name in TWO]),
+            ),
+        ),
+        shows=("Figure 2",),
+        about=(
+            "Models of Table 1 (PaPE as the paper starts it) on 64 test images: standard deviations of each term over "
+            "the keys of a query, averaged over queries, heads and layers; the mean distance of what is attended to, "
+            "over that of all keys; the largest difference in a token behind the last block, where the same weights "
+            "attend by the paper's concatenation. Maps of one image lie in each cell's folder, maps.png."
+        ),
+    ),
+    Experiment(
+        "pape:figure3",
+        "z: whether heads go by positions (above 0) or by semantics (below), by layer",
+        rows=tuple(LAYERS),
+        columns={
+            f"{name} {what}": f"{name}, {says}"
+            for name in TWO
+            for what, says in (("z", "mean z of heads"), ("strongest", "largest |z| of a head"))
+        },
+        measure=of_layer,
+        scales={"small": Scale(3, data=TWO_DATA)},
+        claims=(
+            Claim(
+                "positions are used most strongly in early layers: z of the first is above the last's",
+                lambda r: each([ahead(r, "layer 1", f"layer {DEPTH}", f"{name} z") for name in TWO]),
+            ),
+            Claim(
+                "specialised heads cluster in early layers",
+                lambda r: each([ahead(r, "layer 1", f"layer {DEPTH}", f"{name} strongest") for name in TWO]),
+            ),
+            Claim(
+                "some heads lean clearly on positions: a |z| above 0.5 in the first layer",
+                lambda r: each([above(r, "layer 1", f"{name} strongest", 0.5) for name in TWO]),
+            ),
+            Claim(
+                "it is learnt: the first layer's z differs from that of random labels",
+                lambda r: each([ahead(r, "layer 1", "layer 1, labels at random", f"{name} z") for name in TWO]),
+            ),
+            Claim(
+                "control: untrained, the first layer's z is above the last's too",
+                lambda r: each(
+                    [ahead(r, "layer 1, untrained", f"layer {DEPTH}, untrained", f"{name} z") for name in TWO]
+                ),
+            ),
+        ),
+        shows=("Figure 3",),
+        about=(
+            "Equation 16 over the keys that have 80 % of a query's attention, on 64 test images; four layers of four "
+            "heads here, twelve of twelve in the paper. Terms are as attention adds them, divided by the root of the "
+            "head's width."
+        ),
+        draw=draw_heads,
+    ),
+]

@@ -1,0 +1,124 @@
+"""Table 4 of the PaPE paper: what a position encoding costs, in time and in parameters."""
+
+import statistics
+import time
+from functools import cache
+
+import torch
+from torch import nn
+
+from ndformer.framework.encoding import build_encoding
+from ndformer.framework.engine.config.text import parse_encoding
+from ndformer.framework.engine.studies.experiment import Cell, Claim, Experiment, Results, Scale, Values, Verdict
+from ndformer.framework.engine.studies.verdicts import above, ahead, below, each
+from ndformer.framework.tokens import TokenSet, Where
+from ndformer.framework.transformer import Transformer
+from ndformer.studies.pape.published import TABLE4
+
+DIM, HEADS, DEPTH, SIDE, ROUNDS = 768, 12, 12, 14, 15  # ViT-B/16 at 224 px
+PARABOLAS = {f"PaPE m={m}": f"PaPE(m={m})" for m in (2, 4, 8, 16, 32, 64)}
+ROWS = {
+    "nD-sincos": "Sincos",
+    "nD-ALiBi": "ALiBi",
+    "RoPE": "AxialRoPE(preset='pape_repo')",
+    "RoPE-Mixed": "RoPEMixed(preset='pape_repo')",
+    **PARABOLAS,
+    "PaPE m=50, concatenated": "PaPE(m=50, impl='paper_concat')",
+    "NoPE": "NoPE",
+}
+
+
+def measure(cell: Cell) -> Values:
+    """A block with the encoding and one without take turns, so that a busy machine slows both."""
+    encoding = ROWS[cell.row]
+    models = {name: _block(name) for name in ("NoPE", encoding)}
+    axis = torch.arange(float(SIDE))
+    patches = torch.cartesian_prod(axis, axis)
+    where = Where(torch.cat([patches.new_zeros(1, 2), patches])[None], grid=(SIDE, SIDE))
+    tokens = TokenSet(torch.randn(1, SIDE**2 + 1, DIM, generator=torch.Generator().manual_seed(cell.seed)), where)
+    seconds: dict[str, list[float]] = {name: [] for name in models}
+    for turn in range(ROUNDS + 2):
+        for name, model in models.items():
+            begin = time.perf_counter()
+            with torch.no_grad():
+                model(tokens)
+            if turn >= 2:  # warm
+                seconds[name].append(time.perf_counter() - begin)
+    ratios = [own / none for own, none in zip(seconds[encoding], seconds["NoPE"])]
+    return {
+        "time": statistics.median(ratios),
+        "ms": 1e3 * statistics.median(seconds[encoding]),
+        "params": parameters(encoding) / 1e6,
+    }
+
+
+def _block(encoding: str) -> Transformer:
+    torch.manual_seed(0)
+    return Transformer(DIM, 1, HEADS, 2, parse_encoding(encoding)).eval()
+
+
+@cache
+def parameters(encoding: str) -> int:
+    """Learned, of positions, in the whole ViT-B."""
+    built = build_encoding(parse_encoding(encoding), dim=DIM, heads=HEADS, position_dims=2, depth=DEPTH)
+    layers = nn.ModuleList([built, *(built.layer(i, DEPTH) for i in range(DEPTH))])
+    return sum(p.numel() for p in layers.parameters())
+
+
+def as_printed(row: str, printed: str):
+    """Within half of the last digit."""
+    number, unit = float(printed.rstrip("KM")), {"K": 1e-3, "M": 1.0}.get(printed[-1], 1.0)
+    half = 0.05 * unit + 1e-9
+
+    def judged(results: Results) -> Verdict:
+        parts = (
+            above(results, row, "params", number * unit - half),
+            below(results, row, "params", number * unit + half),
+        )
+        return each(parts)
+
+    return judged
+
+
+EXPERIMENTS = [
+    Experiment(
+        "pape:table4",
+        "What positions cost: a block of ViT-B with 197 tokens, forward, and parameters of all twelve",
+        rows=tuple(ROWS),
+        columns={
+            "time": "time, over NoPE",
+            "ms": "ms a block, one CPU thread (paper: all of ViT-B, RTX 4090)",
+            "params": "positional parameters, M",
+        },
+        measure=measure,
+        scales={"small": Scale(3, minutes=3)},
+        published={row: {"ms": ms, "params": params} for row, (ms, params) in TABLE4.items()},
+        claims=(
+            *(
+                Claim(f"{row} has {params} positional parameters", as_printed(row, params))
+                for row, (_, params) in TABLE4.items()
+            ),
+            Claim(
+                "PaPE takes at most 27 % more time than none",
+                lambda r: each([below(r, row, "time", 1.27) for row in PARABOLAS]),
+            ),
+            Claim(
+                "time grows with m: m=64 takes over 5 % of a block more than m=2",
+                lambda r: ahead(r, "PaPE m=64", "PaPE m=2", "time", by=0.05),
+            ),
+            Claim(
+                "the paper's concatenation takes more than what is computed here, m=64",
+                lambda r: ahead(r, "PaPE m=50, concatenated", "PaPE m=64", "time"),
+            ),
+            Claim(
+                "control: no encoding takes as long as none (within 10 %)",
+                lambda r: each([above(r, "NoPE", "time", 0.9), below(r, "NoPE", "time", 1.1)]),
+            ),
+        ),
+        shows=("Table 4",),
+        about=(
+            "Parameters are counted and always the same; times are measured, so they differ from run to run: each is "
+            "the median over 15 rounds in which the block and one without positions take turns (docs/benchmarks.md)."
+        ),
+    ),
+]

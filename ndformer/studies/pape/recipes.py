@@ -1,0 +1,86 @@
+"""Table 8 of the PaPE paper: its hyperparameters, beside those of the configs that ship."""
+
+from typing import Any
+
+from ndformer.framework.engine.config.load import load
+from ndformer.framework.engine.config.shipped import config_path
+from ndformer.framework.engine.studies.experiment import Cell, Claim, Experiment, Results, Scale, Values, Verdict
+from ndformer.framework.engine.studies.interval import Summary
+from ndformer.studies.pape.published import TABLE8
+
+CONFIGS = {
+    "ImageNet-1K": "imagenet1k_pape",
+    "COCO": "coco_pape",
+    "ScanNet": "scannet_pape",
+    "ModelNet40": "modelnet40_pape",
+    "UCF101": "ucf101_pape",
+    "DvsGesture": "dvsgesture_pape",
+    "GEN1": "gen1_pape",
+}
+COLUMNS = {
+    "batch": "batch",
+    "lr": "learning rate, 1e-4",
+    "decay": "weight decay",
+    "beta1": "beta 1",
+    "beta2": "beta 2",
+    "warmup": "warm-up epochs",
+    "epochs": "epochs",
+    "patch": "patch or window",
+    "drop path": "drop path",
+    "smoothing": "label smoothing",
+}
+PUBLISHED = {
+    name: figures | {"lr": f"{float(figures['lr']) * 1e4:g}"} for name, figures in TABLE8.items() if name in CONFIGS
+}
+
+
+def measure(cell: Cell) -> Values:
+    cfg: Any = load(config_path(CONFIGS[cell.row]))
+    epochs = cfg.train_cfg.max_epochs * cfg.train_dataloader.loops  # a loop is a pass over the set
+    adapter, backbone = next(iter(cfg.model.modalities.values())), cfg.model.backbone
+    return {
+        "batch": cfg.train_dataloader.batch_size * cfg.train_cfg.accumulate,
+        "lr": cfg.optimizer.lr * 1e4,
+        "decay": cfg.optimizer.weight_decay,
+        "beta1": cfg.optimizer.betas[0],
+        "beta2": cfg.optimizer.betas[1],
+        "warmup": cfg.schedule.warmup * epochs,
+        "epochs": epochs,
+        "patch": backbone.get("window") or adapter.get("patch") or adapter.tubelet[-1],
+        "drop path": backbone.drop_path,
+        "smoothing": cfg.model.head.get("label_smoothing") or 0.0,
+    }
+
+
+def as_printed(row: str):
+    """Each of them; a dash is 0."""
+
+    def judged(results: Results) -> Verdict:
+        printed = {column: float(figure.replace("-", "0")) for column, figure in PUBLISHED[row].items()}
+        measured = {column: results.of(row, column) for column in printed}
+        if not all(measured.values()):
+            return Verdict("not measured")
+        other = [
+            f"{COLUMNS[column]} {Summary.of(values).mean:g} and not {printed[column]:g}"
+            for column, values in measured.items()
+            if abs(Summary.of(values).mean - printed[column]) > 1e-6
+        ]
+        return Verdict("does not hold" if other else "holds", ", ".join(other))
+
+    return judged
+
+
+EXPERIMENTS = [
+    Experiment(
+        "pape:table8",
+        "Hyperparameters of the shipped configs",
+        rows=tuple(CONFIGS),
+        columns=COLUMNS,
+        measure=measure,
+        scales={"small": Scale(1, minutes=0.1)},
+        published=PUBLISHED,
+        claims=tuple(Claim(f"the config of {row} has the paper's", as_printed(row)) for row in CONFIGS),
+        shows=("Table 8",),
+        about="Read off the configs; resolutions are in their transforms. nuScenes has no config yet.",
+    ),
+]
