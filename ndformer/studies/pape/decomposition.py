@@ -12,39 +12,21 @@ import torch
 from torch import Tensor
 
 from ndformer.framework.engine.building import build_model
-from ndformer.framework.engine.run import build_loader
 from ndformer.framework.engine.studies.experiment import Cell, Claim, Experiment, Results, Scale, Values
 from ndformer.framework.engine.studies.verdicts import above, ahead, below, each
-from ndformer.framework.look import Look, looking, on_grid
+from ndformer.framework.look import Look, on_grid
 from ndformer.framework.model import TokenModel
 from ndformer.framework.pictures.figures import Panels, canvas, heat_maps
+from ndformer.studies.looks import STATES, brightest, picture_of, seen
 from ndformer.studies.pape.encodings import PAPER, TWO, TWO_DATA, run
-from ndformer.studies.training import Control, Run
+from ndformer.studies.training import Run
 
-DEPTH, HEADS, IMAGES, TAU = 4, 4, 64, 0.8
+DEPTH, HEADS, TAU = 4, 4, 0.8
 POSITIONAL = ("distance", "direction")
-STATES: dict[str, tuple[bool, Control]] = {  # behind the name of a row -> untrained, control
-    "": (False, ""),
-    ", untrained": (True, ""),
-    ", labels at random": (False, "labels"),
-    ", places shuffled": (False, "places"),
-}
 LAYERS = {
     f"layer {layer}{state}": (layer, state) for state in list(STATES)[:3] for layer in range(1, DEPTH + 1)
 }  # rows of Figure 3
 MAPS = {f"{name}{state}": (name, state) for name in TWO for state in STATES}  # rows of Figure 2
-
-
-def seen(found: Run, untrained: bool) -> tuple[TokenModel, list[Look], Tensor]:
-    """A run's model, what its attention layers are given for the first test images, and these."""
-    settings = found.settings
-    torch.manual_seed(settings.seed)  # of an untrained model
-    model = found.model(untrained)
-    batch = next(iter(build_loader(settings, "test")))
-    images = model.at_home(batch)["inputs"]["image"][:IMAGES]
-    with looking(model) as looks, torch.no_grad():
-        model.features(dict(image=images))
-    return model, looks, images
 
 
 def z_scores(look: Look, tau: float = TAU) -> Tensor:
@@ -109,24 +91,14 @@ def concatenated(found: Run, model: TokenModel, images: Tensor) -> float:
 def draw_maps(path: Path, title: str, looks: list[Look], images: Tensor, layer: int = 2) -> None:
     """The query is the brightest patch of the first image."""
     look = looks[layer - 1]
-    rows, columns = look.where.grid or (0, 0)
-    patch = images.shape[-1] // columns
-    pixels = images[0].mean(0).unflatten(0, (rows, patch)).unflatten(2, (columns, patch)).mean((1, 3))
-    y, x = divmod(int(pixels.argmax()), columns)
-    query = look.where.positions.shape[1] - rows * columns + y * columns + x
+    query, place = brightest(images, look.where)
     terms = look.terms() | dict(attention=look.attention())
-    blocks = [
-        Panels(name, on_grid(terms[name][:1, :, query], look.where).numpy(), kind, limit=10.0)
-        for name, kind in (
-            *((term, "signed") for term in (*POSITIONAL, "semantic")),
-            ("attention", "share"),
-        )
-    ]
-    low, high = images[0].amin(), images[0].amax()
-    picture = ((images[0] - low) / (high - low) * 255).expand(3, -1, -1).permute(1, 2, 0).byte().numpy()
+    maps = {name: on_grid(term[:1, :, query], look.where).numpy() for name, term in terms.items()}
+    blocks = [Panels(name, maps[name], "signed", limit=10.0) for name in (*POSITIONAL, "semantic")]
+    blocks.append(Panels("attention", maps["attention"], "share"))
     heads = [f"head {head}" for head in range(1, blocks[0].values.shape[1] + 1)]
-    marks = [[(float(y), float(x))] * len(heads)]
-    figure = heat_maps(f"{title}: layer {layer}", blocks, [""], heads, marks, picture=picture)
+    marks = [[place] * len(heads)]
+    figure = heat_maps(f"{title}: layer {layer}", blocks, [""], heads, marks, picture=picture_of(images[0]))
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path)
 
@@ -140,12 +112,12 @@ def draw_heads(results: Results, path: Path) -> None:
             rows = [f"layer {layer}{state}" for layer in range(1, DEPTH + 1)]
             columns = [f"{name} head {head}" for head in range(1, HEADS + 1)]
             means = [[np.mean(results.of(row, column) or [np.nan]) for column in columns] for row in rows]
-            image = axis.imshow(means, cmap="RdBu_r", vmin=-1, vmax=1)
+            axis.imshow(means, cmap="RdBu_r", vmin=-1, vmax=1)
             axis.set(xticks=range(HEADS), yticks=range(DEPTH), title=f"{name}{state}")
             axis.set_xticklabels([f"H{head}" for head in range(1, HEADS + 1)])
             axis.set_yticklabels([f"L{layer}" for layer in range(1, DEPTH + 1)])
             axis.grid(False)
-        figure.colorbar(image, ax=axes.tolist(), extend="both")
+        figure.colorbar(axes[0].images[0], ax=axes.tolist(), extend="both")
     figure.savefig(path)
 
 

@@ -154,7 +154,7 @@ EXPERIMENTS = [
             _equal("appendix C: PaPE is the polynomial of degree 2", "appendix C: a polynomial of degree 2"),
             _equal("appendix D: PaPE-RI subtracts squared distances", "appendix D: squared distances"),
         ),
-        about="40 random tokens at random places within 14 units, 4 heads of 12, m=50; differences below 1e-17 count as that. "
-        "Nothing is trained.",
+        about="40 random tokens at random places within 14 units, 4 heads of 12, m=50; nothing is trained. Differences "
+        "below 1e-17 count as that.",
     ),
 ]

@@ -1,0 +1,51 @@
+"""What attention is given in trained models of images: for experiments that look inside."""
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ndformer.framework.engine.run import build_loader
+from ndformer.framework.look import Look, looking
+from ndformer.framework.model import TokenModel
+from ndformer.framework.tokens import Where
+from ndformer.studies.training import Control, Run
+
+IMAGES = 64  # of the test set, the first ones
+STATES: dict[str, tuple[bool, Control]] = {  # behind the name of a row -> untrained, control
+    "": (False, ""),
+    ", untrained": (True, ""),
+    ", labels at random": (False, "labels"),
+    ", places shuffled": (False, "places"),
+}
+
+
+def seen(found: Run, untrained: bool) -> tuple[TokenModel, list[Look], Tensor]:
+    """A run's model, what its attention layers are given for the first test images, and these (B, C, H, W)."""
+    settings = found.settings
+    torch.manual_seed(settings.seed)  # of an untrained model
+    model = found.model(untrained)
+    batch = next(iter(build_loader(settings, "test")))
+    images = model.at_home(batch)["inputs"]["image"][:IMAGES]
+    with looking(model) as looks, torch.no_grad():
+        model.features(dict(image=images))
+    return model, looks, images
+
+
+def brightness(images: Tensor, where: Where) -> Tensor:
+    """(B, rows, columns), the mean of each patch."""
+    assert where.grid is not None
+    rows, columns = where.grid
+    return torch.nn.functional.adaptive_avg_pool2d(images.mean(1), (rows, columns))
+
+
+def brightest(images: Tensor, where: Where) -> tuple[int, tuple[float, float]]:
+    """The token of the brightest patch of the first image, and its place in the grid."""
+    patches = brightness(images[:1], where)[0]
+    y, x = divmod(int(patches.argmax()), patches.shape[1])
+    return where.positions.shape[1] - patches.numel() + y * patches.shape[1] + x, (float(y), float(x))
+
+
+def picture_of(image: Tensor) -> np.ndarray:
+    """(C, H, W) normalised -> (H, W, 3) uint8, from its darkest to its brightest."""
+    low, high = image.amin(), image.amax()
+    return ((image - low) / (high - low) * 255).expand(3, -1, -1).permute(1, 2, 0).byte().numpy()

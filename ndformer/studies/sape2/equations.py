@@ -1,0 +1,117 @@
+"""Figures 2 and 3 of the SaPE2 paper: the way from queries and keys to its bias (equations 9 to 16), step by step.
+
+Beside it what section 2 says of CoPE, and where the listing of appendix D does something else.
+"""
+
+import math
+from typing import Any
+
+import torch
+from torch import Generator, Tensor
+
+from ndformer.framework.attention import Attention, build_encoding
+from ndformer.framework.engine.config.text import parse_encoding
+from ndformer.framework.engine.studies.experiment import Cell, Claim, Experiment, Scale, Values
+from ndformer.framework.engine.studies.verdicts import above, below
+from ndformer.framework.tokens import Where
+
+DIM, HEADS, HEIGHT, WIDTH = 24, 2, 3, 4
+EXACT, FLOOR = -9, 1e-17  # the first as a power of ten
+
+
+def _attending(encoding: str, seed: int) -> tuple[Attention, Tensor, Where, Any]:
+    """A layer, random tokens on a grid of 3 x 4, in float64."""
+    torch.manual_seed(seed)
+    built = build_encoding(parse_encoding(encoding), dim=DIM, heads=HEADS, position_dims=2, depth=1).double()
+    attention = Attention(DIM, HEADS, built.layer(0, 1)).double()
+    x = torch.randn(1, HEIGHT * WIDTH, DIM, generator=Generator().manual_seed(seed)).double()
+    places = torch.cartesian_prod(torch.arange(float(HEIGHT)), torch.arange(float(WIDTH))).double()
+    where = Where(places[None], grid=(HEIGHT, WIDTH))
+    return attention, x, where, built.prepare(where)
+
+
+@torch.no_grad()
+def step_by_step(mode: str, gates: float, seed: int) -> float:
+    """Equations 9 to 16 in loops over patches; `gates` multiplies what the sigmoid is of."""
+    attention, x, where, state = _attending(f"SaPE2(mode='{mode}')", seed)
+    q, k, _ = attention.qkv(x)[0].view(-1, 3, HEADS, DIM // HEADS).permute(1, 2, 0, 3)
+    z = k if mode == "k" else q
+    layer: Any = attention.encoding
+    tables = layer.tables  # (axis, h, npos_max): rows' tokens differ along axis 1, columns' along axis 0
+    bias = torch.zeros(HEADS, HEIGHT * WIDTH, HEIGHT * WIDTH).double()
+    for head in range(HEADS):
+        for axis, others in ((0, 1), (1, 0)):
+            vectors = []
+            for i in range(HEIGHT * WIDTH):
+                at = divmod(i, WIDTH)
+                line = [m for m in range(HEIGHT * WIDTH) if divmod(m, WIDTH)[others] == at[others]]
+                open_ = {j: (gates * q[head, i] @ k[head, j]).sigmoid() for j in line}  # eq. 9
+                values = []
+                for m in line:
+                    p = sum(float(open_[j]) for j in line if divmod(j, WIDTH)[axis] >= divmod(m, WIDTH)[axis])  # eq. 10
+                    low, high = math.floor(p), math.ceil(p)
+                    e = (p - low) * tables[axis, :, high] + (1 - p + low) * tables[axis, :, low]  # eq. 11
+                    values.append(z[head, i] @ e)  # eq. 12
+                vectors.append(torch.stack(values))
+            for i, one in enumerate(vectors):
+                for j, other in enumerate(vectors):
+                    bias[head, i, j] += (one - other).norm()  # eq. 15
+    logits = (q @ k.mT + bias) * (DIM // HEADS) ** -0.5  # eq. 16
+    return (attention.logits(x, where, state)[0] - logits).abs().max().item()
+
+
+@torch.no_grad()
+def relative(seed: int) -> float:
+    """CoPE where all gates are open: q_i . e[i - j + 1], from a random table."""
+    attention, x, where, state = _attending("CoPE", seed)
+    layer: Any = attention.encoding
+    layer.table.normal_()
+    attention.qkv.weight.zero_()
+    attention.qkv.bias.copy_(torch.full((3 * DIM,), 10.0))  # q . k = 1200, a gate is 1
+    logits = attention.logits(x, where, state)[0, 0]
+    N, width = len(logits), DIM // HEADS
+    q = torch.full((width,), 10.0).double()
+    apart = [
+        (logits[i, j] - (q @ q + q @ layer.table[:, i - j + 1]) * width**-0.5).abs() for i in range(N) for j in range(i)
+    ]
+    return torch.stack(apart).max().item()
+
+
+ROWS = {
+    "key, step by step": lambda seed: step_by_step("k", 1.0, seed),
+    "query, step by step": lambda seed: step_by_step("q", 1.0, seed),
+    "appendix D: gates of scaled products": lambda seed: step_by_step("q", (DIM // HEADS) ** -0.5, seed),
+    "CoPE with open gates": relative,
+}
+
+
+def measure(cell: Cell) -> Values:
+    return {"apart": math.log10(max(ROWS[cell.row](cell.seed), FLOOR))}
+
+
+EXPERIMENTS = [
+    Experiment(
+        "sape2:equations",
+        "SaPE2's steps by loops, and as computed: log10 of the largest difference of logits, in float64",
+        rows=tuple(ROWS),
+        columns={"apart": "difference, log10"},
+        measure=measure,
+        scales={"small": Scale(3, minutes=0.3)},
+        claims=(
+            Claim(
+                "figure 3, key: what is computed is equations 9 to 16", lambda r: below(r, [*ROWS][0], "apart", EXACT)
+            ),
+            Claim("figure 3, query: so it is", lambda r: below(r, [*ROWS][1], "apart", EXACT)),
+            Claim(
+                "the listing of appendix D, whose gates are of scaled products, is something else (above 1e-6)",
+                lambda r: above(r, [*ROWS][2], "apart", -6),
+            ),
+            Claim(
+                "section 2: with open gates CoPE is a relative encoding (of i - j + 1)",
+                lambda r: below(r, [*ROWS][3], "apart", EXACT),
+            ),
+        ),
+        shows=("Figure 2", "Figure 3"),
+        about="Random tokens on a grid of 3 x 4, two heads of 12. Figure 1 is a drawing without data.",
+    ),
+]
