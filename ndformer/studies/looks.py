@@ -1,4 +1,4 @@
-"""What attention is given in trained models of images: for experiments that look inside."""
+"""Trained models of images looked into: what attention is given, and what is lost where images move."""
 
 import numpy as np
 import torch
@@ -29,6 +29,18 @@ def seen(found: Run, untrained: bool) -> tuple[TokenModel, list[Look], Tensor]:
     with looking(model) as looks, torch.no_grad():
         model.features(dict(image=images))
     return model, looks, images
+
+
+@torch.no_grad()
+def accuracy_moved(found: Run, pixels: int) -> float:
+    """In %, on all test images, moved down and right; what leaves an image comes in again on the other side."""
+    model, right, count = found.model(), 0, 0
+    for batch in build_loader(found.settings, "test"):
+        images = model.at_home(batch)["inputs"]["image"].roll((pixels, pixels), (2, 3))
+        labels = torch.tensor([sample["label"] for sample in batch["data_samples"]])
+        right += int((model(dict(image=images)).argmax(1).cpu() == labels).sum())
+        count += len(labels)
+    return 100 * right / count
 
 
 def brightness(images: Tensor, where: Where) -> Tensor:

@@ -1,12 +1,10 @@
 """Tables 1 and 2 of the SaPE2 paper: what is said of positions, and which of query and key says it."""
 
-import torch
-
-from ndformer.framework.engine.run import build_loader
 from ndformer.framework.engine.studies.experiment import Cell, Claim, DataSet, Experiment, Results, Scale, Values
 from ndformer.framework.engine.studies.extrapolate import extrapolate
 from ndformer.framework.engine.studies.verdicts import ahead, below, each
 from ndformer.studies.data import MNIST, SIGN_DIGITS
+from ndformer.studies.looks import accuracy_moved
 from ndformer.studies.sape2.published import TABLE1, TABLE2
 from ndformer.studies.training import Control, Run, run_of
 
@@ -58,23 +56,11 @@ def compared(cell: Cell) -> Values:
     for name in SETS:
         found = run(cell, name, (PAPER | OTHERS)[cell.row], CONTROLS.get(cell.row, ""))
         values[name] = 100 * found.results["test"]["accuracy"]
-        values[f"{name} lost"] = values[name] - moved(found, SETS[name][3])
+        values[f"{name} lost"] = values[name] - accuracy_moved(found, SETS[name][3])
         if name == "digits":
             tested = extrapolate(found.settings, found.checkpoint, [LARGER])
             values["digits larger"] = 100 * next(f for f in tested.figures if not f.interpolated).test["accuracy"]
     return values
-
-
-@torch.no_grad()
-def moved(found: Run, pixels: int) -> float:
-    """Accuracy in % on test images that have moved down and right; what leaves the image comes in again."""
-    model, right, count = found.model(), 0, 0
-    for batch in build_loader(found.settings, "test"):
-        images = model.at_home(batch)["inputs"]["image"].roll((pixels, pixels), (2, 3))
-        labels = torch.tensor([sample["label"] for sample in batch["data_samples"]])
-        right += int((model(dict(image=images)).argmax(1).cpu() == labels).sum())
-        count += len(labels)
-    return 100 * right / count
 
 
 def of_modes(cell: Cell) -> Values:

@@ -1,0 +1,252 @@
+"""The note on 2D sinusoidal encodings, sentence by sentence: what can be computed from the formula."""
+
+import math
+from pathlib import Path
+
+import torch
+from torch import Generator, Tensor
+
+from ndformer.framework.attention import Attention, build_encoding
+from ndformer.framework.encoding import PositionEncoding
+from ndformer.framework.engine.studies.experiment import Cell, Claim, Experiment, Results, Scale, Values
+from ndformer.framework.engine.studies.verdicts import above, below
+from ndformer.framework.pictures.figures import canvas
+from ndformer.framework.tokens import Where
+
+SIDE, DIM, BASE = 14, 64, 10000.0  # ViT's grid at 224 px; D of the note, half for each axis
+
+
+def encoding() -> PositionEncoding:
+    return build_encoding(dict(type="Sincos"), dim=DIM, heads=4, position_dims=2, depth=1)
+
+
+@torch.no_grad()
+def table(places: Tensor) -> Tensor:
+    """(N, 2) -> (N, DIM), float64: y in the first half, x in the second."""
+    built = encoding()
+    return built.embed(torch.zeros(1, len(places), DIM).double(), built.prepare(Where(places[None].double())))[0]
+
+
+def grid(side: int = SIDE) -> Tensor:
+    axis = torch.arange(float(side)).double()
+    return torch.cartesian_prod(axis, axis)
+
+
+def frequencies() -> Tensor:
+    """(DIM / 4,) of one axis, from the first dimensions to the last."""
+    return BASE ** -(torch.arange(0, DIM // 2, 2) / (DIM / 2)).double()
+
+
+def halves(channels: slice) -> float:
+    """How many in % of the places of a row a line parts rightly into left and right, seen through some channels."""
+    seen = table(grid())[:SIDE, DIM // 2 :][:, channels]  # the first row, the half that is x's
+    right = torch.where(torch.arange(SIDE) < SIDE // 2, -1.0, 1.0).double()
+    design = torch.cat([seen, torch.ones(SIDE, 1).double()], dim=1)
+    weights = torch.linalg.lstsq(design, right[:, None], driver="gelsd").solution[:, 0]
+    return 100 * ((design @ weights).sign() == right).double().mean().item()
+
+
+# Each is one sentence: what was found, from a generator that draws places where the sentence speaks of any place
+
+
+def formula(generator: Generator) -> float:
+    """Largest difference between the formula, channel by channel, and the encoding."""
+    places = torch.rand(50, 2, generator=generator).double() * 100
+    half = DIM // 2
+    expected = torch.zeros(50, DIM).double()
+    for row, (y, x) in enumerate(places.tolist()):
+        for axis, r in enumerate((y, x)):
+            for i in range(half // 2):
+                angle = r / BASE ** (2 * i / half)
+                expected[row, axis * half + 2 * i], expected[row, axis * half + 2 * i + 1] = (
+                    math.sin(angle),
+                    math.cos(angle),
+                )
+    return (expected - table(places)).abs().max().item()
+
+
+def weights(generator: Generator) -> float:
+    layers = [encoding(), encoding().layer(0, 1)]
+    return float(sum(p.numel() for part in layers for p in part.parameters()))
+
+
+def drawn_twice(generator: Generator) -> float:
+    tables = []
+    for seed in torch.randint(10**6, (2,), generator=generator).tolist():
+        torch.manual_seed(seed)
+        tables.append(table(grid()))
+    return (tables[0] - tables[1]).abs().max().item()
+
+
+def nearest(generator: Generator) -> float:
+    """The smallest distance between the vectors of two places of a grid of 32 x 32."""
+    vectors = table(grid(32))
+    apart = torch.cdist(vectors, vectors, compute_mode="donot_use_mm_for_euclid_dist")
+    return apart.fill_diagonal_(torch.inf).min().item()
+
+
+def nearest_by_one_frequency(generator: Generator) -> float:
+    """The same, by the sine and cosine of each axis' first frequency alone."""
+    first = [0, 1, DIM // 2, DIM // 2 + 1]
+    vectors = table(grid(32))[:, first]
+    apart = torch.cdist(vectors, vectors, compute_mode="donot_use_mm_for_euclid_dist")
+    return apart.fill_diagonal_(torch.inf).min().item()
+
+
+def linear(generator: Generator) -> float:
+    """What a matrix that knows the step alone leaves of the vector at the end of the step."""
+    places = torch.rand(200, 2, generator=generator).double() * 100
+    step = torch.rand(2, generator=generator).double() * 20
+    angles = torch.cat([step[axis] * frequencies() for axis in range(2)])  # (DIM / 2,)
+    turns = torch.stack([torch.stack([angles.cos(), angles.sin()]), torch.stack([-angles.sin(), angles.cos()])])
+    matrix = torch.block_diag(*turns.permute(2, 0, 1))  # (sin, cos) -> (sin, cos) further on
+    return (table(places) @ matrix.T - table(places + step)).abs().max().item()
+
+
+def early_over_late(generator: Generator) -> float:
+    """The frequency of the first dimensions over that of the last."""
+    return (frequencies()[0] / frequencies()[-1]).item()
+
+
+def early_coarse(generator: Generator) -> float:
+    return halves(slice(0, 2)) - halves(slice(DIM // 2 - 2, DIM // 2))
+
+
+def late_fine(generator: Generator) -> float:
+    """How far neighbours stand apart in the last quarter of an axis' channels, over the first quarter."""
+    row = table(grid())[:SIDE, DIM // 2 :]
+    steps = (row[1:] - row[:-1]).square()
+    return (steps[:, -DIM // 8 :].sum(1).sqrt().mean() / steps[:, : DIM // 8].sum(1).sqrt().mean()).item()
+
+
+def uneven(generator: Generator) -> float:
+    """How the steps between logarithms of frequencies differ."""
+    return frequencies().log().diff().std().item()
+
+
+def largest(generator: Generator) -> float:
+    return table(torch.rand(1000, 2, generator=generator) * 10000).abs().max().item()
+
+
+def _alike() -> tuple[Tensor, Tensor]:
+    """Cosines between the vectors of all places of a grid, and how far the places are apart."""
+    vectors = torch.nn.functional.normalize(table(grid()), dim=1)
+    return vectors @ vectors.T, torch.cdist(grid(), grid())
+
+
+def falls_with_distance(generator: Generator) -> float:
+    """Correlation of the two."""
+    cosines, apart = _alike()
+    return torch.corrcoef(torch.stack([cosines.flatten(), apart.flatten()]))[0, 1].item()
+
+
+def farthest(generator: Generator) -> float:
+    """The smallest cosine between two places of a grid of 14 x 14."""
+    return _alike()[0].min().item()
+
+
+def moved(generator: Generator) -> float:
+    """How logits change where all places move."""
+    built = encoding()
+    attention = Attention(DIM, 4).double()
+    x = torch.randn(1, 20, DIM, generator=generator).double()
+    places = torch.rand(1, 20, 2, generator=generator).double() * SIDE
+    logits = []
+    for shift in (0.0, 3.0):
+        where = Where(places + shift)
+        logits.append(attention.logits(built.embed(x, built.prepare(where)), where))
+    return (logits[0] - logits[1]).abs().max().item()
+
+
+def products_moved(generator: Generator) -> float:
+    """How the products of two places' own vectors change where both move."""
+    places = torch.rand(50, 2, generator=generator).double() * SIDE
+    products = [table(places + shift) @ table(places + shift).T for shift in (0.0, 3.0)]
+    return (products[0] - products[1]).abs().max().item()
+
+
+TINY = 1e-9
+SENTENCES = {
+    "PE(x, y) concatenates sines and cosines of each axis": formula,
+    "It has no parameters": weights,
+    "It is deterministic": drawn_twice,
+    "Every (x, y) has a vector of its own": nearest,
+    "It takes several frequencies, irrational to each other, for that": nearest_by_one_frequency,
+    "A step is a linear transformation": linear,
+    "Early dimensions have low frequencies": early_over_late,
+    "Early dimensions tell left half from right half": early_coarse,
+    "Late dimensions tell adjacent patches": late_fine,
+    "Frequencies are spaced geometrically": uneven,
+    "Values lie in [-1, 1]": largest,
+    "Distant places are more orthogonal": falls_with_distance,
+    "Distant places are orthogonal": farthest,
+    "It is not translation invariant": moved,
+    "Not even in products of places alone": products_moved,
+}
+
+
+def measure(cell: Cell) -> Values:
+    return {"found": SENTENCES[cell.row](Generator().manual_seed(cell.seed))}
+
+
+def draw(results: Results, path: Path) -> None:
+    """What the channels of one axis hold along a row, and the wavelength of each."""
+    with canvas(8, 3.2, "2D sinusoidal encoding: the half of the channels that is x's") as figure:
+        left, right = figure.subplots(1, 2, width_ratios=(1.3, 1))
+        row = table(grid())[:SIDE, DIM // 2 :]
+        image = left.imshow(row.T.numpy(), cmap="RdBu_r", vmin=-1, vmax=1, aspect="auto", interpolation="nearest")
+        left.set(xlabel="x, in patches", ylabel="dimension")
+        left.grid(False)
+        figure.colorbar(image, ax=left)
+        right.semilogy(range(0, DIM // 2, 2), (2 * math.pi / frequencies()).tolist(), "o-", ms=3)
+        right.axhline(SIDE, color="0.3", lw=0.8, ls=":")
+        right.set(xlabel="dimension", ylabel="wavelength, in patches (dotted: the grid)")
+    figure.savefig(path)
+
+
+def _row(number: int) -> str:
+    return [*SENTENCES][number]
+
+
+def _below(number: int, limit: float, says: str = "") -> Claim:
+    return Claim(says or _row(number), lambda r: below(r, _row(number), "found", limit))
+
+
+def _above(number: int, limit: float, says: str = "") -> Claim:
+    return Claim(says or _row(number), lambda r: above(r, _row(number), "found", limit))
+
+
+EXPERIMENTS = [
+    Experiment(
+        "sincos2d:note",
+        "The note on 2D sinusoidal encodings, sentence by sentence",
+        rows=tuple(SENTENCES),
+        columns={"found": "found"},
+        measure=measure,
+        scales={"small": Scale(3, minutes=0.5)},
+        claims=(
+            _below(0, TINY, f"{_row(0)} (largest difference)"),
+            _below(1, 0.5, f"{_row(1)} (how many)"),
+            _below(2, TINY, f"{_row(2)} (largest difference of two)"),
+            _above(3, 1e-3, f"{_row(3)} (smallest distance on a grid of 32 x 32)"),
+            _below(4, 1e-6, f"{_row(4)} (smallest distance by the first frequency alone; it is 1, so pi sees to it)"),
+            _below(5, TINY, f"{_row(5)}, that the step alone decides (what it leaves)"),
+            _below(
+                6, 1, f"{_row(6)}, later ones high (frequency of the first over the last; the formula has it reversed)"
+            ),
+            _above(7, 0, f"{_row(7)} (a line's accuracy in %, through the first sine and cosine, minus the last)"),
+            _above(8, 1, f"{_row(8)} (how far neighbours are apart in the last quarter, over the first)"),
+            _below(9, TINY, f"{_row(9)}, so evenly in logarithms (how steps differ)"),
+            _below(10, 1 + TINY, f"{_row(10)} (largest)"),
+            _below(11, 0, f"{_row(11)} (correlation of cosine and distance)"),
+            _below(12, 0.1, f"{_row(12)}, which the note does not say (smallest cosine, 14 x 14)"),
+            _above(13, 1e-3, f"{_row(13)} (change of logits where all moves)"),
+            _above(14, 1e-3, f"{_row(14)} (change of products)"),
+        ),
+        about=(
+            f"{DIM} channels, a grid of {SIDE} x {SIDE}; where a sentence is about any place or step, it is drawn anew "
+            "for each seed. Nothing is trained: what the note says of training is in sincos2d:trained."
+        ),
+        draw=draw,
+    ),
+]
