@@ -1,0 +1,151 @@
+"""Experiments of the PaPE paper."""
+
+import math
+
+import pytest
+import torch
+
+from ndformer.framework.attention import Attention, build_encoding
+from ndformer.framework.engine.config.text import parse_encoding
+from ndformer.framework.engine.studies import conduct
+from ndformer.framework.engine.studies.experiment import Cell, DataSet, Experiment
+from ndformer.framework.look import Look
+from ndformer.framework.tokens import Where
+from ndformer.studies import every, find
+from ndformer.studies.pape import encodings
+from ndformer.studies.pape.ablation import SWITCHES, WITHOUT
+from ndformer.studies.pape.decomposition import of_layer, of_terms, z_scores
+from ndformer.studies.pape.efficiency import parameters
+from ndformer.studies.pape.encodings import SETS, SmallSet
+from ndformer.studies.pape.extrapolation import SIZES
+from ndformer.studies.pape.paper_scale import IMAGES, NAMES, OTHERS, VIT_S
+from ndformer.studies.pape.published import TABLE1, TABLE5, TABLE6, TABLE7
+from ndformer.studies.training import run_of
+
+
+def words(experiment: Experiment, home) -> dict[str, str]:
+    """What becomes of each claim where all cells are measured here."""
+    seeds = range(experiment.scales["small"].seeds)
+    for cell in conduct.cells(experiment, "small", seeds, home):
+        conduct.measure(experiment, cell)
+    results = conduct.measured(experiment, "small", seeds, home)
+    return {claim.says: claim.judge(results).word for claim in experiment.claims}
+
+
+def test_every_table_and_figure_has_an_experiment():
+    shown = {name for experiment in every().values() if experiment.paper == "pape" for name in experiment.shows}
+    assert shown == {f"Table {i}" for i in range(1, 9)} | {f"Figure {i}" for i in range(1, 4)}
+
+
+def test_printed_averages_are_those_of_the_printed_figures():
+    for row, figures in TABLE1.items():
+        if "Average" in figures:
+            sets = [float(figure) for name, figure in figures.items() if name != "Average"]
+            assert sum(sets) / len(sets) == pytest.approx(float(figures["Average"]), abs=0.051), row
+
+
+def test_table_7_has_for_each_encoding_the_way_that_is_better_at_the_largest_size():
+    for row, figures in TABLE7.items():
+        assert figures["1024"] == max(TABLE5[row]["1024"], TABLE6[row]["1024"], key=float)
+        assert figures["224"] == TABLE5[row]["224"] == TABLE6[row]["224"] == TABLE1[row]["ImageNet-1K"]
+
+
+def test_each_ablation_takes_away_one_part():
+    def weights(row: str) -> dict[str, tuple[int, ...]]:
+        place = dict(dim=16, heads=2, position_dims=2, depth=1)
+        layer = build_encoding(parse_encoding(SWITCHES[row]), **place).layer(0, 1)
+        return {name: tuple(p.shape) for name, p in layer.named_parameters()}
+
+    whole = weights("PaPE")
+    assert set(whole) == {"wp", "wa", "wb"}
+    assert weights("without distance") == {name: whole[name] for name in ("wp", "wb")}
+    assert weights("without direction") == {name: whole[name] for name in ("wp", "wa")}
+    assert weights("without context") == dict(wp=whole["wp"], a=(2, 50), b=(2, 50))
+    assert weights("without activation") == whole
+    assert weights("without Wp") == dict(wa=(2, 2, 16), wb=(2, 2, 16))
+    assert all(len(parse_encoding(encoding)) == 3 for encoding in WITHOUT.values())  # type, m and one switch
+
+
+def test_sizes_of_extrapolation_are_those_of_the_recipes_and_their_patches_divide_them(tmp_path):
+    for name, sizes in SIZES.items():
+        cfg = encodings.run(Cell("", 0, "small", tmp_path / "w" / "t" / "c"), name, "NoPE").cfg
+        patch = cfg.model.modalities.image.patch
+        test = cfg.test_dataloader.dataset.transforms
+        assert sizes.trained == next((t["size"] for t in test if "size" in t), 28)
+        assert all(size % patch == 0 for size in (sizes.trained, *sizes.larger))
+
+
+def test_a_set_without_a_class_token_has_all_its_tokens_shuffled(tmp_path, shuffled):
+    cell = Cell("", 0, "small", tmp_path / "w" / "t" / "c")
+    parts = {name: encodings.run(cell, name, "PaPE", "places").cfg.model.backbone.encoding[0] for name in SETS}
+    assert {name for name, part in parts.items() if part.get("class_tokens", 1) == 0} == {"bricks"}
+
+
+def test_z_is_equation_16_over_the_keys_that_have_most_of_the_attention():
+    torch.manual_seed(0)
+    encoding = build_encoding(dict(type="PaPE", m=3, init_radius=2.0), dim=8, heads=2, position_dims=2, depth=1)
+    attention = Attention(8, 2, encoding.layer(0, 1))
+    where = Where(torch.rand(1, 6, 2) * 4)
+    look = Look(attention, torch.randn(1, 6, 8) * 3, where, encoding.prepare(where))
+    terms = {name: term[0].double() for name, term in look.terms().items()}
+    expected = []
+    for head in range(2):
+        scores = []
+        for i in range(6):
+            P = [math.exp(terms["distance"][head, i, j] + terms["direction"][head, i, j]) for j in range(6)]
+            Y = [math.exp(terms["semantic"][head, i, j]) for j in range(6)]
+            gamma = sum(p * y for p, y in zip(P, Y))
+            had = 0.0
+            for j in sorted(range(6), key=lambda j: -P[j] * Y[j]):
+                scores.append((P[j] - Y[j]) / gamma)
+                had += P[j] * Y[j] / gamma
+                if had >= 0.8:
+                    break
+        expected.append(sum(scores) / len(scores))
+    assert z_scores(look).tolist() == pytest.approx(expected, rel=1e-5)
+
+
+def test_positional_parameters_are_those_of_wa_wb_and_wp():
+    assert parameters("PaPE(m=8)") == 12 * 12 * 8 * (768 + 768 + 2)
+    assert parameters("Sincos") == parameters("ALiBi") == 0
+
+
+def test_what_the_paper_proves_holds_and_its_controls_fail(tmp_path):
+    assert set(words(find("pape:equations"), tmp_path).values()) == {"holds"}
+
+
+def test_shipped_configs_have_the_papers_hyperparameters(tmp_path):
+    assert set(words(find("pape:table8"), tmp_path).values()) == {"holds"}
+
+
+def test_what_needs_gpus_names_configs_that_load(tmp_path):
+    cell = Cell("PaPE", 0, "paper", tmp_path / "w" / "t" / "c")
+    assert run_of(cell, "imagenet1k_pape", "PaPE(m=2)", options=VIT_S).cfg.model.backbone.dim == 384
+    for config, metric in (*IMAGES.values(), *OTHERS.values()):
+        run = run_of(cell, f"{config}_{NAMES['PaPE-RI']}")
+        assert run.cfg.model.backbone.encoding["type"] == "PaPERI"
+        assert metric in ("accuracy", "mAP", "mIoU")
+
+
+def test_a_trained_model_is_taken_apart(tmp_path, monkeypatch):
+    """A tiny one on generated digits: all of the columns, and a picture beside the cell."""
+    monkeypatch.chdir(tmp_path)
+    tiny = ["train_cfg.max_epochs=1", "model.backbone.dim=16", "test_dataloader.dataset.per_class=1"]
+    tiny += ["train_dataloader.dataset.per_class=2", "val_dataloader.dataset.per_class=2"]
+    for name in SIZES:
+        monkeypatch.setitem(SETS, name, SmallSet("mnist_small", DataSet("none", "")))
+    monkeypatch.setattr(
+        encodings,
+        "run_of",
+        lambda cell, config, encoding, data, options, control: run_of(cell, config, encoding, None, tiny),
+    )
+    cell = Cell("digits", 0, "small", tmp_path / "work" / "pape_figure2_small" / "digits_seed0")
+    values = of_terms(cell)
+    assert set(find("pape:figure2").columns) == set(values)
+    assert 0 < values["near"] < 1
+    assert values["rest"] < 1e-3
+    assert (cell.folder / "maps.png").stat().st_size > 10000
+    layer = of_layer(Cell("layer 2", 0, "small", cell.folder))
+    assert set(find("pape:figure3").columns) < set(layer)
+    heads = [layer[f"digits head {head}"] for head in range(1, 5)]
+    assert layer["digits z"] == pytest.approx(sum(heads) / 4)

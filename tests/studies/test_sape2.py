@@ -1,0 +1,79 @@
+"""Experiments of the SaPE2 paper."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from ndformer.framework.attention import Attention, build_encoding
+from ndformer.framework.engine.studies.experiment import Cell
+from ndformer.framework.look import Look
+from ndformer.framework.tokens import Where
+from ndformer.studies import every, find, looks
+from ndformer.studies.looks import accuracy_moved
+from ndformer.studies.sape2 import cifar, tables
+from ndformer.studies.sape2.figure4 import compared
+from ndformer.studies.sape2.published import TABLE1, TABLE2
+from tests.studies.test_pape import words
+
+
+def test_every_table_and_figure_with_data_has_an_experiment():
+    shown = {name for experiment in every().values() if experiment.paper == "sape2" for name in experiment.shows}
+    assert shown == {"Table 1", "Table 2", "Table 3", "Figure 2", "Figure 3", "Figure 4"}  # Figure 1 is a drawing
+
+
+def test_both_tables_print_the_same_of_the_same():
+    for one, other in (("ViT", "APE"), ("SaPE2 + APE", "SaPE2(K) + APE")):
+        assert TABLE1[one]["CIFAR10"] == TABLE2[other]["top1"]
+        assert tables.PAPER[one] == tables.MODES[other]  # so they share a run
+
+
+@pytest.mark.parametrize("row", [*tables.PAPER, *tables.OTHERS])
+def test_encodings_are_reached_from_the_command_line_on_both_scales(row, tmp_path):
+    cell = Cell(row, 0, "small", tmp_path / "w" / "t" / "c")
+    encoding = (tables.PAPER | tables.OTHERS)[row]
+    for name, (_, _, side, _) in tables.SETS.items():
+        found = tables.run(cell, name, encoding).cfg.model.backbone.encoding
+        parts = [found] if isinstance(found, dict) else found
+        assert [part["grid"] for part in parts if part["type"] == "LearnableAbsolute"] in ([], [side])
+    config, data = cifar.SETS["CIFAR10"]
+    assert cifar.run_of(cell, config, encoding.format(cifar.GRID), data).cfg.model.backbone.dim == 384
+
+
+def test_steps_by_loops_are_what_is_computed(tmp_path):
+    assert set(words(find("sape2:equations"), tmp_path).values()) == {"holds"}
+
+
+def test_two_kinds_of_patches_are_two_regions():
+    """Columns 1 and 2 bright, 3 and 4 dark, up to noise: only across are descriptors apart."""
+    torch.manual_seed(0)
+    images = torch.tensor([1.0, 1.0, 0.0, 0.0]).repeat_interleave(4).expand(1, 1, 16, 16)
+    encoding = build_encoding(dict(type="SaPE2"), dim=16, heads=2, position_dims=2, depth=1)
+    attention = Attention(16, 2, encoding.layer(0, 1))
+    axis = torch.arange(4.0)
+    where = Where(torch.cartesian_prod(axis, axis)[None], grid=(4, 4))
+    kinds = torch.randn(2, 16)
+    x = kinds[torch.tensor([0, 0, 1, 1]).repeat(4)][None] + 1e-3 * torch.randn(1, 16, 16)
+    found = compared(Look(attention, x, where, encoding.prepare(where)), images)
+    assert found["across"] > 20
+    assert found["apart"] > 0  # regions are apart in the picture too
+    assert found["own"] < 0  # a distance is added: attention goes to the other region
+
+
+def test_images_are_moved_down_and_right(monkeypatch):
+    """A model that names the row and column of the bright pixel."""
+    images = torch.zeros(3, 1, 4, 4)
+    for i in range(3):
+        images[i, 0, 0, i] = 1
+    batch = dict(inputs=dict(image=images), data_samples=[dict(label=n) for n in (5, 6, 0)])
+    monkeypatch.setattr(looks, "build_loader", lambda cfg, split: [batch])
+
+    class Finds:
+        at_home = staticmethod(lambda batch: batch)
+
+        def __call__(self, inputs):
+            return inputs["image"].flatten(1)
+
+    found: Any = SimpleNamespace(model=Finds, settings=None)
+    assert accuracy_moved(found, 1) == pytest.approx(200 / 3)  # rows 1, columns 1, 2 and 3: labels 5, 6 and 7

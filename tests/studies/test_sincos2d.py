@@ -1,0 +1,41 @@
+"""The note on 2D sinusoidal encodings."""
+
+import torch
+
+from ndformer.framework.engine.studies.experiment import Results
+from ndformer.studies import find
+from ndformer.studies.sincos2d.note import SENTENCES, frequencies, table
+from tests.studies.test_pape import words
+
+
+def test_sentences_hold_but_those_on_low_and_high_frequencies(tmp_path):
+    experiment = find("sincos2d:note")
+    found = list(words(experiment, tmp_path).values())
+    assert len(found) == len(SENTENCES)
+    wrong = [row for row, word in zip(SENTENCES, found) if word == "does not hold"]
+    assert wrong == [
+        "It takes several frequencies, irrational to each other, for that",
+        "Early dimensions have low frequencies",
+        "Early dimensions tell left half from right half",
+        "Late dimensions tell adjacent patches",
+        "Distant places are orthogonal",
+        "Not even in products of places alone",
+    ]
+    assert "not told apart" not in found
+
+
+def test_the_first_dimensions_turn_fastest():
+    """Counted on the table itself: how often the sine of each frequency changes sign along a long row."""
+    places = torch.stack([torch.zeros(2000), torch.arange(2000.0)], dim=1)
+    sines = table(places)[:, 32::2]
+    changes = (sines[1:].sign() != sines[:-1].sign()).sum(0)
+    assert (changes.diff() <= 0).all()
+    assert changes[0] > 100 * changes[-1]
+    assert (frequencies().diff() < 0).all()
+
+
+def test_the_figure_is_drawn(tmp_path):
+    experiment = find("sincos2d:note")
+    assert experiment.draw is not None
+    experiment.draw(Results({}), tmp_path / "picture.png")
+    assert (tmp_path / "picture.png").stat().st_size > 10000
