@@ -7,7 +7,7 @@ from functools import cache
 import torch
 from torch import nn
 
-from ndformer.framework.encoding import build_encoding
+from ndformer.framework.attention import build_encoding
 from ndformer.framework.engine.config.text import parse_encoding
 from ndformer.framework.engine.studies.experiment import Cell, Claim, Experiment, Results, Scale, Values, Verdict
 from ndformer.framework.engine.studies.verdicts import above, ahead, below, each
