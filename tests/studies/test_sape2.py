@@ -29,6 +29,11 @@ def test_both_tables_print_the_same_of_the_same():
         assert tables.PAPER[one] == tables.MODES[other]  # so they share a run
 
 
+def test_sentences_that_its_own_tables_do_not_bear_out(tmp_path):
+    found = words(find("sape2:text"), tmp_path)
+    assert [says for says, word in found.items() if word != "holds"] == ["in top 5 as well"]
+
+
 @pytest.mark.parametrize("row", [*tables.PAPER, *tables.OTHERS])
 def test_encodings_are_reached_from_the_command_line_on_both_scales(row, tmp_path):
     cell = Cell(row, 0, "small", tmp_path / "w" / "t" / "c")

@@ -1,0 +1,61 @@
+"""What a paper's text says of its own tables, held to the figures that these print."""
+
+from collections.abc import Callable
+from typing import Literal, NamedTuple
+
+from ndformer.framework.engine.studies.experiment import Cell, Claim, Experiment, Results, Scale, Values, Verdict
+
+Printed = dict[str, dict[str, str]]  # row -> column -> as it is printed
+Rule = Literal["is", "at least", "at most"]
+ROUNDED, EXACT = 0.051, 1e-6  # what rounding to a digit may make of a difference; what float64 does
+
+
+class Sentence(NamedTuple):
+    says: str
+    rule: Rule
+    said: float
+    found: float
+
+    @property
+    def holds(self) -> bool:
+        above = self.found - self.said
+        return {"is": abs(above) < ROUNDED, "at least": above > -EXACT, "at most": above < EXACT}[self.rule]
+
+
+def numbers(table: Printed, row: str) -> dict[str, float]:
+    return {column: float(figure) for column, figure in table[row].items()}
+
+
+def column(table: Printed, name: str) -> dict[str, float]:
+    """Of the rows that have it."""
+    return {row: float(figures[name]) for row, figures in table.items() if name in figures}
+
+
+def experiment(paper: str, sentences: tuple[Sentence, ...]) -> Experiment:
+    by_row = {sentence.says: sentence for sentence in sentences}
+
+    def measure(cell: Cell) -> Values:
+        return {"found": by_row[cell.row].found}
+
+    def judged(sentence: Sentence) -> Callable[[Results], Verdict]:
+        def judge(results: Results) -> Verdict:
+            if not results.of(sentence.says, "found"):
+                return Verdict("not measured")
+            figure = (
+                f"{sentence.found:.4g}, said: {'' if sentence.rule == 'is' else sentence.rule + ' '}{sentence.said:g}"
+            )
+            return Verdict("holds" if sentence.holds else "does not hold", figure)
+
+        return judge
+
+    return Experiment(
+        f"{paper}:text",
+        "What the text says of its tables, by the figures that these print",
+        rows=tuple(by_row),
+        columns={"found": "by its tables"},
+        measure=measure,
+        scales={"small": Scale(1, minutes=0.1)},
+        published={says: {"found": f"{sentence.said:g}"} for says, sentence in by_row.items()},
+        claims=tuple(Claim(sentence.says, judged(sentence)) for sentence in sentences),
+        about="Nothing is trained: these are sums and differences of printed figures.",
+    )
