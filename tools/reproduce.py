@@ -59,7 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for experiment in named(given.name):
             hindrance = "" if ":" in given.name else hindered(experiment, given)
             if hindrance:
-                print(f"{experiment.name} is left out: {hindrance}")
+                print(f"left out: {hindrance}")
             else:
                 run(experiment, given)
     if given.pages:

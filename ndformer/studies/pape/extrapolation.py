@@ -1,11 +1,14 @@
 """Tables 5 to 7 and Figure 1c of the PaPE paper: trained at one size, tested at larger ones, with and without
 interpolation of positions."""
 
+from pathlib import Path
 from typing import NamedTuple
 
 from ndformer.framework.engine.studies.experiment import Cell, Claim, Experiment, Results, Scale, Values, Verdict
 from ndformer.framework.engine.studies.extrapolate import extrapolate
+from ndformer.framework.engine.studies.interval import Summary, in_percent
 from ndformer.framework.engine.studies.verdicts import ahead, each
+from ndformer.framework.pictures.figures import canvas
 from ndformer.studies.pape.encodings import ABOUT_ROWS, BASELINES, CONTROLS, ENCODINGS, PLACES, SPREAD, TWO_DATA, run
 from ndformer.studies.pape.published import INTERPOLATED
 
@@ -80,6 +83,27 @@ def keeps(row: str, column: str, trained: str):
     return lambda results: ahead(results, row, row, column, over_column=trained)
 
 
+def draw(results: Results, path: Path) -> None:
+    """As Figure 1c: a colour for each encoding, dashed where positions are interpolated."""
+    with canvas(10, 4, "tested at larger sizes: accuracy in %") as figure:
+        axes = figure.subplots(1, len(SIZES), squeeze=False)[0]
+        for axis, (name, sizes) in zip(axes, SIZES.items()):
+            at = (sizes.trained, *sizes.larger)
+            for colour, row in enumerate(results.values):
+                for way, line in (("", "o-"), (" interpolated", "s--")):
+                    columns = [f"{name} {size}{'' if size == sizes.trained else way}" for size in at]
+                    summaries = [Summary.of(results.of(row, column)) for column in columns]
+                    means, halves = [s.mean for s in summaries], [s.half or 0.0 for s in summaries]
+                    label = None if way else row
+                    axis.errorbar(at, means, halves, color=f"C{colour}", fmt=line, ms=3, lw=1, capsize=2, label=label)
+            axis.set_xticks(at, [str(size) for size in at])
+            axis.set(xlabel="pixels", title=name)
+            axis.set_ylim(in_percent(axis.get_ylim()))
+        figure.legend(*axes[0].get_legend_handles_labels(), loc="outside right upper")
+        figure.supxlabel("solid: positions continue; dashed: interpolated", fontsize=8, color="0.35")
+    figure.savefig(path)
+
+
 CLAIMS = (
     Claim("Table 5: PaPE is ahead of all baselines at every larger size", continued("PaPE", tuple(BASELINES))),
     Claim("Table 5: so it is from a spread start", continued(SPREAD, tuple(BASELINES))),
@@ -118,5 +142,6 @@ EXPERIMENTS = [
             "trained at; the paper goes from 224 to 1024 px. Images are enlarged; positions go on counting, or are "
             "multiplied by trained / tested size. " + ABOUT_ROWS
         ),
+        draw=draw,
     ),
 ]

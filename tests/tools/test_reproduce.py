@@ -1,0 +1,38 @@
+"""tools/reproduce.py: what it can run here, and what it says of the rest."""
+
+import argparse
+from pathlib import Path
+
+import pytest
+
+from ndformer.framework.errors import ConfigError
+from ndformer.studies import find
+from tools import reproduce
+
+
+def given(tmp_path: Path, scale: str = "small") -> argparse.Namespace:
+    return argparse.Namespace(scale=scale, data=tmp_path)
+
+
+def test_of_a_paper_it_runs_what_it_can_and_says_why_it_leaves_the_rest(tmp_path, monkeypatch, capsys):
+    ran = []
+    monkeypatch.setattr(reproduce, "run", lambda experiment, given: ran.append(experiment.name))
+    reproduce.main(["pape", "--data", str(tmp_path)])
+    said = capsys.readouterr().out
+    assert {"pape:equations", "pape:table4", "pape:table8", "pape:text"} == set(ran)
+    assert "left out: pape:table5 has no scale 'small', only paper" in said
+    assert f"left out: pape:table2 reads {tmp_path / 'mnist_idx'}, which is not there: get " in said
+
+
+def test_what_is_asked_for_by_its_name_and_cannot_run_is_an_error(tmp_path):
+    with pytest.raises(ConfigError, match="has no scale 'small'"):
+        reproduce.run(find("pape:table5"), given(tmp_path))
+    with pytest.raises(ConfigError, match="on the scale 'paper' needs a GPU"):
+        reproduce.run(find("pape:table5"), given(tmp_path, "paper"))
+
+
+def test_the_list_has_every_experiment_with_what_it_needs():
+    said = reproduce.listed()
+    assert "pape:table7 " in said
+    assert "paper: needs a GPU" in said
+    assert "reads mnist_idx, sign_digits" in said
