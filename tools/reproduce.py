@@ -129,7 +129,8 @@ def listed() -> str:
         for experiment in every().values():
             if experiment.paper != paper:
                 continue
-            lines.append(f"  {experiment.name:28} {experiment.title}")
+            shows = f" ({', '.join(experiment.shows)})" if experiment.shows else ""
+            lines.append(f"  {experiment.name:28} {experiment.title}{shows}")
             for scale, wants in experiment.scales.items():
                 minutes = "not timed" if wants.minutes is None else f"{wants.minutes:g} min on one core"
                 says = f"needs {wants.needs}" if wants.needs else f"{wants.seeds} seeds, {minutes}"

@@ -9,6 +9,7 @@ from ndformer.framework.attention import build_encoding
 from ndformer.framework.engine.studies.experiment import Cell
 from ndformer.framework.tokens import Where
 from ndformer.studies import training
+from ndformer.studies.data import MNIST
 from ndformer.studies.training import run_of, trained
 
 OPTIONS = ["train_cfg.max_epochs=1", "train_dataloader.dataset.per_class=2"]
@@ -48,6 +49,13 @@ def test_other_settings_are_other_runs(tmp_path):
         run_of(Cell("NoPE", 1, "small", cell.folder), "mnist_small", "NoPE").folder,
     ]
     assert len(set(folders)) == len(folders)
+
+
+def test_a_set_of_data_that_has_moved_is_the_same_set(tmp_path):
+    cells = [Cell("NoPE", 0, "small", tmp_path / "work" / "table" / "cell", tmp_path / place) for place in "ab"]
+    first, second = (run_of(cell, "mnist_small", "NoPE", MNIST) for cell in cells)
+    assert first.cfg.data_root != second.cfg.data_root
+    assert first.folder == second.folder
 
 
 def test_who_wants_a_run_that_is_being_made_waits_for_it(tmp_path, monkeypatch):
