@@ -50,7 +50,7 @@ def every() -> dict[str, Experiment]:
         if "EXPERIMENTS" in file.read_text(encoding="utf-8") and file != HERE / "__init__.py":
             parts = file.relative_to(HERE).with_suffix("").parts
             found += importlib.import_module(".".join([__name__, *parts])).EXPERIMENTS
-    return {experiment.name: experiment for experiment in found}
+    return {experiment.name: experiment for experiment in sorted(found, key=lambda experiment: experiment.name)}
 
 
 def find(name: str) -> Experiment:

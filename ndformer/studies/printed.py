@@ -1,9 +1,11 @@
 """What a paper's text says of its own tables, held to the figures that these print."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Literal, NamedTuple
 
 from ndformer.framework.engine.studies.experiment import Cell, Claim, Experiment, Results, Scale, Values, Verdict
+from ndformer.framework.pictures.figures import canvas
 
 Printed = dict[str, dict[str, str]]  # row -> column -> as it is printed
 Rule = Literal["is", "at least", "at most"]
@@ -48,6 +50,21 @@ def experiment(paper: str, sentences: tuple[Sentence, ...]) -> Experiment:
 
         return judge
 
+    def draw(results: Results, path: Path) -> None:
+        with canvas(10, 1 + 0.27 * len(by_row), "found by its tables, minus what the text says") as figure:
+            axis = figure.subplots()
+            for at, sentence in enumerate(by_row.values()):
+                axis.plot(
+                    sentence.found - sentence.said,
+                    at,
+                    "o" if sentence.holds else "X",
+                    color="C0" if sentence.holds else "C3",
+                )
+            axis.set_yticks(range(len(by_row)), by_row)
+            axis.invert_yaxis()
+            axis.set_xlabel("crosses: it does not hold")
+        figure.savefig(path)
+
     return Experiment(
         f"{paper}:text",
         "What the text says of its tables, by the figures that these print",
@@ -58,4 +75,5 @@ def experiment(paper: str, sentences: tuple[Sentence, ...]) -> Experiment:
         published={says: {"found": f"{sentence.said:g}"} for says, sentence in by_row.items()},
         claims=tuple(Claim(sentence.says, judged(sentence)) for sentence in sentences),
         about="Nothing is trained: these are sums and differences of printed figures.",
+        draw=draw,
     )
