@@ -153,8 +153,8 @@ EXPERIMENTS = [
                 lambda r: each([ahead(r, name, f"{name}, places shuffled", "direction") for name in TWO]),
             ),
             Claim(
-                "control: attention decays as much before any training",
-                lambda r: each([below(r, f"{name}, untrained", "near", 0.5) for name in TWO]),
+                "control: it does not before any training, whose radius alone would do it",
+                lambda r: each([above(r, f"{name}, untrained", "near", 0.5) for name in TWO]),
             ),
         ),
         shows=("Figure 2",),
@@ -186,11 +186,11 @@ EXPERIMENTS = [
                 lambda r: each([ahead(r, "layer 1", f"layer {DEPTH}", f"{name} strongest") for name in TWO]),
             ),
             Claim(
-                "some heads lean clearly on positions: a |z| above 0.5 in the first layer",
+                "some head leans clearly to one side: a |z| above 0.5 in the first layer",
                 lambda r: each([above(r, "layer 1", f"{name} strongest", 0.5) for name in TWO]),
             ),
             Claim(
-                "it is learnt: the first layer's z differs from that of random labels",
+                "it is learnt: the first layer's z is above that of random labels",
                 lambda r: each([ahead(r, "layer 1", "layer 1, labels at random", f"{name} z") for name in TWO]),
             ),
             Claim(
