@@ -31,7 +31,7 @@ ROWS = {
 def measure(cell: Cell) -> Values:
     """A block with the encoding and one without take turns, so that a busy machine slows both."""
     encoding = ROWS[cell.row]
-    models = {name: _block(name) for name in ("NoPE", encoding)}
+    models = {"none": _block("NoPE"), "own": _block(encoding)}
     axis = torch.arange(float(SIDE))
     patches = torch.cartesian_prod(axis, axis)
     where = Where(torch.cat([patches.new_zeros(1, 2), patches])[None], grid=(SIDE, SIDE))
@@ -44,10 +44,10 @@ def measure(cell: Cell) -> Values:
                 model(tokens)
             if turn >= 2:  # warm
                 seconds[name].append(time.perf_counter() - begin)
-    ratios = [own / none for own, none in zip(seconds[encoding], seconds["NoPE"])]
+    ratios = [own / none for own, none in zip(seconds["own"], seconds["none"])]
     return {
         "time": statistics.median(ratios),
-        "ms": 1e3 * statistics.median(seconds[encoding]),
+        "ms": 1e3 * statistics.median(seconds["own"]),
         "params": parameters(encoding) / 1e6,
     }
 
