@@ -1,9 +1,14 @@
-"""Means over seeds with their intervals, a dot a row, for each column of an experiment."""
+"""Experiments as pictures: means over seeds with their intervals as dots or lines, and maps."""
 
+import textwrap
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol
 
+import numpy as np
+
+from ndformer.framework import atomic
+from ndformer.framework.pictures.figures import Panels, canvas, heat_maps
 from ndformer.framework.pictures.runs import _figure, _save
 
 
@@ -33,3 +38,40 @@ def rows_of_dots(
     axes[0].invert_yaxis()
     figure.suptitle(title, fontsize=9, x=0.01, ha="left")
     _save(figure, path)
+
+
+def learning_curves(
+    path: Path, title: str, across: str, panels: Mapping[str, Mapping[str, Mapping[int, Mean]]]
+) -> None:
+    """panel -> row -> amount of data, or steps -> mean: a line a row, amounts on a logarithmic axis."""
+    rows = list(next(iter(panels.values())))
+    with canvas(
+        1.4 + 2.9 * len(panels) + 0.065 * max(map(len, rows)), max(3.2, 0.8 + 0.17 * len(rows)), title
+    ) as figure:
+        axes = figure.subplots(1, len(panels), squeeze=False)[0]
+        for axis, (heading, lines) in zip(axes, panels.items()):
+            for i, (name, means) in enumerate(lines.items()):
+                at, halves = list(means), [one.half or 0.0 for one in means.values()]
+                line = dict(color=f"C{i % 10}", ls=("-", "--", ":")[i // 10 % 3], lw=1.2, fmt="o", ms=3, capsize=2)
+                axis.errorbar(at, [one.mean for one in means.values()], halves, label=name, **line)
+                axis.set_xscale("log")
+                axis.set_xticks(at, [str(amount) for amount in at])
+            axis.minorticks_off()
+            axis.set_title(heading, loc="left")
+            axis.set_xlabel(across)
+            axis.spines[["top", "right"]].set_visible(False)
+        figure.legend(*axes[0].get_legend_handles_labels(), loc="outside right center", fontsize=7.5)
+        with atomic.whole(path) as half:
+            figure.savefig(half)
+
+
+def maps(
+    path: Path, title: str, name: str, grids: Mapping[str, Mapping[str, np.ndarray]], marked: tuple[float, float]
+) -> None:
+    """row -> column -> (height, width): heat maps in one scale of colours, with a ring about one place in each."""
+    rows, columns = list(grids), list(next(iter(grids.values())))
+    values = np.array([[grids[row][column] for column in columns] for row in rows])
+    short = [textwrap.fill(column, 16) for column in columns]
+    figure = heat_maps(title, [Panels(name, values)], rows, short, [[marked] * len(columns)] * len(rows))
+    with atomic.whole(path) as half:
+        figure.savefig(half)
