@@ -88,7 +88,8 @@ EXPERIMENTS = [
             Claim("more than the control, labels at random, does", lambda r: ahead(r, BOTH, RANDOM, "left-right")),
             Claim("a gamma that fits needs no pretraining (above 97 %)", lambda r: above(r, TUNED, "left-right", 97)),
         ),
-        about="Section 5.1, which has no table: two red-green tasks one after the other, four directions and distance, "
+        shows=("Section 5.1",),
+        about="It has no table. Two red-green tasks one after the other, four directions and distance, "
         "5,000 images each. The embedding goes on from task to task, the block around it begins anew. Probes are those "
         "of Table 2. The thesis does not give its gamma, on which, it says, much depends: here it is 1 patch, which "
         "leaves something to learn.",
