@@ -150,8 +150,8 @@ def _experiment(dims: int, depth: int, seeds: int, minutes: float | None) -> Exp
         scales={"small": Scale(seeds, minutes)},
         claims=_claims(dims),
         about=f"{STEPS} steps of {BATCH} scenes of twelve tokens; 48 channels, 4 heads; {TEST} scenes to test. The "
-        "mean of the tokens is read, for places the class token. Scenes are tested as they were learnt, moved as by another "
-        "crop, scaled to twice as far apart, and each rotated by an angle of its own.",
+        "mean of the tokens is read, for places the class token. Scenes are tested as they were learnt, moved as by "
+        "another crop, scaled to twice as far apart, and each rotated by an angle of its own.",
         draw=lambda results, path: draw(results, path, title, columns(dims)),
     )
 
