@@ -32,10 +32,10 @@ def test_figures_are_drawn_from_what_was_measured(name, tmp_path, tiny):
     assert (tmp_path / "picture.png").stat().st_size > 5000
 
 
-def test_figure_6_is_of_gains_over_absolute(tmp_path):
+@pytest.mark.parametrize("rows", [list(images.ROWS), ["Absolute"], ["Relative", "None"]])
+def test_figure_6_is_of_gains_over_absolute_however_few_rows_there_are(rows, tmp_path):
     scores = {f"signs@{n}": float(n) for n in images.EPOCHS}
-    results = Results({row: dict.fromkeys(range(2), scores) for row in images.ROWS})
-    images.draw(results, tmp_path / "picture.png")
+    images.draw(Results({row: dict.fromkeys(range(2), scores) for row in rows}), tmp_path / "picture.png")
     assert (tmp_path / "picture.png").stat().st_size > 5000
 
 

@@ -66,7 +66,8 @@ def abilities(
     values = np.array([[means[column][row] for column in columns] for row in rows])
     low = np.array([chances[column] for column in columns])
     with canvas(4.5 + 0.5 * len(columns) + 6.5, max(4.5, 1.8 + 0.27 * len(rows)), title) as figure:
-        left, right = figure.subfigures(1, 2, width_ratios=(3 + 0.5 * len(columns), 8))
+        parts: Any = figure.subfigures(1, 2, width_ratios=(3 + 0.5 * len(columns), 8))
+        left, right = parts
         axis = left.subplots()
         axis.imshow(
             (values - low) / (100 - low), cmap="YlGn", vmin=0, vmax=1.3, aspect="auto"
