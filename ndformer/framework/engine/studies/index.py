@@ -59,7 +59,7 @@ def index(papers: Sequence[Paper], folder: Path) -> str:
                 results = kept(experiment, scale, folder)
                 words = Counter(claim.judge(results).word for claim in experiment.claims) if results else Counter()
                 counts = [str(words[word] or "") for word in WORDS]
-                stands = ", ".join(experiment.shows) or "our own"
+                stands = ", ".join(experiment.shows) or experiment.item
                 rows.append([stands, experiment.title, scale, status(experiment, scale, results), *counts])
         rows += [[name, why, "", "nothing to measure", *[""] * len(WORDS)] for name, why in paper.without.items()]
         parts += [
