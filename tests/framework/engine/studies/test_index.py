@@ -23,9 +23,9 @@ def test_an_experiment_is_measured_when_each_row_has_each_seed():
 
 def test_the_list_has_time_data_and_how_far_it_is(tmp_path):
     told = index.listed([PAPER], tmp_path)
-    assert "rulers:table1                Table 1: Lengths" in told
-    assert "small: 3 seeds, not timed here; not run" in told
-    assert "paper: 3 seeds; not run: needs a ruler" in told
+    assert "rulers:table1                Lengths (Table 1)" in told
+    assert "small: 3 seeds, not timed; not run" in told
+    assert "paper: needs a ruler; not run" in told
     assert "Figure 1: a drawing of a ruler" in told
     timed = replace(LENGTHS, scales={"small": Scale(3, minutes=4)})
     assert "small: 3 seeds, 4 min on one core; not run" in index.listed([PAPER._replace(experiments=[timed])], tmp_path)
