@@ -1,5 +1,6 @@
 """Figure 6 and Table 7 of the thesis: position embeddings on images, few of them and many; two are improved ones."""
 
+from dataclasses import replace
 from pathlib import Path
 
 from ndformer.framework.engine.studies.experiment import (
@@ -49,7 +50,7 @@ def on_signs(cell: Cell) -> Values:
     encoding, values = encoding_of(cell, 64), Values()
     for amount, epochs in EPOCHS.items():
         few = [f"train_dataloader.dataset.per_class={amount}", f"train_cfg.max_epochs={epochs}"]
-        run = trained(cell, "sign_digits", encoding, SIGN_DIGITS, few, called=f"{amount}_each")
+        run = trained(_part(cell, f"{amount}_each"), "sign_digits", encoding, SIGN_DIGITS, few)
         values[f"signs@{amount}"] = 100 * run["test"]["accuracy"]
     return values
 
@@ -57,9 +58,14 @@ def on_signs(cell: Cell) -> Values:
 def on_sets(cell: Cell) -> Values:
     encoding, values = encoding_of(cell, 768), Values()
     for column, (config, data, options) in SETS.items():
-        run = trained(cell, config, encoding, data, (*VIT_BASE, *options), called=column)
+        run = trained(_part(cell, column), config, encoding, data, (*VIT_BASE, *options))
         values[column] = 100 * run["test"]["accuracy"]
     return values
+
+
+def _part(cell: Cell, name: str) -> Cell:
+    """With a folder for each run."""
+    return replace(cell, folder=cell.folder / name)
 
 
 def draw(results: Results, path: Path) -> None:
