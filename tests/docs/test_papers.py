@@ -101,7 +101,8 @@ def rests_on(part: str, values) -> bool:
 def made(tmp_path_factory) -> Path:
     """Pages of results that were made up: all rows of some experiments, and some of others."""
     folder = tmp_path_factory.mktemp("papers")
-    for number, experiment in enumerate([*of_paper("thesis"), *of_paper("toys")]):
+    every = [experiment for paper in PAPERS for experiment in of_paper(paper) if "small" in experiment.scales]
+    for number, experiment in enumerate(every):
         rows = experiment.rows if number % 3 else experiment.rows[:2]
         values = {
             row: {
@@ -121,10 +122,10 @@ def made(tmp_path_factory) -> Path:
 
 
 def test_every_number_of_made_up_results_is_theirs(made):
-    for paper in ("thesis", "toys"):
+    for paper in PAPERS:
         page = (made / f"{paper}.md").read_text(encoding="utf-8")
         assert wrong(page, paper, made) == []
-        assert len(CELL.findall(page)) > 200
+        assert "±" in page
 
 
 def test_a_number_that_is_not_theirs_is_found(made):

@@ -96,13 +96,13 @@ def page(
             if results is None:
                 needs = f": it needs {wants.needs}" if wants.needs else ""
                 parts.append(f"*Not run here{needs}.*")
+                if wants.needs and experiment.published:
+                    parts.append(measured(experiment, Results({})))
                 continue
             parts.append(f"Mean ± standard deviation over seeds.\n\n{measured(experiment, results)}")
             picture = f"{name_of(experiment, scale)}/picture.png"
             if (folder / picture).is_file():
                 parts.append(f"![{experiment.title}]({picture})")
-        if experiment.published and not any(kept(experiment, scale, folder) for scale in experiment.scales):
-            parts.append(measured(experiment, Results({})))  # the paper's figures, and empty cells beside them
     if without:
         parts += ["## What has no experiment", "\n".join(f"- {name}: {why}." for name, why in without.items())]
     return "\n\n".join(part for part in parts if part) + "\n"
