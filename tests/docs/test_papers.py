@@ -31,7 +31,7 @@ def section(page: str, experiment: Experiment, scale: str) -> str:
 def table_rows(text: str) -> list[list[str]]:
     """Cells of the lines of tables, but for rules."""
     lines = [line for line in text.splitlines() if line.startswith("| ")]
-    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    return [[cell.strip().replace("\\|", "|") for cell in re.split(r"(?<!\\)\|", line[1:-1])] for line in lines]
 
 
 def wrong(page: str, paper: str, folder: Path) -> list[str]:
