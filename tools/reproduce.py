@@ -1,6 +1,6 @@
 """The papers' tables and figures, each by one command: what is claimed, what comes out here.
 
-    tools/reproduce.py --list                        every table and figure, what it needs, how long it takes
+    tools/reproduce.py --list                        every table and figure, what it needs, how far it is
     tools/reproduce.py thesis:table3                 one of them, on a scale for two CPU cores
     tools/reproduce.py toys --seeds 0 1 --jobs 2     all of a paper, two seeds, two cells at once
     tools/reproduce.py --pages docs/papers           pages from what was measured, without measuring anything
@@ -18,11 +18,15 @@ from pathlib import Path
 
 import torch
 
+from ndformer.framework import atomic
 from ndformer.framework.engine.programs import cli
-from ndformer.framework.engine.studies import conduct, pages
+from ndformer.framework.engine.studies import conduct, index, pages
 from ndformer.framework.engine.studies.experiment import Experiment, Scale
 from ndformer.framework.errors import ConfigError, DataError, UnknownNameError
-from ndformer.studies import PAPERS, every, find
+from ndformer.studies import PAPERS, find, of_paper
+from ndformer.studies.contents import NOT_MEASURED
+
+PAGES = Path(__file__).resolve().parents[1] / "docs" / "papers"
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -71,7 +75,7 @@ def named(name: str) -> list[Experiment]:
         return [find(name)]
     if name not in PAPERS:
         raise UnknownNameError(f"no paper '{name}': there are {', '.join(PAPERS)}")
-    return [experiment for experiment in every().values() if experiment.paper == name]
+    return of_paper(name)
 
 
 def check(experiment: Experiment, given: argparse.Namespace) -> Scale:
@@ -104,7 +108,7 @@ def run(experiment: Experiment, given: argparse.Namespace) -> None:
     for measured, (done, total, cell) in enumerate(ends, 1):
         left = (time.monotonic() - begin) / measured * (total - done)
         print(f"[{done}/{total}] {cell.row}, seed {cell.seed}; about {left / 60:.0f} min left", flush=True)
-    folder = given.work_dir / f"{experiment.paper}_{experiment.item}_{given.scale}"
+    folder = given.work_dir / pages.name_of(experiment, given.scale)
     results = conduct.measured(experiment, given.scale, seeds, given.work_dir)
     print(f"\n{pages.write(experiment, given.scale, results, folder)}\n{folder}")
     print(f"{conduct.minutes(experiment, given.scale, seeds, given.work_dir):.1f} minutes of a core in all")
@@ -115,28 +119,22 @@ def run(experiment: Experiment, given: argparse.Namespace) -> None:
             shutil.copy(folder / name, kept / name)
 
 
-def write_pages(folder: Path) -> None:
-    for paper, (title, intro) in PAPERS.items():
-        found = [experiment for experiment in every().values() if experiment.paper == paper]
-        (folder / f"{paper}.md").write_text(pages.page(title, intro, found, folder), encoding="utf-8")
-        print(folder / f"{paper}.md")
+def papers() -> list[index.Paper]:
+    return [index.Paper(name, title, of_paper(name), NOT_MEASURED.get(name, {})) for name, (title, _) in PAPERS.items()]
 
 
 def listed() -> str:
-    lines = []
-    for paper, (title, _) in PAPERS.items():
-        lines.append(f"{title}")
-        for experiment in every().values():
-            if experiment.paper != paper:
-                continue
-            shows = f" ({', '.join(experiment.shows)})" if experiment.shows else ""
-            lines.append(f"  {experiment.name:28} {experiment.title}{shows}")
-            for scale, wants in experiment.scales.items():
-                minutes = "not timed" if wants.minutes is None else f"{wants.minutes:g} min on one core"
-                says = f"needs {wants.needs}" if wants.needs else f"{wants.seeds} seeds, {minutes}"
-                says += f"; reads {', '.join(one.folder for one in wants.data)}" if wants.data else ""
-                lines.append(f"  {'':28}   {scale}: {says}")
-    return "\n".join(lines)
+    return index.listed(papers(), PAGES)
+
+
+def write_pages(folder: Path) -> None:
+    for paper in papers():
+        intro = PAPERS[paper.name][1]
+        said = pages.page(paper.title, intro, paper.experiments, folder, paper.without)
+        atomic.write(folder / f"{paper.name}.md", said)
+        print(folder / f"{paper.name}.md")
+    atomic.write(folder / "README.md", index.index(papers(), folder))
+    print(folder / "README.md")
 
 
 if __name__ == "__main__":

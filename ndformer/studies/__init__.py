@@ -2,6 +2,7 @@
 
     find("thesis:table3")      one experiment
     every()                    all of them, by name
+    of_paper("thesis")         those of a paper, in its order
 
 A file here that has EXPERIMENTS brings its own.
 """
@@ -12,6 +13,7 @@ from pathlib import Path
 
 from ndformer.framework.engine.studies.experiment import Experiment
 from ndformer.framework.errors import UnknownNameError, nearest
+from ndformer.studies.contents import CONTENTS
 
 HERE = Path(__file__).parent
 PAPERS = {  # name -> title, and what a reader of its page should know first
@@ -51,6 +53,13 @@ def every() -> dict[str, Experiment]:
             parts = file.relative_to(HERE).with_suffix("").parts
             found += importlib.import_module(".".join([__name__, *parts])).EXPERIMENTS
     return {experiment.name: experiment for experiment in sorted(found, key=lambda experiment: experiment.name)}
+
+
+def of_paper(name: str) -> list[Experiment]:
+    """In the order of the paper; those that stand for nothing in it come last."""
+    place = {item: number for number, item in enumerate(CONTENTS.get(name, ()))}
+    found = [experiment for experiment in every().values() if experiment.paper == name]
+    return sorted(found, key=lambda one: min((place.get(item, len(place)) for item in one.shows), default=len(place)))
 
 
 def find(name: str) -> Experiment:

@@ -15,13 +15,17 @@ def places(scenes, colour):
     return torch.stack([at // SIDE, at % SIDE], 1)
 
 
-@pytest.mark.parametrize("task", ["direction", "distance", "location"])
+@pytest.mark.parametrize("task", ["direction", "directions", "distance", "location"])
 def test_targets_are_those_of_the_pictures(task):
     scenes = images(task, 500, seed=0)
     red, green = places(scenes, 0), places(scenes, 1)
     assert (scenes.tokens.view(500, SIDE**2, 48).sum(2) > 0).sum(1).eq(2).all()  # two squares, one patch each
     if task == "direction":
         assert torch.equal(scenes.targets == 0, green[:, 1] < red[:, 1])
+    if task == "directions":
+        assert torch.equal(scenes.targets, 2 * (red[:, 0] > green[:, 0]).long() + (red[:, 1] > green[:, 1]).long())
+        assert (red != green).all()
+        assert torch.bincount(scenes.targets).min() > 90
     if task == "distance":
         assert torch.equal(scenes.targets, (red - green).float())
     if task == "location":

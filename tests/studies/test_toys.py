@@ -5,9 +5,10 @@ import torch
 from torch import Generator, nn
 
 from ndformer.framework.engine.config.text import parse_encoding
-from ndformer.framework.engine.studies.experiment import Cell
+from ndformer.framework.engine.studies.experiment import Cell, Results
 from ndformer.studies.small import Reader
 from ndformer.studies.toys import table
+from ndformer.studies.toys.pictures import learnt
 from ndformer.studies.toys.table import ENCODINGS, EXPERIMENTS, SHUFFLED, measure
 from ndformer.studies.toys.tasks import SIDE, TASKS, TOKENS, WORDS, moved, rotated, scaled
 
@@ -71,3 +72,24 @@ def test_every_row_measures_every_column_and_the_same_again(row, dims, tmp_path,
     assert set(experiment.columns) <= set(values)
     if row == SHUFFLED:
         assert measure(Cell(row, 3, "small", tmp_path), dims, 1, steps=4) == values
+
+
+def test_the_picture_has_every_column_and_the_curves_that_were_looked_at(tmp_path, monkeypatch):
+    monkeypatch.setattr(table, "TEST", 20)
+    monkeypatch.setattr(table, "BATCH", 8)
+    experiment = next(e for e in EXPERIMENTS if e.name == "toys:2d-1block")
+    results = Results({"NoPE": {0: measure(Cell("NoPE", 0, "small", tmp_path), 2, 1, steps=4)}})
+    assert {task: list(rows["NoPE"]) for task, rows in learnt(results).items()} == dict.fromkeys(
+        ["direction", "distance", "counting", "place", "place origin", "turn"], [1, 2, 3, 4]
+    )
+    assert experiment.draw is not None
+    experiment.draw(results, tmp_path / "picture.png")
+    assert (tmp_path / "picture.png").stat().st_size > 20_000
+
+
+def test_what_is_only_relative_is_read_from_the_tokens_in_one_block(tmp_path, monkeypatch):
+    """A class token without a place learns of none there: it would say 50 %."""
+    monkeypatch.setattr(table, "TASKS", {"direction": TASKS["direction"]})
+    values = measure(Cell("PaPE, spread", 0, "small", tmp_path), 2, 1, steps=120)
+    assert values["direction"] > 85
+    assert values["direction moved"] > 85

@@ -26,6 +26,8 @@ class Classifier(Head):
 
     `hidden` layers before it, each with batch norm, ReLU and `dropout`, and `lovasz` times the Lovasz-Softmax loss
     beside cross entropy: Point Transformer V3's recipe has hidden=(256, 128), dropout=0.5, lovasz=1.
+
+    A sample with `among`, class numbers, is taken for one of those.
     """
 
     def __init__(
@@ -82,5 +84,13 @@ class Classifier(Head):
         return dict(loss=loss)
 
     def predict(self, tokens: TokenSet, data_samples: list[dict[str, Any]]) -> list[Answer]:
-        scores = self(tokens).float().softmax(-1)
-        return [Label(sample=sample, scores=one) for sample, one in zip(data_samples, scores)]
+        logits = self(tokens).float()
+        for one, sample in zip(logits, data_samples):
+            if "among" in sample:
+                one[_others(sample["among"], self.classes)] = -math.inf
+        return [Label(sample=sample, scores=one) for sample, one in zip(data_samples, logits.softmax(-1))]
+
+
+def _others(among: Sequence[int], classes: int) -> list[int]:
+    """All classes but those of `among`."""
+    return sorted(set(range(classes)) - set(among))

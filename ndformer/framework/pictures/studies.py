@@ -1,9 +1,14 @@
-"""Means over seeds with their intervals, a dot a row, for each column of an experiment."""
+"""Experiments as pictures: means over seeds with their intervals as dots or lines, tables as colours, and maps."""
 
+import textwrap
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
+import numpy as np
+
+from ndformer.framework import atomic
+from ndformer.framework.pictures.figures import Panels, canvas, heat_maps
 from ndformer.framework.pictures.runs import _figure, _save
 
 
@@ -12,6 +17,9 @@ class Mean(Protocol):
     def mean(self) -> float: ...
     @property
     def half(self) -> float | None: ...  # half the width of its interval
+
+
+Curves = Mapping[str, Mapping[str, Mapping[int, Mean]]]  # panel -> row -> amount of data, or steps -> mean
 
 
 def rows_of_dots(
@@ -33,3 +41,75 @@ def rows_of_dots(
     axes[0].invert_yaxis()
     figure.suptitle(title, fontsize=9, x=0.01, ha="left")
     _save(figure, path)
+
+
+def learning_curves(path: Path, title: str, across: str, panels: Curves) -> None:
+    """A line a row; amounts are on a logarithmic axis."""
+    rows = list(next(iter(panels.values())))
+    wide = 1.4 + 2.9 * len(panels) + 0.065 * max(map(len, rows))
+    with canvas(wide, max(3.2, 0.8 + 0.17 * len(rows)), title) as figure:
+        _lines(figure, across, panels, wide=len(panels))
+        with atomic.whole(path) as half:
+            figure.savefig(half)
+
+
+def abilities(
+    path: Path,
+    title: str,
+    columns: Mapping[str, str],
+    means: Mapping[str, Mapping[str, float]],
+    chances: Mapping[str, float],
+    curves: Curves,
+) -> None:
+    """A table of means in %, column -> row, coloured from chance to 100; beside it the curves of learning."""
+    rows = list(next(iter(means.values())))
+    values = np.array([[means[column][row] for column in columns] for row in rows])
+    low = np.array([chances[column] for column in columns])
+    with canvas(4.5 + 0.5 * len(columns) + 6.5, max(4.5, 1.8 + 0.27 * len(rows)), title) as figure:
+        parts: Any = figure.subfigures(1, 2, width_ratios=(3 + 0.5 * len(columns), 8))
+        left, right = parts
+        axis = left.subplots()
+        axis.imshow(
+            (values - low) / (100 - low), cmap="YlGn", vmin=0, vmax=1.3, aspect="auto"
+        )  # so dark that ink shows
+        for (row, column), value in np.ndenumerate(values):
+            axis.text(column, row, f"{value:.0f}", ha="center", va="center", fontsize=7)
+        axis.set_xticks(range(len(columns)), [columns[key] for key in columns], rotation=90)
+        axis.set_yticks(range(len(rows)), rows)
+        axis.xaxis.tick_top()
+        axis.grid(False)
+        axis.tick_params(length=0)
+        _lines(right, "steps", curves, wide=2)
+        with atomic.whole(path) as half:
+            figure.savefig(half)
+
+
+def _lines(figure: Any, across: str, panels: Curves, wide: int) -> None:
+    """A grid of plots, `wide` beside each other, with one legend for all."""
+    axes = figure.subplots(-(-len(panels) // wide), wide, squeeze=False).flat
+    for axis in axes[len(panels) :]:
+        axis.set_axis_off()
+    for axis, (heading, lines) in zip(axes, panels.items()):
+        for i, (name, means) in enumerate(lines.items()):
+            at, halves = list(means), [one.half or 0.0 for one in means.values()]
+            line = dict(color=f"C{i % 10}", ls=("-", "--", ":")[i // 10 % 3], lw=1.2, fmt="o", ms=3, capsize=2)
+            axis.errorbar(at, [one.mean for one in means.values()], halves, label=name, **line)
+            axis.set_xscale("log")
+            axis.set_xticks(at, [str(amount) for amount in at])
+        axis.minorticks_off()
+        axis.set_title(heading, loc="left")
+        axis.set_xlabel(across)
+        axis.spines[["top", "right"]].set_visible(False)
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside right center", fontsize=7.5)
+
+
+def maps(
+    path: Path, title: str, name: str, grids: Mapping[str, Mapping[str, np.ndarray]], marked: tuple[float, float]
+) -> None:
+    """row -> column -> (height, width): heat maps in one scale of colours, with a ring about one place in each."""
+    rows, columns = list(grids), list(next(iter(grids.values())))
+    values = np.array([[grids[row][column] for column in columns] for row in rows])
+    short = [textwrap.fill(column, 16) for column in columns]
+    figure = heat_maps(title, [Panels(name, values)], rows, short, [[marked] * len(columns)] * len(rows))
+    with atomic.whole(path) as half:
+        figure.savefig(half)

@@ -12,24 +12,29 @@ from torch import Generator, Tensor, nn
 from ndformer.framework.engine.config.text import parse_encoding
 from ndformer.studies.small import Reader, Scenes, fit
 
-Task = Literal["direction", "distance", "location", "colour"]
+Task = Literal["direction", "directions", "distance", "location", "colour"]
 Control = Literal["", "labels", "places"]
 Readout = Literal["class", "mean"]
 SIDE, PATCH, TRAIN, TEST = 8, 4, 5000, 1000
 EPOCHS, BATCH, DIM, HEADS, LR = 20, 100, 64, 4, 2e-3
+CLASSES: dict[Task, int] = {"directions": 4}  # the others have two, or ask for two numbers
 COLOURS = torch.tensor([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]])  # red, green
 OTHERS = torch.tensor([[0.0, 0.0, 1.0], [1.0, 1.0, 0.0]])  # blue, yellow: of the test images of Table 4
 
 
 def images(task: Task, count: int, seed: int, colours: Tensor = COLOURS) -> Scenes:
-    """Patches (B, 64, 48) of images, and their class, or for 'distance' how many patches down and right from the green
-    square the red one is."""
+    """Patches (B, 64, 48) of images, and their class; of 'directions' whether the red square is right and, times two,
+    below of the green one; for 'distance' how many patches down and right from the green square the red one is."""
     generator = Generator().manual_seed(seed)
-    labels = torch.randint(2, (count,), generator=generator)
+    labels = torch.randint(CLASSES.get(task, 2), (count,), generator=generator)
     red, green = torch.rand(2, count, 2, generator=generator).mul(SIDE).long()  # (row, column)
     if task == "direction":
         left, right = torch.rand(count, SIDE, generator=generator).argsort(1)[:, :2].sort(1).values.unbind(1)
         green[:, 1], red[:, 1] = torch.where(labels == 0, left, right), torch.where(labels == 0, right, left)
+    if task == "directions":
+        low, high = torch.rand(2, count, SIDE, generator=generator).argsort(2)[..., :2].sort(2).values.unbind(2)
+        after = torch.stack([labels >= 2, labels % 2 == 1])  # (2, B): red is below of green, and right
+        red, green = torch.where(after, high, low).T, torch.where(after, low, high).T
     if task in ("location", "colour"):
         half = SIDE // 2
         red[:, 0], green[:, 0] = red[:, 0] % half + labels * half, green[:, 0] % half + labels * half
@@ -55,17 +60,18 @@ def trained(
     control: Control = "",
     count: int = TRAIN,
     epochs: int = EPOCHS,
+    dim: int = DIM,
 ) -> Reader:
     """A ViT of one block that has learnt a task; as controls with labels at random, or places dealt out anew in each
     image."""
     torch.manual_seed(seed)
     scenes = controlled(images(task, count, seed), control, seed)
     reader = Reader(
-        nn.Linear(3 * PATCH**2, DIM),
-        2,
+        nn.Linear(3 * PATCH**2, dim),
+        CLASSES.get(task, 2),
         scenes,
         parse_encoding(encoding),
-        dim=DIM,
+        dim=dim,
         heads=HEADS,
         readout=readout,
     )

@@ -100,7 +100,7 @@ TABLE3 = Experiment(
 )
 TABLE4 = Experiment(
     "thesis:table4",
-    "Absolute location, to_test on squares of other colours, accuracy in %",
+    "Absolute location, tested on squares of other colours, accuracy in %",
     rows=tuple(ROWS),
     columns={"colour": "accuracy, %"},
     measure=lambda cell: measure(cell, {"colour": "colour"}),

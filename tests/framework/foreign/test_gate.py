@@ -68,6 +68,7 @@ ALLOWED = {
     },
     "ndformer/framework/engine/studies/pages.py": {"json.loads": RUN, "path.read_text": RUN},
     "ndformer/studies/__init__.py": {"file.read_text": OWN},
+    "ndformer/studies/training.py": {"json.loads": RUN, "(folder / RESULTS).read_text": RUN},
     "ndformer/framework/engine/training/checkpoint.py": {
         "open": WRITES,
         "path.read_bytes": RUN,

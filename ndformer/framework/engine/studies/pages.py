@@ -5,7 +5,8 @@ A page is made of its experiments and their results.json alone, so no figure of 
 
 import json
 import math
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ndformer.framework import atomic
@@ -68,30 +69,65 @@ def verdicts(experiment: Experiment, results: Results) -> str:
     return "\n".join(lines)
 
 
-def page(title: str, intro: str, experiments: Sequence[Experiment], folder: Path) -> str:
-    """The page of a paper, from what lies in `folder`: NAME_SCALE/results.json."""
-    parts = [f"# {title}", intro.strip()]
+def name_of(experiment: Experiment, scale: ScaleName) -> str:
+    """Of the folder that results are kept in."""
+    return f"{experiment.paper}_{experiment.item}_{scale}"
+
+
+def kept(experiment: Experiment, scale: ScaleName, folder: Path) -> Results | None:
+    """What lies in the folder of the pages; None: it was not run."""
+    path = folder / name_of(experiment, scale) / RESULTS
+    return read(path) if path.is_file() else None
+
+
+def page(
+    title: str, intro: str, experiments: Sequence[Experiment], folder: Path, without: Mapping[str, str] | None = None
+) -> str:
+    """The page of a paper, from what lies in `folder`: NAME_SCALE/results.json. `without`: tables and figures that no
+    experiment stands for, and why."""
+    parts = [f"# {title}", intro.strip(), "Of all papers: [README.md](README.md).", _claims(experiments, folder)]
     for experiment in experiments:
-        parts.append(f"## {experiment.item}: {experiment.title}")
+        parts.append(_heading(experiment))
         shows = f"Stands for {', '.join(experiment.shows)} of the paper. " if experiment.shows else ""
         parts.append(f"{shows}{experiment.about}".strip())
         for scale, wants in experiment.scales.items():
-            called = f"{experiment.paper}_{experiment.item}_{scale}"
             parts.append(f"    tools/reproduce.py {experiment.name} --scale {scale}")
-            path = folder / called / RESULTS
-            if not path.is_file():
+            results = kept(experiment, scale, folder)
+            if results is None:
                 needs = f": it needs {wants.needs}" if wants.needs else ""
                 parts.append(f"*Not run here{needs}.*")
                 if wants.needs and experiment.published:
                     parts.append(measured(experiment, Results({})))
                 continue
-            results = read(path)
             parts.append(f"Mean ± standard deviation over seeds.\n\n{measured(experiment, results)}")
-            if experiment.claims:
-                parts.append(f"Claims, by 95 % intervals (Student's t):\n\n{verdicts(experiment, results)}")
-            if (folder / called / "picture.png").is_file():
-                parts.append(f"![{experiment.title}]({called}/picture.png)")
+            picture = f"{name_of(experiment, scale)}/picture.png"
+            if (folder / picture).is_file():
+                parts.append(f"![{experiment.title}]({picture})")
+    if without:
+        parts += ["## What has no experiment", "\n".join(f"- {name}: {why}." for name, why in without.items())]
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _heading(experiment: Experiment) -> str:
+    return f"## {experiment.item}: {experiment.title}"
+
+
+def _claims(experiments: Sequence[Experiment], folder: Path) -> str:
+    """Every claim that was measured, in one table."""
+    rows = []
+    for experiment in experiments:
+        anchor = re.sub(r"[^\w -]", "", _heading(experiment)[3:].lower()).replace(" ", "-")
+        for scale in experiment.scales:
+            results = kept(experiment, scale, folder)
+            if results is None:
+                continue
+            for claim in experiment.claims:
+                verdict = claim.judge(results)
+                rows.append([claim.says, f"**{verdict.word}**", verdict.figure, f"[{experiment.item}](#{anchor})"])
+    if not rows:
+        return "Nothing of it has been measured here yet."
+    head = ["claim", "verdict", "by", "of"]
+    return f"## Claims\n\nBy 95 % intervals (Student's t) over seeds.\n\n{table(head, rows, words=4)}"
 
 
 def _published(experiment: Experiment, column: str) -> bool:

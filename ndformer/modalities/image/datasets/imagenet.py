@@ -9,6 +9,7 @@ The official validation images are the test set; 1 % of train is held out for va
 """
 
 import csv
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,13 +27,34 @@ MAPPING, INDEX = "LOC_synset_mapping.txt", "imagenet_class_index.json"
 SOURCE = "kaggle.com/c/imagenet-object-localization-challenge, or image-net.org"
 
 
+def layouts_of(root: Path) -> list[Path]:
+    """Where train/ and val/ may lie."""
+    return [root / "ILSVRC/Data/CLS-LOC", root / "Data/CLS-LOC", root]
+
+
+def classes_of(root: Path, train: Path, known: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Synsets in the order of their labels, and their names: of a list, else the folders of train, else `known`."""
+    mapping, index = root / MAPPING, root / INDEX
+    if mapping.is_file():
+        pairs = [line.split(maxsplit=1) for line in foreign.lines(mapping) if line.strip()]
+    elif index.is_file():
+        pairs = [pair for _, pair in sorted(_object(index).items(), key=lambda item: int(item[0]))]
+    else:
+        pairs = [(synset, synset) for synset in (class_folders(train) if train.is_dir() else known)]
+    if not all(isinstance(pair, (list, tuple)) and [type(word) for word in pair] == [str, str] for pair in pairs):
+        raise DataError(f"{mapping if mapping.is_file() else index} has a class without synset or name: get it again")
+    if not pairs:
+        raise DataError(f"{train} holds no class folder: ImageNet has one per synset, n01440764 and so on")
+    return [synset for synset, _ in pairs], [name.split(",")[0].replace("_", " ") for _, name in pairs]
+
+
 @DATASETS.register_module()
 class ImageNet(LabelledImages):
     def __init__(self, *args: Any, holdout: Rate = 0.01, **rest: Any) -> None:
         super().__init__(*args, holdout=holdout, **rest)
 
     def index(self, split: str) -> tuple[list[Any], np.ndarray]:
-        layouts = [self.data_root / "ILSVRC/Data/CLS-LOC", self.data_root / "Data/CLS-LOC", self.data_root]
+        layouts = layouts_of(self.data_root)
         own = {"train": "train", "test": "val"}[split]
         images = next((home for name in ("train", own) for home in layouts if (home / name).is_dir()), layouts[0])
         folder = images / own
@@ -40,7 +62,7 @@ class ImageNet(LabelledImages):
         for name in (folder.name,) if split == "test" and named else ("train", folder.name):
             if not (images / name).is_dir():
                 raise missing(images / name, f"ImageNet-1K's {name} images", SOURCE)
-        self.synsets, self.classes = self._classes(images / "train")
+        self.synsets, self.classes = classes_of(self.data_root, images / "train", self.known)
         if split == "train" or class_folders(folder):
             return labelled(folder, self.synsets, ENDINGS, "image", every=split == "train")
         answers = self._answers()
@@ -50,23 +72,6 @@ class ImageNet(LabelledImages):
             raise DataError(f"the label of {unknown[0][0]} is {unknown[0][1]}, which is no class of this ImageNet")
         records = [(foreign.inside(folder, name), numbers[synset]) for name, synset in sorted(answers.items())]
         return records, np.array([label for _, label in records], np.int64)
-
-    def _classes(self, train: Path) -> tuple[list[str], list[str]]:
-        """Synsets in the order of their labels, and their names."""
-        mapping, index = self.data_root / MAPPING, self.data_root / INDEX
-        if mapping.is_file():
-            pairs = [line.split(maxsplit=1) for line in foreign.lines(mapping) if line.strip()]
-        elif index.is_file():
-            pairs = [pair for _, pair in sorted(_object(index).items(), key=lambda item: int(item[0]))]
-        else:
-            pairs = [(synset, synset) for synset in (class_folders(train) if train.is_dir() else self.known)]
-        if not all(isinstance(pair, (list, tuple)) and [type(word) for word in pair] == [str, str] for pair in pairs):
-            raise DataError(
-                f"{mapping if mapping.is_file() else index} has a class without synset or name: get it again"
-            )
-        if not pairs:
-            raise DataError(f"{train} holds no class folder: ImageNet has one per synset, n01440764 and so on")
-        return [synset for synset, _ in pairs], [name.split(",")[0].replace("_", " ") for _, name in pairs]
 
     def _answers(self) -> dict[str, str]:
         """File name of every validation image -> its synset."""

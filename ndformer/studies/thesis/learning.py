@@ -1,0 +1,85 @@
+"""Figure 3 of the thesis: how much data each position embedding needs to learn where squares are to each other."""
+
+from pathlib import Path
+
+from ndformer.framework.engine.studies.experiment import Cell, Claim, Experiment, Results, Scale, Values, Verdict
+from ndformer.framework.engine.studies.interval import Summary
+from ndformer.framework.engine.studies.verdicts import ahead, alike, below, each
+from ndformer.framework.pictures.studies import learning_curves
+from ndformer.studies.small import accuracy, r_squared
+from ndformer.studies.thesis.red_green import BATCH, Control, Task, to_test, trained
+
+ROWS: dict[str, tuple[str, Control]] = {  # name -> encoding, control
+    "Absolute": ("LearnableAbsolute(grid=8)", ""),
+    "Fixed sinusoidal": ("Sincos", ""),
+    "Learnable Fourier": ("LearnableFourier", ""),
+    "Fixed sinusoidal, labels at random": ("Sincos", "labels"),
+}
+AMOUNTS, STEPS = (100, 400, 1600, 5000), 500
+TASKS: dict[Task, str] = {"direction": "direction, accuracy %", "distance": "distance, R²"}
+
+
+def measure(cell: Cell) -> Values:
+    encoding, control = ROWS[cell.row]
+    values: Values = {}
+    for task in TASKS:
+        for amount in AMOUNTS:
+            epochs = STEPS // (amount // BATCH)  # as many steps for all, so that only the data are fewer
+            reader = trained(task, encoding, cell.seed, control=control, count=amount, epochs=epochs)
+            score = r_squared if task == "distance" else accuracy
+            values[f"{task}@{amount}"] = score(reader, to_test(task, cell.seed, control))
+    return values
+
+
+def draw(results: Results, path: Path) -> None:
+    panels = {
+        heading: {
+            row: {amount: Summary.of(results.of(row, f"{task}@{amount}")) for amount in AMOUNTS}
+            for row in results.values
+        }
+        for task, heading in TASKS.items()
+    }
+    learning_curves(path, "Red-green images: learning curves", "images to learn from", panels)
+
+
+def _sines_over(row: str, task: Task):
+    """With the two smallest amounts but one: with the smallest, nobody may learn anything yet."""
+
+    def judged(results: Results) -> Verdict:
+        return each([ahead(results, "Fixed sinusoidal", row, f"{task}@{amount}") for amount in AMOUNTS[1:3]])
+
+    return judged
+
+
+EXPERIMENTS = [
+    Experiment(
+        "thesis:figure3",
+        "Learning curves of relative direction and relative distance",
+        rows=tuple(ROWS),
+        columns={f"{task}@{n}": f"{task}, {n}" for task in TASKS for n in AMOUNTS},
+        measure=measure,
+        scales={"small": Scale(5)},
+        claims=(
+            *(
+                Claim(
+                    f"fixed sines are ahead of {row} ones at {task} (with {AMOUNTS[1]} and {AMOUNTS[2]} images)",
+                    _sines_over(row, task),
+                )
+                for task in TASKS
+                for row in ("Absolute", "Learnable Fourier")
+            ),
+            Claim(
+                f"with {AMOUNTS[-1]} images Absolute ones have caught up on direction (within 2 points)",
+                lambda r: alike(r, "Fixed sinusoidal", "Absolute", f"direction@{AMOUNTS[-1]}", 2),
+            ),
+            Claim(
+                "the control, labels at random, is guessed at any amount",
+                lambda r: each([below(r, [*ROWS][-1], f"direction@{n}", 60) for n in AMOUNTS]),
+            ),
+        ),
+        shows=("Figure 3",),
+        about=f"As in Table 1, but {STEPS} steps whatever the number of images; accuracy in %, R² of distance. The "
+        "thesis has curves without numbers, and names neither the numbers of images nor the steps.",
+        draw=draw,
+    )
+]

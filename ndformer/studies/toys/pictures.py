@@ -1,0 +1,29 @@
+"""A table of what encodings can do as colours, and the curves by which they learnt it."""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from ndformer.framework.engine.studies.experiment import Results
+from ndformer.framework.engine.studies.interval import Summary
+from ndformer.framework.pictures.studies import abilities
+from ndformer.studies.toys.tasks import TASKS
+
+
+def draw(results: Results, path: Path, title: str, columns: Mapping[str, str]) -> None:
+    means = {column: {row: Summary.of(results.of(row, column)).mean for row in results.values} for column in columns}
+    chances = {column: 100 / TASKS[column.partition(" ")[0]].outputs for column in columns}
+    abilities(path, title, columns, means, chances, learnt(results))
+
+
+def learnt(results: Results) -> dict[str, dict[str, dict[int, Summary]]]:
+    """task -> row -> steps -> mean, of the values that are called TASK@STEPS."""
+    first = next(iter(next(iter(results.values.values())).values()))
+    looks = [match.groups() for name in first if (match := re.fullmatch(r"(.+)@(\d+)", name))]
+    return {
+        task: {
+            row: {int(step): Summary.of(results.of(row, f"{task}@{step}")) for name, step in looks if name == task}
+            for row in results.values
+        }
+        for task in dict.fromkeys(name for name, _ in looks)
+    }

@@ -1,0 +1,159 @@
+"""Pages of docs/papers are what the tool makes of their results, and every figure of ours on them can be computed from
+those again, another way."""
+
+import itertools
+import json
+import math
+import re
+import shutil
+import statistics
+from pathlib import Path
+
+import pytest
+
+from ndformer.framework.engine.studies.experiment import Experiment
+from ndformer.studies import PAPERS, of_paper
+from tools import reproduce
+
+ROOT = Path(__file__).parents[2]
+KEPT = ROOT / "docs" / "papers"
+STUDENT = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 7: 2.447, 8: 2.365, 9: 2.306, 10: 2.262}  # by seeds
+NUMBER = r"[+-]?\d+(?:\.\d+)?(?:e[+-]\d+)?"
+CELL = re.compile(rf"({NUMBER})(?: ± ({NUMBER}))?")
+
+
+def section(page: str, experiment: Experiment, scale: str) -> str:
+    """What a page has under an experiment's heading, of one scale."""
+    (found,) = re.findall(rf"^## {re.escape(experiment.item)}: .*?(?=^## |\Z)", page, re.MULTILINE | re.DOTALL)
+    return found.partition(f"--scale {scale}\n")[2].partition("    tools/reproduce.py")[0]
+
+
+def table_rows(text: str) -> list[list[str]]:
+    """Cells of the lines of tables, but for rules."""
+    lines = [line for line in text.splitlines() if line.startswith("| ")]
+    return [[cell.strip().replace("\\|", "|") for cell in re.split(r"(?<!\\)\|", line[1:-1])] for line in lines]
+
+
+def wrong(page: str, paper: str, folder: Path) -> list[str]:
+    """What is said on a page and is not in the results: cells of tables, and what verdicts rest on."""
+    found = []
+    claims = table_rows(page.partition("## Claims")[2].partition("\n## ")[0])
+    for experiment in of_paper(paper):
+        every = {}
+        for scale in experiment.scales:
+            path = folder / f"{experiment.name.replace(':', '_')}_{scale}" / "results.json"
+            if not path.is_file():
+                continue
+            values = every[scale] = json.loads(path.read_text(encoding="utf-8"))["values"]
+            head, *rows = table_rows(section(page, experiment, scale))
+            ours = [i for i, name in enumerate(head) if i > 1 and name != "paper"]
+            for row in rows:
+                for i, column in zip(ours, experiment.columns):
+                    seeds = [numbers[column] for numbers in values.get(row[0], {}).values()]
+                    if not is_mean(row[i], seeds, lambda sd, n: sd):
+                        found.append(f"{experiment.name}, {row[0]}, {column}: {row[i]}")
+        for _, _, by, where in claims:
+            if where.startswith(f"[{experiment.item}]") and by:
+                parts = [part for part in by.split("; ") if part.startswith(tuple(experiment.rows))]
+                wrongs = [part for part in parts if not any(rests_on(part, one) for one in every.values())]
+                found += [f"{experiment.name}: {part}" for part in wrongs]
+    return found
+
+
+def is_mean(said: str, seeds: list[float], spread) -> bool:
+    """Whether `m ± s` is of these numbers, to the digits that are said."""
+    if not seeds or not said:
+        return not seeds and not said
+    match = CELL.fullmatch(said)
+    if match is None:
+        return False
+    mean, width = match.groups()
+    if not near(mean, statistics.fmean(seeds)) or (width is None) != (len(seeds) == 1):
+        return False
+    return width is None or near(width, spread(statistics.stdev(seeds), len(seeds)))
+
+
+def near(said: str, value: float) -> bool:
+    """Within a unit of the last digit."""
+    digits, _, power = said.partition("e")
+    unit = 10.0 ** (-len(digits.partition(".")[2]) + int(power or 0))
+    return abs(float(said) - value) <= max(unit, 0.002 * abs(value), 1e-12)
+
+
+def rests_on(part: str, values) -> bool:
+    """`ROW: m ± h`, `ROW over ROW: m ± h`, and the same `in COLUMN over COLUMN`, by Student's t."""
+    name, _, said = re.sub(r" \(against [^)]*\)$", "", part).rpartition(": ")
+    columns = list(next(iter(next(iter(values.values())).values())))
+    candidates = [[seed[column] for seed in values.get(name, {}).values()] for column in columns]
+    for a, b in itertools.product(values, repeat=2):
+        for pair in {f"{a} over {b}", *([a] if a == b else [])}:
+            if not name.startswith(pair):
+                continue
+            both = values[a].keys() & values[b].keys()
+            for one, two in itertools.product(columns, repeat=2):
+                called = {pair} if one == two or " over " in pair and a == b else set()
+                if name in {*called, f"{pair} in {one} over {two}"}:
+                    candidates.append([values[a][seed][one] - values[b][seed][two] for seed in both])
+    return any(is_mean(said, seeds, lambda sd, n: STUDENT[n] * sd / math.sqrt(n)) for seeds in candidates if seeds)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory) -> Path:
+    """Pages of results that were made up: all rows of some experiments, and some of others."""
+    folder = tmp_path_factory.mktemp("papers")
+    every = [experiment for paper in PAPERS for experiment in of_paper(paper) if "small" in experiment.scales]
+    for number, experiment in enumerate(every):
+        rows = experiment.rows if number % 3 else experiment.rows[:2]
+        values = {
+            row: {
+                str(seed): {
+                    column: 60 + 30 * math.sin(number + 5 * i + 7 * j + seed)
+                    for j, column in enumerate(experiment.columns)
+                }
+                for seed in range(number % 4 + 1)
+            }
+            for i, row in enumerate(rows)
+        }
+        home = folder / f"{experiment.name.replace(':', '_')}_small"
+        home.mkdir()
+        (home / "results.json").write_text(json.dumps(dict(values=values)))
+    reproduce.main(["--pages", str(folder)])
+    return folder
+
+
+def test_every_number_of_made_up_results_is_theirs(made):
+    for paper in PAPERS:
+        page = (made / f"{paper}.md").read_text(encoding="utf-8")
+        assert wrong(page, paper, made) == []
+        assert "±" in page
+
+
+def test_a_number_that_is_not_theirs_is_found(made):
+    page = (made / "thesis.md").read_text(encoding="utf-8")
+    right = section(page, of_paper("thesis")[1], "small")
+    cell = next(row[2] for row in table_rows(right) if CELL.fullmatch(row[2]))
+    assert len(wrong(page.replace(right, right.replace(f" {cell} ", " 12.3 ± 4.5 ", 1)), "thesis", made)) == 1
+    rests = re.search(r"[a-z]: [+-]?\d+\.\d+ ± \d+\.\d+", page)
+    assert rests is not None
+    assert len(wrong(page.replace(rests[0], f"{rests[0][:3]}123.4 ± 5.67", 1), "thesis", made)) == 1
+
+
+def test_pages_are_made_the_same_again(made):
+    before = {path.name: path.read_text(encoding="utf-8") for path in made.glob("*.md")}
+    assert set(before) == {*(f"{paper}.md" for paper in PAPERS), "README.md"}
+    reproduce.main(["--pages", str(made)])
+    assert {path.name: path.read_text(encoding="utf-8") for path in made.glob("*.md")} == before
+
+
+@pytest.mark.parametrize("paper", PAPERS)
+def test_kept_pages_are_those_of_kept_results(paper, tmp_path):
+    if not (KEPT / f"{paper}.md").is_file():
+        pytest.skip("no page of it is kept yet")
+    shutil.copytree(KEPT, tmp_path / "papers", ignore=lambda _, names: [name for name in names if name.endswith(".md")])
+    reproduce.main(["--pages", str(tmp_path / "papers")])
+    for page in (f"{paper}.md", "README.md"):
+        kept = (KEPT / page).read_text(encoding="utf-8")
+        assert kept == (tmp_path / "papers" / page).read_text(encoding="utf-8"), (
+            "tools/reproduce.py --pages docs/papers"
+        )
+    assert wrong((KEPT / f"{paper}.md").read_text(encoding="utf-8"), paper, KEPT) == []
