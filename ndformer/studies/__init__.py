@@ -23,6 +23,10 @@ PAPERS = {  # name -> title, and what a reader of its page should know first
         "Position embeddings in vision transformers (a master's thesis, 2022)",
         "Red-green images: a red and a green square on black, 32 x 32 pixels, in patches of 4 x 4.",
     ),
+    "vitarc": (
+        "Tackling the Abstraction and Reasoning Corpus with Vision Transformers (ViTARC, 2024), an excerpt",
+        "One page of the paper, on 2D-RPE, OPE and PEmixer. Tokens are cells of grids: [docs/arc.md](../arc.md).",
+    ),
 }
 
 

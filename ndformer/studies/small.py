@@ -50,8 +50,8 @@ class Reader(nn.Module):
         self.contents, self.class_at, self.readout = contents, class_at, readout
         self.token = nn.Parameter(torch.randn(dim) * 0.02)
         dims = like.positions.shape[-1]
-        fitted = _fitted(encoding, Where(like.positions, grid=like.grid))
-        self.transformer = Transformer(dim, depth, heads, dims, fitted)
+        measured = fitted(encoding, Where(like.positions, grid=like.grid))
+        self.transformer = Transformer(dim, depth, heads, dims, measured)
         self.head = nn.Linear(dim, outputs)
 
     def forward(self, scenes: Scenes) -> Tensor:
@@ -63,11 +63,12 @@ class Reader(nn.Module):
         return self.head(features[:, 0] if self.readout == "class" else features[:, 1:].mean(1))
 
 
-def _fitted(encoding: Any, where: Where) -> Any:
+def fitted(encoding: Any, where: Where) -> Any:
+    """With what 'auto' and 'spread' come to at these places."""
     if not encoding:
         return None
     if isinstance(encoding, list):
-        return [_fitted(part, where) for part in encoding]
+        return [fitted(part, where) for part in encoding]
     return ENCODINGS.get(encoding["type"]).from_data(dict(encoding), [where])
 
 

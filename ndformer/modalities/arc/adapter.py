@@ -15,7 +15,7 @@ from ndformer.framework.tokens import TokenSet
 from ndformer.modalities.arc.formats.canvas import PAD, SYMBOLS
 from ndformer.modalities.arc.formats.tasks import read_task
 from ndformer.modalities.arc.objects import box_numbers
-from ndformer.modalities.arc.pictures.grids import boxed, drawn
+from ndformer.modalities.arc.pictures.grids import boxed, drawn, side_by_side
 
 
 @MODALITIES.register_module()
@@ -48,7 +48,7 @@ class GridCells(Adapter):
     def pictures(self, sample: Sample, pack: Pack) -> list[np.ndarray]:
         canvas = sample["inputs"]["arc"]
         numbers = box_numbers(_coloured(canvas[None]))[0]
-        return [np.concatenate([drawn(canvas.numpy()), boxed(numbers.numpy())], axis=1)]
+        return [side_by_side(drawn(canvas.numpy()), boxed(numbers.numpy()))]
 
     def forward(self, canvases: Tensor) -> TokenSet:
         if canvases.dim() != 3:

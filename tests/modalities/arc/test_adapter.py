@@ -17,7 +17,7 @@ from ndformer.modalities.arc.transforms.grids import PackGrid
 GRID = np.array([[0, 3, 0], [0, 3, 5]], np.uint8)
 
 
-def canvases(count=2, side=10):
+def canvases(count=2, side=9):
     return torch.stack(
         [torch.from_numpy(laid(TASKS["boxes"].pair(np.random.default_rng(i)).input, side)) for i in range(count)]
     )
@@ -55,11 +55,11 @@ def test_what_has_no_whole_border_is_no_grid():
 def test_tokens_are_symbols_at_rows_and_columns():
     adapter, some = GridCells(6), canvases()
     found = adapter(some)
-    assert found.where.grid == (10, 10)
-    assert found.where.positions.shape == (1, 100, 2)
-    for n in (0, 7, 58, 99):
-        assert found.where.positions[0, n].tolist() == [n // 10, n % 10]
-        assert torch.equal(found.features[1, n], adapter.symbols.weight[int(some[1, n // 10, n % 10])])
+    assert found.where.grid == (9, 9)
+    assert found.where.positions.shape == (1, 81, 2)
+    for n in (0, 7, 58, 80):
+        assert found.where.positions[0, n].tolist() == [n // 9, n % 9]
+        assert torch.equal(found.features[1, n], adapter.symbols.weight[int(some[1, n // 9, n % 9])])
 
 
 def test_objects_are_boxes_around_what_is_coloured_and_borders_are_of_none():
@@ -92,7 +92,7 @@ def model(encoding, object_axis=False):
 def test_every_encoding_reads_them_and_grids_do_not_disturb_each_other(name, object_axis):
     some, net = canvases(3), model(dict(type=name), object_axis).eval()
     together = net(dict(arc=some))
-    assert together.shape == (3, 100, len(SYMBOLS))
+    assert together.shape == (3, 81, len(SYMBOLS))
     torch.testing.assert_close(net(dict(arc=some[1:2]))[0], together[1], rtol=1e-4, atol=1e-5)
 
 
@@ -128,8 +128,8 @@ def test_pictures_of_grids_and_of_tokens():
     sample = pack(dict(arc=GRID), np.random.default_rng(0))
     for held in (sample, dict(arc=GRID)):
         assert pack.picture(held, 64).dtype == np.uint8
-    assert pack.picture(dict(arc=GRID), 64).shape[:2] == (28, 42)
+    assert pack.picture(dict(arc=GRID), 64).shape[:2] == (40, 60)
     (shown,) = GridCells(6).pictures(sample, pack)
-    assert shown.shape == (70, 140, 3)
-    assert (shown[5, 75] == 255).all()  # of no object
-    assert not (shown[5, 75 + 14] == 255).all()
+    assert shown.shape == (100, 220, 3)
+    assert (shown[5, 125] == 255).all()  # of no object
+    assert not (shown[5, 125 + 20] == 255).all()

@@ -30,10 +30,10 @@ def test_pairs_are_grids_that_the_rule_changes_and_many_different_ones(name):
         for grid in (pair.input, pair.output):
             assert grid is not None
             assert grid.ndim == 2
-            assert 1 <= min(grid.shape) <= max(grid.shape) <= 9 < SIDE
+            assert 1 <= min(grid.shape) <= max(grid.shape) <= 8 < SIDE
             assert 0 <= grid.min() <= grid.max() < COLOURS
         assert not np.array_equal(pair.input, pair.output)
-    assert len({pair.input.tobytes() for pair in pairs}) > 30
+    assert len({pair.input.tobytes() for pair in pairs}) > 20
     again = task.pair(np.random.default_rng((0, 7)))
     assert np.array_equal(again.input, pairs[7].input)
 

@@ -9,7 +9,7 @@ import torch
 from ndformer.modalities.arc.formats.tasks import Grid
 from ndformer.modalities.arc.objects import boxes, components
 
-LEAST, MOST = 6, 9  # rows and columns of drawn grids
+LEAST, MOST = 5, 8  # rows and columns of drawn grids
 TRIES = 30  # of finding a free place
 Whole = int | np.integer[Any]
 

@@ -62,7 +62,7 @@ def one_blob(rng: np.random.Generator) -> Grid:
 
 def two_blocks(rng: np.random.Generator) -> Grid:
     """Of different size."""
-    grid = np.zeros((9, 9), np.uint8)
+    grid = np.zeros((8, 8), np.uint8)
     first, second = block(rng, 3, 6, 4), block(rng, 3, 4, 4)
     return put(rng, grid, [first, second] if first.size != second.size else [first])
 

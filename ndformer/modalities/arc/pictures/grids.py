@@ -5,7 +5,7 @@ import numpy as np
 from ndformer.framework.pictures.cards import class_colours
 from ndformer.modalities.arc.formats.canvas import END, END_COLUMN, END_ROW, PAD
 
-CELL, LINE = 14, 1  # pixels of a cell, of the line behind it
+CELL, LINE = 20, 1  # pixels of a cell, of the line behind it
 COLOURS = np.array(
     [
         (10, 10, 10), (30, 110, 215), (235, 65, 50), (60, 190, 80), (250, 215, 40), (150, 150, 150), (220, 50, 170),
@@ -35,3 +35,8 @@ def squares(colours: np.ndarray) -> np.ndarray:
         lines = np.arange(large.shape[axis]) % CELL >= CELL - LINE
         large[lines if axis == 0 else (slice(None), lines)] = 90
     return large
+
+
+def side_by_side(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """Two pictures of one height, a white cell between them."""
+    return np.concatenate([one, np.full((len(one), CELL, 3), 255, np.uint8), other], axis=1)
