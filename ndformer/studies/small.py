@@ -73,7 +73,7 @@ def fitted(encoding: Any, where: Where) -> Any:
 
 
 def fit(
-    reader: Reader,
+    reader: nn.Module,
     batches: Iterable[Scenes],
     steps: int,
     lr: float = 2e-3,
@@ -81,7 +81,7 @@ def fit(
     seen: Callable[[int], None] = lambda step: None,
 ) -> None:
     """AdamW under a one-cycle schedule; cross entropy for class numbers, squared error for numbers. `seen` is called
-    after each step."""
+    after each step. The reader is one, or whatever else answers scenes."""
     optimizer = torch.optim.AdamW(reader.parameters(), lr=lr, weight_decay=weight_decay)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, lr, total_steps=steps, pct_start=0.1)
     reader.train()
