@@ -19,7 +19,7 @@ from ndformer.framework.transformer import Transformer
 from ndformer.studies.small import Scenes, fitted
 
 CANVAS, SYMBOLS = 9, 14  # drawn grids have at most 8 x 8 cells and a border; colours, borders and padding
-DIM, DEPTH, HEADS, BATCH, LR = 48, 3, 4, 32, 3e-3
+DIM, DEPTH, HEADS, BATCH, LR = 48, 3, 4, 32, 4e-3
 Places = Literal["grid", "raster", "objects", "shuffled"]
 
 

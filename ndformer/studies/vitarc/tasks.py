@@ -9,7 +9,7 @@ from ndformer.framework.engine.studies.verdicts import above, ahead, below, each
 from ndformer.studies.small import fit
 from ndformer.studies.vitarc.painter import BATCH, LR, Painter, Places, batches, drawn, solve_rate
 
-STEPS, TRAIN, TEST = 500, 2000, 300
+STEPS, TRAIN, TEST = 600, 2000, 300
 PAPE = "PaPE(m=8, init_radius='spread', position_scale='auto')"
 OPE_MIXED = "PEMixer(second=dict(type='ObjectSincos'))"
 ROWS: dict[str, tuple[str, Places]] = {  # the encoding as on a command line, and the places it is given
