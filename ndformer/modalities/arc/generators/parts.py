@@ -62,9 +62,10 @@ def one_blob(rng: np.random.Generator) -> Grid:
 
 def two_blocks(rng: np.random.Generator) -> Grid:
     """Of different size."""
-    grid = np.zeros((8, 8), np.uint8)
-    first, second = block(rng, 3, 6, 4), block(rng, 3, 4, 4)
-    return put(rng, grid, [first, second] if first.size != second.size else [first])
+    first, second = block(rng, 3, 5, 4), block(rng, 3, 4, 4)
+    grid = put(rng, black(rng, 7), [first, second])
+    both = first.size != second.size and (grid > 0).sum() == first.size + second.size
+    return grid if both else two_blocks(rng)
 
 
 def insides_by_size(grid: Grid) -> Grid:
@@ -121,7 +122,7 @@ def inside_out(grid: Grid) -> Grid:
 
 
 TASKS = (
-    Task("parts", "b6afb2da", "corners, edges and insides of blocks", blocks(3, 5, 5), edges_and_corners),
+    Task("parts", "b6afb2da", "corners, edges and insides of blocks", blocks(2, 5, 5), edges_and_corners),
     Task("hollow", "4347f46a", "blocks become outlines", blocks(3, 5), lambda grid: np.where(inner(grid), 0, grid)),
     Task("box", "6d75e8bb", "the box around the thing is filled", one_blob, filled_boxes(2)),
     Task("boxes", "60b61512", "the box around each thing is filled", holed_blobs, filled_boxes(7)),
