@@ -149,8 +149,8 @@ FRAMEWORK = [  # each room knows those before it
 ]
 ENGINE = [["config"], ["training"], ["building"], ["fitting"], ["run"], ["programs"], ["studies"]]
 MODALITY = [
-    ["formats"],
-    ["spikes", "sampling"],
+    ["formats", "objects"],
+    ["spikes", "sampling", "generators"],
     ["pictures"],
     ["transforms"],
     ["datasets"],

@@ -103,7 +103,7 @@ def test_all_of_a_kind_extend_its_base(registry: Registry, base: type) -> None:
 
 
 def test_each_answer_is_read_by_a_metric_that_there_is() -> None:
-    for name in ("Label", "Boxes", "Pixels", "Points"):
+    for name in ("Label", "Boxes", "Pixels", "Points", "Cells"):
         assert issubclass(METRICS.get(ANSWERS.get(name).metric), Metric)
 
 
@@ -115,7 +115,7 @@ def test_each_dataset_says_an_answer_that_there_is() -> None:
 
 def test_what_packs_is_a_pack() -> None:
     packs = [name for name, kind in TRANSFORMS.all().items() if isinstance(kind, type) and issubclass(kind, Pack)]
-    assert {"PackImage", "PackMask", "PackBoxes", "PackPoints", "PackSpikes", "PackVideo"} <= set(packs)
+    assert {"PackImage", "PackMask", "PackBoxes", "PackPoints", "PackSpikes", "PackVideo", "PackGrid"} <= set(packs)
     assert all(isinstance(TRANSFORMS.get(name).of, str) for name in packs)
 
 

@@ -42,6 +42,10 @@ PAPERS = {  # name -> title, and what a reader of its page should know first
         "A page of an on-line glossary without tables or figures of its own. What it says is checked sentence by "
         "sentence; what it reports of other works (the defaults of ViT, MAE, DeiT and DETR) nothing here can measure.",
     ),
+    "vitarc": (
+        "Tackling the Abstraction and Reasoning Corpus with Vision Transformers (ViTARC, 2024), an excerpt",
+        "One page of the paper, on 2D-RPE, OPE and PEmixer. Tokens are cells of grids: [docs/arc.md](../arc.md).",
+    ),
 }
 
 

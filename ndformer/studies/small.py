@@ -50,8 +50,8 @@ class Reader(nn.Module):
         self.contents, self.class_at, self.readout = contents, class_at, readout
         self.token = nn.Parameter(torch.randn(dim) * 0.02)
         dims = like.positions.shape[-1]
-        fitted = _fitted(encoding, Where(like.positions, grid=like.grid))
-        self.transformer = Transformer(dim, depth, heads, dims, fitted)
+        measured = fitted(encoding, Where(like.positions, grid=like.grid))
+        self.transformer = Transformer(dim, depth, heads, dims, measured)
         self.head = nn.Linear(dim, outputs)
 
     def forward(self, scenes: Scenes) -> Tensor:
@@ -63,16 +63,17 @@ class Reader(nn.Module):
         return self.head(features[:, 0] if self.readout == "class" else features[:, 1:].mean(1))
 
 
-def _fitted(encoding: Any, where: Where) -> Any:
+def fitted(encoding: Any, where: Where) -> Any:
+    """With what 'auto' and 'spread' come to at these places."""
     if not encoding:
         return None
     if isinstance(encoding, list):
-        return [_fitted(part, where) for part in encoding]
+        return [fitted(part, where) for part in encoding]
     return ENCODINGS.get(encoding["type"]).from_data(dict(encoding), [where])
 
 
 def fit(
-    reader: Reader,
+    reader: nn.Module,
     batches: Iterable[Scenes],
     steps: int,
     lr: float = 2e-3,
@@ -80,7 +81,7 @@ def fit(
     seen: Callable[[int], None] = lambda step: None,
 ) -> None:
     """AdamW under a one-cycle schedule; cross entropy for class numbers, squared error for numbers. `seen` is called
-    after each step."""
+    after each step. The reader is one, or whatever else answers scenes."""
     optimizer = torch.optim.AdamW(reader.parameters(), lr=lr, weight_decay=weight_decay)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, lr, total_steps=steps, pct_start=0.1)
     reader.train()

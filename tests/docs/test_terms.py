@@ -42,6 +42,8 @@ TERMS = {
     "top-k": "framework/evaluation/accuracy.py",
     "confusion matrix": "framework/evaluation/accuracy.py",
     "feature pyramid": "framework/necks/pyramid.py",
+    "connected component": "modalities/arc/objects.py",
+    "exact match": "framework/evaluation/solve_rate.py",
     "large scale jitter": "modalities/image/transforms/boxes.py",
 }
 

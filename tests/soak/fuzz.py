@@ -6,6 +6,7 @@ python -m tests.soak.fuzz --readers mnist --seed 3
 
 import argparse
 import gzip
+import json
 import os
 import pickle
 import resource
@@ -136,6 +137,16 @@ def pairs(folder: Path) -> None:
         (folder / f"{split}.txt").write_text("\n".join(names) + "\n")
 
 
+def arc(folder: Path) -> None:
+    rng = np.random.default_rng(0)
+    home = folder / "data" / "training"
+    home.mkdir(parents=True)
+    for name in ("a", "b"):
+        sides = [tuple(rng.integers(1, 9, 2).tolist()) for _ in range(3)]
+        grids = [dict(input=rng.integers(0, 10, s).tolist(), output=rng.integers(0, 10, s).tolist()) for s in sides]
+        (home / f"{name}.json").write_text(json.dumps(dict(train=grids[:2], test=grids[2:])))
+
+
 READERS = dict(
     images=Reader("ImageFolder", images, "**/x.*"),
     cifar=Reader("CIFAR10", cifar, "*/*_batch*"),
@@ -145,6 +156,7 @@ READERS = dict(
     h5=Reader("ModelNet40", h5, "*.h5"),
     scenes=Reader("ScanNet", scenes, "**/*.npy"),
     pairs=Reader("Paired", pairs, "**/*.*"),
+    arc=Reader("ArcTasks", arc, "**/*.json"),
 )
 NUMBERS = [b"nan", b"inf", b"-1", b"0", b"1e400", b"99999999999", b"abc", b"", b"1 2", b"2147483647"]
 
@@ -186,6 +198,8 @@ def attempt(reader: Reader, folder: Path) -> str:
             data = DATASETS.create(dict(type=reader.type, data_root=str(folder), split=split, holdout=0.0))
             for i in range(len(data)):
                 sample = data[i]
+                if "output" in sample:  # grids of ARC
+                    sample |= dict(labels=sample["arc"] if sample["output"] is None else sample["output"])
                 of_all = np.asarray(sample["labels"]) if "labels" in sample else np.array(sample["label"])
                 if of_all.min() < (-1 if "labels" in sample else 0) or of_all.max() >= len(data.classes):
                     raise AssertionError(f"labels {of_all}")

@@ -1,0 +1,30 @@
+"""Solve rate: the share of answers in which every cell is right (exact match)."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ndformer.framework.errors import DataError
+from ndformer.framework.evaluation.metric import Metric
+from ndformer.framework.registry import METRICS
+
+
+@METRICS.register_module()
+class SolveRate(Metric):
+    """Fractions: `solve_rate` of grids, `cell_accuracy` of the cells of all grids together. Of Cells, Pixels and
+    Points: cells whose truth is negative are asked by nobody."""
+
+    main = "solve_rate"
+
+    def process(self, data_batch: Any, data_samples: Sequence[Any]) -> None:
+        for answer in data_samples:
+            if answer.truth is None:
+                raise DataError(f"{answer.path or 'a sample'} has no answer to compare with: leave it out of the test")
+            truth = np.asarray(answer.truth)
+            right = (truth == np.asarray(answer.predicted))[truth >= 0]
+            self.results.append((int(right.sum()), right.size))
+
+    def compute_metrics(self, results: list[tuple[int, int]]) -> dict[str, float]:
+        right, cells = np.array(results).T
+        return dict(solve_rate=float((right == cells).mean()), cell_accuracy=float(right.sum() / max(1, cells.sum())))

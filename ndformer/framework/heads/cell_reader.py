@@ -1,0 +1,51 @@
+"""A class for every cell of a full grid of tokens: what an encoder answers, cell by cell and all at once."""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ndformer.framework.answer import Answer
+from ndformer.framework.answers.cells import Cells
+from ndformer.framework.heads.head import Head, finite
+from ndformer.framework.losses.labels import checked, label_loss
+from ndformer.framework.ranges import Classes, Width
+from ndformer.framework.registry import HEADS
+from ndformer.framework.tokens import TokenSet
+
+
+@HEADS.register_module()
+class CellReader(Head):
+    """A linear layer on every token, trained by cross entropy. A sample has its `labels` (h, w), of a grid with as many
+    cells as there are tokens, negative where nobody knows."""
+
+    def __init__(self, dim: Width, classes: Classes) -> None:
+        super().__init__()
+        self.classes, self.linear = classes, nn.Linear(dim, classes)
+
+    def forward(self, tokens: TokenSet) -> Tensor:
+        """(B, N, classes) logits."""
+        return self.linear(tokens.features)
+
+    def targets(self, data_samples: list[dict[str, Any]], device: torch.device) -> Tensor:
+        """(B, N)."""
+        labels = [checked(sample["labels"], self.classes, sample).flatten() for sample in data_samples]
+        return torch.stack(labels).to(device)
+
+    def loss(self, tokens: TokenSet, targets: Tensor) -> dict[str, Tensor]:
+        if targets.shape != tokens.features.shape[:2]:
+            raise ValueError(
+                f"labels of {targets.shape[1]} cells came for {tokens.features.shape[1]} tokens: each token is a cell"
+            )
+        return label_loss(self(tokens).transpose(1, 2), targets)
+
+    def predict(self, tokens: TokenSet, data_samples: list[dict[str, Any]]) -> list[Answer]:
+        return [self._answer(one, sample) for one, sample in zip(self(tokens), data_samples)]
+
+    def _answer(self, logits: Tensor, sample: dict[str, Any]) -> Cells:
+        truth = sample.get("labels")
+        side = round(len(logits) ** 0.5)
+        predicted = finite(logits, sample).argmax(-1).view((side, side) if truth is None else truth.shape)
+        kept = {name: sample[name] for name in ("path", "index") if name in sample}
+        kept |= {} if truth is None else dict(truth=truth)
+        return Cells(sample=kept, predicted=predicted.to(torch.int16).cpu(), classes=self.classes)

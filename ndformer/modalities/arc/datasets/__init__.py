@@ -1,0 +1,1 @@
+"""ARC: tasks of files, of generators, of both."""

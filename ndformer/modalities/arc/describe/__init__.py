@@ -1,0 +1,1 @@
+"""ARC: what files hold, in numbers (tools/peek.py)."""

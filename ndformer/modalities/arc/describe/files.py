@@ -1,0 +1,38 @@
+"""What a file of one of ARC's tasks holds, in numbers."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ndformer.framework.data.describe import CONTENT, NO, Describer, Told
+from ndformer.framework.registry import DESCRIBERS
+from ndformer.modalities.arc.formats.tasks import PARTS, Pair, read_task
+
+BEGIN = re.compile(rb'\s*\{\s*"(train|test)"\s*:\s*\[\s*\{\s*"(input|output)"\s*:\s*\[\s*\[')
+
+
+@DESCRIBERS.register_module()
+class ArcTaskFile(Describer):
+    endings = (".json",)
+
+    def claim(self, path: Path, begin: bytes) -> int:
+        return CONTENT if path.suffix.lower() == ".json" and BEGIN.match(begin) else NO
+
+    def tell(self, path: Path, rows: int) -> Told:
+        found = read_task(path)
+        pairs = [pair for part in PARTS for pair in found[part]]
+        grids = [grid for pair in pairs for grid in (pair.input, pair.output) if grid is not None]
+        told: dict[str, Any] = dict(format="ARC task", train=len(found["train"]), test=len(found["test"]))
+        told["colours"] = sorted({int(colour) for grid in grids for colour in np.unique(grid)})
+        told["largest_side"] = max(max(grid.shape) for grid in grids)
+        told["same_size"] = all(pair.output is None or pair.input.shape == pair.output.shape for pair in pairs)
+        kept = sum(pair.output is None for pair in pairs)
+        odd = [f"{kept} of {len(pairs)} pairs have no output"] if kept else []
+        return told, odd, [_sizes(pair) for pair in pairs[:rows]]
+
+
+def _sizes(pair: Pair) -> dict[str, Any]:
+    sizes = ("x".join(map(str, grid.shape)) if grid is not None else "" for grid in (pair.input, pair.output))
+    return dict(zip(("input", "output"), sizes))

@@ -1,0 +1,1 @@
+"""ARC: files of tasks, and the canvas that a grid is laid on."""

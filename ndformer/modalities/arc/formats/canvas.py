@@ -1,0 +1,38 @@
+"""A canvas: a square of one size that every grid lies on, with symbols for where it ends and for what is beyond.
+
+3 0 >        cells of the grid, then a border: END_ROW behind each of its rows,
+0 3 >        END_COLUMN below each of its columns, END in the corner,
+v v +        and PAD on all the rest of the canvas
+"""
+
+import numpy as np
+
+from ndformer.framework.errors import DataError
+
+PAD, END_ROW, END_COLUMN, END = range(10, 14)  # behind the ten colours
+SYMBOLS = [*map(str, range(10)), "pad", "end_row", "end_column", "end"]
+
+
+def laid(grid: np.ndarray, side: int) -> np.ndarray:
+    """(side, side) uint8 symbols of a grid (h, w), which lies in the upper left corner."""
+    height, width = grid.shape
+    if max(height, width) >= side:
+        raise DataError(
+            f"a grid of {height} x {width} cells and its border do not fit on a canvas of {side} x {side}: give "
+            f"PackGrid canvas={max(height, width) + 1} or more, 31 for all of ARC"
+        )
+    canvas = np.full((side, side), PAD, np.uint8)
+    canvas[:height, :width] = grid
+    canvas[:height, width], canvas[height, :width], canvas[height, width] = END_ROW, END_COLUMN, END
+    return canvas
+
+
+def cut(canvas: np.ndarray) -> np.ndarray | None:
+    """The grid (h, w) that lies on a canvas, or None where its border is not one."""
+    corners = np.argwhere(canvas == END)
+    if len(corners) != 1 or min(corners[0]) == 0:
+        return None
+    height, width = corners[0]
+    grid = canvas[:height, :width]
+    whole = grid.max() < PAD and np.array_equal(laid(grid, len(canvas)), canvas)
+    return grid.copy() if whole else None

@@ -1,0 +1,59 @@
+"""Rules that move cells: mirrors, turns, falling."""
+
+import numpy as np
+
+from ndformer.modalities.arc.formats.tasks import Grid
+from ndformer.modalities.arc.generators.drawing import black, blob, colours, put
+from ndformer.modalities.arc.generators.task import Task
+
+
+def coloured(rng: np.random.Generator, most: int = 8) -> Grid:
+    """Four colours, in every cell one."""
+    shape = rng.integers(3, most + 1, 2)
+    return colours(rng, 4)[rng.integers(4, size=shape)]
+
+
+def square(rng: np.random.Generator) -> Grid:
+    side = rng.integers(3, 8)
+    return colours(rng, 4)[rng.integers(4, size=(side, side))]
+
+
+def above_ground(rng: np.random.Generator) -> Grid:
+    """Cells in the air: a few colours, most of the grid black."""
+    grid = black(rng, 4, 8)
+    full = rng.random(grid.shape) < rng.uniform(0.1, 0.4)
+    return np.where(full, colours(rng, 4)[rng.integers(4, size=grid.shape)], 0).astype(np.uint8)
+
+
+def fallen(grid: Grid) -> Grid:
+    order = (grid > 0).argsort(0, kind="stable")  # black cells first, the others as they lie above each other
+    return np.take_along_axis(grid, order, 0)
+
+
+def one_thing(rng: np.random.Generator) -> Grid:
+    grid = black(rng, 4, 8)
+    return put(rng, grid[:-1], [blob(rng, rng.integers(2, 7), rng.integers(1, 10))])
+
+
+def lower_half(rng: np.random.Generator) -> Grid:
+    half = above_ground(rng)[:4]
+    return np.concatenate([np.zeros_like(half), half])
+
+
+def shifted(grid: Grid) -> Grid:
+    return np.concatenate([np.zeros_like(grid[:1]), grid[:-1]])
+
+
+TASKS = (
+    Task("mirror", "67a3c6ac", "left and right change places", coloured, lambda grid: grid[:, ::-1]),
+    Task("transpose", "74dd1130", "rows become columns", square, lambda grid: grid.T),
+    Task("gravity", "1e0a9b12", "cells fall to the ground", above_ground, fallen),
+    Task("shift", "25ff71a9", "all goes down by one", one_thing, shifted),
+    Task(
+        "reflection",
+        "f25ffba3",
+        "the lower half is mirrored in the upper",
+        lower_half,
+        lambda grid: np.where(grid > 0, grid, grid[::-1]),
+    ),
+)

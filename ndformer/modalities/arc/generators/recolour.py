@@ -1,0 +1,92 @@
+"""Rules that give cells other colours: by their own, by the size of what they are of, by its holes."""
+
+import numpy as np
+
+from ndformer.modalities.arc.formats.tasks import Grid
+from ndformer.modalities.arc.generators.drawing import black, blob, colours, enclosed, labelled, noise, put, sizes
+from ndformer.modalities.arc.generators.task import Task
+
+
+def many_colours(rng: np.random.Generator) -> Grid:
+    """Five colours, of which 5 and 8 are two."""
+    palette = np.append(colours(rng, 3, besides=(5, 8)), np.array([5, 8], np.uint8))
+    return palette[rng.integers(5, size=rng.integers(3, 9, 2))]
+
+
+def swapped(grid: Grid) -> Grid:
+    return np.where(grid == 5, 8, np.where(grid == 8, 5, grid))
+
+
+def grey_blobs(rng: np.random.Generator) -> Grid:
+    return put(rng, black(rng), [blob(rng, rng.integers(2, 5), 5) for _ in range(rng.integers(3, 8))])
+
+
+def by_cells(grid: Grid) -> Grid:
+    """5 becomes 3, 2 or 1, where it is of two, three or four cells."""
+    cells = sizes(labelled(grid == 5, corners=False))
+    return np.where(grid == 5, np.array([0, 0, 3, 2, 1])[np.minimum(cells, 4)], grid)
+
+
+def sprinkled(colour: int, share: float):
+    def draw(rng: np.random.Generator) -> Grid:
+        return noise(rng, black(rng, 3, 7), colour, share)
+
+    return draw
+
+
+def without_neighbour(grid: Grid) -> Grid:
+    return np.where((grid == 2) & (sizes(labelled(grid == 2, corners=False)) == 1), 1, grid)
+
+
+def large_ones(grid: Grid) -> Grid:
+    return np.where((grid == 3) & (sizes(labelled(grid == 3, corners=False)) >= 3), 8, grid)
+
+
+def rings(rng: np.random.Generator) -> Grid:
+    """Outlines of rectangles, some with a gap."""
+    stamps = []
+    for _ in range(rng.integers(2, 5)):
+        stamp = np.ones(rng.integers(3, 6, 2), np.uint8)
+        stamp[1:-1, 1:-1] = 0
+        if rng.random() < 0.5:
+            edge = np.argwhere(stamp)
+            stamp[tuple(edge[rng.integers(len(edge))])] = 0
+        stamps.append(stamp)
+    return put(rng, black(rng, 7), stamps)
+
+
+def closed_ones(grid: Grid) -> Grid:
+    """1 becomes 3 in components that stand around a hole."""
+    numbers = labelled(grid == 1, corners=False)
+    hole = np.pad(enclosed(grid == 1), 1)
+    h, w = grid.shape
+    near = np.zeros_like(grid, bool)
+    for dy in range(3):
+        for dx in range(3):
+            near |= hole[dy : dy + h, dx : dx + w]
+    around = np.unique(numbers[near & (numbers > 0)])
+    return np.where(np.isin(numbers, around) & (numbers > 0), 3, grid)
+
+
+def shape_and_corner(rng: np.random.Generator) -> Grid:
+    shape, corner = colours(rng, 2)
+    grid = np.zeros(rng.integers(6, 9, 2), np.uint8)
+    grid = put(rng, grid, [blob(rng, rng.integers(6, 13), shape)], margin=1)
+    grid[-1, 0] = corner
+    return grid
+
+
+def as_the_corner(grid: Grid) -> Grid:
+    out = np.where(grid > 0, grid[-1, 0], 0)
+    out[-1, 0] = 0
+    return out
+
+
+TASKS = (
+    Task("swap", "d511f180", "5 and 8 change places", many_colours, swapped),
+    Task("sizes", "6e82a1ae", "things of two, three and four cells get colours of their own", grey_blobs, by_cells),
+    Task("lone", "aedd82e4", "cells without a neighbour become 1", sprinkled(2, 0.4), without_neighbour),
+    Task("large", "67385a82", "things of three cells and more become 8", sprinkled(3, 0.4), large_ones),
+    Task("loops", "810b9b61", "closed outlines become 3", rings, closed_ones),
+    Task("corner", "aabf363d", "the shape becomes what the corner is", shape_and_corner, as_the_corner),
+)

@@ -1,0 +1,1 @@
+"""ARC: what grids and their tokens look like."""

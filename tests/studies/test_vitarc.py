@@ -1,0 +1,72 @@
+"""vitarc:tasks: grids to test are new, places are those that a row says, cells repeat."""
+
+import pytest
+import torch
+
+from ndformer.framework.engine.studies.experiment import Cell
+from ndformer.studies.small import fit
+from ndformer.studies.vitarc import tasks
+from ndformer.studies.vitarc.painter import CANVAS, SYMBOLS, Painter, batches, drawn, solve_rate
+from ndformer.studies.vitarc.tasks import EXPERIMENTS, MEANS, ROWS, TASKS, measure
+
+
+@pytest.fixture(scope="module")
+def scenes():
+    return drawn("boxes", "train", 40, seed=0)
+
+
+def test_grids_to_test_were_not_learnt_from_and_come_once():
+    few = drawn("mirror", "train", 30, seed=0)
+    assert torch.equal(few.tokens, drawn("mirror", "train", 30, seed=0).tokens)
+    assert not torch.equal(few.tokens, drawn("mirror", "train", 30, seed=1).tokens)
+    test = drawn("mirror", "test", 20, seed=0)
+    both = few._replace(tokens=torch.cat([few.tokens, test.tokens[:5]]))
+    assert len(drawn("mirror", "test", 20, seed=0, but=both).tokens) == 15
+    assert test.targets.shape == (20, CANVAS**2)
+
+
+@pytest.mark.parametrize("row", ROWS)
+def test_every_row_reads_canvases(row, scenes):
+    painter = Painter(ROWS[row][0], scenes, ROWS[row][1])
+    some = scenes._replace(tokens=scenes.tokens[:3])
+    assert painter(some).shape == (3, SYMBOLS, CANVAS**2)
+
+
+def test_places_are_those_that_a_row_says(scenes):
+    placed = {}
+    for places in ("grid", "raster", "objects", "shuffled"):
+        painter = Painter("NoPE", scenes, places)
+        placed[places] = painter._placed(painter.cells(scenes.tokens)).where.positions
+    grid = placed["grid"].expand(40, -1, -1)
+    assert torch.equal(placed["raster"][0, :, 0], 9 * placed["grid"][0, :, 0] + placed["grid"][0, :, 1])
+    assert torch.equal(placed["objects"][..., 1:], grid)
+    assert placed["objects"][..., 0].max() >= 1
+    numbers = placed["shuffled"] @ torch.tensor([9.0, 1.0])
+    assert torch.equal(numbers.sort(1).values, torch.arange(81.0).expand(40, -1))  # all places, each once
+    assert not torch.equal(placed["shuffled"][0], placed["shuffled"][1])
+
+
+def test_a_grid_is_solved_where_every_cell_is_right(scenes):
+    painter = Painter("NoPE", scenes)
+    answers = painter(scenes).argmax(1)
+    assert solve_rate(painter, scenes._replace(targets=answers)) == 100
+    one_wrong = answers.clone()
+    one_wrong[:10, 7] = (one_wrong[:10, 7] + 1) % SYMBOLS
+    assert solve_rate(painter, scenes._replace(targets=one_wrong)) == 75
+
+
+def test_it_learns_a_few_pairs_by_heart():
+    torch.manual_seed(0)
+    few = drawn("mirror", "train", 4, seed=0)
+    painter = Painter("Sincos", few)
+    fit(painter, batches(few, 0), 120, 1e-2)
+    assert solve_rate(painter, few) == 100
+
+
+def test_a_cell_measures_every_column_and_the_same_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(tasks, "TASKS", ("swap", "boxes"))
+    monkeypatch.setattr(tasks, "MEANS", dict.fromkeys(MEANS, ("swap", "boxes")))
+    cell = Cell("Sincos, places shuffled", 3, "small", tmp_path)
+    values = measure(cell, steps=2, train=10, test=6)
+    assert values == measure(cell, steps=2, train=10, test=6)
+    assert set(EXPERIMENTS[0].columns) - set(values) == set(TASKS) - {"swap", "boxes"}
