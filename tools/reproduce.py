@@ -37,6 +37,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--seeds", metavar="N", type=int, nargs="+", help="(as many as the table wants, from 0)")
     parser.add_argument("--rows", metavar="ROW", nargs="+", help="these rows alone")
     parser.add_argument("--jobs", metavar="K", type=int, default=1, help="cells at once, of one thread each (1)")
+    parser.add_argument("--anyway", action="store_true", help="also what needs more than two CPU cores")
     parser.add_argument("--work-dir", metavar="DIR", type=Path, default=Path("work_dirs/reproduce"))
     parser.add_argument("--data", metavar="DIR", type=Path, default=Path("data"), help="holds the data sets (data)")
     parser.add_argument("--pages", metavar="DIR", type=Path, help="write pages of results that were kept there")
@@ -82,8 +83,10 @@ def check(experiment: Experiment, given: argparse.Namespace) -> Scale:
     if given.scale not in experiment.scales:
         raise ConfigError(f"{experiment.name} has no scale '{given.scale}', only {', '.join(experiment.scales)}")
     wants = experiment.scales[given.scale]
-    if wants.needs:
-        raise ConfigError(f"{experiment.name} on the scale '{given.scale}' needs {wants.needs}")
+    if wants.needs and not given.anyway:
+        raise ConfigError(
+            f"{experiment.name} on the scale '{given.scale}' needs {wants.needs}", "where there is, --anyway runs it"
+        )
     conduct.check_data(experiment, given.scale, given.data)
     return wants
 

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from ndformer.framework.errors import ConfigError
+from ndformer.framework.errors import ConfigError, DataError
 from ndformer.studies import find
 from tools import reproduce
 
 
 def given(tmp_path: Path, scale: str = "small") -> argparse.Namespace:
-    return argparse.Namespace(scale=scale, data=tmp_path)
+    return argparse.Namespace(scale=scale, data=tmp_path, anyway=False)
 
 
 def test_of_a_paper_it_runs_what_it_can_and_says_why_it_leaves_the_rest(tmp_path, monkeypatch, capsys):
@@ -30,6 +30,9 @@ def test_what_is_asked_for_by_its_name_and_cannot_run_is_an_error(tmp_path):
         reproduce.run(find("pape:table5"), given(tmp_path))
     with pytest.raises(ConfigError, match="on the scale 'paper' needs a GPU"):
         reproduce.run(find("pape:table5"), given(tmp_path, "paper"))
+    willing = argparse.Namespace(**vars(given(tmp_path, "paper")) | dict(anyway=True))
+    with pytest.raises(DataError, match="pape:table5 reads .*imagenet"):  # so it would, with the data
+        reproduce.run(find("pape:table5"), willing)
 
 
 def test_the_list_has_every_experiment_with_what_it_needs():
