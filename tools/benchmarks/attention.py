@@ -38,7 +38,8 @@ from ndformer.framework.transformer import Transformer
 ENCODINGS = [
     *["NoPE", "Sincos", "LearnableAbsolute", "LearnableSincos", "LearnableFourier", "LaPE", "PEMixer", "ObjectSincos"],
     *["CPE", "AxialRoPE", "RoPEMixed", "ALiBi", "DirectionalRPE", "LookHere", "RelativeBias", "Relative", "CoPE"],
-    *["SaPE2", "PaPE", "PaPERI", "PaPECompact", "PaPEDirectional", "Polynomial"],
+    *["SaPE2", "PaPE", "PaPERI", "PaPECompact", "PaPEDirectional", "Polynomial", "RotaryND(directions='golden')"],
+    *["RadialBias", "FIRE", "LogCPB"],
 ]
 Call = Callable[[], Any]
 
