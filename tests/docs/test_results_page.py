@@ -1,0 +1,54 @@
+"""docs/results.md: the figures of PaPE's start are those of the runs in docs/results/start.json."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from ndformer.framework.engine.studies.interval import Summary
+
+DOCS = Path(__file__).parents[2] / "docs"
+SETS = {
+    "MNIST, 6,000": "mnist_small",
+    "hand signs": "sign_digits",
+    "N-MNIST, folds": "nmnist_small",
+    "bricks": "ldraw10",
+    "six actions": "lpc_actions",
+}
+
+
+def rows() -> list[tuple[str, list[str]]]:
+    """Of the table: (config, its cells)."""
+    page = (DOCS / "results.md").read_text(encoding="utf-8")
+    _, _, rest = page.partition("| set | encoding | learning rate |")
+    found, config = [], ""
+    for line in rest.split("\n\n")[0].splitlines()[2:]:
+        first, *cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
+        config = SETS[first] if first else config
+        found.append((config, cells))
+    return found
+
+
+def chosen(runs: dict[str, Any]) -> tuple[str, dict[str, float]]:
+    """The learning rate whose validation is best on seed 0, the first of equals, and test accuracies in %."""
+    rates = sorted(runs, key=float)
+    rate = max(rates, key=lambda rate: (runs[rate]["0"]["val"], -rates.index(rate)))
+    return rate, {seed: 100 * run["test"] for seed, run in runs[rate].items()}
+
+
+def test_every_figure_is_that_of_its_runs() -> None:
+    runs = json.loads((DOCS / "results" / "start.json").read_text(encoding="utf-8"))
+    assert len(rows()) % 4 == 0
+    assert len(rows()) >= 12
+    for config, (encoding, rate, mean, sd, interval, gain) in rows():
+        best, values = chosen(runs[config][encoding])
+        own = Summary.of([values[seed] for seed in sorted(values)])
+        assert own.sd is not None
+        assert own.half is not None
+        assert (own.n, float(best)) == (5, float(rate))
+        assert (mean, sd) == (f"{own.mean:.2f}", f"{own.sd:.2f}"), (config, encoding)
+        assert interval == f"{own.mean - own.half:.1f} to {own.mean + own.half:.1f}"
+        if encoding != "PaPE":
+            pape = chosen(runs[config]["PaPE"])[1]
+            over = Summary.of([pape[seed] - values[seed] for seed in sorted(values)])
+            assert re.sub(r"\s", "", gain) == f"{over.mean:+.2f}±{over.half:.2f}"
