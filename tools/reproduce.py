@@ -26,6 +26,7 @@ from ndformer.framework.errors import ConfigError, DataError, UnknownNameError
 from ndformer.studies import PAPERS, find, of_paper
 from ndformer.studies.contents import NOT_MEASURED
 
+QUICK = 1  # minutes of a whole table, which is measured without processes of its own
 PAGES = Path(__file__).resolve().parents[1] / "docs" / "papers"
 
 
@@ -105,16 +106,21 @@ def run(experiment: Experiment, given: argparse.Namespace) -> None:
     seeds = given.seeds or range(wants.seeds)
     program = [sys.executable, str(Path(__file__).resolve())]
     begin = time.monotonic()
-    print(f"{experiment.name}: {experiment.title}", flush=True)
+    folder = given.work_dir / pages.name_of(experiment, given.scale)
+    every = conduct.cells(experiment, given.scale, seeds, given.work_dir)
+    there = sum(conduct.done(cell) for cell in every)
+    print(f"{experiment.name}: {experiment.title}")
+    print(f"{len(every)} cells, {there} of them done; what each says: {folder}/*/{conduct.LOG}", flush=True)
 
-    ends = conduct.conduct(experiment, given.scale, seeds, given.work_dir, given.jobs, program, given.rows, given.data)
+    quick = wants.minutes is not None and wants.minutes <= QUICK
+    more = given.rows, given.data, quick
+    ends = conduct.conduct(experiment, given.scale, seeds, given.work_dir, given.jobs, program, *more)
     for measured, (done, total, cell) in enumerate(ends, 1):
         left = (time.monotonic() - begin) / measured * (total - done)
         print(f"[{done}/{total}] {cell.row}, seed {cell.seed}; about {left / 60:.0f} min left", flush=True)
-    folder = given.work_dir / pages.name_of(experiment, given.scale)
     results = conduct.measured(experiment, given.scale, seeds, given.work_dir)
     print(f"\n{pages.write(experiment, given.scale, results, folder)}\n{folder}")
-    print(f"{conduct.minutes(experiment, given.scale, seeds, given.work_dir):.1f} minutes of a core in all")
+    print(f"{60 * conduct.minutes(experiment, given.scale, seeds, given.work_dir):.0f} seconds of a core in all")
     if given.keep:
         kept = given.keep / folder.name
         kept.mkdir(parents=True, exist_ok=True)

@@ -103,7 +103,10 @@ class PositionEncoding(nn.Module):
         if dims != self.position_dims:
             raise ValueError(f"{name} was built for {self.position_dims} position dimensions, got {dims}")
         if self.needs_grid and where.grid is None:
-            raise ValueError(f"{name} needs tokens on a full grid (where.grid): free positions want {self.instead}")
+            raise ValueError(
+                f"{name} needs tokens on a full grid, Where(..., grid=(rows, columns)): free positions want "
+                f"{self.instead}"
+            )
         with without_autocast(where.positions):
             positions = self.unit(scaled(where.positions, self.factors), where)
             return self.tables(self._disturbed(positions, where) if self.training else positions, where)

@@ -82,7 +82,7 @@ def near(said: str, value: float) -> bool:
 
 def rests_on(part: str, values) -> bool:
     """`ROW: m ± h`, `ROW over ROW: m ± h`, and the same `in COLUMN over COLUMN`, by Student's t."""
-    name, _, said = re.sub(r" \(against [^)]*\)$", "", part).rpartition(": ")
+    name, _, said = re.sub(r" \((against [^)]*|one seed, no interval)\)", "", part).rpartition(": ")
     columns = list(next(iter(next(iter(values.values())).values())))
     candidates = [[seed[column] for seed in values.get(name, {}).values()] for column in columns]
     for a, b in itertools.product(values, repeat=2):

@@ -304,7 +304,7 @@ def test_a_wrapped_table_learns_and_its_needs_are_those_of_the_whole() -> None:
     assert encoding.needs_grid
     model(TokenSet(torch.randn(1, 7, 24), on_grid(2, 3, before=1))).features.square().sum().backward()
     assert (encoding.encoding.table.grad != 0).any(1).all()
-    with pytest.raises(ValueError, match="LaPE needs tokens on a full grid .* want an extent, as in LearnableAbsolute"):
+    with pytest.raises(ValueError, match="LaPE needs tokens on a full grid.* want an extent, as in LearnableAbsolute"):
         encoding.prepare(Where(torch.zeros(1, 3, 2)))
 
 
@@ -361,5 +361,5 @@ def test_for_a_later_stage_what_is_only_added_to_tokens_falls_away() -> None:
 
 
 def test_a_table_of_a_grid_refuses_free_positions() -> None:
-    with pytest.raises(ValueError, match="LearnableAbsolute needs tokens on a full grid .* want an extent, as in"):
+    with pytest.raises(ValueError, match="LearnableAbsolute needs tokens on a full grid.* want an extent, as in"):
         build(type="LearnableAbsolute").prepare(Where(torch.zeros(1, 3, 2)))

@@ -45,7 +45,7 @@ class FIRE(Radial):
         values = torch.zeros_like(d)
         for i in self.placed.nonzero().flatten().tolist():
             box = zip(placed.min(0).values.tolist(), placed.max(0).values.tolist())
-            far = max(length(torch.tensor(corner).to(d) - self.r[i]) for corner in product(*box))
+            far = max(length(torch.tensor(corner, dtype=d.dtype) - self.r[i]) for corner in product(*box))
             share = torch.log(1 + c * d[i]) / torch.log(1 + c * torch.maximum(far, least))
             hidden = ((share[:, None] * w0[:, 0] + b0).clamp(min=0) @ w1.T + b1).clamp(min=0)
             values = values.index_put((torch.tensor(i),), hidden @ w2[h] + b2[h])

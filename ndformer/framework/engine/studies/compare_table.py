@@ -95,6 +95,8 @@ def text(title: str, rows: Sequence[Row], outcomes: Sequence[Outcome], metric: s
             f"\\*: not told apart from {among}: their 95 % intervals (Student t, over seeds) overlap. Among these\n"
             "there is no order. Gains are paired by seed, in points."
         )
+        if any(row.summary is not None and row.summary.half is None for row in rows):
+            notes.append("One run has no interval: nothing is told apart from it.")
     results = [one.results for one in outcomes if one.results is not None]
     if any(r.get("sample") for r in results):
         notes.append("On the generated stand-in: these figures say nothing about the dataset of that name.")

@@ -79,14 +79,20 @@ def conduct(
     program: Sequence[str],
     rows: Sequence[str] | None = None,
     data: Path = Path("data"),
+    here: bool = False,
 ) -> Iterator[tuple[int, int, Cell]]:
-    """Runs what is missing; says after each how many are done, of how many, and which it was."""
+    """Runs what is missing; says after each how many are done, of how many, and which it was. `here`: in this process,
+    where a new one would take longer than the cell."""
     unknown = [row for row in rows or () if row not in experiment.rows]
     if unknown:
         raise UnknownNameError(f"{experiment.name} has no row '{unknown[0]}'{nearest(unknown[0], experiment.rows)}")
     every = [cell for cell in cells(experiment, scale, seeds, home, data) if rows is None or cell.row in rows]
     waiting = [cell for cell in every if _read(cell) is None]
     done, running = len(every) - len(waiting), dict[subprocess.Popen[bytes], Cell]()
+    while here and waiting:
+        measure(experiment, waiting[0])
+        done += 1
+        yield done, len(every), waiting.pop(0)
     try:
         while waiting or running:
             while waiting and len(running) < jobs:
@@ -115,6 +121,10 @@ def measured(experiment: Experiment, scale: ScaleName, seeds: Sequence[int], hom
         if found is not None:
             values.setdefault(cell.row, {})[cell.seed] = found
     return Results(values)
+
+
+def done(cell: Cell) -> bool:
+    return _read(cell) is not None
 
 
 def minutes(experiment: Experiment, scale: ScaleName, seeds: Sequence[int], home: Path) -> float:

@@ -70,6 +70,6 @@ def _judged(values: Sequence[float], limit: float, name: str, sign: bool = False
 
 def _figure(values: Sequence[float], name: str, limit: float, sign: bool = False) -> str:
     summary = Summary.of(values)
-    half = "" if summary.half is None else f" ± {summary.half:.3g}"
+    half = " (one seed, no interval)" if summary.half is None else f" ± {summary.half:.3g}"
     mean = f"{summary.mean:+.4g}" if sign else f"{summary.mean:.4g}"
     return f"{name}{mean}{half}" + (f" (against {limit:g})" if limit else "")
