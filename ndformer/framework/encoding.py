@@ -253,6 +253,8 @@ def _about_mean(r: Tensor, real: Tensor | None) -> Tensor:
 def by_rows(change: Callable[[Tensor, Tensor | None], Tensor], positions: Tensor, where: Where) -> Tensor:
     """`change(positions, real)` of each row, of each sample where rows are packed: (B or 1, N, P), tokens in no row at
     0. It gets rows (R, K, P) with a mask (R, K) of the tokens in them that have a place, or None, for all."""
+    if positions.shape[1] == 0:
+        return positions
     if where.cut is None:
         return change(positions, where.real)
     moved = torch.zeros_like(positions)

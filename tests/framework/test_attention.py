@@ -154,6 +154,8 @@ TERMS = {
     "PaPEDirectional": ["distance", "direction"],
     "PaPERI": ["distance"],
     "Polynomial": ["distance", "direction"],
+    "RadialBias": ["distance"],
+    "FIRE": ["distance"],
     "Relative": ["relative"],
     "RelativeBias": ["table"],
 }

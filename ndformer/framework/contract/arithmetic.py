@@ -18,7 +18,7 @@ HALF = 3.0  # allowed error in 16 bit, in errors of the same attention without p
 
 @promise("gradients")
 def derivatives(tried: Sequence[Trial]) -> str:
-    worst, size, count = Worst(), 1e-5, 0  # small beside the kinks of rectifiers
+    worst, size, count = Worst(), 1e-6, 0  # small beside the kinks of rectifiers
     for trial in (copy.deepcopy(t).using("dense") for t in tried):
         at = f"{trial.dims}-D"
         x, where = trial.first() if trial.encoding.needs_grid else trial.padded()
