@@ -19,6 +19,7 @@ test_dataloader = dict(num_workers=0, dataset=dict(folds=5, fold="seed"))
 optimizer = dict(lr=1.5e-3)
 train_cfg = dict(max_epochs=30, clip_grad=1.0)
 sample = dict(
+    model=dict(backbone=dict(dim=64)),
     train_dataloader=dict(dataset=dict(folds=1, fold=0)),
     val_dataloader=dict(dataset=dict(folds=1, fold=0)),
     test_dataloader=dict(dataset=dict(folds=1, fold=0)),

@@ -3,10 +3,14 @@
     tools/reproduce.py --list                        every table and figure, what it needs, how far it is
     tools/reproduce.py thesis:table3                 one of them, on a scale for two CPU cores
     tools/reproduce.py toys --seeds 0 1 --jobs 2     all of a paper, two seeds, two cells at once
+    tools/reproduce.py pape --data sets --keep kept --pages kept
+                                                     with data sets of your own folder, as a page of your own
     tools/reproduce.py --pages docs/papers           pages from what was measured, without measuring anything
 
 The same command again goes on where it was stopped: cells that are done are not measured again. Leaves in
-work_dirs/reproduce/PAPER_ITEM_SCALE: results.json, table.md, picture.png, and a folder for each cell.
+work_dirs/reproduce/PAPER_ITEM_SCALE: results.json, table.md, picture.png, and a folder for each cell. --keep copies
+results and picture to a folder, and --pages makes a page a paper of what a folder has kept. --list says which folders
+of data sets an experiment reads, as they are called in --data; without one, it says where to get it.
 """
 
 import argparse
@@ -21,7 +25,7 @@ import torch
 from ndformer.framework import atomic
 from ndformer.framework.engine.programs import cli
 from ndformer.framework.engine.studies import conduct, index, pages
-from ndformer.framework.engine.studies.experiment import Experiment, Scale
+from ndformer.framework.engine.studies.experiment import Experiment, Scale, ScaleName
 from ndformer.framework.errors import ConfigError, DataError, UnknownNameError
 from ndformer.studies import PAPERS, find, of_paper
 from ndformer.studies.contents import NOT_MEASURED
@@ -34,15 +38,19 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = cli.new_parser(__doc__)
     parser.add_argument("name", metavar="PAPER[:ITEM]", nargs="?")
     parser.add_argument("--list", action="store_true", help="what there is")
-    parser.add_argument("--scale", choices=["small", "paper"], default="small")
+    parser.add_argument("--scale", choices=["small", "paper"], help="(small, where there is one)")
     parser.add_argument("--seeds", metavar="N", type=int, nargs="+", help="(as many as the table wants, from 0)")
     parser.add_argument("--rows", metavar="ROW", nargs="+", help="these rows alone")
     parser.add_argument("--jobs", metavar="K", type=int, default=1, help="cells at once, of one thread each (1)")
     parser.add_argument("--anyway", action="store_true", help="also what needs more than two CPU cores")
     parser.add_argument("--work-dir", metavar="DIR", type=Path, default=Path("work_dirs/reproduce"))
-    parser.add_argument("--data", metavar="DIR", type=Path, default=Path("data"), help="holds the data sets (data)")
-    parser.add_argument("--pages", metavar="DIR", type=Path, help="write pages of results that were kept there")
-    parser.add_argument("--keep", metavar="DIR", type=Path, help="keep the results there, for --pages")
+    parser.add_argument(
+        "--data", metavar="DIR", type=Path, default=Path("data"), help="holds a folder for each data set (data)"
+    )
+    parser.add_argument(
+        "--pages", metavar="DIR", type=Path, help="write a page a paper, of results that --keep left there"
+    )
+    parser.add_argument("--keep", metavar="DIR", type=Path, help="copy results and picture there, for --pages")
     parser.add_argument("--cell", nargs=2, help=argparse.SUPPRESS)  # a row and a seed, measured in this process
     given = parser.parse_args(arguments)
     if not (given.name or given.list or given.pages):
@@ -58,7 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         row, seed = given.cell
         torch.set_num_threads(1)
         experiment = find(given.name)
-        every_row = conduct.cells(experiment, given.scale, [int(seed)], given.work_dir, given.data)
+        every_row = conduct.cells(experiment, scale_of(experiment, given), [int(seed)], given.work_dir, given.data)
         (cell,) = [cell for cell in every_row if cell.row == row]
         conduct.measure(experiment, cell)
     elif given.name:
@@ -81,15 +89,21 @@ def named(name: str) -> list[Experiment]:
 
 
 def check(experiment: Experiment, given: argparse.Namespace) -> Scale:
-    if given.scale not in experiment.scales:
-        raise ConfigError(f"{experiment.name} has no scale '{given.scale}', only {', '.join(experiment.scales)}")
-    wants = experiment.scales[given.scale]
+    scale = scale_of(experiment, given)
+    if scale not in experiment.scales:
+        raise ConfigError(f"{experiment.name} has no scale '{scale}', only {', '.join(experiment.scales)}")
+    wants = experiment.scales[scale]
     if wants.needs and not given.anyway:
         raise ConfigError(
-            f"{experiment.name} on the scale '{given.scale}' needs {wants.needs}", "where there is, --anyway runs it"
+            f"{experiment.name} on the scale '{scale}' needs {wants.needs}", "where there is, --anyway runs it"
         )
-    conduct.check_data(experiment, given.scale, given.data)
+    conduct.check_data(experiment, scale, given.data)
     return wants
+
+
+def scale_of(experiment: Experiment, given: argparse.Namespace) -> ScaleName:
+    """That was asked for, or the smallest that there is."""
+    return given.scale or next(iter(experiment.scales))
 
 
 def hindered(experiment: Experiment, given: argparse.Namespace) -> str:
@@ -97,30 +111,30 @@ def hindered(experiment: Experiment, given: argparse.Namespace) -> str:
     try:
         check(experiment, given)
     except (ConfigError, DataError) as error:
-        return str(error)
+        return str(error.args[0])
     return ""
 
 
 def run(experiment: Experiment, given: argparse.Namespace) -> None:
-    wants = check(experiment, given)
+    wants, scale = check(experiment, given), scale_of(experiment, given)
     seeds = given.seeds or range(wants.seeds)
     program = [sys.executable, str(Path(__file__).resolve())]
     begin = time.monotonic()
-    folder = given.work_dir / pages.name_of(experiment, given.scale)
-    every = conduct.cells(experiment, given.scale, seeds, given.work_dir)
+    folder = given.work_dir / pages.name_of(experiment, scale)
+    every = conduct.cells(experiment, scale, seeds, given.work_dir)
     there = sum(conduct.done(cell) for cell in every)
     print(f"{experiment.name}: {experiment.title}")
     print(f"{len(every)} cells, {there} of them done; what each says: {folder}/*/{conduct.LOG}", flush=True)
 
     quick = wants.minutes is not None and wants.minutes <= QUICK
     more = given.rows, given.data, quick
-    ends = conduct.conduct(experiment, given.scale, seeds, given.work_dir, given.jobs, program, *more)
+    ends = conduct.conduct(experiment, scale, seeds, given.work_dir, given.jobs, program, *more)
     for measured, (done, total, cell) in enumerate(ends, 1):
         left = (time.monotonic() - begin) / measured * (total - done)
         print(f"[{done}/{total}] {cell.row}, seed {cell.seed}; about {left / 60:.0f} min left", flush=True)
-    results = conduct.measured(experiment, given.scale, seeds, given.work_dir)
-    print(f"\n{pages.write(experiment, given.scale, results, folder)}\n{folder}")
-    print(f"{60 * conduct.minutes(experiment, given.scale, seeds, given.work_dir):.0f} seconds of a core in all")
+    results = conduct.measured(experiment, scale, seeds, given.work_dir)
+    print(f"\n{pages.write(experiment, scale, results, folder)}\n{folder}")
+    print(f"{60 * conduct.minutes(experiment, scale, seeds, given.work_dir):.0f} seconds of a core in all")
     if given.keep:
         kept = given.keep / folder.name
         kept.mkdir(parents=True, exist_ok=True)

@@ -54,11 +54,11 @@ def test_sentences_that_its_own_tables_do_not_bear_out(tmp_path):
     found = words(find("pape:text"), tmp_path)
     wrong = [says for says, word in found.items() if word != "holds"]
     assert [says.split(":")[0] for says in wrong] == [
-        "and second lowest on 2",
+        "nD-sincos is second lowest on 2",
         "on ModelNet40 all translation invariant encodings are at least 0.8 above nD-sincos",
         "PaPE gains 1 % at all sizes up to 512",
-        "it falls below its accuracy at 224 only after 640",
-        "it harms all four attention biases",
+        "PaPE falls below its accuracy at 224 only after 640",
+        "interpolation harms all four attention biases",
     ]
 
 

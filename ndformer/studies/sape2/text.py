@@ -33,7 +33,7 @@ EXPERIMENTS = [
                 "5.2 (2): SaPE2 + APE is above CoPE + APE", "at least", 0.01, least("SaPE2 + APE", ("CoPE + APE",))
             ),
             Sentence("5.2 (3): APE adds to 2D RoPE", "at least", 0.01, least("2D RoPE + APE", ("2D RoPE",))),
-            Sentence("and to SaPE2", "at least", 0.01, least("SaPE2 + APE", ("SaPE2",))),
+            Sentence("5.2 (3): APE adds to SaPE2", "at least", 0.01, least("SaPE2 + APE", ("SaPE2",))),
             Sentence(
                 "5.3 (1): with K or Q, SaPE2 is above APE in top 1: the least",
                 "at least",
@@ -41,7 +41,7 @@ EXPERIMENTS = [
                 min(column(TABLE2, "top1")[row] - column(TABLE2, "top1")["APE"] for row in TABLE2 if row != "APE"),
             ),
             Sentence(
-                "in top 5 as well",
+                "5.3 (1): with K or Q, SaPE2 is above APE in top 5: the least",
                 "at least",
                 0.01,
                 min(column(TABLE2, "top5")[row] - column(TABLE2, "top5")["APE"] for row in TABLE2 if row != "APE"),
