@@ -18,7 +18,8 @@ ClassAt = Literal["nowhere", "origin", "centre", "auto"]  # centre: the mean of 
 class Adapter(nn.Module):
     """Extend it with `forward`, and register it in MODALITIES. Its constructor begins with `dim`, the width of tokens.
 
-    With `endings` and `open`, files of one's own can be given to a model; with `pictures`, its tokens are drawn.
+    With `endings` and `open`, files of one's own can be given to a model, with `taken` what is in memory; with
+    `pictures`, its tokens are drawn.
     """
 
     endings: ClassVar[tuple[str, ...]] = ()  # of files that open() reads
@@ -38,6 +39,11 @@ class Adapter(nn.Module):
         """What a dataset reads of one sample, from a file of it. Arguments that the dataset names in `opened_with`
         come here too."""
         raise DataError(f"{type(self).__name__} opens no files: give it `endings` and open(path)")
+
+    def taken(self, value: Any) -> Sample:
+        """The same of what is in memory: an array, or what a library of the modality has. A ValueError says in words
+        why it is none. Arguments as for open()."""
+        raise ValueError(f"{type(self).__name__} takes files alone: give it taken(value)")
 
     def likeness(self, sample: Sample) -> str | None:
         """What an opened file is like, in the words of its datasets' likeness(): predicting from a file unlike those of

@@ -6,7 +6,7 @@ which kind its samples are asked for. Those that ship are in answers/: Label, Bo
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
@@ -45,6 +45,18 @@ class Answer:
 
     sample: Mapping[str, Any]  # what the sample says of itself: path, index, and the truth where it is known
     task: str | None = None  # which of several heads says it
+    known: Sequence[str] = field(
+        default=(), init=False
+    )  # the names of its classes, of a model that ndformer.load() made
+
+    def __str__(self) -> str:
+        """A line for people."""
+        return self.words(self.known, 3, 0.3)
+
+    @property
+    def table(self) -> list[dict[str, Any]]:
+        """What it says, as rows of a table with names."""
+        return self.rows(self.known)
 
     @property
     def path(self) -> str:

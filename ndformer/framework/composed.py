@@ -98,9 +98,9 @@ def class_place(cfg: dict[str, Any] | Sequence[dict[str, Any]] | None) -> Litera
 def build_encoding(
     cfg: dict[str, Any] | Sequence[dict[str, Any]] | None, *, dim: int, heads: int, position_dims: int, depth: int
 ) -> PositionEncoding:
-    """An encoding from its config: dict(type='PaPE', m=50), or a list of several at once. None is NoPE."""
+    """An encoding from its config: dict(type='PaPE', m=50), or a list of several; None and an empty one are NoPE."""
     place = dict(dim=dim, heads=heads, position_dims=position_dims, depth=depth)
-    if cfg is None:
+    if not cfg:
         return PositionEncoding(**place)
     if isinstance(cfg, dict | str):
         return ENCODINGS.create(cfg, **place)

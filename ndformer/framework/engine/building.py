@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Protocol, cast, runtime_checkable
 
+import torch
 from mmengine.config import Config
 from torch import nn
 from torch.utils.data import DataLoader
@@ -60,11 +61,11 @@ def dataset_kind(cfg: Config) -> type[Dataset]:
     return DATASETS.get(cfg.test_dataloader.dataset.type)
 
 
-def build_model(cfg: Config) -> TokenModel:
+def build_model(cfg: Config, device: str | torch.device | None = None) -> TokenModel:
     with _within_memory():
         model: TokenModel = MODELS.create(cfg.model)
     model.amp = AMP[(cfg.get("train_cfg") or {}).get("amp")]
-    model.to(devices.claimed())
+    model.to(devices.claimed() if device is None else device)
     return model
 
 

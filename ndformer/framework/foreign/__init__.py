@@ -18,7 +18,7 @@ from ndformer.framework.foreign.files import (
 from ndformer.framework.foreign.hdf5 import Table, notes, read_tables, tables
 from ndformer.framework.foreign.packed import archive, frame_size, gunzipped, inflated
 from ndformer.framework.foreign.pickles import plain_pickle
-from ndformer.framework.foreign.pictures import PICTURES, image, picture, size_of
+from ndformer.framework.foreign.pictures import PICTURES, as_seen, image, picture, size_of
 from ndformer.framework.foreign.plain import lines, plain_json, plain_xml, plain_yaml, words_of
 from ndformer.framework.foreign.words import cell, one_line, plain_streams, printable, rewritable
 
@@ -29,6 +29,7 @@ __all__ = [
     "archive",
     "array",
     "arrays",
+    "as_seen",
     "below",
     "cell",
     "check_size",

@@ -60,11 +60,16 @@ def picture(path: Path, mode: str = "RGB", size: tuple[int, int] | None = None) 
     is not turned, for then they do not speak of the one that is seen.
     """
     with image(path) as found:
-        turn = _orientation(found)
-        found.load()  # reads all of it: a truncated file fails here
-        seen = (_of_8_bits if found.mode in (*WIDE, "F") else _on_white)(found, mode)
-        upright = _turned(seen, turn)
-        return seen if size not in (None, upright.size) and size == seen.size else upright
+        return as_seen(found, mode, size)
+
+
+def as_seen(found: Image.Image, mode: str = "RGB", size: tuple[int, int] | None = None) -> Image.Image:
+    """The same of a picture that Pillow has opened."""
+    turn = _orientation(found)
+    found.load()  # reads all of it: a truncated file fails here
+    seen = (_of_8_bits if found.mode in (*WIDE, "F") else _on_white)(found, mode)
+    upright = _turned(seen, turn)
+    return seen if size not in (None, upright.size) and size == seen.size else upright
 
 
 def size_of(path: Path) -> tuple[int, int]:
@@ -151,7 +156,7 @@ def _check_time(path: Path, found: ImageFile.ImageFile) -> None:
         raise ValueError(f"it has more than {WORDS} pixels as text")
 
 
-def _orientation(found: ImageFile.ImageFile) -> int:
+def _orientation(found: Image.Image) -> int:
     """How EXIF says that the camera was held, 1 to 8; 1 where it cannot be read. Pillow turns TIFF, libheif HEIF."""
     from PIL import Image
 
@@ -182,7 +187,7 @@ def _on_white(found: Image.Image, mode: str) -> Image.Image:
     return paper if mode == "RGB" else paper.convert(mode)
 
 
-def _of_8_bits(found: ImageFile.ImageFile, mode: str) -> Image.Image:
+def _of_8_bits(found: Image.Image, mode: str) -> Image.Image:
     """White is 65535 of whole numbers and 1.0 of others; numbers beyond have no agreed white."""
     from PIL import Image
 
@@ -190,9 +195,10 @@ def _of_8_bits(found: ImageFile.ImageFile, mode: str) -> Image.Image:
     white = 1.0 if found.mode == "F" else 65535
     low, high = values.min(), values.max()
     if not (low >= 0 and high <= white):
+        name = getattr(found, "filename", "") or "a picture"
         raise DataError(
-            f"{found.filename} has numbers from {low:g} to {high:g}, and a picture of this kind from 0 to {white:g}: "
-            "write it with 8 bits"
+            f"{name} has numbers from {low:g} to {high:g}, and a picture of this kind from 0 to {white:g}: write it "
+            "with 8 bits"
         )
     if found.mode == "F":
         values *= 255

@@ -1,6 +1,7 @@
 """Grids to tokens: one for each cell of a canvas, at its row and column, and of which object."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,7 +14,7 @@ from ndformer.framework.ranges import Width
 from ndformer.framework.registry import MODALITIES
 from ndformer.framework.tokens import TokenSet
 from ndformer.modalities.arc.formats.canvas import PAD, SYMBOLS
-from ndformer.modalities.arc.formats.tasks import read_task
+from ndformer.modalities.arc.formats.tasks import grid_of, read_task
 from ndformer.modalities.arc.objects import box_numbers
 from ndformer.modalities.arc.pictures.grids import boxed, drawn, side_by_side
 
@@ -40,6 +41,9 @@ class GridCells(Adapter):
     def open(self, path: Path) -> Sample:
         """The first grid of a task that asks for an answer."""
         return dict(arc=read_task(path)["test"][0].input)
+
+    def taken(self, value: Any) -> Sample:
+        return dict(arc=grid_of(value.tolist() if hasattr(value, "tolist") else value, "the grid"))
 
     @property
     def position_dims(self) -> int:

@@ -2,6 +2,7 @@
 
 import warnings
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,7 +15,8 @@ from ndformer.framework.ranges import Few, Positive, Width
 from ndformer.framework.registry import MODALITIES
 from ndformer.framework.tokens import TokenSet
 from ndformer.modalities.events.formats.files import ENDINGS, read_events
-from ndformer.modalities.events.formats.stream import sample_of, sensor_of
+from ndformer.modalities.events.formats.stream import Events, sample_of, sensor_of
+from ndformer.modalities.events.formats.tables import held_events
 from ndformer.modalities.events.pictures.tokens import pictures as stretches
 from ndformer.modalities.events.spikes.tokens import check_patch, unpack
 from ndformer.modalities.events.transforms.events import PackTokens
@@ -62,6 +64,9 @@ class SpikingPatches(Adapter):
         if len(events) == 0:
             warnings.warn(f"{path} holds no events", stacklevel=2)
         return sample_of(events, path)
+
+    def taken(self, value: Any) -> Sample:
+        return sample_of(value if isinstance(value, Events) else held_events(value), "the recording")
 
     def likeness(self, sample: Sample) -> str:
         return sensor_of(sample["events"])

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,6 +15,7 @@ from ndformer.framework.ranges import Few, FewOrNone, Finite, Offset, Width
 from ndformer.framework.registry import MODALITIES
 from ndformer.framework.tokens import TokenSet
 from ndformer.modalities.image.formats.files import ENDINGS, open_image
+from ndformer.modalities.image.formats.held import held_image
 from ndformer.modalities.image.pictures.tokens import apart
 
 
@@ -51,7 +53,15 @@ class ImagePatches(Adapter):
         self.add_tokens(dim, class_token, registers, class_at)
 
     def open(self, path: Path) -> Sample:
-        return dict(image=open_image(path, "RGB" if self.channels == 3 else "L"))
+        return dict(image=open_image(path, self.mode))
+
+    def taken(self, value: Any) -> Sample:
+        return dict(image=held_image(value, self.mode))
+
+    @property
+    def mode(self) -> str:
+        """Pillow's word for pictures of so many channels."""
+        return "RGB" if self.channels == 3 else "L"
 
     @property
     def position_dims(self) -> int:

@@ -2,6 +2,7 @@
 
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,6 +17,7 @@ from ndformer.framework.ranges import Positive, Width, WidthOrNone
 from ndformer.framework.registry import MODALITIES
 from ndformer.framework.tokens import TokenSet, Where
 from ndformer.modalities.pointcloud.formats.files import ENDINGS, read_cloud
+from ndformer.modalities.pointcloud.formats.held import held_cloud
 from ndformer.modalities.pointcloud.formats.scene import is_scene
 from ndformer.modalities.pointcloud.pictures.tokens import SIZE, groups
 from ndformer.modalities.pointcloud.sampling import farthest, nearest, take
@@ -35,6 +37,9 @@ class Clouds(Adapter):
 
     def open(self, path: Path, columns: str | None = None) -> Sample:
         return dict(read_cloud(path, columns=columns))
+
+    def taken(self, value: Any, columns: str | None = None) -> Sample:
+        return dict(held_cloud(value, columns))
 
     def padded(self, clouds: Tensor | list[Tensor], features: int, who: str) -> tuple[Tensor, list[int]]:
         """One tensor (B, N, 3 + features), and the number of points of each cloud."""

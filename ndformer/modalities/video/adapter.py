@@ -17,7 +17,7 @@ from ndformer.framework.registry import MODALITIES
 from ndformer.framework.tokens import TokenSet
 from ndformer.modalities.image.transforms.images import RGB_MEAN, RGB_STD
 from ndformer.modalities.video.formats.files import ENDINGS
-from ndformer.modalities.video.formats.frames import film, is_frames
+from ndformer.modalities.video.formats.frames import film, held_film, is_frames
 from ndformer.modalities.video.pictures.tokens import tubelets
 
 
@@ -58,6 +58,9 @@ class Tubelets(Adapter):
 
     def open(self, path: Path) -> Sample:
         return dict(video=film(path))
+
+    def taken(self, value: Any) -> Sample:
+        return dict(video=held_film(value))
 
     def is_sample(self, folder: Path) -> bool:
         return is_frames(folder)

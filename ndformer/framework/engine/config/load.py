@@ -20,10 +20,10 @@ from ndformer.framework.engine.config.inherit import plain, read
 from ndformer.framework.engine.config.merging import joined, merged
 from ndformer.framework.engine.config.schema import completed, problems
 from ndformer.framework.engine.config.shared import placed, spread
-from ndformer.framework.engine.config.text import parse_encoding, parse_option, spelled
+from ndformer.framework.engine.config.text import parse_encoding, parse_option, spelled, unspelled
 from ndformer.framework.errors import ConfigError, DataError, nearest
 
-__all__ = ["ConfigError", "StrictConfig", "check", "load"]
+__all__ = ["ConfigError", "StrictConfig", "check", "load", "told"]
 
 ENCODING = ("model", "backbone", "encoding")
 
@@ -69,6 +69,18 @@ def load(
     _import(cfg["custom_imports"], None if trusted else data)
     check(cfg)
     return StrictConfig(cfg, cfg_text=spelled(cfg), filename=str(path))
+
+
+def told(text: str, by: Path, trusted: bool = False) -> StrictConfig:
+    """The config of a run, as its checkpoint `by` tells it. It is data, and nothing in it runs."""
+    try:
+        cfg = plain(unspelled(text), "config", by)
+    except (ValueError, SyntaxError, RecursionError, MemoryError):
+        raise DataError(f"the config in {by} is damaged: give the one that the run was of") from None
+    cfg = _finished(following(cfg))
+    _import(cfg["custom_imports"], None if trusted else by)
+    check(cfg)
+    return StrictConfig(cfg, cfg_text=spelled(cfg), filename=str(by))
 
 
 def check(cfg: Config | dict[str, Any]) -> None:

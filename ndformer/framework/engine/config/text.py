@@ -8,6 +8,7 @@ from typing import Any
 from ndformer.framework.errors import ConfigError
 
 CONSTANTS = dict(true=True, false=False, none=None)
+NO_NUMBERS = {f"float('{word}')": float(word) for word in ("nan", "inf", "-inf")}  # as spelled() writes them
 
 
 def parse_option(text: str) -> tuple[tuple[str, ...], Any]:
@@ -85,6 +86,8 @@ def _literal(node: ast.expr) -> Any:
         return {ast.literal_eval(key): _literal(one) for key, one in zip(node.keys, node.values) if key}
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "dict" and not node.args:
         return _keywords(node)
+    if isinstance(node, ast.Call) and ast.unparse(node) in NO_NUMBERS:
+        return NO_NUMBERS[ast.unparse(node)]
     try:
         found = ast.literal_eval(node)
     except ValueError:
@@ -106,6 +109,16 @@ def _keywords(node: ast.Call) -> dict[str, Any]:
 def spelled(cfg: dict[str, Any]) -> str:
     """A config as Python that reads back as the same."""
     return "".join(f"{key} = {_spelled(value, len(key) + 3, 0)}\n" for key, value in cfg.items())
+
+
+def unspelled(text: str) -> dict[str, Any]:
+    """What spelled() wrote, without running it; a ValueError where it is anything else."""
+    found = {}
+    for line in ast.parse(text).body:
+        if not isinstance(line, ast.Assign) or not isinstance(line.targets[0], ast.Name):
+            raise ValueError(f"{ast.unparse(line):.40} gives no name a value")
+        found[line.targets[0].id] = _literal(line.value)
+    return found
 
 
 def _spelled(value: Any, used: int, depth: int) -> str:

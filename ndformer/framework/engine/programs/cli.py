@@ -12,7 +12,6 @@ from typing import Any
 import torch
 from mmengine.config import Config
 
-import ndformer
 from ndformer.framework import devices, foreign
 from ndformer.framework.data.dataset import SPLITS
 from ndformer.framework.engine.config.load import load
@@ -21,6 +20,7 @@ from ndformer.framework.engine.config.text import parse_option
 from ndformer.framework.errors import ConfigError, DataError, UnknownNameError
 from ndformer.framework.foreign.files import VARIABLE, size_from
 from ndformer.framework.pipes import ending_with_their_reader
+from ndformer.version import __version__
 
 NO_MEMORY = ("can't allocate memory", "out of memory")  # torch's words for the host's, CUDA's
 
@@ -74,7 +74,7 @@ def program() -> str:
 def new_parser(doc: str | None) -> argparse.ArgumentParser:
     """That of a program with this text at its head."""
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
-    versions = f"ndformer {ndformer.__version__}, torch {torch.__version__}, Python {platform.python_version()}"
+    versions = f"ndformer {__version__}, torch {torch.__version__}, Python {platform.python_version()}"
     parser.add_argument("--version", action="version", version=versions)
     return parser
 

@@ -108,28 +108,48 @@ class Preparation:
         return self.adapters[name].open(path, **self.options[name])
 
     def sample(self, files: tuple[Path, ...]) -> Sample:
-        own = dict(label=-1, index=0, path=str(files[0]))
+        return self._prepared({self.modality_of(path): (self.opened(path), path) for path in files})
+
+    def taken(self, value: Any) -> Sample:
+        """The same of what is in memory: of the model's modality or, by their names, of several."""
+        given = value if isinstance(value, dict) and value and set(value) <= set(self.adapters) else None
+        if given is None and len(self.adapters) > 1:
+            names = ", ".join(f"{name}=..." for name in self.adapters)
+            raise DataError(f"the model has several modalities: give it dict({names}), with one of them or more")
+        return self._prepared(
+            {name: self._held(name, one) for name, one in (given or {next(iter(self.adapters)): value}).items()}
+        )
+
+    def _held(self, name: str, value: Any) -> tuple[Sample, Path]:
+        """Opened, and what to call it."""
+        if isinstance(value, (str, Path)):
+            return self.adapters[name].open(Path(value), **self.options[name]), Path(value)
+        try:
+            return self.adapters[name].taken(value, **self.options[name]), Path(f"(given {name})")
+        except ValueError as error:
+            raise DataError(f"{name}: {error}") from None
+
+    def _prepared(self, parts: dict[str, tuple[Sample, Path]]) -> Sample:
+        paths = [path for _, path in parts.values()]
+        own = dict(label=-1, index=0, path=str(paths[0]))
         sample: Sample = {}
-        for path in files:
-            opened = self.opened(path)
-            of = self.modality_of(path)
-            self._check_likeness(of, self.adapters[of].likeness(opened), path)
+        for name, (opened, path) in parts.items():
+            self._check_likeness(name, self.adapters[name].likeness(opened), path)
             sample |= opened
         sample, rng = sample | own, np.random.default_rng(0)
-        name = self.modality_of(files[0])
-        for step in self.steps[name]:
+        for step in self.steps[next(iter(parts))]:
             try:
                 sample = step(sample, rng)
             except KeyError as error:
                 raise DataError(
-                    f"{', '.join(map(str, files))}: {type(step).__name__} of the test set's transforms misses {error}: "
+                    f"{', '.join(map(str, paths))}: {type(step).__name__} of the test set's transforms misses {error}: "
                     "give the files of all modalities of a sample, by one name"
                 ) from None
         for name, value in sample.get("inputs", {}).items():
             if name in self.adapters:
-                self._check_sides(name, value, files[0])
+                self._check_sides(name, value, paths[0])
         if "inputs" not in sample:
-            raise DataError(f"{files[0]}: the test set's transforms end without inputs for the model")
+            raise DataError(f"{paths[0]}: the test set's transforms end without inputs for the model")
         return sample | dict(data_sample=own | sample.get("data_sample", {}))
 
     def _check_likeness(self, name: str, own: str | None, path: Path) -> None:

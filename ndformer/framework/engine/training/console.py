@@ -13,10 +13,10 @@ from typing import TextIO
 
 import torch
 
-import ndformer
 from ndformer.framework import foreign
 from ndformer.framework.errors import ConfigError, DataError, UnknownNameError
 from ndformer.framework.foreign.words import PlainStream
+from ndformer.version import __version__
 
 LOG = "train.log"
 
@@ -27,7 +27,7 @@ class Log:
 
     def __init__(self, path: Path | None) -> None:
         self.path, self.half = path, ""
-        versions = f"ndformer {ndformer.__version__}, torch {torch.__version__}"
+        versions = f"ndformer {__version__}, torch {torch.__version__}"
         command = " ".join(shlex.join(sys.argv).split())
         self.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')}  {versions}  {command}\n")
 

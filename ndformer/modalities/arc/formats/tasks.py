@@ -46,10 +46,12 @@ def _pair(pair: Any, name: str) -> Pair:
     if not isinstance(pair, dict) or "input" not in pair:
         raise DataError(f"{name}: a pair is an object with input and output, got {pair!r:.40}")
     output = pair.get("output")
-    return Pair(_grid(pair["input"], f"{name}, input"), None if output is None else _grid(output, f"{name}, output"))
+    return Pair(
+        grid_of(pair["input"], f"{name}, input"), None if output is None else grid_of(output, f"{name}, output")
+    )
 
 
-def _grid(rows: Any, name: str) -> Grid:
+def grid_of(rows: Any, name: str) -> Grid:
     lists = isinstance(rows, list) and all(isinstance(row, list) for row in rows)
     if not lists or not 1 <= len(rows) <= SIDE or not 1 <= len(rows[0]) <= SIDE:
         raise DataError(f"{name}: a grid is a list of 1 to {SIDE} rows of 1 to {SIDE} numbers, got {rows!r:.40}")

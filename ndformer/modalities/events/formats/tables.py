@@ -98,6 +98,18 @@ def _numbers(value: Any) -> np.ndarray:
     return found if found.dtype.kind in "iu" or (found.dtype.kind == "f" and np.isfinite(found).all()) else found[:0]
 
 
+def held_events(value: Any) -> Events:
+    """Of what is in memory: a structured array, or columns by their names, with the sensor's height and width."""
+    if isinstance(value, np.ndarray) and value.dtype.names:
+        return columns(value, list(value.dtype.names))
+    if not isinstance(value, Mapping):
+        got = f"{value.dtype} of shape {value.shape}" if isinstance(value, np.ndarray) else f"a {type(value).__name__}"
+        raise ValueError(
+            f"events are a dict or a structured array of x, y, t and p, a dict with height and width too, got {got}"
+        )
+    return columns(value, list(value), sizes_in(value))
+
+
 def read_npy(path: Path) -> Events:
     table = foreign.array(path, mapped=True)
     if table.dtype.names is None:

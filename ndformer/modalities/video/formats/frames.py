@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from torch import Tensor
 
 from ndformer.framework import foreign
 from ndformer.framework.errors import DataError
+from ndformer.modalities.image.formats.held import channels_last, whole_bytes
 from ndformer.modalities.video.formats.files import ENDINGS, PATIENCE, Backend, VideoFile
 
 FEWEST = 2  # pictures of a folder that is a video
@@ -54,7 +56,25 @@ class FrameFolder:
         return dict(frames=len(names), height=height, width=width)
 
 
-Film = VideoFile | FrameFolder
+@dataclass(frozen=True, eq=False)
+class HeldFrames:
+    """Frames in memory."""
+
+    pixels: np.ndarray  # (n, H, W, 3) uint8
+
+    def frames(self, wanted: Sequence[int]) -> tuple[np.ndarray, list[int]]:
+        """As VideoFile.frames."""
+        numbers = [number for number in sorted(set(map(int, wanted))) if number < len(self.pixels)]
+        if not numbers or numbers[0] < 0:
+            raise DataError(f"a video of {len(self.pixels)} frames was asked for {sorted(wanted)}")
+        return self.pixels[numbers], numbers
+
+    def facts(self) -> dict[str, Any]:
+        """As VideoFile.facts; nobody says how many frames a second there are."""
+        return dict(zip(("frames", "height", "width"), self.pixels.shape))
+
+
+Film = VideoFile | FrameFolder | HeldFrames
 
 
 def is_frames(folder: Path) -> bool:
@@ -71,6 +91,17 @@ def is_frames(folder: Path) -> bool:
 
 def film(path: Path, backend: Backend = "auto", timeout: float = PATIENCE) -> Film:
     return FrameFolder(path) if path.is_dir() else VideoFile(path, backend, timeout)
+
+
+def held_film(value: Any) -> HeldFrames:
+    """Of an array (frames, rows, columns, 3) or a tensor (frames, 3, rows, columns)."""
+    pixels = channels_last(value) if isinstance(value, Tensor) else value
+    if not isinstance(pixels, np.ndarray) or pixels.ndim != 4 or pixels.shape[-1] != 3 or not pixels.size:
+        got = f"{tuple(value.shape)}" if isinstance(value, (Tensor, np.ndarray)) else f"a {type(value).__name__}"
+        raise ValueError(
+            f"a video is an array (frames, rows, columns, 3) or a tensor (frames, 3, rows, columns): {got}"
+        )
+    return HeldFrames(whole_bytes(pixels))
 
 
 def _natural(name: str) -> list[Any]:

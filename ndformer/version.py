@@ -1,0 +1,3 @@
+"""Which ndformer this is."""
+
+__version__ = "0.1.0"

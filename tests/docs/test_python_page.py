@@ -1,0 +1,47 @@
+"""docs/python.md: its code runs as it stands there, on a model that nobody trained."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+
+from ndformer.framework.engine.building import build_model
+from ndformer.framework.engine.config.load import load
+from ndformer.framework.engine.training import checkpoint
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "python.md").read_text()
+BLOCKS = re.findall(r"^```python\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
+
+
+def test_its_code_does_what_its_comments_say(tmp_path, monkeypatch, capsys):
+    home = tmp_path / "work_dirs" / "mnist_small_sample"
+    home.mkdir(parents=True)
+    cfg = load(ROOT / "configs" / "mnist_small.py", sample=True)
+    weights = build_model(cfg, "cpu").state_dict()
+    content = dict(model=weights, classes=[str(i) for i in range(10)], config=cfg.pretty_text)
+    checkpoint.save(home / "best.pth", content)
+    Image.fromarray(np.eye(28, dtype=np.uint8) * 255).save(tmp_path / "seven.png")
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    for block in BLOCKS:
+        exec(block, names)
+    assert len(BLOCKS) == 3
+    assert re.fullmatch(r"(\d 0\.\d{3}  ){2}\d 0\.\d{3}\n", capsys.readouterr().out)
+    with Image.open("seen.png") as seen:
+        assert seen.size == (280, 280)
+    assert names["seen"].shape == (7, 7)
+    assert names["terms"].keys() == {"semantic", "distance", "direction"}
+    assert [layer.shape for layer in names["layers"]] == [(1, 4, 50, 50)] * 4
+    assert names["logits"].shape == (2, 10)
+    assert names["network"](torch.zeros(1, 2, 3, 16, 16, dtype=torch.uint8)).shape == (1, 6)
+
+
+def test_it_names_every_modality_that_takes_files():
+    """A folder of modalities/ is a row."""
+    rows = set(re.findall(r"^\| (\w+) \| [^-]", PAGE.partition("## What it gives")[0], re.MULTILINE)) - {"modality"}
+    folders = {path.parent.name for path in (ROOT / "ndformer" / "modalities").glob("*/adapter.py")}
+    assert rows == {"points" if name == "pointcloud" else name for name in folders}

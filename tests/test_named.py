@@ -1,0 +1,70 @@
+"""ndformer.create(), and what importing ndformer costs."""
+
+import subprocess
+import sys
+
+import pytest
+import torch
+
+import ndformer
+from ndformer.framework.errors import UnknownNameError
+
+
+@pytest.mark.parametrize("name, published", [("vit_tiny", 5_717_416), ("vit_small", 22_050_664)])
+def test_sizes_are_those_of_deit_but_for_the_table_of_positions(name, published):
+    """They have 197 rows of a learned table, and 1,000 classes."""
+    model = ndformer.create(name, encoding="NoPE")
+    assert sum(p.numel() for p in model.parameters()) == published - 197 * model.backbone.dim
+
+
+def test_ptv3_is_the_published_network():
+    """46.2 million parameters with its decoder and twenty classes (Wu 2024)."""
+    head = dict(type="TokenSegmenter", classes=20)
+    model = ndformer.create("ptv3_base", encoding=[], head=head, dec_depths=(2, 2, 2, 2))
+    assert sum(p.numel() for p in model.parameters()) / 1e6 == pytest.approx(46.17, abs=0.05)
+
+
+def test_it_learns_in_anybodys_loop_and_compiles():
+    torch.manual_seed(0)
+    model = ndformer.create("vit_tiny", encoding="PaPE(m=8)", classes=3, depth=2)
+    images, labels = torch.randn(6, 3, 32, 32), torch.arange(6) % 3
+    optimizer = torch.optim.AdamW(model.parameters(), 1e-3)
+    losses = []
+    for _ in range(8):
+        loss = torch.nn.functional.cross_entropy(model(images), labels)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    assert losses[-1] < losses[0] / 2
+    model.eval()
+    exported = torch.compile(model, backend="eager", fullgraph=True)
+    torch.testing.assert_close(exported(images), model(images))
+
+
+def test_modalities_and_options_are_as_in_a_config():
+    video = dict(video=dict(type="Tubelets", tubelet=(2, 8, 8)))
+    model = ndformer.create("vit_tiny", encoding="PaPE(m=2)", classes=5, modalities=video, depth=1)
+    assert model(torch.zeros(2, 4, 3, 16, 16, dtype=torch.uint8)).shape == (2, 5)
+    assert model.position_dims == 3
+
+
+def test_the_same_seed_has_the_same_weights_whatever_the_modality():
+    made = [torch.manual_seed(0) and ndformer.create("vit_tiny", "NoPE", depth=1) for _ in range(2)]
+    assert all(torch.equal(a, b) for a, b in zip(made[0].state_dict().values(), made[1].state_dict().values()))
+
+
+def test_other_names_are_told():
+    with pytest.raises(UnknownNameError, match="no model is called 'vit_smal', did you mean 'vit_small'"):
+        ndformer.create("vit_smal")
+
+
+def test_importing_it_costs_nothing_and_changes_nothing():
+    """What load() and create() need is imported when they are called."""
+    code = (
+        "import sys, time, torch; begin = time.perf_counter(); import ndformer; took = time.perf_counter() - begin;"
+        "assert took < 0.5, took; assert {n for n in sys.modules if n.startswith('ndformer.')} == {'ndformer.version'}"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert not done.stdout
