@@ -62,8 +62,8 @@ def _read(path: Path) -> dict[str, Compared]:
         form = _own if "sets" in content else _compared if "runs" in content else _by_rate
         sets: dict[str, Compared] = {}
         for name, metric, cell in form(content):
-            cells = sets.setdefault(str(name), Compared(str(metric), {})).cells
-            cells[cell.encoding] = _checked(cell)
+            whole = _kind(cell.encoding)[1]
+            sets.setdefault(str(name), Compared(str(metric), {})).cells[whole] = _checked(replace(cell, encoding=whole))
     except (ValueError, LookupError, TypeError, AttributeError, OverflowError) as error:
         said = " ".join(str(error).split())
         raise DataError(f"{path} is not what tools/compare.py or tools/rank.py writes ({said:.80})") from None
@@ -113,10 +113,10 @@ def _checked(cell: Cell) -> Cell:
 
 def _named(sets: dict[str, Compared]) -> dict[str, Compared]:
     """By their kind, without options, where no set has two of it: then options may differ from set to set."""
-    kinds = {text: _kind(text) for compared in sets.values() for text in compared.cells}
-    counts = [Counter(kinds[text][0] for text in compared.cells) for compared in sets.values()]
+    kinds = {text: _kind(text)[0] for compared in sets.values() for text in compared.cells}
+    counts = [Counter(kinds[text] for text in compared.cells) for compared in sets.values()]
     several = {kind for count in counts for kind, number in count.items() if number > 1}
-    named = {text: whole if kind in several else kind for text, (kind, whole) in kinds.items()}
+    named = {text: text if kind in several else kind for text, kind in kinds.items()}
     return {
         name: replace(compared, cells={named[text]: cell for text, cell in compared.cells.items()})
         for name, compared in sets.items()

@@ -57,7 +57,8 @@ class Table:
         means = {name: [self.mean(name, on) for on in self.sets] for name in self.names if name not in gaps}
         if len(means) < 2 or len(self.sets) < 2:
             return None
-        return ranking({name: [s.mean for s in some if s is not None] for name, some in means.items()})
+        # means of the same figures in another order are equal, whatever their last digit says
+        return ranking({name: [round(s.mean, 9) for s in some if s is not None] for name, some in means.items()})
 
     def write(self, out: Path) -> str:
         """comparison.md, .json and .png; the text."""

@@ -40,6 +40,13 @@ def test_what_compare_writes_is_read_with_options_that_all_runs_have_in_the_sets
     assert first.cells["NoPE"].values == {"0": 0.5, "1": 0.6}
 
 
+def test_files_of_before_say_the_learning_rate_alone(tmp_path):
+    options = ["--cfg-options", "a.b=1", "optimizer.lr=0.001", "seed=0"]
+    run = dict(arguments=["x/mnist.py", "--encoding", "PaPE", *options], per_class=None, fold=None, rate=0.001)
+    (tmp_path / "compare.json").write_text(json.dumps(GOOD | dict(runs=[run], rows=[ROW])))
+    assert list(join([tmp_path])) == ["mnist a.b=1"]
+
+
 def test_two_of_a_kind_on_one_set_keep_their_options_in_their_names(tmp_path):
     a = compared(tmp_path / "a", "mnist_pape", {"PaPE( m=8 )": [0.5], "PaPE(m=2)": [0.8], "ALiBi": [0.1]})
     b = compared(tmp_path / "b", "cifar10_pape", {"PaPE(m=8)": [0.4], "Sincos, PaPE(m=2)": [0.3]})

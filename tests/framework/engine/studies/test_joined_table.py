@@ -79,6 +79,16 @@ def test_what_is_missing_is_named_has_no_rank_and_changes_no_other():
     assert "Missing" not in text(whole)
 
 
+def test_means_that_differ_by_rounding_alone_share_a_rank():
+    found = table(one=dict(A=[0.967, 0.969], B=[0.968, 0.968]), two=dict(A=[0.1, 0.2, 0.3], B=[0.2, 0.2, 0.2]))
+    a, b = (found.mean(name, "two") for name in "AB")
+    assert a is not None
+    assert b is not None
+    assert a.mean != b.mean  # 0.2 and 0.2, but for the last digit
+    assert found.ranking is not None
+    assert found.ranking.ranks == dict(A=1.5, B=1.5)
+
+
 @pytest.mark.parametrize("sets", [dict(one=ONE), dict(one=dict(A=[1]), two=dict(A=[1], B=[1]))])
 def test_without_two_sets_or_two_whole_encodings_there_are_no_ranks(sets, tmp_path):
     found = table("A", **sets)
