@@ -74,8 +74,8 @@ def test_what_was_joined_is_read_again_as_it_was(tmp_path):
 
 def test_of_learning_rates_the_one_that_validates_best_on_seed_0_counts(tmp_path):
     run = lambda val, test: dict(val=val, test=test)
-    rates = {"0.01": {"0": run(0.8, 0.1)}, "0.002": {"0": run(0.9, 0.5), "1": run(0.2, 0.6)}, "0.004": {}}
-    rates["0.004"]["0"] = run(0.9, 0.99)  # as good: the smaller one is first
+    rates = {"0.01": {"0": run(0.8, 0.1)}, "0.004": {"0": run(0.9, 0.99)}}
+    rates["0.002"] = {"0": run(0.9, 0.5), "1": run(0.2, 0.6)}  # as good as 0.004, and smaller: it is first
     (tmp_path / "start.json").write_text(json.dumps(dict(signs=dict(PaPE=rates))))
     found = join([tmp_path / "start.json"])
     assert found["signs"].cells == dict(PaPE=Cell("PaPE", {"0": 0.5, "1": 0.6}))

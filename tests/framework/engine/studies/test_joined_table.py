@@ -11,7 +11,7 @@ from ndformer.framework.engine.studies.joined_table import Table, text
 from ndformer.framework.errors import UnknownNameError
 
 
-def table(baseline="A", **sets):
+def table(baseline="A", /, **sets):
     """{set: {encoding: values of seeds 0, 1 ...}}"""
 
     def cell(name, values):
