@@ -4,9 +4,10 @@
     tools/compare.py configs/mnist_pape.py --encodings Sincos 'PaPE(m=8)' --per-class 10 50 100 --jobs 2
     tools/compare.py configs/ucf101_pape.py --folds 1 2 3                   the mean over its folds, with an interval
     tools/compare.py configs/sign_digits.py --encodings Sincos PaPE --learning-rates 5e-4 1e-3 2e-3
+    tools/compare.py configs/sign_digits.py --encodings PaPE --grid optimizer.lr=5e-4,1e-3 optimizer.weight_decay=0,0.1
 
-With several learning rates each encoding gets the one that validates best on the first seed (and fold); all seeds are
-trained with that.
+With a grid each encoding gets the point that validates best on the first seed (and fold); all seeds are trained with
+that. tools/rank.py joins the comparisons of several data sets.
 
 Every cell is a run of tools/train.py in a folder of its own. The same command again goes on where it was stopped: what
 is done is not run again. Leaves in the work dir: compare.json, compare.md, compare.png.
@@ -20,7 +21,7 @@ from pathlib import Path
 
 from ndformer.framework import processes
 from ndformer.framework.engine.programs import cli
-from ndformer.framework.engine.studies import compare_table
+from ndformer.framework.engine.studies import compare_table, grid
 from ndformer.framework.engine.studies.compare import (
     Outcome,
     Run,
@@ -28,7 +29,6 @@ from ndformer.framework.engine.studies.compare import (
     check_folder,
     outcome,
     plan,
-    preferred,
     train_all,
 )
 from ndformer.framework.errors import UnknownNameError, nearest
@@ -51,12 +51,15 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         "--per-class", metavar="N", type=int, nargs="+", default=[None], help="so many training samples of each class"
     )
     parser.add_argument(
-        "--learning-rates",
-        metavar="R",
-        type=float,
+        "--grid",
+        metavar="KEY=A,B",
         nargs="+",
-        default=[None],
-        help="each encoding gets its best of them",
+        action="extend",
+        default=[],
+        help="each encoding gets its best of these values, of all combinations",
+    )
+    parser.add_argument(
+        "--learning-rates", metavar="R", type=float, nargs="+", help="short for --grid optimizer.lr=R,R"
     )
     parser.add_argument("--baseline", metavar="NAME", help="the encoding that gains are over (the first)")
     parser.add_argument("--metric", metavar="NAME", help="another value than the main one: mAP50")
@@ -66,6 +69,8 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--jobs", metavar="K", type=int, default=1, help="runs at once (1)")
     parser.add_argument("--threads", metavar="T", type=int, help="threads of each (all cores / K)")
     given = parser.parse_args(arguments)
+    if given.learning_rates:
+        given.grid.append(f"optimizer.lr={','.join(map(str, given.learning_rates))}")
     given.seeds = given.seeds or ([0, 1, 2] if None in given.folds else [0])
     return given
 
@@ -76,6 +81,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if given.baseline not in (None, *given.encodings):
         baseline = given.baseline
         raise UnknownNameError(f"--baseline {baseline} is none of --encodings{nearest(baseline, given.encodings)}")
+    points = grid.points(given.grid)
     runs = plan(
         given.config,
         given.encodings,
@@ -87,7 +93,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         given.data_root,
         given.trust_config,
         given.folds,
-        given.learning_rates,
+        points,
     )
     cfg = runs[0].cfg
     metric = given.metric or METRICS.get(cfg.metrics[0].type).main
@@ -95,11 +101,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     title += cfg.train_dataloader.dataset.type
     report = compare_table.Report(home, title, metric, given.baseline or runs[0].encoding)
     tried: list[Outcome] = []
-    if None not in given.learning_rates:
+    if given.grid:
         first = runs[0].seed, runs[0].fold
         tried = trained([run for run in runs if (run.seed, run.fold) == first], given, home, report.metric)
-        best = preferred(tried)
-        runs = [run for run in runs if run.rate == best.get(run.row, given.learning_rates[0])]
+        best = {row: choice.point for row, choice in grid.choose(tried).items()}
+        runs = [run for run in runs if run.point == best.get(run.row, points[0])]
     outcomes = trained(runs, given, home, report.metric, lambda some: report.write(some, tried))
     print(f"\n{report.write(outcomes, tried)}\n{home}/compare.md, compare.json, compare.png")
     if any(one.failed for one in outcomes):

@@ -9,7 +9,8 @@ import pytest
 from ndformer.framework.engine.config.load import load
 from ndformer.framework.engine.studies import compare_table
 from ndformer.framework.engine.studies.compare import Outcome, Run, plan
-from tools import compare, extrapolate
+from ndformer.framework.engine.studies.friedman import critical_difference
+from tools import compare, extrapolate, rank
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "compare.md").read_text()
@@ -28,11 +29,18 @@ def test_commands_are_understood(command, monkeypatch, tmp_path):
         options, sample = given.cfg_options, given.sample
         runs = plan(given.config, given.encodings, given.seeds, tmp_path, given.per_class, options, sample)
         assert len(runs) == len(given.encodings) * len(given.seeds) * len(given.per_class)
+    elif tool == "tools/rank.py":
+        assert rank.parse(arguments).baseline
     else:
         assert tool == "tools/extrapolate.py"
         given = extrapolate.parse(arguments)
         patch = load(given.config if given.checkpoints else "configs/mnist_pape.py").model.modalities.image.patch
         assert not any(size % patch for size in given.sizes)
+
+
+def test_ranks_lie_as_far_apart_as_the_page_says():
+    far, near = (f"{critical_difference(names, 5):.1f}" for names in (18, 5))
+    assert f"Two of 18 encodings must lie {far} ranks apart on 5 sets, two of 5 encodings {near}." in PAGE
 
 
 def test_the_table_is_what_such_runs_give():

@@ -72,22 +72,29 @@ def test_it_trains_what_is_not_done_yet(config, tmp_path, capsys):
     assert (home / "compare.png").is_file()
 
 
-def test_each_encoding_gets_the_learning_rate_that_validates_best_on_the_first_seed(config, tmp_path, capsys):
+def test_each_encoding_gets_the_point_of_the_grid_that_validates_best_on_the_first_seed(config, tmp_path, capsys):
     home = tmp_path / "out"
-    command = [str(config), "--encodings", "NoPE", "--seeds", "2", "1", "--learning-rates", "1e-9", "5e-3"]
+    command = [str(config), "--encodings", "NoPE", "--seeds", "2", "1", "--grid", "optimizer.lr=1e-9,5e-3"]
     command += ["--jobs", "2", "--threads", "1", "--work-dir", str(home)]
     compare.main(command)
     content = json.loads((home / "compare.json").read_text())
-    runs = {(run["seed"], run["rate"]): run["results"] for run in content["runs"]}
+    runs = {(run["seed"], float(run["point"]["optimizer.lr"])): run["results"] for run in content["runs"]}
     tried = {rate: results["val"]["accuracy"] for (seed, rate), results in runs.items() if seed == 2}
     assert set(tried) == {1e-9, 5e-3}
     best = 5e-3 if tried[5e-3] > tried[1e-9] else 1e-9
     assert set(runs) == {(2, 1e-9), (2, 5e-3), (1, best)}
     (row,) = content["rows"]
-    assert (row["rate"], set(row["values"])) == (best, {"1", "2"})
-    assert f"| NoPE     |         {best:g} | 2 |" in capsys.readouterr().out
-    assert "of 1e-09, 0.005 the one that validated best on seed 2" in (home / "compare.md").read_text()
+    assert (row["point"], set(row["values"])) == ({"optimizer.lr": f"{best:g}"}, {"1", "2"})
+    assert f"| NoPE     |        {best:g} | 2 |" in capsys.readouterr().out
+    says = (home / "compare.md").read_text()
+    assert "optimizer.lr of 1e-09, 0.005: of these each encoding has what validated best on seed 2." in says
+    assert f"- NoPE: optimizer.lr={best:g} is the {'largest' if best > 1e-3 else 'smallest'} tried." in says
     assert f"optimizer.lr={best:g}" in (home / f"NoPE_lr={best:g}_seed1" / "log.txt").read_text()
+
+
+def test_learning_rates_are_short_for_a_grid():
+    short = compare.parse(["mnist_small", "--learning-rates", "5e-4", "1e-3", "--grid", "train_cfg.max_epochs=1,2"])
+    assert short.grid == ["train_cfg.max_epochs=1,2", "optimizer.lr=0.0005,0.001"]
 
 
 @pytest.mark.parametrize(
@@ -100,8 +107,11 @@ def test_each_encoding_gets_the_learning_rate_that_validates_best_on_the_first_s
         (["--encodings", "PaPE", "--sample"], "has no `sample`"),
         (
             ["--learning-rates", "1e-3", "--cfg-options", "optimizer.lr=1"],
-            "optimizer.lr: that is for --learning-rates",
+            "--cfg-options gives optimizer.lr: that is for --grid",
         ),
+        (["--learning-rates", "1e-3", "--grid", "optimizer.lr=1"], "--grid gives optimizer.lr twice: write all its"),
+        (["--grid", "seed=1,2"], "--grid gives seed: that is for --seeds"),
+        (["--grid", "optimizer.lr=a/b,1"], "optimizer.lr=a/b,1: a / b is no plain value"),
     ],
 )
 def test_what_goes_wrong_is_one_sentence_before_any_run(config, arguments, sentence, tmp_path, monkeypatch):

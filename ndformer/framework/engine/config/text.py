@@ -3,7 +3,7 @@
 import ast
 import keyword
 import math
-from typing import Any
+from typing import Any, TypeGuard
 
 from ndformer.framework.errors import ConfigError
 
@@ -25,6 +25,19 @@ def parse_option(text: str) -> tuple[tuple[str, ...], Any]:
         return keys, _value(value.strip())
     except ValueError as error:
         raise ConfigError(f"{text}: {error}") from error
+
+
+def parse_choices(text: str) -> tuple[str, list[str]]:
+    """KEY=A,B: the key, and each of its values as a text of its own; a list in brackets is one value."""
+    keys, _ = parse_option(text)
+    value = text.partition("=")[2].strip()
+    try:
+        node = ast.parse(value, mode="eval").body
+    except (SyntaxError, ValueError):
+        return ".".join(keys), [value]
+    if not _bare(node):
+        return ".".join(keys), [value]
+    return ".".join(keys), [ast.get_source_segment(value, one) or "" for one in node.elts]
 
 
 def parse_encoding(text: str) -> Any:
@@ -68,9 +81,12 @@ def _value(text: str) -> Any:
         return text
     if isinstance(node, (ast.Attribute, ast.BinOp, ast.Compare, ast.BoolOp)):
         return text  # a path, a file, a date: a text that happens to look like Python
-    if isinstance(node, ast.Tuple) and node.elts and node.elts[0].col_offset == node.col_offset:
-        return [_literal(one) for one in node.elts]  # a,b without brackets
-    return _literal(node)
+    return [_literal(one) for one in node.elts] if _bare(node) else _literal(node)
+
+
+def _bare(node: ast.expr) -> TypeGuard[ast.Tuple]:
+    """a,b without brackets."""
+    return isinstance(node, ast.Tuple) and bool(node.elts) and node.elts[0].col_offset == node.col_offset
 
 
 def _literal(node: ast.expr) -> Any:

@@ -17,8 +17,8 @@ import signal
 import statistics
 import subprocess
 import time
-from collections.abc import Generator, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -53,12 +53,12 @@ class Run:
     arguments: list[str]  # of the training program, but for the folder
     cfg: Config  # what they come to
     fold: int | None = None
-    rate: float | None = None  # of learning; None: the config's own
+    point: Mapping[str, str] = field(default_factory=dict)  # of a grid: the values of its options
 
     def __str__(self) -> str:
         amount = "" if self.per_class is None else f"{self.per_class} per class, "
-        rate = "" if self.rate is None else f"learning rate {self.rate:g}, "
-        return f"{self.encoding}, {amount}{rate}seed {self.seed}{'' if self.fold is None else f', fold {self.fold}'}"
+        point = "".join(f"{option}, " for option in written(self.point))
+        return f"{self.encoding}, {amount}{point}seed {self.seed}{'' if self.fold is None else f', fold {self.fold}'}"
 
     @property
     def row(self) -> tuple[str, int | None]:
@@ -97,50 +97,47 @@ def plan(
     data_root: str | None = None,
     trusted: bool = False,
     folds: Sequence[int | None] = (None,),
-    rates: Sequence[float | None] = (None,),
+    points: Sequence[Mapping[str, str]] = ({},),
 ) -> list[Run]:
     """All runs, checked; every encoding once before any is repeated with another seed or fold. None: the config's own
-    encoding."""
+    encoding. `points`: of a grid, see grid.py."""
     given = {"seed": "--seeds", "train_dataloader.dataset.per_class": "--per-class"}
     given |= {} if None in folds else {"dataset.fold": "--folds"}
-    given |= {} if None in rates else {"optimizer.lr": "--learning-rates"}
-    for key, own in given.items():
-        if any(".".join(parse_option(option)[0]) == key for option in options):
+    fixed = {".".join(parse_option(option)[0]) for option in options}
+    for key, own in (dict.fromkeys(points[0], "--grid") | given).items():
+        if key in fixed:
             raise ConfigError(f"--cfg-options gives {key}: that is for {own}")
+        if key in points[0] and key in given:
+            raise ConfigError(f"--grid gives {key}: that is for {own}")
     short = [_short(encoding or "run") for encoding in encodings]
     for i, name in enumerate(short):
         if name in short[:i]:
             raise ConfigError(f"--encodings names {encodings[i]} twice: leave one out")
     runs = []
-    repeats = itertools.product(dict.fromkeys(seeds), dict.fromkeys(folds), dict.fromkeys(rates))
-    for seed, fold, rate in repeats:
+    for seed, fold, point in itertools.product(dict.fromkeys(seeds), dict.fromkeys(folds), points):
         for amount in dict.fromkeys(amounts):
             for encoding, name in zip(encodings, short):
                 more = [] if amount is None else [f"train_dataloader.dataset.per_class={amount}"]
                 more += [] if fold is None else [f"dataset.fold={fold}"]
-                more += [] if rate is None else [f"optimizer.lr={rate:g}"]
+                more += written(point)
                 chosen = [] if encoding is None else ["--encoding", encoding]
                 arguments = [str(config), *chosen, *(["--sample"] if sample else [])]
                 arguments += [] if data_root is None else ["--data-root", data_root]
                 arguments += ["--trust-config"] if trusted else []
                 arguments += ["--cfg-options", *options, *more, f"seed={seed}"]
                 part = ("" if amount is None else f"_n{amount}") + ("" if fold is None else f"_fold{fold}")
-                part += "" if rate is None else f"_lr={rate:g}"
+                part += "".join(f"_{_short(option).removeprefix('optimizer.')}" for option in written(point))
                 cfg = _config(arguments)
                 called = encoding or as_argument(cfg.model.backbone.get("encoding"))
-                runs.append(Run(called, amount, seed, home / f"{name}{part}_seed{seed}", arguments, cfg, fold, rate))
+                runs.append(Run(called, amount, seed, home / f"{name}{part}_seed{seed}", arguments, cfg, fold, point))
+    if len({run.folder for run in runs}) < len(runs):
+        raise ConfigError("--grid has values that only signs tell apart: their runs would share a folder")
     return runs
 
 
-def preferred(outcomes: Sequence[Outcome]) -> dict[tuple[str, int | None], float | None]:
-    """The learning rate of each row whose run validated best; the first of equals."""
-    best: dict[tuple[str, int | None], tuple[float, float | None]] = {}
-    for one in outcomes:
-        if one.results is not None and not one.failed:
-            value = one.results["val"][METRICS.get(one.run.cfg.metrics[0].type).main]
-            if one.run.row not in best or value > best[one.run.row][0]:
-                best[one.run.row] = value, one.run.rate
-    return {row: rate for row, (_, rate) in best.items()}
+def written(point: Mapping[str, str]) -> list[str]:
+    """As options of the command line."""
+    return [f"{key}={value}" for key, value in point.items()]
 
 
 def _short(encoding: str) -> str:
@@ -204,7 +201,7 @@ def _results(run: Run) -> dict[str, Any]:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         numbers = [*content["test"].values(), content["test"][needed], content["minutes"], content["params"]]
-        numbers += [] if run.rate is None else [content["val"][needed]]
+        numbers += [content["val"][needed]] if run.point else []
         whole = all(isinstance(one, (int, float)) for one in numbers) and math.isfinite(content["minutes"])
     except (ValueError, RecursionError, LookupError, TypeError, AttributeError, OverflowError):
         whole = False

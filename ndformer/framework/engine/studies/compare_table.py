@@ -2,13 +2,13 @@
 
 import json
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from ndformer.framework import atomic
-from ndformer.framework.engine.studies import markdown
+from ndformer.framework.engine.studies import grid, markdown
 from ndformer.framework.engine.studies.compare import LOG, Ended, Outcome
 from ndformer.framework.engine.studies.interval import Summary, in_percent
 from ndformer.framework.engine.training.evaluate import value_of
@@ -28,7 +28,7 @@ class Row:
     may_be_best: bool  # its interval overlaps with that of the highest mean
     minutes: float | None
     params: int | None
-    rate: float | None  # of learning, where it was chosen
+    point: Mapping[str, str]  # of a grid: what was chosen
 
 
 def tabulate(outcomes: Sequence[Outcome], metric: str, baseline: str) -> list[Row]:
@@ -61,7 +61,7 @@ def tabulate(outcomes: Sequence[Outcome], metric: str, baseline: str) -> list[Ro
                 may_be_best=own is not None and best is not None and own.overlaps(best),
                 minutes=statistics.fmean(r["minutes"] for r in ended) if ended else None,
                 params=ended[0]["params"] if ended else None,
-                rate=group[0].run.rate,
+                point=group[0].run.point,
             )
         )
     return rows
@@ -71,14 +71,14 @@ def text(title: str, rows: Sequence[Row], outcomes: Sequence[Outcome], metric: s
     """Markdown that also reads well on a terminal; shares in %."""
     amounts = any(row.per_class is not None for row in rows)
     several = len({row.encoding for row in rows}) > 1
-    rates = any(row.rate is not None for row in rows)
-    head = ["encoding", *(["per class"] if amounts else []), *(["learning rate"] if rates else [])]
+    keys = list(rows[0].point) if rows else []
+    head = ["encoding", *(["per class"] if amounts else []), *keys]
     head += ["n", f"{metric} %", "sd", "95 % interval"]
     head += [f"gain over {baseline}"] if several else []
     head += ["min a run", "parameters"]
     cells = []
     for row in rows:
-        cell = [row.encoding, *([str(row.per_class)] if amounts else []), *([f"{row.rate:g}"] if rates else [])]
+        cell = [row.encoding, *([str(row.per_class)] if amounts else []), *row.point.values()]
         if row.summary is None:
             cells.append(cell + ["0"] + ["-"] * (len(head) - len(cell) - 1))
             continue
@@ -137,12 +137,11 @@ class Report:
     baseline: str
 
     def write(self, outcomes: Sequence[Outcome], tried: Sequence[Outcome] = ()) -> str:
-        """The table, after all was written. `tried`: runs that learning rates were chosen by."""
+        """The table, after all was written. `tried`: runs that points of a grid were chosen by."""
         rows = tabulate(outcomes, self.metric, self.baseline)
         table = text(self.title, rows, outcomes, self.metric, self.baseline)
         if tried:
-            rates = ", ".join(f"{rate:g}" for rate in dict.fromkeys(one.run.rate for one in tried) if rate is not None)
-            table += f"Learning rates: of {rates} the one that validated best on seed {tried[0].run.seed}.\n"
+            table += "\n" + grid.told(tried)
         runs = []
         for one in [*outcomes, *(one for one in tried if one not in outcomes)]:
             run = one.run
@@ -151,7 +150,7 @@ class Report:
                 per_class=run.per_class,
                 seed=run.seed,
                 fold=run.fold,
-                rate=run.rate,
+                point=run.point,
                 folder=str(run.folder),
             )
             runs.append(about | dict(arguments=run.arguments, failed=one.failed or None, results=one.results))

@@ -13,7 +13,7 @@ import pytest
 
 from ndformer.framework.engine.config import kept
 from ndformer.framework.engine.studies import compare_table, markdown
-from ndformer.framework.engine.studies.compare import Outcome, Run, check_folder, outcome, plan, preferred, train_all
+from ndformer.framework.engine.studies.compare import Outcome, Run, check_folder, outcome, plan, train_all
 from ndformer.framework.engine.training import checkpoint
 from ndformer.framework.errors import ConfigError, DataError
 
@@ -240,17 +240,6 @@ def test_a_run_whose_loss_is_no_number_counts_as_failed(tmp_path):
         checkpoint.save(run.folder / "last.pth", dict(model={}, history=history))
         assert outcome(run).failed.endswith(failed)
         assert bool(outcome(run).failed) == bool(failed)
-
-
-def test_the_learning_rate_that_validates_best_is_preferred_of_those_that_came_to_an_end():
-    def of(rate, value, failed=""):
-        (run,) = plan(MNIST, ["PaPE"], [0], Path("home"), rates=[rate])
-        return Outcome(run, None if value is None else dict(val=dict(accuracy=value)), failed)
-
-    some = [of(1e-3, 0.7), of(2e-3, 0.9), of(3e-3, 0.9), of(4e-3, 1.0, "diverged"), of(5e-3, None, "it broke")]
-    assert preferred(some) == {("PaPE", None): 2e-3}
-    assert preferred(some[3:]) == {}
-    assert some[0].run.folder.name == "PaPE_lr=0.001_seed0"
 
 
 # --- the table ---

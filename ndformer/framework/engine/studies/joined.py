@@ -1,0 +1,133 @@
+"""Comparisons of several data sets read and joined: what each encoding reached on each set, run by run.
+
+sets = join([Path("work_dirs/compare_mnist_small"), Path("docs/results/start.json")])
+sets["mnist_small"].cells["PaPE"].values                                    {"0": 0.968, "1": 0.969 ...} by seed
+"""
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from ndformer.framework.engine.config.text import as_argument, parse_encoding
+from ndformer.framework.errors import ConfigError, DataError
+from ndformer.framework.foreign.plain import plain_json
+
+FILES = "comparison.json", "compare.json"  # of a work dir: of this program, of tools/compare.py
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One encoding on one data set."""
+
+    encoding: str  # with its options
+    values: dict[str, float]  # of the metric, by seed, or by seed and fold
+    minutes: float | None = None  # of a run, on the average
+    params: int | None = None
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One data set."""
+
+    metric: str
+    cells: dict[str, Cell]  # by the encoding's name
+
+
+def join(paths: Sequence[Path]) -> dict[str, Compared]:
+    """All sets of all files; where two have an encoding on a set, the later one counts."""
+    sets: dict[str, Compared] = {}
+    for path in paths:
+        for name, found in _read(path).items():
+            before = sets.get(name, Compared(found.metric, {}))
+            if before.metric != found.metric:
+                raise DataError(f"{path} has {found.metric} of {name}, and another file {before.metric}: join one kind")
+            sets[name] = Compared(found.metric, before.cells | found.cells)
+    return _named(sets)
+
+
+def _read(path: Path) -> dict[str, Compared]:
+    """The sets of one file, whose cells are by the encoding as it was written."""
+    if path.is_dir():
+        file = next((path / name for name in FILES if (path / name).is_file()), None)
+        if file is None:
+            raise DataError(f"{path} has no {FILES[1]}: name a work dir of tools/compare.py, or a .json file")
+        path = file
+    if not path.is_file():
+        raise DataError(f"there is no {path}: name a work dir of tools/compare.py, or a .json file")
+    try:
+        content = plain_json(path)
+        form = _own if "sets" in content else _compared if "runs" in content else _by_rate
+        sets: dict[str, Compared] = {}
+        for name, metric, cell in form(content):
+            whole = _kind(cell.encoding)[1]
+            sets.setdefault(str(name), Compared(str(metric), {})).cells[whole] = _checked(replace(cell, encoding=whole))
+    except (ValueError, LookupError, TypeError, AttributeError, OverflowError) as error:
+        said = " ".join(str(error).split())
+        raise DataError(f"{path} is not what tools/compare.py or tools/rank.py writes ({said:.80})") from None
+    return sets
+
+
+Found = Iterator[tuple[str, str, Cell]]  # set, metric, cell
+
+
+def _own(content: dict[str, Any]) -> Found:
+    """comparison.json, to which more is added."""
+    for name, compared in content["sets"].items():
+        for cell in compared["cells"].values():
+            yield name, compared["metric"], Cell(cell["encoding"], cell["values"], cell["minutes"], cell["params"])
+
+
+def _compared(content: dict[str, Any]) -> Found:
+    """compare.json: a set for each amount of data. Its name is the config's, with options that all its runs have."""
+    run = content["runs"][0]
+    config, *more = run["arguments"]
+    options = more[more.index("--cfg-options") + 1 :]
+    point = 1 if run.get("rate") is not None else len(run.get("point") or {})  # earlier files say the rate alone
+    own = (
+        1 + (run["per_class"] is not None) + (run["fold"] is not None) + point
+    )  # the seed and what differs, at the end
+    name = " ".join([Path(config).stem, *(["--sample"] if "--sample" in more else []), *options[:-own]])
+    for row in content["rows"]:
+        amount = "" if row["per_class"] is None else f" {row['per_class']} per class"
+        yield name + amount, content["metric"], Cell(row["encoding"], row["values"], row["minutes"], row["params"])
+
+
+def _by_rate(content: dict[str, Any]) -> Found:
+    """set -> encoding -> learning rate -> seed -> val, test: of the rates the one that validated best on seed 0."""
+    for name, encodings in content.items():
+        for encoding, rates in encodings.items():
+            runs = rates[max(sorted(rates, key=float), key=lambda rate: rates[rate]["0"]["val"])]  # the first of equals
+            yield name, "accuracy", Cell(encoding, {seed: run["test"] for seed, run in runs.items()})
+
+
+def _checked(cell: Cell) -> Cell:
+    """What stands in files may be anything."""
+    numbers = [*cell.values.values(), *(one for one in (cell.minutes, cell.params) if one is not None)]
+    if not all(type(one) in (int, float) and math.isfinite(one) for one in numbers):
+        raise ValueError(f"{cell.encoding} has values that are no numbers")
+    return cell
+
+
+def _named(sets: dict[str, Compared]) -> dict[str, Compared]:
+    """By their kind, without options, where no set has two of it: then options may differ from set to set."""
+    kinds = {text: _kind(text)[0] for compared in sets.values() for text in compared.cells}
+    counts = [Counter(kinds[text] for text in compared.cells) for compared in sets.values()]
+    several = {kind for count in counts for kind, number in count.items() if number > 1}
+    named = {text: text if kind in several else kind for text, kind in kinds.items()}
+    return {
+        name: replace(compared, cells={named[text]: cell for text, cell in compared.cells.items()})
+        for name, compared in sets.items()
+    }
+
+
+def _kind(text: str) -> tuple[str, str]:
+    """'PaPE(m=8)' is a PaPE; and the text in one spelling."""
+    try:
+        parsed = parse_encoding(text)
+    except (ConfigError, RecursionError, MemoryError):  # the latter two of a text made for it
+        raise DataError(f"a comparison has an encoding that is none, {text!r:.60}: is it of this program?") from None
+    several = parsed if isinstance(parsed, list) else [parsed]
+    return ", ".join(one["type"] for one in several), as_argument(parsed)

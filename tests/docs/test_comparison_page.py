@@ -1,0 +1,219 @@
+"""docs/comparison.md: tables that `python -m tests.docs.test_comparison_page` writes, commands that are understood."""
+
+import json
+import re
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from ndformer.framework.attention import build_encoding
+from ndformer.framework.bias.base import Bias
+from ndformer.framework.composed import PositionEncoding
+from ndformer.framework.engine.config.load import load
+from ndformer.framework.engine.config.text import parse_encoding
+from ndformer.framework.engine.studies import markdown
+from ndformer.framework.engine.studies.compare import plan
+from ndformer.framework.engine.studies.friedman import critical_difference
+from ndformer.framework.engine.studies.grid import points
+from ndformer.framework.engine.studies.interval import Summary
+from ndformer.framework.engine.studies.joined import join
+from ndformer.framework.engine.studies.joined_table import Table, text
+from ndformer.framework.kernels.choose import BACKENDS
+from ndformer.framework.kernels.sdpa import rides
+from ndformer.framework.registry import ENCODINGS
+from ndformer.framework.tokens import Where
+from tests.docs import made
+from tools import compare, rank
+
+PAGE = "docs/comparison.md"
+DOCS = made.ROOT / "docs"
+DIM, HEADS, DEPTH, SIDE = 192, 3, 12, 14  # ViT-Tiny on 224 pixels
+ENCODINGS.get("NoPE")  # finds them all
+LISTED = re.findall(r"^\| \[(\w+)\]\(#\w+\) \|", (DOCS / "encodings.md").read_text(), re.MULTILINE)
+NAMES = [*LISTED, *sorted(set(ENCODINGS.module_dict) - set(LISTED))]
+
+
+class Built:
+    """One encoding at work in the first of ViT-Tiny's twelve blocks, and what it did there."""
+
+    def __init__(self, name: str) -> None:
+        torch.manual_seed(0)
+        self.kind = ENCODINGS.get(name)
+        self.encoding: PositionEncoding = build_encoding(
+            dict(type=name), dim=DIM, heads=HEADS, position_dims=2, depth=DEPTH
+        )
+        layers = [self.encoding.layer(i, DEPTH) for i in range(DEPTH)]
+        weights = {weight for module in [self.encoding, *layers] for weight in module.parameters()}
+        self.parameters = sum(weight.numel() for weight in weights)
+        with torch.no_grad():
+            for weight in weights:
+                if not weight.any():  # what starts at 0 would seem to do nothing
+                    weight.normal_()
+            self.acts(layers[0])
+
+    def acts(self, layer: Any) -> None:
+        axis = torch.arange(float(SIDE))
+        objects = torch.ones(1, SIDE**2, dtype=torch.long)
+        where = Where(torch.cartesian_prod(axis, axis)[None], grid=(SIDE, SIDE), objects=objects)
+        x = torch.randn(1, SIDE**2, DIM)
+        state = self.encoding.prepare(where)
+        embedded = self.encoding.embed(x, state)
+        inputs = layer.input(embedded, state)
+        same = inputs.unflatten(-1, (HEADS, -1)).transpose(1, 2)  # (1, H, N, h)
+        q, k, self.bias = layer(same, same, inputs, state)
+        done = {
+            "added": not torch.equal(embedded, x),
+            "added in every block": not torch.equal(inputs, embedded),
+            "between blocks": not torch.equal(self.encoding.between_blocks(x, state, 1), x),
+            "q and k": not (torch.equal(q, same) and torch.equal(k, same)),
+            "bias": self.bias is not None,
+        }
+        self.how = ", ".join(how for how, does in done.items() if does)
+        self.flex = BACKENDS["flex"].serves(q, k, same, where, self.bias)
+
+    @property
+    def dims(self) -> str:
+        least, most = self.kind.min_dims, self.kind.max_dims
+        return f"{least} to {most}" if most else "any" if least == 1 else f"{least} or more"
+
+    @property
+    def positions(self) -> str:
+        if self.encoding.needs_grid:
+            return "a grid"
+        return "any" if self.encoding.float_positions else "whole steps"
+
+    @property
+    def backends(self) -> str:
+        bias: Bias | None = self.bias
+        return ("sdpa" if bias is None or rides(bias) else "sdpa, all pairs") + (", flex" if self.flex else "")
+
+
+def larger() -> dict[str, str]:
+    """Accuracy on digits of twice the size: positions go on counting / are interpolated."""
+    runs = json.loads((DOCS / "results" / "larger_digits.json").read_text())
+    mean = lambda values: f"{Summary.of(list(values.values())).mean:.1f}"
+    return {
+        name: " / ".join(mean(one[way]["56"]) for way in ("continued", "interpolated")) for name, one in runs.items()
+    }
+
+
+def benchmark(file: str, title: str, figure: Callable[[dict[str, Any]], str]) -> dict[str, str]:
+    results = json.loads((DOCS / "benchmarks" / file).read_text())["results"]
+    found = [{name: figure(row) for name, row in one["rows"].items()} for one in results if one["title"] == title]
+    return found[0] if found else {}
+
+
+def chooser() -> str:
+    """A row for each registered encoding, in the order of docs/encodings.md; columns of nothing are left out."""
+    built = {name: Built(name) for name in NAMES}
+    flag = lambda name: {n: "✓" if getattr(b.encoding, name) else "" for n, b in built.items()}
+    ratio = lambda row: f"{row['ratio']:.2f}"
+    columns = {
+        "encoding": {name: f"[{name}](encodings.md#{name.lower()})" for name in NAMES},
+        "acts as": {name: one.how or "nothing" for name, one in built.items()},
+        "P": {name: one.dims for name, one in built.items()},
+        "positions": {name: one.positions for name, one in built.items()},
+        "relative": flag("translation_invariant"),
+        "turns": flag("rotation_invariant"),
+        "by content": flag("content_dependent"),
+        "backends": {name: one.backends for name, one in built.items()},
+        "parameters": {name: f"{one.parameters:,}" for name, one in built.items()},
+        "digits x 2": larger(),
+        "time, 197": benchmark("block_cpu.json", "ViT-B block, 197 tokens, training step", ratio),
+        "time, 1025": benchmark("block_cpu.json", "ViT-B block, 1025 tokens, training step", ratio),
+        "memory, 16385": benchmark(
+            "memory_cpu.json",
+            "peak memory, 16385 tokens, forward and backward, MiB",
+            lambda row: f"{row['tables']:.2f}",
+        ),
+    }
+    columns = {head: cells for head, cells in columns.items() if any(cells.get(name) for name in NAMES)}
+    rows = [[cells.get(name, "") for cells in columns.values()] for name in NAMES]
+    return f"\n{markdown.table(list(columns), rows, words=8)}\n\n"
+
+
+def measured() -> str:
+    """Of docs/results/comparison.json, which tools/rank.py writes."""
+    file = DOCS / "results" / "comparison.json"
+    table = Table(join([file]), json.loads(file.read_text())["baseline"])
+    picture = "![Average ranks, joined where they are not told apart](results/comparison.png)\n\n"
+    return f"\n{text(table)}\n{picture if table.ranking else ''}"
+
+
+PARTS = dict(chooser=chooser, measured=measured)
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_parts_are_what_the_classes_and_the_results_say(name: str) -> None:
+    again = "`python -m tests.docs.test_comparison_page` writes the page's parts anew"
+    assert made.part(PAGE, name) == PARTS[name](), again
+
+
+def test_the_text_beside_the_figures_is_theirs() -> None:
+    assert (DOCS / "results" / "comparison.md").read_text() == measured().split("![")[0].strip() + "\n"
+
+
+def block(start: str) -> list[str]:
+    """Lines of the indented block that begins so, `\\` at the end of a line joined with the next."""
+    page = (made.ROOT / PAGE).read_text()
+    (found,) = re.findall(rf"^    {re.escape(start)}.*?(?=\n\n)", page, re.MULTILINE | re.DOTALL)
+    return [line.strip() for line in found.replace("\\\n", "").splitlines()]
+
+
+def commands() -> list[list[str]]:
+    """Arguments of tools/compare.py, with the list of encodings in its place."""
+    head, *lines = block("E=(")
+    shared = shlex.split(head.removeprefix("E=(").removesuffix(")"))
+    found = []
+    for line in lines:
+        tool, *words = shlex.split(line)
+        assert tool == "tools/compare.py"
+        i = words.index("${E[@]}")
+        found.append([*words[:i], *shared, *words[i + 1 :]])
+    return found
+
+
+def test_the_plan_has_five_sets_and_three_learning_rates_and_its_encodings_can_be_built(monkeypatch, tmp_path) -> None:
+    monkeypatch.chdir(made.ROOT)
+    sets = []
+    for command in commands():
+        given = compare.parse(command)
+        sets.append(given.config.stem)
+        assert (given.seeds, len(points(given.grid))) == ([0, 1, 2], 3)
+        own = load(given.config).optimizer.lr
+        assert [float(point["optimizer.lr"]) / own for point in points(given.grid)] == [0.5, 1, 2]
+        plan(given.config, given.encodings[:1], [0], tmp_path, points=points(given.grid)[:1])
+        dims = load(given.config).model.backbone.position_dims
+        for encoding in given.encodings:
+            parsed = parse_encoding(encoding)
+            options = ENCODINGS.get(parsed["type"]).from_data(dict(parsed), None)
+            assert not build_encoding(options, dim=96, heads=4, position_dims=dims, depth=4).needs_grid
+    assert sets == ["mnist_small", "sign_digits", "ldraw10", "lpc_actions", "nmnist_small"]
+
+
+def test_the_plans_numbers_are_those_of_its_commands() -> None:
+    page, given = (made.ROOT / PAGE).read_text(), [compare.parse(command) for command in commands()]
+    (count,) = {len(one.encodings) for one in given}
+    assert count >= 18
+    assert f"\n{count} encodings on five small" in page
+    runs = sum(count * (len(points(one.grid)) + len(one.seeds) - 1) for one in given)
+    assert f"{runs} runs in all" in page
+    assert f"{runs * 1.4 / 60:.0f} to {runs * 3.0 / 60:.0f} hours" in page
+    apart = f"{critical_difference(count, len(given)):.1f} apart, of the {count - 1} that there are"
+    assert f"{count} encodings are told apart where their average ranks lie {apart}" in page.replace("\n", " ")
+
+
+def test_ranks_are_joined_by_a_command_that_is_understood(monkeypatch) -> None:
+    monkeypatch.chdir(made.ROOT)
+    tool, *words = shlex.split(" ".join(block("tools/rank.py work_dirs")[:1]))
+    assert tool == "tools/rank.py"
+    assert rank.parse(words).out == Path("docs/results")
+
+
+if __name__ == "__main__":
+    for part, write in PARTS.items():
+        made.rewrite(PAGE, part, write())

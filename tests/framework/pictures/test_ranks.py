@@ -1,0 +1,32 @@
+"""The critical difference diagram: who stands where, and what its bars join."""
+
+import numpy as np
+
+from ndformer.framework.pictures.ranks import critical_difference
+
+RANKS = dict(best=1.5, second=2.0, third=3.25, worst=3.25)
+GROUPS = [["best", "second"], ["second", "third", "worst"]]
+
+
+def test_names_hang_at_their_ranks_and_bars_join_the_groups():
+    (axis,) = critical_difference("title", RANKS, 1.75, GROUPS).axes
+    assert axis.get_xlim()[0] > axis.get_xlim()[1]  # 1 is at the right
+    said = {text.get_text().strip(): text for text in axis.texts}
+    assert {"best  1.50", "second  2.00", "3.25  third", "3.25  worst", "critical difference 1.75"} <= set(said)
+    assert said["best  1.50"].get_position()[0] < 1.1
+    assert said["3.25  worst"].get_position()[0] > 3.9
+    lines = [
+        (np.asarray(line.get_xdata()).tolist(), np.asarray(line.get_ydata()).tolist(), line.get_linewidth())
+        for line in axis.lines
+    ]
+    hanging = [x[0] for x, y, _ in lines if len(x) == 3 and x[0] == x[1] and y[0] == 0]
+    assert hanging == list(RANKS.values())
+    bars = [(x, y[0]) for x, y, width in lines if width > 3]
+    assert [x for x, _ in bars] == [[1.46, 2.04], [1.96, 3.29]]
+    assert bars[0][1] != bars[1][1]
+    assert [4, 2.25] in [x for x, _, width in lines if width == 1.5]  # the difference, from the worst rank
+
+
+def test_a_difference_larger_than_the_axis_is_told():
+    (axis,) = critical_difference("title", dict(a=1.0, b=2.0), 1.39, [["a", "b"]]).axes
+    assert "critical difference 1.39, more than there is" in [text.get_text() for text in axis.texts]

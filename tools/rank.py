@@ -1,0 +1,44 @@
+"""Join comparisons of several data sets: a table, average ranks with their test, and a critical difference diagram.
+
+    tools/rank.py work_dirs/compare_mnist_small work_dirs/compare_sign_digits --baseline PaPE
+    tools/rank.py docs/results/start.json --baseline PaPE --sets mnist_small sign_digits
+    tools/rank.py work_dirs/comparison work_dirs/compare_ldraw10          another set beside those joined before
+
+Each is a work dir of tools/compare.py or of this program, or a .json file of theirs. Options of an encoding may differ
+from set to set: it is one row where no set has two of its kind. Leaves comparison.md, comparison.json, comparison.png.
+"""
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+from ndformer.framework.engine.programs.cli import new_parser, run
+from ndformer.framework.engine.studies.joined import join
+from ndformer.framework.engine.studies.joined_table import Table
+from ndformer.framework.errors import UnknownNameError, nearest
+
+
+def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = new_parser(__doc__)
+    parser.add_argument("comparisons", metavar="WORK_DIR", type=Path, nargs="+", help="of a comparison, or its .json")
+    parser.add_argument("--baseline", metavar="NAME", help="the encoding that gains are over (the first)")
+    parser.add_argument("--sets", metavar="SET", nargs="+", help="these alone, in this order (all)")
+    parser.add_argument("--out", metavar="DIR", type=Path, default=Path("work_dirs/comparison"))
+    return parser.parse_args(arguments)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    given = parse(arguments)
+    sets = join(given.comparisons)
+    for name in given.sets or ():
+        if name not in sets:
+            raise UnknownNameError(f"no comparison is of {name}{nearest(name, sets)} Known: {', '.join(sets)}")
+    sets = {name: sets[name] for name in given.sets or sets}
+    first = next(iter(next(iter(sets.values())).cells))
+    table = Table(sets, given.baseline or first)
+    says = table.write(given.out)
+    print(f"{says}\n{given.out}/comparison.md, comparison.json{', comparison.png' if table.ranking else ''}")
+
+
+if __name__ == "__main__":
+    run(main)
