@@ -13,7 +13,7 @@ model = dict(
         depth=4,
         heads=4,
         position_dims=3,
-        encoding=dict(type="NoPE"),
+        encoding=dict(type="PaPE", m=50, init_radius=[1, 2]),
         initial_norm=True,
     ),
     head=dict(type="Classifier", classes=6),
