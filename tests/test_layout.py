@@ -136,7 +136,7 @@ FRAMEWORK = [  # each room knows those before it
     ["kernels", "encoding"],
     ["composed"],
     ["attention", "sparse"],
-    ["look", "transformer"],
+    ["look", "probe", "transformer"],
     ["backbones", "necks", "losses", "data"],
     ["pictures"],
     ["answer"],
