@@ -144,7 +144,7 @@ FRAMEWORK = [  # each room knows those before it
     ["answers"],
     ["heads", "adapter"],
     ["model"],
-    ["contract", "graph"],
+    ["contract", "graph", "importers"],
     ["engine"],
 ]
 ENGINE = [["config"], ["training"], ["building"], ["fitting"], ["run"], ["programs"], ["studies"]]

@@ -233,6 +233,7 @@ def given_weights(content: Content, path: Path, root: Path, home: Path) -> Itera
         "extrapolate": program(extrapolate.main, one.config, path, "--sizes", 32, "--out", home / "sizes", *words),
         "vote": program(vote.main, "modelnet40_plain_pape", path, "--data-root", root),
         "convert_checkpoint": program(convert_checkpoint.main, "pointcept", path, home / "converted.pth"),
+        "convert_checkpoint dinov2": program(convert_checkpoint.main, "dinov2", path, home / "converted.pth"),
     }
     for tool, call in looks.items():
         yield f"{tool} {path.name}", call
