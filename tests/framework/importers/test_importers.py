@@ -1,7 +1,6 @@
 """Weights of others answer here as they do there: against plain torch over their own names, source by source."""
 
 import math
-import re
 from typing import Any
 
 import pytest
@@ -9,81 +8,31 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ndformer.framework.engine.training import checkpoint
-from ndformer.framework.errors import DataError
-from ndformer.framework.importers import SOURCES
-from ndformer.framework.model import TokenModel
 from tests.framework.importers import plain
-from tests.framework.importers.plain import TIMM, Names, State
-from tools import convert_checkpoint
-
-D, HEADS, DEPTH, PATCH, SIDE = 32, 2, 2, 4, 4
-LS, GAMMA = Names(scales=("ls1.gamma", "ls2.gamma")), Names(scales=("gamma_1", "gamma_2"))
-IMAGES = torch.randn(2, 3, SIDE * PATCH, SIDE * PATCH, generator=torch.Generator().manual_seed(7))
-GRID = torch.cartesian_prod(torch.arange(SIDE), torch.arange(SIDE)).double()  # (16, 2) row, column
-
-
-def vit(names: Names = TIMM, dim: int = D, bias: bool = True, /, **more: tuple[int, ...]) -> State:
-    """Weights of a ViT of this source, with entries of these shapes too. Tokens are small, so that eps is felt."""
-    s = plain.weights(dim, DEPTH, names, bias)
-    own = {"patch_embed.proj.weight": (dim, 3, PATCH, PATCH), "patch_embed.proj.bias": (dim,)}
-    own |= {"norm.weight": (dim,), "norm.bias": (dim,)} | more
-    s |= plain.drawn({name: torch.empty(shape) for name, shape in own.items()}, 1)
-    for name in s:
-        if re.match(r"patch_embed|cls|reg|storage|pos_embed", name):
-            s[name] = s[name] * 0.02
-    return s
-
-
-def patches(s: State, images: Tensor) -> Tensor:
-    x = F.conv2d(images, s["patch_embed.proj.weight"], s.get("patch_embed.proj.bias"), stride=PATCH)
-    return x.flatten(2).transpose(1, 2)
-
-
-def before(*rows_and_x: Tensor) -> Tensor:
-    *rows, x = rows_and_x
-    return torch.cat([*(row.expand(len(x), -1, -1) for row in rows), x], dim=1)
-
-
-@pytest.fixture
-def converted(tmp_path, capsys):
-    """The model that the printed parts make, with the weights that were written; and what was printed."""
-
-    def run(source: str, s: Any, *words: str) -> tuple[TokenModel, str]:
-        torch.save(s, tmp_path / "in.pth")
-        convert_checkpoint.main([source, str(tmp_path / "in.pth"), str(tmp_path / "out.pth"), *words])
-        said = capsys.readouterr().out
-        parts = dict(line.split("=", 1) for line in said.splitlines() if re.match("modalities=|backbone=|head=", line))
-        cfg = {name: eval(text) for name, text in parts.items()}
-        weights = checkpoint.load(tmp_path / "out.pth")["model"]
-        if "head" not in cfg:
-            cfg["head"] = dict(type="Classifier", classes=2)
-        model = TokenModel(**cfg).eval()
-        weights |= {} if "head" in parts else {f"head.{n}": value for n, value in model.head.state_dict().items()}
-        checkpoint.load_weights(model, dict(model=weights), tmp_path / "out.pth")
-        return model, said
-
-    return run
+from tests.framework.importers.given import (
+    CLS,
+    DEPTH,
+    GAMMA,
+    GRID,
+    HEAD,
+    HEADS,
+    IMAGES,
+    LS,
+    PATCH,
+    TABLES,
+    D,
+    N,
+    R,
+    before,
+    patches,
+    vit,
+)
+from tests.framework.importers.plain import TIMM, Names
 
 
 def alike(found: Tensor, expected: Tensor) -> None:
     assert expected.std() > 0.1
     torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
-
-
-N, R = SIDE**2, 3
-CLS = {"cls_token": (1, 1, D)}
-HEAD = {"head.weight": (5, D), "head.bias": (5,)}
-TABLES: dict[str, tuple[str, State]] = {
-    "timm": ("timm", vit(**CLS, pos_embed=(1, N + 1, D), **HEAD)),
-    "timm, layer scale, no bias of q, k, v": ("timm", vit(LS, D, False, **CLS, pos_embed=(1, N + 1, D))),
-    "timm, all registers in the table": ("timm", vit(**CLS, reg_token=(1, R, D), pos_embed=(1, N + 1 + R, D), **HEAD)),
-    "timm, no class token": ("timm", vit(reg_token=(1, R, D), pos_embed=(1, N, D), **HEAD)),
-    "DeiT": ("deit", vit(**CLS, pos_embed=(1, N + 1, D), **HEAD)),
-    "DeiT III": ("deit", vit(GAMMA, **CLS, pos_embed=(1, N, D), **HEAD)),
-    "DINOv2": ("dinov2", vit(LS, **CLS, pos_embed=(1, N + 1, D), mask_token=(1, D))),
-    "DINOv2 with registers": ("dinov2", vit(LS, **CLS, register_tokens=(1, R, D), pos_embed=(1, N + 1, D))),
-}
 
 
 @pytest.mark.parametrize("case", TABLES)
@@ -285,94 +234,3 @@ def test_vjepa2(converted):
     alike(model.features(data).features, plain.norm(s, "norm", x, 1e-6))
     assert "licence of vjepa2: MIT" in said
     assert "left over: pos_embed\n" in said
-
-
-# ------------------------------------------------------------------------------------------- what is refused
-
-WHOLE = vit(LS, **CLS, pos_embed=(1, N + 1, D), **HEAD)
-ZERO = torch.zeros(D)
-
-
-@pytest.mark.parametrize(
-    "change, says",
-    [
-        ({"dist_token": torch.zeros(1, 1, D)}, r"dist_token \(1, 1, 32\): our model has no place for what these do"),
-        (
-            {"fc_norm.weight": ZERO, "fc_norm.bias": ZERO},
-            r"fc_norm.weight \(32,\), fc_norm.bias \(32,\): our model has",
-        ),
-        ({"blocks.1.attn.q_norm.weight": ZERO}, "q_norm.weight"),
-        ({"blocks.0.mlp.w12.weight": ZERO}, r"blocks.0.mlp.w12.weight is of a gated MLP \(SwiGLU\)"),
-        ({"pos_embed": torch.zeros(1, N + 3, D)}, "pos_embed has 19 entries: a square and 0 or 1 before it"),
-        ({"pos_embed": torch.zeros(1, N + 1, 8)}, r"pos_embed has shape \(1, 17, 8\) instead of \(1, any, 32\)"),
-        ({"blocks.1.attn.qkv.weight": torch.zeros(D, D)}, r"blocks.1.attn.qkv.weight has shape .* of \(96, 32\)"),
-        ({"patch_embed.proj.weight": torch.zeros(D, 3, 4, 2)}, "patches of 4 x 2: ours are square"),
-        (
-            {"patch_embed.proj.weight": torch.zeros(D, 3)},
-            r"patch_embed.proj.weight should be a convolution, got \(32, 3\)",
-        ),
-        (
-            {"blocks.0.norm1.bias": None, "blocks.0.norm1.weight": None},
-            "no weights of blocks.0.norm1.weight were found",
-        ),
-        ({"norm.weight": None}, "no weights of norm.weight"),
-    ],
-)
-def test_what_has_no_place_here_is_refused_by_name_and_shape(change, says, tmp_path):
-    s = {name: value for name, value in (WHOLE | change).items() if value is not None}
-    torch.save(s, tmp_path / "in.pth")
-    with pytest.raises(DataError, match=says):
-        convert_checkpoint.main(["timm", str(tmp_path / "in.pth"), str(tmp_path / "out.pth"), "--head-dim", "16"])
-    assert not (tmp_path / "out.pth").exists()
-
-
-OTHERS: dict[str, tuple[str, State]] = {
-    "timm": TABLES["timm, all registers in the table"],
-    "rope-vit": ("rope-vit", vit(GAMMA, **CLS, pos_embed=(1, N, D), freqs=(2, DEPTH, D // 2))),
-    "dinov3": ("dinov3", vit(LS, **CLS, storage_tokens=(1, R, D), **{"rope_embed.periods": (4,)})),
-    "vjepa2": ("vjepa2", vit(**{"patch_embed.proj.weight": (D, 3, 2, 4, 4)})),
-}
-
-
-@pytest.mark.parametrize("case", OTHERS)
-def test_an_entry_of_any_other_shape_is_a_sentence(case):
-    source, s = OTHERS[case]
-    SOURCES[source].convert(dict(s), 16)
-    for name, value in s.items():
-        for strange in (value[..., None], torch.zeros(())):
-            with pytest.raises(DataError, match=re.escape(name.removesuffix(".weight").removesuffix(".bias"))):
-                SOURCES[source].convert(s | {name: strange}, 16)
-
-
-def test_heads_are_as_wide_as_one_says(tmp_path):
-    torch.save(WHOLE, tmp_path / "in.pth")
-    with pytest.raises(DataError, match="32 channels do not divide into heads of 64: say how wide they are"):
-        convert_checkpoint.main(["deit", str(tmp_path / "in.pth"), str(tmp_path / "out.pth")])
-    with pytest.raises(DataError, match="LookHere of 90 degrees has 6, 12 or 16 heads, got 2"):
-        SOURCES["lookhere"].convert(vit(LS, **CLS), 16)
-    with pytest.raises(DataError, match="LookHere's 16 heads of 180 degrees look otherwise than ours"):
-        SOURCES["lookhere"].convert(vit(LS, **CLS), 2, 180)
-    with pytest.raises(DataError, match="is of events"):
-        SOURCES["pape"].convert({"embedding.projection.weight": torch.zeros(8, 2, 4, 4)}, 16)
-
-
-@pytest.mark.parametrize("dim, hidden", [(1408, 6144), (1664, 8192), (1152, 4304), (384, 1536)])
-def test_any_width_of_an_mlp_is_told_exactly(dim, hidden):
-    """V-JEPA 2's 48/11 and 64/13 and so400m's are no round ratios."""
-    from ndformer.framework.importers.vit import _ratio
-
-    assert int(dim * _ratio(hidden, dim)) == hidden
-
-
-def test_weights_come_as_safetensors_too(tmp_path, converted, capsys):
-    safetensors = pytest.importorskip("safetensors.torch")
-    safetensors.save_file(WHOLE, tmp_path / "in.safetensors")
-    convert_checkpoint.main(["timm", str(tmp_path / "in.safetensors"), str(tmp_path / "safe.pth"), "--head-dim", "16"])
-    capsys.readouterr()
-    converted("timm", WHOLE, "--head-dim", "16")
-    one, other = (checkpoint.load(tmp_path / name)["model"] for name in ("safe.pth", "out.pth"))
-    assert all(torch.equal(one[name], other[name]) for name in one | other)
-
-
-def test_every_source_says_its_licence():
-    assert all(source.LICENCE and source.INSIDE and source.HEAD_DIM for source in SOURCES.values())
