@@ -5,6 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ndformer.framework.errors import DataError
 from ndformer.framework.importers import vit
 from ndformer.framework.importers.taken import Imported, State, Taken, heads_of
 
@@ -18,6 +19,8 @@ def convert(given: State, head_dim: int) -> Imported:
     taken = Taken(given, "DINOv3", r"^(module\.)?(backbone\.)?")
     dim = vit.width(taken, "patch_embed.proj")
     heads_of(dim, head_dim)
+    if head_dim % 4:
+        raise DataError(f"DINOv3 turns all channels of a head, in fours: {head_dim} do not divide", "--head-dim N")
     rows = [taken.take("cls_token", 1, 1, dim)]
     if "storage_tokens" in taken:
         rows.append(taken.take("storage_tokens", 1, None, dim))

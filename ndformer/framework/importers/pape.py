@@ -53,7 +53,7 @@ def convert(given: State, head_dim: int) -> Imported:
     parts = {f"modalities.{name}": part for name, part in adapter.items()}
     parts["backbone"] = Part(body.config | dict(initial_norm=True), body.weights | first)
     parts |= vit.classifier(taken, dim, "class", "classifier")
-    return Imported(parts, taken.rest("nothing"), vit.assumed(head_dim, 1e-5) + ", normalize=False")
+    return Imported(parts, taken.rest(), vit.assumed(head_dim, 1e-5) + ", normalize=False")
 
 
 def _parabolas(taken: Taken, dim: int, heads: int, dims: int) -> tuple[State, int]:

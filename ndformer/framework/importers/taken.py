@@ -63,7 +63,7 @@ class Taken:
             raise DataError(f"these are no weights of {self.model}: none is called like {_example(pattern)}")
         return whole
 
-    def rest(self, unused: str) -> list[str]:
+    def rest(self, unused: str = "") -> list[str]:
         """What was not taken, all of which must be of no use; else it would act there, and not here."""
         strange = [name for name in self.left if not re.fullmatch(unused, name)]
         if strange:
