@@ -5,13 +5,14 @@
 # make matrix  the suite's core on each supported Python found, with the oldest and the newest torch: docs/machines.md
 # make soak    kills, faults, ranks, damaged files and 16 bit for an hour
 # make journeys  from files of one's own to pictures, and the commonest mistakes, all with the real programs: minutes
+# make integrations  models of other packages, installed into .venv where they can be, beside ours with their weights
 # make gpu     what needs a GPU: tests/gpu, then the benchmarks, into docs/benchmarks
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: train test lint types gpu headless matrix soak journeys clean
+.PHONY: train test lint types gpu headless matrix soak journeys integrations clean
 
 train: $(READY)
 	$(BIN)/python tools/train.py $(or $(ARGS),configs/modelnet40_plain_pape.py --sample --overwrite)
@@ -55,6 +56,10 @@ soak: $(READY)
 
 journeys: $(READY)
 	JOURNEYS=all $(BIN)/python -m pytest -q -n 2 tests/journeys
+
+integrations: $(READY)
+	-$(BIN)/python -m pip install -q -c constraints.txt timm
+	$(BIN)/python -m pytest -q tests/integrations -rs
 
 headless: $(READY)
 	PYTHON=$(CURDIR)/$(BIN)/python tests/headless/run.sh

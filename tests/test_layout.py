@@ -135,7 +135,7 @@ FRAMEWORK = [  # each room knows those before it
     ["kernels", "encoding"],
     ["composed"],
     ["attention", "sparse"],
-    ["look", "transformer"],
+    ["look", "probe", "transformer"],
     ["backbones", "necks", "losses", "data"],
     ["pictures"],
     ["answer"],
@@ -143,7 +143,7 @@ FRAMEWORK = [  # each room knows those before it
     ["answers"],
     ["heads", "adapter"],
     ["model"],
-    ["contract", "graph"],
+    ["contract", "graph", "importers"],
     ["engine"],
 ]
 ENGINE = [["config"], ["training"], ["building"], ["fitting"], ["run"], ["programs"], ["trained"], ["studies"]]

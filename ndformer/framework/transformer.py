@@ -67,16 +67,17 @@ class Block(nn.Module):
         layer_scale: float | None = None,
         qk_norm: bool = False,
         backend: str = "auto",
+        norm_eps: float = 1e-5,
     ) -> None:
         super().__init__()
 
         def scale() -> nn.Module:
             return nn.Identity() if layer_scale is None else LayerScale(dim, layer_scale)
 
-        self.norm1 = nn.LayerNorm(dim)
+        self.norm1 = nn.LayerNorm(dim, norm_eps)
         self.attention = Attention(dim, heads, encoding, qk_norm=qk_norm, backend=backend)
         self.scale1 = scale()
-        self.norm2 = nn.LayerNorm(dim)
+        self.norm2 = nn.LayerNorm(dim, norm_eps)
         self.mlp = MLP(dim, mlp_ratio)
         self.scale2 = scale()
         self.drop_path = DropPath(drop_path)
@@ -107,7 +108,8 @@ class Transformer(nn.Module):
     """`depth` blocks with one position encoding. TokenSet in, TokenSet out, at the same places.
 
     The PaPE paper's ViT has `initial_norm` and `final_norm` and one `drop_path` rate in all layers; a sequence gives
-    one rate per layer. `checkpointing` trades time for memory: blocks are recomputed in backward.
+    one rate per layer. `checkpointing` trades time for memory: blocks are recomputed in backward. `norm_eps` is added
+    to the variance of norms: weights trained elsewhere often want 1e-6.
 
     With `position_dims` by name, dict(image=2, points=3), the same blocks serve several position spaces, each with its
     own weights of the encoding; forward() is told which one.
@@ -128,6 +130,7 @@ class Transformer(nn.Module):
         final_norm: bool = True,
         checkpointing: bool = False,
         backend: str = "auto",
+        norm_eps: Positive = 1e-5,
     ) -> None:
         super().__init__()
         rates = [drop_path] * depth if isinstance(drop_path, (int, float)) else list(drop_path)
@@ -140,7 +143,7 @@ class Transformer(nn.Module):
 
         def blocks(layers: Sequence[LayerEncoding | None]) -> nn.ModuleList:
             return nn.ModuleList(
-                Block(dim, heads, layer, mlp_ratio, rate, layer_scale, qk_norm, backend)
+                Block(dim, heads, layer, mlp_ratio, rate, layer_scale, qk_norm, backend, norm_eps)
                 for layer, rate in zip(layers, rates)
             )
 
@@ -154,8 +157,8 @@ class Transformer(nn.Module):
             self.blocks = blocks([None] * depth)
             layers = {space: [one.layer(i, depth) for i in range(depth)] for space, one in encodings.items()}
             self.layers = Spaces({space: nn.ModuleList(own) for space, own in layers.items()})
-        self.initial_norm = nn.LayerNorm(dim) if initial_norm else nn.Identity()
-        self.final_norm = nn.LayerNorm(dim) if final_norm else nn.Identity()
+        self.initial_norm = nn.LayerNorm(dim, norm_eps) if initial_norm else nn.Identity()
+        self.final_norm = nn.LayerNorm(dim, norm_eps) if final_norm else nn.Identity()
         self.checkpointing = checkpointing
 
     def layer_of(self, name: str) -> int:

@@ -7,17 +7,17 @@ from typing import Any
 import torch
 
 from ndformer.framework.attention import Attention
-from tools import show_attention
+from tools import probe_positions, show_attention
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = (DOCS / "look.md").read_text()
+BLOCKS = re.findall(r"^```python\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
 COMMANDS = re.findall(r"^    python tools/show_attention\.py (.*)$", PAGE, re.MULTILINE)
 
 
 def test_its_code_does_what_its_comments_say():
-    (block,) = re.findall(r"^```python\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
     names: dict[str, Any] = {}
-    exec(block, names)
+    exec(BLOCKS[0], names)
     assert len(names["looks"]) == 4
     assert all(isinstance(look.layer, Attention) for look in names["looks"])
     assert {name: tuple(values.shape) for name, values in names["terms"].items()} == dict.fromkeys(
@@ -25,6 +25,21 @@ def test_its_code_does_what_its_comments_say():
     )
     torch.testing.assert_close(torch.stack(list(names["terms"].values())).sum(0).softmax(-1), names["attention"])
     assert names["middle"].shape == (3, 7, 7)
+
+
+def test_a_stranger_who_is_told_no_places_knows_none():
+    names: dict[str, Any] = {}
+    torch.manual_seed(0)
+    exec(BLOCKS[1], names)
+    assert len(BLOCKS) == 2
+    assert all((getattr(names["found"], kind).r2 < 0.05).all() for kind in ("place", "difference", "both"))
+
+
+def test_its_probes_are_understood():
+    found = re.findall(r"^    python tools/probe_positions\.py (.*)$", PAGE, re.MULTILINE)
+    assert len(found) == 2
+    for command in found:
+        assert (DOCS.parent / probe_positions.parse(command.split()).config).is_file()
 
 
 def test_its_commands_are_understood():

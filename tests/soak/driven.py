@@ -29,6 +29,7 @@ from tools import (
     extrapolate,
     peek,
     predict,
+    probe_positions,
     show_attention,
     show_tokens,
     train,
@@ -228,9 +229,11 @@ def given_weights(content: Content, path: Path, root: Path, home: Path) -> Itera
     image = root / "test" / "b" / "7.png"
     looks = {
         "show_attention": program(show_attention.main, one.config, path, image, "--out", home / "a.png", *words),
+        "probe_positions": program(probe_positions.main, one.config, path, "--out", home / "probes", *words),
         "extrapolate": program(extrapolate.main, one.config, path, "--sizes", 32, "--out", home / "sizes", *words),
         "vote": program(vote.main, "modelnet40_plain_pape", path, "--data-root", root),
         "convert_checkpoint": program(convert_checkpoint.main, "pointcept", path, home / "converted.pth"),
+        "convert_checkpoint dinov2": program(convert_checkpoint.main, "dinov2", path, home / "converted.pth"),
     }
     for tool, call in looks.items():
         yield f"{tool} {path.name}", call

@@ -12,12 +12,12 @@ import torch
 from torch import Tensor, nn
 
 from ndformer.framework.attention import Attention, build_encoding
-from ndformer.framework.backbones.ptv3 import pointcept
 from ndformer.framework.backbones.ptv3.network import PTv3
 from ndformer.framework.engine.training import checkpoint
 from ndformer.framework.errors import DataError
 from ndformer.framework.foreign.weights import tensors_of
 from ndformer.framework.heads.classifier import Classifier
+from ndformer.framework.importers import pointcept
 from ndformer.framework.model import TokenModel
 from ndformer.framework.registry import HEADS
 from ndformer.framework.tokens import TokenSet, Where

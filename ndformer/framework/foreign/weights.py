@@ -1,5 +1,6 @@
 """The weights in a checkpoint of anyone's."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +12,14 @@ from ndformer.framework import archive
 from ndformer.framework.errors import DataError
 
 
-def tensors_of(path: Path) -> dict[str, Tensor]:
-    """Tensors by name, of a file that can hold no code (weights_only)."""
+def tensors_of(path: Path, inside: Sequence[str] = ("state_dict", "model")) -> dict[str, Tensor]:
+    """Tensors by name, of a file that can hold no code (weights_only, safetensors). `inside`: under which keys they may
+    be, one in the other."""
     scalar: Any = (np.float64(0).__reduce__()[0], "numpy.core.multiarray.scalar")  # metrics, among the weights
     plain = [scalar, scalar[0], np.dtype, *(type(np.dtype(t)) for t in (np.float64, np.float32, np.int64))]
     try:
         with torch.serialization.safe_globals(plain):
-            content, _ = archive.read(path)
+            content = _safe(path) if path.suffix == ".safetensors" else archive.read(path)[0]
     except FileNotFoundError:
         raise DataError(f"no checkpoint at {path}") from None
     except DataError:
@@ -25,9 +27,18 @@ def tensors_of(path: Path) -> dict[str, Tensor]:
     except Exception as error:
         why = (str(error).strip() or type(error).__name__).splitlines()[0].split(". ")[0]
         raise DataError(f"{path} is not a checkpoint that can be read safely ({why})") from error
-    for key in ("state_dict", "model"):
+    for key in inside:
         if isinstance(content, dict) and isinstance(content.get(key), dict):
             content = content[key]
     if not isinstance(content, dict) or not any(isinstance(value, Tensor) for value in content.values()):
-        raise DataError(f"{path} holds no weights: it should be a dict of tensors by name, or have one as 'state_dict'")
+        keys = " or ".join(map(repr, inside))
+        raise DataError(f"{path} holds no weights: it should be a dict of tensors by name, or have one as {keys}")
     return {name: value for name, value in content.items() if isinstance(name, str) and isinstance(value, Tensor)}
+
+
+def _safe(path: Path) -> dict[str, Tensor]:
+    try:
+        from safetensors.torch import load_file
+    except ImportError:
+        raise DataError(".safetensors takes a package that is not installed: pip install safetensors") from None
+    return load_file(path)

@@ -13,6 +13,7 @@ from torch import Generator, Tensor, nn
 from ndformer.framework.encoding import PositionEncoding
 from ndformer.framework.engine.studies.experiment import Cell, Claim, Experiment, Scale, Values
 from ndformer.framework.engine.studies.verdicts import above, ahead, alike, below, each
+from ndformer.framework.probe import FOLDS, folds
 from ndformer.framework.tokens import Where
 from ndformer.studies.small import Reader
 from ndformer.studies.thesis.red_green import EPOCHS, SIDE, Task, grid_positions, trained
@@ -23,7 +24,6 @@ ROWS = {
     "Fourier": "LearnableFourier",
     "Fourier, gamma 1": "LearnableFourier(gamma=1)",
 }
-FOLDS = 10
 
 
 def measure(cell: Cell) -> Values:
@@ -95,9 +95,7 @@ def logistic(x: Tensor, y: Tensor, penalty: float = 1.0) -> Tensor:
 
 def _folds(seed: int):
     """((i, j) to learn from, (i, j) to ask) for each fold: pairs of other places among themselves."""
-    order = torch.randperm(SIDE**2, generator=Generator().manual_seed(seed))
-    for held in order.tensor_split(FOLDS):
-        kept = order[~torch.isin(order, held)]
+    for kept, held in folds(SIDE**2, FOLDS, Generator().manual_seed(seed)):
         yield _pairs(kept), _pairs(held)
 
 

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 import torch
 
-from ndformer.framework.backbones.ptv3 import pointcept
 from ndformer.framework.backbones.ptv3.network import PTv3
+from ndformer.framework.importers import pointcept
 from ndformer.framework.tokens import TokenSet, Where
 
 ROOT = Path(__file__).parents[3]

@@ -5,11 +5,13 @@ from collections.abc import Iterable
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from ndformer.framework.errors import DataError
+from ndformer.framework.importers.taken import Imported, Part, State
 
-State = dict[str, Tensor]
+LICENCE = "MIT"
+INSIDE = ("state_dict", "model")
+HEAD_DIM = 16
 
 NAMES = [  # in a block, a pooling or an unpooling: their name, ours
     (r"cpe\.0\.", "cpe.conv."),
@@ -25,6 +27,13 @@ NAMES = [  # in a block, a pooling or an unpooling: their name, ours
     (r"up\.proj\.", "resample.proj."),
     (r"up\.proj_skip\.", "resample.skip."),
 ]
+
+
+def convert(given: State, head_dim: int) -> Imported:
+    body, weights, left = backbone(given, head_dim)
+    parts = dict(backbone=Part(body, weights))
+    config, more, left = head(given, left)
+    return Imported(parts | (dict(head=Part(config, more)) if config else {}), left)
 
 
 def backbone(given: State, head_dim: int) -> tuple[dict[str, Any], State, list[str]]:

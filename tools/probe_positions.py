@@ -1,0 +1,49 @@
+"""How well linear probes read where tokens are from the features of each layer: does place leak, and where is it lost?
+
+    tools/probe_positions.py configs/mnist_small.py work_dirs/mnist_small/best.pth
+    tools/probe_positions.py configs/mnist_pape.py work_dirs/mnist_pape_sample/best.pth --sample --samples 100
+
+The absolute place of a token, axis by axis, and that of a pair's second token as its first sees it; beside it the same
+model untrained, and places dealt out anew. Leaves probe_positions.json, .md and .png beside the checkpoint.
+"""
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+from ndformer.framework.engine.building import prepare_data
+from ndformer.framework.engine.programs import output
+from ndformer.framework.engine.programs.cli import config_arguments, config_from, device_argument, new_parser, run
+from ndformer.framework.engine.studies import probe_positions
+from ndformer.framework.errors import DataError
+
+
+def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = new_parser(__doc__)
+    config_arguments(parser)
+    device_argument(parser)
+    parser.add_argument("checkpoint", metavar="CHECKPOINT", type=Path)
+    parser.add_argument("--samples", metavar="N", type=int, default=200, help="of the test set (200)")
+    parser.add_argument("--tokens", metavar="N", type=int, default=64, help="of each sample, at most (64)")
+    parser.add_argument("--out", metavar="DIR", type=Path, help="default: where the checkpoint is")
+    return parser.parse_args(arguments)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    given = parse(arguments)
+    for option, least in (("samples", 2), ("tokens", 2)):
+        if getattr(given, option) < least:
+            raise DataError(f"--{option} is a number from {least} on, got {getattr(given, option)}")
+    cfg = config_from(given, ["test"])
+    out = given.out or given.checkpoint.parent
+    output.folder(out, "--out")
+    prepare_data(cfg, given.sample)
+    probed = probe_positions.probe(cfg, given.checkpoint, given.samples, given.tokens)
+    tables = probe_positions.text(probed)
+    probe_positions.save(out, probed, tables)
+    probe_positions.draw(out / "probe_positions.png", probed)
+    print(f"\n{tables}\n" + "  ".join(str(out / f"probe_positions.{ending}") for ending in ("md", "json", "png")))
+
+
+if __name__ == "__main__":
+    run(main)
