@@ -1,0 +1,72 @@
+"""A page of HTML that needs nothing beside it: pictures are inside, nothing runs, nothing is asked of a network."""
+
+import base64
+import html
+import io
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+STYLE = """
+body { font: 16px/1.5 system-ui, sans-serif; color: #1a1a1a; background: #fff; }
+body { margin: 0 auto; padding: 1rem; max-width: 70rem }
+h1, h2, h3 { line-height: 1.2; margin: 2rem 0 .6rem }
+h1 { margin-top: .5rem }
+table { border-collapse: collapse; display: block; overflow-x: auto }
+td, th { padding: .2rem .8rem .2rem 0; text-align: right }
+td:first-child, th:first-child { text-align: left }
+thead th { border-bottom: 1px solid #999; font-weight: 600 }
+tbody tr:nth-child(even) { background: #f4f6f8 }
+img { max-width: 100%; height: auto }
+.cards { display: flex; flex-wrap: wrap; gap: .5rem }
+pre { overflow-x: auto; background: #f4f6f8; padding: .8rem; font-size: 14px }
+summary { cursor: pointer; color: #3b6ea8 }
+.note { color: #555 }
+"""
+GUARD = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"  # whatever is in the page, nothing is loaded
+
+
+class Markup(str):
+    """What is HTML already; any other text is escaped where it is put in."""
+
+
+def _inner(value: Any) -> str:
+    return value if isinstance(value, Markup) else html.escape(str(value))
+
+
+def element(tag: str, *inner: Any, **attributes: str) -> Markup:
+    said = "".join(f' {name.rstrip("_")}="{html.escape(value)}"' for name, value in attributes.items())
+    return Markup(f"<{tag}{said}>{''.join(map(_inner, inner))}</{tag}>")
+
+
+def joined(parts: Iterable[Any]) -> Markup:
+    return Markup("\n".join(map(_inner, parts)))
+
+
+def table(head: Sequence[Any], rows: Iterable[Sequence[Any]]) -> Markup:
+    lines = [element("tr", *(element("td", cell) for cell in row)) for row in rows]
+    title = element("thead", element("tr", *(element("th", cell) for cell in head)))
+    return element("table", title, element("tbody", *lines))
+
+
+def picture(png: bytes | Any, says: str) -> Markup:
+    """Of a PNG's bytes, or of a PIL image; `says` is for those who do not see it."""
+    if not isinstance(png, bytes):
+        held = io.BytesIO()
+        png.save(held, "PNG", optimize=True)
+        png = held.getvalue()
+    source = f"data:image/png;base64,{base64.b64encode(png).decode()}"
+    return Markup(f'<img src="{source}" alt="{html.escape(says)}">')
+
+
+def folded(title: Any, *inner: Any) -> Markup:
+    return element("details", element("summary", title), *inner)
+
+
+def page(title: str, *inner: Any) -> str:
+    return (
+        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{GUARD}">\n'
+        f'<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{html.escape(title)}</title><style>{STYLE}</style></head>\n"
+        f"<body>{joined([element('h1', title), *inner])}</body></html>\n"
+    )

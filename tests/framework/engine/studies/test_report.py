@@ -1,0 +1,87 @@
+"""report.html: what is in it, and that nothing in it can be more than text."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from ndformer.framework.engine.config import kept
+from ndformer.framework.engine.config.load import load
+from ndformer.framework.engine.studies import report
+from ndformer.framework.engine.training import checkpoint
+from ndformer.framework.errors import DataError
+
+CONFIG = Path(__file__).parents[4] / "configs" / "mnist_small.py"
+HOSTILE = '<script>alert("1")</script>'
+
+
+def made(folder: Path, accuracy: float, seed: int = 0, classes: tuple[str, ...] = ("seven",), **more) -> Path:
+    """What a run leaves, without one."""
+    folder.mkdir(parents=True)
+    cfg = load(CONFIG, [f"seed={seed}", "optimizer.lr=0.002"]).to_dict()
+    kept.write(folder, cfg)
+    content = dict(config=str(CONFIG), encoding="PaPE", dataset="MNIST", test=dict(accuracy=accuracy), seed=seed)
+    content |= dict(val=dict(accuracy=accuracy), epochs=8, params=1234567, minutes=1.5)
+    (folder / "results.json").write_text(json.dumps(content | more))
+    of_class = {str(i): dict(name=name, samples=30 + i) for i, name in enumerate(classes)}
+    checkpoint.save(folder / "best.pth", dict(model={}, data=dict(train=dict(samples=30, classes=of_class))))
+    Image.new("RGB", (4, 4)).save(folder / "curves.png")
+    (folder / "train.log").write_text(f"2026-11-23  ndformer 0.1.0  tools/train.py {HOSTILE}\nmore\n")
+    return folder
+
+
+def text(page: str) -> str:
+    """What a reader sees."""
+    return re.sub(r"<[^>]+>", " ", page.partition("<body>")[2])
+
+
+def test_one_run_has_its_figures_pictures_data_config_and_command(tmp_path):
+    told = report.read(made(tmp_path / "run", 0.8765))
+    page = report.of_runs([told], {told.folder: [Image.new("RGB", (9, 9), "red")]})
+    assert page.count('<img src="data:image/png;base64,') == 2
+    assert all(part in text(page) for part in ("87.65 %", "1,234,567", "seven", "30", "PaPE(m=50, init_radius=[1, 3])"))
+    assert re.search(r"optimizer\.lr *</td><td>0\.0015</td><td>0\.002", page)  # what it says otherwise than the config
+    assert "tools/train.py" in text(page)
+    assert "lr=0.002" in text(page)
+
+
+def test_runs_that_differ_by_their_seed_are_one_row_with_an_interval(tmp_path):
+    runs = [report.read(made(tmp_path / f"seed{i}", accuracy, i)) for i, accuracy in enumerate((0.90, 0.92, 0.94))]
+    page = report.of_runs(runs, {})
+    (row,) = re.findall(r"<tr><td>PaPE.*?</tr>", page)
+    assert "<td>3</td>" in row
+    assert "92.00 ± 4.97 %" in row  # Student's t: 4.303 * 2 / sqrt(3)
+    assert [name in text(page) for name in ("seed0", "seed1", "seed2")] == [True] * 3
+
+
+def test_names_from_elsewhere_are_text_and_nothing_is_asked_of_a_network(tmp_path):
+    folder = made(tmp_path / HOSTILE.replace("/", ""), 0.5, classes=(HOSTILE, "a & b", "'\" onload="), dataset=HOSTILE)
+    other = made(tmp_path / "other", 0.5)
+    page = report.of_runs([report.read(folder), report.read(other)], {})
+    assert "<script" not in page
+    assert "&lt;script&gt;alert(&quot;1&quot;)&lt;/script&gt;" in page
+    assert "a &amp; b" in page
+    assert not re.findall(r"(?:src|href|url\()\s*=?\s*[\"']?(?!data:)\w+:", page)
+    assert "default-src 'none'" in page
+
+
+def test_stand_ins_and_flattered_figures_are_told(tmp_path):
+    told = report.read(made(tmp_path / "run", 0.5, sample=True, val_is_test=True))
+    page = text(report.of_runs([told], {}))
+    assert "On the generated stand-in" in page
+    assert "Validation was the test set itself" in page
+
+
+@pytest.mark.parametrize("content", ["[]", "{", '{"test": 3}', '{"test": {"accuracy": "x"}, "val": {}}'])
+def test_results_that_no_run_leaves_are_a_sentence(tmp_path, content):
+    folder = made(tmp_path / "run", 0.5)
+    (folder / "results.json").write_text(content)
+    with pytest.raises(DataError, match=r"results\.json"):
+        report.read(folder)
+
+
+def test_a_folder_without_results_is_a_sentence(tmp_path):
+    with pytest.raises(DataError, match="name the folder of a run that came to its end"):
+        report.read(tmp_path)

@@ -1,0 +1,60 @@
+"""tools/report.py on the folder of a run, with samples of its test set."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from ndformer.framework.engine.building import build_model
+from ndformer.framework.engine.config import kept
+from ndformer.framework.engine.config.load import load
+from ndformer.framework.engine.training import checkpoint
+from ndformer.framework.errors import DataError
+from tools import report
+
+SMALL = ["model.backbone.dim=16", "model.backbone.depth=1", "model.backbone.heads=2", "model.head.classes=2"]
+
+
+@pytest.fixture
+def run(tmp_path):
+    rng = np.random.default_rng(0)
+    for split in ("train", "test"):
+        for name in ("cat", "dog"):
+            (tmp_path / "data" / split / name).mkdir(parents=True)
+            for i in range(4):
+                Image.fromarray(rng.integers(0, 256, (48, 48, 3), np.uint8)).save(
+                    tmp_path / "data" / split / name / f"{i}.png"
+                )
+    cfg = load("configs/sign_digits.py", [*SMALL, f"data_root={tmp_path / 'data'}"])
+    folder = tmp_path / "run"
+    folder.mkdir()
+    kept.write(folder, cfg.to_dict())
+    torch.manual_seed(0)
+    checkpoint.save(folder / "best.pth", dict(model=build_model(cfg).state_dict(), classes=["cat", "dog"]))
+    figures = dict(test=dict(accuracy=0.5), val=dict(accuracy=0.5), params=10, minutes=0.1, config="sign_digits.py")
+    (folder / "results.json").write_text(json.dumps(figures))
+    return folder
+
+
+def test_samples_are_of_the_test_set_the_worst_and_the_best(run, capsys):
+    report.main([str(run), "--samples", "6"])
+    assert capsys.readouterr().out.endswith(f"{run / 'report.html'}\n")
+    page = (run / "report.html").read_text()
+    assert page.count('alt="a sample and its answer"') == 6
+    assert "model.head.classes</td><td>10</td><td>2" in re.sub(r"\s", "", page).replace("<td>model", "model")
+
+
+def test_several_runs_are_a_page_beside_each_other(run, tmp_path, capsys):
+    report.main([str(run), str(run), "--out", str(tmp_path / "both.html")])
+    assert (tmp_path / "both.html").read_text().count("<h2>run</h2>") == 2
+    assert not (run / "report.html").exists()
+
+
+def test_without_its_data_samples_are_a_sentence(run, tmp_path):
+    for path in sorted((tmp_path / "data").rglob("*"), reverse=True):
+        path.unlink() if path.is_file() else path.rmdir()
+    with pytest.raises(DataError):
+        report.main([str(run), "--samples", "6"])
