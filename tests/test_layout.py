@@ -132,7 +132,7 @@ FRAMEWORK = [  # each room knows those before it
     ["errors", "atomic", "archive", "ranges", "guest", "jit", "autocast", "pipes"],
     ["signature", "devices"],
     ["registry", "processes", "tokens", "foreign", "compat"],
-    ["bias", "spacing"],
+    ["bias", "scaling", "spacing"],
     ["kernels", "encoding"],
     ["composed"],
     ["attention", "sparse"],

@@ -56,6 +56,12 @@ class RoPEMixed(RotaryND):
         super().__init__(*args, directions="mixed", learned=True, base=base, halves=self.repo, **rest)
         self.steps = self.head_dim // 2 if self.repo else self.steps
 
+    @property
+    def sizes(self) -> tuple[float, float]:
+        fastest, slowest = super().sizes
+        long = math.sqrt(self.position_dims) if self.repo else 1.0  # the same along all axes
+        return long * fastest, long * slowest
+
     def layer(self, index: int, depth: int) -> LayerEncoding:
         if not self.repo:
             return super().layer(index, depth)
