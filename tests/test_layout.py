@@ -133,6 +133,7 @@ FRAMEWORK = [  # each room knows those before it
     ["signature", "devices"],
     ["registry", "processes", "tokens", "foreign", "compat"],
     ["bias", "scaling", "spacing"],
+    ["coverage"],
     ["kernels", "encoding"],
     ["composed"],
     ["attention", "sparse"],

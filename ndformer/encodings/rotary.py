@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ndformer.encodings.directions import FIXED, RANDOM, alike
+from ndformer.framework.coverage import Coverage, Span, frequency_vectors, ladder_base
 from ndformer.framework.encoding import (
     LayerEncoding,
     PositionEncoding,
@@ -145,6 +146,17 @@ class RotaryND(PositionEncoding):
         if self.normalize:
             return None
         return math.pi * self.base ** (1 - 1 / self.steps)  # half of the longest wave
+
+    def covers(self, span: Span) -> list[Coverage]:
+        if self.normalize:  # one unit is 2 pi: tokens stand from -1 to 1 along an axis, or along that which counts
+            whole = [extent + 1 for extent in span.extent]
+            if self.normalize != "separate":
+                whole = [(min if self.normalize == "min" else max)(whole)] * len(whole)
+            extent, step = ([4 * math.pi * r / n for r, n in zip(of, whole)] for of in (span.extent, span.step))
+            span = span._replace(extent=tuple(extent), step=tuple(step))
+        drawn = self.directions in RANDOM and not self.learned
+        table = self.drawn if drawn else self.frequencies()
+        return frequency_vectors(table, span, lambda longest: f"base={ladder_base(longest, self.steps):.3g}")
 
     @property
     def sizes(self) -> tuple[float, float]:

@@ -10,6 +10,7 @@ from typing import Any, Literal, cast
 from torch import Tensor, nn
 
 from ndformer.framework.bias.base import Bias, SumBias
+from ndformer.framework.coverage import Coverage
 from ndformer.framework.encoding import LayerEncoding, PositionEncoding
 from ndformer.framework.registry import ENCODINGS
 from ndformer.framework.tokens import Where
@@ -44,6 +45,9 @@ class Composed(PositionEncoding):
         if name in ("scale_positions", "scaling") and "parts" in self._modules:
             for part in self.parts:
                 setattr(part, name, value)
+
+    def coverage(self, wheres: Sequence[Where]) -> list[Coverage]:
+        return [one.of(type(part).__name__) for part in self.parts for one in part.coverage(wheres)]
 
     def prepare(self, where: Where) -> Any:
         return tuple(part.prepare(where) for part in self.parts)

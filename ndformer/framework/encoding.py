@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from ndformer.framework.autocast import without_autocast
 from ndformer.framework.bias.base import Bias
+from ndformer.framework.coverage import Coverage, Span, reach_of
 from ndformer.framework.ranges import Dims, Factor, Few, NonNegative, Positive, Width
 from ndformer.framework.scaling import Scaling
 from ndformer.framework.spacing import Spacing
@@ -96,6 +97,15 @@ class PositionEncoding(nn.Module):
     def first_reach(self) -> float | None:
         """How far apart tokens may stand, after position_scale, for an untrained encoding to tell where others are."""
         return None
+
+    def coverage(self, wheres: Sequence[Where]) -> list[Coverage]:
+        """What tokens at such places use of the encoding, untrained."""
+        span = Span.of(wheres, self.factors)
+        return [] if span is None else self.covers(span)
+
+    def covers(self, span: Span) -> list[Coverage]:
+        """The same, of places that are scaled: the lengths of what it has, and those that such places use."""
+        return [] if self.first_reach is None else [reach_of(self.first_reach, span)]
 
     def prepare(self, where: Where) -> Any:
         """What all layers share for one row layout (tables, cos and sin): called once per layout, not per layer."""

@@ -129,7 +129,7 @@ def test_what_is_inside_of_an_encoding_is_not_scaled_twice():
 def test_ntk_and_yarn_are_the_model_with_its_frequencies_scaled(weights, encoding):
     cfg = config(encoding)
     path, model = weights(cfg)
-    ways = ["none", "ntk", "yarn"]
+    ways: list[extrapolate.Way] = ["none", "ntk", "yarn"]
     tested = extrapolate.extrapolate(cfg, path, [12, (12, 24)], ways=ways)
     same = [figure.test["accuracy"] for figure in tested.figures[:3]]
     assert same[0] == same[1] == same[2]
