@@ -24,7 +24,7 @@ class Span(NamedTuple):
     """How far tokens stand apart, per axis."""
 
     extent: tuple[float, ...]  # of the widest sample
-    step: tuple[float, ...]  # from one to the next
+    step: tuple[float, ...]  # from one to the next: of a grid, or of free tokens, about
     nearest: float  # from a token to its nearest neighbour, the median
     on_grid: bool
     low: tuple[float, ...]  # over all samples, as high
@@ -40,7 +40,8 @@ class Span(NamedTuple):
         lows, highs = torch.stack([r.amin(0) for r in rows]), torch.stack([r.amax(0) for r in rows])
         extent, low, high = (tuple(of.tolist()) for of in ((highs - lows).amax(0), lows.amin(0), highs.amax(0)))
         on_grid = all(where.grid is not None for where in wheres)
-        return cls(extent, spacing.unit, spacing.nearest, on_grid, low, high)
+        step = spacing.unit if on_grid else tuple(map(max, spacing.unit, _gaps(rows)))
+        return cls(extent, step, spacing.nearest, on_grid, low, high)
 
 
 class Coverage(NamedTuple):
@@ -62,6 +63,12 @@ class Coverage(NamedTuple):
         """How many are too short, used, too long."""
         short, long = sum(n < self.short for n in self.lengths), sum(n > self.long for n in self.lengths)
         return short, len(self.lengths) - short - long, long
+
+
+def _gaps(rows: Sequence[torch.Tensor]) -> list[float]:
+    """Per axis, from one coordinate of a sample to the next that there is: free tokens may stand on whole numbers."""
+    gaps = [[of.unique().diff() for of in r.unbind(1)] for r in rows[:32]]
+    return [torch.cat(of).median().item() if any(map(len, of)) else 0.0 for of in zip(*gaps)]
 
 
 def waves(what: str, lengths: Sequence[float], step: float, extent: float, hint: Callable[[float], str]) -> Coverage:

@@ -39,6 +39,16 @@ def test_a_span_is_that_of_the_widest_sample_with_padding_and_unplaced_tokens_as
     assert PositionEncoding(8, 2, 2, 1).coverage([Where(torch.ones(1, 3, 2))]) == []
 
 
+def test_free_tokens_on_whole_numbers_along_an_axis_are_a_whole_step_apart() -> None:
+    """Events: many times at each of a few rows."""
+    torch.manual_seed(0)
+    positions = torch.stack([torch.rand(2, 90) * 100, torch.randint(0, 5, (2, 90)).float()], dim=-1)
+    span = Span.of([Where(positions)], (1.0, 1.0))
+    assert span is not None
+    assert span.step[1] == 1
+    assert 0.5 < span.step[0] < 20
+
+
 @pytest.mark.parametrize("step", [1.0, 6.0])
 @pytest.mark.parametrize(
     "cfg",
