@@ -148,15 +148,11 @@ class RotaryND(PositionEncoding):
         return math.pi * self.base ** (1 - 1 / self.steps)  # half of the longest wave
 
     def covers(self, span: Span) -> list[Coverage]:
-        if self.normalize:  # one unit is 2 pi: tokens stand from -1 to 1 along an axis, or along that which counts
-            whole = [extent + 1 for extent in span.extent]
-            if self.normalize != "separate":
-                whole = [(min if self.normalize == "min" else max)(whole)] * len(whole)
-            extent, step = ([4 * math.pi * r / n for r, n in zip(of, whole)] for of in (span.extent, span.step))
-            span = span._replace(extent=tuple(extent), step=tuple(step))
-        drawn = self.directions in RANDOM and not self.learned
-        table = self.drawn if drawn else self.frequencies()
-        return frequency_vectors(table, span, lambda longest: f"base={ladder_base(longest, self.steps):.3g}")
+        whole = 1.0 if self.normalize is None else 2 * math.pi  # turns of a unit
+        table = self.drawn if self.directions in RANDOM and not self.learned else self.frequencies()
+        return frequency_vectors(
+            table * whole, span, lambda longest: f"base={ladder_base(longest * whole, self.steps):.3g}"
+        )
 
     @property
     def sizes(self) -> tuple[float, float]:
@@ -184,7 +180,7 @@ class RotaryND(PositionEncoding):
             change = partial(self.scaling.frequencies, sizes=self.sizes, unit=self.position_scale)
             gain = self.scaling.gain
         if self.learned:
-            return Places(near, change, gain)
+            return ToTurn(near, change, gain)
         table = self.drawn if self.directions in RANDOM else self.frequencies(positions.device)
         turn = angles(near, table if change is None else change(table))
         return Turns(turn.cos().to(positions.dtype), turn.sin().to(positions.dtype), gain)
@@ -207,15 +203,15 @@ class Turns(NamedTuple):
 
     cos: Tensor  # (B, H or 1, N, pairs)
     sin: Tensor
-    gain: float  # of logits
+    gain: float = 1.0  # of logits
 
 
-class Places(NamedTuple):
+class ToTurn(NamedTuple):
     """What learned ones have: each layer turns by its own."""
 
     positions: Tensor  # (B, N, P)
-    change: Callable[[Tensor], Tensor] | None  # of frequencies (H or 1, pairs, P)
-    gain: float
+    change: Callable[[Tensor], Tensor] | None = None  # of frequencies (H or 1, pairs, P)
+    gain: float = 1.0
 
 
 class _Turned(LayerEncoding):
@@ -252,7 +248,7 @@ class LearnedTurns(LayerEncoding):
         self.frequencies = nn.Parameter(frequencies)  # (H or 1, pairs, P); wavelengths where `inverse`
         self.halves, self.inverse = halves, inverse
 
-    def qk(self, q: Tensor, k: Tensor, x: Tensor, state: Places) -> tuple[Tensor, Tensor]:
+    def qk(self, q: Tensor, k: Tensor, x: Tensor, state: ToTurn) -> tuple[Tensor, Tensor]:
         exact = self.frequencies.to(torch.promote_types(self.frequencies.dtype, torch.float32))
         table = 1 / exact if self.inverse else exact
         turn = angles(state.positions, table if state.change is None else state.change(table))

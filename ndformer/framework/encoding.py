@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -100,11 +101,12 @@ class PositionEncoding(nn.Module):
 
     def coverage(self, wheres: Sequence[Where]) -> list[Coverage]:
         """What tokens at such places use of the encoding, untrained."""
-        span = Span.of(wheres, self.factors)
+        placed = [replace(one, positions=self.unit(scaled(one.positions, self.factors), one)) for one in wheres]
+        span = Span.of(placed, (1.0,) * self.position_dims)
         return [] if span is None else self.covers(span)
 
     def covers(self, span: Span) -> list[Coverage]:
-        """The same, of places that are scaled: the lengths of what it has, and those that such places use."""
+        """The same, of places in its own unit: the lengths of what it has, and those that such places use."""
         return [] if self.first_reach is None else [reach_of(self.first_reach, span)]
 
     def prepare(self, where: Where) -> Any:
