@@ -3,6 +3,7 @@
 import itertools
 import json
 import math
+import textwrap
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -148,7 +149,7 @@ def _maps(path: Path, rows: Rows, sizes: dict[int | str, Shape], metric: str, tr
             axis.grid(False)
             axis.set_xticks(range(len(widths)), map(str, widths))
             axis.set_yticks(range(len(heights)), map(str, heights))
-            axis.set(title=ways[w] if n == 0 else "", ylabel=names[n] if w == 0 else "")
+            axis.set(title=ways[w] if n == 0 else "", ylabel=textwrap.fill(names[n], 18) if w == 0 else "")
             axis.imshow(values[n, w], vmin=low, vmax=high, aspect="auto")
             for (i, j), value in np.ndenumerate(values[n, w]):
                 colour = "w" if value < (low + high) / 2 else "k"
