@@ -1,7 +1,8 @@
-"""Test trained image models at other input sizes, with and without position interpolation.
+"""Test trained image models at other input sizes, with and without scaling their positions.
 
     tools/extrapolate.py configs/cifar10_pape.py work_dirs/cifar10_pape/best.pth --sizes 32 48 64 96
-    tools/extrapolate.py work_dirs/compare_mnist_pape/*_seed? --sizes 28 40 56 84
+    tools/extrapolate.py work_dirs/compare_mnist_pape/*_seed? --sizes 28 40 56 84 --scalings none linear ntk yarn
+    tools/extrapolate.py work_dirs/mnist_pape --sizes 28x28 28x56 56x28 56x56       # height x width: drawn as a map
 
 A CHECKPOINT is a .pth file, or a run's folder for its best.pth; without CONFIG, the config.json beside it counts.
 Several are drawn over each other; those of one encoding are averaged. Leaves extrapolate.json, .md and .png.
@@ -14,8 +15,9 @@ from pathlib import Path
 
 from ndformer.framework.engine.building import prepare_data
 from ndformer.framework.engine.programs.cli import config_arguments, config_from, device_argument, new_parser, run
-from ndformer.framework.engine.studies import extrapolate
+from ndformer.framework.engine.studies import extrapolate, extrapolate_table
 from ndformer.framework.errors import DataError
+from ndformer.framework.scaling import KINDS
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -23,10 +25,26 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     config_arguments(parser)
     device_argument(parser)
     parser.add_argument("checkpoints", metavar="CHECKPOINT", type=Path, nargs="*")
-    parser.add_argument("--sizes", metavar="S", type=int, nargs="+", required=True, help="in pixels, the shorter side")
+    parser.add_argument(
+        "--sizes", metavar="S", type=size, nargs="+", required=True, help="in pixels, the shorter side or HEIGHTxWIDTH"
+    )
+    parser.add_argument(
+        "--scalings",
+        nargs="+",
+        choices=["none", *KINDS],
+        default=list(extrapolate.WAYS),
+        help="of positions: none, linear (interpolation), and of rotary encodings ntk and yarn",
+    )
     parser.add_argument("--metric", metavar="NAME", help="another value than the main one: mAP50")
     parser.add_argument("--out", metavar="DIR", type=Path, help="default: where the checkpoints are")
     return parser.parse_args(arguments)
+
+
+def size(word: str) -> extrapolate.Size:
+    sides = word.split("x")
+    if len(sides) > 2 or not all(side.isascii() and side.isdigit() for side in sides):
+        raise argparse.ArgumentTypeError(f"a size is 224, or 224x448 for height x width, not {word!r}")
+    return int(word) if len(sides) == 1 else (int(sides[0]), int(sides[1]))
 
 
 def checkpoints(given: argparse.Namespace) -> list[tuple[Path, Path]]:
@@ -55,15 +73,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
         given.config = config
         cfg = config_from(given, ["test", "train"])
         prepare_data(cfg, given.sample)
-        tested.append(extrapolate.extrapolate(cfg, path, sorted(set(given.sizes)), given.metric))
+        tested.append(extrapolate.extrapolate(cfg, path, given.sizes, given.metric, given.scalings))
         print(f"[{number}/{len(found)}] {tested[-1].encoding}, {path}", flush=True)
     metric = tested[0].metric
-    rows = extrapolate.summarised(tested)
-    trained = sorted({min(one.trained) for one in tested})
-    tables = extrapolate.text(rows, metric, " and ".join(map(str, trained)))
+    rows, sizes = extrapolate_table.summarised(tested), extrapolate_table.shapes(tested)
+    trained = sorted({one.trained for one in tested})
+    sides = " and ".join(str(h) if h == w else f"{h}x{w}" for h, w in trained)
+    tables = extrapolate_table.text(rows, list(sizes), metric, sides)
     out = given.out or Path(os.path.commonpath([path.parent for _, path in found]))
-    extrapolate.save(out, tested, rows, tables)
-    extrapolate.draw(out / "extrapolate.png", rows, metric, trained)
+    extrapolate_table.save(out, tested, rows, tables)
+    extrapolate_table.draw(out / "extrapolate.png", rows, sizes, metric, trained)
     print(f"\n{tables}\n{out / 'extrapolate.md'}  {out / 'extrapolate.json'}  {out / 'extrapolate.png'}")
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ndformer.framework.coverage import Coverage, Span, ladder_base, waves
 from ndformer.framework.encoding import PositionEncoding, Preset, axis_order, from_repo
 from ndformer.framework.ranges import Axis, Positive
 from ndformer.framework.registry import ENCODINGS
@@ -47,6 +48,16 @@ class Sincos(PositionEncoding):
     @property
     def first_reach(self) -> float | None:
         return math.pi * self.base  # half of the longest wave
+
+    def covers(self, span: Span) -> list[Coverage]:
+        found = []
+        for p, width in zip(self.axes, self.widths):
+            n = (width + 1) // 2
+            lengths = [2 * math.pi * self.base ** (2 * i / width) for i in range(n)]
+            hint = lambda longest, n=n: f"base={ladder_base(longest, n):.3g}"
+            if span.extent[p] > 0:
+                found.append(waves(f"waves along axis {p}", lengths, span.step[p], span.extent[p], hint))
+        return found
 
     def tables(self, positions: Tensor, where: Where) -> Tensor:
         table = torch.cat(

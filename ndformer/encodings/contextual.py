@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from ndformer.encodings.buckets import IRPE, T5, Spans, clipped, log, piecewise
 from ndformer.framework.bias.base import Bias, PositionBias, norm
+from ndformer.framework.coverage import Coverage, Span, steps
 from ndformer.framework.encoding import LayerEncoding, PositionEncoding, one_of
 from ndformer.framework.ranges import WidthOrNone
 from ndformer.framework.registry import ENCODINGS
@@ -84,6 +85,13 @@ class Relative(PositionEncoding):
     @property
     def first_reach(self) -> float | None:
         return float(max(found.index(found[-1]) for found in self.of_steps))  # farther ones share a vector
+
+    def covers(self, span: Span) -> list[Coverage]:
+        if self.method == "euclidean":
+            span = span._replace(extent=(math.hypot(*span.extent),), step=(span.nearest,))
+        begins = [[found.index(bucket) for bucket in sorted(set(found))] for found in self.of_steps]
+        simple = all(found == list(range(len(found))) for found in self.of_steps)
+        return steps([of[-1] for of in begins], begins, span, "reach={}" if simple else "spans that end at {}")
 
     def tables(self, positions: Tensor, where: Where) -> Places:
         return Places(positions, where.placed if self.class_entries else None)

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from ndformer.framework.bias.base import Bias, PositionBias
+from ndformer.framework.coverage import Coverage, Span, slopes_of
 from ndformer.framework.encoding import LayerEncoding, PositionEncoding
 from ndformer.framework.registry import ENCODINGS
 from ndformer.framework.tokens import Rows, Where
@@ -45,6 +46,9 @@ class DirectionalRPE(PositionEncoding):
     @property
     def first_reach(self) -> float | None:
         return 5 / min(self.slopes["left"])  # where a token weighs a hundredth
+
+    def covers(self, span: Span) -> list[Coverage]:
+        return [slopes_of(self.slopes["left"], span)]
 
     def tables(self, positions: Tensor, where: Where) -> Bias:
         left, right = (positions.new_tensor(self.slopes[side]) for side in START)

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from ndformer.framework.bias.base import Bias
 from ndformer.framework.bias.pointwise import DistanceBias
+from ndformer.framework.coverage import Coverage, Span, slopes_of
 from ndformer.framework.encoding import LayerEncoding, PositionEncoding
 from ndformer.framework.registry import ENCODINGS
 from ndformer.framework.tokens import Where
@@ -27,6 +28,9 @@ class ALiBi(PositionEncoding):
     @property
     def first_reach(self) -> float | None:
         return 5 / min(alibi_slopes(self.heads))  # where a token weighs a hundredth
+
+    def covers(self, span: Span) -> list[Coverage]:
+        return [slopes_of(alibi_slopes(self.heads), span)]
 
     def tables(self, positions: Tensor, where: Where) -> Bias:
         return DistanceBias(positions.new_tensor(alibi_slopes(self.heads)), positions)

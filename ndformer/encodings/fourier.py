@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ndformer.framework.coverage import Coverage, Span, frequency_vectors
 from ndformer.framework.encoding import PositionEncoding
 from ndformer.framework.errors import DataError
 from ndformer.framework.foreign.weights import tensors_of
@@ -61,6 +62,10 @@ class LearnableFourier(PositionEncoding):
     @property
     def first_reach(self) -> float:
         return 3 * self.gamma  # no two places farther apart are alike
+
+    def covers(self, span: Span) -> list[Coverage]:
+        table = torch.block_diag(*[self.frequencies] * self.groups)  # (groups features, P)
+        return frequency_vectors(table, span, lambda longest: f"gamma={max(span.extent) / 3:.3g}")
 
     def tables(self, positions: Tensor, where: Where) -> Tensor:
         r = positions.unflatten(-1, (self.groups, -1)).double()  # (B, N, G, M): far from 0, float32 has no digits

@@ -1,11 +1,14 @@
 """LaPE: a code of positions given to every layer, which normalises it anew."""
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ndformer.framework.composed import build_encoding
+from ndformer.framework.coverage import Coverage
 from ndformer.framework.encoding import LayerEncoding, PositionEncoding, scaled
 from ndformer.framework.registry import ENCODINGS
 from ndformer.framework.tokens import Where
@@ -45,6 +48,9 @@ class LaPE(PositionEncoding):
     @property
     def first_reach(self) -> float | None:
         return self.encoding.first_reach
+
+    def coverage(self, wheres: Sequence[Where]) -> list[Coverage]:
+        return self.encoding.coverage([replace(one, positions=scaled(one.positions, self.factors)) for one in wheres])
 
     def layer(self, index: int, depth: int) -> LayerEncoding:
         if str(index) not in self.norms:

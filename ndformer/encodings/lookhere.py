@@ -13,6 +13,7 @@ from torch import Tensor
 
 from ndformer.framework.bias.base import Bias, SumBias
 from ndformer.framework.bias.pointwise import ConeBias, DistanceBias
+from ndformer.framework.coverage import Coverage, Span, slopes_of
 from ndformer.framework.encoding import LayerEncoding, PositionEncoding, Preset, from_repo
 from ndformer.framework.ranges import Positive
 from ndformer.framework.registry import ENCODINGS
@@ -57,6 +58,9 @@ class LookHere(PositionEncoding):
     @property
     def first_reach(self) -> float | None:
         return 5 / (self.global_slope * min(self.layer_slopes) * min(self.slopes))  # where a token weighs a hundredth
+
+    def covers(self, span: Span) -> list[Coverage]:
+        return [slopes_of([self.global_slope * min(self.layer_slopes) * slope for slope in self.slopes], span)]
 
     def tables(self, positions: Tensor, where: Where) -> tuple[Tensor, Tensor, Bias]:
         cone = ConeBias(positions.new_tensor(self.directions), positions.new_tensor(self.cosines), positions)

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from ndformer.encodings.distance import alibi_slopes
 from ndformer.framework.bias.base import Bias
 from ndformer.framework.bias.curves import CurveBias, gaussian, logarithm, power
+from ndformer.framework.coverage import AUTO, Coverage, Span, gaussians, slopes_of
 from ndformer.framework.encoding import LayerEncoding, PositionEncoding, one_of
 from ndformer.framework.registry import ENCODINGS
 
@@ -30,6 +31,14 @@ class RadialBias(PositionEncoding):
         super().__init__(*args, **rest)
         one_of("curve", curve, ["log", "power", "bam", "gaussian", "linear"])
         self.curve = curve
+
+    def covers(self, span: Span) -> list[Coverage]:
+        if self.curve in ("log", "power"):  # drawn by chance
+            return []
+        slopes = alibi_slopes(self.heads)
+        if self.curve == "gaussian":
+            return [gaussians([1 / slope for slope in slopes], span, AUTO)]
+        return [slopes_of(slopes, span)]
 
     def layer(self, index: int, depth: int) -> LayerEncoding:
         return _Curve(self.curve, self.heads)

@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from ndformer.framework.coverage import Coverage, Span, gaussians
 from ndformer.framework.encoding import PositionEncoding, not_measured, per_axis, short
 from ndformer.framework.ranges import Positive
 from ndformer.framework.spacing import Spacing
@@ -63,6 +64,13 @@ class WithRadius(PositionEncoding):
     @property
     def first_reach(self) -> float | None:
         return WITHIN * max(self.radii) if self.radii else None
+
+    def covers(self, span: Span) -> list[Coverage]:
+        if self.first_reach is None:
+            return []
+        first, last = short(span.nearest), short(max(span.nearest, max(span.extent) / 2))
+        lengths = self.radii or [self.first_reach / WITHIN] * self.heads
+        return [gaussians(lengths, span, f"init_radius=[{first:g}, {last:g}], which is 'spread'")]
 
 
 def curvature(radius: Tensor, head_dim: int) -> Tensor:

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from ndformer.framework.bias.base import Bias
 from ndformer.framework.bias.pointwise import TableBias
+from ndformer.framework.coverage import Coverage, Span, steps
 from ndformer.framework.encoding import LayerEncoding, PositionEncoding
 from ndformer.framework.ranges import WidthOrNone
 from ndformer.framework.registry import ENCODINGS
@@ -40,6 +41,9 @@ class RelativeBias(PositionEncoding):
     @property
     def first_reach(self) -> float | None:
         return float(max(self.reach))  # farther ones share a number
+
+    def covers(self, span: Span) -> list[Coverage]:
+        return steps(self.reach, [range(reach + 1) for reach in self.reach], span, "reach={}")
 
     def layer(self, index: int, depth: int) -> LayerEncoding:
         return _Tables(self.heads, self.sizes, self.reach)

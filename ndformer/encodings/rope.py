@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from ndformer.encodings.rotary import LearnedTurns, RotaryND
 from ndformer.framework.encoding import LayerEncoding, Preset, axis_order, from_repo
@@ -56,12 +57,22 @@ class RoPEMixed(RotaryND):
         super().__init__(*args, directions="mixed", learned=True, base=base, halves=self.repo, **rest)
         self.steps = self.head_dim // 2 if self.repo else self.steps
 
+    @property
+    def sizes(self) -> tuple[float, float]:
+        fastest, slowest = super().sizes
+        long = math.sqrt(self.position_dims) if self.repo else 1.0  # the same along all axes
+        return long * fastest, long * slowest
+
+    def frequencies(self, device: torch.device | None = None) -> Tensor:
+        if not self.repo:
+            return super().frequencies(device)
+        sizes = self.base ** -(torch.arange(self.steps, device=device) / self.steps)
+        return sizes[None, :, None].repeat(self.heads, 1, self.position_dims)
+
     def layer(self, index: int, depth: int) -> LayerEncoding:
         if not self.repo:
             return super().layer(index, depth)
-        sizes = self.base ** -(torch.arange(self.steps) / self.steps)
-        wavelengths = (1 / sizes)[None, :, None].repeat(self.heads, 1, self.position_dims)
-        return LearnedTurns(wavelengths, halves=True, inverse=True)
+        return LearnedTurns(1 / self.frequencies(), halves=True, inverse=True)
 
 
 if __name__ == "__main__":

@@ -6,14 +6,16 @@ beyond the last pair pass unturned, so any head width works for any number of di
 """
 
 import math
-from collections.abc import Sequence
-from typing import Any, Literal
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Literal, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ndformer.encodings.directions import FIXED, RANDOM, alike
+from ndformer.framework.coverage import Coverage, Span, frequency_vectors, ladder_base
 from ndformer.framework.encoding import (
     LayerEncoding,
     PositionEncoding,
@@ -100,6 +102,7 @@ class RotaryND(PositionEncoding):
         self.base: float = base or theirs.get("base", 100.0)
         self.halves: bool = theirs.get("halves", False) if halves is None else halves
         self.normalize: str | None = normalize or theirs.get("normalize")
+        self.scales_waves = self.normalize is None  # else a larger image has its places between -1 and 1 anyway
         one_of("normalize", self.normalize, [None, "separate", "min", "max"])
         self.learned, self.axes = learned, axis_order(axes, self.position_dims, False)
         self.sections = self._checked(sections)
@@ -144,6 +147,18 @@ class RotaryND(PositionEncoding):
             return None
         return math.pi * self.base ** (1 - 1 / self.steps)  # half of the longest wave
 
+    def covers(self, span: Span) -> list[Coverage]:
+        whole = 1.0 if self.normalize is None else 2 * math.pi  # turns of a unit
+        table = self.drawn if self.directions in RANDOM and not self.learned else self.frequencies()
+        return frequency_vectors(
+            table * whole, span, lambda longest: f"base={ladder_base(longest * whole, self.steps):.3g}"
+        )
+
+    @property
+    def sizes(self) -> tuple[float, float]:
+        """Of the fastest and the slowest wave, untrained."""
+        return 1.0, self.base ** (1 / self.steps - 1)
+
     def frequencies(self, device: torch.device | None = None) -> Tensor:
         """(H or 1, pairs, P); drawn anew, where directions are random."""
         place = self.heads, self.turned, self.position_dims, self.base
@@ -160,11 +175,15 @@ class RotaryND(PositionEncoding):
         near = self.near(positions, where)
         if self.normalize is not None:
             near = near * (2 * math.pi)
+        change, gain = None, 1.0  # at the sizes of training
+        if self.scaling is not None and self.scales_waves and self.scaling.kind != "linear":
+            change = partial(self.scaling.frequencies, sizes=self.sizes, unit=self.position_scale)
+            gain = self.scaling.gain
         if self.learned:
-            return near
+            return ToTurn(near, change, gain)
         table = self.drawn if self.directions in RANDOM else self.frequencies(positions.device)
-        turn = angles(near, table)
-        return turn.cos().to(positions.dtype), turn.sin().to(positions.dtype)  # (B, H or 1, N, pairs)
+        turn = angles(near, table if change is None else change(table))
+        return Turns(turn.cos().to(positions.dtype), turn.sin().to(positions.dtype), gain)
 
     def near(self, positions: Tensor, where: Where) -> Tensor:
         """Positions whose angles have their digits: about the mean, which leaves turns between tokens as they are. But
@@ -179,6 +198,22 @@ class RotaryND(PositionEncoding):
         return _Turned(self.halves, self.steps if self.tiled else None)
 
 
+class Turns(NamedTuple):
+    """What fixed frequencies have layers share."""
+
+    cos: Tensor  # (B, H or 1, N, pairs)
+    sin: Tensor
+    gain: float = 1.0  # of logits
+
+
+class ToTurn(NamedTuple):
+    """What learned ones have: each layer turns by its own."""
+
+    positions: Tensor  # (B, N, P)
+    change: Callable[[Tensor], Tensor] | None = None  # of frequencies (H or 1, pairs, P)
+    gain: float = 1.0
+
+
 class _Turned(LayerEncoding):
     """Turns by a table shared by all layers."""
 
@@ -187,8 +222,9 @@ class _Turned(LayerEncoding):
         super().__init__()
         self.halves, self.tiled = halves, tiled
 
-    def qk(self, q: Tensor, k: Tensor, x: Tensor, state: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
-        cos, sin = state
+    def qk(self, q: Tensor, k: Tensor, x: Tensor, state: Turns) -> tuple[Tensor, Tensor]:
+        cos, sin, gain = state
+        q = q if gain == 1 else q * gain
         if self.tiled is not None:
             return _turned_apart(q, cos, sin, self.tiled), _turned_apart(k, cos, sin, self.tiled)
         width = q.shape[-1]
@@ -212,10 +248,12 @@ class LearnedTurns(LayerEncoding):
         self.frequencies = nn.Parameter(frequencies)  # (H or 1, pairs, P); wavelengths where `inverse`
         self.halves, self.inverse = halves, inverse
 
-    def qk(self, q: Tensor, k: Tensor, x: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+    def qk(self, q: Tensor, k: Tensor, x: Tensor, state: ToTurn) -> tuple[Tensor, Tensor]:
         exact = self.frequencies.to(torch.promote_types(self.frequencies.dtype, torch.float32))
-        turn = angles(state, 1 / exact if self.inverse else exact)
+        table = 1 / exact if self.inverse else exact
+        turn = angles(state.positions, table if state.change is None else state.change(table))
         cos, sin = turn.cos().to(exact.dtype), turn.sin().to(exact.dtype)  # (B, H or 1, N, pairs)
+        q = q if state.gain == 1 else q * state.gain
         return rotate(q, cos, sin, self.halves), rotate(k, cos, sin, self.halves)
 
 

@@ -8,7 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ndformer.framework.encoding import PositionEncoding
+from ndformer.framework.coverage import Coverage, Span, cells
+from ndformer.framework.encoding import PositionEncoding, short
 from ndformer.framework.ranges import Ascending, FewOrNone, Finite, Side
 from ndformer.framework.registry import ENCODINGS
 from ndformer.framework.tokens import Where
@@ -65,6 +66,20 @@ class LearnableAbsolute(PositionEncoding):
         self.class_entries = class_entries
         self.table = nn.Parameter(torch.empty(class_entries + math.prod(self.grid), self.dim))
         nn.init.trunc_normal_(self.table, std=0.02)
+
+    def covers(self, span: Span) -> list[Coverage]:
+        found = []
+        for p, count in enumerate(self.grid):
+            if self.extent is None:
+                here = round(span.extent[p] / span.step[p]) + 1
+                said = () if here == count else (f"{count} cells along axis {p} are resampled to {here}: grid={here}",)
+                found.append(cells(p, count, 0, count - 1, "")._replace(warnings=said))
+            else:
+                low, high = self.extent[p]
+                first, last = ((at - low) / (high - low) * (count - 1) for at in (span.low[p], span.high[p]))
+                hint = f"extent=({short(span.low[p]):g}, {short(span.high[p]):g})"
+                found.append(cells(p, count, first, last, hint))
+        return found
 
     def tables(self, positions: Tensor, where: Where) -> Tensor:
         table = self.table.to(positions.dtype)

@@ -10,6 +10,7 @@ from typing import Any, Literal, cast
 from torch import Tensor, nn
 
 from ndformer.framework.bias.base import Bias, SumBias
+from ndformer.framework.coverage import Coverage
 from ndformer.framework.encoding import LayerEncoding, PositionEncoding
 from ndformer.framework.registry import ENCODINGS
 from ndformer.framework.tokens import Where
@@ -29,6 +30,7 @@ class Composed(PositionEncoding):
         self.rotation_invariant = all(p.rotation_invariant for p in parts)
         self.embeds_unplaced = any(p.embeds_unplaced for p in parts)
         self.bounded = any(p.bounded for p in parts)
+        self.scales_waves = any(p.scales_waves for p in parts)
         self.one_graph = all(p.one_graph for p in parts)
         self.instead = next((p.instead for p in parts if p.needs_grid), self.instead)
 
@@ -40,9 +42,12 @@ class Composed(PositionEncoding):
 
     def __setattr__(self, name: str, value: Any) -> None:
         super().__setattr__(name, value)
-        if name == "scale_positions" and "parts" in self._modules:
+        if name in ("scale_positions", "scaling") and "parts" in self._modules:
             for part in self.parts:
-                part.scale_positions = value
+                setattr(part, name, value)
+
+    def coverage(self, wheres: Sequence[Where]) -> list[Coverage]:
+        return [one.of(type(part).__name__) for part in self.parts for one in part.coverage(wheres)]
 
     def prepare(self, where: Where) -> Any:
         return tuple(part.prepare(where) for part in self.parts)

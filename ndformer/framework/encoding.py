@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -19,7 +20,9 @@ from torch import Tensor, nn
 
 from ndformer.framework.autocast import without_autocast
 from ndformer.framework.bias.base import Bias
+from ndformer.framework.coverage import Coverage, Span, reach_of
 from ndformer.framework.ranges import Dims, Factor, Few, NonNegative, Positive, Width
+from ndformer.framework.scaling import Scaling
 from ndformer.framework.spacing import Spacing
 from ndformer.framework.tokens import Where
 
@@ -39,6 +42,7 @@ class PositionEncoding(nn.Module):
     rotation_invariant: bool = True  # so does a turn about the origin
     embeds_unplaced: bool = False  # adds something to tokens without a place too
     bounded: bool = False  # beyond a stated extent all places are those of its border
+    scales_waves: bool = False  # has frequencies that `scaling` can change
     one_graph: bool = True  # torch.compile and torch.export can take it whole
     class_at: ClassVar[Literal["nowhere", "centre"]] = "nowhere"  # of a class token, under adapters' class_at='auto'
     min_dims: int = 1
@@ -79,6 +83,7 @@ class PositionEncoding(nn.Module):
         self.position_scale = per_axis(position_scale, position_dims, f"position_scale of {name}")
         self.shift, self.jitter, self.rescale = shift, jitter, rescale
         self.scale_positions: PerAxis = 1.0  # position interpolation: set it at test time, to train_size / test_size
+        self.scaling: Scaling | None = None  # or this one, which knows ways for rotary encodings too
 
     @classmethod
     def from_data(cls, options: dict[str, Any], wheres: Sequence[Where] | None) -> dict[str, Any]:
@@ -93,6 +98,16 @@ class PositionEncoding(nn.Module):
     def first_reach(self) -> float | None:
         """How far apart tokens may stand, after position_scale, for an untrained encoding to tell where others are."""
         return None
+
+    def coverage(self, wheres: Sequence[Where]) -> list[Coverage]:
+        """What tokens at such places use of the encoding, untrained."""
+        placed = [replace(one, positions=self.unit(scaled(one.positions, self.factors), one)) for one in wheres]
+        span = Span.of(placed, (1.0,) * self.position_dims)
+        return [] if span is None else self.covers(span)
+
+    def covers(self, span: Span) -> list[Coverage]:
+        """The same, of places in its own unit: the lengths of what it has, and those that such places use."""
+        return [] if self.first_reach is None else [reach_of(self.first_reach, span)]
 
     def prepare(self, where: Where) -> Any:
         """What all layers share for one row layout (tables, cos and sin): called once per layout, not per layer."""
@@ -113,8 +128,12 @@ class PositionEncoding(nn.Module):
 
     @property
     def factors(self) -> tuple[float, ...]:
-        """What positions are multiplied with: position_scale times the interpolation set in scale_positions."""
+        """What positions are multiplied with: position_scale times the interpolation set in scale_positions, or in
+        scaling, of whatever kind it is where there are no waves to scale."""
         interpolation = per_axis(self.scale_positions, self.position_dims, "scale_positions")
+        if self.scaling is not None and (self.scaling.kind == "linear" or not self.scales_waves):
+            larger = per_axis(self.scaling.factors, self.position_dims, "scaling")
+            interpolation = tuple(a / s for a, s in zip(interpolation, larger))
         return tuple(a * b for a, b in zip(self.position_scale, interpolation))
 
     def unit(self, positions: Tensor, where: Where) -> Tensor:

@@ -25,7 +25,7 @@ class Spacing(NamedTuple):
     @classmethod
     def of(cls, wheres: Sequence[Where], factors: tuple[float, ...]) -> Spacing | None:
         """Over all rows, with positions times `factors`; None where no row has two tokens at different places."""
-        rows = [r * r.new_tensor(factors) for where in wheres for r in _placed(where)]
+        rows = [r * r.new_tensor(factors) for where in wheres for r in _few(where)]
         rows = [r for r in rows if len(r) > 1 and (r != r[0]).any()]
         if not rows:
             return None
@@ -38,15 +38,19 @@ class Spacing(NamedTuple):
         return cls(tuple(grid.tolist()), _nearest(rows), extents.max().item())
 
 
-def _placed(where: Where) -> Iterator[Tensor]:
+def placed_rows(where: Where) -> Iterator[Tensor]:
     """The positions of the tokens that have one, in float64: of each row, or of each sample of packed ones."""
     if where.cut is not None:
         for _, one in where.cut:
-            yield from _placed(one)
+            yield from placed_rows(one)
         return
     for row, r in enumerate(where.positions[:MOST].detach().cpu().double()):
         real = where.real
-        r = r if real is None else r[real[row if len(real) > 1 else 0].cpu()]
+        yield r if real is None else r[real[row if len(real) > 1 else 0].cpu()]
+
+
+def _few(where: Where) -> Iterator[Tensor]:
+    for r in placed_rows(where):
         yield r[:: -(-len(r) // MOST)] if len(r) > MOST and where.grid is None else r[-MOST:]
 
 

@@ -4,6 +4,7 @@ import re
 import shlex
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from ndformer.framework.engine.config.load import load
@@ -35,7 +36,7 @@ def test_commands_are_understood(command, monkeypatch, tmp_path):
         assert tool == "tools/extrapolate.py"
         given = extrapolate.parse(arguments)
         patch = load(given.config if given.checkpoints else "configs/mnist_pape.py").model.modalities.image.patch
-        assert not any(size % patch for size in given.sizes)
+        assert not any(side % patch for size in given.sizes for side in np.atleast_1d(size))
 
 
 def test_ranks_lie_as_far_apart_as_the_page_says():

@@ -57,6 +57,21 @@ def test_several_runs_make_one_table(runs, tmp_path, capsys):
     assert (tmp_path / "runs" / "extrapolate.png").is_file()
 
 
+def test_heights_and_widths_apart_and_scalings(runs, tmp_path):
+    sizes = ["16x16", "16x32", "32x16", "32x32"]
+    extrapolate.main([str(runs[2]), "--sizes", *sizes, "--scalings", "linear", "--out", str(tmp_path / "out")])
+    content = json.loads((tmp_path / "out" / "extrapolate.json").read_text())
+    assert [(row["size"], row["scaling"]) for row in content["rows"]] == [(size, "linear") for size in sizes]
+    assert content["runs"][0]["figures"][1]["did"] == "EvalCrop size 16 -> (16, 32)"
+
+
+@pytest.mark.parametrize("size", ["16x", "x16", "16x16x3", "-16", "²", "big"])
+def test_a_size_is_one_number_or_two(size, capsys):
+    with pytest.raises(SystemExit):
+        extrapolate.parse(["run", "--sizes", size])
+    assert "a size is 224, or 224x448 for height x width" in capsys.readouterr().err.replace("\n", " ")
+
+
 def test_a_config_before_a_checkpoint_counts_instead_of_the_one_beside_it(runs, tmp_path):
     (runs[2] / "config.py").rename(tmp_path / "other.py")
     out = tmp_path / "out"

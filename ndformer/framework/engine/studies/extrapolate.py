@@ -1,16 +1,15 @@
 """The weights of trained image models at other input sizes, as in Tables 5 to 7 of the PaPE paper.
 
-Positions continue beyond those of training, or are interpolated: multiplied by trained size / test size.
+Positions continue beyond those of training, or are scaled: framework/scaling.py. extrapolate_table.py reports it.
 """
 
 import copy
 import inspect
-import json
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 from mmengine.config import Config
 
@@ -19,27 +18,32 @@ from ndformer.framework.encoding import PositionEncoding
 from ndformer.framework.engine.building import build_model
 from ndformer.framework.engine.config.text import as_argument
 from ndformer.framework.engine.run import build_loader, evaluate
-from ndformer.framework.engine.studies import markdown
-from ndformer.framework.engine.studies.interval import Summary, in_percent
 from ndformer.framework.engine.training import checkpoint, same_data
 from ndformer.framework.engine.training.evaluate import value_of
 from ndformer.framework.errors import DataError
 from ndformer.framework.model import TokenModel
-from ndformer.framework.pictures.figures import canvas
 from ndformer.framework.registry import METRICS, TRANSFORMS
+from ndformer.framework.scaling import Kind, Scaling
 
 Shape = tuple[int, int]  # height, width
+Size = int | Shape  # in pixels: of the shorter side, or both
+Way = Literal["none"] | Kind  # what becomes of positions
+WAYS: tuple[Way, ...] = ("none", "linear")
 
 
 @dataclass(frozen=True)
 class Figure:
     """One evaluation."""
 
-    size: int
+    size: int | str  # as asked for: 224, "224x448"
     shape: Shape
-    interpolated: bool
+    scaling: Way
     did: str  # what became of the test transforms
     test: dict[str, float]
+
+    @property
+    def interpolated(self) -> bool:
+        return self.scaling != "none"
 
 
 @dataclass(frozen=True)
@@ -54,45 +58,67 @@ class Tested:
     figures: list[Figure]
 
 
-def extrapolate(cfg: Config, path: Path, sizes: Sequence[int], metric: str | None = None) -> Tested:
-    """Evaluate a checkpoint at every size; where that is the size of training, both ways are one. `metric` is the value
-    that tables show, the config's main one if it is None."""
+def extrapolate(
+    cfg: Config, path: Path, sizes: Sequence[Size], metric: str | None = None, ways: Sequence[Way] = WAYS
+) -> Tested:
+    """Evaluate a checkpoint at every size, with positions dealt with in every way: at the size of training all are one,
+    and without rotary frequencies ntk and yarn are left out. `metric` is the value that tables show, the config's main
+    one if it is None."""
     model = build_model(cfg)
     content = checkpoint.load(path)
     checkpoint.load_weights(model, content, path)
     known = content.get("classes", ())
     same_data.warn(content, build_loader(cfg, "test", known).data, path)
     trained, own = _shape(cfg, "train", known), _shape(cfg, "test", known)
-    shapes = {size: _scaled(own, size) for size in sizes}
-    _check(shapes, cast(Any, model.modalities["image"]).patch)
-    figures = []
-    for size, shape in shapes.items():
-        at, did = resized(cfg, own, shape, known)
-        for interpolated in (False, True):
-            if interpolated and shape == trained:
-                test = figures[-1].test
-            else:
-                interpolate(model, trained, shape if interpolated else trained)
-                test = evaluate(at, model, build_loader(at, "test", known)).values
-            figures.append(Figure(size, shape, interpolated, did, test))
+    patch = cast(Any, model.modalities["image"]).patch
+    shapes = {_scaled(own, size): size for size in sizes}
+    _check({size: shape for shape, size in shapes.items()}, patch)
     encoding = as_argument(cfg.model.backbone.get("encoding"))
+    if not any(one.scales_waves for one in encodings(model)):
+        ways = [way for way in ways if way in WAYS]
+    if not ways:
+        raise DataError(f"ntk and yarn scale rotary frequencies, and {encoding} has none: --scalings none linear")
+    figures: list[Figure] = []
+    for shape, size in sorted(shapes.items(), key=lambda item: math.prod(item[0])):
+        at, did = resized(cfg, own, shape, known)
+        test: dict[str, float] = {}
+        for way in ways:
+            if not test or shape != trained:
+                scale(model, way, trained, shape, patch)
+                test = evaluate(at, model, build_loader(at, "test", known)).values
+            figures.append(Figure(named(size), shape, way, did, test))
     shown = metric or METRICS.get(cfg.metrics[0].type).main
     value_of(shown, figures[0].test)
     return Tested(str(path), encoding, cfg.seed, trained, shown, figures)
 
 
-def interpolate(model: TokenModel, trained: Shape, shape: Shape) -> None:
-    """Positions of an image of this shape are squeezed into those of training."""
-    for part in model.modules():
-        if isinstance(part, PositionEncoding):
-            part.scale_positions = tuple(a / b for a, b in zip(trained, shape))
+def named(size: Size) -> int | str:
+    return size if isinstance(size, int) else f"{size[0]}x{size[1]}"
+
+
+def scale(model: TokenModel, way: Way, trained: Shape, shape: Shape, patch: int) -> None:
+    """Positions of an image of this shape, for a model that was trained on another."""
+    scaling = None
+    if way != "none":
+        high, wide = (a / b for a, b in zip(shape, trained))
+        scaling = Scaling(way, (high, wide), (trained[0] / patch, trained[1] / patch))
+    for encoding in encodings(model):
+        encoding.scaling = scaling
+
+
+def encodings(model: TokenModel) -> list[PositionEncoding]:
+    """But those inside of others, which hand on what they are told."""
+    every = [module for module in model.modules() if isinstance(module, PositionEncoding)]
+    inner = {part for whole in every for part in whole.modules() if part is not whole}
+    return [encoding for encoding in every if encoding not in inner]
 
 
 def resized(cfg: Config, own: Shape, shape: Shape, known: Sequence[str] = ()) -> tuple[Config, str]:
     """The config with test images of another shape than its own, and what was done for it.
 
-    Every size in the test transforms changes in proportion; where there is none, a Resize comes first. Batches hold
-    about as many pixels as before.
+    Every size in the test transforms changes in proportion; where there is none, a Resize comes first. Crops of another
+    shape than the config's show the middle, as they always do; a Resize alone stretches. Batches hold about as many
+    pixels as before.
     """
     if shape == own:
         return cfg, "as in the config"
@@ -102,7 +128,7 @@ def resized(cfg: Config, own: Shape, shape: Shape, known: Sequence[str] = ()) ->
         size = inspect.signature(TRANSFORMS.get(transform["type"])).parameters.get("size")
         if size is not None:
             old = transform.get("size", size.default)
-            new = _proportional(old, own, shape)
+            new = _proportional(old, own, shape, transform["type"])
             did.append(f"{transform['type']} size {old} -> {new}")
             transform = dict(transform, size=new)
         transforms.append(transform)
@@ -120,10 +146,14 @@ def resized(cfg: Config, own: Shape, shape: Shape, known: Sequence[str] = ()) ->
     return at, ", ".join(did)
 
 
-def _proportional(old: Any, own: Shape, shape: Shape) -> Any:
+def _proportional(old: Any, own: Shape, shape: Shape, kind: str) -> Any:
     factors = [new / before for new, before in zip(shape, own)]
     if isinstance(old, int):
-        return round(old * min(factors))
+        if shape == _scaled(own, min(shape)):
+            return round(old * min(factors))
+        if kind == "Resize":  # of the shorter side, for a crop to cut from
+            return round(old * max(factors))
+        old = (old, old)
     return tuple(round(side * factor) for side, factor in zip(old, factors))
 
 
@@ -137,95 +167,29 @@ def _shape(cfg: Config, split: str, known: Sequence[str] = ()) -> Shape:
     return height, width
 
 
-def _scaled(own: Shape, size: int) -> Shape:
-    """The same proportions with `size` as the shorter side."""
+def _scaled(own: Shape, size: Size) -> Shape:
+    """Of a single number the same proportions, with it as the shorter side."""
+    if not isinstance(size, int):
+        return size
     return round(own[0] * size / min(own)), round(own[1] * size / min(own))
 
 
-def _check(shapes: dict[int, Shape], patch: int) -> None:
+def _check(shapes: dict[Size, Shape], patch: int) -> None:
     wrong = [size for size, shape in shapes.items() if any(side % patch or side < patch for side in shape)]
     if wrong:
-        near = sorted(
-            {max(patch, side) for size in wrong for side in (size // patch * patch, -(-size // patch) * patch)}
-        )
+        near = [other for size in wrong for other in _near(size, patch)]
         raise DataError(
-            f"--sizes: patches of {patch} do not divide {', '.join(map(str, wrong))}; the nearest that they do are "
-            f"{', '.join(map(str, near))}"
+            f"--sizes: patches of {patch} do not divide {_listed(wrong)}; the nearest that they do are {_listed(near)}"
         )
 
 
-# Reports
-
-Rows = dict[tuple[str, int, bool], Summary]  # encoding, size, interpolated
-
-
-def summarised(tested: Sequence[Tested]) -> Rows:
-    """Runs of one encoding together, whatever their seeds."""
-    values: dict[tuple[str, int, bool], list[float]] = {}
-    for one in tested:
-        for figure in one.figures:
-            key = (one.encoding, figure.size, figure.interpolated)
-            values.setdefault(key, []).append(figure.test[one.metric])
-    return {key: Summary.of(found) for key, found in values.items()}
+def _near(size: Size, patch: int) -> list[Size]:
+    """Below and above."""
+    if not isinstance(size, int):
+        (low, high), (short, long) = (cast(list[int], _near(side, patch)) for side in size)
+        return [(low, short), (high, long)]
+    return [max(patch, size // patch * patch), max(patch, -(-size // patch) * patch)]
 
 
-def text(rows: Rows, metric: str, trained: str) -> str:
-    """Two tables, in %: positions that continue, and interpolated ones with the change that makes."""
-    names, sizes = list(dict.fromkeys(key[0] for key in rows)), sorted({key[1] for key in rows})
-    parts = []
-    for interpolated, says in enumerate(("positions continue", "positions interpolated, in brackets the change")):
-        cells = []
-        for name in names:
-            cell = [name, str(rows[name, sizes[0], False].n)]
-            for size in sizes:
-                s = rows[name, size, bool(interpolated)]
-                change = f" ({100 * (s.mean - rows[name, size, False].mean):+.2f})" if interpolated else ""
-                cell.append(f"{100 * s.mean:.2f}" + ("" if s.half is None else f" ± {100 * s.half:.2f}") + change)
-            cells.append(cell)
-        head = ["encoding", "n", *map(str, sizes)]
-        parts += [f"test {metric} in %, trained at {trained}; {says}", "", markdown.table(head, cells), ""]
-    if any(s.half is not None for s in rows.values()):
-        parts.append("±: 95 % intervals (Student t) over runs.\n")
-    return "\n".join(parts)
-
-
-def save(out: Path, tested: Sequence[Tested], rows: Rows, tables: str) -> None:
-    """extrapolate.json and extrapolate.md."""
-    means = [
-        dict(encoding=name, size=size, interpolated=interpolated, **asdict(summary))
-        for (name, size, interpolated), summary in rows.items()
-    ]
-    out.mkdir(parents=True, exist_ok=True)
-    content = dict(rows=means, runs=[asdict(one) for one in tested])
-    (out / "extrapolate.json").write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-    (out / "extrapolate.md").write_text(tables, encoding="utf-8")
-
-
-def draw(path: Path, rows: Rows, metric: str, trained: Sequence[int]) -> None:
-    """A colour per encoding; dashed where positions are interpolated."""
-    names, sizes = list(dict.fromkeys(key[0] for key in rows)), sorted({key[1] for key in rows})
-    with canvas(7, 4, f"test {metric} at other sizes") as figure:
-        axis = figure.subplots()
-        for (i, name), interpolated in ((pair, way) for pair in enumerate(names) for way in (False, True)):
-            found = [rows[name, size, interpolated] for size in sizes]
-            axis.errorbar(
-                sizes,
-                [100 * s.mean for s in found],
-                [100 * (s.half or 0.0) for s in found],
-                color=f"C{i}",
-                fmt="s--" if interpolated else "o-",
-                ms=3.5,
-                lw=1.2,
-                capsize=2,
-                label=None if interpolated else name,
-            )
-        for size in trained:
-            axis.axvline(size, color="0.3", lw=0.8, ls=":")
-        axis.set_xticks(sizes, [str(size) for size in sizes])
-        axis.set_xlabel("size of test images (dotted: of training)")
-        axis.set_ylabel("%")
-        axis.set_ylim(in_percent(axis.get_ylim()))
-        axis.spines[["top", "right"]].set_visible(False)
-        figure.legend(loc="outside right upper")
-        figure.supxlabel("solid: positions continue; dashed: interpolated", fontsize=8, color="0.35")
-    figure.savefig(path)
+def _listed(sizes: Sequence[Size]) -> str:
+    return ", ".join(dict.fromkeys(str(named(size)) for size in sizes))

@@ -13,8 +13,16 @@ from ndformer.framework.tokens import Where
 
 
 @contextlib.contextmanager
+def seen_by(model: nn.Module) -> Iterator[dict[PositionEncoding, list[Where]]]:
+    """What each of the model's encodings is told of places meanwhile."""
+    seen: dict[PositionEncoding, list[Where]] = {}
+    with _noting(model, lambda encoding, where: seen.setdefault(encoding, []).append(where)):
+        yield seen
+
+
+@contextlib.contextmanager
 def places(model: nn.Module) -> Iterator[list[Where]]:
-    """What the model's encodings are told of places meanwhile."""
+    """What all of them are."""
     seen: list[Where] = []
     with _noting(model, lambda _, where: seen.append(where)):
         yield seen
@@ -23,9 +31,8 @@ def places(model: nn.Module) -> Iterator[list[Where]]:
 @contextlib.contextmanager
 def looked_at(model: nn.Module) -> Iterator[list[str]]:
     """Sentences on encodings whose tokens are too far apart for them, of what the model is shown meanwhile."""
-    seen: dict[PositionEncoding, list[Where]] = {}
     said: list[str] = []
-    with _noting(model, lambda encoding, where: seen.setdefault(encoding, []).append(where)):
+    with seen_by(model) as seen:
         yield said
     said += dict.fromkeys(filter(None, (_too_far(encoding, wheres) for encoding, wheres in seen.items())))
 
