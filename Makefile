@@ -52,6 +52,7 @@ soak: $(READY)
 	$(BIN)/python -m tests.soak.flips
 	$(BIN)/python -m tests.soak.changed_data --stand-ins
 	$(BIN)/python -m tests.soak.config_edits
+	$(BIN)/python -m tests.soak.samples
 	$(BIN)/python -m tests.soak.foreign
 
 journeys: $(READY)

@@ -51,7 +51,7 @@ train_cfg = dict(max_epochs=50, amp=None, clip_grad=1.0)
 
 versions = None  # the recipe's own
 sample = dict(
-    train_dataloader=dict(dataset=dict(type="ScanNet", labels="segment20.npy")),
-    val_dataloader=dict(dataset=dict(type="ScanNet", labels="segment20.npy")),
-    test_dataloader=dict(dataset=dict(type="ScanNet", labels="segment20.npy")),
+    train_dataloader=dict(dataset=dict(type="ScanNet", labels="segment20.npy", classes=None, test_on="val")),
+    val_dataloader=dict(dataset=dict(type="ScanNet", labels="segment20.npy", classes=None, test_on="val")),
+    test_dataloader=dict(dataset=dict(type="ScanNet", labels="segment20.npy", classes=None, test_on="val")),
 )

@@ -1,4 +1,4 @@
 _base_ = ["_base_/dvsgesture.py"]
 model = dict(backbone=dict(encoding=dict(type="PaPE", m=50)))
-# a class token at the origin begins with what is near the origin: the first events of a corner, with the paper's radius
-sample = dict(model=dict(backbone=dict(encoding=dict(init_radius=8.0))))
+# gestures fill a second and the whole sensor: with the paper's radius, each token begins by seeing itself
+sample = dict(model=dict(backbone=dict(encoding=dict(init_radius=[1, 8.4], position_scale=[1.3, 2.4, 2.2]))))

@@ -32,12 +32,15 @@ schedule = dict(type="WarmupCosine", warmup=0.1)
 train_cfg = dict(max_epochs=24, clip_grad=1.0)
 metrics = [dict(type="Accuracy")]
 
+_small = [dict(type="EachFrame", transforms=[dict(type="Resize", size=(48, 64))]), dict(type="PackVideo")]
+_flip = dict(type="FlipVideo", labels=[1, 0, 2, 3, 5, 4, 6, 7, 8, 9])  # what slides left slides right in a mirror
 sample_data = "ucf101"
 sample = dict(
     data_root="data/samples/ucf101",
     model=dict(head=dict(classes=10)),
-    train_dataloader=dict(dataset=dict(val_groups=3)),
-    val_dataloader=dict(dataset=dict(val_groups=3)),
+    train_dataloader=dict(dataset=dict(val_groups=3, transforms=[_frames, _flip, *_small])),
+    val_dataloader=dict(dataset=dict(val_groups=3, transforms=[_frames, *_small])),
+    test_dataloader=dict(dataset=dict(transforms=[_frames, *_small])),
 )
 
 _origin = dict(model=dict(modalities=dict(video=dict(class_at="origin", start=1))))

@@ -1,8 +1,8 @@
 """DVS128 Gesture as in the PaPE paper (appendix, Table 8): ViT-B on spiking patches of the whole gesture.
 
 Patches of 16 x 16 pixels spike at 256 events, then rest for 100 ms. Positions are (time since the gesture began in
-50 ms, row, column). The class token stands at the origin, as in that repository; in the small version it has no
-place. Users 21 to 23 validate.
+50 ms, row, column). The class token stands at the origin, as in that repository; in the small version where the
+encoding reads it best. Users 21 to 23 validate.
 """
 
 _base_ = ["_transformer.py"]
@@ -38,7 +38,7 @@ sample_data = "dvsgesture"
 sample = dict(
     data_root="data/samples/dvsgesture",
     model=dict(
-        modalities=dict(events=dict(bins=5, time_unit=100_000, class_at="nowhere")),
+        modalities=dict(events=dict(bins=5, time_unit=100_000, class_at="auto")),
         backbone=dict(dim=96, depth=4, heads=4, drop_path=0.0),
     ),
     train_dataloader=dict(batch_size=16, num_workers=0, dataset=dict(transforms=[*_small_train, _few])),

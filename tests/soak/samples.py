@@ -1,0 +1,60 @@
+"""The small version of every config: its stand-in is made, and a batch of each split goes through its model.
+
+python -m tests.soak.samples                  in a folder of its own, some minutes
+python -m tests.soak.samples lpc_actions custom_scenes
+"""
+
+import argparse
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+import torch
+
+from ndformer.framework.engine.building import build_model, prepare_data
+from ndformer.framework.engine.config.load import load
+from ndformer.framework.engine.fitting import fitted
+from ndformer.framework.engine.run import build_loader
+
+CONFIGS = Path(__file__).parents[2] / "configs"
+SPLITS = ("train", "val", "test")
+
+
+def attempt(name: str) -> None:
+    here = [f"{split}_dataloader.num_workers=0" for split in SPLITS]
+    cfg = load(CONFIGS / f"{name}.py", here, sample=True)
+    prepare_data(cfg, sample=True)
+    cfg, _ = fitted(cfg)
+    torch.manual_seed(0)
+    model = build_model(cfg, "cpu")
+    for split in SPLITS:
+        batch = model.at_home(next(iter(build_loader(cfg, split))))
+        if split == "train":
+            model.train()
+            model.total(model(**batch, mode="loss")).backward()
+        else:
+            model.eval().val_step(batch)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    every = sorted(path.stem for path in CONFIGS.glob("*.py"))
+    parser.add_argument("names", metavar="CONFIG", nargs="*", default=every)
+    names = parser.parse_args().names
+    failed = []
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)
+        for name in names:
+            try:
+                attempt(name)
+            except Exception as error:
+                failed.append(name)
+                print(f"{name}: {type(error).__name__}: {error}", flush=True)
+        os.chdir(CONFIGS)
+    print(f"{len(names) - len(failed)} of {len(names)} configs take a step at their sample size")
+    sys.exit(bool(failed))
+
+
+if __name__ == "__main__":
+    main()
