@@ -180,7 +180,7 @@ def case(number: int, seed: int) -> tuple[dict[str, Any], float]:
                 exact = wanted[name]
                 exact = torch.zeros_like(ours).double() if exact is None else exact
                 allowed = digits * max(1.0, largest / 8) * max(1.0, exact.abs().max().item())
-                if "frequencies" in name or name == "shared.offsets":  # LearnableSincos' are of frequencies
+                if "frequencies" in name or name in ("shared.offsets", "encoding.entries"):  # are of frequencies too
                     allowed *= max(1.0, largest_place)
                 if not model.encoding.translation_invariant or "placed" in given:  # rotary: from the origin to these
                     allowed += 100 * largest_place * torch.finfo(torch.float64).eps
