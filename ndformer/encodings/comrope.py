@@ -21,8 +21,8 @@ class ComRoPE(PositionEncoding):
     `kind`: 'LD', linearly dependent: A_p = theta_p (B - B') in each block; 'AP', axial partition: B - B' in blocks
     p, p + P, p + 2P ..., 0 in others. B and theta start N(0, 1). Channels beyond the last block pass unturned.
     `normalize`: an axis is 1 long, each by itself ('separate') or all counted in the shortest ('min') or longest
-    ('max'), a token's place is its middle; None leaves places as they come. Unplaced tokens are not turned: so they act
-    like tokens in the middle of their sample, where the authors put the class token.
+    ('max'), a token's place is its middle, and the sample's middle is 0: unplaced tokens, which are not turned, act
+    like tokens there, where the authors put the class token. None leaves places as they come.
     """
 
     rotation_invariant = False

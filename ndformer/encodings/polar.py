@@ -51,7 +51,7 @@ class _Polar(LayerEncoding):
 
     def qk(self, q: Tensor, k: Tensor, x: Tensor, state: Any) -> tuple[Tensor, Tensor]:
         exact = torch.promote_types(q.dtype, torch.float32)
-        delta = self.delta.to(exact).clamp(-2 * math.pi, 0)[:, None]  # (H, 1, h)
+        delta = self.delta.to(exact).clamp(-2 * math.pi, 0.0)[:, None]  # (H, 1, h)
         lengths, keys = F.softplus(q.to(exact)), F.softplus(k.to(exact))
         polar = _pairs(lengths, torch.zeros_like(lengths)), _pairs(keys * delta.cos(), keys * delta.sin())
         turned = self.turn.qk(*polar, x, state)  # (B, H, N, 2 h)
