@@ -18,7 +18,6 @@ from ndformer.framework.encoding import (
     LayerEncoding,
     PositionEncoding,
     axis_order,
-    by_rows,
     centred,
     one_of,
 )
@@ -232,20 +231,30 @@ def _inverse(axes: Sequence[int]) -> list[int]:
 def normalized(positions: Tensor, where: Where, by: str) -> Tensor:
     """From -1 to 1, or as far as another axis goes, over the tokens of each row (each sample, where rows are packed).
     Tokens are one unit wide; by their 'ends', from 0 to 1, they have no width."""
+    if positions.shape[1] == 0:
+        return positions
+    real = where.real
+    low, high = _box(positions, where)
+    extent = (high - low).clamp(min=0)
+    if by == "ends":
+        moved = (positions - low) / torch.where(extent > 0, extent, 1.0)
+    else:
+        sides = dict(separate=extent, min=extent.amin(-1, keepdim=True), max=extent.amax(-1, keepdim=True))
+        moved = (2 * (positions - low) + 1) / (sides[by] + 1) - 1
+    return moved if real is None else torch.where(real[..., None], moved, 0.0)
 
-    def of_rows(r: Tensor, real: Tensor | None) -> Tensor:
-        far = math.inf
-        low = (r if real is None else r.masked_fill(~real[..., None], far)).amin(1, keepdim=True)
-        high = (r if real is None else r.masked_fill(~real[..., None], -far)).amax(1, keepdim=True)
-        extent = (high - low).clamp(min=0)  # (rows, 1, P)
-        if by == "ends":
-            moved = (r - low) / torch.where(extent > 0, extent, 1.0)
-        else:
-            sides = dict(separate=extent, min=extent.amin(-1, keepdim=True), max=extent.amax(-1, keepdim=True))
-            moved = (2 * (r - low) + 1) / (sides[by] + 1) - 1
-        return moved if real is None else torch.where(real[..., None], moved, 0.0)
 
-    return by_rows(of_rows, positions, where)
+def _box(positions: Tensor, where: Where) -> tuple[Tensor, Tensor]:
+    """The lowest and highest place in each row, (B or 1, 1, P), or, if it is packed, in each token's sample (B, N, P).
+    No value is looked at: so in graphs and on GPUs too, where packed rows are not cut."""
+    real = where.real
+    low = positions if real is None else positions.masked_fill(~real[..., None], math.inf)
+    high = positions if real is None else positions.masked_fill(~real[..., None], -math.inf)
+    if where.segment is None:
+        return low.amin(1, keepdim=True), high.amax(1, keepdim=True)
+    run = where.runs()[..., None].expand_as(positions)
+    lowest = torch.full_like(low, math.inf).scatter_reduce(1, run, low, "amin").gather(1, run)
+    return lowest, torch.full_like(high, -math.inf).scatter_reduce(1, run, high, "amax").gather(1, run)
 
 
 if __name__ == "__main__":

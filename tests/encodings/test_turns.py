@@ -87,6 +87,20 @@ def test_normalised_places_in_float32_have_their_digits_far_away() -> None:
         torch.testing.assert_close(far.double(), near, rtol=0, atol=1e-4)
 
 
+@pytest.mark.parametrize("by", ["ends", "separate", "min", "max"])
+def test_packed_samples_are_normalised_each_by_itself_where_rows_are_not_cut_too(by: str) -> None:
+    """As on a GPU, and in a graph that makes its places."""
+    r = torch.rand(2, 9, 2).double() * 9
+    segment = torch.tensor([[0, 0, 0, 0, 1, 1, 1, 1, -1], [5, 5, 4, 4, 4, 4, 5, 5, 5]])
+    where = Where(r, segment=segment, placed=torch.arange(9)[None] != 1)
+    object.__setattr__(where, "cut", None)
+    encoding = build(dict(type="LieRE", normalize=by), 2)
+    found = encoding.unit(where.positions, where)
+    for row, at in ((0, slice(0, 4)), (0, slice(4, 8)), (1, slice(0, 2)), (1, slice(2, 6)), (1, slice(6, 9))):
+        alone = Where(r[row : row + 1, at], placed=(torch.arange(9) != 1)[None, at])
+        torch.testing.assert_close(found[row, at], encoding.unit(alone.positions, alone)[0], rtol=0, atol=1e-12)
+
+
 def test_string_starts_as_rope_and_its_basis_is_a_rotation() -> None:
     r, (q, k) = torch.rand(1, 9, 2).double() * 9, content(9)
     encoding = build(dict(type="STRING"), 2)
