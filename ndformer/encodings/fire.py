@@ -1,15 +1,15 @@
 """FIRE: a learned function of the distance, as a share of the largest there is."""
 
-import math
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from ndformer.encodings.normalized import box
 from ndformer.encodings.radial import LEAST, mirrored
 from ndformer.framework.bias.base import Bias
 from ndformer.framework.bias.curves import NetworkBias
-from ndformer.framework.encoding import LayerEncoding, PositionEncoding, by_rows
+from ndformer.framework.encoding import LayerEncoding, PositionEncoding
 from ndformer.framework.registry import ENCODINGS
 from ndformer.framework.tokens import Where
 
@@ -28,19 +28,17 @@ class FIRE(PositionEncoding):
         self.rotation_invariant = self.position_dims == 1  # a box turns into another one
 
     def tables(self, positions: Tensor, where: Where) -> tuple[Tensor, Tensor]:
-        return positions, by_rows(_farthest, positions, where)[..., :1]
+        return positions, _farthest(positions, where)
 
     def layer(self, index: int, depth: int) -> LayerEncoding:
         return _Network(self.heads)
 
 
-def _farthest(r: Tensor, real: Tensor | None) -> Tensor:
-    """(R, K, P) -> the same shape, P times over: how far the farthest corner of the box about a row's tokens is."""
-    low = (r if real is None else r.masked_fill(~real[..., None], math.inf)).amin(1, keepdim=True)
-    high = (r if real is None else r.masked_fill(~real[..., None], -math.inf)).amax(1, keepdim=True)
-    far = torch.maximum(r - low, high - r)
-    far = far if real is None else torch.where(real[..., None], far, 0.0)
-    return far.norm(dim=-1, keepdim=True).expand_as(r)
+def _farthest(positions: Tensor, where: Where) -> Tensor:
+    """(B or 1, N, 1): how far the farthest corner of the box about a token's sample is."""
+    low, high = box(positions, where)
+    far = torch.maximum(positions - low, high - positions)
+    return (far if where.real is None else torch.where(where.real[..., None], far, 0.0)).norm(dim=-1, keepdim=True)
 
 
 class _Network(LayerEncoding):

@@ -47,6 +47,7 @@ class LogCPB(PositionEncoding):
     ) -> None:
         super().__init__(*args, **rest)
         self.hidden, self.cosine = hidden, cosine
+        self.changes_unplaced = cosine
         self.trained = (trained,) * self.position_dims if isinstance(trained, int) else trained
         if self.trained is not None and len(self.trained) != self.position_dims:
             raise ValueError(f"trained is one number or one per axis of the grid ({self.position_dims}), got {trained}")

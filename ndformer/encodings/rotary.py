@@ -15,12 +15,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ndformer.encodings.directions import FIXED, RANDOM, alike
+from ndformer.encodings.normalized import normalized
 from ndformer.framework.coverage import Coverage, Span, frequency_vectors, ladder_base
 from ndformer.framework.encoding import (
     LayerEncoding,
     PositionEncoding,
     axis_order,
-    by_rows,
     centred,
     one_of,
 )
@@ -36,6 +36,14 @@ PRESETS: dict[str, dict[str, Any]] = {  # options that are theirs, where none ar
     "utonia": dict(base=10.0, jitter=1.1, rescale=1.2),
     "qwen3vl": dict(directions="interleaved", base=5e6, halves=True),
 }
+
+
+def near(positions: Tensor, where: Where, relative: bool = True) -> Tensor:
+    """Positions whose angles have their digits: about the mean, which leaves turns between tokens as they are. But
+    tokens without a place act as if at the origin, which then has to stay: there, angles are in float64."""
+    if relative and where.placed is None:
+        return centred(positions, where, where.valid)
+    return positions.double()
 
 
 def angles(positions: Tensor, frequencies: Tensor) -> Tensor:
@@ -72,8 +80,9 @@ class RotaryND(PositionEncoding):
     where each layer starts from. `halves`: a pair is channels i and i + half, not 2i and 2i + 1. `axes`: which axis
     takes the place of the first, which of the next. `sections`: the most pairs of each axis, under 'interleaved'.
     `normalize`: places run from -1 to 1 over the tokens of a sample, each axis by itself ('separate') or all by the
-    shortest ('min') or longest ('max'), and waves are counted in that: nothing is relative across samples of other
-    extents then. Unplaced tokens are not turned, the field's practice: they act like tokens at the origin.
+    shortest ('min') or longest ('max'), or from 0, the first token, to 1, the last ('ends'), and waves are counted in
+    that: nothing is relative across samples of other extents then. Unplaced tokens are not turned, the field's
+    practice: they act like tokens at the origin.
 
     Presets are public code's: 'dinov3', 'litept', 'utonia', 'qwen3vl', and 'vjepa2', which turns the channels of a pair
     by different angles: no rotation, not relative, and what its weights were trained with.
@@ -90,7 +99,7 @@ class RotaryND(PositionEncoding):
         halves: bool | None = None,
         axes: Sequence[Axis] | None = None,
         sections: Sequence[Width] | None = None,
-        normalize: Literal["separate", "min", "max"] | None = None,
+        normalize: Literal["separate", "min", "max", "ends"] | None = None,
         preset: Literal["original", "dinov3", "vjepa2", "litept", "utonia", "qwen3vl"] = "original",
         **rest: Any,
     ) -> None:
@@ -103,7 +112,7 @@ class RotaryND(PositionEncoding):
         self.halves: bool = theirs.get("halves", False) if halves is None else halves
         self.normalize: str | None = normalize or theirs.get("normalize")
         self.scales_waves = self.normalize is None  # else a larger image has its places between -1 and 1 anyway
-        one_of("normalize", self.normalize, [None, "separate", "min", "max"])
+        one_of("normalize", self.normalize, [None, "separate", "min", "max", "ends"])
         self.learned, self.axes = learned, axis_order(axes, self.position_dims, False)
         self.sections = self._checked(sections)
         self.tiled = preset == "vjepa2"
@@ -120,8 +129,9 @@ class RotaryND(PositionEncoding):
         self.steps = self.turned // together  # of a ladder of frequencies
         if self.steps == 0:
             raise ValueError(
-                f"{type(self).__name__} turns two channels per direction: a head of {self.head_dim} is too narrow for "
-                f"{self.position_dims} dimensions, which take {together}. PaPE and ALiBi fit all"
+                f"{type(self).__name__} has channels for each direction: a head of {self.head_dim} is too narrow for "
+                f"{self.position_dims} dimensions, which take {together * self.head_dim // self.turned}. PaPE and "
+                "ALiBi fit all"
             )
         if self.directions in RANDOM and not learned:
             self.drawn = nn.Buffer(self.frequencies())
@@ -186,11 +196,7 @@ class RotaryND(PositionEncoding):
         return Turns(turn.cos().to(positions.dtype), turn.sin().to(positions.dtype), gain)
 
     def near(self, positions: Tensor, where: Where) -> Tensor:
-        """Positions whose angles have their digits: about the mean, which leaves turns between tokens as they are. But
-        tokens without a place act as if at the origin, which then has to stay: there, angles are in float64."""
-        if self.translation_invariant and where.placed is None:
-            return centred(positions, where, where.valid)
-        return positions.double()
+        return near(positions, where, self.translation_invariant)
 
     def layer(self, index: int, depth: int) -> LayerEncoding:
         if self.learned:
@@ -259,23 +265,6 @@ class LearnedTurns(LayerEncoding):
 
 def _inverse(axes: Sequence[int]) -> list[int]:
     return sorted(range(len(axes)), key=axes.__getitem__)
-
-
-def normalized(positions: Tensor, where: Where, by: str) -> Tensor:
-    """From -1 to 1, or as far as another axis goes, over the tokens of each row (each sample, where rows are packed).
-    Tokens are one unit wide."""
-
-    def of_rows(r: Tensor, real: Tensor | None) -> Tensor:
-        far = math.inf
-        low = (r if real is None else r.masked_fill(~real[..., None], far)).amin(1, keepdim=True)
-        high = (r if real is None else r.masked_fill(~real[..., None], -far)).amax(1, keepdim=True)
-        extent = (high - low).clamp(min=0) + 1  # (rows, 1, P)
-        if by != "separate":
-            extent = (extent.amin if by == "min" else extent.amax)(-1, keepdim=True).expand_as(extent)
-        moved = (2 * (r - low) + 1) / extent - 1
-        return moved if real is None else torch.where(real[..., None], moved, 0.0)
-
-    return by_rows(of_rows, positions, where)
 
 
 if __name__ == "__main__":

@@ -29,6 +29,7 @@ class Composed(PositionEncoding):
         self.translation_invariant = all(p.translation_invariant for p in parts)
         self.rotation_invariant = all(p.rotation_invariant for p in parts)
         self.embeds_unplaced = any(p.embeds_unplaced for p in parts)
+        self.changes_unplaced = any(p.changes_unplaced for p in parts)
         self.bounded = any(p.bounded for p in parts)
         self.scales_waves = any(p.scales_waves for p in parts)
         self.one_graph = all(p.one_graph for p in parts)

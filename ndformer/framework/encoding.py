@@ -41,6 +41,7 @@ class PositionEncoding(nn.Module):
     translation_invariant: bool = True  # a move of all positions changes no logit between placed tokens
     rotation_invariant: bool = True  # so does a turn about the origin
     embeds_unplaced: bool = False  # adds something to tokens without a place too
+    changes_unplaced: bool = False  # makes other queries and keys of them too, by what they hold alone
     bounded: bool = False  # beyond a stated extent all places are those of its border
     scales_waves: bool = False  # has frequencies that `scaling` can change
     one_graph: bool = True  # torch.compile and torch.export can take it whole

@@ -2,6 +2,7 @@
 
 import contextlib
 import logging
+import re
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -40,8 +41,13 @@ def save(path: Path, found: ExportedProgram) -> None:
             torch.export.save(found, half)
         else:
             _exporter()
-            with _quiet():
-                made: Any = torch.onnx.export(found, dynamo=True, verbose=False, input_names=["inputs"])
+            try:
+                with _quiet():
+                    made: Any = torch.onnx.export(found, dynamo=True, verbose=False, input_names=["inputs"])
+            except torch.onnx.OnnxExporterError as error:
+                unknown = re.search(r"No ONNX function found for <OpOverload\(op='([\w.]+)'", str(error))
+                why = f"has no {unknown[1]}" if unknown else "does not know all that it computes"
+                raise DataError(f"the model does not become .onnx, which {why}: write a .pt2") from error
             made.save(str(half))
 
 

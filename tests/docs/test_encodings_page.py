@@ -55,7 +55,7 @@ def test_parameters_are_as_many_as_the_formula_says(name):
         numbers = dict(
             size,
             h=size["D"] // size["H"],
-            **{key: options[key] for key in ("m", "reach", "npos_max", "hidden") if key in options},
+            **{key: options[key] for key in ("m", "reach", "npos_max", "hidden", "block") if key in options},
         )
         assert eval(flags(name)["parameters per layer"].strip("`"), {}, numbers) == count(build(name, **size))
 

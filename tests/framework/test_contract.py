@@ -24,7 +24,7 @@ from ndformer.framework.contract.forms import forms
 from ndformer.framework.contract.places import translation, unplaced
 from ndformer.framework.contract.promise import difference
 from ndformer.framework.contract.trial import Trial
-from ndformer.framework.encoding import LayerEncoding, PositionEncoding
+from ndformer.framework.encoding import LayerEncoding, PositionEncoding, centred
 from ndformer.framework.registry import ENCODINGS
 from ndformer.framework.tokens import Where
 
@@ -69,6 +69,9 @@ VARIANTS = [
     dict(type="PaPE", project=False, position_scale=[1, 2, 0.3]),
     dict(type="PaPERI", preset="pape_repo"),
     dict(type="LearnableAbsolute", grid=4, extent=(0, 6)),
+    dict(type="LieRE", block=2, normalize=None),
+    dict(type="ComRoPE", kind="AP", block=2, normalize="max"),
+    dict(type="PoPE", directions="golden", learned=True),
     dict(type="LearnableAbsolute", grid=3, class_entries=0),
     dict(type="LaPE", encoding=dict(type="LearnableAbsolute", grid=3)),
     [dict(type="Sincos"), dict(type="AxialRoPE"), dict(type="PaPE", m=2), dict(type="ALiBi")],
@@ -248,6 +251,13 @@ class PlacesClassTokens(Sincos):
 class TurnsClassTokens(AxialRoPE):
     def tables(self, positions, where):
         return super().tables(positions + 1, where)
+
+
+class MovesClassTokens(AxialRoPE):
+    changes_unplaced = True
+
+    def tables(self, positions, where):
+        return super().tables(centred(positions, where, where.valid), where)
 
 
 class CountsTokens(ALiBi):
@@ -446,6 +456,7 @@ BROKEN = [
     (MovesEveryTokenBetweenBlocks, {"unplaced tokens": "the embedding adds"}),
     (HearsTheRowBetweenBlocks, {"padded = packed = alone": "something reaches over from padding"}),
     (TurnsClassTokens, {"unplaced tokens": "q or k"}),
+    (MovesClassTokens, {"unplaced tokens": "q or k"}),
     (alibi_with(PartHandlesUnplaced), {"unplaced tokens": "handles_unplaced"}),
     (CountsTokens, {"token permutation": "the number of a token is not its place"}),
     (FalselyTranslationInvariant, {"translation invariance": "say translation_invariant = False"}),

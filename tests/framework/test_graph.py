@@ -72,7 +72,7 @@ def test_what_becomes_no_graph_is_a_sentence_and_the_model_trains_on() -> None:
     assert looking.training
 
 
-@pytest.mark.parametrize("names", ["NoPE", "PaPE", "RelativeBias", "LearnableAbsolute and CoPE and SaPE2"])
+@pytest.mark.parametrize("names", ["NoPE", "PaPE", "RelativeBias and PoPE", "LearnableAbsolute and CoPE and SaPE2"])
 def test_onnx_gives_the_same(tmp_path: Path, names: str) -> None:
     pytest.importorskip("onnxscript")
     runtime = pytest.importorskip("onnxruntime")
@@ -83,6 +83,12 @@ def test_onnx_gives_the_same(tmp_path: Path, names: str) -> None:
         (found,) = session.run(None, dict(inputs=images(count).numpy()))
         np.testing.assert_allclose(found, made(images(count)).detach().numpy(), rtol=1e-4, atol=1e-5)
     assert [path.name for path in tmp_path.iterdir()] == ["model.onnx"]
+
+
+def test_what_onnx_does_not_know_is_a_sentence(tmp_path: Path) -> None:
+    pytest.importorskip("onnxscript")
+    with pytest.raises(DataError, match=r"\.onnx, which has no aten\._linalg_eigh: write a \.pt2"):
+        graph.save(tmp_path / "model.onnx", graph.graph(model(dict(type="ComRoPE")), images(2)))
 
 
 def test_a_trained_model_is_exported_without_its_data(tmp_path: Path) -> None:

@@ -52,8 +52,9 @@ def encoding_of(rng: random.Random, dims: int) -> dict[str, Any]:
 
 
 def width_of(rng: random.Random, kind: str, dims: int) -> int:
-    """Of a head: rotary encodings want pairs of channels for each axis."""
-    step = {"AxialRoPE": 2 * dims, "Relative": 2 * dims, "RotaryND": 2 * dims + 2, "RoPEMixed": 2}.get(kind, 1)
+    """Of a head: rotary encodings want pairs of channels for each axis, or blocks."""
+    pairs = dict.fromkeys(("AxialRoPE", "Relative", "STRING", "PoPE"), 2 * dims)
+    step = {**pairs, "RotaryND": 2 * dims + 2, "RoPEMixed": 2, "LieRE": 8, "ComRoPE": 4 * dims}.get(kind, 1)
     return step * rng.randint(max(1, -(-2 * dims // step)), max(1, 32 // step) + 1)
 
 
@@ -179,7 +180,7 @@ def case(number: int, seed: int) -> tuple[dict[str, Any], float]:
                 exact = wanted[name]
                 exact = torch.zeros_like(ours).double() if exact is None else exact
                 allowed = digits * max(1.0, largest / 8) * max(1.0, exact.abs().max().item())
-                if "frequencies" in name or name == "shared.offsets":  # LearnableSincos' are of frequencies
+                if "frequencies" in name or name in ("shared.offsets", "encoding.entries"):  # are of frequencies too
                     allowed *= max(1.0, largest_place)
                 if not model.encoding.translation_invariant or "placed" in given:  # rotary: from the origin to these
                     allowed += 100 * largest_place * torch.finfo(torch.float64).eps

@@ -39,7 +39,7 @@ ENCODINGS = [
     *["NoPE", "Sincos", "LearnableAbsolute", "LearnableSincos", "LearnableFourier", "LaPE", "PEMixer", "ObjectSincos"],
     *["CPE", "AxialRoPE", "RoPEMixed", "ALiBi", "DirectionalRPE", "LookHere", "RelativeBias", "Relative", "CoPE"],
     *["SaPE2", "PaPE", "PaPERI", "PaPECompact", "PaPEDirectional", "Polynomial", "RotaryND(directions='golden')"],
-    *["RadialBias", "FIRE", "LogCPB"],
+    *["RadialBias", "FIRE", "LogCPB", "STRING", "LieRE", "ComRoPE", "PoPE"],
 ]
 Call = Callable[[], Any]
 

@@ -9,6 +9,7 @@ from torch import Tensor
 from ndformer.framework.contract.promise import CLOSE, CLOSE_FLOAT32, Broken, Worst, promise
 from ndformer.framework.contract.trial import Sample, Trial
 from ndformer.framework.kernels.masks import bias_rows
+from ndformer.framework.tokens import Where
 
 SMALL, FAR = 0.125, 512.0  # a move that 16 bits do not see, and where they do not
 SEEN = 1e-9  # a change of outputs, in float64
@@ -23,6 +24,7 @@ def unplaced(tried: Sequence[Trial]) -> str:
         x, where = trial.first()
         assert where.placed is not None
         here = ~where.placed[0]
+        nowhere = Where(where.positions, placed=torch.zeros_like(where.placed), grid=where.grid)
         state = trial.encoding.prepare(where)
         added.compare(trial.encoding.embed(x, state)[:, here], x[:, here], at)
         for passed in range(len(trial.layers) + 1):
@@ -30,6 +32,8 @@ def unplaced(tried: Sequence[Trial]) -> str:
         for i, layer in enumerate(trial.layers):
             before = torch.randn(2, 1, trial.heads, x.shape[1], layer.head_dim, dtype=x.dtype)
             *after, bias = layer.encoding(*before, x, state)
+            if trial.encoding.changes_unplaced:  # as where nobody has a place
+                *before, _ = layer.encoding(*before, x, trial.encoding.prepare(nowhere))
             for a, b in zip(before, after):  # more channels may come, empty for these tokens
                 wider = F.pad(a, (0, b.shape[-1] - a.shape[-1]))
                 turned.compare(b[:, :, here], wider[:, :, here], f"layer {i}, {at}")
@@ -56,6 +60,8 @@ def unplaced(tried: Sequence[Trial]) -> str:
         )
     if stored.error > CLOSE:
         raise Broken(f"the position stored for a token that has no place changes outputs by {stored}")
+    if tried[0].encoding.changes_unplaced:
+        return "have no position: no bias, nothing added, and q and k as where no token has a place"
     if tried[0].encoding.embeds_unplaced:
         return "have an embedding of their own, no bias and no turn"
     return "the bias handles them itself" if handled else "have no position: no bias, no turn, nothing added"
