@@ -12,8 +12,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from torch import nn
-
 from ndformer.framework.engine.programs.cli import new_parser, run
 from ndformer.framework.engine.training.checkpoint import check_weights, save
 from ndformer.framework.foreign.weights import tensors_of
@@ -36,12 +34,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     dim = 0
     for name, part in imported.parts.items():
         if name == "backbone":
-            made: nn.Module = BACKBONES.create(part.config)
+            made: Any = BACKBONES.create(part.config)
+            dim = made.dim  # what a head gets
         elif name == "head":
             made = HEADS.create(part.config, dim=dim)
         else:
             made = MODALITIES.create(part.config, dim=imported.parts["backbone"].config["dim"])
-        dim = getattr(made, "dim", dim)  # what a head gets
         fitting = check_weights(made, dict(model=part.weights), given.input)  # every name and shape, or a sentence
         weights |= {f"{name}.{own}": value for own, value in fitting.items()}
     save(given.output, dict(model=weights))

@@ -189,13 +189,13 @@ def _on_white(found: Image.Image, mode: str) -> Image.Image:
 
 def _of_8_bits(found: Image.Image, mode: str) -> Image.Image:
     """White is 65535 of whole numbers and 1.0 of others; numbers beyond have no agreed white."""
-    from PIL import Image
+    from PIL import Image, ImageFile
 
     values = np.array(found)
     white = 1.0 if found.mode == "F" else 65535
     low, high = values.min(), values.max()
     if not (low >= 0 and high <= white):
-        name = getattr(found, "filename", "") or "a picture"
+        name = found.filename if isinstance(found, ImageFile.ImageFile) else "a picture"
         raise DataError(
             f"{name} has numbers from {low:g} to {high:g}, and a picture of this kind from 0 to {white:g}: write it "
             "with 8 bits"

@@ -43,7 +43,7 @@ class GridCells(Adapter):
         return dict(arc=read_task(path)["test"][0].input)
 
     def taken(self, value: Any) -> Sample:
-        return dict(arc=grid_of(value.tolist() if hasattr(value, "tolist") else value, "the grid"))
+        return dict(arc=grid_of(value.tolist() if isinstance(value, (np.ndarray, Tensor)) else value, "the grid"))
 
     @property
     def position_dims(self) -> int:

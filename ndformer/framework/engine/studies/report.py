@@ -23,7 +23,7 @@ from ndformer.framework.pictures.page import Markup, element, folded, joined, pa
 Cards = Sequence[Any]  # PIL images of samples, those with most mistakes first
 APART = ("seed", "fold")  # of runs of one kind, what their configs may say differently
 FIRST = ("curves.png", "confusion_matrix.png")  # of pictures, those to see first
-SIZE = 2**22  # bytes of a picture or a log that a page takes in
+SIZE, PNG = 2**22, b"\x89PNG\r\n"  # bytes of a picture that a page takes in, and how it begins
 PERCENT = ("accuracy", "mAP", "mIoU", "top")
 
 
@@ -60,7 +60,8 @@ def read(folder: Path) -> Told:
     best = folder / checkpoint.BEST
     data = checkpoint.load(best).get("data", {}) if best.is_file() else {}
     log = folder / LOG
-    began = log.read_text(encoding="utf-8", errors="replace")[:SIZE].partition("\n")[0] if log.is_file() else ""
+    began = foreign.content(log).partition(b"\n")[0].decode(errors="replace") if log.is_file() else ""
+    began = began if "ndformer" in began else ""  # a link may lead to anything
     return Told(folder, content, kept.read(folder / kept.DATA), data, began)
 
 
@@ -125,7 +126,8 @@ def _summary(name: str, values: Sequence[float]) -> str:
 def _of_run(run: Told, cards: Mapping[Path, Cards], several: bool) -> list[Markup]:
     parts = [element("h2", run.folder.name)] if several else []
     found = sorted(run.folder.glob("*.png"), key=lambda path: (path.name not in FIRST, path.name))
-    parts += [picture(one.read_bytes(), one.stem) for one in found if one.is_file() and one.stat().st_size <= SIZE]
+    pictures = {one.stem: foreign.content(one) for one in found if one.is_file() and one.stat().st_size <= SIZE}
+    parts += [picture(png, name) for name, png in pictures.items() if png.startswith(PNG)]
     if cards.get(run.folder):
         shown = [picture(card, "a sample and its answer") for card in cards[run.folder]]
         title = element("h3", "Samples, those with most mistakes first, then the best")

@@ -173,11 +173,11 @@ def test_what_comes_out_is_a_config_of_mmengine():
 @pytest.mark.parametrize("encoding", ["ALiBi", "Sincos, PaPE(m=8)"])
 def test_another_encoding_is_not_given_the_options_that_the_small_version_has_for_the_first(encoding):
     path = ROOT / "configs" / "dvsgesture_pape.py"
-    assert load(path, sample=True).model.backbone.encoding.init_radius == 8.0
+    assert load(path, sample=True).model.backbone.encoding.init_radius == [1, 8.4]
     for sample in (False, True):
         cfg = load(path, encoding=encoding, sample=sample)
         assert "init_radius" not in str(cfg.model.backbone.encoding)
-    assert load(path).sample.model.backbone.encoding.init_radius == 8.0
+    assert load(path).sample.model.backbone.encoding.init_radius == [1, 8.4]
 
 
 SHARES = st.floats(0, 1, exclude_max=True)

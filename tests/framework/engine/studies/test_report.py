@@ -67,6 +67,18 @@ def test_names_from_elsewhere_are_text_and_nothing_is_asked_of_a_network(tmp_pat
     assert "default-src 'none'" in page
 
 
+def test_what_only_calls_itself_a_picture_or_a_log_stays_outside(tmp_path):
+    """A stranger's run may have links to anything."""
+    folder = made(tmp_path / "run", 0.5)
+    (tmp_path / "secret").write_text("the key is 1234\n")
+    for name in ("curves.png", "train.log"):
+        (folder / name).unlink()
+        (folder / name).symlink_to(tmp_path / "secret")
+    page = report.of_runs([report.read(folder)], {})
+    assert "1234" not in page
+    assert "<img" not in page
+
+
 def test_stand_ins_and_flattered_figures_are_told(tmp_path):
     told = report.read(made(tmp_path / "run", 0.5, sample=True, val_is_test=True))
     page = text(report.of_runs([told], {}))
