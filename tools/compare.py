@@ -15,6 +15,7 @@ is done is not run again. Leaves in the work dir: compare.json, compare.md, comp
 
 import argparse
 import contextlib
+import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -23,6 +24,7 @@ from ndformer.framework import processes
 from ndformer.framework.engine.programs import cli
 from ndformer.framework.engine.studies import compare_table, grid
 from ndformer.framework.engine.studies.compare import (
+    LOG,
     Outcome,
     Run,
     check_data,
@@ -67,7 +69,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     cli.device_argument(parser)
     parser.add_argument("--work-dir", metavar="DIR", type=Path, help="default: work_dirs/compare_CONFIG")
     parser.add_argument("--jobs", metavar="K", type=int, default=1, help="runs at once (1)")
-    parser.add_argument("--threads", metavar="T", type=int, help="threads of each (all cores / K)")
+    parser.add_argument("--threads", metavar="T", type=int, help="threads of each (OMP_NUM_THREADS, or all cores / K)")
     given = parser.parse_args(arguments)
     if given.learning_rates:
         given.grid.append(f"optimizer.lr={','.join(map(str, given.learning_rates))}")
@@ -122,17 +124,15 @@ def trained(
     """All of them brought to their ends; `seen` is called with what there is after each."""
     damaged = {run.folder: check_folder(run, given.trust_config) for run in runs}
     jobs = max(1, given.jobs)
-    threads = given.threads or max(1, processes.cores() // jobs)
+    threads = given.threads or int(os.environ.get("OMP_NUM_THREADS") or max(1, processes.cores() // jobs))
     outcomes = {
         run.folder: Outcome(run, None, damaged[run.folder]) if damaged[run.folder] else outcome(run) for run in runs
     }
     done = sum(run.done for run in runs)
     if done < len(runs):
         check_data(runs, given.sample)
-        print(
-            f"{len(runs)} to run, {done} of them done; {jobs} at once, torch threads each: {threads}; {home}",
-            flush=True,
-        )
+        print(f"{len(runs)} to run, {done} of them done; {jobs} at once, torch threads each: {threads}")
+        print(f"what each says: {home}/*/{LOG}", flush=True)
     try:
         with contextlib.closing(train_all(runs, [sys.executable, str(TRAIN)], jobs, threads)) as ends:
             for end in ends:

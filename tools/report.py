@@ -39,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print(out)
 
 
-def seen(folder: Path, count: int) -> list[Any]:
+def seen(folder: Path, count: int) -> dict[str, Any]:
     """Cards of samples of its test set: half of them those with most mistakes, and half the best."""
     cfg = load(folder / kept.DATA)
     prepare_data(cfg, False)

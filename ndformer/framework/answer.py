@@ -34,7 +34,7 @@ class Source(Protocol):
         ...
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(kw_only=True, eq=False, repr=False)
 class Answer:
     """Extend it with `rows` and `words`; with `draw` and `annotated`, what was said and what is true can be seen."""
 
@@ -52,6 +52,10 @@ class Answer:
     def __str__(self) -> str:
         """A line for people."""
         return self.words(self.known, 3, 0.3)
+
+    def __repr__(self) -> str:
+        """As short, for lists of them."""
+        return f"<{type(self).__name__} of {self.path}{f': {self}' if self.known else ''}>"
 
     @property
     def table(self) -> list[dict[str, Any]]:

@@ -84,7 +84,7 @@ def waves(what: str, lengths: Sequence[float], step: float, extent: float, hint:
     if not used and many:
         said.append(f"{many} {of} {why[1]}, tokens being {step:.3g} apart and {extent:.3g} at most: {AUTO}")
     elif 2 * many > len(lengths):
-        said.append(f"{many} {of} {why[1]}, which is {extent:.3g}: {hint(found.long)} has all turn as much")
+        said.append(f"{many} {of} {why[1]}, which is {extent:.3g}: {hint(found.long)} has all of them turn that much")
     return found._replace(warnings=tuple(said))
 
 

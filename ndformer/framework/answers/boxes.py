@@ -32,7 +32,7 @@ class Box:
 
 
 @ANSWERS.register_module()
-@dataclass(kw_only=True, eq=False)
+@dataclass(kw_only=True, eq=False, repr=False)
 class Boxes(Answer):
     """Best first, in pixels of the image on disk."""
 

@@ -12,7 +12,7 @@ from ndformer.framework.registry import ANSWERS
 
 
 @ANSWERS.register_module()
-@dataclass(kw_only=True, eq=False)
+@dataclass(kw_only=True, eq=False, repr=False)
 class Cells(Pixels):
     """`predicted` (h, w), and the `truth` (h, w) of the sample where it is known."""
 

@@ -19,11 +19,15 @@ def show(
 
 def cards(
     answers: Sequence[Answer], classes: Sequence[str], source: Source, count: int, least: float = 0.3
-) -> list[Any]:
-    """PIL images: of half of them those with most mistakes, then the best ones."""
+) -> dict[str, Any]:
+    """PIL images by what they say: of half of them those with most mistakes, then the best ones."""
     order = _by_mistakes(answers, least)
     chosen = order if len(order) <= count else [*order[: count - count // 2], *order[len(order) - count // 2 :]]
-    return [answers[i].card(answers[i].below(source, i), classes, least) for i in chosen]
+    drawn = {}
+    for i in chosen:
+        says = f"{answers[i].path}, {i}: {answers[i].verdict(classes, least)}"
+        drawn[says] = answers[i].card(answers[i].below(source, i), classes, least)
+    return drawn
 
 
 def _by_mistakes(answers: Sequence[Answer], least: float) -> list[int]:

@@ -15,7 +15,7 @@ LEAST, BAR, NAMES = 230, 90, 3  # the least width of a card, the longest bar, an
 
 
 @ANSWERS.register_module()
-@dataclass(kw_only=True, eq=False)
+@dataclass(kw_only=True, eq=False, repr=False)
 class Label(Answer):
     metric = "Accuracy"
     columns = ("path", "truth", "prediction")

@@ -16,7 +16,7 @@ SIDE = 320  # of each picture
 
 
 @ANSWERS.register_module()
-@dataclass(kw_only=True, eq=False)
+@dataclass(kw_only=True, eq=False, repr=False)
 class Pixels(Answer):
     metric = "MeanIoU"
 

@@ -15,7 +15,7 @@ from ndformer.framework.registry import ANSWERS
 
 
 @ANSWERS.register_module()
-@dataclass(kw_only=True, eq=False)
+@dataclass(kw_only=True, eq=False, repr=False)
 class Points(Pixels):
     """`predicted` (N,), and the `truth` (N,) of the sample where it is known."""
 

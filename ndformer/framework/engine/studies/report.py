@@ -20,7 +20,7 @@ from ndformer.framework.engine.training.work_dir import RESULTS
 from ndformer.framework.errors import DataError
 from ndformer.framework.pictures.page import Markup, element, folded, joined, page, picture, table
 
-Cards = Sequence[Any]  # PIL images of samples, those with most mistakes first
+Cards = Mapping[str, Any]  # PIL images of samples by what they say, those with most mistakes first
 APART = ("seed", "fold")  # of runs of one kind, what their configs may say differently
 FIRST = ("curves.png", "confusion_matrix.png")  # of pictures, those to see first
 SIZE, PNG = 2**22, b"\x89PNG\r\n"  # bytes of a picture that a page takes in, and how it begins
@@ -129,8 +129,8 @@ def _of_run(run: Told, cards: Mapping[Path, Cards], several: bool) -> list[Marku
     pictures = {one.stem: foreign.content(one) for one in found if one.is_file() and one.stat().st_size <= SIZE}
     parts += [picture(png, name) for name, png in pictures.items() if png.startswith(PNG)]
     if cards.get(run.folder):
-        shown = [picture(card, "a sample and its answer") for card in cards[run.folder]]
-        title = element("h3", "Samples, those with most mistakes first, then the best")
+        shown = [picture(card, says) for says, card in cards[run.folder].items()]
+        title = element("h3", "Samples of the test set: the most wrong, then the best")
         parts += [title, element("div", *shown, class_="cards")]
     parts += [element("h3", "Data"), _labels(run.data)] if run.data else []
     parts += _config(run)
@@ -159,9 +159,13 @@ def _config(run: Told) -> list[Markup]:
         told = [(at, _short(was), _short(now)) for at, was, now in changes(given, run.config)]
         told = [one for one in told if not one[0].startswith(("sample", "versions"))]
         rows = table(["", base.stem, "this run"], told) if told else element("p", "Nothing.")
-        parts += [element("h3", f"What this run says otherwise than {base.name}"), rows]
+        parts += [element("h3", f"How this run differs from {base.name}"), rows]
     parts += [folded("the whole config", element("pre", spelled(run.config)))]
-    return [*parts, element("h3", "Run it again"), element("pre", run.began)] if run.began else parts
+    return (
+        [*parts, element("h3", "The command, and the versions that it ran with"), element("pre", run.began)]
+        if run.began
+        else parts
+    )
 
 
 def _short(value: Any) -> str:

@@ -8,7 +8,10 @@ from PIL import Image
 
 from ndformer.framework import foreign
 
-WORDS = "Pillow's, an array (rows, columns, 3) or a tensor (3, rows, columns), of bytes or of shares from 0 to 1"
+WORDS = (
+    "Pillow's, an array (rows, columns) or (rows, columns, 3), or a tensor (3, rows, columns), of bytes or of shares "
+    "from 0 to 1"
+)
 
 
 def held_image(value: Any, mode: str) -> Image.Image:
@@ -26,8 +29,11 @@ def in_bytes(value: Any) -> np.ndarray:
     pixels = channels_last(value) if tensor else value
     if pixels.ndim == 3 and pixels.shape[2] == 1:
         pixels = pixels[..., 0]
-    if not pixels.size or not (pixels.ndim == 2 or pixels.ndim == 3 and pixels.shape[2] in (3, 4)):
-        raise ValueError(f"a picture is {WORDS}, got {tuple(value.shape)}: give several as a list")
+    if not pixels.size:
+        raise ValueError(f"a picture is {WORDS}, and this one is empty, {tuple(value.shape)}")
+    if not (pixels.ndim == 2 or pixels.ndim == 3 and pixels.shape[2] in (3, 4)):
+        hint = "channels come last in an array, first in a tensor" if pixels.ndim == 3 else "give several as a list"
+        raise ValueError(f"a picture is {WORDS}, got {tuple(value.shape)}: {hint}")
     return whole_bytes(pixels)
 
 
@@ -45,5 +51,5 @@ def whole_bytes(pixels: np.ndarray) -> np.ndarray:
     white = 1 if pixels.dtype.kind == "f" else 255
     if pixels.dtype.kind not in "fiub" or not (pixels.min() >= 0 and pixels.max() <= white):
         reach = f" from {pixels.min():g} to {pixels.max():g}" if pixels.dtype.kind in "fiu" else ""
-        raise ValueError(f"pixels are bytes or shares from 0 to 1, not normalised; got {pixels.dtype}{reach}")
+        raise ValueError(f"pixels are bytes, or shares from 0 to 1 as pixels / 255 has them; got {pixels.dtype}{reach}")
     return np.rint(pixels.astype(np.float64) * (255 // white)).astype(np.uint8)

@@ -39,7 +39,8 @@ def text(page: str) -> str:
 
 def test_one_run_has_its_figures_pictures_data_config_and_command(tmp_path):
     told = report.read(made(tmp_path / "run", 0.8765))
-    page = report.of_runs([told], {told.folder: [Image.new("RGB", (9, 9), "red")]})
+    page = report.of_runs([told], {told.folder: {"a.png, 0: right": Image.new("RGB", (9, 9), "red")}})
+    assert 'alt="a.png, 0: right"' in page
     assert page.count('<img src="data:image/png;base64,') == 2
     assert all(part in text(page) for part in ("87.65 %", "1,234,567", "seven", "30", "PaPE(m=50, init_radius=[1, 3])"))
     assert re.search(r"optimizer\.lr *</td><td>0\.0015</td><td>0\.002", page)  # what it says otherwise than the config
