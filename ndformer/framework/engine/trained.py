@@ -1,7 +1,7 @@
 """A trained model in Python: files, pictures and arrays in, answers out.
 
 model = ndformer.load("work_dirs/mnist_pape/best.pth")
-print(model("seven.png"))                      # 7 0.981  1 0.012  9 0.004
+print(model("seven.png"))                      # the likeliest classes, each with its score
 model(["seven.png", pixels]).table             # each with its names and scores
 """
 

@@ -44,11 +44,11 @@ class STRING(RotaryND):
 
 
 class Generated(Reference):
-    """Every q and k is multiplied by exp(sum_p r_p A_p) of its own place."""
+    """Every q and k is multiplied by exp(sum_p r_p A_p) of its own place. An encoding says which places and A_p."""
 
     def generators(self, h: int, block: int) -> list[Tensor]:
         """A_p for each axis."""
-        raise NotImplementedError
+        raise NotImplementedError  # LieRE's and ComRoPE's differ
 
     def content(self, h: int, q: Tensor, k: Tensor) -> Tensor:
         b, places = self.cfg.get("block", 8), self.places()
@@ -60,7 +60,8 @@ class Generated(Reference):
         return logits
 
     def places(self) -> Tensor:
-        raise NotImplementedError
+        """(N, P), as the encoding counts them."""
+        raise NotImplementedError  # LieRE's and ComRoPE's differ
 
 
 class LieRE(Generated):

@@ -53,7 +53,10 @@ def _read(path: Path) -> dict[str, Compared]:
     if path.is_dir():
         file = next((path / name for name in FILES if (path / name).is_file()), None)
         if file is None:
-            raise DataError(f"{path} has no {FILES[1]}: name a work dir of tools/compare.py, or a .json file")
+            raise DataError(
+                f"{path} has no {FILES[1]}, which tools/compare.py writes as its runs end, those of a grid's choice aside: run "
+                "the same comparison again, which goes on, or name another work dir of one, or a .json file"
+            )
         path = file
     if not path.is_file():
         raise DataError(f"there is no {path}: name a work dir of tools/compare.py, or a .json file")

@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
+from mmengine.config import Config
 
 from ndformer.framework.engine.studies.compare import Outcome, Run, plan
 from ndformer.framework.engine.studies.grid import Choice, choose, points, told
@@ -14,11 +15,8 @@ MNIST = Path(__file__).parents[4] / "configs" / "mnist_pape.py"
 
 def of(value, failed="", encoding="PaPE", fold=None, **point):
     """A run on the first seed that validated so."""
-
-    class cfg:
-        metrics = [type("metric", (), dict(type="Accuracy"))]
-
-    run = Run(encoding, None, 0, Path(), [], cfg, fold, {key: str(one) for key, one in point.items()})  # type: ignore[arg-type]
+    cfg = Config(dict(metrics=[dict(type="Accuracy")]))
+    run = Run(encoding, None, 0, Path(), [], cfg, fold, {key: str(one) for key, one in point.items()})
     return Outcome(run, None if value is None else dict(val=dict(accuracy=value)), failed)
 
 

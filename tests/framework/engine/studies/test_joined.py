@@ -117,7 +117,9 @@ def test_an_encoding_that_is_none_is_a_sentence_and_runs_nothing(tmp_path, encod
 
 
 def test_what_is_not_there_and_what_is_of_another_metric_is_a_sentence(tmp_path):
-    with pytest.raises(DataError, match="has no compare.json: name a work dir"):
+    with pytest.raises(
+        DataError, match="has no compare.json, which tools/compare.py writes as its runs end.* or name another work dir"
+    ):
         join([tmp_path])
     with pytest.raises(DataError, match=r"there is no .*x\.json"):
         join([tmp_path / "x.json"])
