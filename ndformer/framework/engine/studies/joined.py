@@ -54,8 +54,8 @@ def _read(path: Path) -> dict[str, Compared]:
         file = next((path / name for name in FILES if (path / name).is_file()), None)
         if file is None:
             raise DataError(
-                f"{path} has no {FILES[1]}, which tools/compare.py writes as its runs end, those of a grid's choice aside: run "
-                "the same comparison again, which goes on, or name another work dir of one, or a .json file"
+                f"{path} has no {FILES[1]}, which tools/compare.py writes as its runs end, those of a grid's choice "
+                "aside: run the same comparison again, which goes on, or name another work dir of one, or a .json file"
             )
         path = file
     if not path.is_file():
