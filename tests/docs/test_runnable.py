@@ -1,0 +1,47 @@
+"""Every ```python block of every page is run somewhere; what is an excerpt says ```py."""
+
+import re
+
+import pytest
+
+from tests.docs import made
+
+BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+ELSEWHERE = {  # page -> the test that prepares what its blocks need, and runs them
+    "docs/custom-recordings.md": "test_custom_recordings.py",
+    "docs/look.md": "test_look_page.py",
+    "docs/new-encoding.md": "test_new_encoding.py",
+    "docs/new-modality.md": "test_new_modality.py",
+    "docs/new-task.md": "test_new_task.py",
+    "docs/python.md": "test_python_page.py",
+    "docs/use-in-your-model.md": "test_use_in_your_model.py",
+}
+PAGES = {
+    str(path.relative_to(made.ROOT)): BLOCK.findall(path.read_text())
+    for path in [made.ROOT / "README.md", *sorted((made.ROOT / "docs").rglob("*.md"))]
+}
+HERE = [page for page, blocks in PAGES.items() if blocks and page not in ELSEWHERE]
+
+
+@pytest.mark.parametrize("page", HERE)
+def test_blocks_run_one_after_the_other(page, monkeypatch, tmp_path) -> None:
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {}
+    for block in PAGES[page]:
+        if "ndformer.load(" not in block:  # wants a trained model: tests of their own have one
+            exec(block, names)
+
+
+@pytest.mark.parametrize("page", ELSEWHERE)
+def test_pages_with_a_test_of_their_own_are_read_by_it(page) -> None:
+    test = (made.ROOT / "tests" / "docs" / ELSEWHERE[page]).read_text()
+    assert PAGES[page]
+    assert "```python" in test
+
+
+def test_every_page_is_on_the_site() -> None:
+    """Else `make docs`, which is strict, would not build."""
+    listed = set(re.findall(r"^ +- (?:[\w ]+: )?([\w/-]+\.md)$", (made.ROOT / "mkdocs.yml").read_text(), re.MULTILINE))
+    there = {path.relative_to(made.ROOT / "docs").as_posix() for path in (made.ROOT / "docs").rglob("*.md")}
+    hidden = {page for page in there if page.startswith("results/") or re.match(r"papers/\w+/", page)}
+    assert there - hidden <= listed
