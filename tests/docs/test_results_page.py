@@ -52,3 +52,21 @@ def test_every_figure_is_that_of_its_runs() -> None:
             pape = chosen(runs[config]["PaPE"])[1]
             over = Summary.of([pape[seed] - values[seed] for seed in sorted(values)])
             assert re.sub(r"\s", "", gain) == f"{over.mean:+.2f}±{over.half:.2f}"
+
+
+def test_one_change_at_a_time_is_of_its_runs() -> None:
+    page = (DOCS / "results.md").read_text(encoding="utf-8")
+    runs = json.loads((DOCS / "results" / "one_change.json").read_text(encoding="utf-8"))
+    table = page.partition("| changed | six actions | gain |")[2].split("\n\n")[0].splitlines()[2:]
+    printed = [[cell.strip() for cell in line.strip().strip("|").split("|")][1:] for line in table]
+    percent = lambda of: [100 * of[seed] for seed in sorted(of)]
+    expected = []
+    for name in runs["lpc_actions"]:
+        cells = []
+        for config in ("lpc_actions", "sign_digits"):
+            first, *_ = runs[config].values()
+            own, base = percent(runs[config][name]), percent(first)
+            gain = Summary.of([a - b for a, b in zip(own, base)])
+            cells += [f"{Summary.of(own).mean:.2f}", f"{gain.mean:+.2f} ± {gain.half:.2f}" if own != base else ""]
+        expected.append(cells)
+    assert printed == expected
