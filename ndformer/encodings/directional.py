@@ -8,6 +8,7 @@ from torch import Tensor
 
 from ndformer.framework.bias.base import Bias, PositionBias
 from ndformer.framework.coverage import Coverage, Span, slopes_of
+from ndformer.framework.devices import sent
 from ndformer.framework.encoding import LayerEncoding, PositionEncoding
 from ndformer.framework.registry import ENCODINGS
 from ndformer.framework.tokens import Rows, Where
@@ -51,7 +52,7 @@ class DirectionalRPE(PositionEncoding):
         return [slopes_of(self.slopes["left"], span)]
 
     def tables(self, positions: Tensor, where: Where) -> Bias:
-        left, right = (positions.new_tensor(self.slopes[side]) for side in START)
+        left, right = (sent(self.slopes[side], positions) for side in START)
         return DirectionalBias(left, right, self.diagonals, positions)
 
     def layer(self, index: int, depth: int) -> LayerEncoding:

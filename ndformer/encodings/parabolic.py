@@ -265,8 +265,9 @@ def project(x: Tensor, weight: Tensor) -> Tensor:
 
 def form(a: Tensor, wp: Tensor, head_dim: int) -> Tensor:
     """M: a (H, m, B, N) and Wp (H, m, P) -> the P(P+1)/2 upper entries (T, B, H, N) of Wp' diag(a) Wp / sqrt(h)."""
-    p, q = torch.triu_indices(wp.shape[-1], wp.shape[-1])
-    return _summed(wp[..., p] * wp[..., q] * head_dim**-0.5, a)
+    axes = wp.unbind(-1)  # one by one: a tensor of indices would have to be sent to a GPU
+    products = [axes[p] * axes[q] for p in range(len(axes)) for q in range(p, len(axes))]
+    return _summed(torch.stack(products, -1) * head_dim**-0.5, a)
 
 
 def slope(b: Tensor, wp: Tensor, head_dim: int) -> Tensor:

@@ -2,12 +2,21 @@
 
 import os
 import re
+from typing import Any
 
 import torch
+from torch import Tensor
 
 from ndformer.framework.errors import DataError
 
 VARIABLE = "NDFORMER_DEVICE"  # the one asked for, by this process and all that it starts
+
+
+def sent(values: Any, like: Tensor) -> Tensor:
+    """Numbers of the host beside those of a tensor, of its type if they are floats, without a wait for the device."""
+    own = torch.as_tensor(values)
+    own = own.to(like.dtype) if own.is_floating_point() else own
+    return own.to(like.device, non_blocking=True)
 
 
 def chosen() -> torch.device:

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from ndformer.framework.autocast import without_autocast
 from ndformer.framework.bias.base import Bias
 from ndformer.framework.coverage import Coverage, Span, reach_of
+from ndformer.framework.devices import sent
 from ndformer.framework.ranges import Dims, Factor, Few, NonNegative, Positive, Width
 from ndformer.framework.scaling import Scaling
 from ndformer.framework.spacing import Spacing
@@ -251,7 +252,7 @@ def axis_order(axes: Sequence[int] | None, position_dims: int, repo: bool) -> tu
 
 def scaled(positions: Tensor, factors: tuple[float, ...]) -> Tensor:
     """(..., P) times one factor per axis."""
-    return positions if all(f == 1.0 for f in factors) else positions * positions.new_tensor(factors)
+    return positions if all(f == 1.0 for f in factors) else positions * sent(factors, positions)
 
 
 def centred(positions: Tensor, where: Where, kept: Tensor | None) -> Tensor:

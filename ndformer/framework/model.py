@@ -15,6 +15,7 @@ from ndformer.framework.answer import Answer
 from ndformer.framework.autocast import autocast
 from ndformer.framework.composed import class_place
 from ndformer.framework.data.mixer import Mixer
+from ndformer.framework.devices import sent
 from ndformer.framework.errors import NothingLeftError, UnknownNameError, nearest
 from ndformer.framework.heads.head import Head
 from ndformer.framework.ranges import Filled, Names, NonNegative
@@ -171,9 +172,11 @@ class TokenModel(nn.Module):
         return sets[0] if len(sets) == 1 else join(*sets)
 
     def at_home(self, batch: dict[str, Any]) -> Any:
-        """A collated batch on the device of the weights."""
+        """A collated batch whose inputs are on the device of the weights. Its samples stay: what a head wants of them
+        it sends there itself, once for all (`targets`)."""
         device = next(self.parameters()).device
-        return tree_map_only(Tensor, lambda value: value.to(device), batch)
+        inputs = tree_map_only(Tensor, lambda value: value.to(device, non_blocking=True), batch["inputs"])
+        return batch | dict(inputs=inputs)
 
     @staticmethod
     def total(losses: dict[str, Tensor]) -> Tensor:
@@ -253,7 +256,7 @@ def _of_those_that_have_it(
     tokens = adapter(torch.stack(given) if alike else given)
     if len(given) == len(value):
         return tokens
-    rows = torch.tensor([i for i, one in enumerate(value) if one is not None], device=tokens.features.device)
+    rows = sent([i for i, one in enumerate(value) if one is not None], tokens.features)
 
     def spread(t: Tensor) -> Tensor:
         """Those rows in a batch of nothing."""

@@ -1,11 +1,11 @@
-"""A device that is not here (a Python backend on PrivateUse1): its tensors compute on the CPU, and say what a GPU would mind.
+"""A device that is not here (a Python backend on PrivateUse1): it computes on the CPU, and says what a GPU would mind.
 
-    device = register()
-    with watched() as seen:
-        step(model.to(device), batch)
-    seen.waits      {"ndformer/framework/heads/detector.py:70 nonzero": 2 ...}    where the host waits for values
-    seen.uploads    the same for what goes from the host to the device
-    seen.mixes      tensors of the host among those of the device, which a GPU refuses
+device = register()
+with watched() as seen:
+    step(model.to(device), batch)
+seen.waits      {"ndformer/framework/heads/detector.py:70 targets nonzero": 2 ...}    where the host waits for values
+seen.uploads    the same for what goes from the host to the device, and is waited for
+seen.mixes      tensors of the host among those of the device, which a GPU refuses
 """
 
 import sys
@@ -22,7 +22,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 from torch.utils import backend_registration
 from torch.utils._python_dispatch import TorchDispatchMode, return_and_correct_aliasing
-from torch.utils._pytree import tree_flatten, tree_leaves, tree_map_only
+from torch.utils._pytree import tree_leaves, tree_map_only
 
 NAME = "elsewhere"
 ROOT = Path(__file__).parents[2]
@@ -81,7 +81,7 @@ class _Module(backend_registration._DummyBackendModule):
 class Elsewhere(Tensor):
     """A tensor of that device; `inner` holds its values."""
 
-    inner: Tensor
+    inner: Tensor  # pyright: ignore[reportIncompatibleMethodOverride]
 
     @staticmethod
     def __new__(cls, inner: Tensor) -> "Elsewhere":
@@ -161,13 +161,16 @@ def _note(func: Any, args: Any, kwargs: dict[str, Any], there: list[Elsewhere], 
     if seen is None:
         return
     name = func._schema.name.removeprefix("aten::")
-    here = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor) and not isinstance(leaf, Elsewhere)]
+    here = [
+        leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor) and not isinstance(leaf, Elsewhere)
+    ]
     if func in MOVES:
         if func is aten._to_copy.default:
             up, down = wanted == NAME and not there, bool(there) and wanted == "cpu"
         else:
             up, down = bool(here) and isinstance(args[0], Elsewhere), not isinstance(args[0], Elsewhere)
-        if up and here[0].numel() and not here[0].is_pinned():
+        blocking = kwargs.get("non_blocking") is not True and True not in args[2:]
+        if up and blocking and here[0].numel():
             seen.uploads[f"{_line()} {name}"] += 1
         if down:
             seen.waits[f"{_line()} {name}"] += 1
@@ -189,7 +192,7 @@ def _line() -> str:
     frame = sys._getframe(1)
     while frame is not None:
         path = Path(frame.f_code.co_filename)
-        if path.is_relative_to(ROOT / "ndformer"):
-            return f"{path.relative_to(ROOT)}:{frame.f_lineno}"
+        if path.is_relative_to(ROOT / "ndformer") or path.name == "planted.py":
+            return f"{path.relative_to(ROOT)}:{frame.f_lineno} {frame.f_code.co_name}"
         frame = frame.f_back
     return "backward" if threading.current_thread() is not threading.main_thread() else "torch"

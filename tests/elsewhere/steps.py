@@ -3,7 +3,9 @@
 python -m tests.elsewhere.steps modelnet40_pape coco_pape > seen.json
 """
 
+import itertools
 import json
+import os
 import sys
 import tempfile
 from collections import Counter
@@ -24,43 +26,47 @@ from tests.elsewhere import device as elsewhere
 CONFIGS = Path(__file__).parents[2] / "configs"
 
 
-def seen_in(name: str, device: torch.device, folder: Path) -> dict[str, dict[str, int]]:
+def seen_in(name: str, device: torch.device, folder: Path) -> dict[str, dict[str, dict[str, int]]]:
     """The second step of training, when all that is made once has been made, and one of validation."""
     here = [f"{split}_dataloader.num_workers=0" for split in ("train", "val", "test")]
-    cfg = load(CONFIGS / f"{name}.py", [*here, f"data_root={folder / name}"], sample=True)
+    (folder / name).mkdir()
+    os.chdir(folder / name)
+    cfg = load(CONFIGS / f"{name}.py", here, sample=True)
     prepare_data(cfg, sample=True)
     cfg, _ = fitted(cfg)
     torch.manual_seed(0)
     model = build_model(cfg, "cpu").to(device)
     wrapper = AmpWrapper(None, device.type, optimizer=build_optimizer(model, cfg.optimizer, cfg.get("param_groups")))
-    batches = list(zip(range(2), build_loader(cfg, "train")))
-    found: dict[str, dict[str, int]] = {}
-    for i, batch in batches:
-        with elsewhere.watched() as seen:
-            inputs = model.at_home(batch)
+    found: dict[str, dict[str, dict[str, int]]] = {}
+    for batch in itertools.islice(build_loader(cfg, "train"), 2):
+        inputs = model.at_home(batch)
         with elsewhere.watched() as seen:
             loss = model.total(model.train()(**inputs, mode="loss"))
             wrapper.backward(loss)
             torch.stack([loss.detach(), nonfinite.largest(wrapper.gradients())])
             wrapper.step()
             wrapper.zero_grad()
-        found["train"] = _counted(seen)
+        found["train"] = counted(seen)
     batch = model.at_home(next(iter(build_loader(cfg, "test"))))
     with elsewhere.watched() as seen:
         model.eval().val_step(batch)
-    found["test"] = _counted(seen)
+    found["test"] = counted(seen)
     return found
 
 
-def _counted(seen: elsewhere.Seen) -> dict[str, Any]:
+def counted(seen: elsewhere.Seen) -> dict[str, Any]:
     parts: dict[str, Counter[str]] = dict(waits=seen.waits, uploads=seen.uploads, mixes=seen.mixes)
     return {kind: dict(lines) for kind, lines in parts.items()}
 
 
 def main() -> None:
     device = elsewhere.register()
+    found = {}
     with tempfile.TemporaryDirectory() as folder:
-        json.dump({name: seen_in(name, device, Path(folder)) for name in sys.argv[1:]}, sys.stdout, indent=1)
+        for name in sys.argv[1:]:
+            found[name] = seen_in(name, device, Path(folder))
+            print(f"{name}: {sum(found[name]['train']['waits'].values())} waits in a step of training", file=sys.stderr)
+    json.dump(found, sys.stdout, indent=1)
 
 
 if __name__ == "__main__":

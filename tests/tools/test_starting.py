@@ -15,6 +15,7 @@ from ndformer.framework.engine.building import build_model
 from ndformer.framework.engine.config.load import load
 from ndformer.framework.engine.config.shipped import config_path
 from ndformer.framework.errors import DataError
+from ndformer.framework.heads.head import Head
 
 ROOT = Path(__file__).parents[2]
 TOOLS = sorted((ROOT / "tools").glob("*.py"))
@@ -98,7 +99,7 @@ def test_a_device_that_is_not_there_is_a_sentence(name, sentence):
         devices.checked(name)
 
 
-def test_models_are_built_on_the_device_that_is_asked_for_and_batches_follow(monkeypatch):
+def test_models_are_built_on_the_device_that_is_asked_for_and_inputs_follow(monkeypatch):
     monkeypatch.setattr(devices.torch.cuda, "is_available", lambda: True)  # it would be taken
     monkeypatch.setenv(devices.VARIABLE, "cpu")
     assert devices.chosen() == torch.device("cpu")
@@ -109,8 +110,10 @@ def test_models_are_built_on_the_device_that_is_asked_for_and_batches_follow(mon
     batch = dict(inputs=dict(image=torch.zeros(2, 1, 28, 28)), data_samples=[dict(label=1, boxes=(torch.zeros(1), 3))])
     moved = model.at_home(batch)
     assert moved["inputs"]["image"].is_meta
-    assert moved["data_samples"][0]["boxes"][0].is_meta
-    assert moved["data_samples"][0]["label"] == 1
+    assert moved["data_samples"] is batch["data_samples"]  # what a head wants of them, it sends
+    sent = Head().targets(batch["data_samples"], torch.device("meta"))
+    assert sent[0]["boxes"][0].is_meta
+    assert sent[0]["label"] == 1
 
 
 def test_mmengines_own_loops_can_train_a_model():

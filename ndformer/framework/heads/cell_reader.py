@@ -30,7 +30,7 @@ class CellReader(Head):
     def targets(self, data_samples: list[dict[str, Any]], device: torch.device) -> Tensor:
         """(B, N)."""
         labels = [checked(sample["labels"], self.classes, sample).flatten() for sample in data_samples]
-        return torch.stack(labels).to(device)
+        return torch.stack(labels).to(device, non_blocking=True)
 
     def loss(self, tokens: TokenSet, targets: Tensor) -> dict[str, Tensor]:
         if targets.shape != tokens.features.shape[:2]:
@@ -40,12 +40,13 @@ class CellReader(Head):
         return label_loss(self(tokens).transpose(1, 2), targets)
 
     def predict(self, tokens: TokenSet, data_samples: list[dict[str, Any]]) -> list[Answer]:
-        return [self._answer(one, sample) for one, sample in zip(self(tokens), data_samples)]
+        best = finite(self(tokens), data_samples).argmax(-1).to(torch.int16).cpu()
+        return [self._answer(one, sample) for one, sample in zip(best, data_samples)]
 
-    def _answer(self, logits: Tensor, sample: dict[str, Any]) -> Cells:
+    def _answer(self, best: Tensor, sample: dict[str, Any]) -> Cells:
         truth = sample.get("labels")
-        side = round(len(logits) ** 0.5)
-        predicted = finite(logits, sample).argmax(-1).view((side, side) if truth is None else truth.shape)
+        side = round(len(best) ** 0.5)
+        predicted = best.view((side, side) if truth is None else truth.shape)
         kept = {name: sample[name] for name in ("path", "index") if name in sample}
         kept |= {} if truth is None else dict(truth=truth)
-        return Cells(sample=kept, predicted=predicted.to(torch.int16).cpu(), classes=self.classes)
+        return Cells(sample=kept, predicted=predicted, classes=self.classes)

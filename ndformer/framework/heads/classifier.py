@@ -70,11 +70,10 @@ class Classifier(Head):
         if wrong is not None:
             name = wrong.get("path", f"sample {wrong.get('index', '')}".strip())
             raise no_class(name, wrong["label"], self.classes, "correct what the dataset gives")
-        labels = torch.tensor([sample["label"] for sample in data_samples], device=device)
-        blends = [sample.get("blend", (sample["label"], 1.0)) for sample in data_samples]
-        others, shares = (torch.tensor(values, device=device) for values in zip(*blends))
-        shares = shares[:, None].float()
-        return shares * F.one_hot(labels, self.classes) + (1 - shares) * F.one_hot(others, self.classes)
+        rows = [(s["label"], *s.get("blend", (s["label"], 1.0))) for s in data_samples]
+        labels, others, shares = torch.tensor(rows).to(device, non_blocking=True).float().T  # at once, as float32
+        one_hot = lambda labels: F.one_hot(labels.long(), self.classes)
+        return shares[:, None] * one_hot(labels) + (1 - shares[:, None]) * one_hot(others)
 
     def loss(self, tokens: TokenSet, targets: Tensor) -> dict[str, Tensor]:
         logits = self(tokens).float()
@@ -84,7 +83,7 @@ class Classifier(Head):
         return dict(loss=loss)
 
     def predict(self, tokens: TokenSet, data_samples: list[dict[str, Any]]) -> list[Answer]:
-        logits = self(tokens).float()
+        logits = self(tokens).float().cpu()  # all at once, or each look at an answer would wait for the device
         for one, sample in zip(logits, data_samples):
             if "among" in sample:
                 one[_others(sample["among"], self.classes)] = -math.inf

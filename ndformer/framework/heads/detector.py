@@ -67,7 +67,7 @@ class Detector(Head):
         for i, sample in enumerate(data_samples):
             own = len(checked(sample["labels"], self.classes, sample))
             boxes[i, :own], labels[i, :own], real[i, :own] = sample["boxes"].reshape(-1, 4), sample["labels"], True
-        return Objects(boxes.to(device), labels.to(device), real.to(device))
+        return Objects(*(x.to(device, non_blocking=True) for x in (boxes, labels, real)))
 
     def loss(self, tokens: TokenSet, targets: Objects) -> dict[str, Tensor]:
         """The `loss`, and its parts of both branches to look at."""
@@ -87,9 +87,10 @@ class Detector(Head):
     def predict(self, tokens: TokenSet, data_samples: list[dict[str, Any]]) -> list[Answer]:
         anchors = self(tokens)
         found: list[Answer] = []
-        answers = (x.cpu() for x in best(anchors.logits, anchors.boxes, self.most))  # waits for the device once
+        answers = list(map(Tensor.cpu, best(anchors.logits, anchors.boxes, self.most)))
+        finite(answers[0], data_samples)  # NaN would be among the best
         for sample, scores, labels, boxes in zip(data_samples, *answers):
-            keep = finite(scores, sample) >= self.least_score  # NaN would be among the best
+            keep = scores >= self.least_score
             if self.nms is not None:
                 keep &= ~suppressed(boxes, labels, self.nms)
             boxes = original(boxes[keep], sample)

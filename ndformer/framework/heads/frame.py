@@ -25,9 +25,9 @@ def original_grid(sample: dict[str, Any], shape: tuple[int, int], device: torch.
     """(H, W, 2) x y: where the pixels of the image on disk lie in the input of `shape`, from -1 to 1 as grid_sample has
     it. Without a `frame`, the input is that image."""
     height, width = sample["size"] if "frame" in sample else shape
-    frame = torch.as_tensor(sample.get("frame", (1.0, 1.0, 0.0, 0.0)), dtype=torch.float32, device=device)
-    scale, offset = frame.view(2, 2)
-    rows, columns = (torch.arange(n, device=device) + 0.5 for n in (height, width))
-    y, x = torch.meshgrid(rows, columns, indexing="ij")
-    inside = (torch.stack([x, y], -1) - offset) / scale  # pixels of the input
-    return 2 * inside / inside.new_tensor([shape[1], shape[0]]) - 1
+    frame = torch.as_tensor(sample.get("frame", (1.0, 1.0, 0.0, 0.0)), dtype=torch.float32).tolist()
+    axes = []  # of columns and of rows, in pixels of the input
+    for n, side, scale, offset in zip((width, height), (shape[1], shape[0]), frame[:2], frame[2:]):
+        inside = (torch.arange(n, device=device) + 0.5 - offset) / scale
+        axes.append(2 * inside / side - 1)
+    return torch.stack(torch.meshgrid(*axes, indexing="xy"), -1)

@@ -1,18 +1,24 @@
 """Head: what makes losses and answers from tokens. One class for each task."""
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
+from torch.utils._pytree import tree_map_only
 
 from ndformer.framework.answer import Answer
 from ndformer.framework.errors import BadNumbers
 from ndformer.framework.tokens import TokenSet
 
+Scores = TypeVar("Scores", Tensor, Sequence[Tensor])
 
-def finite(scores: Tensor, sample: dict[str, Any]) -> Tensor:
-    """The scores of a sample. What is chosen by the largest of them would hide that they are no numbers."""
-    if not scores.isfinite().all():
+
+def finite(scores: Scores, samples: Sequence[dict[str, Any]]) -> Scores:
+    """The scores of each sample, after one look at all: what is chosen by the largest hides that one is no number."""
+    good = torch.stack([one.isfinite().all() for one in scores]).tolist()
+    if not all(good):
+        sample = samples[good.index(False)]
         name = sample.get("path") or f"sample {sample.get('index', '')}".strip()
         raise BadNumbers(f"what the model says of {name} is not finite, so its weights or its input are not")
     return scores
@@ -32,7 +38,7 @@ class Head(nn.Module):
 
     def targets(self, data_samples: list[dict[str, Any]], device: torch.device) -> Any:
         """What a batch should be answered, as `loss` takes it, and as mixers of training batches change it."""
-        return data_samples
+        return tree_map_only(Tensor, lambda value: value.to(device, non_blocking=True), data_samples)
 
     def loss(self, tokens: TokenSet, targets: Any) -> dict[str, Tensor]:
         """dict(loss=...), which is trained on, and whatever else is to be looked at."""

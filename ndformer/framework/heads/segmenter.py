@@ -49,7 +49,8 @@ class Segmenter(Head):
 
     def targets(self, data_samples: list[dict[str, Any]], device: torch.device) -> Tensor:
         """(B, H, W)."""
-        return torch.stack([checked(sample["mask"], self.classes, sample) for sample in data_samples]).to(device)
+        masks = torch.stack([checked(sample["mask"], self.classes, sample) for sample in data_samples])
+        return masks.to(device, non_blocking=True)
 
     def loss(self, tokens: TokenSet, targets: Tensor) -> dict[str, Tensor]:
         logits = self(tokens)
@@ -58,10 +59,12 @@ class Segmenter(Head):
 
     @torch.no_grad()
     def predict(self, tokens: TokenSet, data_samples: list[dict[str, Any]]) -> list[Answer]:
-        logits = self(tokens)
+        logits = finite(self(tokens), data_samples)
+        maps = [self._on_disk(one, sample) for one, sample in zip(logits, data_samples)]
+        home = torch.cat([one.flatten() for one in maps]).cpu().split([one.numel() for one in maps])
         return [
-            Pixels(sample=sample, predicted=self._on_disk(finite(one, sample), sample), classes=self.classes)
-            for one, sample in zip(logits, data_samples)
+            Pixels(sample=sample, predicted=one.view(there.shape), classes=self.classes)
+            for sample, one, there in zip(data_samples, home, maps)
         ]
 
     def _on_disk(self, logits: Tensor, sample: dict[str, Any]) -> Tensor:
@@ -70,7 +73,7 @@ class Segmenter(Head):
         rows = []
         for grid in original_grid(sample, (height, width), logits.device).split(ROWS):
             scores = F.grid_sample(logits[None], grid[None], padding_mode="border", align_corners=False)
-            rows.append(scores[0].argmax(0).to(torch.uint8 if self.classes < 256 else torch.int32).cpu())
+            rows.append(scores[0].argmax(0).to(torch.uint8 if self.classes < 256 else torch.int32))
         return torch.cat(rows)
 
 

@@ -30,12 +30,16 @@ class TokenSegmenter(Head):
     def forward(self, tokens: TokenSet) -> list[Tensor]:
         """(n, classes) logits of each sample."""
         logits, valid = self.linear(tokens.features), tokens.where.valid
-        return list(logits) if valid is None else [row[real] for row, real in zip(logits, valid)]
+        if valid is None:
+            return list(logits)
+        counts = valid.expand(logits.shape[:2]).sum(1).tolist()  # the one wait for all samples
+        real = torch.nonzero_static(valid.expand(logits.shape[:2]).flatten(), size=sum(counts)).squeeze(1)
+        return list(logits.flatten(0, 1).index_select(0, real).split(counts))
 
     def targets(self, data_samples: list[dict[str, Any]], device: torch.device) -> list[Tensor]:
         """The labels of each sample."""
-        labels = [torch.as_tensor(sample["labels"]).long() for sample in data_samples]
-        return [checked(one, self.classes, sample).to(device) for one, sample in zip(labels, data_samples)]
+        labels = [checked(torch.as_tensor(s["labels"]).long(), self.classes, s) for s in data_samples]
+        return list(torch.cat(labels).to(device, non_blocking=True).split([len(one) for one in labels]))
 
     def loss(self, tokens: TokenSet, targets: list[Tensor]) -> dict[str, Tensor]:
         logits, labels = torch.cat(self(tokens)), torch.cat(targets)
@@ -45,8 +49,9 @@ class TokenSegmenter(Head):
 
     def predict(self, tokens: TokenSet, data_samples: list[dict[str, Any]]) -> list[Answer]:
         """They keep of a sample its name and the truth: what else it holds is large."""
-        scores = (finite(one, sample) for sample, one in zip(data_samples, self(tokens)))
-        return [self._of_all(sample, one.argmax(-1).cpu()) for sample, one in zip(data_samples, scores)]
+        scores = finite(self(tokens), data_samples)
+        best = torch.cat([one.argmax(-1) for one in scores]).cpu().split([len(one) for one in scores])
+        return [self._of_all(sample, one) for sample, one in zip(data_samples, best)]
 
     def _of_all(self, sample: dict[str, Any], predicted: Tensor) -> Points:
         """The labels (n,) that the tokens of a sample were given, for all of its points."""

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -39,7 +40,7 @@ class DetectionLoss:
         stride = anchors.stride[anchor, None]
         own, true = anchors.boxes[sample, anchor] / stride, objects.boxes[sample, which] / stride  # (F, 4)
         centre = anchors.centres[anchor] / stride
-        distance = (true - centre.repeat(1, 2)) * true.new_tensor([-1, -1, 1, 1])
+        distance = torch.cat([centre - true[:, :2], true[:, 2:] - centre], -1)  # to the left and top, right and bottom
         apart = distribution_focal(anchors.sides[sample, anchor], distance).mean(-1)
         return dict(
             box=self.box * ((1 - complete_iou(true, own)) * weight).sum() / total,

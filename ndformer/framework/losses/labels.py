@@ -19,10 +19,9 @@ def label_loss(logits: Tensor, labels: Tensor, lovasz: float = 0.0) -> dict[str,
         logits, known = logits.float(), labels >= 0
         total = F.cross_entropy(logits, labels.clamp(min=-1), ignore_index=-1, reduction="sum")
         cross_entropy = total / known.sum().clamp(min=1)
-        if not lovasz or not bool(known.any()):
+        if not lovasz:
             return dict(loss=cross_entropy)
-        probabilities = logits.movedim(1, -1)[known].softmax(-1)
-        other = lovasz * lovasz_softmax(probabilities, labels[known])
+        other = lovasz * lovasz_softmax(logits.movedim(1, -1).flatten(0, -2).softmax(-1), labels.flatten())
     return dict(loss=cross_entropy + other, cross_entropy=cross_entropy.detach(), lovasz=other.detach())
 
 

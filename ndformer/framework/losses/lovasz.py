@@ -6,16 +6,20 @@ from torch import Tensor
 
 
 def lovasz_softmax(probabilities: Tensor, labels: Tensor) -> Tensor:
-    """Probabilities (N, C) and labels (N,) -> the mean over those classes that are among the labels.
+    """Probabilities (N, C) and labels (N,), negative where nobody knows -> the mean over those classes that are among
+    the labels.
 
     With errors e_i of a class, 1 - p at its points and p elsewhere, sorted downwards, it is the sum of e_i times what
     the i-th adds to the Jaccard loss of getting the first i wrong.
     """
-    truth = F.one_hot(labels, probabilities.shape[1]).to(probabilities.dtype)  # (N, C)
-    errors, order = (truth - probabilities).abs().sort(dim=0, descending=True)
+    known = (labels >= 0)[:, None]
+    truth = F.one_hot(labels.clamp(min=0), probabilities.shape[1]).to(probabilities.dtype) * known  # (N, C)
+    errors = (truth - probabilities).abs().masked_fill(~known, -1)  # behind all others, where nothing is added any more
+    errors, order = errors.sort(dim=0, descending=True)
     right = truth.gather(0, order).cumsum(0)  # of the class, among the first i
     total = right[-1]
     i = torch.arange(1, len(labels) + 1, device=labels.device, dtype=right.dtype)[:, None]
     jaccard = 1 - (total - right) / (total + i - right)
     added = torch.diff(jaccard, dim=0, prepend=jaccard.new_zeros(1, jaccard.shape[1]))
-    return (errors * added).sum(0)[total > 0].mean()
+    there = (total > 0).to(errors.dtype)
+    return ((errors * added).sum(0) * there).sum() / there.sum().clamp(min=1)

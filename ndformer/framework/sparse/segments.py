@@ -30,10 +30,11 @@ def torch_scatter() -> Any:
         return None
 
 
-def run_lengths(sorted_keys: Tensor) -> tuple[Tensor, Tensor]:
-    """Of a sorted (N,): the run each element is in (N,), counted from 0, and the runs' lengths (S,)."""
+def run_lengths(sorted_keys: Tensor, runs: int | None = None) -> tuple[Tensor, Tensor]:
+    """Of a sorted (N,): the run each element is in (N,), counted from 0, and the runs' lengths (S,). A GPU waits where
+    the caller does not know how many there are."""
     first = torch.ones_like(sorted_keys, dtype=torch.bool)
     first[1:] = sorted_keys[1:] != sorted_keys[:-1]
-    starts = first.nonzero().squeeze(1)
-    end = starts.new_tensor([len(sorted_keys)])
-    return first.cumsum(0) - 1, torch.diff(starts, append=end)
+    starts = first.nonzero() if runs is None else torch.nonzero_static(first, size=runs)
+    end = starts.new_full((1, 1), len(sorted_keys))
+    return first.cumsum(0) - 1, torch.cat([starts, end]).squeeze(1).diff()

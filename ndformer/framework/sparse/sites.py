@@ -18,24 +18,38 @@ from ndformer.framework.sparse.segments import reduce_segments, run_lengths
 BLOCK = 8192  # voxels convolved at a time on CPU: what is gathered for them stays in the cache
 
 
+@dataclass(frozen=True)
+class Extent:
+    """What the host has to know of voxels before it can number them. To read it off their values makes a GPU wait."""
+
+    samples: int
+    low: tuple[int, ...]  # the lowest voxel along each axis
+    high: tuple[int, ...]
+    occupied: int | None = None  # how many voxels
+
+    @classmethod
+    def of(cls, grid: Tensor, sample: Tensor) -> Extent:
+        last, *edges = torch.cat([sample.amax()[None], grid.amin(0), grid.amax(0)]).tolist()
+        return cls(last + 1, tuple(edges[:3]), tuple(edges[3:]))
+
+
 class Sites:
     """The voxels of N points, and for each kernel size the table of neighbours that all layers share.
 
     Points of one voxel are one site: it has the mean of their features.
     """
 
-    def __init__(self, grid: Tensor, sample: Tensor) -> None:
+    def __init__(self, grid: Tensor, sample: Tensor, extent: Extent | None = None) -> None:
         """grid (N, 3) whole numbers; sample (N,) from 0: voxels of different samples are no neighbours."""
         if grid.dim() != 2 or grid.shape[1] != 3 or sample.shape != grid.shape[:1]:
             raise ValueError(f"sites are a grid (N, 3) and a sample (N,), got {grid.shape} and {sample.shape}")
         self.grid, self.sample = grid.long(), sample.long()
         self.tables: dict[int, Table] = {}
         self.cache: dict[Any, Any] = {}  # another backend's own tables
-        low, high = self.grid.amin(0), self.grid.amax(0)
-        self.shape: list[int] = (high - low + 1).tolist()
-        self.low = low
+        self.extent = extent = extent or Extent.of(self.grid, self.sample)
+        self.shape = [high - low + 1 for low, high in zip(extent.low, extent.high)]
         key, self.order = torch.sort(self.keys(0), stable=True)  # rows in the order of their voxels
-        run, lengths = run_lengths(key)
+        run, lengths = run_lengths(key, extent.occupied)
         self.lengths = None if len(lengths) == len(key) else lengths  # None: every point has a voxel of its own
         self.site = torch.empty_like(run).scatter_(0, self.order, run)  # (N,) the site of each row
         self.first = self.order[lengths.cumsum(0) - lengths]  # (V,) a row of each site
@@ -46,12 +60,12 @@ class Sites:
     def keys(self, margin: int) -> Tensor:
         """(N,) one number per voxel, ascending with sample, x, y, z; steps up to `margin` do not leave a sample."""
         x, y, z = (size + 2 * margin for size in self.shape)
-        if (int(self.sample.amax()) + 1) * x * y * z >= 2**62:
+        if self.extent.samples * x * y * z >= 2**62:
             raise DataError(
                 f"points spread over {self.shape} voxels, too many to number: take larger ones or remove outliers"
             )
-        g = self.grid - self.low + margin
-        return ((self.sample * x + g[:, 0]) * y + g[:, 1]) * z + g[:, 2]
+        gx, gy, gz = (axis - (low - margin) for axis, low in zip(self.grid.unbind(1), self.extent.low))
+        return ((self.sample * x + gx) * y + gy) * z + gz
 
     def gather(self, x: Tensor) -> Tensor:
         """(N, C) -> (V, C), the mean of each site's rows."""
@@ -73,20 +87,26 @@ class Sites:
         key = self.keys(r)[self.first]  # ascending
         sy, sz = self.shape[1] + 2 * r, self.shape[2] + 2 * r
         padded = torch.nn.functional.pad(key, (0, 1), value=-1)  # the search may end behind the last
-        here: list[Tensor] = []  # per offset in the order of the weights, up to the centre: the sites o, ascending,
+        half = kernel**3 // 2  # offsets in the order of the weights, up to the centre
+        lines = [(line // kernel**2 - r) * sy + line // kernel % kernel - r for line in range(0, half, kernel)]
+        here: list[Tensor] = []  # per offset the sites o, ascending,
         there: list[Tensor] = []  # and their neighbours i = o + offset
-        half = kernel**3 // 2
-        for line in range(0, half, kernel):
-            dx, dy = line // kernel**2 - r, line // kernel % kernel - r
-            target = key + (dx * sy + dy) * sz - r
+        for some in [lines] if key.device.type != "cpu" else [[line] for line in lines]:  # a GPU waits once for each
+            target = torch.stack([key + (line * sz - r) for line in some])  # (lines, V)
             at = torch.searchsorted(key, target)
-            for _ in range(line, min(line + kernel, half)):
-                hit = padded[at] == target
-                here.append(hit.nonzero().squeeze(1))
-                there.append(at[here[-1]])
-                at, target = at + hit, target + 1
+            hits, ats = [], []
+            for _ in range(kernel):  # walks on along the last axis
+                hits.append(padded[at] == target)
+                ats.append(at)
+                at, target = at + hits[-1], target + 1
+            hit, at = (torch.stack(side, 1).flatten(0, 1)[: half - len(here)] for side in (hits, ats))  # (offsets, V)
+            counts = hit.view(torch.uint8).sum(1, dtype=torch.int32).tolist()  # ten times as fast as of bool
+            pairs = torch.nonzero_static(hit.flatten(), size=sum(counts)).squeeze(1)
+            here.extend((pairs % V).split(counts))
+            there.extend(at.flatten()[pairs].split(counts))
         # i at offset d from o is o at -d from i; the centre, where all are their own, is not in the table
-        return Table.of(here + there[::-1], there + here[::-1], V, BLOCK if key.device.type == "cpu" else V)
+        both = here + there[::-1], there + here[::-1]
+        return Table.of(*both, V, BLOCK) if key.device.type == "cpu" else Table.whole(*both, V)
 
 
 @dataclass(frozen=True)
@@ -110,6 +130,13 @@ class Table:
     """All pairs of neighbours for one size of kernel."""
 
     blocks: list[Block]
+
+    @classmethod
+    def whole(cls, here: list[Tensor], there: list[Tensor], sites: int) -> Table:
+        """All sites in one block, whose sizes nobody has to read."""
+        o = torch.cat(here)
+        ends = o.new_zeros(sites + 1).index_add_(0, o + 1, torch.ones_like(o)).cumsum(0)
+        return cls([Block(0, sites, tuple(here), tuple(there), o.argsort(stable=True), ends)])
 
     @classmethod
     def of(cls, here: list[Tensor], there: list[Tensor], sites: int, size: int) -> Table:

@@ -43,9 +43,9 @@ def chosen(backend: str, device: torch.device) -> bool:
 def convolve(x: Tensor, weight: Tensor, sites: Sites) -> Tensor:
     """x (V, C), weight (D, k, k, k, C) -> (V, D); spconv keeps its pairs for the layers of one kernel size."""
     if "tensor" not in sites.cache:
-        voxels = torch.cat([sites.sample[:, None], sites.grid - sites.low], dim=1)[sites.first].int()
-        samples = int(sites.sample.amax()) + 1
-        sites.cache["tensor"] = build()[0].SparseConvTensor(x.detach(), voxels, sites.shape, samples)
+        axes = [axis - low for axis, low in zip(sites.grid.unbind(1), sites.extent.low)]
+        voxels = torch.stack([sites.sample, *axes], dim=1)[sites.first].int()
+        sites.cache["tensor"] = build()[0].SparseConvTensor(x.detach(), voxels, sites.shape, sites.extent.samples)
     tensor = sites.cache["tensor"].replace_feature(x)
     layer = bare(weight.shape[4], weight.shape[0], weight.shape[1])
     return torch.func.functional_call(layer, {"weight": weight}, (tensor,)).features

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from ndformer.framework.adapter import Adapter, ClassAt
 from ndformer.framework.data.dataset import Sample
+from ndformer.framework.devices import sent
 from ndformer.framework.ranges import Few, Positive, Width
 from ndformer.framework.registry import MODALITIES
 from ndformer.framework.tokens import TokenSet
@@ -88,10 +89,14 @@ class SpikingPatches(Adapter):
         time = (since.double() / self.time_unit).float()
         features = self.project(self.logarithms(cells))  # (T, dim)
         rows = max([*counts, 1 - len(self.tokens)])  # never nothing at all
-        valid = torch.arange(rows, device=flat.device) < torch.tensor(counts, device=flat.device)[:, None]  # (B, N)
-        x = features.new_zeros(*valid.shape, features.shape[1])
-        positions = time.new_zeros(*valid.shape, 3)
-        x[valid], positions[valid] = features, torch.stack([time, *place.float().unbind(1)], dim=1)
+        held = sent(counts, flat)  # (B,)
+        valid = torch.arange(rows, device=flat.device) < held[:, None]  # (B, N)
+        before = torch.arange(len(counts), device=flat.device) * rows - held.cumsum(0) + held
+        slot = torch.arange(len(flat), device=flat.device) + before.repeat_interleave(held, output_size=len(flat))
+        x, positions = (
+            one.new_zeros(len(counts) * rows, one.shape[1]).index_copy(0, slot, one).unflatten(0, (len(counts), rows))
+            for one in (features, torch.stack([time, *place.float().unbind(1)], dim=1))
+        )
         return self.with_tokens(x, positions, None if min(counts) == rows else valid)
 
     def logarithms(self, cells: Tensor) -> Tensor:

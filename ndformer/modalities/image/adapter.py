@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from ndformer.framework.adapter import Adapter, ClassAt
 from ndformer.framework.data.dataset import Sample
 from ndformer.framework.data.pack import Pack
+from ndformer.framework.devices import sent
 from ndformer.framework.ranges import Few, FewOrNone, Finite, Offset, Width
 from ndformer.framework.registry import MODALITIES
 from ndformer.framework.tokens import TokenSet
@@ -97,6 +98,6 @@ class ImagePatches(Adapter):
         axes = [torch.arange(n, dtype=torch.float32, device=x.device) + self.start for n in grid]
         positions = torch.cartesian_prod(*axes)[None]  # (1, rows columns, 2)
         if self.plane is not None:
-            first, *steps = torch.tensor(self.plane, dtype=torch.float32, device=x.device)
+            first, *steps = sent(self.plane, positions)
             positions = first + positions @ torch.stack(steps)  # (1, rows columns, 3)
         return self.with_tokens(x, positions, grid=grid if self.plane is None else None)

@@ -56,7 +56,7 @@ def real(counts: list[int], rows: int, device: torch.device) -> Tensor | None:
     """(B, rows) the first `counts` of each row; None where these are all."""
     if min(counts) >= rows:
         return None
-    return torch.arange(rows, device=device) < torch.tensor(counts, device=device)[:, None]
+    return torch.arange(rows, device=device) < torch.tensor(counts).to(device, non_blocking=True)[:, None]
 
 
 @MODALITIES.register_module()

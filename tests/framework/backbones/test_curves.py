@@ -80,20 +80,19 @@ def test_samples_follow_each_other() -> None:
 
 
 def test_bits_are_as_many_as_asked_for_or_as_needed() -> None:
-    grid = torch.tensor([[0, 5, 64]])
-    assert bits_for(grid, 2, None, 0.02) == 7
-    assert bits_for(grid, 2, 16, 0.02) == 16
-    assert bits_for(torch.tensor([[0, 5, 63]]), 2, None, 0.02) == 6  # 0 to 63: all that 6 bits number
-    assert bits_for(torch.tensor([[0, 5, 65535]]), 2, 16, 0.02) == 16
-    assert bits_for(torch.zeros(1, 3), 1, None, 0.02) == 1
+    assert bits_for(64, 2, None, 0.02) == 7
+    assert bits_for(64, 2, 16, 0.02) == 16
+    assert bits_for(63, 2, None, 0.02) == 6  # 0 to 63: all that 6 bits number
+    assert bits_for(65535, 2, 16, 0.02) == 16
+    assert bits_for(0, 1, None, 0.02) == 1
 
 
 def test_what_does_not_fit_into_63_bits_is_a_sentence() -> None:
     with pytest.raises(DataError, match="spans 65537 voxels of 0.02 along an axis, and 16 bits number 65536"):
-        bits_for(torch.tensor([[0, 0, 65536]]), 1, 16, 0.02)
+        bits_for(65536, 1, 16, 0.02)
     with pytest.raises(DataError, match="more than the 63"):
-        bits_for(torch.tensor([[0, 0, 2**20]]), 2, None, 0.02)
-    assert bits_for(torch.tensor([[0, 0, 2**20]]), 1, None, 0.02) == 21
+        bits_for(2**20, 2, None, 0.02)
+    assert bits_for(2**20, 1, None, 0.02) == 21
     with pytest.raises(ValueError, match="did you mean 'hilbert'"):
         codes(cube(1), 1, "hilber")
 

@@ -33,9 +33,8 @@ def known(curve: str) -> str:
     return curve
 
 
-def bits_for(grid: Tensor, samples: int, bits: int | None, unit: float) -> int:
+def bits_for(largest: int, samples: int, bits: int | None, unit: float) -> int:
     """How many bits number the voxels along an axis: as many as asked for, or as the largest number needs."""
-    largest = int(grid.amax()) if len(grid) else 0
     needed = max(1, largest.bit_length())
     chosen = needed if bits is None else bits
     if needed > chosen:

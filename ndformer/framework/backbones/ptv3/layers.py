@@ -19,7 +19,7 @@ class Norm(nn.BatchNorm1d):
 
     def __init__(self, dim: int) -> None:
         super().__init__(dim, eps=1e-3, momentum=0.01)
-        self.young = True
+        self.batches: int | None = None  # averaged so far, where it is known without asking the device
         self.register_load_state_dict_post_hook(_loaded)
 
     def forward(self, input: Tensor) -> Tensor:
@@ -28,10 +28,12 @@ class Norm(nn.BatchNorm1d):
                 "all points of this training batch lie in one voxel of a stage, and batch norm needs more than one: "
                 "take a smaller grid_size, larger batches, or remove such samples"
             )
-        if self.training and self.young:  # asked only then: reading the count makes a GPU wait
-            assert self.num_batches_tracked is not None
-            self.momentum = max(0.01, 1 / (int(self.num_batches_tracked) + 1))
-            self.young = self.momentum > 0.01
+        if self.training:
+            if self.batches is None:  # the first time, and after weights were loaded: a GPU waits
+                assert self.num_batches_tracked is not None
+                self.batches = int(self.num_batches_tracked)
+            self.momentum = max(0.01, 1 / (self.batches + 1))
+            self.batches += 1
         return super().forward(input)
 
 
@@ -44,7 +46,7 @@ def _loaded(norm: Norm, keys: object) -> None:
     fresh = bool((norm.running_mean == 0).all()) and bool((norm.running_var == 1).all())
     if int(norm.num_batches_tracked) == 0 and not fresh:
         norm.num_batches_tracked.fill_(100)  # as many as are averaged evenly
-    norm.young = True
+    norm.batches = None
 
 
 class Stem(nn.Module):

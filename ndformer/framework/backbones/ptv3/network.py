@@ -13,12 +13,13 @@ from torch.nn.utils.rnn import pad_sequence
 
 from ndformer.framework.backbones.ptv3.curves import CURVES, bits_for, known, serialize
 from ndformer.framework.backbones.ptv3.layers import Pool, Stage, Stem, Unpool
-from ndformer.framework.backbones.ptv3.points import Cells, Level
+from ndformer.framework.backbones.ptv3.points import Cells, Counts, Level
 from ndformer.framework.composed import build_encoding
 from ndformer.framework.errors import DataError
 from ndformer.framework.ranges import Few, Positive, Rate, Width
 from ndformer.framework.registry import BACKBONES
 from ndformer.framework.sparse import Sites
+from ndformer.framework.sparse.sites import Extent
 from ndformer.framework.tokens import TokenSet, Where
 
 
@@ -140,20 +141,30 @@ class PTv3(nn.Module):
         low = voxels.new_full((points.samples, 3), torch.iinfo(torch.int64).max)
         low.scatter_reduce_(0, sample[:, None].expand_as(voxels), voxels, "amin")
         voxels = voxels - low[sample]
-        bits = bits_for(voxels, points.samples, self.bits, self.grid_size)
+        finite, *high = torch.cat([r.isfinite().all()[None].long(), voxels.amax(0)]).tolist()
+        if not finite:
+            raise DataError("points have coordinates that are not finite (NaN or infinite): remove them from the data")
+        bits = bits_for(max(high), points.samples, self.bits, self.grid_size)
         bits = max(bits, len(self.encoder) - 1)  # one for each pooling
         codes = torch.stack([serialize(voxels, sample, bits, curve) for curve in self.curves])
-        return self._made(Sites(voxels, sample), r, codes, 0)
+        counts, occupied = Counts.of(codes[0], sample, points.samples, len(self.encoder))
+        if 0 in counts.here[0]:
+            empty = counts.here[0].index(0)
+            raise DataError(f"sample {empty} of a batch has no points: remove it, or what removed them")
+        sites = Sites(voxels, sample, Extent(points.samples, (0, 0, 0), tuple(high), occupied))
+        return self._made(sites, r, codes, counts, 0)
 
     def _coarser(self, level: Level, cells: Cells, stage: int) -> Level:
-        sites = Sites(level.sites.grid[cells.first] >> 1, level.sites.sample[cells.first])
+        counts, high = level.counts.coarser(), tuple(edge >> 1 for edge in level.sites.extent.high)
+        extent = Extent(level.sites.extent.samples, (0, 0, 0), high, sum(counts.here[0]))  # a voxel each
+        sites = Sites(level.sites.grid[cells.first] >> 1, level.sites.sample[cells.first], extent)
         positions = cells.reduce(level.positions, "mean")
-        return self._made(sites, positions, level.codes[:, cells.first] >> 3, stage)
+        return self._made(sites, positions, level.codes[:, cells.first] >> 3, counts, stage)
 
-    def _made(self, sites: Sites, positions: Tensor, codes: Tensor, stage: int) -> Level:
+    def _made(self, sites: Sites, positions: Tensor, codes: Tensor, counts: Counts, stage: int) -> Level:
         places = positions if self.positions == "metric" else sites.grid.to(positions.dtype) * 2**stage
         places = places / 2**stage if self.stage_scale else places
-        level = Level(sites, positions, places, codes, self.window, self.centred)
+        level = Level(sites, positions, places, codes, counts, self.window, self.centred)
         return level.shuffled() if self.shuffle == "always" or (self.shuffle == "train" and self.training) else level
 
 
@@ -163,6 +174,7 @@ class Flat:
 
     positions: Tensor  # (N, 3)
     sample: Tensor  # (N,) from 0
+    samples: int
     kept: Tensor  # (N,) which of the set's tokens they are
     shape: tuple[int, int]  # rows and tokens of the set
     objects: Tensor | None  # (N,)
@@ -176,24 +188,19 @@ class Flat:
             raise ValueError("PTv3 orders tokens by their place: class and register tokens have none, leave them out")
         valid = None if where.valid is None else where.valid.expand(shape)
         row = torch.arange(shape[0], device=tokens.features.device)[:, None].expand(shape)
-        sample = row if where.segment is None else row * (shape[1] + 1) + where.runs()
-        if valid is not None and where.segment is None and not bool(valid.any(1).all()):
-            empty = int((~valid.any(1)).nonzero()[0, 0])
-            raise DataError(f"sample {empty} of a batch has no points: remove it, or what removed them")
         kept = torch.ones_like(row) if valid is None else valid
         kept = kept.flatten().nonzero().squeeze(1)
         if len(kept) == 0:
             raise DataError("a batch has no points: remove such samples, or what removed their points")
         positions = where.positions.expand(shape[0], -1, -1).flatten(0, 1)[kept]
-        if not bool(positions.isfinite().all()):
-            raise DataError("points have coordinates that are not finite (NaN or infinite): remove them from the data")
-        sample = sample.flatten()[kept].unique_consecutive(return_inverse=True)[1]
+        if where.segment is None:
+            sample, samples = row.flatten()[kept], shape[0]
+        else:
+            run = (row * (shape[1] + 1) + where.runs()).flatten()[kept]
+            sample = torch.nn.functional.pad((run[1:] != run[:-1]).long().cumsum(0), (1, 0))
+            samples = int(sample[-1]) + 1
         objects = None if where.objects is None else where.objects.expand(shape).flatten()[kept]
-        return cls(positions, sample, kept, shape, objects)
-
-    @property
-    def samples(self) -> int:
-        return int(self.sample[-1]) + 1
+        return cls(positions, sample, samples, kept, shape, objects)
 
     def flat(self, values: Tensor) -> Tensor:
         """(B, T, C) -> (N, C)."""
@@ -207,10 +214,10 @@ class Flat:
 
     def per_sample(self, x: Tensor, level: Level) -> TokenSet:
         """(M, C) of a coarse level as one padded row per sample."""
-        counts = torch.bincount(level.sites.sample).tolist()
+        counts = level.counts.here[0]
         rows, places = (pad_sequence(list(t.split(counts)), batch_first=True) for t in (x, level.positions))
         slot = torch.arange(rows.shape[1], device=x.device)
-        valid = slot < slot.new_tensor(counts)[:, None]
+        valid = slot < level.counts.there[0][:, None]
         return TokenSet(rows, Where(places, valid=None if len(set(counts)) == 1 else valid))
 
 

@@ -33,6 +33,34 @@ class Windows:
         return rows.flatten(0, 1).index_select(0, self.home)
 
 
+@dataclass(frozen=True, eq=False)
+class Counts:
+    """How many points the samples have at a level and at all coarser ones: on the device, and as the host knows it."""
+
+    there: Tensor  # (levels, samples)
+    here: list[list[int]]
+
+    @classmethod
+    def of(cls, codes: Tensor, sample: Tensor, samples: int, levels: int) -> tuple[Counts, int]:
+        """Of (N,) codes along a curve, eight of which make one of the next level; and how many differ at the finest.
+        The one read from which all sizes of the network follow."""
+        sorted_codes, order = codes.sort()
+        own = sample[order]
+        cells = torch.stack([_differ(sorted_codes >> 3 * level) for level in range(levels)])
+        cells[0].fill_(1)  # points of one voxel stay apart at the finest
+        there = cells.new_zeros(levels, samples).index_add_(1, own, cells)
+        *rows, occupied = torch.cat([there.flatten(), _differ(sorted_codes).sum()[None]]).tolist()
+        return cls(there, [rows[i * samples : (i + 1) * samples] for i in range(levels)]), occupied
+
+    def coarser(self) -> Counts:
+        return Counts(self.there[1:], self.here[1:])
+
+
+def _differ(values: Tensor) -> Tensor:
+    """(N,) 1 where a value is not the one before, else 0."""
+    return torch.nn.functional.pad((values[1:] != values[:-1]).long(), (1, 0), value=1)
+
+
 class Level:
     """N points, sample after sample, as serialized windows.
 
@@ -41,12 +69,21 @@ class Level:
     """
 
     def __init__(
-        self, sites: Sites, positions: Tensor, places: Tensor, codes: Tensor, window: int, centred: bool
+        self,
+        sites: Sites,
+        positions: Tensor,
+        places: Tensor,
+        codes: Tensor,
+        counts: Counts,
+        window: int,
+        centred: bool,
     ) -> None:
+        self.counts = counts
         self.sites, self.positions, self.places, self.codes, self.centred = sites, positions, places, codes, centred
         self.orders = codes.argsort(dim=1, stable=True)  # (curves, N)
-        self.slots, self.valid, self.home = layout(torch.bincount(sites.sample), window)
-        self.full = bool(self.valid.all())
+        self.slots, self.valid, self.home = layout(counts.there[0], counts.here[0], window)
+        widest = self.slots.shape[1]
+        self.full = all(count >= widest for count in counts.here[0])  # no row has an empty slot
         self.cached: dict[int, Windows] = {}
 
     @cached_property
@@ -69,14 +106,15 @@ class Level:
     def cells(self) -> Cells:
         """The points by cells of 2 x 2 x 2 voxels, in the order of the first curve."""
         order = self.orders[0]
-        run, lengths = run_lengths(self.codes[0][order] >> 3)
+        run, lengths = run_lengths(self.codes[0][order] >> 3, sum(self.counts.here[1]))
         return Cells(order, torch.empty_like(run).scatter_(0, order, run), lengths)
 
     def shuffled(self) -> Level:
         """The same points, the curves in a random order."""
         level = copy.copy(self)
-        curves = torch.randperm(len(self.codes)).to(self.codes.device)
-        level.codes, level.orders, level.cached = self.codes[curves], self.orders[curves], {}
+        curves = torch.randperm(len(self.codes)).tolist()
+        level.codes, level.orders = (torch.stack([x[i] for i in curves]) for x in (self.codes, self.orders))
+        level.cached = {}
         return level
 
 
@@ -98,18 +136,20 @@ class Cells:
         return reduce_segments(x.index_select(0, self.order), self.lengths, how)
 
 
-def layout(counts: Tensor, window: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Windows over samples of `counts` points that lie one after the other: the point in each slot (R, K), which slots
-    hold one (R, K), and each point's own slot (N,)."""
+def layout(counts: Tensor, known: list[int], window: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Windows over samples of `counts` points, `known` to the host, that lie one after the other: the point in each
+    slot (R, K), which slots hold one (R, K), and each point's own slot (N,)."""
     ends = counts.cumsum(0)
     each = (counts + window - 1) // window  # windows of each sample
-    sample = torch.repeat_interleave(each)  # (R,)
-    number = torch.arange(len(sample), device=counts.device) - (each.cumsum(0) - each)[sample]
-    K = min(window, int(counts.amax()))
+    rows = [(count + window - 1) // window for count in known]
+    sample = torch.repeat_interleave(each, output_size=sum(rows))  # (R,)
+    number = torch.arange(sum(rows), device=counts.device) - (each.cumsum(0) - each)[sample]
+    K = min(window, max(known))
     slots = ((ends - counts)[sample] + number * window)[:, None] + torch.arange(K, device=counts.device)
     inside = slots < ends[sample][:, None]
-    home = torch.empty(int(ends[-1]), dtype=torch.int64, device=counts.device)
-    home[slots[inside]] = inside.flatten().nonzero().squeeze(1)
+    owner = torch.repeat_interleave(counts, output_size=sum(known))  # (N,) the sample of each point
+    place = torch.arange(sum(known), device=counts.device) - (ends - counts)[owner]  # its number there
+    home = ((each.cumsum(0) - each)[owner] + place // window) * K + place % window
     several = (each[sample] > 1)[:, None]
     slots = torch.where(inside, slots, torch.where(several, slots - window, 0))
     return slots, inside | several, home

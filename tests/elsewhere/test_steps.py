@@ -1,0 +1,64 @@
+"""Whole steps of training and prediction on a device that is not here: nothing is mixed, and each wait has its reason.
+
+The allow-list is the table of docs/reliability.md.
+"""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch.utils.backend_registration as registration
+
+ROOT = Path(__file__).parents[2]
+pytestmark = pytest.mark.skipif(
+    not hasattr(registration, "_setup_privateuseone_for_python_backend"), reason="needs a newer torch"
+)
+KINDS = {
+    "images and recordings": ["mnist_small", "dvsgesture_pape", "nmnist_pape", "ucf101_pape", "arc_task"],
+    "points": ["modelnet40_pape", "scannet_pape", "ldraw10"],
+    "boxes and pixels": ["coco_vitt_pape", "gen1_pape", "ade20k_pape"],
+    "several": ["joint_sample", "paired_sample"],
+}
+MOST = 12  # waits in a step
+
+
+def allowed() -> dict[tuple[str, str], int]:
+    """(file, function) -> how often in a step."""
+    page = (ROOT / "docs" / "reliability.md").read_text()
+    table = page.partition("<!-- waits -->")[2].partition("<!-- end of waits -->")[0]
+    rows = re.findall(r"^\| `([\w./]+)` \| `(\w+)` \| \w+ \| (\d+) \| .+ \|$", table, re.MULTILINE)
+    return {(file, function): int(count) for file, function, count in rows}
+
+
+def seen(program: str, *names: str) -> dict[str, dict[str, dict[str, dict[str, int]]]]:
+    done = subprocess.run([sys.executable, "-m", program, *names], capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return json.loads(done.stdout[done.stdout.index("{") :])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_nothing_is_mixed_and_what_is_waited_for_is_on_the_list(kind: str) -> None:
+    known = allowed()
+    for name, steps in seen("tests.elsewhere.steps", *KINDS[kind]).items():
+        for step, found in steps.items():
+            assert not found["mixes"], (name, step)
+            for what in ("waits", "uploads"):
+                counts: dict[tuple[str, str], int] = {}
+                for line, count in found[what].items():
+                    place, function, *_ = line.split(" ")
+                    key = (place.split(":")[0], function)
+                    counts[key] = counts.get(key, 0) + count
+                over = {key: count for key, count in counts.items() if count > known.get(key, 0)}
+                assert not over, (name, step, what, found[what])
+        assert sum(steps["train"]["waits"].values()) <= MOST, name
+
+
+def test_planted_faults_are_caught_by_name_and_line() -> None:
+    found = seen("tests.elsewhere.planted")["planted"]["train"]
+    lines = (ROOT / "tests" / "elsewhere" / "planted.py").read_text().splitlines()
+    number = lambda text: next(i for i, line in enumerate(lines, 1) if text in line)
+    assert f"tests/elsewhere/planted.py:{number('where? on the host')} loss mul" in found["mixes"]
+    assert list(found["waits"]) == [f"tests/elsewhere/planted.py:{number('.item()')} loss _local_scalar_dense"]
