@@ -7,13 +7,14 @@
 # make journeys  from files of one's own to pictures, and the commonest mistakes, all with the real programs: minutes
 # make integrations  models of other packages, installed into .venv where they can be, beside ours with their weights
 # make docs    the documentation as a site, build/site; a dead link or a page that is nowhere in its list ends it
+# make browser the explorer's page and a report in a real Chromium (Debian's: apt install chromium), driven by playwright
 # make gpu     what needs a GPU: tests/gpu, then the benchmarks, into docs/benchmarks
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: train test lint types gpu headless matrix soak journeys integrations docs clean
+.PHONY: train test lint types gpu headless matrix soak journeys integrations docs browser clean
 
 train: $(READY)
 	$(BIN)/python tools/train.py $(or $(ARGS),configs/modelnet40_plain_pape.py --sample --overwrite)
@@ -67,6 +68,10 @@ docs: $(READY)
 	$(BIN)/python -m pip install -q -c constraints.txt --group docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 	$(BIN)/python -m pytest -q tests/docs
+
+browser: $(READY)
+	-$(BIN)/python -m pip install -q --group browser
+	$(BIN)/python -m pytest -q tests/browser -rs
 
 headless: $(READY)
 	PYTHON=$(CURDIR)/$(BIN)/python tests/headless/run.sh

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from ndformer.framework.data.dataset import Sample
 from ndformer.framework.errors import DataError
+from ndformer.framework.pictures.explorer.scene import Scene
 from ndformer.framework.tokens import TokenSet, Where
 
 ClassAt = Literal["nowhere", "origin", "centre", "auto"]  # centre: the mean of a sample's places; auto: the encoding's
@@ -26,6 +27,7 @@ class Adapter(nn.Module):
     beside: ClassVar[tuple[str, ...]] = ()  # ends of names of files that lie beside those, and are none
     tokens: nn.Parameter  # (prefix, dim) class token and registers, of adapters that call add_tokens()
     class_at: ClassAt = "nowhere"  # where they stand
+    named: tuple[str, ...] = ()  # what they are
 
     def forward(self, inputs: Any, /) -> TokenSet:
         """Of a batch: stacked, or as a list where shapes differ. Features (B, N, dim) and where they are."""
@@ -54,6 +56,11 @@ class Adapter(nn.Module):
         """(H, W, 3) uint8 each: the tokens of a sample that `pack` packed, one picture or one for each moment."""
         raise DataError(f"{type(self).__name__} does not show its tokens: give it pictures(sample, pack)")
 
+    def scene(self, sample: Sample, pack: Any) -> Scene | None:
+        """What a sample that `pack` packed looks like in the explorer, and which part of it each token is, those of
+        add_tokens() left out; None: tokens are shown at their positions."""
+        return None
+
     @property
     def patch_sides(self) -> tuple[int, int] | None:
         """What the height and width of its inputs, their last two axes, must divide by; None: any size will do."""
@@ -71,6 +78,7 @@ class Adapter(nn.Module):
     def add_tokens(self, dim: int, class_token: bool, registers: int = 0, class_at: ClassAt = "nowhere") -> None:
         """Class token and registers, learnt. The last thing in a constructor: it draws random numbers."""
         self.tokens = nn.Parameter(torch.zeros(int(class_token) + registers, dim))
+        self.named = ("class token",) * class_token + tuple(f"register {i + 1}" for i in range(registers))
         self.class_at = class_at  # "auto" until a model puts what its encoding wants: by itself, nowhere
         nn.init.trunc_normal_(self.tokens, std=0.02)
 

@@ -7,7 +7,7 @@ y = attention(x, where, state)                                   # (B, N, dim)
 terms = attention.logits(x, where, state, parts=True)            # where it looks, and why
 """
 
-from typing import Any, Literal, overload
+from typing import Any, Literal, NamedTuple, overload
 
 import torch
 from torch import Tensor, nn
@@ -20,6 +20,17 @@ from ndformer.framework.kernels.masks import bias_rows, seen
 from ndformer.framework.tokens import Where
 
 __all__ = ["Attention", "LayerEncoding", "PositionEncoding", "attend", "build_encoding"]
+
+
+class Vectors(NamedTuple):
+    """What logits are made of: queries and keys as they meet, and as they were before the encoding changed them, each
+    (B, H, N, h), and its bias."""
+
+    q: Tensor
+    k: Tensor
+    plain_q: Tensor
+    plain_k: Tensor
+    bias: Bias | None
 
 
 class Attention(nn.Module):
@@ -93,10 +104,25 @@ class Attention(nn.Module):
                 )
             return terms if parts else sum(terms.values(), torch.zeros((), dtype=exact, device=q.device))
 
+    def vectors(self, x: Tensor, where: Where, state: Any = None, encoding: LayerEncoding | None = None) -> Vectors:
+        """For who computes logits elsewhere: q k' / sqrt(h), and to it the bias."""
+        encoding = self.encoding if encoding is None else encoding
+        plain_q, plain_k, _, x = self._plain(x, where, state, encoding)
+        q, k, bias = encoding(plain_q, plain_k, x, state)
+        return Vectors(q, k, plain_q, plain_k, bias)
+
     def _project(
         self, x: Tensor, where: Where, state: Any, encoding: LayerEncoding | None
     ) -> tuple[Tensor, Tensor, Tensor, Bias | None]:
         encoding = self.encoding if encoding is None else encoding
+        q, k, v, x = self._plain(x, where, state, encoding)
+        q, k, bias = encoding(q, k, x, state)
+        return q, k, v, bias
+
+    def _plain(
+        self, x: Tensor, where: Where, state: Any, encoding: LayerEncoding
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """q, k, v before the encoding, and what they are made from."""
         if x.shape[1] != where.positions.shape[1] or where.batch not in (1, x.shape[0]):
             raise ValueError(
                 f"x is {tuple(x.shape)}, where has {where.batch} rows of {where.positions.shape[1]} tokens"
@@ -106,5 +132,4 @@ class Attention(nn.Module):
         x = encoding.input(x, state)
         q, k, v = self.qkv(x).unflatten(-1, (3, self.heads, self.head_dim)).permute(2, 0, 3, 1, 4)  # 3 of (B, H, N, h)
         q, k = self.q_norm(q).to(v.dtype), self.k_norm(k).to(v.dtype)  # norms answer in float32 under autocast
-        q, k, bias = encoding(q, k, x, state)
-        return q, k, v, bias
+        return q, k, v, x

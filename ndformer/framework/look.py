@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ndformer.framework.attention import Attention
+from ndformer.framework.attention import Attention, Vectors
 from ndformer.framework.encoding import LayerEncoding
 from ndformer.framework.tokens import Where
 
@@ -35,6 +35,11 @@ class Look:
     def terms(self) -> dict[str, Tensor]:
         """The logits by what they come from, (B, H, N, N) each; `mask` is (B, 1, N, N), and there only if needed."""
         return self.layer.logits(self.x, self.where, self.state, self.encoding, parts=True)
+
+    @torch.no_grad()
+    def vectors(self) -> Vectors:
+        """What the terms are computed from: queries, keys and the bias."""
+        return self.layer.vectors(self.x, self.where, self.state, self.encoding)
 
     def attention(self) -> Tensor:
         """(B, H, N, N): how much of each key a query takes; a row sums to 1."""

@@ -12,12 +12,13 @@ from ndformer.framework.adapter import Adapter, ClassAt
 from ndformer.framework.data.dataset import Sample
 from ndformer.framework.data.pack import Pack
 from ndformer.framework.devices import sent
+from ndformer.framework.pictures.explorer.scene import Moments
 from ndformer.framework.ranges import Few, FewOrNone, Finite, Offset, Width
 from ndformer.framework.registry import MODALITIES
 from ndformer.framework.tokens import TokenSet
 from ndformer.modalities.image.formats.files import ENDINGS, open_image
 from ndformer.modalities.image.formats.held import held_image
-from ndformer.modalities.image.pictures.tokens import apart
+from ndformer.modalities.image.pictures.tokens import apart, boxes
 
 
 @MODALITIES.register_module()
@@ -74,6 +75,10 @@ class ImagePatches(Adapter):
 
     def pictures(self, sample: Sample, pack: Pack) -> list[np.ndarray]:
         return [apart(pack.picture(sample, 0), (self.patch, self.patch))]
+
+    def scene(self, sample: Sample, pack: Pack) -> Moments:
+        pixels = pack.picture(sample, 0)
+        return Moments([pixels], boxes((1, *pixels.shape[:2]), (1, self.patch, self.patch)))
 
     def forward(self, images: Tensor | list[Tensor]) -> TokenSet:
         if isinstance(images, list):

@@ -57,14 +57,9 @@ def spikes(time: np.ndarray, place: np.ndarray, cells: np.ndarray, patch: int, b
     """
     if len(time) == 0:
         return [np.full((LARGE, LARGE, 3), PAPER, np.uint8)]
-    rows, columns = place.max(0) + 1
-    if rows * columns * (patch + 1) ** 2 > MOST:
-        raise DataError(
-            f"{rows} x {columns} patches of {patch} pixels are too many to be drawn: draw a smaller sensor's"
-        )
+    rows, columns = extent(place, patch)
     seen = counts(cells, patch, bins)
-    edges = np.linspace(time.min(), time.max() + 1e-9, FRAMES + 1)
-    which = np.searchsorted(edges, time, side="right") - 1
+    edges, which = stretches(time)
     times = max(1, LARGE // (max(rows, columns) * patch))
     pictures = []
     for number in range(FRAMES):
@@ -78,14 +73,35 @@ def spikes(time: np.ndarray, place: np.ndarray, cells: np.ndarray, patch: int, b
     return pictures
 
 
+def extent(place: np.ndarray, patch: int) -> tuple[int, int]:
+    """Rows and columns of patches, if they can be drawn."""
+    rows, columns = place.max(0) + 1
+    if rows * columns * (patch + 1) ** 2 > MOST:
+        raise DataError(
+            f"{rows} x {columns} patches of {patch} pixels are too many to be drawn: draw a smaller sensor's"
+        )
+    return int(rows), int(columns)
+
+
+def stretches(time: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Where each of FRAMES stretches of time begins and the last ends, and in which of them tokens (n,) are."""
+    edges = np.linspace(time.min(), time.max() + 1e-9, FRAMES + 1)
+    return edges, np.minimum(np.searchsorted(edges, time, side="right") - 1, FRAMES - 1)
+
+
+def unit_of(edges: np.ndarray) -> tuple[float, str, int]:
+    """Microseconds of the unit that times are told in, its name, and how many digits it takes."""
+    whole = float(edges[-1] - edges[0])
+    unit, name = (1e6, "s") if whole >= 1e6 else (1e3, "ms")
+    return unit, name, max(0, 1 - int(np.floor(np.log10(max(whole / FRAMES / unit, 1e-6)))))
+
+
 def _headed(picture: np.ndarray, edges: np.ndarray, number: int) -> np.ndarray:
     """Below which stretch of time it shows, as a text and as a piece of a bar, and what the colours mean."""
     width = picture.shape[1]
     head = Image.new("RGB", (width, HEAD), "white")
     pen, small = ImageDraw.Draw(head), font(11)
-    whole = float(edges[-1] - edges[0])
-    unit, name = (1e6, "s") if whole >= 1e6 else (1e3, "ms")
-    digits = max(0, 1 - int(np.floor(np.log10(max(whole / FRAMES / unit, 1e-6)))))
+    unit, name, digits = unit_of(edges)
     pen.text((2, 1), f"{edges[number] / unit:.{digits}f} to {edges[number + 1] / unit:.{digits}f} {name}", INK, small)
     right = width - 2
     for word, colour in (("darker", LESS), ("brighter", MORE)):

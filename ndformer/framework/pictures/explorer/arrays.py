@@ -1,0 +1,78 @@
+"""Arrays in a page, in base64: numbers of 32 or 64 bits or, where that is exact enough, of 16 or 20 (fixed point)."""
+
+import base64
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+Header = dict[str, Any]
+BITS = (16, 20)  # of a number in fixed point
+
+
+def text_of(values: np.ndarray, kind: str) -> str:
+    """The numbers alone, as base64 of a numpy kind: '<f4'."""
+    return base64.b64encode(np.ascontiguousarray(values).astype(kind).tobytes()).decode()
+
+
+class Blob:
+    """Arrays one behind the other, as one text. `headers` say what and where each of them is; add() numbers them."""
+
+    def __init__(self) -> None:
+        self.headers: list[Header] = []
+        self._parts: list[bytes] = []
+        self._size = 0
+        self._known: dict[tuple[str, tuple[int, ...], bytes], int] = {}
+
+    def add(self, values: np.ndarray) -> int:
+        """As float32, or float64 where they are: positions may be."""
+        return self._put(values, "f8" if values.dtype == np.float64 else "f4")
+
+    def add_fixed(self, values: np.ndarray, bits: int) -> int:
+        """(H, N, h) in fixed point, each channel of a head in steps of a share of its largest value. Of 20 bits the
+        last four are an array of their own, two numbers a byte."""
+        steps = _steps(values, bits)
+        whole, more = np.rint(values / steps).astype(np.int32), dict(steps=self.add(steps[:, 0]))
+        if bits == 20:
+            low = np.append((whole & 15).ravel(), [0] * (whole.size % 2)).astype(np.uint8)
+            whole, more = whole >> 4, more | dict(low=self._put(low[::2] | low[1::2] << 4, "u1"))
+        return self._put(whole, "i2", **more)
+
+    def _put(self, values: np.ndarray, kind: str, **more: int) -> int:
+        data = np.ascontiguousarray(values).astype(f"<{kind}").tobytes()
+        key = kind, values.shape, data
+        if key not in self._known or more:
+            self._known[key] = len(self.headers)
+            self.headers.append(dict(kind=kind, shape=list(values.shape), at=self._size, **more))
+            data += bytes(-len(data) % 8)  # where the next one begins, any kind may
+            self._parts.append(data)
+            self._size += len(data)
+        return self._known[key]
+
+    @property
+    def text(self) -> str:
+        return base64.b64encode(b"".join(self._parts)).decode()
+
+
+def fixed(values: np.ndarray, bits: int) -> np.ndarray:
+    """What a page reads of values (H, N, h) that were added in fixed point."""
+    steps = _steps(values, bits)
+    return (np.rint(values / steps) * steps).astype(np.float32)
+
+
+def _steps(values: np.ndarray, bits: int) -> np.ndarray:
+    """(H, 1, h) float32."""
+    largest = np.abs(values).max(1, keepdims=True, initial=0.0)
+    return np.where(largest > 0, largest / (2 ** (bits - 1) - 1), 1.0).astype(np.float32)
+
+
+def read(headers: Sequence[Header], text: str, number: int) -> np.ndarray:
+    """An array back, as the page has it."""
+    header, data = headers[number], base64.b64decode(text)
+    kind, shape = np.dtype(f"<{header['kind']}"), header["shape"]
+    values = np.frombuffer(data, kind, int(np.prod(shape)), header["at"]).reshape(shape)
+    if "low" in header:
+        pairs = read(headers, text, header["low"])
+        low = np.stack([pairs & 15, pairs >> 4], -1).ravel()[: values.size].reshape(shape)
+        values = values.astype(np.int32) * 16 + low
+    return values * read(headers, text, header["steps"])[:, None] if "steps" in header else values

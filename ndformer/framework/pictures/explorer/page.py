@@ -1,0 +1,69 @@
+"""The explorer's page: one file that needs nothing beside it and asks for nothing.
+
+Its Content-Security-Policy lets the one script and the one style run that it was written with, by their hashes, and
+allows no request. Whatever names there are, of files or classes, come to the script as data, and it shows them as text.
+"""
+
+import base64
+import hashlib
+import html
+import json
+from collections.abc import Sequence
+from importlib import resources
+from typing import Any
+
+import numpy as np
+
+SCRIPTS = ("numbers.js", "colours.js", "elements.js", "moments.js", "cloud.js", "hands.js", "panel.js", "explorer.js")
+STYLE = "explorer.css"
+
+
+def page(title: str, files: Sequence[dict[str, Any]], texts: dict[str, str]) -> str:
+    """`files` and `texts` as the scripts read them: docstrings of engine/studies/explore.py say what is in them."""
+    code, style = (f"(() => {{\n'use strict';\n{_own(*SCRIPTS)}}})();\n"), _own(STYLE)
+    guard = (
+        f"default-src 'none'; img-src data:; script-src '{_hash(code)}'; style-src '{_hash(style)}'; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    about = dict(title=title, files=list(files), colours=colours())
+    blobs = "".join(f'<script type="text/plain" id="{name}">{text}</script>\n' for name, text in texts.items())
+    return (
+        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{guard}">\n'
+        f'<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f'<meta name="referrer" content="no-referrer"><title>{html.escape(title)}</title>\n'
+        f'<style>{style}</style></head>\n<body><main id="explorer">'
+        f"<noscript>This page computes what it shows: it needs JavaScript.</noscript></main>\n"
+        f'<script type="application/json" id="about">{_as_data(about)}</script>\n'
+        f"<script>{code}</script>\n{blobs}</body></html>\n"
+    )
+
+
+def colours() -> dict[str, str]:
+    """256 colours each, three bytes a colour: viridis for shares, blue to orange for what is signed, which eyes that
+    see red as green tell apart too."""
+    from matplotlib import colormaps
+    from matplotlib.colors import LinearSegmentedColormap
+
+    signed = LinearSegmentedColormap.from_list("", ["#084a91", "#5b9bd5", "#f4f4f1", "#f0994a", "#a34700"])
+    steps = np.linspace(0, 1, 256)
+    maps = dict(share=colormaps["viridis"](steps), signed=signed(steps))
+    return {
+        name: base64.b64encode((found[:, :3] * 255).round().astype(np.uint8).tobytes()).decode()
+        for name, found in maps.items()
+    }
+
+
+def _own(*names: str) -> str:
+    folder = resources.files("ndformer.framework.pictures.explorer")
+    return "".join(folder.joinpath(name).read_text("utf-8") for name in names)
+
+
+def _hash(text: str) -> str:
+    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
+
+
+def _as_data(value: Any) -> str:
+    """JSON in which no tag can begin or end."""
+    text = json.dumps(value, allow_nan=False, separators=(",", ":"))
+    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")

@@ -1,0 +1,91 @@
+"""What a sample looks like in the explorer, and which part of it each of its tokens is."""
+
+import base64
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ndformer.framework.pictures.explorer.arrays import text_of
+
+SMALL = 160  # pixels: pictures up to this size are kept as they are, larger ones as a photo is
+MOST = 2**18  # points of a cloud that are drawn
+
+
+@dataclass(frozen=True, eq=False)
+class Moments:
+    """Pictures, one of an image, one for each moment of a video; a token is a box in some of them."""
+
+    pictures: Sequence[np.ndarray]  # each (H, W, 3) uint8, all of one size
+    boxes: np.ndarray  # (N, 6) whole numbers: the first picture, the one behind the last; top, left, bottom, right
+    captions: Sequence[str] = ()  # of each moment
+    flat: bool = False  # few colours and sharp edges, as drawings have them
+
+    def __len__(self) -> int:
+        return len(self.boxes)
+
+    def told(self) -> dict[str, Any]:
+        height, width = self.pictures[0].shape[:2]
+        return dict(
+            kind="moments",
+            pictures=[_as_url(one, self.flat) for one in self.pictures],
+            height=height,
+            width=width,
+            boxes=text_of(self.boxes, "<i4"),
+            captions=list(self.captions),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Cloud:
+    """Points in space; a token stands at its centre, and is made of some of them."""
+
+    points: np.ndarray  # (n, 3)
+    token: np.ndarray  # (n,) the token that each is of; -1: of none
+    centres: np.ndarray  # (N, 3)
+    up: int = 1  # the axis that points upwards
+
+    def __len__(self) -> int:
+        return len(self.centres)
+
+    def told(self) -> dict[str, Any]:
+        kept = np.linspace(0, len(self.points) - 1, min(MOST, len(self.points))).astype(int)
+        low, high = (edge(np.concatenate([self.points, self.centres]), axis=0) for edge in (np.min, np.max))
+        reach = max(float(np.linalg.norm(self.points - (low + high) / 2, axis=1).max()), 1e-9)
+
+        def seen(places: np.ndarray) -> np.ndarray:
+            """About the middle, within 1 of it, with y upwards."""
+            moved = (places - (low + high) / 2) / reach
+            return np.roll(moved, 1 - self.up, axis=1)
+
+        return dict(
+            kind="cloud",
+            points=text_of(seen(self.points[kept]), "<f4"),
+            token=text_of(self.token[kept], "<i4"),
+            centres=text_of(seen(self.centres), "<f4"),
+        )
+
+
+Scene = Moments | Cloud
+
+
+def at_places(positions: np.ndarray) -> Cloud:
+    """Of a modality that shows no scene of its own: tokens as points at their positions (N, P)."""
+    places = np.zeros((len(positions), 3), np.float32)
+    if positions.shape[1] == 2:  # row and column, as in a picture
+        places[:, 0], places[:, 1] = positions[:, 1], -positions[:, 0]
+    else:
+        places[:, : min(3, positions.shape[1])] = positions[:, :3]
+    return Cloud(places, np.arange(len(places)), places)
+
+
+def _as_url(pixels: np.ndarray, flat: bool) -> str:
+    from PIL import Image
+
+    held = io.BytesIO()
+    exact = flat or max(pixels.shape[:2]) <= SMALL
+    kind, options = ("PNG", dict(optimize=True)) if exact else ("JPEG", dict(quality=90))
+    Image.fromarray(pixels).save(held, kind, **options)
+    return f"data:image/{kind.lower()};base64,{base64.b64encode(held.getvalue()).decode()}"

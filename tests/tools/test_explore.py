@@ -1,0 +1,114 @@
+"""tools/explore.py: a page for each modality, and sentences for what it cannot show."""
+
+import sys
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from ndformer.framework.engine.programs import cli
+from tests.explored import KINDS, SMALL, page_of, run_of, terms_of, told, write_files
+from tools import explore
+
+SHALLOW = ["model.backbone.dim=32", "model.backbone.depth=1", "model.backbone.heads=2"]
+GROUPS = [*SHALLOW, "model.backbone.type='FactorisedTransformer'", "model.backbone.time_depth=1"]
+HOSTILE = "</script><img src=x onerror=alert(1)>\"'&"
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    return write_files(tmp_path_factory.mktemp("explored"))
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs")
+    return {kind: run_of(folder, config) for kind, (config, _) in KINDS.items()}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_page_has_the_numbers_of_its_model(kind, home, runs, tmp_path):
+    run, file = runs[kind], home / KINDS[kind][1]
+    about, texts = told(page_of(run, file, out=tmp_path / "page.html"))
+    (side,) = about["files"][0]["sides"]
+    looks = run.looks(file)
+    assert len(side["layers"]) == len(looks) == 2
+    for layer, number, expected in zip(side["layers"], side["numbers"], looks):
+        found = terms_of(layer, texts[number], 1)
+        assert list(found) == list(expected) == ["semantic", "distance", "direction"]
+        for name, values in expected.items():
+            np.testing.assert_allclose(found[name], values[1].numpy(), rtol=1e-5, atol=1e-3, err_msg=name)
+    assert side["count"] == len(looks[0]["semantic"][0])
+    assert side["scene"]["kind"] == ("cloud" if kind == "cloud" else "moments")
+    assert side["prefix"] == ([] if kind == "cloud" else ["class token"])
+
+
+def test_two_models_are_beside_each_other(home, runs, tmp_path):
+    """The second one's config has its own sizes, as a run's has; the numbers of each are its model's."""
+    other = run_of(tmp_path, "cifar10_rope_mixed.py", SHALLOW)
+    config = tmp_path / "rope.py"
+    sizes = "sample = dict(model=dict(backbone=dict(depth=1, dim=32, heads=2)))"
+    config.write_text(f"_base_ = [{str(other.config)!r}]\n{sizes}\n")
+    more = ["--layers", "1", "--beside", str(config), str(other.path)]
+    about, texts = told(page_of(runs["image"], home / "photo.png", out=tmp_path / "page.html", more=more))
+    first, second = about["files"][0]["sides"]
+    assert (first["model"], second["model"], second["encoding"]) == ("cifar10_pape", "rope", "RoPEMixed")
+    assert [len(side["layers"]) for side in (first, second)] == [1, 1]  # of the first model's two
+    (expected,) = other.looks(home / "photo.png")
+    found = terms_of(second["layers"][0], texts[second["numbers"][0]], 0)
+    np.testing.assert_allclose(found["semantic"], expected["semantic"][0].numpy(), atol=1e-3)
+
+
+def test_names_of_others_are_text(home, tmp_path):
+    run = run_of(tmp_path, "cifar10_pape.py", classes=[HOSTILE] * 10)
+    (tmp_path / "photos").mkdir()
+    file = tmp_path / "photos" / "<img src=x onerror=alert(1)>.png"
+    file.write_bytes((home / "photo.png").read_bytes())
+    page = page_of(run, file, out=tmp_path / "page.html")
+    assert "<img" not in page
+    assert page.count("</script>") == 2 + 2  # its own, and the numbers of two layers
+    about, _ = told(page)
+    assert about["files"][0]["name"] == file.name
+    assert HOSTILE in about["files"][0]["sides"][0]["says"]
+
+
+@pytest.fixture
+def refused(monkeypatch, tmp_path):
+    """The sentence with which the program ends; it leaves no page."""
+
+    def refused(run, *files, more=()):
+        out = tmp_path / "page.html"
+        monkeypatch.setattr(sys, "argv", ["tools/explore.py", *run.arguments(*files, out=out), *more])
+        monkeypatch.delenv("NDFORMER_DEBUG", raising=False)
+        with pytest.raises(SystemExit) as end:
+            cli.run(explore.main)
+        assert isinstance(end.value.code, str)
+        assert "\n" not in end.value.code
+        assert "NDFORMER_DEBUG" not in end.value.code
+        assert not out.exists()
+        return end.value.code
+
+    return refused
+
+
+def test_what_cannot_be_shown_ends_in_a_sentence(home, runs, refused, tmp_path):
+    image = runs["image"]
+    Image.new("RGB", (1, 1)).save(tmp_path / "dot.png")
+    (tmp_path / "broken.png").write_bytes((home / "photo.png").read_bytes()[:60])
+    np.save(tmp_path / "empty.npy", np.zeros((0, 6), np.float32))
+    assert "1 x 1 pixels, which patches of 4 do not divide" in refused(image, tmp_path / "dot.png")
+    assert "broken.png cannot be read" in refused(image, tmp_path / "broken.png")
+    assert "empty.npy" in refused(runs["cloud"], tmp_path / "empty.npy")
+    assert "no file or folder at" in refused(image, tmp_path / "gone.png")
+    assert "layers of cifar10_pape are 1 to 2, got 3" in refused(image, home / "photo.png", more=["--layers", "3"])
+    assert "ends in .html, got" in refused(image, home / "photo.png", more=["--out", str(tmp_path / "page.png")])
+    other = run_of(tmp_path, "cifar10_pape.py", SHALLOW)
+    other.options = SMALL
+    assert "is of another model" in refused(other, home / "photo.png")
+    other.path.write_bytes(b"no weights")
+    assert str(other.path.name) in refused(other, home / "photo.png")
+
+
+def test_layers_that_look_at_groups_are_refused_with_what_to_take(home, refused, tmp_path):
+    run = run_of(tmp_path, "ucf101_pape.py", GROUPS)
+    assert "layers of FactorisedTransformer look at windows or groups of tokens" in refused(run, home / "film")
