@@ -10,6 +10,8 @@ file that opens anywhere, without a network: attention is computed in it, from q
 terms are made of. Its size goes with tokens x layers: --layers takes fewer. docs/explore.md says how to read it.
 """
 
+import argparse
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -19,8 +21,10 @@ from ndformer.framework.engine.programs import output
 from ndformer.framework.engine.programs.cli import config_arguments, config_from, device_argument, new_parser, run
 from ndformer.framework.engine.studies import explore
 
+LARGE = 50e6  # bytes
 
-def main(arguments: Sequence[str] | None = None) -> None:
+
+def arguments() -> argparse.ArgumentParser:
     parser = new_parser(__doc__)
     config_arguments(parser)
     device_argument(parser)
@@ -29,7 +33,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--beside", metavar=("CONFIG", "CHECKPOINT"), nargs=2, help="a second model of the same files")
     parser.add_argument("--layers", metavar="L", type=int, nargs="+", default=[], help="these alone, from 1 (all)")
     parser.add_argument("--out", metavar="FILE", type=Path, default=Path("explorer.html"), help="(explorer.html)")
-    given = parser.parse_args(arguments)
+    return parser
+
+
+def main(given_arguments: Sequence[str] | None = None) -> None:
+    given = arguments().parse_args(given_arguments)
     output.ready(given.out, (".html",))
     sides = [explore.opened(named(given.config), config_from(given, ["test"]), given.checkpoint, given.sample)]
     if given.beside is not None:
@@ -37,6 +45,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         cfg = load(path, [], None, given.sample, given.trust_config)
         sides.append(explore.opened(named(path), cfg, Path(given.beside[1]), given.sample))
     explore.write(given.out, sides, given.files, given.layers)
+    size = given.out.stat().st_size
+    if size > LARGE:
+        warnings.warn(
+            f"{given.out} has {size / 1e6:.0f} MB, which browsers open slowly: --layers 1 takes one", stacklevel=2
+        )
     print(given.out)
 
 

@@ -29,6 +29,8 @@ from ndformer.framework.pictures.explorer.scene import Scene, at_places
 from ndformer.framework.pictures.samples import packs
 from ndformer.framework.tokens import TokenSet, Where
 
+WORDS = 300  # letters of an answer: of a picture's pixels or a grid's cells they are many
+
 
 @dataclass(frozen=True, eq=False)
 class Side:
@@ -122,7 +124,7 @@ def _told(side: Side, sample: Sample, name: str, chosen: Sequence[int]) -> tuple
     told = dict(
         model=side.name,
         encoding=as_argument(side.cfg.model.backbone.get("encoding")),
-        says=answer.words(side.classes, 1, 0.3),
+        says=answer.words(side.classes, 1, 0.3)[:WORDS],
         scene=scene.told(),
         prefix=prefix,
         count=len(kept),

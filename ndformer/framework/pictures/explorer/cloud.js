@@ -27,7 +27,8 @@ class CloudScene {
     this.aspect = 1;
     this.moments = 1;
     this.ready = Promise.resolve();
-    this.yaw = 0.65; this.pitch = 0.4; this.zoom = 0.95;
+    const plane = this.centres.every((place, i) => i % 3 < 2 || place === this.centres[2]);
+    [this.yaw, this.pitch, this.zoom] = plane ? [0, 0, 0.95] : [0.65, 0.4, 0.95];
     this.canvas = board(900, 900);
     this.gl = this.canvas.getContext("webgl", { antialias: true, preserveDrawingBuffer: true });
     if (this.gl) this.begin();

@@ -68,7 +68,6 @@ class Panel {
       class: `stage ${told.scene.kind}`, tabindex: "0", role: "application",
       "aria-label": "the sample: arrows choose the token that looks, with Shift the one looked at",
     }, scene.canvas);
-    this.stage.style.maxWidth = `calc(68vh / ${scene.aspect})`;
     hear(this);
     this.prefixes = choice("tokens without a place", told.prefix, (i) => this.choose(i));
     this.maps = make("div", { class: "maps" });
@@ -79,8 +78,9 @@ class Panel {
     const left = make("div", { class: "left" }, this.prefix ? this.prefixes.row : "", this.stage, ...this.scrubber(), this.readout);
     const right = make("div", { class: "right" }, this.why, this.maps, make("h3", {}, "Attention of all heads"),
       make("p", { class: "note" }, "Each map from 0 to its own largest share. Choose one to see why."), this.grid);
+    for (const part of left.querySelectorAll(".stage, .scrubber")) part.style.maxWidth = `calc(var(--high) / ${scene.aspect})`;
     return make("section", { class: "panel" },
-      make("header", {}, make("h2", {}, told.model), make("p", { class: "note" }, `${told.encoding} · says ${told.says}`)),
+      make("header", {}, make("h2", {}, told.model), make("p", { class: "note says" }, `${told.encoding} · says ${told.says}`)),
       make("div", { class: "columns" }, left, right));
   }
 
