@@ -42,7 +42,8 @@ def main(given_arguments: Sequence[str] | None = None) -> None:
     sides = [explore.opened(named(given.config), config_from(given, ["test"]), given.checkpoint, given.sample)]
     if given.beside is not None:
         path = config_path(given.beside[0])
-        cfg = load(path, [], None, given.sample, given.trust_config)
+        root = [] if given.data_root is None else [f"data_root={given.data_root!r}"]
+        cfg = load(path, root, None, given.sample, given.trust_config)
         sides.append(explore.opened(named(path), cfg, Path(given.beside[1]), given.sample))
     explore.write(given.out, sides, given.files, given.layers)
     size = given.out.stat().st_size

@@ -43,6 +43,17 @@ def test_a_page_has_the_numbers_of_its_model(kind, home, runs, tmp_path):
     assert side["prefix"] == ([] if kind == "cloud" else ["class token"])
 
 
+def test_registers_can_look_too(home, tmp_path):
+    run = run_of(tmp_path, "cifar10_pape.py", [*SHALLOW, "model.modalities.image.registers=2"])
+    about, texts = told(page_of(run, home / "photo.png", out=tmp_path / "page.html"))
+    (side,) = about["files"][0]["sides"]
+    assert side["prefix"] == ["class token", "register 1", "register 2"]
+    assert side["count"] == 3 + 64
+    found = terms_of(side["layers"][0], texts[side["numbers"][0]], 0)
+    assert (found["distance"][:3] == 0).all()
+    assert (found["distance"][3:, 3:] != 0).any()
+
+
 def test_two_models_are_beside_each_other(home, runs, tmp_path):
     """The second one's config has its own sizes, as a run's has; the numbers of each are its model's."""
     other = run_of(tmp_path, "cifar10_rope_mixed.py", SHALLOW)
