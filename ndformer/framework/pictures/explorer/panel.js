@@ -74,7 +74,6 @@ class Panel {
     this.why = make("h3");
     this.readout = make("div", { class: "readout", "aria-live": "polite" });
     this.grid = this.buildGrid();
-    this.note = make("p", { class: "note" });
     const left = make("div", { class: "left" }, this.prefix ? this.prefixes.row : "", this.stage, ...this.scrubber(), this.readout);
     const right = make("div", { class: "right" }, this.why, this.maps, make("h3", {}, "Attention of all heads"),
       make("p", { class: "note" }, "Each map from 0 to its own largest share. Choose one to see why."), this.grid);
