@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from ndformer.framework.data.dataset import Sample
 from ndformer.framework.errors import DataError
-from ndformer.framework.pictures.explorer.scene import Scene
+from ndformer.framework.pictures.explorer.scene import Cloud, Moments
 from ndformer.framework.tokens import TokenSet, Where
 
 ClassAt = Literal["nowhere", "origin", "centre", "auto"]  # centre: the mean of a sample's places; auto: the encoding's
@@ -56,7 +56,7 @@ class Adapter(nn.Module):
         """(H, W, 3) uint8 each: the tokens of a sample that `pack` packed, one picture or one for each moment."""
         raise DataError(f"{type(self).__name__} does not show its tokens: give it pictures(sample, pack)")
 
-    def scene(self, sample: Sample, pack: Any) -> Scene | None:
+    def explored(self, sample: Sample, pack: Any) -> Moments | Cloud | None:
         """What a sample that `pack` packed looks like in the explorer, and which part of it each token is, those of
         add_tokens() left out; None: tokens are shown at their positions."""
         return None

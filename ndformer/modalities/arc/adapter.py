@@ -55,7 +55,7 @@ class GridCells(Adapter):
         numbers = box_numbers(_coloured(canvas[None]))[0]
         return [side_by_side(drawn(canvas.numpy()), boxed(numbers.numpy()))]
 
-    def scene(self, sample: Sample, pack: Pack) -> Moments:
+    def explored(self, sample: Sample, pack: Pack) -> Moments:
         canvas = sample["inputs"]["arc"].numpy()
         return Moments([drawn(canvas)], cells(*canvas.shape), flat=True)
 

@@ -77,7 +77,7 @@ class SpikingPatches(Adapter):
     def pictures(self, sample: Sample, pack: PackTokens) -> list[np.ndarray]:
         return stretches(sample["inputs"]["events"], self.patch, self.bins, pack.ages)
 
-    def scene(self, sample: Sample, pack: PackTokens) -> Moments:
+    def explored(self, sample: Sample, pack: PackTokens) -> Moments:
         return moments(sample["inputs"]["events"], self.patch, self.bins, pack.ages)
 
     def forward(self, packed: Tensor | list[Tensor]) -> TokenSet:

@@ -76,7 +76,7 @@ class ImagePatches(Adapter):
     def pictures(self, sample: Sample, pack: Pack) -> list[np.ndarray]:
         return [apart(pack.picture(sample, 0), (self.patch, self.patch))]
 
-    def scene(self, sample: Sample, pack: Pack) -> Moments:
+    def explored(self, sample: Sample, pack: Pack) -> Moments:
         pixels = pack.picture(sample, 0)
         return Moments([pixels], boxes((1, *pixels.shape[:2]), (1, self.patch, self.patch)))
 

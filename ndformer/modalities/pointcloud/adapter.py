@@ -93,7 +93,7 @@ class PointPatches(Clouds):
         index, inside = self.groups(cloud[None, :, :3].float())[1:]
         return [groups(cloud.numpy(), index[0].numpy(), inside[0].numpy())]
 
-    def scene(self, sample: Sample, pack: PackPoints) -> Cloud:
+    def explored(self, sample: Sample, pack: PackPoints) -> Cloud:
         """A point of several centres is of the one that has it nearest among its neighbours."""
         cloud = sample["inputs"]["points"].float()
         positions, index, inside = (one[0, : len(cloud)].numpy() for one in self.groups(cloud[None, :, :3]))

@@ -81,7 +81,7 @@ class Tubelets(Adapter):
     def pictures(self, sample: Sample, pack: Pack) -> list[np.ndarray]:
         return tubelets(sample["inputs"]["video"].permute(0, 2, 3, 1).numpy(), self.tubelet)
 
-    def scene(self, sample: Sample, pack: Pack) -> Moments:
+    def explored(self, sample: Sample, pack: Pack) -> Moments:
         frames = sample["inputs"]["video"].permute(0, 2, 3, 1).numpy()  # (T, H, W, 3)
         names = [f"frame {i + 1} of {len(frames)}" for i in range(len(frames))]
         return Moments(list(frames), boxes(frames.shape[:3], self.tubelet), names)

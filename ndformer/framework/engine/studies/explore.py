@@ -158,12 +158,12 @@ def _scene(side: Side, sample: Sample, tokens: TokenSet, kept: Tensor) -> tuple[
     adapter = cast(Adapter, side.model.modalities[name])
     *_, pack = (one for one in packs(side.prepared.steps[name]) if one.of == name)
     prefix = list(adapter.named)
-    scene = adapter.scene(sample, pack)
+    scene = adapter.explored(sample, pack)
     if scene is None:
         scene = at_places(tokens.where.positions[0][kept][len(prefix) :].cpu().numpy())
     if len(scene) + len(prefix) != len(kept):
         raise DataError(
-            f"{type(adapter).__name__} made {len(kept)} tokens, {len(prefix)} of them by add_tokens(), and its scene() "
+            f"{type(adapter).__name__} made {len(kept)} tokens, {len(prefix)} of them by add_tokens(), and its explored() "
             f"shows {len(scene)}: it is to show the others, in their order"
         )
     return scene, prefix

@@ -32,7 +32,7 @@ def scene_of(home):
         (pack,) = (one for one in packs(prepared.steps[name]) if one.of == name)
         with torch.no_grad():
             places = model.tokens(collate([sample])["inputs"]).where.positions[0]
-        return adapter.scene(sample, pack), places[len(adapter.named) :].numpy(), adapter, sample  # pyright: ignore[reportCallIssue, reportArgumentType]
+        return adapter.explored(sample, pack), places[len(adapter.named) :].numpy(), adapter, sample  # pyright: ignore[reportCallIssue, reportArgumentType]
 
     return scene_of
 
