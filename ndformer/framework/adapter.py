@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from ndformer.framework.data.dataset import Sample
 from ndformer.framework.errors import DataError
+from ndformer.framework.pictures.scenes import Scene
 from ndformer.framework.tokens import TokenSet, Where
 
 ClassAt = Literal["nowhere", "origin", "centre", "auto"]  # centre: the mean of a sample's places; auto: the encoding's
@@ -19,13 +20,14 @@ class Adapter(nn.Module):
     """Extend it with `forward`, and register it in MODALITIES. Its constructor begins with `dim`, the width of tokens.
 
     With `endings` and `open`, files of one's own can be given to a model, with `taken` what is in memory; with
-    `pictures`, its tokens are drawn.
+    `pictures`, its tokens are drawn, and with `scene`, what they take of each other.
     """
 
     endings: ClassVar[tuple[str, ...]] = ()  # of files that open() reads
     beside: ClassVar[tuple[str, ...]] = ()  # ends of names of files that lie beside those, and are none
     tokens: nn.Parameter  # (prefix, dim) class token and registers, of adapters that call add_tokens()
     class_at: ClassAt = "nowhere"  # where they stand
+    prefix: int = 0  # how many they are: those of a sample come behind them
 
     def forward(self, inputs: Any, /) -> TokenSet:
         """Of a batch: stacked, or as a list where shapes differ. Features (B, N, dim) and where they are."""
@@ -54,6 +56,13 @@ class Adapter(nn.Module):
         """(H, W, 3) uint8 each: the tokens of a sample that `pack` packed, one picture or one for each moment."""
         raise DataError(f"{type(self).__name__} does not show its tokens: give it pictures(sample, pack)")
 
+    def scene(self, sample: Sample, pack: Any, places: np.ndarray) -> Scene:
+        """The same sample to draw values of its tokens on, which are at `places` (N, P) of forward()."""
+        raise DataError(
+            f"{type(self).__name__} does not say where its tokens are seen: give it scene(sample, pack, places), as "
+            "docs/new-modality.md shows"
+        )
+
     @property
     def patch_sides(self) -> tuple[int, int] | None:
         """What the height and width of its inputs, their last two axes, must divide by; None: any size will do."""
@@ -71,6 +80,7 @@ class Adapter(nn.Module):
     def add_tokens(self, dim: int, class_token: bool, registers: int = 0, class_at: ClassAt = "nowhere") -> None:
         """Class token and registers, learnt. The last thing in a constructor: it draws random numbers."""
         self.tokens = nn.Parameter(torch.zeros(int(class_token) + registers, dim))
+        self.prefix = len(self.tokens)
         self.class_at = class_at  # "auto" until a model puts what its encoding wants: by itself, nowhere
         nn.init.trunc_normal_(self.tokens, std=0.02)
 

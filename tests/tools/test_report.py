@@ -44,12 +44,16 @@ def test_samples_are_of_the_test_set_the_worst_and_the_best(run, capsys):
     assert capsys.readouterr().out.endswith(f"{run / 'report.html'}\n")
     page = (run / "report.html").read_text()
     assert len(re.findall(r'alt="[^"]+png, \d: [^"]+"', page)) == 6
+    assert all(says in page for says in ("Where the last layer looks", "before and after training"))
+    (run / "report.html").unlink()
+    report.main([str(run)])  # it takes what there is
+    assert page == (run / "report.html").read_text()
     assert "model.head.classes</td><td>10</td><td>2" in re.sub(r"\s", "", page).replace("<td>model", "model")
 
 
 def test_several_runs_are_a_page_beside_each_other(run, tmp_path, capsys):
     report.main([str(run), str(run), "--out", str(tmp_path / "both.html")])
-    assert (tmp_path / "both.html").read_text().count("<h2>run</h2>") == 2
+    assert (tmp_path / "both.html").read_text().count("<summary>run</summary>") == 2
     assert not (run / "report.html").exists()
 
 

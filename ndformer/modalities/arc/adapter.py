@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from ndformer.framework.adapter import Adapter
 from ndformer.framework.data.dataset import Sample
 from ndformer.framework.data.pack import Pack
+from ndformer.framework.pictures.scenes import GridScene, Scene
 from ndformer.framework.ranges import Width
 from ndformer.framework.registry import MODALITIES
 from ndformer.framework.tokens import TokenSet
@@ -53,6 +54,10 @@ class GridCells(Adapter):
         canvas = sample["inputs"]["arc"]
         numbers = box_numbers(_coloured(canvas[None]))[0]
         return [side_by_side(drawn(canvas.numpy()), boxed(numbers.numpy()))]
+
+    def scene(self, sample: Sample, pack: Pack, places: np.ndarray) -> Scene:
+        canvas = sample["inputs"]["arc"].numpy()
+        return GridScene(drawn(canvas)[None], canvas.shape)
 
     def forward(self, canvases: Tensor) -> TokenSet:
         if canvases.dim() != 3:

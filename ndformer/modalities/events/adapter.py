@@ -11,12 +11,14 @@ from torch import Tensor, nn
 
 from ndformer.framework.adapter import Adapter, ClassAt
 from ndformer.framework.data.dataset import Sample
+from ndformer.framework.pictures.scenes import Scene
 from ndformer.framework.ranges import Few, Positive, Width
 from ndformer.framework.registry import MODALITIES
 from ndformer.framework.tokens import TokenSet
 from ndformer.modalities.events.formats.files import ENDINGS, read_events
 from ndformer.modalities.events.formats.stream import Events, sample_of, sensor_of
 from ndformer.modalities.events.formats.tables import held_events
+from ndformer.modalities.events.pictures.scene import Stream
 from ndformer.modalities.events.pictures.tokens import pictures as stretches
 from ndformer.modalities.events.spikes.tokens import check_patch, unpack
 from ndformer.modalities.events.transforms.events import PackTokens
@@ -73,6 +75,9 @@ class SpikingPatches(Adapter):
 
     def pictures(self, sample: Sample, pack: PackTokens) -> list[np.ndarray]:
         return stretches(sample["inputs"]["events"], self.patch, self.bins, pack.ages)
+
+    def scene(self, sample: Sample, pack: PackTokens, places: np.ndarray) -> Scene:
+        return Stream(sample["inputs"]["events"], self.patch, self.bins, pack.ages, places)
 
     def forward(self, packed: Tensor | list[Tensor]) -> TokenSet:
         counts = [len(one) for one in packed]

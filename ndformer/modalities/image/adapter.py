@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from ndformer.framework.adapter import Adapter, ClassAt
 from ndformer.framework.data.dataset import Sample
 from ndformer.framework.data.pack import Pack
+from ndformer.framework.pictures.scenes import GridScene, Scene
 from ndformer.framework.ranges import Few, FewOrNone, Finite, Offset, Width
 from ndformer.framework.registry import MODALITIES
 from ndformer.framework.tokens import TokenSet
@@ -73,6 +74,10 @@ class ImagePatches(Adapter):
 
     def pictures(self, sample: Sample, pack: Pack) -> list[np.ndarray]:
         return [apart(pack.picture(sample, 0), (self.patch, self.patch))]
+
+    def scene(self, sample: Sample, pack: Pack, places: np.ndarray) -> Scene:
+        pixels = pack.picture(sample, 0)
+        return GridScene(pixels[None], (pixels.shape[0] // self.patch, pixels.shape[1] // self.patch))
 
     def forward(self, images: Tensor | list[Tensor]) -> TokenSet:
         if isinstance(images, list):

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from ndformer.framework.adapter import Adapter, ClassAt
 from ndformer.framework.data.dataset import Sample
 from ndformer.framework.data.pack import Pack
+from ndformer.framework.pictures.scenes import GridScene, Scene
 from ndformer.framework.ranges import Few, Finite, Offset, Positive, Width
 from ndformer.framework.registry import MODALITIES
 from ndformer.framework.tokens import TokenSet
@@ -78,6 +79,11 @@ class Tubelets(Adapter):
 
     def pictures(self, sample: Sample, pack: Pack) -> list[np.ndarray]:
         return tubelets(sample["inputs"]["video"].permute(0, 2, 3, 1).numpy(), self.tubelet)
+
+    def scene(self, sample: Sample, pack: Pack, places: np.ndarray) -> Scene:
+        frames = sample["inputs"]["video"].permute(0, 2, 3, 1).numpy()
+        time, rows, columns = (side // own for side, own in zip(frames.shape, self.tubelet))
+        return GridScene(frames, (time, rows, columns))
 
     def forward(self, videos: Tensor | list[Tensor]) -> TokenSet:
         lengths = [len(video) for video in videos]

@@ -57,14 +57,9 @@ def spikes(time: np.ndarray, place: np.ndarray, cells: np.ndarray, patch: int, b
     """
     if len(time) == 0:
         return [np.full((LARGE, LARGE, 3), PAPER, np.uint8)]
-    rows, columns = place.max(0) + 1
-    if rows * columns * (patch + 1) ** 2 > MOST:
-        raise DataError(
-            f"{rows} x {columns} patches of {patch} pixels are too many to be drawn: draw a smaller sensor's"
-        )
+    rows, columns = sized(place, patch)
     seen = counts(cells, patch, bins)
-    edges = np.linspace(time.min(), time.max() + 1e-9, FRAMES + 1)
-    which = np.searchsorted(edges, time, side="right") - 1
+    edges, which = in_time(time)
     times = max(1, LARGE // (max(rows, columns) * patch))
     pictures = []
     for number in range(FRAMES):
@@ -76,6 +71,22 @@ def spikes(time: np.ndarray, place: np.ndarray, cells: np.ndarray, patch: int, b
         picture = board.reshape(rows * (patch + 1), columns * (patch + 1), 3)
         pictures.append(_headed(picture.repeat(times, 0).repeat(times, 1), edges, number))
     return pictures
+
+
+def sized(place: np.ndarray, patch: int) -> tuple[int, int]:
+    """Rows and columns of patches at places (n, 2), as far as they can be drawn."""
+    rows, columns = (int(side) for side in place.max(0) + 1)
+    if rows * columns * (patch + 1) ** 2 > MOST:
+        raise DataError(
+            f"{rows} x {columns} patches of {patch} pixels are too many to be drawn: draw a smaller sensor's"
+        )
+    return rows, columns
+
+
+def in_time(time: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Stretches of time as FRAMES + 1 edges, and the one that each of the times (n,) is in."""
+    edges = np.linspace(time.min(), time.max() + 1e-9, FRAMES + 1)
+    return edges, (np.searchsorted(edges, time, side="right") - 1).clip(0, FRAMES - 1)
 
 
 def _headed(picture: np.ndarray, edges: np.ndarray, number: int) -> np.ndarray:
