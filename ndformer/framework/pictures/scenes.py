@@ -59,10 +59,10 @@ class Scene:
         except ValueError:
             place = np.full(0, math.nan)
         if len(place) != len(self.axes) or not np.isfinite(place).all():
-            raise DataError(f"--query takes class or {self.how}, got '{text}'")
+            raise DataError(f"who looks is class or {self.how}, got '{text}'", "--query names another")
         found = self._nearest(place)
         if self.exact and (self.coordinates[found] != place).any():
-            raise DataError(f"--query takes class or {self.how}, got '{text}'")
+            raise DataError(f"who looks is class or {self.how}, got '{text}'", "--query names another")
         return found
 
     def named(self, token: int) -> str:

@@ -197,6 +197,7 @@ def painting(of: Seen, wanted: Wanted, title: str, in_moments: bool) -> Painting
         note += "; " * bool(note) + "off: attention to tokens that are not of the sample"
     columns = [f"head {h + 1}" for h in heads]
     if in_moments and len(of.scene.stills) > 1:
+        title += f", {columns[0]}" if len(columns) == 1 else ""
         return sheet(title, blocks, names, columns, queries, of.scene, note)
     return Painting(title, blocks, names, columns, queries, of.scene, note)
 

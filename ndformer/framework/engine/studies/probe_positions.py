@@ -180,8 +180,8 @@ def text(probed: Probed) -> str:
     noise = torch.cat(shuffled).nan_to_num(0.0).abs().max().item() if shuffled else 0.0
     if probed.samples < SENSIBLE or noise > NOISE:
         parts.append(
-            f"Mind the noise: of these {probed.samples} samples R² of places dealt out anew, which is 0 of many, is up to "
-            f"{noise:.2f} beside it, and smaller differences say nothing. Take more samples ({SENSIBLE} or more).\n"
+            f"Mind the noise: R² of places dealt out anew is 0 of many samples, and up to {noise:.2f} away from it of "
+            f"these {probed.samples}. Smaller differences say nothing: take more, {SENSIBLE} at least.\n"
         )
     return "\n".join(parts)
 

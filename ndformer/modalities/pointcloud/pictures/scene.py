@@ -10,7 +10,7 @@ from ndformer.framework.pictures.scenes import Scene, blended
 from ndformer.modalities.pointcloud.pictures.render import view_axes
 
 SIZE, SMOOTH = 200, 2  # of a picture; drawn so many times larger, then shrunk
-TURNS, AZIMUTH, ELEVATION = 24, 35.0, 22.0  # pictures of a whole turn, and where it begins
+TURNS, AZIMUTH, ELEVATION = 24, 125.0, 28.0  # pictures of a whole turn, and where it begins
 PAPER, INK = np.array([18, 18, 24]), np.array([150, 170, 200])
 FAR = 0.45  # what is left of a colour at the far end
 
@@ -41,7 +41,7 @@ class Cloud(Scene):
         """(wide, wide): the point at each pixel, -1 where there is none, and how much of its colour is left."""
         seen = (self.points - self.middle_of_all) / self.reach @ self._axes(moment).T  # (n, 3)
         wide = SMOOTH * SIZE
-        radius = SMOOTH * min(0.5 + 0.5 * SIZE / math.sqrt(len(seen)), SIZE / 24)
+        radius = SMOOTH * min(0.5 + 0.42 * SIZE / math.sqrt(len(seen)), SIZE / 24)
         steps = np.arange(-math.ceil(radius), math.ceil(radius) + 1)
         dy, dx = (grid.ravel() for grid in np.meshgrid(steps, steps, indexing="ij"))
         dx, dy = dx[dx**2 + dy**2 <= radius**2], dy[dx**2 + dy**2 <= radius**2]
