@@ -68,7 +68,7 @@ def of_heads(seen: Iterable[attention.Seen]) -> np.ndarray:
     """(layers, heads): z-scores, the mean over samples."""
     found = []
     for of in seen:
-        if not any(set(look.terms()) - {"semantic", "mask"} for look in of.looks):
+        if not any(set(attention.terms_of(look)) - {"semantic", "mask"} for look in of.looks):
             raise DataError(
                 "the logits of this model have one term, in which positions and semantics are not apart: z-scores are "
                 "of encodings with terms of their own, as PaPE, ALiBi and RelativeBias have"

@@ -85,12 +85,15 @@ def test_names_and_classes_are_words_in_pictures(show, home, tmp_path):
 
 def test_a_cloud_is_drawn_and_turns(show, home, tmp_path):
     assert show("cloud", home / "cloud.npy", "--query", "0.1,0,0", "--layer", "1") == ["attention.png"]
-    assert show("windows", home / "cloud.npy", "--head", "4", "--out", "a.gif") == ["a.gif"]
+    assert show("windows", home / "cloud.npy", "--layer", "2", "--head", "4", "--out", "a.gif") == ["a.gif"]
     assert frames(tmp_path / "a.gif") == 24
 
 
 def test_a_video_moves_and_has_a_sheet(show, home, tmp_path):
-    assert show("video", home / "film", "--layer", "1", "--query", "1,0,0") == ["attention.png", "attention.gif"]
+    assert show("video", home / "film", "--layer", "1", "--head", "2", "--query", "1,0,0") == [
+        "attention.png",
+        "attention.gif",
+    ]
     assert frames(tmp_path / "attention.gif") > 2
 
 

@@ -117,7 +117,7 @@ def ring(ax: Any, mark: tuple[float, float] | None, animated: bool = False) -> N
     """At (y, x); `animated`: it moves, and is drawn later, wherever it is then."""
     if mark is None and not animated:
         return
-    y, x = mark or (0.0, 0.0)
+    y, x = mark or (np.nan, np.nan)
     for colour, width in (("white", 2.6), ("black", 1.1)):  # seen on dark and on light
         ax.plot([x], [y], "o", ms=8.5, mfc="none", mec=colour, mew=width, clip_on=False, animated=animated)
 

@@ -18,7 +18,7 @@ class Painting:
     """A block of rows x columns maps for each quantity, (rows, columns, N) values of a scene's tokens; NaN is unseen.
 
     `queries` has the token that looks in each row, ringed, or None for one without a place. A column shows the scene as
-    it is at its own of `moments`; without them all columns show the same one, and the scene is beside each row.
+    it is at its own of `moments`; without them all columns show the query's, and the scene is beside each row.
     """
 
     def __init__(
@@ -33,6 +33,9 @@ class Painting:
         moments: Sequence[int] = (),
     ) -> None:
         self.scene, self.moments = scene, moments
+        first = next((query for query in queries if query is not None), None)
+        known = (m for m in range(scene.moments) if first is not None and scene.spot(first, m) is not None)
+        self.now = next(known, scene.stills[0])  # of what stands still: the query is seen
         self.maps: list[tuple[Any, np.ndarray | None]] = []  # images, colours (N, 4)
         self.rings: list[tuple[Any, int]] = []  # axes, token
         height, width = scene.plain(0).shape[:2]
@@ -73,7 +76,7 @@ class Painting:
     def _show(self, ax: Any, colours: np.ndarray | None, column: int, query: int | None) -> None:
         ax.set(xticks=[], yticks=[])
         ax.grid(False)
-        moment = self.moments[column] if self.moments else self.scene.stills[0]
+        moment = self.moments[column] if self.moments else self.now
         self.maps.append((ax.imshow(self._pixels(colours, moment)), colours))
         if query is not None:
             self.rings.append((ax, query))

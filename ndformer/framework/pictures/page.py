@@ -18,6 +18,7 @@ thead th { border-bottom: 1px solid #999; font-weight: 600 }
 tbody tr:nth-child(even) { background: #f4f6f8 }
 img { max-width: 100%; height: auto }
 .cards, .beside { display: flex; flex-wrap: wrap; gap: .5rem; align-items: flex-start }
+.samples img { max-width: min(100%, 33rem) }
 .beside figure { margin: 0; flex: 1 1 20rem; min-width: 0 }
 figcaption { color: #555; font-size: 14px; overflow-wrap: anywhere }
 .bar { display: inline-block; height: .7rem; background: #3b6ea8; vertical-align: middle }

@@ -27,6 +27,7 @@ from ndformer.framework.pictures.scenes import Scene
 
 LIMIT = 10.0  # of logits: at -10 nothing is left of attention
 MOST = 2**24  # distances at once
+LARGEST = 2**31  # bytes of a term of the logits, of which there are a few
 
 
 class Through(NamedTuple):
@@ -101,6 +102,17 @@ def _nearest(points: Tensor, places: Tensor, there: Tensor) -> tuple[Tensor, Ten
         for some in points.split(max(1, MOST // len(places)))
     ]
     return torch.cat([one.values for one in found]), torch.cat([one.indices for one in found])
+
+
+def terms_of(look: Look) -> dict[str, Tensor]:
+    """Its terms, unless they would fill the memory."""
+    rows, tokens, heads = look.x.shape[0], look.x.shape[1], look.layer.heads
+    if 4 * rows * heads * tokens**2 > LARGEST:
+        raise DataError(
+            f"a layer has {rows} x {tokens} tokens and {heads} heads, {4e-9 * rows * heads * tokens**2:.1f} GB for a "
+            "term of its logits: look at a smaller sample, or at fewer points (GridSample, grid_size, window)"
+        )
+    return look.terms()
 
 
 @torch.no_grad()
@@ -207,7 +219,7 @@ def panels(of: Seen, rows: Sequence[tuple[Look, int | None]], heads: list[int], 
     found: dict[str, dict[int, np.ndarray]] = {}
     off: dict[int, np.ndarray] = {}
     for r, (look, token) in enumerate(rows):
-        terms = look.terms()
+        terms = terms_of(look)
         through = of.through(look, token)
         for name, term in terms.items() if parts else ():
             found.setdefault(name, {})[r] = through.values(term.expand_as(terms["semantic"])).numpy()

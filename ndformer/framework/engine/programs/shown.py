@@ -150,7 +150,7 @@ def acts(look: Look, encoding: PositionEncoding) -> dict[str, Tensor]:
     """(R, H, K, K) each: what it adds to the logits, what it makes of equal queries and keys, and how alike what it
     adds to tokens is. Those of them that it does."""
     found: dict[str, Tensor] = {}
-    terms = {name: term for name, term in look.terms().items() if name not in ("semantic", "mask")}
+    terms = {name: term for name, term in attention.terms_of(look).items() if name not in ("semantic", "mask")}
     layer, heads, width = look.encoding or look.layer.encoding, look.layer.heads, look.layer.head_dim
     added = layer.input(encoding.embed(torch.zeros_like(look.x), look.state), look.state)
     if added.any():

@@ -127,7 +127,7 @@ def _of_run(run: Told) -> list[Markup]:
         parts += [element("h3", CALLED.get(name, name)), picture(png, CALLED.get(name, name))]
     for kind, says in KINDS.items():
         found = _shown(run, kind)
-        parts += [element("h3", says), element("div", *found, class_="cards")] if found else []
+        parts += [element("h3", says), element("div", *found, class_=f"cards {kind}")] if found else []
     parts += [element("h3", "Data"), *_labels(run.data)] if run.data else []
     return parts + _config(run) + _began(run.began)
 

@@ -69,6 +69,6 @@ def _without(value: Any, keys: Sequence[str]) -> Any:
 
 
 def _pictures(folder: Path) -> dict[str, bytes]:
-    found = sorted(folder.glob("*.png"), key=lambda path: (path.stem not in FIRST, path.name))
+    found = sorted(folder.glob("*.png"), key=lambda path: ((*FIRST, path.stem).index(path.stem), path.name))
     read = {one.stem: foreign.content(one) for one in found if one.is_file() and one.stat().st_size <= SIZE}
     return {name: png for name, png in read.items() if png.startswith(PNG)}

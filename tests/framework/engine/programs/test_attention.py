@@ -2,11 +2,14 @@
 
 from typing import Any
 
+import pytest
 import torch
 
+from ndformer.framework.attention import Attention
 from ndformer.framework.backbones.factorised import FactorisedTransformer
 from ndformer.framework.backbones.ptv3.network import PTv3
-from ndformer.framework.engine.programs.attention import Seen
+from ndformer.framework.engine.programs.attention import Seen, terms_of
+from ndformer.framework.errors import DataError
 from ndformer.framework.look import Look, looking
 from ndformer.framework.tokens import TokenSet, Where
 
@@ -59,3 +62,9 @@ def test_moments_look_at_themselves_in_space_and_at_each_other_in_time():
     torch.testing.assert_close(summaries, torch.cat([attention[0, :, 0, 1:], attention[1, :, 0, 1:]], 1))
     moments = of.through(time, None).values(time.attention())  # all of a moment has what its summary has
     torch.testing.assert_close(moments, time.attention()[0, :, 0, 1:].repeat_interleave(6, 1))
+
+
+def test_what_would_fill_the_memory_is_a_sentence():
+    look = Look(Attention(64, 16), torch.empty(1, 8192, 64), Where(torch.empty(1, 8192, 3)))
+    with pytest.raises(DataError, match=r"1 x 8192 tokens and 16 heads, 4\.3 GB for a term"):
+        terms_of(look)
