@@ -39,10 +39,15 @@ class Look:
         """(R, K, P) where its tokens are in the sample; NaN along an axis: everywhere on it."""
         return self.where.positions if self.cut is None else self.cut[0].places(self, *self.cut[1])
 
+    @property
+    def exact(self) -> Tensor:
+        """x in the precision of the layer's weights, whatever autocast made of it."""
+        return self.x.to(self.layer.qkv.weight.dtype)
+
     @torch.no_grad()
     def terms(self) -> dict[str, Tensor]:
         """The logits by what they come from, (B, H, N, N) each; `mask` is (B, 1, N, N), and there only if needed."""
-        return self.layer.logits(self.x, self.where, self.state, self.encoding, parts=True)
+        return self.layer.logits(self.exact, self.where, self.state, self.encoding, parts=True)
 
     def attention(self) -> Tensor:
         """(B, H, N, N): how much of each key a query takes; a row sums to 1."""

@@ -104,3 +104,14 @@ def test_padding_changes_no_z():
     short, padded = Where(positions[:, :5]), Where(positions, valid=torch.arange(7)[None] < 5)
     expected = z_scores(Look(attention, x[:, :5], short, encoding.prepare(short)))
     torch.testing.assert_close(z_scores(Look(attention, x, padded, encoding.prepare(padded))), expected)
+
+
+def test_what_came_in_16_bit_is_explained_in_32():
+    transformer, x = model(dict(type="PaPE", m=3)), torch.randn(1, 14, 16)
+    with looking(transformer) as looks, torch.autocast("cpu", torch.bfloat16), torch.no_grad():
+        transformer(TokenSet(x, WHERE))
+    with looking(transformer) as exact, torch.no_grad():
+        transformer(TokenSet(x, WHERE))
+    for half, whole in zip(looks, exact):
+        assert half.attention().dtype == torch.float32
+        torch.testing.assert_close(half.attention(), whole.attention(), atol=0.05, rtol=0)

@@ -151,13 +151,13 @@ def acts(look: Look, encoding: PositionEncoding) -> dict[str, Tensor]:
     adds to tokens is. Those of them that it does."""
     found: dict[str, Tensor] = {}
     terms = {name: term for name, term in attention.terms_of(look).items() if name not in ("semantic", "mask")}
-    layer, heads, width = look.encoding or look.layer.encoding, look.layer.heads, look.layer.head_dim
-    added = layer.input(encoding.embed(torch.zeros_like(look.x), look.state), look.state)
+    layer, heads, width, x = look.encoding or look.layer.encoding, look.layer.heads, look.layer.head_dim, look.exact
+    added = layer.input(encoding.embed(torch.zeros_like(x), look.state), look.state)
     if added.any():
-        unit = torch.nn.functional.normalize(added.float(), dim=-1)
+        unit = torch.nn.functional.normalize(added, dim=-1)
         found["similarity"] = (unit @ unit.mT)[:, None].expand(-1, heads, -1, -1)
-    same = look.x.new_ones(len(look.x), heads, look.x.shape[1], width)
-    q, k = layer.qk(same, same, look.x, look.state)
+    same = x.new_ones(len(x), heads, x.shape[1], width)
+    q, k = layer.qk(same, same, x, look.state)
     if not (torch.equal(q, same) and torch.equal(k, same)):
         found["logit"] = q @ k.mT * width**-0.5
     if terms:

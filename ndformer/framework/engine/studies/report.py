@@ -100,7 +100,8 @@ def _beside(runs: Sequence[Told]) -> list[Markup]:
         found = [_named(run.folder.name, picture(run.pictures[name], name)) for run in runs if name in run.pictures]
         parts += [element("h2", CALLED.get(name, name)), element("div", *found, class_="beside")]
     for kind, says in KINDS.items():
-        found = [_named(run.folder.name, *(_shown(run, kind)[:2])) for run in runs if _shown(run, kind)]
+        drawn = [(run.folder.name, _shown(run, kind)) for run in runs]
+        found = [_named(name, *dict.fromkeys((some[0], some[-1]))) for name, some in drawn if some]  # first and last
         parts += [element("h2", says), element("div", *found, class_="beside")] if found else []
     differ: dict[str, list[Any]] = {}
     for place, run in enumerate(runs):
