@@ -134,7 +134,8 @@ def trained(
         print(f"{len(runs)} to run, {done} of them done; {jobs} at once, torch threads each: {threads}")
         print(f"what each says: {home}/*/{LOG}", flush=True)
     try:
-        with contextlib.closing(train_all(runs, [sys.executable, str(TRAIN)], jobs, threads)) as ends:
+        begins = lambda run: print(f"{'resumed' if run.begun else 'started'}: {run}", flush=True)
+        with contextlib.closing(train_all(runs, [sys.executable, str(TRAIN)], jobs, threads, begins)) as ends:
             for end in ends:
                 done += 1
                 outcomes[end.outcome.run.folder] = end.outcome

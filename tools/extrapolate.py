@@ -13,7 +13,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from ndformer.framework.engine.building import prepare_data
+from ndformer.framework.engine.building import STAND_IN, on_stand_in, prepare_data
 from ndformer.framework.engine.programs.cli import config_arguments, config_from, device_argument, new_parser, run
 from ndformer.framework.engine.studies import extrapolate, extrapolate_table
 from ndformer.framework.errors import DataError
@@ -68,18 +68,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for _, path in found:
         if not path.is_file():
             raise DataError(f"no checkpoint at {path}: train first, or name a run's folder or a .pth file")
-    tested = []
+    tested, generated = [], False
     for number, (config, path) in enumerate(found, 1):
         given.config = config
         cfg = config_from(given, ["test", "train"])
         prepare_data(cfg, given.sample)
+        generated = generated or on_stand_in(cfg)
         tested.append(extrapolate.extrapolate(cfg, path, given.sizes, given.metric, given.scalings))
         print(f"[{number}/{len(found)}] {tested[-1].encoding}, {path}", flush=True)
     metric = tested[0].metric
     rows, sizes = extrapolate_table.summarised(tested), extrapolate_table.shapes(tested)
     trained = sorted({one.trained for one in tested})
     sides = " and ".join(str(h) if h == w else f"{h}x{w}" for h, w in trained)
-    tables = extrapolate_table.text(rows, list(sizes), metric, sides)
+    tables = extrapolate_table.text(rows, list(sizes), metric, sides) + f"\n{STAND_IN.capitalize()}.\n" * generated
     out = given.out or Path(os.path.commonpath([path.parent for _, path in found]))
     extrapolate_table.save(out, tested, rows, tables)
     extrapolate_table.draw(out / "extrapolate.png", rows, sizes, metric, trained)

@@ -11,7 +11,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from ndformer.framework.engine.building import prepare_data
+from ndformer.framework.engine.building import STAND_IN, on_stand_in, prepare_data
 from ndformer.framework.engine.programs import output
 from ndformer.framework.engine.programs.cli import config_arguments, config_from, device_argument, new_parser, run
 from ndformer.framework.engine.studies import probe_positions
@@ -39,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     output.folder(out, "--out")
     prepare_data(cfg, given.sample)
     probed = probe_positions.probe(cfg, given.checkpoint, given.samples, given.tokens)
-    tables = probe_positions.text(probed)
+    tables = probe_positions.text(probed) + f"\n{STAND_IN.capitalize()}.\n" * on_stand_in(cfg)
     probe_positions.save(out, probed, tables)
     probe_positions.draw(out / "probe_positions.png", probed)
     print(f"\n{tables}\n" + "  ".join(str(out / f"probe_positions.{ending}") for ending in ("md", "json", "png")))

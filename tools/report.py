@@ -1,46 +1,51 @@
 """A page of a run, or of several side by side: report.html, which opens anywhere without a network.
 
     tools/report.py work_dirs/mnist_small_sample
-    tools/report.py work_dirs/mnist_small --samples 24                 with samples of its test set, worst and best
+    tools/report.py work_dirs/mnist_small --samples 24                 with more samples of its test set
     tools/report.py work_dirs/compare_mnist_small/* --out mnist.html   seeds of one kind are a row, with an interval
 
-It has the figures, curves, other pictures of the run, how many samples each class has, what its config says otherwise
-than the one that ships, and the command to run it again. --samples tests the run's best.pth once more, and needs the
+It has the figures, curves, samples with most mistakes and the best, where the model looks, its encoding before and
+after training, how many samples each class has, what its config says otherwise than the one that ships, and the command
+to run it again. Training writes it, too; --samples tests the run's best.pth once more for other samples, and needs the
 data.
 """
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-from ndformer.framework.answers.gallery import cards
 from ndformer.framework.engine.building import build_model, check_classes, prepare_data
 from ndformer.framework.engine.config import kept
 from ndformer.framework.engine.config.load import load
+from ndformer.framework.engine.programs import shown
 from ndformer.framework.engine.programs.cli import device_argument, file_arguments, new_parser, run
 from ndformer.framework.engine.run import build_loader, evaluate
-from ndformer.framework.engine.studies import report
+from ndformer.framework.engine.studies import report, told
 from ndformer.framework.engine.training import checkpoint
-from ndformer.framework.pictures.samples import OfDataset
+from ndformer.framework.errors import DataError
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = new_parser(__doc__)
     parser.add_argument("runs", metavar="RUN", type=Path, nargs="+", help="folders of runs")
-    parser.add_argument("--samples", metavar="N", type=int, default=0, help="of the test set, with answers (0)")
+    parser.add_argument("--samples", metavar="N", type=int, help="of the test set, with answers (as training left)")
     parser.add_argument("--out", metavar="FILE", type=Path, help="(report.html in the run's folder, of several here)")
     device_argument(parser)
     file_arguments(parser)
     given = parser.parse_args(arguments)
-    told = [report.read(folder) for folder in given.runs]
-    shown = {folder: seen(folder, given.samples) for folder in given.runs} if given.samples else {}
-    out = given.out or (given.runs[0] if len(told) == 1 else Path()) / "report.html"
-    report.write(out, told, shown)
+    if given.samples is not None and given.samples < 1:
+        raise DataError(f"--samples is 1 or more, got {given.samples}")
+    if given.samples is not None:
+        for folder in given.runs:
+            test(folder, given.samples)
+    runs = [told.read(folder) for folder in given.runs]
+    out = given.out or (given.runs[0] if len(runs) == 1 else Path()) / "report.html"
+    report.write(out, runs)
     print(out)
 
 
-def seen(folder: Path, count: int) -> dict[str, Any]:
-    """Cards of samples of its test set: half of them those with most mistakes, and half the best."""
+def test(folder: Path, count: int) -> None:
+    """Once more, for its pictures."""
+    told.read(folder)
     cfg = load(folder / kept.DATA)
     prepare_data(cfg, False)
     model = build_model(cfg)
@@ -48,8 +53,7 @@ def seen(folder: Path, count: int) -> dict[str, Any]:
     checkpoint.load_weights(model, content, folder / checkpoint.BEST)
     loader = build_loader(cfg, "test", content.get("classes", ()))
     check_classes(model, loader)
-    answers = evaluate(cfg, model, loader).answers
-    return cards(answers, loader.data.classes, OfDataset(loader.data, loader.bad), count)
+    shown.leave(folder, cfg, model, loader, evaluate(cfg, model, loader), count)
 
 
 if __name__ == "__main__":

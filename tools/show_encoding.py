@@ -5,17 +5,21 @@ tools/show_encoding.py LookHere fov=180 --heads 6 --out cones.png
 tools/show_encoding.py ALiBi --dims 1
 tools/show_encoding.py window.py:Window radius=5
 tools/show_encoding.py PaPE --compare m=2 --compare m=50 --compare m=50 init_radius=3
+tools/show_encoding.py --config mnist_pape --sample
+tools/show_encoding.py "PaPE(m=8)" --config mnist_pape --data-root data/mnist
 
 An additive encoding is drawn as the similarity of its embeddings, a rotary one as the logit of equal queries and keys,
-a bias as it is; beside them the attention that positions alone would give.
+a bias as it is; beside them the attention that positions alone would give. With --config it says which of its waves,
+steps and radii the positions of your data reach, and where it is blind there: all else is as for check_coverage.py.
 """
 
+import argparse
 import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from ndformer.framework.engine.programs import output
+from ndformer.framework.engine.programs import coverage, output
 from ndformer.framework.engine.programs.cli import new_parser
 from ndformer.framework.engine.programs.naming import find, in_a_sentence, options
 from ndformer.framework.pictures.encodings import SIZES, draw
@@ -23,6 +27,10 @@ from ndformer.framework.pipes import ending_with_their_reader
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    if any(word.partition("=")[0] == "--config" for word in words):
+        of_data(words)
+        return
     parser = new_parser(__doc__)
     parser.add_argument("encoding", metavar="NAME | MODULE:CLASS | FILE.py:CLASS")
     parser.add_argument("options", metavar="KEY=VALUE", nargs="*", help="its options")
@@ -34,13 +42,22 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "--compare", metavar="KEY=VALUE", nargs="+", action="append", default=[], help="a column with these options"
     )
     parser.add_argument("--out", type=Path, help="the picture (NAME.png)")
-    given = parser.parse_intermixed_args(arguments)
+    given = parser.parse_intermixed_args(words)
     out = given.out or Path(f"{given.encoding.rpartition(':')[2]}.png")
     output.ready(out, output.PICTURES)
     compare = [options(column) for column in given.compare]
     picture = draw(find(given.encoding), options(given.options), compare, given.dims, given.heads)
     picture.savefig(out)
     print(out)
+
+
+def of_data(words: list[str]) -> None:
+    """What the data of a config reach of it."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--config")
+    given, rest = parser.parse_known_args(words)
+    named = bool(rest) and not rest[0].startswith("-")
+    coverage.told(new_parser(__doc__), [given.config, *(["--encoding", *rest] if named else rest)])
 
 
 if __name__ == "__main__":

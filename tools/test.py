@@ -13,7 +13,7 @@ from pathlib import Path
 
 from ndformer.framework.answers import gallery
 from ndformer.framework.answers.tables import write_table
-from ndformer.framework.engine.building import build_model, check_classes, prepare_data
+from ndformer.framework.engine.building import STAND_IN, build_model, check_classes, on_stand_in, prepare_data
 from ndformer.framework.engine.programs import output, show_dir
 from ndformer.framework.engine.programs.cli import config_arguments, config_from, device_argument, new_parser, run
 from ndformer.framework.engine.run import as_line, build_loader, evaluate
@@ -44,6 +44,8 @@ def main() -> None:
     same_data.warn(content, loader.data, given.checkpoint)
     result = evaluate(cfg, model, loader)
     print(as_line(result.values))
+    if on_stand_in(cfg):
+        print(STAND_IN)
     for metric in result.metrics if given.classwise else ():
         table = metric.views(None, loader.data.classes)
         if table is not None:

@@ -7,23 +7,30 @@
     torchrun --nproc-per-node 2 tools/train.py CONFIG            several processes, each with batches of its own
 
 Leaves in the work dir: config.py, config.json (the same as data), train.log (all that was said), results.json,
-curves.png, confusion_matrix.png, best.pth, last.pth, previous.pth.
+curves.png, confusion_matrix.png, report.html (all of it on a page, with pictures), best.pth, last.pth, previous.pth.
 Exit codes: 0 done; 1 one sentence says why not; 75 stopped by SIGTERM, SIGUSR1, SIGHUP or Ctrl-C and saved: start again
 with --resume. A second Ctrl-C ends at once.
 """
 
 import argparse
+from functools import partial
 from pathlib import Path
 
 from mmengine.config import Config
 
 from ndformer.framework import processes
 from ndformer.framework.engine.building import encoding_name, prepare_data
-from ndformer.framework.engine.programs import output
+from ndformer.framework.engine.programs import output, shown
 from ndformer.framework.engine.programs.cli import config_arguments, config_from, device_argument, new_parser, run
 from ndformer.framework.engine.run import train
+from ndformer.framework.engine.studies import report as studies_report
+from ndformer.framework.engine.studies import told
 from ndformer.framework.engine.training import checkpoint, exported
+from ndformer.framework.engine.training.evaluate import Evaluation
+from ndformer.framework.engine.training.loading import Loader
 from ndformer.framework.engine.training.work_dir import check_free
+from ndformer.framework.model import TokenModel
+from ndformer.framework.pictures.runs import attempted
 
 
 def work_dir_of(given: argparse.Namespace, cfg: Config) -> Path:
@@ -32,6 +39,16 @@ def work_dir_of(given: argparse.Namespace, cfg: Config) -> Path:
         given.config.stem + (f"_{encoding_name(cfg)}" if given.encoding else "") + ("_sample" if given.sample else "")
     )
     return Path(given.work_dir or cfg.get("work_dir") or f"work_dirs/{name}")
+
+
+def report(without: bool, work_dir: Path, cfg: Config, model: TokenModel, loader: Loader, found: Evaluation) -> None:
+    """A page of the run. It is no reason to end one: what fails is a warning."""
+    if without:
+        return
+    with attempted(path := work_dir / "report.html"):
+        shown.leave(work_dir, cfg, model, loader, found)
+        studies_report.write(path, [told.read(work_dir)])
+        print(path)
 
 
 def main() -> None:
@@ -44,6 +61,7 @@ def main() -> None:
     parser.add_argument("--allow-data-change", action="store_true", help="--resume on other data than before")
     parser.add_argument("--overwrite", action="store_true", help="start anew where the work dir holds a run already")
     parser.add_argument("--detect-anomaly", action="store_true", help="slow; names the operation that makes a NaN")
+    parser.add_argument("--no-report", action="store_true", help="leave report.html and its pictures out")
     parser.add_argument("--export", metavar="FILE", type=Path, help="the best weights as .safetensors, at the end")
     given = parser.parse_args()
     with processes.joined():  # first: what is wrong with one of several is told to the others
@@ -60,7 +78,8 @@ def main() -> None:
         if processes.rank() == 0:
             prepare_data(cfg, given.sample)
         processes.wait()
-        train(cfg, work_dir, given.resume, given.allow_config_change, given.allow_data_change, given.overwrite)
+        changes = given.allow_config_change, given.allow_data_change
+        train(cfg, work_dir, given.resume, *changes, given.overwrite, partial(report, given.no_report, work_dir))
         if given.export is not None and processes.rank() == 0:
             exported.export(given.export, checkpoint.load(work_dir / checkpoint.BEST))
             print(given.export)

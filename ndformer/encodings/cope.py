@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from ndformer.framework.bias.base import Bias
+from ndformer.framework.coverage import Coverage, Span, sums
 from ndformer.framework.encoding import LayerEncoding, PositionEncoding, one_of
 from ndformer.framework.ranges import Axis, Range
 from ndformer.framework.registry import ENCODINGS
@@ -49,6 +50,9 @@ class CoPE(PositionEncoding):
             )
         one_of("preset", preset, ("paper", "code", "appendix"))
         self.npos_max, self.two_sided, self.axes, self.preset = npos_max, two_sided, axes, preset
+
+    def covers(self, span: Span) -> list[Coverage]:
+        return [sums("sums of gates", self.npos_max, span.tokens)]
 
     def tables(self, positions: Tensor, where: Where) -> Line:
         runs = None if where.segment is None else where.runs()

@@ -1,5 +1,6 @@
 """FIRE: a learned function of the distance, as a share of the largest there is."""
 
+import math
 from typing import Any
 
 import torch
@@ -9,9 +10,12 @@ from ndformer.encodings.normalized import box
 from ndformer.encodings.radial import LEAST, mirrored
 from ndformer.framework.bias.base import Bias
 from ndformer.framework.bias.curves import NetworkBias
+from ndformer.framework.coverage import AUTO, Coverage, Span
 from ndformer.framework.encoding import LayerEncoding, PositionEncoding
 from ndformer.framework.registry import ENCODINGS
 from ndformer.framework.tokens import Where
+
+LENGTH = 1.0  # that L begins with
 
 
 @ENCODINGS.register_module()
@@ -26,6 +30,12 @@ class FIRE(PositionEncoding):
     def __init__(self, *args: Any, **rest: Any) -> None:
         super().__init__(*args, **rest)
         self.rotation_invariant = self.position_dims == 1  # a box turns into another one
+
+    def covers(self, span: Span) -> list[Coverage]:
+        """L, up to which samples are not drawn out: c and L are as they begin."""
+        widest, why = math.hypot(*span.extent), "is longer than any sample, so that none is drawn out"
+        said = (f"L, {LENGTH:g}, {why}: {AUTO}",) if widest < LENGTH else ()
+        return [Coverage("L", (LENGTH,), 0, widest, ("", why), said)]
 
     def tables(self, positions: Tensor, where: Where) -> tuple[Tensor, Tensor]:
         return positions, _farthest(positions, where)
@@ -46,7 +56,7 @@ class _Network(LayerEncoding):
 
     def __init__(self, heads: int) -> None:
         super().__init__()
-        self.c, self.length = nn.Parameter(torch.tensor(0.1)), nn.Parameter(torch.tensor(1.0))
+        self.c, self.length = nn.Parameter(torch.tensor(0.1)), nn.Parameter(torch.tensor(LENGTH))
         self.network = nn.Sequential(nn.Linear(1, 32), nn.ReLU(), nn.Linear(32, 32), nn.ReLU(), nn.Linear(32, heads))
 
     def bias(self, q: Tensor, k: Tensor, x: Tensor, state: tuple[Tensor, Tensor]) -> Bias:

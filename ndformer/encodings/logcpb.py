@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from ndformer.framework.bias.base import Bias
 from ndformer.framework.bias.pointwise import TableBias
+from ndformer.framework.coverage import Coverage, Span, longest_steps
 from ndformer.framework.encoding import LayerEncoding, PositionEncoding
 from ndformer.framework.ranges import Side, Width
 from ndformer.framework.registry import ENCODINGS
@@ -51,6 +52,10 @@ class LogCPB(PositionEncoding):
         self.trained = (trained,) * self.position_dims if isinstance(trained, int) else trained
         if self.trained is not None and len(self.trained) != self.position_dims:
             raise ValueError(f"trained is one number or one per axis of the grid ({self.position_dims}), got {trained}")
+
+    def covers(self, span: Span) -> list[Coverage]:
+        learnt = self.trained or span.cells
+        return [longest_steps(p, n, m) for p, (n, m) in enumerate(zip(span.cells, learnt)) if n > 1]
 
     def tables(self, positions: Tensor, where: Where) -> Steps:
         grid = where.grid

@@ -22,6 +22,7 @@ from ndformer.encodings.radius import MEAN_SOFTPLUS, steepest
 from ndformer.framework.bias.base import Bias
 from ndformer.framework.bias.parabolas import QuadraticBias
 from ndformer.framework.bias.polynomials import Exponents, PolynomialBias
+from ndformer.framework.coverage import AUTO, Coverage, Span, radii
 from ndformer.framework.encoding import LayerEncoding, PositionEncoding
 from ndformer.framework.ranges import Range, Width
 from ndformer.framework.registry import ENCODINGS
@@ -55,6 +56,28 @@ class Polynomial(PositionEncoding):
         if form not in ("elementwise", "multivariate"):
             raise ValueError(f"form is 'elementwise' or 'multivariate', got {form!r}")
         self.degree, self.m, self.form = degree, m, form
+
+    def covers(self, span: Span) -> list[Coverage]:
+        """By the radius at which even powers, whose sign is known, take 1/2 of a logit, as a Gaussian's at its own."""
+        if self.degree < 2:
+            return []
+        half, sees, flat = (self.falls_to(fall) for fall in (1 / 2, 9 / 2, 1 / 8))
+        weight = lambda d: math.exp(-self.fall(half * d))
+        return [radii([half], span, sees / half, half / flat, AUTO, weight)]
+
+    def fall(self, distance: float) -> float:
+        """What even powers take of a logit at the start, so far along an axis: means over Wp's and Wa x' values."""
+        powers = range(2, self.degree + 1, 2) if self.form == "elementwise" else [self.degree // 2 * 2]
+        reach = distance * self.position_dims**-0.5  # of one component of Wp, evenly from -1 to 1 times
+        share = self.m * MEAN_SOFTPLUS * self.head_dim**-0.5
+        return share * sum(reach**n / (n + 1) for n in powers)
+
+    def falls_to(self, fall: float) -> float:
+        """The distance at which it is so much."""
+        low, high = 0.0, 1e6
+        for _ in range(100):
+            low, high = (low, (low + high) / 2) if self.fall((low + high) / 2) > fall else ((low + high) / 2, high)
+        return high
 
     def tables(self, positions: Tensor, where: Where) -> Centred:
         if self.degree > 2:

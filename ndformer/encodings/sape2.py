@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from ndformer.encodings.cope import Counts, interpolated
 from ndformer.framework.bias.base import Bias
+from ndformer.framework.coverage import Coverage, Span, sums
 from ndformer.framework.encoding import LayerEncoding, PositionEncoding, one_of
 from ndformer.framework.registry import ENCODINGS
 from ndformer.framework.tokens import Where
@@ -51,6 +52,9 @@ class SaPE2(PositionEncoding):
         one_of("preset", preset, ("paper", "code"))
         self.mode, self.npos_max, self.sign = mode, npos_max, sign
         self.gate = 1.0 if preset == "paper" else self.head_dim**-0.5
+
+    def covers(self, span: Span) -> list[Coverage]:
+        return [sums(f"sums of gates along axis {p}", self.npos_max, n) for p, n in enumerate(span.cells)]
 
     def tables(self, positions: Tensor, where: Where) -> Grid | None:
         return where.grid

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from ndformer.framework.data.dataset import Sample
 from ndformer.framework.errors import DataError
 from ndformer.framework.pictures.explorer.scene import Cloud, Moments
+from ndformer.framework.pictures.scenes import Scene
 from ndformer.framework.tokens import TokenSet, Where
 
 ClassAt = Literal["nowhere", "origin", "centre", "auto"]  # centre: the mean of a sample's places; auto: the encoding's
@@ -20,7 +21,7 @@ class Adapter(nn.Module):
     """Extend it with `forward`, and register it in MODALITIES. Its constructor begins with `dim`, the width of tokens.
 
     With `endings` and `open`, files of one's own can be given to a model, with `taken` what is in memory; with
-    `pictures`, its tokens are drawn.
+    `pictures`, its tokens are drawn, and with `scene`, what they take of each other.
     """
 
     endings: ClassVar[tuple[str, ...]] = ()  # of files that open() reads
@@ -28,6 +29,7 @@ class Adapter(nn.Module):
     tokens: nn.Parameter  # (prefix, dim) class token and registers, of adapters that call add_tokens()
     class_at: ClassAt = "nowhere"  # where they stand
     named: tuple[str, ...] = ()  # what they are
+    prefix: int = 0  # how many they are: those of a sample come behind them
 
     def forward(self, inputs: Any, /) -> TokenSet:
         """Of a batch: stacked, or as a list where shapes differ. Features (B, N, dim) and where they are."""
@@ -61,6 +63,13 @@ class Adapter(nn.Module):
         add_tokens() left out; None: tokens are shown at their positions."""
         return None
 
+    def scene(self, sample: Sample, pack: Any, places: np.ndarray) -> Scene:
+        """The same sample to draw values of its tokens on, which are at `places` (N, P) of forward()."""
+        raise DataError(
+            f"{type(self).__name__} does not say where its tokens are seen: give it scene(sample, pack, places), as "
+            "docs/new-modality.md shows"
+        )
+
     @property
     def patch_sides(self) -> tuple[int, int] | None:
         """What the height and width of its inputs, their last two axes, must divide by; None: any size will do."""
@@ -79,6 +88,7 @@ class Adapter(nn.Module):
         """Class token and registers, learnt. The last thing in a constructor: it draws random numbers."""
         self.tokens = nn.Parameter(torch.zeros(int(class_token) + registers, dim))
         self.named = ("class token",) * class_token + tuple(f"register {i + 1}" for i in range(registers))
+        self.prefix = len(self.tokens)
         self.class_at = class_at  # "auto" until a model puts what its encoding wants: by itself, nowhere
         nn.init.trunc_normal_(self.tokens, std=0.02)
 

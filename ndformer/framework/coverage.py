@@ -29,6 +29,12 @@ class Span(NamedTuple):
     on_grid: bool
     low: tuple[float, ...]  # over all samples, as high
     high: tuple[float, ...]
+    tokens: int  # of the sample that has most
+
+    @property
+    def cells(self) -> tuple[int, ...]:
+        """Per axis, on how many places a token may stand, one step from the other."""
+        return tuple(1 + round(extent / step) if step > 0 else 1 for extent, step in zip(self.extent, self.step))
 
     @classmethod
     def of(cls, wheres: Sequence[Where], factors: tuple[float, ...]) -> Span | None:
@@ -41,7 +47,7 @@ class Span(NamedTuple):
         extent, low, high = (tuple(of.tolist()) for of in ((highs - lows).amax(0), lows.amin(0), highs.amax(0)))
         on_grid = all(where.grid is not None for where in wheres)
         step = spacing.unit if on_grid else tuple(map(max, spacing.unit, _gaps(rows)))
-        return cls(extent, step, spacing.nearest, on_grid, low, high)
+        return cls(extent, step, spacing.nearest, on_grid, low, high, max(map(len, rows)))
 
 
 class Coverage(NamedTuple):
@@ -53,6 +59,7 @@ class Coverage(NamedTuple):
     long: float  # nor what is longer
     why: tuple[str, str]  # of what is too short, of what is too long
     warnings: tuple[str, ...] = ()  # with what to set
+    note: str = ""  # on those that are used
 
     def of(self, name: str) -> Coverage:
         """Among those of other encodings."""
@@ -134,24 +141,54 @@ def cells(axis: int, count: int, first: float, last: float, hint: str) -> Covera
     return found._replace(warnings=(f"most {what} are never met: {hint}",) if few else ())
 
 
+def sums(what: str, entries: int, tokens: int) -> Coverage:
+    """Entries of a table by the sum of gates, each from 0 to 1, at which they are met, of as many tokens in between;
+    at the start gates are half open."""
+    last, why = entries - 1, ("", "are beyond what all tokens between two come to")
+    found = Coverage(what, tuple(range(entries)), 0, tokens, why)
+    if tokens / 2 > last:
+        met = math.ceil(tokens / 2) + 1
+        said = f"{what} end at {last}, and half open gates of {tokens} tokens come to {tokens / 2:g}: npos_max={met}"
+        return found._replace(warnings=(said,))
+    if entries > 2 * (tokens + 1):
+        return found._replace(warnings=(f"most {what} are never met, tokens being {tokens}: npos_max={tokens + 1}",))
+    return found
+
+
+def longest_steps(axis: int, cells: int, trained: int) -> Coverage:
+    """Steps between cells of a grid, for what has learnt of another one."""
+    why = "", f"are longer than those of {trained} cells, which it has learnt"
+    found = Coverage(f"steps along axis {axis}", tuple(range(1, max(2, cells))), 0, max(1, trained - 1), why)
+    few = f"{found.counts[2]} steps along axis {axis} {why[1]}: it guesses there"
+    return found._replace(warnings=(few,) if found.counts[2] else ())
+
+
 def slopes_of(slopes: Sequence[float], span: Span) -> Coverage:
     """exp(-slope d): a hundredth at five lengths."""
-    return _radii([1 / slope for slope in slopes], span, 5, 8, AUTO)
+    return radii([1 / slope for slope in slopes], span, 5, 8, AUTO, lambda d: math.exp(-d))
 
 
-def gaussians(radii: Sequence[float], span: Span, hint: str) -> Coverage:
+def gaussians(lengths: Sequence[float], span: Span, hint: str) -> Coverage:
     """exp(-d^2 / 2 r^2): a hundredth at three radii."""
-    return _radii(radii, span, 3, 2, hint)
+    return radii(lengths, span, 3, 2, hint, lambda d: math.exp(-(d**2) / 2))
 
 
-def _radii(radii: Sequence[float], span: Span, sees: float, flat: float, hint: str) -> Coverage:
-    """Up to `sees` radii away a token weighs more than a hundredth; of `flat` times the extent, all weigh alike."""
+def radii(
+    lengths: Sequence[float], span: Span, sees: float, flat: float, hint: str, weight: Callable[[float], float]
+) -> Coverage:
+    """Up to `sees` radii away a token weighs more than a hundredth, of `flat` times the extent, all weigh alike; at
+    so many radii it has a `weight`."""
     why = "do not reach the nearest token", "see all tokens alike"
-    found = Coverage("radii", tuple(radii), span.nearest / sees, flat * math.hypot(*span.extent), why)
+    found = Coverage("radii", tuple(lengths), span.nearest / sees, flat * math.hypot(*span.extent), why)
     few, _, many = found.counts
-    of = f"of {len(radii)} radii"
-    said = [f"{few} {of} {why[0]}, {span.nearest:.3g} away: {hint}"] if 2 * few > len(radii) else []
-    if 2 * many > len(radii):
+    of = f"of {len(lengths)} radii"
+    low = [length for length in lengths if found.short <= length < span.nearest]
+    if low:
+        ends = dict.fromkeys(f"{weight(span.nearest / length):.2g}" for length in (min(low), max(low)))
+        shorter = f"{len(low)} shorter than a step, {span.nearest:.3g}: the nearest token weighs {' to '.join(ends)}"
+        found = found._replace(note=shorter)
+    said = [f"{few} {of} {why[0]}, {span.nearest:.3g} away: {hint}"] if 2 * few > len(lengths) else []
+    if 2 * many > len(lengths):
         said.append(f"{many} {of} {why[1]}, the farthest being {math.hypot(*span.extent):.3g} away: {hint}")
     return found._replace(warnings=tuple(said))
 

@@ -39,6 +39,14 @@ def checked(text: str) -> torch.device:
     return device
 
 
+def named() -> str:
+    """In words: cpu with 4 threads, or the name of the GPU."""
+    device = chosen()
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return f"cpu with {torch.get_num_threads()} threads" if device.type == "cpu" else str(device)
+
+
 def claimed() -> torch.device:
     """The same; where it is one of several GPUs, what is made on "cuda" is made there too."""
     device = chosen()

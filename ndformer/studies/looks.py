@@ -1,12 +1,18 @@
 """Trained models of images looked into: what attention is given, and what is lost where images move."""
 
+from collections.abc import Sequence
+from pathlib import Path
+
 import numpy as np
 import torch
 from torch import Tensor
 
 from ndformer.framework.engine.run import build_loader
-from ndformer.framework.look import Look, looking
+from ndformer.framework.look import Look, looking, on_grid
 from ndformer.framework.model import TokenModel
+from ndformer.framework.pictures.figures import Panels
+from ndformer.framework.pictures.looks import Painting
+from ndformer.framework.pictures.scenes import GridScene
 from ndformer.framework.tokens import Where
 from ndformer.studies.training import Control, Run
 
@@ -55,6 +61,24 @@ def brightest(images: Tensor, where: Where) -> tuple[int, tuple[float, float]]:
     patches = brightness(images[:1], where)[0]
     y, x = divmod(int(patches.argmax()), patches.shape[1])
     return where.positions.shape[1] - patches.numel() + y * patches.shape[1] + x, (float(y), float(x))
+
+
+def draw_maps(path: Path, title: str, look: Look, images: Tensor, blocks: Sequence[Panels]) -> None:
+    """Of the first image and its brightest patch: blocks of (heads, N) values, N patches."""
+    assert look.where.grid is not None
+    query, _ = brightest(images, look.where)
+    scene = GridScene(picture_of(images[0])[None], look.where.grid)
+    heads = [f"head {head}" for head in range(1, blocks[0].values.shape[1] + 1)]
+    patch = query - look.where.positions.shape[1] + len(scene.coordinates)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Painting(title, blocks, [""], heads, [patch], scene).save(path)
+
+
+def maps_of(look: Look, images: Tensor) -> dict[str, np.ndarray]:
+    """(1, H, N) of each term, and of attention: of the brightest patch of the first image, over all patches."""
+    query, _ = brightest(images, look.where)
+    terms = look.terms() | dict(attention=look.attention())
+    return {name: on_grid(term[:1, :, query], look.where).flatten(2).numpy() for name, term in terms.items()}
 
 
 def picture_of(image: Tensor) -> np.ndarray:

@@ -189,3 +189,50 @@ def test_several_encodings_are_named_and_wrapped_ones_asked_in_their_own_unit() 
     inner = dict(type="Sincos", position_scale=0.5)
     wrapped = covered(dict(type="LaPE", position_scale=0.25, encoding=inner), grid(7, 7))
     assert wrapped == covered(dict(type="Sincos", position_scale=0.125), grid(7, 7))
+
+
+def test_sums_of_gates_go_up_to_the_tokens_in_between() -> None:
+    """Of CoPE over all tokens, of SaPE2 over those of a line; half open gates come to half of them."""
+    (one,) = covered(dict(type="CoPE", npos_max=64), grid(5, 9))
+    assert one.counts == (0, 46, 18)
+    assert one.warnings == ()
+    assert "npos_max=51" in covered(dict(type="CoPE", npos_max=16), grid(10, 10))[0].warnings[0]
+    down, across = covered(dict(type="SaPE2", npos_max=64), grid(5, 9))
+    assert (down.counts[1], across.counts[1]) == (6, 10)
+    assert "npos_max=6" in down.warnings[0]
+
+
+def test_steps_beyond_the_grid_that_was_learnt_are_told() -> None:
+    down, across = covered(dict(type="LogCPB", trained=6), grid(5, 9))
+    assert (down.counts, across.counts) == ((0, 4, 0), (0, 5, 3))
+    assert "longer than those of 6 cells" in across.warnings[0]
+    assert all(one.warnings == () for one in covered(dict(type="LogCPB"), grid(5, 9)))
+
+
+def test_fire_draws_out_samples_that_are_larger_than_its_length() -> None:
+    assert covered(dict(type="FIRE"), grid(5, 9))[0].counts == (0, 1, 0)
+    (small,) = covered(dict(type="FIRE"), grid(5, 9, step=0.1))
+    assert small.counts == (0, 0, 1)
+    assert "position_scale" in small.warnings[0]
+
+
+@pytest.mark.parametrize("form", ["elementwise", "multivariate"])
+def test_a_polynomials_radius_is_where_its_even_powers_take_half_a_logit(form: str) -> None:
+    """Against the mean over many drawn weights, at that distance along each axis."""
+    (one,) = covered(dict(type="Polynomial", degree=4, form=form), grid(5, 9))
+    torch.manual_seed(1)
+    (radius,), m, dims, width = one.lengths, 50, 2, 32
+    w = (2 * torch.rand(20000, m) - 1) * dims**-0.5
+    a = torch.nn.functional.softplus(torch.randn(20000, m) / 3**0.5)
+    powers = (2, 4) if form == "elementwise" else (4,)
+    fall = sum((a * (w * radius) ** n).sum(1).mean() for n in powers) / width**0.5
+    assert float(fall) == pytest.approx(0.5, rel=0.02)
+
+
+def test_radii_below_one_step_are_told_with_what_the_nearest_token_weighs() -> None:
+    (one,) = covered(dict(type="PaPE", m=4, init_radius=[0.5, 2.0]), grid(5, 9))
+    assert one.counts[1] == 4
+    assert (
+        one.note == "2 shorter than a step, 1: the nearest token weighs 0.14 to 0.45"
+    )  # exp(-1 / 2 r^2), r = 1/2, 0.79
+    assert covered(dict(type="PaPE", m=4, init_radius=2.0), grid(5, 9))[0].note == ""

@@ -1,10 +1,12 @@
 """Looking at a model: what its attention layers were given explains what they answered."""
 
+import math
+
 import pytest
 import torch
 
-from ndformer.framework.attention import Attention
-from ndformer.framework.look import looking, on_grid
+from ndformer.framework.attention import Attention, build_encoding
+from ndformer.framework.look import Look, looking, on_grid, z_scores
 from ndformer.framework.tokens import TokenSet, Where
 from ndformer.framework.transformer import Transformer
 
@@ -68,3 +70,48 @@ def test_a_grid_leaves_out_the_tokens_before_it():
     torch.testing.assert_close(on_grid(values, WHERE)[1], torch.arange(2.0, 14).view(3, 4))
     with pytest.raises(ValueError, match="on no grid"):
         on_grid(values, Where(POSITIONS))
+
+
+def test_z_is_equation_16_over_the_keys_that_have_most_of_the_attention():
+    torch.manual_seed(0)
+    encoding = build_encoding(dict(type="PaPE", m=3, init_radius=2.0), dim=8, heads=2, position_dims=2, depth=1)
+    attention = Attention(8, 2, encoding.layer(0, 1))
+    where = Where(torch.rand(1, 6, 2) * 4)
+    look = Look(attention, torch.randn(1, 6, 8) * 3, where, encoding.prepare(where))
+    terms = {name: term[0].double() for name, term in look.terms().items()}
+    expected = []
+    for head in range(2):
+        scores = []
+        for i in range(6):
+            P = [math.exp(terms["distance"][head, i, j] + terms["direction"][head, i, j]) for j in range(6)]
+            Y = [math.exp(terms["semantic"][head, i, j]) for j in range(6)]
+            gamma = sum(p * y for p, y in zip(P, Y))
+            had = 0.0
+            for j in sorted(range(6), key=lambda j: -P[j] * Y[j]):
+                scores.append((P[j] - Y[j]) / gamma)
+                had += P[j] * Y[j] / gamma
+                if had >= 0.8:
+                    break
+        expected.append(sum(scores) / len(scores))
+    assert z_scores(look).tolist() == pytest.approx(expected, rel=1e-5)
+
+
+def test_padding_changes_no_z():
+    torch.manual_seed(0)
+    encoding = build_encoding(dict(type="PaPE", m=3), dim=8, heads=2, position_dims=2, depth=1)
+    attention = Attention(8, 2, encoding.layer(0, 1))
+    x, positions = torch.randn(1, 7, 8), torch.rand(1, 7, 2) * 4
+    short, padded = Where(positions[:, :5]), Where(positions, valid=torch.arange(7)[None] < 5)
+    expected = z_scores(Look(attention, x[:, :5], short, encoding.prepare(short)))
+    torch.testing.assert_close(z_scores(Look(attention, x, padded, encoding.prepare(padded))), expected)
+
+
+def test_what_came_in_16_bit_is_explained_in_32():
+    transformer, x = model(dict(type="PaPE", m=3)), torch.randn(1, 14, 16)
+    with looking(transformer) as looks, torch.autocast("cpu", torch.bfloat16), torch.no_grad():
+        transformer(TokenSet(x, WHERE))
+    with looking(transformer) as exact, torch.no_grad():
+        transformer(TokenSet(x, WHERE))
+    for half, whole in zip(looks, exact):
+        assert half.attention().dtype == torch.float32
+        torch.testing.assert_close(half.attention(), whole.attention(), atol=0.05, rtol=0)

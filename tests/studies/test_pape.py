@@ -1,20 +1,15 @@
 """Experiments of the PaPE paper."""
 
-import math
-
 import pytest
-import torch
 
-from ndformer.framework.attention import Attention, build_encoding
+from ndformer.framework.attention import build_encoding
 from ndformer.framework.engine.config.text import parse_encoding
 from ndformer.framework.engine.studies import conduct
 from ndformer.framework.engine.studies.experiment import Cell, DataSet, Experiment
-from ndformer.framework.look import Look
-from ndformer.framework.tokens import Where
 from ndformer.studies import every, find
 from ndformer.studies.pape import encodings
 from ndformer.studies.pape.ablation import SWITCHES, WITHOUT
-from ndformer.studies.pape.decomposition import of_layer, of_terms, z_scores
+from ndformer.studies.pape.decomposition import of_layer, of_terms
 from ndformer.studies.pape.efficiency import parameters
 from ndformer.studies.pape.encodings import SETS, SmallSet
 from ndformer.studies.pape.extrapolation import SIZES
@@ -91,30 +86,6 @@ def test_a_set_without_a_class_token_has_all_its_tokens_shuffled(tmp_path, shuff
     cell = Cell("", 0, "small", tmp_path / "w" / "t" / "c")
     parts = {name: encodings.run(cell, name, "PaPE", "places").cfg.model.backbone.encoding[0] for name in SETS}
     assert {name for name, part in parts.items() if part.get("class_tokens", 1) == 0} == {"bricks"}
-
-
-def test_z_is_equation_16_over_the_keys_that_have_most_of_the_attention():
-    torch.manual_seed(0)
-    encoding = build_encoding(dict(type="PaPE", m=3, init_radius=2.0), dim=8, heads=2, position_dims=2, depth=1)
-    attention = Attention(8, 2, encoding.layer(0, 1))
-    where = Where(torch.rand(1, 6, 2) * 4)
-    look = Look(attention, torch.randn(1, 6, 8) * 3, where, encoding.prepare(where))
-    terms = {name: term[0].double() for name, term in look.terms().items()}
-    expected = []
-    for head in range(2):
-        scores = []
-        for i in range(6):
-            P = [math.exp(terms["distance"][head, i, j] + terms["direction"][head, i, j]) for j in range(6)]
-            Y = [math.exp(terms["semantic"][head, i, j]) for j in range(6)]
-            gamma = sum(p * y for p, y in zip(P, Y))
-            had = 0.0
-            for j in sorted(range(6), key=lambda j: -P[j] * Y[j]):
-                scores.append((P[j] - Y[j]) / gamma)
-                had += P[j] * Y[j] / gamma
-                if had >= 0.8:
-                    break
-        expected.append(sum(scores) / len(scores))
-    assert z_scores(look).tolist() == pytest.approx(expected, rel=1e-5)
 
 
 def test_positional_parameters_are_those_of_wa_wb_and_wp():

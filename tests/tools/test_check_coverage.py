@@ -5,7 +5,7 @@ import pytest
 from PIL import Image
 
 from ndformer.framework.errors import DataError
-from tools import check_coverage
+from tools import check_coverage, show_encoding
 
 SMALL = ["model.backbone.dim=8", "model.backbone.depth=1", "model.backbone.heads=1", "model.head.classes=2"]
 SMALL += ["model.modalities.image.patch=8", "train_dataloader.dataset.transforms.0.size=32"]
@@ -52,3 +52,24 @@ def test_what_is_measured_on_the_data_is_measured_first(folder, tmp_path, capsys
 def test_no_batches_are_a_sentence(folder, tmp_path, batches):
     with pytest.raises(DataError, match="--batches is 1 or more"):
         asked(folder, "Sincos", tmp_path / "coverage.png", "--batches", batches)
+
+
+def test_pictures_are_named_after_their_encodings_and_what_is_replaced_is_told(folder, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    words = ["--data-root", str(folder), "--batches", "1", "--cfg-options", *SMALL]
+    for encoding in ("Sincos", "RelativeBias(reach=2)"):
+        check_coverage.main(["imagefolder_pape", "--encoding", encoding, *words])
+    assert [path.name for path in sorted(tmp_path.glob("*.png"))] == [
+        "coverage_RelativeBias-reach-2.png",
+        "coverage_Sincos.png",
+    ]
+    said = capsys.readouterr().out
+    assert said.startswith("Sincos, in place of the config's PaPE(")
+
+
+def test_show_encoding_says_the_same_of_a_config(folder, tmp_path, capsys):
+    asked(folder, "RelativeBias(reach=2)", tmp_path / "one.png", "--batches", "1")
+    expected = capsys.readouterr().out
+    words = ["--data-root", str(folder), "--batches", "1", "--out", str(tmp_path / "one.png"), "--cfg-options", *SMALL]
+    show_encoding.main(["RelativeBias(reach=2)", "--config", "imagefolder_pape", *words])
+    assert capsys.readouterr().out == expected

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from ndformer.framework.engine.studies.report import KINDS
 from tools import compare
 
 SCRIPT = Path(compare.__file__)
@@ -52,10 +53,13 @@ def test_it_trains_what_is_not_done_yet(config, tmp_path, capsys):
     said = capsys.readouterr().out
     assert said.startswith(
         "1 to run, 0 of them done; 1 at once, torch threads each: 1\n"
-        f"what each says: {home}/*/log.txt\n[1/1] PaPE(m=2), 3 per class"
+        f"what each says: {home}/*/log.txt\nstarted: PaPE(m=2), 3 per class, seed 1\n[1/1] PaPE(m=2), 3 per class"
     )
     log = (home / "PaPE_m=2_n3_seed1" / "log.txt").read_text()
     assert "PaPE on ImageFolder: 6 train, 2 val, 2 test" in log
+    assert "cannot draw" not in log  # its page has all of its pictures
+    page = (home / "PaPE_m=2_n3_seed1" / "report.html").read_text()
+    assert all(title in page for title in KINDS.values())
 
     compare.main([*command, "--encodings", "NoPE", "PaPE(m=2)"])
     said = capsys.readouterr().out

@@ -118,8 +118,12 @@ def test_where_the_result_goes_is_looked_at_before_the_work(main, endings, refus
         (predict.main, ["nothing.png"], "no file or folder at nothing.png"),
         (predict.main, ["empty"], "no file that this model reads (.jpg, "),
         (predict.main, ["text.png"], "text.png cannot be read as an image ("),
-        (show_attention.main, ["some/b.png", "--query", "8,0"], "--query takes class or Y,X, a row and a column of "),
-        (show_attention.main, ["some/b.png", "--query", "1,2,3"], "--query takes class or Y,X, a row and a column of "),
+        (
+            show_attention.main,
+            ["some/b.png", "--query", "8,0"],
+            "who looks is class or Y,X (row 0 to 7, column 0 to 7), got '8,0'",
+        ),
+        (show_attention.main, ["some/b.png", "--query", "1,2,3"], "who looks is class or Y,X (row 0 to 7, column "),
         (show_attention.main, ["some/b.png", "--query", "1,2", "3,4"], "several queries are drawn for one layer: "),
         (show_attention.main, ["some/b.png", "--layer", "3"], "--layer is a number from 1 to 2 here, got 3"),
         (show_attention.main, ["some/b.png", "--head", "0"], "--head is a number from 1 to 2 here, got 0"),
@@ -197,8 +201,9 @@ def titles(monkeypatch, use, *arguments, **more):
     draw = show_attention.draw
     monkeypatch.setattr(show_attention, "draw", lambda *given: drawn.append(draw(*given)) or drawn[0])
     use(show_attention.main, *arguments, **more)
-    axes = [ax for ax in drawn[0].axes if ax.get_images()]
-    return drawn[0], axes, [ax.get_ylabel() for ax in axes if ax.get_ylabel()]
+    figure = drawn[0].figure
+    axes = [ax for ax in figure.axes if ax.get_images()]
+    return figure, axes, [ax.get_ylabel() for ax in axes if ax.get_ylabel()]
 
 
 def test_all_layers_are_rows_and_all_heads_columns(monkeypatch, use, capsys):
@@ -207,7 +212,7 @@ def test_all_layers_are_rows_and_all_heads_columns(monkeypatch, use, capsys):
     assert picture.get_suptitle().startswith("a.jpg: PaPE says ")
     assert picture.get_suptitle().endswith(", query class")
     assert len(axes) == 1 + 2 * 2  # the picture, then maps
-    assert [ax.get_images()[-1].get_array().shape for ax in axes] == [(32, 48, 3)] + [(8, 12)] * 4
+    assert [ax.get_images()[-1].get_array().shape for ax in axes] == [(32, 48, 3)] * 5
     assert not any(ax.get_lines() for ax in axes)  # the class token has no place to ring
     assert capsys.readouterr().out == "attention.png\n"
     assert Path("attention.png").stat().st_size > 1000
@@ -218,7 +223,7 @@ def test_one_layer_shows_the_terms_for_each_query(monkeypatch, use):
     assert rows == ["query class", "query 3,4"] * 4  # semantic, distance, direction, attention
     assert len(axes) == 2 + 4 * 2 * 2  # the picture without and with a ring
     rings = [tuple(float(v[0]) for v in ax.get_lines()[0].get_data()) for ax in axes if ax.get_lines()]
-    assert set(rings) == {(4.0, 3.0)}
+    assert set(rings) == {(17.5, 13.5)}  # in pixels: the middle of patch 3,4 of 4 x 4
     assert picture.get_suptitle().endswith(", layer 2")
 
 
@@ -239,4 +244,4 @@ def test_without_a_class_token_the_middle_patch_looks(monkeypatch, use, refused,
     assert picture.get_suptitle().endswith(", query 4,4")
     assert picture.get_supxlabel() == "ring: the query"
     sentence = refused(show_attention.main, "some/b.png", "--query", "class", options=bare)
-    assert sentence.startswith("this model has no class token: ask for a patch, --query Y,X (rows 0 to 7, ")
+    assert sentence.startswith("this model has no class token: ask for another, --query Y,X (row 0 to 7, ")

@@ -40,6 +40,9 @@ def test_it_leaves_what_it_says(words, tmp_path, capsys):
     said = capsys.readouterr().out
     assert (tmp_path / "probe_positions.md").read_text() in said
     assert "10 samples of at most 16 tokens" in said
+    assert "Mind the noise: " in said
+    assert "these 10. Smaller" in said
+    assert "stand-in" not in said
     assert all(f"{tmp_path / 'probe_positions'}.{ending}" in said for ending in ("md", "json", "png"))
     assert all((tmp_path / f"probe_positions.{ending}").is_file() for ending in ("md", "json", "png"))
     probe_positions.main([*words, "--samples", "10", "--tokens", "16", "--out", str(tmp_path / "other")])

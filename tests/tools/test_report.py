@@ -2,6 +2,7 @@
 
 import json
 import re
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from ndformer.framework.engine.config import kept
 from ndformer.framework.engine.config.load import load
 from ndformer.framework.engine.training import checkpoint
 from ndformer.framework.errors import DataError
-from tools import report
+from tools import report, train
 
 SMALL = ["model.backbone.dim=16", "model.backbone.depth=1", "model.backbone.heads=2", "model.head.classes=2"]
 
@@ -44,12 +45,16 @@ def test_samples_are_of_the_test_set_the_worst_and_the_best(run, capsys):
     assert capsys.readouterr().out.endswith(f"{run / 'report.html'}\n")
     page = (run / "report.html").read_text()
     assert len(re.findall(r'alt="[^"]+png, \d: [^"]+"', page)) == 6
+    assert all(says in page for says in ("Where the last layer looks", "before and after training"))
+    (run / "report.html").unlink()
+    report.main([str(run)])  # it takes what there is
+    assert page == (run / "report.html").read_text()
     assert "model.head.classes</td><td>10</td><td>2" in re.sub(r"\s", "", page).replace("<td>model", "model")
 
 
 def test_several_runs_are_a_page_beside_each_other(run, tmp_path, capsys):
     report.main([str(run), str(run), "--out", str(tmp_path / "both.html")])
-    assert (tmp_path / "both.html").read_text().count("<h2>run</h2>") == 2
+    assert (tmp_path / "both.html").read_text().count("<summary>run</summary>") == 2
     assert not (run / "report.html").exists()
 
 
@@ -58,3 +63,11 @@ def test_without_its_data_samples_are_a_sentence(run, tmp_path):
         path.unlink() if path.is_file() else path.rmdir()
     with pytest.raises(DataError):
         report.main([str(run), "--samples", "6"])
+
+
+def test_a_page_that_cannot_be_written_ends_no_training(tmp_path):
+    nothing: Any = None
+    with pytest.warns(UserWarning, match=r"cannot draw .*report\.html .*: going on without it"):
+        train.report(False, tmp_path / "gone", nothing, nothing, nothing, nothing)
+    train.report(True, tmp_path, nothing, nothing, nothing, nothing)
+    assert not list(tmp_path.iterdir())

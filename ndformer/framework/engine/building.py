@@ -41,6 +41,14 @@ def prepare_data(cfg: Config, sample: bool) -> None:
             )
 
 
+STAND_IN = "on the generated stand-in: these figures say nothing about the dataset of that name"
+
+
+def on_stand_in(cfg: Config) -> bool:
+    """Whether any of its data is generated: then STAND_IN is to be said beside what was measured."""
+    return any((home / MARK).exists() for home in _homes(cfg))
+
+
 def _parts(cfg: Config) -> list[Any]:
     """What is trained on: one dataset, or several in turn."""
     dataset = cfg.train_dataloader.dataset

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import warnings
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,8 +16,15 @@ import torch
 from mmengine.config import Config
 
 from ndformer.framework import atomic, foreign, guest, processes
-from ndformer.framework.data.stand_ins import MARK
-from ndformer.framework.engine.building import _homes, build_model, check_classes, dataset_name, encoding_name, rehearse
+from ndformer.framework.engine.building import (
+    STAND_IN,
+    build_model,
+    check_classes,
+    dataset_name,
+    encoding_name,
+    on_stand_in,
+    rehearse,
+)
 from ndformer.framework.engine.fitting import fitted
 from ndformer.framework.engine.training import checkpoint, same_data
 from ndformer.framework.engine.training.agreement import check_data, check_settings
@@ -35,6 +42,9 @@ if TYPE_CHECKING:
     from ndformer.framework.engine.training.trainer import Trainer
 
 
+Tested = Callable[[Config, TokenModel, Loader, Evaluation], None]  # the best checkpoint's model, and what it answered
+
+
 def train(
     cfg: Config,
     work_dir: Path,
@@ -42,13 +52,15 @@ def train(
     allow_config_change: bool = False,
     allow_data_change: bool = False,
     overwrite: bool = True,
+    tested: Tested | None = None,
 ) -> dict[str, Any]:
-    """The results, as in results.json. A signal to end, as clusters send it, saves and raises SystemExit(75)."""
+    """The results, as in results.json; `tested` is called when they are written. A signal to end, as clusters send it,
+    saves and raises SystemExit(75)."""
     # not before: mmengine's optimizers import FSDP and sympy, which would make every program's start a second longer
     from ndformer.framework.engine.training.trainer import Trainer
 
     with guest.running():
-        return _train(Trainer, cfg, work_dir, resume, allow_config_change, allow_data_change, overwrite)
+        return _train(Trainer, cfg, work_dir, resume, allow_config_change, allow_data_change, overwrite, tested)
 
 
 def _train(
@@ -59,6 +71,7 @@ def _train(
     allow_config_change: bool,
     allow_data_change: bool,
     overwrite: bool,
+    tested: Tested | None,
 ) -> dict[str, Any]:
     check_settings(cfg, resume=resume, allow_config_change=allow_config_change, overwrite=overwrite)
     cfg, said = fitted(cfg)
@@ -89,11 +102,16 @@ def _train(
                 console.say(sentence)
             changes = allow_config_change, allow_data_change
             trainer = kind(cfg, ownership, loaders, model, console, resume, *changes)
-            return _run(cfg, work_dir, model, loaders, trainer)
+            return _run(cfg, work_dir, model, loaders, trainer, tested)
 
 
 def _run(
-    cfg: Config, work_dir: Path, model: TokenModel, loaders: dict[str, Loader], trainer: Trainer
+    cfg: Config,
+    work_dir: Path,
+    model: TokenModel,
+    loaders: dict[str, Loader],
+    trainer: Trainer,
+    tested: Tested | None,
 ) -> dict[str, Any]:
     params = sum(p.numel() for p in model.parameters())
     sizes = ", ".join(f"{len(loader.data)} {split}" for split, loader in loaders.items())
@@ -106,7 +124,7 @@ def _run(
         checkpoint.load_weights(model, best, work_dir / checkpoint.BEST)
         after = f", after epoch {best['epoch']} of {cfg.train_cfg.max_epochs}" if "epoch" in best else ""
         print(f"best on validation: {as_line(best['metrics'])}{after}")
-        return finish(cfg, work_dir, model, loaders, best["metrics"], trainer)
+        return finish(cfg, work_dir, model, loaders, best["metrics"], trainer, tested)
 
 
 def _anomalies(cfg: Config) -> contextlib.AbstractContextManager[Any]:
@@ -117,25 +135,31 @@ def _anomalies(cfg: Config) -> contextlib.AbstractContextManager[Any]:
 
 
 def finish(
-    cfg: Config, work_dir: Path, model: TokenModel, loaders: dict[str, Loader], val: dict[str, float], run: Trainer
+    cfg: Config,
+    work_dir: Path,
+    model: TokenModel,
+    loaders: dict[str, Loader],
+    val: dict[str, float],
+    run: Trainer,
+    tested: Tested | None,
 ) -> dict[str, Any]:
     """Test the best checkpoint, write results.json and the pictures."""
     same_data.tell_of_absent(loaders["test"].data)
-    tested = evaluate(cfg, model, run.progress.watched(loaders["test"], "test"))
+    found = evaluate(cfg, model, run.progress.watched(loaders["test"], "test"))
     content = dict(
         config=str(cfg.filename),
         encoding=encoding_name(cfg),
         dataset=dataset_name(cfg),
-        test=tested.values,
+        test=found.values,
         val=val,
         epochs=run.epoch,
         seed=cfg.seed,
         params=sum(p.numel() for p in model.parameters()),
         minutes=run.seconds / 60,
     )
-    if any((home / MARK).exists() for home in _homes(cfg)):
+    if on_stand_in(cfg):
         content["sample"] = True
-        print("on the generated stand-in: these figures say nothing about the dataset of that name")
+        print(STAND_IN)
     if cfg.val_dataloader.dataset.get("val_is_test"):
         content["val_is_test"] = True
         print(
@@ -144,14 +168,14 @@ def finish(
     bad = all_bad(loaders)
     if bad:
         content["bad"] = bad
-        for split, found in bad.items():
-            print(f"{len(found)} samples of {split} could not be read and were left out:")
-            print("\n".join(f"  {foreign.one_line(why)}" for why in list(found.values())[:20]))
-            print(f"  and {len(found) - 20} more: results.json has them all" if len(found) > 20 else "", end="")
+        for split, why in bad.items():
+            print(f"{len(why)} samples of {split} could not be read and were left out:")
+            print("\n".join(f"  {foreign.one_line(one)}" for one in list(why.values())[:20]))
+            print(f"  and {len(why) - 20} more: results.json has them all" if len(why) > 20 else "", end="")
     if processes.rank() == 0:
         report.results(work_dir / RESULTS, content)
         classes = loaders["test"].data.classes
-        for metric in tested.metrics:
+        for metric in found.metrics:
             table = metric.views(None, classes)
             if table is not None:
                 atomic.write(work_dir / "classes.txt", table + "\n")
@@ -161,10 +185,12 @@ def finish(
                 with report.attempted(picture := work_dir / "confusion_matrix.png"):
                     report.confusion_matrix(picture, metric.confusion, classes)
     print(
-        f"test, with the checkpoint best on validation: {as_line(tested.values)}   "
+        f"test, with the checkpoint best on validation: {as_line(found.values)}   "
         f"({content['minutes']:.1f} min of training)"
     )
     print(work_dir / RESULTS)
+    if processes.rank() == 0 and tested is not None:
+        tested(cfg, model, loaders["test"], found)
     return content
 
 

@@ -20,6 +20,7 @@ class Accuracy(Metric):
     """
 
     main = "accuracy"  # what the best checkpoint is best at
+    words = dict(mean_accuracy="mean accuracy of classes", top5="accuracy among the first 5")
 
     def __init__(self, average_by: str | None = None) -> None:
         super().__init__()

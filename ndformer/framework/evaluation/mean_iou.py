@@ -21,6 +21,9 @@ class MeanIoU(Metric):
     """
 
     main = "mIoU"  # what the best checkpoint is best at
+    words = dict(
+        mIoU="mean IoU of classes", mean_accuracy="mean accuracy of classes", accuracy="accuracy of all places"
+    )
 
     def __init__(self, absent: Literal["skip", "zero"] = "skip") -> None:
         super().__init__()

@@ -1,8 +1,8 @@
 """Metric: what is measured over exactly a whole set. mmengine's BaseMetric, and what programs ask of one."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from ndformer.framework import guest
 from ndformer.framework.answer import Answer
@@ -17,6 +17,7 @@ class Metric(BaseMetric):
 
     main: str  # the value that the best checkpoint is best at
     default_prefix = ""
+    words: ClassVar[Mapping[str, str]] = {}  # what values are called, where their names say too little
     confusion: Any = None  # (C, C) counts of the last evaluation, rows are the truth, where there are any
 
     def take(self, data_batch: Any, data_samples: Sequence[Answer]) -> None:

@@ -16,6 +16,7 @@ class SolveRate(Metric):
     Points: cells whose truth is negative are asked by nobody."""
 
     main = "solve_rate"
+    words = dict(solve_rate="tasks solved", cell_accuracy="cells that are right")
 
     def process(self, data_batch: Any, data_samples: Sequence[Any]) -> None:
         for answer in data_samples:

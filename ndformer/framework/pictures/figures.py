@@ -31,12 +31,13 @@ class Panels:
     """One quantity, for several rows (queries, say) and columns (heads).
 
     Maps of a `level` are coloured from the smallest to the largest value; `signed` ones about 0, -inf in grey; `share`s
-    relative to each panel's own largest value, which is written beneath it. What lies beyond `limit` is cut off.
+    relative to each panel's own largest value, which is written beneath it. What lies beyond `limit` is cut off. A
+    `plain` one has no values, and shows the scene that others lie over.
     """
 
     name: str
-    values: np.ndarray  # (rows, columns, height, width) for maps, (rows, columns, length) for curves
-    kind: Literal["level", "signed", "share"] = "level"
+    values: np.ndarray  # (rows, columns, height, width) for maps, (rows, columns, length) for curves, or of tokens
+    kind: Literal["level", "signed", "share", "plain"] = "level"
     limit: float = np.inf
     beneath: Sequence[Sequence[str]] = ()  # a text per panel, instead of the largest share
 
@@ -71,13 +72,8 @@ def heat_maps(
     columns: Sequence[str],
     marks: Sequence[Sequence[tuple[float, float] | None]],
     note: str = "",
-    picture: np.ndarray | None = None,
 ) -> Figure:
-    """A block of rows x columns maps per quantity, each with a colour bar. A ring marks one (y, x) in a map.
-
-    `picture`, (height, width, 3) of the same scene at any resolution, is shown before each row with a mark of its own,
-    and beneath shares, which lie over it.
-    """
+    """A block of rows x columns maps per quantity, each with a colour bar. A ring marks one (y, x) in a map."""
     height, width = blocks[0].values.shape[2:]
     pixel = 1.1 / max(height, width)
     block_width = pixel * width * len(columns) + 1.1
@@ -85,41 +81,21 @@ def heat_maps(
     beside = len(columns) * len(blocks) <= 8  # blocks next to each other, or else one below the other
     across, down = (len(blocks), 1) if beside else (1, len(blocks))
     full = max(block_width * across, 5)
-    own = 0.0 if picture is None else pixel * width + 0.5
-    with canvas(full + own, block_height * down + 0.55, title) as fig:
+    with canvas(full, block_height * down + 0.55, title) as fig:
         fig.supxlabel(note, fontsize=8, color="0.35")
-        home: Any = fig
-        if picture is not None:
-            left, home = fig.subfigures(1, 2, squeeze=False, width_ratios=(own, full)).flat
-            _scene(left, picture, (height, width), [row[0] for row in marks], len(rows) * down)
-        for block, part in zip(blocks, home.subfigures(down, across, squeeze=False).flat):
+        for block, part in zip(blocks, fig.subfigures(down, across, squeeze=False).flat):
             part.suptitle(block.name, fontsize=10)
             axes = part.subplots(len(rows), len(columns), squeeze=False)
             for (r, c), ax in np.ndenumerate(axes):
-                _map(ax, block, r, c, picture)
-                _ring(ax, marks[r][c])
+                _map(ax, block, r, c)
+                ring(ax, marks[r][c])
                 ax.set_title(columns[c] if r == 0 else "")
                 ax.set_ylabel(rows[r] if c == 0 else "")
             _colour_bar(part, axes, block)
     return fig
 
 
-def _scene(part: Any, picture: np.ndarray, grid: tuple[int, int], marks: Sequence[Any], slots: int) -> None:
-    """The picture, once per different mark, as large as the maps and in their coordinates."""
-    part.suptitle("picture", fontsize=10)
-    height, width = grid
-    different = [mark for r, mark in enumerate(marks) if r == 0 or mark != marks[r - 1]]
-    for slot, ax in enumerate(part.subplots(slots, 1, squeeze=False).flat):
-        if slot >= len(different):
-            ax.set_axis_off()
-            continue
-        ax.set(xticks=[], yticks=[])
-        ax.grid(False)
-        ax.imshow(picture, extent=(-0.5, width - 0.5, height - 0.5, -0.5), interpolation="nearest")
-        _ring(ax, different[slot])
-
-
-def _map(ax: Any, block: Panels, row: int, column: int, picture: np.ndarray | None) -> None:
+def _map(ax: Any, block: Panels, row: int, column: int) -> None:
     from matplotlib.colors import PowerNorm
 
     values = block.values[row, column]
@@ -134,20 +110,16 @@ def _map(ax: Any, block: Panels, row: int, column: int, picture: np.ndarray | No
     if block.kind == "share":
         values = values / max(values.max(), np.finfo(np.float32).tiny)
         colours = dict(cmap="magma", norm=PowerNorm(0.5, 0.0, 1.0))  # the root, to see what is faint
-        if picture is not None:
-            height, width = values.shape
-            grey = picture.mean(2) * 0.6 + 70  # so that the darkest colour of the map is seen on it, and the brightest
-            ax.imshow(grey, cmap="gray", vmin=0, vmax=255, extent=(-0.5, width - 0.5, height - 0.5, -0.5))
-            colours |= dict(alpha=0.25 + 0.6 * np.sqrt(values))
     ax.imshow(np.ma.masked_invalid(values), interpolation="nearest", **colours)
 
 
-def _ring(ax: Any, mark: tuple[float, float] | None) -> None:
-    if mark is None:
+def ring(ax: Any, mark: tuple[float, float] | None, animated: bool = False) -> None:
+    """At (y, x); `animated`: it moves, and is drawn later, wherever it is then."""
+    if mark is None and not animated:
         return
-    y, x = mark
+    y, x = mark or (np.nan, np.nan)
     for colour, width in (("white", 2.6), ("black", 1.1)):  # seen on dark and on light
-        ax.plot(x, y, "o", ms=8.5, mfc="none", mec=colour, mew=width, clip_on=False)
+        ax.plot([x], [y], "o", ms=8.5, mfc="none", mec=colour, mew=width, clip_on=False, animated=animated)
 
 
 def _colour_bar(part: Any, axes: np.ndarray, block: Panels) -> None:

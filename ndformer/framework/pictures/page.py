@@ -17,7 +17,12 @@ td:first-child, th:first-child { text-align: left }
 thead th { border-bottom: 1px solid #999; font-weight: 600 }
 tbody tr:nth-child(even) { background: #f4f6f8 }
 img { max-width: 100%; height: auto }
-.cards { display: flex; flex-wrap: wrap; gap: .5rem }
+.cards, .beside { display: flex; flex-wrap: wrap; gap: .5rem; align-items: flex-start }
+.samples img { max-width: min(100%, 33rem) }
+.beside figure { margin: 0; flex: 1 1 20rem; min-width: 0 }
+figcaption { color: #555; font-size: 14px; overflow-wrap: anywhere }
+.bar { display: inline-block; height: .7rem; background: #3b6ea8; vertical-align: middle }
+details > summary { margin: .4rem 0 }
 pre { overflow-x: auto; background: #f4f6f8; padding: .8rem; font-size: 14px }
 summary { cursor: pointer; color: #3b6ea8 }
 .note { color: #555 }
@@ -56,6 +61,11 @@ def picture(png: bytes | Any, says: str) -> Markup:
         png = held.getvalue()
     source = f"data:image/png;base64,{base64.b64encode(png).decode()}"
     return Markup(f'<img src="{source}" alt="{html.escape(says)}">')
+
+
+def bar(share: float) -> Markup:
+    """A stroke as long as a share of 1 says."""
+    return element("span", class_="bar", style=f"width: {6 * share:.2f}rem")
 
 
 def folded(title: Any, *inner: Any) -> Markup:

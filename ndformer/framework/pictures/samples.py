@@ -73,6 +73,11 @@ class OfDataset:
             number -= len(part)
         raise IndexError(i)
 
+    def sample(self, i: int) -> Sample:
+        """As the model takes it."""
+        part, number = self._part(i)
+        return part[number]
+
     def picture(self, i: int) -> np.ndarray:
         part, number = self._part(i)
         return picture(part[number], part.transforms)

@@ -11,6 +11,7 @@ from ndformer.framework.adapter import Adapter
 from ndformer.framework.data.dataset import Sample
 from ndformer.framework.data.pack import Pack
 from ndformer.framework.pictures.explorer.scene import Moments
+from ndformer.framework.pictures.scenes import GridScene, Scene
 from ndformer.framework.ranges import Width
 from ndformer.framework.registry import MODALITIES
 from ndformer.framework.tokens import TokenSet
@@ -58,6 +59,10 @@ class GridCells(Adapter):
     def explored(self, sample: Sample, pack: Pack) -> Moments:
         canvas = sample["inputs"]["arc"].numpy()
         return Moments([drawn(canvas)], cells(*canvas.shape), flat=True)
+
+    def scene(self, sample: Sample, pack: Pack, places: np.ndarray) -> Scene:
+        canvas = sample["inputs"]["arc"].numpy()
+        return GridScene(drawn(canvas)[None], canvas.shape)
 
     def forward(self, canvases: Tensor) -> TokenSet:
         if canvases.dim() != 3:

@@ -13,12 +13,14 @@ from ndformer.framework.adapter import Adapter, ClassAt
 from ndformer.framework.data.dataset import Sample
 from ndformer.framework.devices import sent
 from ndformer.framework.pictures.explorer.scene import Moments
+from ndformer.framework.pictures.scenes import Scene
 from ndformer.framework.ranges import Few, Positive, Width
 from ndformer.framework.registry import MODALITIES
 from ndformer.framework.tokens import TokenSet
 from ndformer.modalities.events.formats.files import ENDINGS, read_events
 from ndformer.modalities.events.formats.stream import Events, sample_of, sensor_of
 from ndformer.modalities.events.formats.tables import held_events
+from ndformer.modalities.events.pictures.scene import Stream
 from ndformer.modalities.events.pictures.scenes import moments
 from ndformer.modalities.events.pictures.tokens import pictures as stretches
 from ndformer.modalities.events.spikes.tokens import check_patch, unpack
@@ -79,6 +81,9 @@ class SpikingPatches(Adapter):
 
     def explored(self, sample: Sample, pack: PackTokens) -> Moments:
         return moments(sample["inputs"]["events"], self.patch, self.bins, pack.ages)
+
+    def scene(self, sample: Sample, pack: PackTokens, places: np.ndarray) -> Scene:
+        return Stream(sample["inputs"]["events"], self.patch, self.bins, pack.ages, places)
 
     def forward(self, packed: Tensor | list[Tensor]) -> TokenSet:
         counts = [len(one) for one in packed]

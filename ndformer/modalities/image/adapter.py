@@ -13,6 +13,7 @@ from ndformer.framework.data.dataset import Sample
 from ndformer.framework.data.pack import Pack
 from ndformer.framework.devices import sent
 from ndformer.framework.pictures.explorer.scene import Moments
+from ndformer.framework.pictures.scenes import GridScene, Scene
 from ndformer.framework.ranges import Few, FewOrNone, Finite, Offset, Width
 from ndformer.framework.registry import MODALITIES
 from ndformer.framework.tokens import TokenSet
@@ -79,6 +80,10 @@ class ImagePatches(Adapter):
     def explored(self, sample: Sample, pack: Pack) -> Moments:
         pixels = pack.picture(sample, 0)
         return Moments([pixels], boxes((1, *pixels.shape[:2]), (1, self.patch, self.patch)))
+
+    def scene(self, sample: Sample, pack: Pack, places: np.ndarray) -> Scene:
+        pixels = pack.picture(sample, 0)
+        return GridScene(pixels[None], (pixels.shape[0] // self.patch, pixels.shape[1] // self.patch))
 
     def forward(self, images: Tensor | list[Tensor]) -> TokenSet:
         if isinstance(images, list):

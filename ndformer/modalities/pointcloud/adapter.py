@@ -14,21 +14,24 @@ from ndformer.framework.data.dataset import Sample
 from ndformer.framework.data.pack import Pack
 from ndformer.framework.errors import DataError
 from ndformer.framework.pictures.explorer.scene import Cloud
+from ndformer.framework.pictures.scenes import Scene
 from ndformer.framework.ranges import Positive, Width, WidthOrNone
 from ndformer.framework.registry import MODALITIES
 from ndformer.framework.tokens import TokenSet, Where
 from ndformer.modalities.pointcloud.formats.files import ENDINGS, read_cloud
 from ndformer.modalities.pointcloud.formats.held import held_cloud
 from ndformer.modalities.pointcloud.formats.scene import is_scene
+from ndformer.modalities.pointcloud.pictures.scene import TurningCloud
 from ndformer.modalities.pointcloud.pictures.tokens import SIZE, groups
 from ndformer.modalities.pointcloud.sampling import farthest, nearest, take
-from ndformer.modalities.pointcloud.transforms.points import PackPoints
+from ndformer.modalities.pointcloud.transforms.points import PackPoints, seen_colours
 
 
 class Clouds(Adapter):
     """Of clouds of points, each with as many as it has."""
 
     endings = ENDINGS  # files that open() reads
+    unit: float  # that positions are counted in, a length of the data
 
     @property
     def position_dims(self) -> int:
@@ -42,6 +45,10 @@ class Clouds(Adapter):
 
     def taken(self, value: Any, columns: str | None = None) -> Sample:
         return dict(held_cloud(value, columns))
+
+    def scene(self, sample: Sample, pack: PackPoints, places: np.ndarray) -> Scene:
+        cloud = pack.unpacked(sample["inputs"]["points"].numpy())
+        return TurningCloud(cloud["points"], seen_colours(cloud), places * self.unit)
 
     def padded(self, clouds: Tensor | list[Tensor], features: int, who: str) -> tuple[Tensor, list[int]]:
         """One tensor (B, N, 3 + features), and the number of points of each cloud."""

@@ -13,6 +13,7 @@ from ndformer.framework.adapter import Adapter, ClassAt
 from ndformer.framework.data.dataset import Sample
 from ndformer.framework.data.pack import Pack
 from ndformer.framework.pictures.explorer.scene import Moments
+from ndformer.framework.pictures.scenes import GridScene, Scene
 from ndformer.framework.ranges import Few, Finite, Offset, Positive, Width
 from ndformer.framework.registry import MODALITIES
 from ndformer.framework.tokens import TokenSet
@@ -85,6 +86,11 @@ class Tubelets(Adapter):
         frames = sample["inputs"]["video"].permute(0, 2, 3, 1).numpy()  # (T, H, W, 3)
         names = [f"frame {i + 1} of {len(frames)}" for i in range(len(frames))]
         return Moments(list(frames), boxes(frames.shape[:3], self.tubelet), names)
+
+    def scene(self, sample: Sample, pack: Pack, places: np.ndarray) -> Scene:
+        frames = sample["inputs"]["video"].permute(0, 2, 3, 1).numpy()
+        time, rows, columns = (side // own for side, own in zip(frames.shape, self.tubelet))
+        return GridScene(frames, (time, rows, columns))
 
     def forward(self, videos: Tensor | list[Tensor]) -> TokenSet:
         lengths = [len(video) for video in videos]

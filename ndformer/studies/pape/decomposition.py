@@ -14,32 +14,19 @@ from torch import Tensor
 from ndformer.framework.engine.building import build_model
 from ndformer.framework.engine.studies.experiment import Cell, Claim, Experiment, Results, Scale, Values
 from ndformer.framework.engine.studies.verdicts import above, ahead, below, each
-from ndformer.framework.look import Look, on_grid
+from ndformer.framework.look import Look, z_scores
 from ndformer.framework.model import TokenModel
-from ndformer.framework.pictures.figures import Panels, canvas, heat_maps
-from ndformer.studies.looks import STATES, brightest, picture_of, seen
+from ndformer.framework.pictures.figures import Panels, canvas
+from ndformer.studies.looks import STATES, draw_maps, maps_of, seen
 from ndformer.studies.pape.encodings import PAPER, TWO, TWO_DATA, run
 from ndformer.studies.training import Run
 
-DEPTH, HEADS, TAU = 4, 4, 0.8
+DEPTH, HEADS = 4, 4
 POSITIONAL = ("distance", "direction")
 LAYERS = {
     f"layer {layer}{state}": (layer, state) for state in list(STATES)[:3] for layer in range(1, DEPTH + 1)
 }  # rows of Figure 3
 MAPS = {f"{name}{state}": (name, state) for name in TWO for state in STATES}  # rows of Figure 2
-
-
-def z_scores(look: Look, tau: float = TAU) -> Tensor:
-    """(H,): equation 16, over the fewest keys of each query that have a share `tau` of its attention."""
-    terms = {name: term.double() for name, term in look.terms().items()}
-    semantic, positional = terms["semantic"], sum((terms[name] for name in POSITIONAL), torch.zeros(()))
-    logits = semantic + positional
-    total = logits.logsumexp(-1, keepdim=True)  # log of gamma
-    share, order = (logits - total).exp().sort(dim=-1, descending=True)
-    chosen = share.cumsum(-1) - share < tau
-    scores = (positional - total).exp() - (semantic - total).exp()
-    heads = scores.gather(-1, order).masked_fill(~chosen, 0).transpose(0, 1).flatten(1)
-    return heads.sum(1) / chosen.transpose(0, 1).flatten(1).sum(1)
 
 
 def of_layer(cell: Cell) -> Values:
@@ -61,7 +48,7 @@ def of_terms(cell: Cell) -> Values:
     untrained, control = STATES[state]
     found = run(cell, name, PAPER["PaPE"], control)
     model, looks, images = seen(found, untrained)
-    draw_maps(cell.folder / "maps.png", cell.row, looks, images)
+    draw_maps(cell.folder / "maps.png", f"{cell.row}: layer 2", looks[1], images, maps(looks[1], images))
     values = {term: mean_of(look.terms()[term].std(-1).mean() for look in looks) for term in ("semantic", *POSITIONAL)}
     return values | {"near": mean_of(map(nearness, looks)), "rest": concatenated(found, model, images)}
 
@@ -88,19 +75,11 @@ def concatenated(found: Run, model: TokenModel, images: Tensor) -> float:
     return (theirs.features(dict(image=images)).features - ours).abs().max().item()
 
 
-def draw_maps(path: Path, title: str, looks: list[Look], images: Tensor, layer: int = 2) -> None:
-    """The query is the brightest patch of the first image."""
-    look = looks[layer - 1]
-    query, place = brightest(images, look.where)
-    terms = look.terms() | dict(attention=look.attention())
-    maps = {name: on_grid(term[:1, :, query], look.where).numpy() for name, term in terms.items()}
-    blocks = [Panels(name, maps[name], "signed", limit=10.0) for name in (*POSITIONAL, "semantic")]
-    blocks.append(Panels("attention", maps["attention"], "share"))
-    heads = [f"head {head}" for head in range(1, blocks[0].values.shape[1] + 1)]
-    marks = [[place] * len(heads)]
-    figure = heat_maps(f"{title}: layer {layer}", blocks, [""], heads, marks, picture=picture_of(images[0]))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path)
+def maps(look: Look, images: Tensor) -> list[Panels]:
+    """Figure 2, for the brightest patch of the first image."""
+    found = maps_of(look, images)
+    blocks = [Panels(name, found[name], "signed", limit=10.0) for name in (*POSITIONAL, "semantic")]
+    return [*blocks, Panels("attention", found["attention"], "share")]
 
 
 def draw_heads(results: Results, path: Path) -> None:

@@ -4,17 +4,16 @@ Each cell leaves a picture of one image's maps in its folder, maps.png; it is ma
 """
 
 from collections.abc import Callable
-from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from ndformer.framework.engine.studies.experiment import Cell, Claim, Experiment, Results, Scale, Values, Verdict
 from ndformer.framework.engine.studies.verdicts import above, ahead, each
-from ndformer.framework.look import Look, on_grid
-from ndformer.framework.pictures.figures import Panels, heat_maps
+from ndformer.framework.look import Look
+from ndformer.framework.pictures.figures import Panels
 from ndformer.studies.data import MNIST, SIGN_DIGITS
-from ndformer.studies.looks import STATES, brightest, brightness, picture_of, seen
+from ndformer.studies.looks import STATES, brightness, draw_maps, maps_of, seen
 from ndformer.studies.sape2.tables import PAPER, SETS, run
 
 ROWS = {f"{name}{state}": (name, state) for name in SETS for state in STATES}
@@ -25,7 +24,7 @@ def measure(cell: Cell) -> Values:
     untrained, control = STATES[state]
     found = run(cell, name, PAPER["SaPE2 + APE"], control)
     _, looks, images = seen(found, untrained)
-    draw_maps(cell.folder / "maps.png", cell.row, looks[0], images)
+    draw_maps(cell.folder / "maps.png", cell.row, looks[0], images, maps(looks[0], images))
     every = [compared(look, images) for look in looks]
     return {column: sum(one[column] for one in every) / len(every) for column in every[0]}
 
@@ -51,16 +50,10 @@ def compared(look: Look, images: Tensor) -> Values:
     }
 
 
-def draw_maps(path: Path, title: str, look: Look, images: Tensor) -> None:
+def maps(look: Look, images: Tensor) -> list[Panels]:
     """How unlike the brightest patch of the first image all others are, and where it looks."""
-    query, place = brightest(images, look.where)
-    terms = look.terms() | dict(attention=look.attention())
-    maps = {name: on_grid(term[:1, :, query], look.where).numpy() for name, term in terms.items()}
-    heads = [f"head {head}" for head in range(1, maps["attention"].shape[1] + 1)]
-    blocks = [Panels("unlikeness", maps["unlikeness"]), Panels("attention", maps["attention"], "share")]
-    figure = heat_maps(title, blocks, [""], heads, [[place] * len(heads)], picture=picture_of(images[0]))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path)
+    found = maps_of(look, images)
+    return [Panels("unlikeness", found["unlikeness"]), Panels("attention", found["attention"], "share")]
 
 
 def on_both(judge: Callable[[Results, str], Verdict]) -> Callable[[Results], Verdict]:

@@ -1,4 +1,4 @@
-"""Maps of attention over the picture that they are of."""
+"""Grids of heat maps."""
 
 from typing import Any
 
@@ -7,20 +7,13 @@ import numpy as np
 from ndformer.framework.pictures.figures import Panels, heat_maps
 
 
-def test_attention_lies_over_the_photo_and_terms_do_not():
+def test_maps_stand_in_rows_and_columns_and_are_ringed():
     rng = np.random.default_rng(0)
-    shares, terms = rng.random((1, 2, 4, 4)), rng.normal(size=(1, 2, 4, 4))
-    photo = rng.integers(0, 256, (32, 32, 3), dtype=np.uint8)
-    blocks = [Panels("semantic", terms, "signed"), Panels("attention", shares, "share")]
-    figure = heat_maps("a photo", blocks, ["layer 1"], ["head 1", "head 2"], [[None, None]], picture=photo)
-    images: list[Any] = [axis.images for axis in figure.axes if axis.images]
-    shown = [[image.get_array().shape for image in some] for some in images]
-    assert shown.count([(32, 32), (4, 4)]) == 2  # grey, and the shares over it
-    over = next(some for some in images if len(some) == 2)
-    grey, share = over
-    np.testing.assert_allclose(grey.get_array(), photo.mean(2) * 0.6 + 70)
-    assert grey.get_extent() == [-0.5, 3.5, 3.5, -0.5]
-    alpha = np.asarray(share.get_alpha())
-    assert alpha.argmax() == shares[0, 0].argmax()
-    plain = heat_maps("none", blocks[1:], ["layer 1"], ["head 1", "head 2"], [[None, None]])
-    assert all(len(axis.images) == 1 for axis in plain.axes if axis.images)
+    blocks = [
+        Panels("bias", rng.normal(size=(1, 2, 4, 5)), "signed"),
+        Panels("share", rng.random((1, 2, 4, 5)), "share"),
+    ]
+    figure = heat_maps("maps", blocks, ["query"], ["head 1", "head 2"], [[(1.0, 2.0), None]])
+    maps: list[Any] = [axis for axis in figure.axes if axis.images]
+    assert [axis.images[0].get_array().shape for axis in maps] == [(4, 5)] * 4
+    assert [len(axis.lines) for axis in maps] == [2, 0, 2, 0]

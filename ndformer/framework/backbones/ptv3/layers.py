@@ -9,6 +9,7 @@ from ndformer.framework.attention import Attention
 from ndformer.framework.backbones.ptv3.points import Cells, Level
 from ndformer.framework.encoding import LayerEncoding, PositionEncoding
 from ndformer.framework.errors import DataError
+from ndformer.framework.look import Cutting, Look
 from ndformer.framework.sparse import XCPE, Sites, SubMConv3d
 from ndformer.framework.transformer import MLP
 
@@ -97,7 +98,7 @@ class Block(nn.Module):
         return x + self.drop_path(self.mlp(self.norm2(x)))
 
 
-class Stage(nn.Module):
+class Stage(Cutting):
     """Blocks of one width with one position encoding; each follows the next curve."""
 
     def __init__(
@@ -136,6 +137,11 @@ class Stage(nn.Module):
                 states[curve] = self.encoding.prepare(level.windows(curve).where)
             x = between(block(x, level, curve, states[curve], skip if i == 0 else None), i + 1)
         return x
+
+    def places(self, look: Look, *given: Any) -> Tensor:
+        level: Level = given[1]
+        (windows,) = (one for one in level.cached.values() if one.where is look.where)
+        return windows.rows.gather(level.positions)
 
 
 class Pool(nn.Module):

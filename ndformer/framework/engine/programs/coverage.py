@@ -1,23 +1,55 @@
 """What the data of a config use of its encodings: measured on a few batches, as a table and as a picture."""
 
+import argparse
 import itertools
 import math
+import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from mmengine.config import Config
 
 from ndformer.framework.coverage import Coverage, Span
-from ndformer.framework.engine.building import build_model
+from ndformer.framework.data.dataset import SPLITS
+from ndformer.framework.engine.building import build_model, prepare_data
+from ndformer.framework.engine.config.load import load
+from ndformer.framework.engine.config.text import as_argument
 from ndformer.framework.engine.fitting import fitted
+from ndformer.framework.engine.programs import output
+from ndformer.framework.engine.programs.cli import config_arguments, config_from, device_argument
 from ndformer.framework.engine.training.first_look import seen_by
 from ndformer.framework.engine.training.loading import build_loader
 from ndformer.framework.errors import DataError
 from ndformer.framework.pictures.figures import canvas
 
 SAMPLES = 8  # of a batch
+
+
+def told(parser: argparse.ArgumentParser, arguments: Sequence[str] | None) -> None:
+    """A program that says it and draws it."""
+    config_arguments(parser)
+    device_argument(parser)
+    parser.add_argument("--split", choices=SPLITS, default="train")
+    parser.add_argument("--batches", type=int, default=4, help=f"of up to {SAMPLES} samples to measure (4)")
+    parser.add_argument("--out", metavar="FILE", type=Path, help="the picture (coverage_ENCODING.png)")
+    given = parser.parse_args(arguments)
+    if given.batches < 1:
+        raise DataError(f"--batches is 1 or more, got {given.batches}")
+    cfg = config_from(given, [given.split])
+    encoding = cfg.model.backbone.get("encoding")
+    out = given.out or file_of(encoding)
+    output.ready(out, output.PICTURES)
+    if given.encoding is not None:
+        own = load(given.config, sample=given.sample, trusted=given.trust_config).model.backbone.get("encoding")
+        print(f"{as_argument(encoding)}, in place of the config's {as_argument(own)}")
+    prepare_data(cfg, given.sample)
+    found = looks(cfg, given.split, given.batches)
+    print("\n\n".join(text(look) for look in found))
+    if any(look.found for look in found):
+        draw(out, found)
+        print(f"\n{out}")
 
 
 class Look(NamedTuple):
@@ -60,10 +92,17 @@ def text(look: Look) -> str:
         short, used, long = one.counts
         ends = f"of length {min(one.lengths):.3g} to {max(one.lengths):.3g}"
         unused = [f"{n} {why}" for n, why in zip((short, long), one.why) if n]
-        lines.append("; ".join([f"  {one.what:{wide}}  {used:4} of {len(one.lengths):<4} used, {ends}", *unused]))
+        told = [f"  {one.what:{wide}}  {used:4} of {len(one.lengths):<4} used, {ends}", *unused]
+        lines.append("; ".join([*told, one.note] if one.note else told))
     if not look.found:
         lines.append("  it does not say what it covers")
     return "\n".join(lines + [f"warning: {said}" for one in look.found for said in one.warnings])
+
+
+def file_of(encoding: Any) -> Path:
+    """coverage_PaPE-m-50.png: of another encoding, or with other options, it is another one."""
+    said = re.sub(r"[^\w.]+", "-", as_argument(encoding)).strip("-")
+    return Path(f"coverage_{said[:80]}.png")
 
 
 def draw(path: Path, found: Sequence[Look]) -> None:

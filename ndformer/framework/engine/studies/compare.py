@@ -17,7 +17,7 @@ import signal
 import statistics
 import subprocess
 import time
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -228,8 +228,15 @@ class Ended:
     left: float  # seconds until all are, as long as the same amount of data took so far
 
 
-def train_all(runs: Sequence[Run], program: Sequence[str], jobs: int, threads: int) -> Generator[Ended, None, None]:
-    """Run what is not done, `jobs` at once as processes of their own: done ones are left, half-done ones resumed.
+def train_all(
+    runs: Sequence[Run],
+    program: Sequence[str],
+    jobs: int,
+    threads: int,
+    started: Callable[[Run], object] = lambda run: None,
+) -> Generator[Ended, None, None]:
+    """Run what is not done, `jobs` at once as processes of their own: done ones are left, half-done ones resumed. Each
+    that begins is `started`.
 
     Closing the generator ends the processes, and so do Ctrl-C and a polite kill; what they have saved stays.
     """
@@ -241,6 +248,7 @@ def train_all(runs: Sequence[Run], program: Sequence[str], jobs: int, threads: i
             while waiting or running:
                 while waiting and len(running) < jobs:
                     run = waiting.pop(0)
+                    started(run)
                     running[_start(run, program, threads)] = (run, time.monotonic())
                 time.sleep(0.1)
                 for process in [process for process in running if process.poll() is not None]:

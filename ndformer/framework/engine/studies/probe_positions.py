@@ -30,6 +30,7 @@ from ndformer.framework.tokens import Where
 from ndformer.framework.transformer import Block
 
 FEW = 5  # tokens for each channel, below which a probe learns them by heart
+SENSIBLE, NOISE = 50, 0.1  # samples, and R² of shuffled places, from which on chance is told of
 KINDS = dict(place="the place", difference="r_j - r_i from x_j - x_i", both="r_j - r_i from [x_i; x_j]")
 _T = TypeVar("_T")
 
@@ -174,6 +175,13 @@ def text(probed: Probed) -> str:
         parts.append(
             f"Layers {', '.join(few)} have fewer than {FEW} tokens for each channel, which says too little: take more "
             "samples, or more tokens of each.\n"
+        )
+    shuffled = [getattr(layer.trained, kind).shuffled for layer in probed.layers for kind in KINDS]
+    noise = torch.cat(shuffled).nan_to_num(0.0).abs().max().item() if shuffled else 0.0
+    if probed.samples < SENSIBLE or noise > NOISE:
+        parts.append(
+            f"Mind the noise: R² of places dealt out anew is 0 of many samples, and up to {noise:.2f} away from it of "
+            f"these {probed.samples}. Smaller differences say nothing: take more, {SENSIBLE} at least.\n"
         )
     return "\n".join(parts)
 

@@ -1,89 +1,42 @@
 """report.html: what there is to know of a run, or of several side by side, on one page that opens anywhere."""
 
-import json
 import math
+import re
+import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ndformer.framework import foreign
-from ndformer.framework.engine.config import kept
+from ndformer.framework import atomic
 from ndformer.framework.engine.config.differences import changes
 from ndformer.framework.engine.config.load import load
 from ndformer.framework.engine.config.shipped import CONFIGS
 from ndformer.framework.engine.config.text import as_argument, spelled
 from ndformer.framework.engine.studies.interval import Summary
-from ndformer.framework.engine.training import checkpoint
-from ndformer.framework.engine.training.console import LOG
-from ndformer.framework.engine.training.work_dir import RESULTS
-from ndformer.framework.errors import DataError
-from ndformer.framework.pictures.page import Markup, element, folded, joined, page, picture, table
+from ndformer.framework.engine.studies.told import Told
+from ndformer.framework.pictures.page import Markup, bar, element, folded, joined, page, picture, table
+from ndformer.framework.registry import METRICS
 
-Cards = Mapping[str, Any]  # PIL images of samples by what they say, those with most mistakes first
-APART = ("seed", "fold")  # of runs of one kind, what their configs may say differently
-FIRST = ("curves.png", "confusion_matrix.png")  # of pictures, those to see first
-SIZE, PNG = 2**22, b"\x89PNG\r\n"  # bytes of a picture that a page takes in, and how it begins
-PERCENT = ("accuracy", "mAP", "mIoU", "top")
-
-
-@dataclass(frozen=True)
-class Told:
-    """What a run's folder says of it."""
-
-    folder: Path
-    results: dict[str, Any]
-    config: dict[str, Any]
-    data: dict[str, Any]  # fingerprints by split
-    began: str  # the first line of its log: versions and the command
-
-    @property
-    def kind(self) -> str:
-        """What runs of several seeds have in common."""
-        dataset = self.config.get("test_dataloader", {}).get("dataset", {})
-        apart = dict(seed=None, test_dataloader=None, val_dataloader=None, train_dataloader=None)
-        loaders = [self.config.get(f"{split}_dataloader", {}) for split in ("train", "val", "test")]
-        plain = [_without(loader, APART) for loader in loaders]
-        return json.dumps([dataset.get("type"), plain, {**self.config, **apart}], sort_keys=True, default=str)
+PERCENT = ("accuracy", "mAP", "mIoU", "top", "AR", "solve_rate", "cell_accuracy")
+CALLED = dict(curves="learning curves", confusion_matrix="confusion matrix", pr_curves="precision and recall")
+BEGAN = re.compile(r"(?P<when>[\d-]+ [\d:]+)  (?P<versions>ndformer .*?)  (?P<command>.*)")
+KINDS = dict(
+    samples="Samples of the test set: the most wrong, then the best",
+    attention="Where the last layer looks, on the most wrong one and on the best",
+    encoding="What the encoding does, before and after training",
+)
 
 
-def read(folder: Path) -> Told:
-    path = folder / RESULTS
-    if not path.is_file():
-        raise DataError(f"{folder} has no {RESULTS}: name the folder of a run that came to its end")
-    try:
-        content = foreign.plain_json(path)
-    except ValueError:
-        content = None
-    if not isinstance(content, dict) or not all(_numbers(content.get(part)) for part in ("test", "val")):
-        raise DataError(f"{path} is not what a run leaves: train it again")
-    best = folder / checkpoint.BEST
-    data = checkpoint.load(best).get("data", {}) if best.is_file() else {}
-    log = folder / LOG
-    began = foreign.content(log).partition(b"\n")[0].decode(errors="replace") if log.is_file() else ""
-    began = began if "ndformer" in began else ""  # a link may lead to anything
-    return Told(folder, content, kept.read(folder / kept.DATA), data, began)
+def write(path: Path, runs: Sequence[Told]) -> None:
+    """A page of these runs."""
+    atomic.write(path, of_runs(runs))
 
 
-def _numbers(values: Any) -> bool:
-    return isinstance(values, dict) and all(isinstance(one, (int, float)) for one in values.values())
-
-
-def _without(value: Any, keys: Sequence[str]) -> Any:
-    if isinstance(value, dict):
-        return {key: _without(one, keys) for key, one in value.items() if key not in keys}
-    return [_without(one, keys) for one in value] if isinstance(value, (list, tuple)) else value
-
-
-def write(path: Path, runs: Sequence[Told], cards: Mapping[Path, Cards] | None = None) -> None:
-    """A page of these runs, with cards of samples of those that have some."""
-    path.write_text(of_runs(runs, cards or {}), encoding="utf-8")
-
-
-def of_runs(runs: Sequence[Told], cards: Mapping[Path, Cards]) -> str:
-    first = runs[0].results
-    title = f"{named(runs[0])} on {first.get('dataset', '')}" if len(runs) == 1 else f"{len(runs)} runs"
-    return page(title, _figures(runs), *(part for run in runs for part in _of_run(run, cards, len(runs) > 1)))
+def of_runs(runs: Sequence[Told]) -> str:
+    if len(runs) == 1:
+        return page(f"{named(runs[0])} on {runs[0].results.get('dataset', '')}", _figures(runs), *_of_run(runs[0]))
+    others = [folded(run.folder.name, *_of_run(run)) for run in runs]
+    return page(f"{len(runs)} runs", _figures(runs), *_beside(runs), element("h2", "Each of them"), *others)
 
 
 def named(run: Told) -> str:
@@ -97,11 +50,16 @@ def _figures(runs: Sequence[Told]) -> Markup:
     for run in runs:
         kinds.setdefault(run.kind, []).append(run)
     metrics = list(dict.fromkeys(name for run in runs for name in run.results["test"]))
-    head = ["encoding", "on", "runs", *(f"test {name}" for name in metrics), "parameters", "minutes each"]
+    words = {name: in_words(name, runs) for name in metrics}
+    main = [name for name in metrics if any(name in run.results["val"] for run in runs)][:1]
+    told = [f"test, {words[name]}" for name in metrics] + [f"validation, {words[name]}" for name in main]
+    head = ["encoding", "on", "runs", *told, "parameters", "minutes each"]
     rows = []
     for some in kinds.values():
-        tests = [run.results["test"] for run in some]
-        shown = [_summary(name, [test[name] for test in tests if name in test]) for name in metrics]
+        of = [("test", name) for name in metrics] + [("val", name) for name in main]
+        shown = [
+            _summary(name, [run.results[part][name] for run in some if name in run.results[part]]) for part, name in of
+        ]
         minutes = [run.results["minutes"] for run in some if isinstance(run.results.get("minutes"), (int, float))]
         params = some[0].results.get("params", "")
         params = f"{params:,}" if isinstance(params, int) else ""
@@ -115,40 +73,89 @@ def _figures(runs: Sequence[Told]) -> Markup:
     return joined([table(head, rows), element("p", note, class_="note")])
 
 
+def in_words(name: str, runs: Sequence[Told]) -> str:
+    """What a value is called: by the metric that it is of, else by its name."""
+    known: dict[str, str] = {}
+    for run in runs:
+        for one in run.config.get("metrics", ()):
+            if isinstance(one, dict) and one.get("type") in METRICS.all():
+                known |= METRICS.get(one["type"]).words
+    task, _, own = name.rpartition("/")
+    return f"{task}: " * bool(task) + known.get(own, own.replace("_", " "))
+
+
 def _summary(name: str, values: Sequence[float]) -> str:
     if not values or not all(map(math.isfinite, values)):
         return "nan" if values else ""
-    share = name.startswith(PERCENT) or name.endswith("accuracy")
+    own = name.rpartition("/")[2]
+    share = own.startswith(PERCENT) or own.endswith("accuracy")
     found = Summary.of([100 * one for one in values] if share else values)
     return f"{found.mean:.2f}{'' if found.half is None else f' ± {found.half:.2f}'}{' %' * share}"
 
 
-def _of_run(run: Told, cards: Mapping[Path, Cards], several: bool) -> list[Markup]:
-    parts = [element("h2", run.folder.name)] if several else []
-    found = sorted(run.folder.glob("*.png"), key=lambda path: (path.name not in FIRST, path.name))
-    pictures = {one.stem: foreign.content(one) for one in found if one.is_file() and one.stat().st_size <= SIZE}
-    parts += [picture(png, name) for name, png in pictures.items() if png.startswith(PNG)]
-    if cards.get(run.folder):
-        shown = [picture(card, says) for says, card in cards[run.folder].items()]
-        title = element("h3", "Samples of the test set: the most wrong, then the best")
-        parts += [title, element("div", *shown, class_="cards")]
-    parts += [element("h3", "Data"), _labels(run.data)] if run.data else []
-    parts += _config(run)
+def _beside(runs: Sequence[Told]) -> list[Markup]:
+    """Their pictures by kind, and what their configs say differently."""
+    parts = []
+    for name in dict.fromkeys(name for run in runs for name in run.pictures):
+        found = [_named(run.folder.name, picture(run.pictures[name], name)) for run in runs if name in run.pictures]
+        parts += [element("h2", CALLED.get(name, name)), element("div", *found, class_="beside")]
+    for kind, says in KINDS.items():
+        drawn = [(run.folder.name, _shown(run, kind)) for run in runs]
+        found = [_named(name, *dict.fromkeys((some[0], some[-1]))) for name, some in drawn if some]  # first and last
+        parts += [element("h2", says), element("div", *found, class_="beside")] if found else []
+    differ: dict[str, list[Any]] = {}
+    for place, run in enumerate(runs):
+        for at, was, now in changes(runs[0].config, run.config):
+            differ.setdefault(at, [_short(was)] * len(runs))[place] = _short(now)
+    rows = [[at, *values] for at, values in differ.items() if not at.startswith("versions")]
+    if rows:
+        heads = ["", *(run.folder.name for run in runs)]
+        parts += [element("h2", "What their configs say differently"), table(heads, rows)]
     return parts
 
 
-def _labels(data: Mapping[str, Any]) -> Markup:
-    """How many samples each split has of each class."""
+def _named(name: str, *inner: Markup) -> Markup:
+    return element("figure", *inner, element("figcaption", name))
+
+
+def _shown(run: Told, kind: str) -> list[Markup]:
+    return [picture(one.png, one.says) for one in run.shown if one.kind == kind]
+
+
+def _of_run(run: Told) -> list[Markup]:
+    parts: list[Markup] = []
+    for name, png in run.pictures.items():
+        parts += [element("h3", CALLED.get(name, name)), picture(png, CALLED.get(name, name))]
+    for kind, says in KINDS.items():
+        found = _shown(run, kind)
+        parts += [element("h3", says), element("div", *found, class_=f"cards {kind}")] if found else []
+    parts += [element("h3", "Data"), *_labels(run.data)] if run.data else []
+    return parts + _config(run) + _began(run.began)
+
+
+def _labels(data: Mapping[str, Any]) -> list[Markup]:
+    """How many samples each split has of each class, and how even they are."""
     splits = [split for split, one in data.items() if isinstance(one.get("classes"), dict)]
-    counts: dict[str, dict[str, Any]] = {}
+    counts: dict[str, dict[str, int]] = {}
     for split in splits:
         for number, one in data[split]["classes"].items():
             name = str(one.get("name", number)) if isinstance(one, dict) else str(number)
-            counts.setdefault(name, {})[split] = one.get("samples", "") if isinstance(one, dict) else ""
-    rows = [[name, *(of.get(split, 0) for split in splits)] for name, of in counts.items()]
-    whole = ["all", *(data[split].get("samples", "") for split in splits)]
-    listed = table(["class", *splits], [*rows, whole])
-    return listed if len(rows) <= 40 else folded(f"{len(rows)} classes", listed)
+            samples = one.get("samples", 0) if isinstance(one, dict) else 0
+            counts.setdefault(name, {})[split] = samples if isinstance(samples, int) else 0
+    said = []
+    for split in splits:
+        of = [found[split] for found in counts.values() if split in found]
+        like = data[split].get("like")
+        kind = f" ({', '.join(map(str, like))})" if isinstance(like, list) and like else ""
+        even = f"{min(of)} to {max(of)} samples of each, {statistics.median(of):g} in the middle" if of else ""
+        said.append(f"{split}{kind}: {data[split].get('samples', sum(of))} samples in {len(of)} classes, {even}.")
+    most = max((max(of.values()) for of in counts.values()), default=1)
+    drawn = lambda of: bar(of.get(splits[0], 0) / max(1, most))
+    rows = [[name, *(of.get(split, 0) for split in splits), drawn(of)] for name, of in counts.items()]
+    whole = ["all", *(data[split].get("samples", "") for split in splits), ""]
+    listed = table(["class", *splits, f"of {splits[0]}" if splits else ""], [*rows, whole])
+    lines = [element("p", line) for line in said]
+    return [*lines, listed if len(rows) <= 40 else folded(f"{len(rows)} classes", listed)] if rows else lines
 
 
 def _config(run: Told) -> list[Markup]:
@@ -160,12 +167,19 @@ def _config(run: Told) -> list[Markup]:
         told = [one for one in told if not one[0].startswith(("sample", "versions"))]
         rows = table(["", base.stem, "this run"], told) if told else element("p", "Nothing.")
         parts += [element("h3", f"How this run differs from {base.name}"), rows]
-    parts += [folded("the whole config", element("pre", spelled(run.config)))]
-    return (
-        [*parts, element("h3", "The command, and the versions that it ran with"), element("pre", run.began)]
-        if run.began
-        else parts
-    )
+    return [*parts, folded("the whole config", element("pre", spelled(run.config)))]
+
+
+def _began(line: str) -> list[Markup]:
+    """When it began, where, and the command that runs it again."""
+    if not line:
+        return []
+    found = BEGAN.fullmatch(line)
+    if found is None:
+        return [element("h3", "The command, and the versions that it ran with"), element("pre", line)]
+    rows = [["began", found["when"]], ["environment", found["versions"]]]
+    again = [element("h3", "The command that runs it again"), element("pre", found["command"])]
+    return [*again, element("h3", "Where it ran"), table(["", ""], rows)]
 
 
 def _short(value: Any) -> str:

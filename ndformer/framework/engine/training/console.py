@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import platform
 import shlex
 import sys
 import time
@@ -13,7 +14,7 @@ from typing import TextIO
 
 import torch
 
-from ndformer.framework import foreign
+from ndformer.framework import devices, foreign
 from ndformer.framework.errors import ConfigError, DataError, UnknownNameError
 from ndformer.framework.foreign.words import PlainStream
 from ndformer.version import __version__
@@ -27,7 +28,9 @@ class Log:
 
     def __init__(self, path: Path | None) -> None:
         self.path, self.half = path, ""
-        versions = f"ndformer {__version__}, torch {torch.__version__}"
+        machine = f"{platform.system()} {platform.machine()}, {devices.named()}"
+        python = f"Python {platform.python_version()}"
+        versions = f"ndformer {__version__}, torch {torch.__version__}, {python}, {machine}"
         command = " ".join(shlex.join(sys.argv).split())
         self.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')}  {versions}  {command}\n")
 

@@ -17,6 +17,8 @@ WRITTEN = (  # in the order in which it is taken away: no result may stand besid
     "confusion_matrix.png",
     "pr_curves.png",
     "curves.png",
+    "report.html",
+    "shown",
     "vis_data",
     checkpoint.LAST,
     checkpoint.PREVIOUS,

@@ -29,6 +29,13 @@ class CocoMetric(Metric):
     """
 
     main = "mAP"
+    words = dict(
+        mAP="mAP, IoU 0.5 to 0.95",
+        mAP50="mAP at IoU 0.5",
+        mAP75="mAP at IoU 0.75",
+        F1="best F1",
+        F1_threshold="score that gives the best F1",
+    )
 
     def __init__(self, backend: Backend = "builtin") -> None:
         super().__init__()

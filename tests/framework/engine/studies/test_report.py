@@ -9,7 +9,7 @@ from PIL import Image
 
 from ndformer.framework.engine.config import kept
 from ndformer.framework.engine.config.load import load
-from ndformer.framework.engine.studies import report
+from ndformer.framework.engine.studies import report, told
 from ndformer.framework.engine.training import checkpoint
 from ndformer.framework.errors import DataError
 
@@ -32,16 +32,27 @@ def made(folder: Path, accuracy: float, seed: int = 0, classes: tuple[str, ...] 
     return folder
 
 
+def draw(folder: Path, *pictures: tuple[str, str]) -> None:
+    """What training leaves for the page."""
+    (folder / "shown").mkdir()
+    listed = [dict(kind=kind, says=says, file=f"{i}.png") for i, (kind, says) in enumerate(pictures)]
+    (folder / "shown" / "shown.json").write_text(json.dumps(listed))
+    for one in listed:
+        Image.new("RGB", (9, 9), "red").save(folder / "shown" / one["file"])
+
+
 def text(page: str) -> str:
     """What a reader sees."""
     return re.sub(r"<[^>]+>", " ", page.partition("<body>")[2])
 
 
 def test_one_run_has_its_figures_pictures_data_config_and_command(tmp_path):
-    told = report.read(made(tmp_path / "run", 0.8765))
-    page = report.of_runs([told], {told.folder: {"a.png, 0: right": Image.new("RGB", (9, 9), "red")}})
+    folder = made(tmp_path / "run", 0.8765)
+    draw(folder, ("samples", "a.png, 0: right"), ("encoding", "before and after"))
+    page = report.of_runs([told.read(folder)])
     assert 'alt="a.png, 0: right"' in page
-    assert page.count('<img src="data:image/png;base64,') == 2
+    assert page.count('<img src="data:image/png;base64,') == 3
+    assert "What the encoding does, before and after training" in text(page)
     assert all(part in text(page) for part in ("87.65 %", "1,234,567", "seven", "30", "PaPE(m=50, init_radius=[1, 3])"))
     assert re.search(r"optimizer\.lr *</td><td>0\.0015</td><td>0\.002", page)  # what it says otherwise than the config
     assert "tools/train.py" in text(page)
@@ -49,8 +60,8 @@ def test_one_run_has_its_figures_pictures_data_config_and_command(tmp_path):
 
 
 def test_runs_that_differ_by_their_seed_are_one_row_with_an_interval(tmp_path):
-    runs = [report.read(made(tmp_path / f"seed{i}", accuracy, i)) for i, accuracy in enumerate((0.90, 0.92, 0.94))]
-    page = report.of_runs(runs, {})
+    runs = [told.read(made(tmp_path / f"seed{i}", accuracy, i)) for i, accuracy in enumerate((0.90, 0.92, 0.94))]
+    page = report.of_runs(runs)
     (row,) = re.findall(r"<tr><td>PaPE.*?</tr>", page)
     assert "<td>3</td>" in row
     assert "92.00 ± 4.97 %" in row  # Student's t: 4.303 * 2 / sqrt(3)
@@ -60,7 +71,7 @@ def test_runs_that_differ_by_their_seed_are_one_row_with_an_interval(tmp_path):
 def test_names_from_elsewhere_are_text_and_nothing_is_asked_of_a_network(tmp_path):
     folder = made(tmp_path / HOSTILE.replace("/", ""), 0.5, classes=(HOSTILE, "a & b", "'\" onload="), dataset=HOSTILE)
     other = made(tmp_path / "other", 0.5)
-    page = report.of_runs([report.read(folder), report.read(other)], {})
+    page = report.of_runs([told.read(folder), told.read(other)])
     assert "<script" not in page
     assert "&lt;script&gt;alert(&quot;1&quot;)&lt;/script&gt;" in page
     assert "a &amp; b" in page
@@ -75,14 +86,18 @@ def test_what_only_calls_itself_a_picture_or_a_log_stays_outside(tmp_path):
     for name in ("curves.png", "train.log"):
         (folder / name).unlink()
         (folder / name).symlink_to(tmp_path / "secret")
-    page = report.of_runs([report.read(folder)], {})
+    draw(folder, ("samples", "one"))
+    listed = [dict(kind="samples", says="x", file=name) for name in ("../../secret", "0.png", "none.png", "shown.json")]
+    (folder / "shown" / "shown.json").write_text(json.dumps(listed))
+    (folder / "shown" / "0.png").unlink()
+    (folder / "shown" / "0.png").symlink_to(tmp_path / "secret")
+    page = report.of_runs([told.read(folder)])
     assert "1234" not in page
     assert "<img" not in page
 
 
 def test_stand_ins_and_flattered_figures_are_told(tmp_path):
-    told = report.read(made(tmp_path / "run", 0.5, sample=True, val_is_test=True))
-    page = text(report.of_runs([told], {}))
+    page = text(report.of_runs([told.read(made(tmp_path / "run", 0.5, sample=True, val_is_test=True))]))
     assert "On the generated stand-in" in page
     assert "Validation was the test set itself" in page
 
@@ -92,9 +107,42 @@ def test_results_that_no_run_leaves_are_a_sentence(tmp_path, content):
     folder = made(tmp_path / "run", 0.5)
     (folder / "results.json").write_text(content)
     with pytest.raises(DataError, match=r"results\.json"):
-        report.read(folder)
+        told.read(folder)
 
 
 def test_a_folder_without_results_is_a_sentence(tmp_path):
     with pytest.raises(DataError, match="name the folder of a run that came to its end"):
-        report.read(tmp_path)
+        told.read(tmp_path)
+
+
+@pytest.mark.parametrize("content", ["{", "3", '[{"kind": "samples"}]', '["x"]'])
+def test_a_list_of_pictures_that_no_run_leaves_is_a_sentence(tmp_path, content):
+    folder = made(tmp_path / "run", 0.5)
+    draw(folder)
+    (folder / "shown" / "shown.json").write_text(content)
+    with pytest.raises(DataError, match=r"shown\.json is not what a run leaves"):
+        told.read(folder)
+
+
+def test_metrics_and_the_command_are_in_words(tmp_path):
+    folder = made(tmp_path / "run", 0.5, test=dict(accuracy=0.5, mean_accuracy=0.25))
+    began = "2026-11-23 08:00:00  ndformer 0.1.0, torch 2.13.0, Python 3.12.3, Linux x86_64, cpu with 1 threads"
+    (folder / "train.log").write_text(f"{began}  tools/train.py configs/x.py\n")
+    page = report.of_runs([told.read(folder)])
+    assert "test, mean accuracy of classes" in text(page)
+    assert "<pre>tools/train.py configs/x.py</pre>" in page
+    assert "<td>environment</td><td>ndformer 0.1.0, torch 2.13.0, Python 3.12.3," in page
+
+
+def test_several_runs_stand_beside_each_other_and_their_differences_are_told(tmp_path):
+    runs = [made(tmp_path / f"seed{i}", 0.9, i) for i in range(2)]
+    for folder in runs:
+        draw(folder, ("samples", "one"))
+    page = report.of_runs([told.read(folder) for folder in runs])
+    assert page.count("<figcaption>seed0</figcaption>") == 2  # curves and samples
+    assert re.search(r"<td>seed</td><td>0</td><td>1</td>", page)
+
+
+def test_classes_are_counted_in_words(tmp_path):
+    page = text(report.of_runs([told.read(made(tmp_path / "run", 0.5, classes=("ant", "bee", "cow")))]))
+    assert "train: 30 samples in 3 classes, 30 to 32 samples of each, 31 in the middle." in page

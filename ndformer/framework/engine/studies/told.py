@@ -1,0 +1,74 @@
+"""What the folder of a run says of it: figures, config, data, command, pictures. Nothing of it is run."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ndformer.framework import foreign
+from ndformer.framework.engine.config import kept
+from ndformer.framework.engine.programs import shown
+from ndformer.framework.engine.programs.shown import PNG, SIZE, Picture
+from ndformer.framework.engine.training import checkpoint
+from ndformer.framework.engine.training.console import LOG
+from ndformer.framework.engine.training.work_dir import RESULTS
+from ndformer.framework.errors import DataError
+
+APART = ("seed", "fold")  # of runs of one kind, what their configs may say differently
+FIRST = ("curves", "confusion_matrix")  # of pictures, those to see first
+
+
+@dataclass(frozen=True)
+class Told:
+    folder: Path
+    results: dict[str, Any]
+    config: dict[str, Any]
+    data: dict[str, Any]  # fingerprints by split
+    began: str  # the first line of its log: versions and the command
+    pictures: dict[str, bytes]  # PNG by name
+    shown: list[Picture]
+
+    @property
+    def kind(self) -> str:
+        """What runs of several seeds have in common."""
+        dataset = self.config.get("test_dataloader", {}).get("dataset", {})
+        apart = dict(seed=None, test_dataloader=None, val_dataloader=None, train_dataloader=None)
+        loaders = [self.config.get(f"{split}_dataloader", {}) for split in ("train", "val", "test")]
+        plain = [_without(loader, APART) for loader in loaders]
+        return json.dumps([dataset.get("type"), plain, {**self.config, **apart}], sort_keys=True, default=str)
+
+
+def read(folder: Path) -> Told:
+    path = folder / RESULTS
+    if not path.is_file():
+        raise DataError(f"{folder} has no {RESULTS}: name the folder of a run that came to its end")
+    try:
+        content = foreign.plain_json(path)
+    except ValueError:
+        content = None
+    if not isinstance(content, dict) or not all(_numbers(content.get(part)) for part in ("test", "val")):
+        raise DataError(f"{path} is not what a run leaves: train it again")
+    best = folder / checkpoint.BEST
+    data = checkpoint.load(best).get("data", {}) if best.is_file() else {}
+    log = folder / LOG
+    began = foreign.content(log).partition(b"\n")[0].decode(errors="replace") if log.is_file() else ""
+    began = began if "ndformer" in began else ""  # a link may lead to anything
+    config = kept.read(folder / kept.DATA)
+    return Told(folder, content, config, data, began, _pictures(folder), shown.read(folder))
+
+
+def _numbers(values: Any) -> bool:
+    return isinstance(values, dict) and all(isinstance(one, (int, float)) for one in values.values())
+
+
+def _without(value: Any, keys: Sequence[str]) -> Any:
+    if isinstance(value, dict):
+        return {key: _without(one, keys) for key, one in value.items() if key not in keys}
+    return [_without(one, keys) for one in value] if isinstance(value, (list, tuple)) else value
+
+
+def _pictures(folder: Path) -> dict[str, bytes]:
+    found = sorted(folder.glob("*.png"), key=lambda path: ((*FIRST, path.stem).index(path.stem), path.name))
+    read = {one.stem: foreign.content(one) for one in found if one.is_file() and one.stat().st_size <= SIZE}
+    return {name: png for name, png in read.items() if png.startswith(PNG)}

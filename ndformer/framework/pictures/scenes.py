@@ -1,0 +1,127 @@
+"""Scene: a sample as a picture, or as one that moves or turns, with a colour for each of its tokens over it."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+import numpy as np
+
+from ndformer.framework.errors import DataError
+
+STILLS = 8  # of a scene that moves, as many as a sheet has room for
+
+
+class Scene:
+    """Extend it with `plain`, `painted` and `spot`; an adapter's scene() makes one. `coordinates` (N, P) say where its
+    tokens are, in numbers that people know; class and register tokens are none of it."""
+
+    axes: ClassVar[Mapping[str, str]]  # a letter and a word for each of them: Y, row
+    exact: ClassVar[bool] = False  # whether tokens are on whole numbers alone; else the one nearest to a place is meant
+    moments: int = 1  # pictures of one that moves or turns
+    stills: Sequence[int] = (0,)  # those of them to see side by side
+    seconds: float = 0.15  # that each is seen
+
+    def __init__(self, coordinates: np.ndarray) -> None:
+        self.coordinates = coordinates
+        if len(coordinates) == 0:
+            raise DataError("the sample has no tokens: there is nothing to look at")
+
+    def plain(self, moment: int) -> np.ndarray:
+        """(H, W, 3) uint8: the sample alone."""
+        raise NotImplementedError
+
+    def painted(self, colours: np.ndarray, moment: int) -> np.ndarray:
+        """The same size, with colours (N, 4) in 0..1 over it; the last is how much they cover."""
+        raise NotImplementedError
+
+    def spot(self, token: int, moment: int) -> tuple[float, float] | None:
+        """(y, x) of a token, in pixels; None where it is not seen."""
+        raise NotImplementedError
+
+    def says(self, moment: int) -> str:
+        """Which moment it is."""
+        return ""
+
+    @property
+    def middle(self) -> int:
+        """The token nearest to the middle of all; of two alike, the later one."""
+        low, high = self.coordinates.min(0), self.coordinates.max(0)
+        return self._nearest((low + high) / 2 + 1e-4 * (high - low))
+
+    def _nearest(self, place: np.ndarray) -> int:
+        return int(((self.coordinates - place) ** 2).sum(1).argmin())
+
+    def token(self, text: str) -> int:
+        """The one that 'Y,X' names, or the one nearest to it."""
+        words = text.split(",")
+        try:
+            place = np.array([float(word) for word in words])
+        except ValueError:
+            place = np.full(0, math.nan)
+        if len(place) != len(self.axes) or not np.isfinite(place).all():
+            raise DataError(f"who looks is class or {self.how}, got '{text}'", "--query names another")
+        found = self._nearest(place)
+        if self.exact and (self.coordinates[found] != place).any():
+            raise DataError(f"who looks is class or {self.how}, got '{text}'", "--query names another")
+        return found
+
+    def named(self, token: int) -> str:
+        return ",".join(f"{value:.3g}" for value in self.coordinates[token])
+
+    @property
+    def how(self) -> str:
+        """How to name a token: Y,X (row 0 to 7, column 0 to 7)."""
+        ends = zip(self.axes.values(), self.coordinates.min(0), self.coordinates.max(0))
+        return f"{','.join(self.axes)} ({', '.join(f'{name} {low:.3g} to {high:.3g}' for name, low, high in ends)})"
+
+
+def blended(below: np.ndarray, over: np.ndarray) -> np.ndarray:
+    """(..., 3) uint8 of grey or coloured values 0..255 under colours (..., 4) in 0..1."""
+    share = over[..., 3:]
+    return (below * (1 - share) + 255 * over[..., :3] * share).clip(0, 255).astype(np.uint8)
+
+
+class GridScene(Scene):
+    """Pictures (T, H, W, 3) uint8, with tokens on a grid over them, (rows, columns) or (times, rows, columns)."""
+
+    exact = True
+
+    def __init__(self, pictures: np.ndarray, grid: tuple[int, ...]) -> None:
+        axes = np.meshgrid(*map(np.arange, grid), indexing="ij")
+        super().__init__(np.stack([axis.ravel() for axis in axes], 1).astype(float))
+        self.pictures, self.grid = pictures, (1, *grid)[-3:]
+        self.moments = len(pictures)
+        self.stills = stills(self.moments)
+        words = ("time", "row", "column")[-len(grid) :]
+        self.axes = dict(zip("TYX"[-len(grid) :], words))  # pyright: ignore[reportAttributeAccessIssue]
+
+    def plain(self, moment: int) -> np.ndarray:
+        return self.pictures[moment]
+
+    def _time(self, moment: int) -> int:
+        return moment * self.grid[0] // self.moments
+
+    def painted(self, colours: np.ndarray, moment: int) -> np.ndarray:
+        picture = self.pictures[moment]
+        height, width = picture.shape[:2]
+        cells = colours.reshape(*self.grid, 4)[self._time(moment)]  # (rows, columns, 4)
+        _, rows, columns = self.grid
+        over = cells[np.arange(height) * rows // height][:, np.arange(width) * columns // width]
+        grey = picture.mean(2, keepdims=True) * 0.6 + 70  # so that the darkest colour is seen on it, and the brightest
+        return blended(grey, over)
+
+    def spot(self, token: int, moment: int) -> tuple[float, float] | None:
+        time, row, column = np.unravel_index(token, self.grid)
+        if time != self._time(moment):
+            return None
+        height, width = self.pictures.shape[1:3]
+        return (row + 0.5) * height / self.grid[1] - 0.5, (column + 0.5) * width / self.grid[2] - 0.5
+
+    def says(self, moment: int) -> str:
+        return f"frame {moment + 1} of {self.moments}" if self.moments > 1 else ""
+
+
+def stills(moments: int) -> list[int]:
+    """Some of them, evenly, each in the middle of its share."""
+    count = min(moments, STILLS)
+    return [int((i + 0.5) * moments / count) for i in range(count)]

@@ -1,0 +1,70 @@
+"""What a token takes of the others, also where the model cuts them into windows or moments."""
+
+from typing import Any
+
+import pytest
+import torch
+
+from ndformer.framework.attention import Attention
+from ndformer.framework.backbones.factorised import FactorisedTransformer
+from ndformer.framework.backbones.ptv3.network import PTv3
+from ndformer.framework.engine.programs.attention import Seen, terms_of
+from ndformer.framework.errors import DataError
+from ndformer.framework.look import Look, looking
+from ndformer.framework.tokens import TokenSet, Where
+
+
+def seen(looks: list[Look], places: torch.Tensor, prefix: int = 0) -> Seen:
+    return Seen("", None, looks, None, places, prefix)  # pyright: ignore[reportArgumentType]
+
+
+def test_points_see_those_of_their_own_window_by_where_they_are():
+    """Each window's attention by hand; a window that borrows shows what it borrowed too."""
+    torch.manual_seed(0)
+    small: dict[str, Any] = dict(enc_depths=(1, 1), enc_channels=(16, 16), enc_heads=(2, 4), dec_depths=(), window=8)
+    model = PTv3(in_channels=3, grid_size=0.02, encoding=dict(type="PaPE", m=3), stage_scale=True, **small).eval()
+    points = torch.rand(20, 3)  # windows of 8, 8 and 4 that borrow 4
+    with looking(model) as looks, torch.no_grad():
+        model(TokenSet(torch.randn(1, 20, 3), Where(points[None])))
+    first, second = looks
+    assert first.places.shape == (3, 8, 3)
+    assert not torch.allclose(first.places, first.where.positions)  # encodings are told of places in windows
+    attention, of = first.attention(), seen(looks, points)
+    for token in range(20):
+        homes = [(r, k) for r in range(3) for k in range(8) if torch.equal(first.places[r, k], points[token])]
+        row, slot = homes[0]
+        expected = torch.full((2, 20), torch.nan)
+        for k in range(8):
+            other = (points == first.places[row, k]).all(1).nonzero()[0, 0]
+            expected[:, other] = attention[row, :, slot, k]
+        found = of.through(first, token).values(attention)
+        torch.testing.assert_close(found, expected, equal_nan=True)
+    coarse = of.through(second, 3).values(second.attention()).nan_to_num(-1)
+    assert coarse.shape == (4, 20)
+    near = torch.cdist(points, second.places.flatten(0, 1)).argmin(1)  # a point shows its cell
+    assert all(torch.equal(coarse[:, i], coarse[:, j]) for i in range(20) for j in range(20) if near[i] == near[j])
+
+
+def test_moments_look_at_themselves_in_space_and_at_each_other_in_time():
+    torch.manual_seed(0)
+    model = FactorisedTransformer(16, 1, 1, 2, 3, encoding=dict(type="PaPE", m=3)).eval()
+    places = torch.cartesian_prod(torch.arange(2.0), torch.arange(3.0), torch.arange(2.0))  # (12, 3)
+    positions = torch.cat([torch.zeros(1, 3), places])[None]  # a class token first
+    where = Where(positions, placed=torch.arange(13)[None] > 0)
+    with looking(model) as looks, torch.no_grad():
+        model(TokenSet(torch.randn(1, 13, 16), where))
+    space, time = looks
+    of = seen(looks, places, prefix=1)
+    inside, attention = of.through(space, 7).values(space.attention()), space.attention()
+    assert inside[:, :6].isnan().all()
+    torch.testing.assert_close(inside[:, 6:], attention[1, :, 2, 1:])  # token 7 is the second of moment 1
+    summaries = of.through(space, None).values(space.attention())  # what each moment's summary takes
+    torch.testing.assert_close(summaries, torch.cat([attention[0, :, 0, 1:], attention[1, :, 0, 1:]], 1))
+    moments = of.through(time, None).values(time.attention())  # all of a moment has what its summary has
+    torch.testing.assert_close(moments, time.attention()[0, :, 0, 1:].repeat_interleave(6, 1))
+
+
+def test_what_would_fill_the_memory_is_a_sentence():
+    look = Look(Attention(64, 16), torch.empty(1, 8192, 64), Where(torch.empty(1, 8192, 3)))
+    with pytest.raises(DataError, match=r"1 x 8192 tokens and 16 heads, 4\.3 GB for a term"):
+        terms_of(look)

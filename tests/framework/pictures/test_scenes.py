@@ -1,0 +1,103 @@
+"""Scenes: which token is meant, what it is painted on, where it is ringed; still, moving and on a sheet."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from ndformer.framework.errors import DataError
+from ndformer.framework.pictures.figures import Panels
+from ndformer.framework.pictures.looks import UNSEEN, Painting, coloured, sheet, z_map
+from ndformer.framework.pictures.scenes import GridScene, Scene, stills
+
+PHOTO = np.random.default_rng(0).integers(0, 256, (1, 32, 48, 3), dtype=np.uint8)
+FILM = np.random.default_rng(1).integers(0, 256, (6, 8, 8, 3), dtype=np.uint8)
+
+
+def images(figure) -> list[Any]:
+    return [axis.images[0].get_array() for axis in figure.axes if axis.images]
+
+
+def test_tokens_of_a_grid_are_named_by_whole_numbers():
+    scene = GridScene(PHOTO, (4, 6))
+    assert scene.token("2,5") == 2 * 6 + 5
+    assert scene.named(scene.middle) == "2,3"
+    assert scene.spot(2 * 6 + 5, 0) == (2.5 * 8 - 0.5, 5.5 * 8 - 0.5)
+    for wrong in ("4,0", "1", "1,2,3", "a,b", "1.5,2", "nan,1", ""):
+        with pytest.raises(DataError, match=r"who looks is class or Y,X \(row 0 to 3, column 0 to 5\), got"):
+            scene.token(wrong)
+
+
+def test_free_tokens_are_named_by_the_nearest_place():
+    class Free(Scene):
+        axes = dict(X="x", Y="y")
+
+    scene = Free(np.array([[0.0, 0.0], [1.0, 2.0], [5.0, 5.0]]))
+    assert scene.token("0.8,2.4") == 1
+    with pytest.raises(DataError, match="the sample has no tokens"):
+        Free(np.zeros((0, 2)))
+
+
+def test_colours_cover_what_is_under_each_patch_of_its_time():
+    scene = GridScene(FILM, (3, 2, 2))
+    colours = np.zeros((12, 4))
+    colours[4 + 1] = (1, 0, 0, 1)  # time 1, row 0, column 1
+    for moment in range(6):
+        found = scene.painted(colours, moment)
+        red = (found == (255, 0, 0)).all(2)
+        assert red.sum() == (16 if moment in (2, 3) else 0)
+        assert moment not in (2, 3) or red[:4, 4:].all()
+        assert (scene.spot(5, moment) == (1.5, 5.5)) == (moment in (2, 3))
+    grey = FILM[0].mean(2, keepdims=True) * 0.6 + 70
+    assert (scene.painted(colours, 0) == grey.astype(np.uint8)).all()
+
+
+def test_shares_are_bright_terms_are_signed_and_what_is_unseen_is_grey():
+    shares = coloured(np.array([0.0, 0.25, 1.0, np.nan]), Panels("attention", np.zeros((1, 1, 4)), "share"))
+    assert shares[3].tolist() == list(UNSEEN)
+    assert shares[:3, 3].tolist() == pytest.approx([0.25, 0.55, 0.85])
+    signed = Panels("semantic", np.array([[[-2.0, 0.0, 2.0, -30.0]]]), "signed", limit=10.0)
+    low, zero, high, cut = coloured(signed.values[0, 0], signed)
+    assert low[2] > low[0]
+    assert high[0] > high[2]
+    assert zero[0] == pytest.approx(zero[2], abs=0.05)
+    assert cut[2] > cut[0]
+
+
+def test_a_painting_has_the_sample_and_a_map_for_each_head_that_there_is():
+    values = np.random.default_rng(0).random((2, 3, 24))
+    values[0, 2] = np.nan  # the first layer has two heads
+    block = Panels("attention", values, "share", beneath=[["a", "b", ""], ["c", "d", "e"]])
+    scene = GridScene(PHOTO, (4, 6))
+    painting = Painting("a $photo$ <b>", [block], ["layer 1", "layer 2"], ["1", "2", "3"], [None, None], scene)
+    assert [one.shape for one in images(painting.figure)] == [(32, 48, 3)] * (1 + 5)
+    titles = [axis.get_title() for axis in painting.figure.axes if axis.get_title()]
+    assert sorted(titles) == ["1", "2", "3"]
+
+
+def test_what_moves_is_a_gif_and_a_sheet(tmp_path):
+    values = np.zeros((2, 2, 12))
+    values[:, 0, 5] = 1.0
+    block = Panels("attention", values, "share", beneath=[["a", "b"]] * 2)
+    scene = GridScene(FILM, (3, 2, 2))
+    given = ("film", [block], ["layer 1", "layer 2"], ["head 1", "head 2"], [5, 5], scene)
+    Painting(*given).moving(tmp_path / "film.gif")
+    with Image.open(tmp_path / "film.gif") as film:
+        assert film.n_frames == 6
+        frames = []
+        for number in range(6):
+            film.seek(number)
+            frames.append(np.asarray(film.convert("RGB")).astype(int))
+    assert np.abs(frames[0] - frames[2]).max() > 50
+    page = sheet(*given, note="")
+    shown = images(page.figure)
+    assert len(shown) == 6 * 3  # the film, then the mean of heads of each layer
+    assert (shown[0] == FILM[0]).all()
+    assert stills(3) == [0, 1, 2]
+    assert stills(80) == [5, 15, 25, 35, 45, 55, 65, 75]
+
+
+def test_z_of_layers_with_other_numbers_of_heads():
+    axis = z_map("z", np.array([[0.5, -0.25], [1e6, np.nan]])).axes[0]
+    assert [text.get_text() for text in axis.texts] == ["0.50", "-0.25", "1e+06"]
