@@ -163,7 +163,7 @@ def _scene(side: Side, sample: Sample, tokens: TokenSet, kept: Tensor) -> tuple[
         scene = at_places(tokens.where.positions[0][kept][len(prefix) :].cpu().numpy())
     if len(scene) + len(prefix) != len(kept):
         raise DataError(
-            f"{type(adapter).__name__} made {len(kept)} tokens, {len(prefix)} of them by add_tokens(), and its explored() "
-            f"shows {len(scene)}: it is to show the others, in their order"
+            f"{type(adapter).__name__} made {len(kept)} tokens, {len(prefix)} of them by add_tokens(), and its "
+            f"explored() shows {len(scene)}: it is to show the others, in their order"
         )
     return scene, prefix
