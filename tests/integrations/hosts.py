@@ -64,12 +64,14 @@ def assert_kept(model: Any, anew: Any, call: Call) -> None:
 
 def assert_knows_places(model: Any, call: Call, blind: bool) -> None:
     """Patches that change places change the answer, unless there is no encoding. Some begin with zeros."""
+    torch.manual_seed(0)
     for weight in model.parameters():
-        torch.nn.init.normal_(weight, std=0.5)
+        torch.nn.init.normal_(weight, std=0.3)
     x = images(64, 64)
     moved = x.unflatten(3, (4, 16))[:, :, :, [2, 0, 3, 1]].flatten(3, 4)
     with torch.no_grad():
-        assert torch.allclose(call(model, x), call(model, moved), rtol=1e-3, atol=1e-3) == blind
+        apart = (call(model, x) - call(model, moved)).abs().max()
+    assert apart < 1e-5 if blind else apart > 1e-4
 
 
 def assert_masks_are_refused(block: Any, x: Tensor, **mask: Any) -> None:

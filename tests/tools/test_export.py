@@ -1,4 +1,4 @@
-"""tools/export.py to a folder: a card that the hub understands, whatever classes are called, and a model that answers."""
+"""tools/export.py to a folder: a card that the hub understands, whatever its classes are, and a model that answers."""
 
 import ast
 import json
