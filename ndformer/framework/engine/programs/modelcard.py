@@ -77,7 +77,7 @@ def card(name: str, cfg: Config, content: dict[str, Any], results: dict[str, Any
 def plain(text: Any) -> str:
     """In Markdown, this text and nothing else: no tag, link, row of a table or new line of its own."""
     one_line = " ".join("".join(c if c.isprintable() else " " for c in str(text)).split())
-    return re.sub(r"([\\`*_{}\[\]()#+!|~$:@-])", r"\\\1", html.escape(one_line))
+    return re.sub(r"(^-|[\\`*_{}\[\]()#+!|~$:@])", r"\\\1", html.escape(one_line))
 
 
 def _use(name: str) -> str:
@@ -100,8 +100,8 @@ def _told(cfg: Config, content: dict[str, Any], results: dict[str, Any]) -> dict
     sizes = {key: backbone[key] for key in ("type", "dim", "depth", "heads") if key in backbone}
     count = sum(value.numel() for value in content["model"].values())
     found = dict(model=", ".join(f"{key} {value}" for key, value in sizes.items()), encoding=encoding_name(cfg))
-    found |= {"numbers among its weights": str(count), "of epochs": str(cfg.train_cfg.max_epochs)}
-    return found | {key: str(results[key]) for key in ("epochs", "seed") if key in results}
+    found |= dict(weights=str(count), epochs=str(results.get("epochs", cfg.train_cfg.max_epochs)))
+    return found | (dict(seed=str(results["seed"])) if "seed" in results else {})
 
 
 def _data(content: dict[str, Any]) -> str:
