@@ -5,7 +5,8 @@
 # make matrix  the suite's core on each supported Python found, with the oldest and the newest torch: docs/machines.md
 # make soak    kills, faults, ranks, damaged files and 16 bit for an hour
 # make journeys  from files of one's own to pictures, and the commonest mistakes, all with the real programs: minutes
-# make integrations  models of other packages, installed into .venv where they can be, beside ours with their weights
+# make integrations  timm and transformers, in .venv-integrations: our encodings in their models, their weights in ours
+# make exports  graphs of models, .pt2 and .onnx, of encodings and tasks beside the models: half an hour
 # make docs    the documentation as a site, build/site; a dead link or a page that is nowhere in its list ends it
 # make browser the explorer's page and a report in a real Chromium (Debian's: apt install chromium), driven by playwright
 # make gpu     what needs a GPU: tests/gpu, then the benchmarks, into docs/benchmarks
@@ -14,7 +15,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: train test lint types gpu headless matrix soak journeys integrations docs browser clean
+.PHONY: train test lint types gpu headless matrix soak journeys integrations exports docs browser clean
 
 train: $(READY)
 	$(BIN)/python tools/train.py $(or $(ARGS),configs/modelnet40_plain_pape.py --sample --overwrite)
@@ -60,9 +61,19 @@ soak: $(READY)
 journeys: $(READY)
 	JOURNEYS=all $(BIN)/python -m pytest -q -n 2 tests/journeys
 
-integrations: $(READY)
-	-$(BIN)/python -m pip install -q -c constraints.txt timm
-	$(BIN)/python -m pytest -q tests/integrations -rs
+INTEGRATIONS := .venv-integrations
+
+integrations: $(INTEGRATIONS)/.ready
+	$(INTEGRATIONS)/bin/python -m pytest -q tests/integrations -rs
+
+$(INTEGRATIONS)/.ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(INTEGRATIONS)
+	$(INTEGRATIONS)/bin/python -m pip install -q --upgrade "pip>=25.1"
+	$(INTEGRATIONS)/bin/python -m pip install -q -c constraints.txt -e . pytest timm "transformers>=5"
+	touch $@
+
+exports: $(READY)
+	$(BIN)/python -m tests.soak.exports
 
 docs: $(READY)
 	$(BIN)/python -m pip install -q -c constraints.txt --group docs
@@ -86,4 +97,4 @@ $(READY): pyproject.toml constraints.txt
 	touch $@
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info
+	rm -rf $(VENV) $(INTEGRATIONS) build dist *.egg-info

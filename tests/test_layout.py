@@ -13,7 +13,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 import pytest
+from PIL import Image
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "ndformer"
@@ -77,6 +79,15 @@ def test_modalities_and_encodings_know_the_framework_and_it_knows_neither(folder
     assert not strangers, strangers
 
 
+def test_integrations_know_the_framework_and_nobody_knows_them() -> None:
+    for module, found in MODULES.items():
+        inside = module.startswith("ndformer.integrations")
+        for i in found:
+            if inside and i.name.startswith("ndformer."):
+                assert i.name.startswith(("ndformer.framework", "ndformer.integrations")), f"{i.line} imports {i.name}"
+            assert inside or not i.name.startswith("ndformer.integrations"), f"{i.line} imports {i.name}"
+
+
 def test_studies_know_the_framework_and_nobody_knows_them() -> None:
     allowed = ("ndformer.framework", "ndformer.studies")
     for module, found in MODULES.items():
@@ -94,6 +105,7 @@ def test_studies_know_the_framework_and_nobody_knows_them() -> None:
         ("framework", {"torch", "numpy", "mmengine"}),
         ("modalities", {"torch", "numpy", "mmengine", "PIL"}),
         ("encodings", {"torch", "numpy", "mmengine"}),
+        ("integrations", {"torch"}),
     ],
 )
 def test_what_is_imported_at_the_top_is_what_is_installed(folder: str, needed: set[str]) -> None:
@@ -244,22 +256,41 @@ def test_importing_is_light() -> None:
     assert python("-c", check.format("ndformer.framework.attention", heavy), path=ROOT) == ""
 
 
+def test_importing_takes_half_a_second_more_than_torch_at_most() -> None:
+    """With all that load and create bring along, which come when asked for. Once of three: machines are busy."""
+    code = (
+        "import time, torch, numpy\n"
+        "start = time.process_time()\n"
+        "import ndformer\n"
+        "ndformer.load, ndformer.create\n"
+        "print(time.process_time() - start)\n"
+    )
+    assert any(float(python("-c", code, path=ROOT)) < 0.5 for _ in range(3))
+
+
 # ---------------------------------------------------------------------------------------------------- what is shipped
 
 
-def test_a_wheel_works_outside_the_checkout(tmp_path: Path) -> None:
-    source, elsewhere, unpacked = tmp_path / "source", tmp_path / "elsewhere", tmp_path / "unpacked"
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Built from what is here, and unpacked."""
+    home = tmp_path_factory.mktemp("wheel")
+    source, unpacked = home / "source", home / "unpacked"
     shutil.copytree(PACKAGE, source / "ndformer", ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, source / name)
-    elsewhere.mkdir()
-    python("-m", "build", "--wheel", "--no-isolation", "--outdir", str(tmp_path), cwd=source)
-    (wheel,) = tmp_path.glob("ndformer-*.whl")
-    with zipfile.ZipFile(wheel) as archive:
+    python("-m", "build", "--wheel", "--no-isolation", "--outdir", str(home), cwd=source)
+    (built,) = home.glob("ndformer-*.whl")
+    with zipfile.ZipFile(built) as archive:
         archive.extractall(unpacked)
-        names = set(archive.namelist())
-        (metadata,) = (n for n in names if n.endswith(".dist-info/METADATA"))
-        about = archive.read(metadata).decode()
+    return unpacked
+
+
+def test_a_wheel_works_outside_the_checkout(wheel: Path, tmp_path: Path) -> None:
+    files = (path for path in wheel.rglob("*") if path.is_file() and path.parent.name != "__pycache__")
+    names = {path.relative_to(wheel).as_posix() for path in files}
+    (metadata,) = (n for n in names if n.endswith(".dist-info/METADATA"))
+    about = (wheel / metadata).read_text()
 
     ours = {f.relative_to(ROOT).as_posix() for f in PACKAGE.rglob("*.py")}
     ours |= {f"ndformer/{f.relative_to(ROOT).as_posix()}" for name in LINKS for f in (ROOT / name).rglob("*.py")}
@@ -277,13 +308,30 @@ def test_a_wheel_works_outside_the_checkout(tmp_path: Path) -> None:
         "    build_encoding(dict(type=name), dim=48, heads=2, position_dims=2, depth=2)\n"
         "print(ndformer.__file__, *sorted(ENCODINGS.module_dict))\n"
     )
-    file, *built = python("-c", code, path=unpacked, cwd=elsewhere).split()
-    assert Path(file) == unpacked / "ndformer" / "__init__.py"
+    file, *built = python("-c", code, path=wheel, cwd=tmp_path).split()
+    assert Path(file) == wheel / "ndformer" / "__init__.py"
     assert len(built) >= 9
     assert {"NoPE", "PaPE"} <= set(built)
-    assert "  train " in python("-m", "ndformer", path=unpacked, cwd=elsewhere)
-    config = python("-m", "ndformer", "print_config", "modelnet40_pape", "--sample", path=unpacked, cwd=elsewhere)
+    assert "  train " in python("-m", "ndformer", path=wheel, cwd=tmp_path)
+    config = python("-m", "ndformer", "print_config", "modelnet40_pape", "--sample", path=wheel, cwd=tmp_path)
     assert "encoding=dict(type='PaPE', m=50)" in config
+
+
+def test_the_script_of_the_readme_says_what_it_sees_and_where_it_looked(wheel: Path, tmp_path: Path) -> None:
+    """From the wheel, in a folder that has nothing but what the program before it left."""
+    (script,) = re.findall(
+        r"^```python\n(import ndformer\n.*?)^```$", (ROOT / "README.md").read_text(), re.M | re.DOTALL
+    )
+    assert len(script.splitlines()) == 12
+    short = ["train_cfg.max_epochs=1", "model.backbone.depth=1", "train_dataloader.batch_size=600"]
+    python("-m", "ndformer", "train", "mnist_small", "--sample", "--cfg-options", *short, path=wheel, cwd=tmp_path)
+    Image.fromarray(np.eye(28, dtype=np.uint8) * 255).save(tmp_path / "seven.png")
+    says, looked = python("-c", script, path=wheel, cwd=tmp_path).splitlines()
+    assert re.fullmatch(r"(\d 0\.\d{3}  ){2}\d 0\.\d{3}", says)
+    row, column = map(int, re.findall(r"\d+", looked))
+    with Image.open(tmp_path / "seen.png") as seen:
+        assert seen.size == (280, 280)
+        assert seen.getpixel((40 * column + 20, 40 * row + 20)) > 240
 
 
 def test_the_licence_is_apache() -> None:

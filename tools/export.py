@@ -1,11 +1,16 @@
-"""A trained model for elsewhere: its weights (.safetensors), or a graph that runs without ndformer (.pt2, .onnx).
+"""A trained model for elsewhere: a graph that runs without ndformer (.onnx, .pt2), weights (.safetensors), a folder.
 
+tools/export.py work_dirs/cifar10_pape/config.py work_dirs/cifar10_pape/best.pth pape.onnx
 tools/export.py work_dirs/cifar10_pape/config.py work_dirs/cifar10_pape/best.pth pape.safetensors
-tools/export.py work_dirs/cifar10_pape/config.py work_dirs/cifar10_pape/best.pth pape.onnx --size 32 32
+tools/export.py work_dirs/cifar10_pape/config.py work_dirs/cifar10_pape/best.pth published/pape --licence cc-by-4.0
 
-Needs no data. A graph is of a model of images, in float32: it takes (batch, channels, height, width), normalised as the
-config's test set is, any number of them in one size, and gives what the head says: logits (batch, classes).
-torch.export.load reads a .pt2; .onnx takes the extra `onnx`.
+Needs no data. A graph is of a classifier, detector or segmenter of images, in float32: it takes `inputs` (batch,
+channels, height, width), normalised as the config's test set is, any number and any size that patches divide, and gives
+what the head says: `logits`, of a detector `boxes` (x1 y1 x2 y2 in pixels) and `logits` at each place. It is compared
+with the model at three sizes. torch.export.load reads a .pt2; .onnx takes the extra `onnx`.
+
+A name without an ending is a folder ready to be published: README.md with a model card, weights, config, and results
+where they are beside the checkpoint. ndformer.load(FOLDER) answers as the model does. Nothing is uploaded.
 """
 
 from pathlib import Path
@@ -15,6 +20,7 @@ from mmengine.config import Config
 
 from ndformer.framework import graph
 from ndformer.framework.engine.building import Framing, build_model
+from ndformer.framework.engine.programs import modelcard
 from ndformer.framework.engine.programs.cli import config_arguments, config_from, new_parser, run
 from ndformer.framework.engine.training import checkpoint, exported
 from ndformer.framework.errors import DataError
@@ -22,44 +28,66 @@ from ndformer.framework.model import TokenModel
 from ndformer.framework.registry import TRANSFORMS
 from ndformer.modalities.image.adapter import ImagePatches
 
+WORST = 1e-4  # from the model, as a share of its largest value where that is above 1
 
-def example_of(cfg: Config, model: TokenModel, size: tuple[int, int] | None) -> torch.Tensor:
-    """Two images as the test set's transforms make them."""
+
+def batches_of(cfg: Config, model: TokenModel, size: tuple[int, int] | None) -> list[torch.Tensor]:
+    """Images of the size that the test set's transforms make, or 8 x 6 patches; wider ones, and higher ones."""
     adapters = list(model.modalities.values())
     if len(adapters) > 1 or not isinstance(adapters[0], ImagePatches):
         kinds = ", ".join(type(one).__name__ for one in adapters)
         raise DataError(f"graphs are of models of images, this one takes {kinds}: export its weights, as .safetensors")
     transforms = [TRANSFORMS.create(one) for one in cfg.test_dataloader.dataset.get("transforms", ())]
     framed = next((one.size for one in reversed(transforms) if isinstance(one, Framing)), None)
-    size = size or ((framed, framed) if isinstance(framed, int) else framed)
-    if size is None:
-        raise DataError("the test set's transforms do not say how large images are", "--size 32 32 does")
-    return torch.zeros(2, adapters[0].channels, *size, device=next(model.parameters()).device)
+    patch = adapters[0].patch
+    height, width = size or ((framed, framed) if isinstance(framed, int) else framed) or (8 * patch, 6 * patch)
+    sizes = [(2, height, width), (1, height, width + 3 * patch), (3, height + 2 * patch, width)]
+    draw = torch.Generator().manual_seed(0)
+    return [torch.randn(count, adapters[0].channels, *sides, generator=draw) for count, *sides in sizes]
+
+
+def write_graph(path: Path, model: TokenModel, batches: list[torch.Tensor]) -> str:
+    """What was found when the file was compared with the model."""
+    graph.save(path, graph.graph(model, batches[0]))
+    worst = graph.worst(path, model, batches)
+    if worst is None:
+        return "not compared with the model, which takes onnxruntime: pip install 'ndformer[onnx]'"
+    if not worst <= WORST:
+        path.unlink()
+        raise DataError(f"{path} is gone again: it was {worst:.1e} from the model, and may be {WORST:g}")
+    sizes = ", ".join(" x ".join(map(str, (len(one), *one.shape[2:]))) for one in batches)
+    return f"at most {worst:.1e} from the model, with images of {sizes}"
 
 
 def main() -> None:
     parser = new_parser(__doc__)
     config_arguments(parser)
     checkpoint.arguments(parser)
-    parser.add_argument("out", metavar="OUT", type=Path, help=".safetensors, .pt2 or .onnx")
+    parser.add_argument("out", metavar="OUT", type=Path, help=".onnx, .pt2, .safetensors, or a folder")
     parser.add_argument(
-        "--size", metavar=("HEIGHT", "WIDTH"), type=int, nargs=2, help="of images, where the config lacks it"
+        "--size", metavar=("HEIGHT", "WIDTH"), type=int, nargs=2, help="of images that a graph is tried with"
+    )
+    parser.add_argument(
+        "--licence", metavar="NAME", default="unknown", help="of a folder's weights, as the hub spells it: cc-by-4.0"
     )
     given = parser.parse_args()
     cfg = config_from(given)
-    weights = given.out.suffix == ".safetensors"
-    if not weights and given.out.suffix not in graph.ENDINGS:
+    kind = given.out.suffix
+    if kind and kind != ".safetensors" and kind not in graph.ENDINGS:
         known = " or ".join(graph.ENDINGS)
         raise DataError(f"weights are exported as .safetensors, graphs as {known}, got {given.out}")
-    (exported.can_export if weights else graph.can_save)(given.out)
-    model = build_model(cfg)
+    (graph.can_save if kind in graph.ENDINGS else exported.can_export if kind else modelcard.can_write)(given.out)
+    model = build_model(cfg, "cpu")
     content = checkpoint.load(given.checkpoint)
     checkpoint.load_weights(model, content, given.checkpoint, given.resize_positions)
-    if weights:
-        exported.export(given.out, content | dict(model=model.state_dict()))
-    else:
+    whole = content | dict(model=model.state_dict())
+    if kind in graph.ENDINGS:
         model.amp = None
-        graph.save(given.out, graph.graph(model, example_of(cfg, model, given.size and tuple(given.size))))
+        print(write_graph(given.out, model, batches_of(cfg, model, given.size and tuple(given.size))))
+    elif kind:
+        exported.export(given.out, whole)
+    else:
+        modelcard.write(given.out, cfg, whole, given.checkpoint.parent, given.licence)
     print(given.out)
 
 

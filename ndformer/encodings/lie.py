@@ -56,8 +56,8 @@ class LieRE(PositionEncoding):
         if self.block == 2:
             return ToTurn(positions)
         every = positions.flatten(0, 1).double()
-        of = torch.arange(len(every), device=every.device)
-        if where.extent is not None and not torch.compiler.is_compiling() and len(every) > 0:
+        of = torch.arange(every.shape[0], device=every.device)
+        if where.extent is not None and not torch.compiler.is_compiling() and every.shape[0] > 0:
             every, of = every.unique(dim=0, return_inverse=True)
         return Places(every, of.view(positions.shape[:2]))
 

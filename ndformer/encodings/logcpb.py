@@ -60,10 +60,12 @@ class LogCPB(PositionEncoding):
     def tables(self, positions: Tensor, where: Where) -> Steps:
         grid = where.grid
         assert grid is not None
-        spans = [max(1, n - 1) for n in self.trained or grid]  # one cell: no step, and no division by 0
         counted = [torch.arange(n, dtype=positions.dtype, device=positions.device) for n in grid]
+        # one cell: no step, and no division by 0; of the grid a tensor, as in a graph no number may be compared
+        spans = [max(1, n - 1) for n in self.trained] if self.trained else [x[-1:].clamp(min=1) for x in counted]
         cells = F.pad(_all(counted), (0, 0, positions.shape[1] - math.prod(grid), 0))  # class tokens come first
-        s = _all([8 * torch.cat([x.flip(0), -x[1:]]) / n for x, n in zip(counted, spans)])  # of r_j - r_i, ascending
+        steps = [n - 1 - torch.arange(2 * n - 1, dtype=x.dtype, device=x.device) for x, n in zip(counted, grid)]
+        s = _all([8 * own / n for own, n in zip(steps, spans)])  # of r_j - r_i, ascending
         return Steps(cells[None], tuple(n - 1 for n in grid), s.sign() * torch.log2(1 + s.abs()) / math.log2(8))
 
     def layer(self, index: int, depth: int) -> LayerEncoding:

@@ -87,7 +87,7 @@ class LearnableAbsolute(PositionEncoding):
         if where.grid is None or self.extent is not None:
             return self._free(own, cells, positions, where)
         cells = resampled(cells.view(*self.grid, self.dim), where.grid).flatten(0, -2)  # (prod(grid), dim)
-        before = positions.shape[1] - len(cells)
+        before = positions.shape[1] - cells.shape[0]  # no len(): in a graph that is a number
         if where.placed is None:
             return F.pad(cells, (0, 0, before, 0))[None]
         own = F.pad(own[:before], (0, 0, 0, max(0, before - len(own))))  # (before, dim)
@@ -112,16 +112,17 @@ class LearnableAbsolute(PositionEncoding):
 def resampled(cells: Tensor, sizes: Sequence[int]) -> Tensor:
     """(n_1, ..., n_P, dim) at other sizes: bicubic with antialiasing, which is F.interpolate's in two dimensions."""
     for axis, (old, new) in enumerate(zip(cells.shape, sizes)):
-        if old != new:
+        if torch.compiler.is_exporting() or old != new:  # a graph is of any size
             cells = torch.einsum("no,o...->n...", _bicubic(old, new, cells), cells.movedim(axis, 0)).movedim(0, axis)
     return cells
 
 
 def _bicubic(old: int, new: int, like: Tensor) -> Tensor:
     """(new, old): how much each old cell gives to a new one. Keys' kernel with a = -0.5, as wide as a new cell is."""
-    centres = (torch.arange(new, dtype=like.dtype, device=like.device) + 0.5) * (old / new)
+    step = old / like.new_full((), new)  # a tensor: in a graph no number may be compared
+    centres = (torch.arange(new, dtype=like.dtype, device=like.device) + 0.5) * step
     cells = torch.arange(old, dtype=like.dtype, device=like.device) + 0.5
-    d = (cells - centres[:, None]).abs() / max(1.0, old / new)
+    d = (cells - centres[:, None]).abs() / step.clamp(min=1)
     near, far = (1.5 * d - 2.5) * d * d + 1, ((-0.5 * d + 2.5) * d - 4) * d + 2
     weights = torch.where(d < 1, near, torch.where(d < 2, far, 0.0))
     return weights / weights.sum(1, keepdim=True)

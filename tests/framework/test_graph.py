@@ -1,10 +1,13 @@
-"""A model as a graph: one for batches of any length, that gives the model's numbers without its code."""
+"""A model as a graph: one for batches of any length and images of any size, that gives the model's numbers without its
+code. `make exports` has all encodings and tasks."""
 
 import json
+import re
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -35,30 +38,58 @@ def model(encoding: Any, class_token: bool = True, **head: Any) -> TokenModel:
     return made.eval()
 
 
-def images(count: int) -> Tensor:
-    return torch.randn(count, 3, 16, 12, generator=torch.Generator().manual_seed(count))
+def images(count: int, height: int = 16, width: int = 12) -> Tensor:
+    return torch.randn(count, 3, height, width, generator=torch.Generator().manual_seed(count))
+
+
+OTHERS = [images(1), images(3, 24, 16), images(2, 8, 72)]  # batches that no graph was made with
 
 
 @pytest.mark.parametrize("name", OURS)
-def test_a_graph_of_each_encoding_takes_batches_of_any_length(name: str) -> None:
+def test_a_graph_of_each_encoding_takes_batches_of_any_length_and_size(name: str) -> None:
     made = model(dict(type=name), class_token=len(name) % 2 == 0)
     found = graph.graph(made, images(2)).module()
-    for count in (1, 2, 5):
-        torch.testing.assert_close(found(images(count)), made(images(count)), rtol=1e-4, atol=1e-5)
+    for batch in OTHERS:
+        torch.testing.assert_close(found(batch), made(batch), rtol=1e-4, atol=1e-5)
 
 
-def test_one_sample_decides_how_a_graph_computes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also where larger batches would be computed in another way (their biases are too large as a whole)."""
+def test_a_graph_computes_all_batches_and_sizes_in_one_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where larger ones would be computed in another way (their biases are too large as a whole)."""
     monkeypatch.setattr("ndformer.framework.kernels.sdpa.MASK", 2 * 13 * 13)
     made = model(dict(type="ALiBi"))
-    torch.testing.assert_close(graph.graph(made, images(2)).module()(images(40)), made(images(40)))
+    found = graph.graph(made, images(2)).module()
+    for batch in (images(40), images(1, 40, 40)):
+        torch.testing.assert_close(found(batch), made(batch))
 
 
 def test_pixels_are_answered_by_a_graph_too() -> None:
     neck = dict(type="SimpleFeaturePyramid", scales=(2, 1))
     made = model(dict(type="PaPE"), False, type="Segmenter", classes=5, patch=4, neck=neck)
     found = graph.graph(made, images(2)).module()
-    torch.testing.assert_close(found(images(3)), made(images(3)), rtol=1e-4, atol=1e-5)
+    for batch in OTHERS:
+        torch.testing.assert_close(found(batch), made(batch), rtol=1e-4, atol=1e-5)
+
+
+def test_a_graph_of_a_detector_gives_boxes_and_logits_by_name(tmp_path: Path) -> None:
+    """Without onnxscript and onnxruntime half of this goes untold."""
+    neck = dict(type="SimpleFeaturePyramid", width=8, scales=(0.5,))
+    made = model(dict(type="ALiBi"), False, type="Detector", classes=3, patch=4, neck=neck)
+    graphed = graph.graph(made, images(2))
+    run: list[Any] = [graphed.module()]
+    if find_spec("onnxscript") and find_spec("onnxruntime"):
+        import onnxruntime  # pyright: ignore[reportMissingImports]
+
+        graph.save(tmp_path / "model.onnx", graphed)
+        session = onnxruntime.InferenceSession(tmp_path / "model.onnx")
+        names = ["boxes", "logits"]
+        run.append(lambda x: dict(zip(names, map(torch.from_numpy, session.run(names, dict(inputs=x.numpy()))))))
+    for batch in (images(1), images(3, 24, 16), images(2, 12, 72)):
+        told = made(batch)
+        for call in run:
+            given = call(batch)
+            assert list(given) == ["boxes", "logits"]
+            torch.testing.assert_close(given["boxes"], told.boxes, rtol=1e-4, atol=1e-4)
+            torch.testing.assert_close(given["logits"], told.logits, rtol=1e-4, atol=1e-5)
 
 
 def test_what_becomes_no_graph_is_a_sentence_and_the_model_trains_on() -> None:
@@ -67,22 +98,32 @@ def test_what_becomes_no_graph_is_a_sentence_and_the_model_trains_on() -> None:
             return x * 2 if x.sum() > 0 else x
 
     looking = Looking()
-    with pytest.raises(DataError, match=r"does not become a graph \(.*\): classifiers and segmenters of images do"):
+    with pytest.raises(DataError, match=r"does not become a graph \(.*\): classifiers, detectors and segmenters of"):
         graph.graph(looking, torch.ones(2, 3))
     assert looking.training
 
 
-@pytest.mark.parametrize("names", ["NoPE", "PaPE", "RelativeBias and PoPE", "LearnableAbsolute and CoPE and SaPE2"])
-def test_onnx_gives_the_same(tmp_path: Path, names: str) -> None:
+@pytest.mark.parametrize("names", ["PaPE", "RelativeBias and PoPE", "LearnableAbsolute and CoPE and SaPE2"])
+def test_onnx_gives_the_same_at_all_sizes(tmp_path: Path, names: str) -> None:
     pytest.importorskip("onnxscript")
     runtime = pytest.importorskip("onnxruntime")
     made = model([dict(type=name) for name in names.split(" and ")])
     graph.save(tmp_path / "model.onnx", graph.graph(made, images(2)))
     session = runtime.InferenceSession(tmp_path / "model.onnx")
-    for count in (1, 2, 5):
-        (found,) = session.run(None, dict(inputs=images(count).numpy()))
-        np.testing.assert_allclose(found, made(images(count)).detach().numpy(), rtol=1e-4, atol=1e-5)
+    for batch in OTHERS:
+        (found,) = session.run(["logits"], dict(inputs=batch.numpy()))
+        np.testing.assert_allclose(found, made(batch).detach().numpy(), rtol=1e-4, atol=1e-5)
     assert [path.name for path in tmp_path.iterdir()] == ["model.onnx"]
+    assert cast(float, graph.worst(tmp_path / "model.onnx", made, OTHERS)) < 1e-4
+
+
+def test_another_models_file_is_told_from_its_own(tmp_path: Path) -> None:
+    made, other = model(dict(type="NoPE")), model(dict(type="NoPE"))
+    graph.save(tmp_path / "model.pt2", graph.graph(made, images(2)))
+    assert cast(float, graph.worst(tmp_path / "model.pt2", made, OTHERS)) < 1e-5
+    with torch.no_grad():
+        other.head.get_parameter("linear.bias")[3] += 0.01
+    assert 0.001 < cast(float, graph.worst(tmp_path / "model.pt2", other, OTHERS)) < 0.0101
 
 
 def test_what_onnx_does_not_know_is_a_sentence(tmp_path: Path) -> None:
@@ -109,20 +150,22 @@ def test_a_trained_model_is_exported_without_its_data(tmp_path: Path) -> None:
         "    except SystemExit as end:\n"
         "        print(end)\n"
     )
-    wanted = [["w.safetensors"], ["g.pt2", "--size", "32", "32"], ["g.pt2"], ["g.png"], ["no/w.safetensors"]]
+    wanted = [["w.safetensors"], ["g.pt2", "--size", "32", "32"], ["g.png"], ["no/w.safetensors"], ["no/card"]]
     ran = subprocess.run(
         [sys.executable, "-c", program, json.dumps(wanted)], cwd=tmp_path, capture_output=True, text=True, check=False
     )
     assert ran.stdout, ran.stderr
-    first, second, *sentences = ran.stdout.splitlines()
+    first, said, second, *sentences = ran.stdout.splitlines()
     assert (first, second) == ("w.safetensors", "g.pt2"), ran.stderr
+    sizes = "2 x 32 x 32, 1 x 32 x 44, 3 x 40 x 32"
+    assert re.fullmatch(rf"at most \d\.\de[-+]\d\d from the model, with images of {sizes}", said)
     assert sentences == [
-        "export: the test set's transforms do not say how large images are; --size 32 32 does",
         "export: weights are exported as .safetensors, graphs as .pt2 or .onnx, got g.png",
         "export: the folder of no/w.safetensors is missing: make it, or name another one",
+        "export: the folder of no/card is missing: make it, or name another one",
     ]
     given = checkpoint.load(tmp_path / "w.safetensors")
     assert given["classes"] == list("abcdefghij")
     assert all(torch.equal(given["model"][name], value) for name, value in made.state_dict().items())
-    x = torch.randn(3, 3, 32, 32)
+    x = torch.randn(3, 3, 36, 60)
     torch.testing.assert_close(torch.export.load(tmp_path / "g.pt2").module()(x), made(x), rtol=1e-4, atol=1e-5)

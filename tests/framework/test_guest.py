@@ -31,6 +31,9 @@ def watched(name):
     found[name] = changes(before, snapshot())
 
 
+with watched("ndformer"):
+    import ndformer
+    ndformer.load, ndformer.create
 with watched("attention"):
     import ndformer.framework.attention
 with watched("all modules"):
@@ -91,7 +94,8 @@ def found() -> dict[str, list[str]]:
 
 
 @pytest.mark.parametrize(
-    "step", ["attention", "all modules", "config", "load", "run", "broken run", "stopped run", "ten runs"]
+    "step",
+    ["ndformer", "attention", "all modules", "config", "load", "run", "broken run", "stopped run", "ten runs"],
 )
 def test_nothing_of_the_host_is_changed(found: dict[str, list[str]], step: str) -> None:
     assert found[step] == []

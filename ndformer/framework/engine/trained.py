@@ -23,7 +23,7 @@ from ndformer.framework.engine.config.load import load as load_config
 from ndformer.framework.engine.config.load import told
 from ndformer.framework.engine.config.shipped import config_path
 from ndformer.framework.engine.programs.files import Preparation
-from ndformer.framework.engine.training import checkpoint, contents
+from ndformer.framework.engine.training import checkpoint, contents, exported
 from ndformer.framework.errors import DataError
 from ndformer.framework.heads.head import Head
 from ndformer.framework.look import Look, looking
@@ -117,10 +117,11 @@ def load(
     device: str | torch.device = "cpu",
     trust_config: bool = False,
 ) -> Trained:
-    """A run's folder, a .pth or a .safetensors file, ready to answer. Its config is the one given, or that of its
-    folder, or what the file itself tells; nothing of it runs unless `trust_config`."""
+    """A run's or a published folder, a .pth or a .safetensors file, ready to answer. Its config is the one given, or
+    that of its folder, or what the file itself tells; nothing of it runs unless `trust_config`."""
     path = Path(path)
-    path = path / checkpoint.BEST if path.is_dir() else path
+    if path.is_dir():
+        path = next((path / name for name in (checkpoint.BEST, exported.PLACE) if (path / name).is_file()), path)
     content = checkpoint.load(path)
     cfg = _config_of(path, content, config, trust_config)
     with torch.random.fork_rng(devices=[]):  # first weights are drawn

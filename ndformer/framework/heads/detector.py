@@ -83,6 +83,9 @@ class Detector(Head):
         """Boxes and scores at every cell of every map, of the branch that answers."""
         return self.one(self.neck(tokens))
 
+    def exported(self, said: Anchors) -> dict[str, Tensor]:
+        return dict(boxes=said.boxes, logits=said.logits)
+
     @torch.no_grad()
     def predict(self, tokens: TokenSet, data_samples: list[dict[str, Any]]) -> list[Answer]:
         anchors = self(tokens)

@@ -36,6 +36,10 @@ class Head(nn.Module):
             f"{type(self).__name__} has no forward(tokens), what it says as tensors: ask for mode='predict'"
         )
 
+    def exported(self, said: Any) -> Tensor | dict[str, Tensor]:
+        """What forward() gave, as a graph for elsewhere gives it: a tensor, or several by their names."""
+        return said
+
     def targets(self, data_samples: list[dict[str, Any]], device: torch.device) -> Any:
         """What a batch should be answered, as `loss` takes it, and as mixers of training batches change it."""
         return tree_map_only(Tensor, lambda value: value.to(device, non_blocking=True), data_samples)

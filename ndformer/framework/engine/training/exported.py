@@ -11,6 +11,7 @@ from torch import Tensor
 from ndformer.framework import atomic
 from ndformer.framework.errors import DataError
 
+PLACE = "model.safetensors"  # in a folder that is published
 ABOUT, DIGEST = "ndformer", "ndformer_digest"  # in the file's metadata
 
 

@@ -1,0 +1,64 @@
+"""A trained model behind HTTP: POST a file, and get its answer as JSON. Any ASGI server runs it (pip install uvicorn).
+
+python examples/serve.py work_dirs/mnist_small_sample
+curl --data-binary @seven.png http://127.0.0.1:8000/seven.png          (the ending of the name says what is in it)
+"""
+
+import asyncio
+import json
+import sys
+import tempfile
+from http import HTTPStatus
+from pathlib import Path, PurePosixPath
+
+import ndformer
+from ndformer.framework.errors import DataError
+
+LARGEST = 16 * 2**20  # bytes of a file
+
+
+def serving(path):
+    """The ASGI application for a run's folder or a file of weights."""
+    model, turn = ndformer.load(path), asyncio.Lock()
+
+    def answer(name, body):
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder, f"sent{name.suffix.lower()}")
+            file.write_bytes(body)
+            try:
+                rows = model(file).table
+            except (DataError, ValueError) as error:
+                return HTTPStatus.UNPROCESSABLE_ENTITY, str(error).replace(str(file), "the file")
+        return HTTPStatus.OK, [{key: value for key, value in row.items() if key != "path"} for row in rows]
+
+    async def answered(scope, receive):
+        name, body, more = PurePosixPath(scope["path"]), b"", True
+        if scope["method"] != "POST":
+            return HTTPStatus.METHOD_NOT_ALLOWED, "POST a file here"
+        if name.suffix.lower() not in model.prepared.endings:
+            known = ", ".join(model.prepared.endings)
+            return HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"the path ends as the file's name does: {known}"
+        while more:
+            message = await receive()
+            body, more = body + message.get("body", b""), message.get("more_body", False)
+            if len(body) > LARGEST:
+                return HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"a file has at most {LARGEST} bytes"
+        async with turn:  # one at a time: each takes all cores
+            return await asyncio.to_thread(answer, name, body)
+
+    async def app(scope, receive, send):
+        if scope["type"] == "http":
+            status, said = await answered(scope, receive)
+            text = json.dumps(dict(answer=said) if status == HTTPStatus.OK else dict(error=said)).encode()
+            await send(
+                dict(type="http.response.start", status=status, headers=[(b"content-type", b"application/json")])
+            )
+            await send(dict(type="http.response.body", body=text))
+
+    return app
+
+
+if __name__ == "__main__":
+    import uvicorn  # pyright: ignore[reportMissingImports]
+
+    uvicorn.run(serving(sys.argv[1]))

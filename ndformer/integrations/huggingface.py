@@ -1,0 +1,100 @@
+"""Another position encoding in a ViT or a DINOv2 (with registers too) of Hugging Face (tried with transformers 5.23).
+
+model = ViTForImageClassification.from_pretrained("google/vit-base-patch16-224")
+model = with_encoding(model, "PaPE(m=50)")       # fine-tune it: the encoding's own weights are new
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ndformer.integrations.hosting import Hosted, Named, Place, Positions, check_dropout
+
+
+def with_encoding(model: Any, encoding: Named, keep_table: bool = False) -> Any:
+    """The same model, changed in place, be it with a head or without. Its learned table of places is taken out, unless
+    `keep_table`; all other weights stay under their names. Without the table it takes any size that patches divide;
+    with it, other sizes are asked for as ever (interpolate_pos_encoding=True of a ViT)."""
+    from transformers.models.dinov2 import modeling_dinov2 as dinov2  # pyright: ignore[reportMissingImports]
+    from transformers.models.dinov2_with_registers import (  # pyright: ignore[reportMissingImports]
+        modeling_dinov2_with_registers as registers,
+    )
+    from transformers.models.vit import modeling_vit as vit  # pyright: ignore[reportMissingImports]
+
+    known = (vit.ViTLayer, dinov2.Dinov2Layer, registers.Dinov2WithRegistersLayer)
+    tables = (vit.ViTEmbeddings, dinov2.Dinov2Embeddings, registers.Dinov2WithRegistersEmbeddings)
+    layers: list[Any] = [part for part in model.modules() if isinstance(part, known)]
+    found = [(name, part) for name, part in model.named_modules() if isinstance(part, tables)]
+    if not layers or len(found) != 1:
+        raise TypeError(
+            f"with_encoding takes a ViT or a DINOv2 of transformers, got {type(model).__name__} with {len(layers)} "
+            f"layers and {len(found)} embeddings of such a one"
+        )
+    name, embeddings = found[0]
+    first, depth = layers[0].attention, len(layers)
+    check_dropout(first.attention_dropout)
+    parts = dict(embeddings.named_parameters(recurse=False))
+    prefix = 1 + (parts["register_tokens"].shape[1] if "register_tokens" in parts else 0)
+    positions = Positions(encoding, first.q_proj.in_features, first.num_attention_heads, depth, prefix)
+    for i, layer in enumerate(layers):
+        layer.attention = _Attention(layer.attention, positions.encoding.layer(i, depth), positions.place)
+    placed = embeddings if keep_table else _Embeddings(embeddings, parts)
+    model.set_submodule(name, placed)
+    model.position_encoding = positions.to(first.q_proj.weight.device)
+    placed.register_forward_hook(_Enter(positions), with_kwargs=True)
+    positions.between(layers)
+    return model
+
+
+class _Enter:
+    def __init__(self, positions: Positions) -> None:
+        self.positions = positions
+
+    def __call__(self, embeddings: Any, given: Any, named: Any, x: Tensor) -> Tensor:
+        pixels = given[0] if given else named["pixel_values"]
+        rows, columns = (side // own for side, own in zip(pixels.shape[-2:], embeddings.patch_embeddings.patch_size))
+        self.positions.enter(rows, columns, x.device)
+        return self.positions.embed(x)
+
+
+class _Embeddings(nn.Module):
+    """Theirs, by their names, without a table: class token, registers, patches."""
+
+    def __init__(self, host: Any, parts: dict[str, nn.Parameter]) -> None:
+        super().__init__()
+        self.patch_embeddings, self.dropout, self.cls_token = host.patch_embeddings, host.dropout, host.cls_token
+        self.mask_token, self.register_tokens = parts.get("mask_token"), parts.get("register_tokens")
+
+    def forward(
+        self,
+        pixel_values: Tensor,
+        bool_masked_pos: Tensor | None = None,
+        interpolate_pos_encoding: bool | None = None,
+    ) -> Tensor:
+        """(B, 1 + registers + patches, dim); there is nothing to interpolate."""
+        x = self.patch_embeddings(pixel_values)
+        if bool_masked_pos is not None and self.mask_token is not None:
+            x = torch.where(bool_masked_pos.bool()[..., None], self.mask_token.flatten().to(x.dtype), x)
+        before = [one for one in (self.cls_token, self.register_tokens) if one is not None]
+        return self.dropout(torch.cat([*(one.expand(len(x), -1, -1) for one in before), x], dim=1))
+
+
+class _Attention(Hosted):
+    """Theirs, by its names. It gives no attention weights: they are never whole."""
+
+    def __init__(self, host: Any, encoding: Any, place: Place) -> None:
+        super().__init__(encoding, place)
+        self.heads = host.num_attention_heads
+        self.q_proj, self.k_proj, self.v_proj, self.o_proj = host.q_proj, host.k_proj, host.v_proj, host.o_proj
+
+    def forward(
+        self, hidden_states: Tensor, attention_mask: Tensor | None = None, **others: Any
+    ) -> tuple[Tensor, None]:
+        if attention_mask is not None:
+            raise ValueError("attention with an encoding of ours takes no mask: images have no padding")
+        x = self.input(hidden_states)
+        q, k, v = (
+            p(x).unflatten(-1, (self.heads, -1)).transpose(1, 2) for p in (self.q_proj, self.k_proj, self.v_proj)
+        )
+        return self.o_proj(self.attend(q, k, v, x)), None

@@ -1,0 +1,112 @@
+"""examples/serve.py: its ASGI application, called as a server calls it."""
+
+import asyncio
+import importlib.util
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torch import nn
+
+import ndformer
+from ndformer.framework.engine.building import build_model
+from ndformer.framework.engine.config.load import load
+from ndformer.framework.engine.training import checkpoint
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="module")
+def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    options = ["model.backbone.dim=16", "model.backbone.depth=1", "model.backbone.heads=2"]
+    cfg = load(ROOT / "configs" / "mnist_small.py", options, sample=True)
+    torch.manual_seed(0)
+    model = build_model(cfg, "cpu")
+    nn.init.normal_(model.head.get_parameter("linear.weight"))
+    path = tmp_path_factory.mktemp("run") / "best.pth"
+    classes = ["<b>0</b>", *"123456789"]
+    checkpoint.save(path, dict(model=model.state_dict(), classes=classes, config=cfg.pretty_text))
+    return path
+
+
+@pytest.fixture(scope="module")
+def serve() -> Any:
+    spec = importlib.util.spec_from_file_location("serve", ROOT / "examples" / "serve.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def app(serve: Any, weights: Path) -> Any:
+    return serve.serving(weights)
+
+
+def asked(app: Any, path: str, body: bytes = b"", method: str = "POST", piece: int = 100) -> tuple[int, Any]:
+    """Status and JSON; the body comes in pieces."""
+    pieces = [body[i : i + piece] for i in range(0, len(body), piece)] or [b""]
+    coming = [dict(type="http.request", body=one, more_body=i + 1 < len(pieces)) for i, one in enumerate(pieces)]
+    sent: list[Any] = []
+
+    async def receive() -> Any:
+        return coming.pop(0)
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    asyncio.run(app(dict(type="http", method=method, path=path, headers=[]), receive, send))
+    assert (b"content-type", b"application/json") in sent[0]["headers"]
+    return sent[0]["status"], json.loads(sent[1]["body"])
+
+
+def png(pixels: np.ndarray) -> bytes:
+    file = io.BytesIO()
+    Image.fromarray(pixels).save(file, "PNG")
+    return file.getvalue()
+
+
+PIXELS = np.random.default_rng(0).integers(0, 256, (28, 28), np.uint8)
+
+
+def test_it_has_under_60_lines() -> None:
+    assert len([line for line in (ROOT / "examples" / "serve.py").read_text().splitlines() if line.strip()]) < 60
+
+
+def test_a_posted_file_has_the_answer_of_the_model(app: Any, weights: Path) -> None:
+    status, said = asked(app, "/seven.PNG", png(PIXELS))
+    answer: Any = ndformer.load(weights)(PIXELS)
+    wanted = [{key: value for key, value in row.items() if key != "path"} for row in answer.table]
+    assert (status, said) == (200, dict(answer=json.loads(json.dumps(wanted))))
+
+
+@pytest.mark.parametrize(
+    "path, body, status, sentence",
+    [
+        ("/seven.png", b"", 422, "the file"),
+        ("/seven.png", b"no picture" * 50, 422, "the file"),
+        ("/seven.png", png(PIXELS)[:-40], 422, "the file"),
+        ("/seven.png", png(PIXELS[:1, :1]), 422, "which patches of 4 do not divide"),
+        ("/seven.exe", b"MZ", 415, "ends as the file's name does: .jpg"),
+        ("/", b"", 415, "ends as the file's name does"),
+        ("/../../etc/passwd", b"", 415, "ends as the file's name does"),
+    ],
+)
+def test_bad_input_is_the_callers_and_a_sentence(app: Any, path: str, body: bytes, status: int, sentence: str) -> None:
+    found, said = asked(app, path, body)
+    assert found == status, said
+    assert list(said) == ["error"]
+    assert sentence in said["error"]
+    assert "/tmp" not in said["error"]
+
+
+def test_what_is_no_post_or_too_large_is_told(serve: Any, app: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert asked(app, "/seven.png", method="GET") == (405, dict(error="POST a file here"))
+    monkeypatch.setattr(serve, "LARGEST", 1000)
+    assert asked(app, "/seven.png", bytes(1001)) == (413, dict(error="a file has at most 1000 bytes"))
