@@ -1,7 +1,7 @@
 """A compact index of nuScenes' tables, so that it opens at once; and whether the files that they name are there.
 
     tools/prepare_nuscenes.py data/nuscenes
-    tools/prepare_nuscenes.py data/nuscenes --version v1.0-mini
+    tools/prepare_nuscenes.py data/nuscenes --only v1.0-mini
 
 One file in data/nuscenes/.ndformer_cache: where all sensors were and what stood around them. Clouds and pictures stay
 where they are. Nothing needs it: without it, or where tables have changed since, the same is read from the tables
@@ -44,10 +44,10 @@ def prepare(home: Path) -> list[str]:
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = new_parser(__doc__)
     parser.add_argument("home", metavar="NUSCENES", type=Path, help="the folder with v1.0-trainval, samples and sweeps")
-    parser.add_argument("--version", choices=VERSIONS, help="one of them (all that are there)")
+    parser.add_argument("--only", choices=VERSIONS, help="one version (all that are there)")
     file_arguments(parser)
     given = parser.parse_args(arguments)
-    there = [given.version] if given.version else [name for name in VERSIONS if (given.home / name).is_dir()]
+    there = [given.only] if given.only else [name for name in VERSIONS if (given.home / name).is_dir()]
     if not there:
         raise DataError(
             f"{given.home} has none of the folders {', '.join(VERSIONS)}: give the one with nuScenes' tables"

@@ -80,13 +80,9 @@ def kept(tables: Tables) -> Index | None:
     except (OSError, ValueError, EOFError, KeyError, IndexError, TypeError, zipfile.BadZipFile):
         reason = "damaged"
     warnings.warn(
-        f"{path} is {reason} and not used: tools/prepare_nuscenes.py {home_of(tables)} makes it anew", stacklevel=2
+        f"{path} is {reason} and not used: tools/prepare_nuscenes.py {tables.home.parent} makes it anew", stacklevel=2
     )
     return None
-
-
-def home_of(tables: Tables) -> str:
-    return f"{tables.home.parent} --version {tables.home.name}"
 
 
 def _parts(index: Index) -> dict[str, np.ndarray]:
