@@ -39,10 +39,10 @@ class TransFusion(Head):
     """A map of peaks for each class gives `queries`, its best cells; each attends to the map about it, `radius` cells
     far (None: to all of it, and queries to each other), and says a class and a box.
 
-    Of `sharp` classes, small things, a peak need not be the largest among its neighbours; boxes of them that a surer one
-    overlaps from above by an IoU of more than `nms` are left out. Scores are sigmoid(logit) times that of the peak, then
-    score^(1 - trust) iou^trust. Trained on one query for each object, that of the Hungarian assignment. A sample has
-    `boxes` and `classes` as for CentrePoint.
+    Of `sharp` classes, small things, a peak need not be the largest among its neighbours; boxes of them that a surer
+    one overlaps from above by an IoU of more than `nms` are left out. Scores are sigmoid(logit) times that of the peak,
+    then score^(1 - trust) iou^trust. Trained on one query for each object, that of the Hungarian assignment. A sample
+    has `boxes` and `classes` as for CentrePoint.
     """
 
     def __init__(
