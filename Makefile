@@ -6,13 +6,14 @@
 # make soak    kills, faults, ranks, damaged files and 16 bit for an hour
 # make journeys  from files of one's own to pictures, and the commonest mistakes, all with the real programs: minutes
 # make integrations  models of other packages, installed into .venv where they can be, beside ours with their weights
+# make devkit  nuScenes' devkit in an environment of its own (.devkit), and our numbers beside its
 # make gpu     what needs a GPU: tests/gpu, then the benchmarks, into docs/benchmarks
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: train test lint types gpu headless matrix soak journeys integrations clean
+.PHONY: train test lint types gpu headless matrix soak journeys integrations devkit clean
 
 train: $(READY)
 	$(BIN)/python tools/train.py $(or $(ARGS),configs/modelnet40_plain_pape.py --sample --overwrite)
@@ -61,6 +62,9 @@ journeys: $(READY)
 integrations: $(READY)
 	-$(BIN)/python -m pip install -q -c constraints.txt timm
 	$(BIN)/python -m pytest -q tests/integrations -rs
+
+devkit: $(READY)
+	$(BIN)/python -m tests.devkit.compare --sets 50
 
 headless: $(READY)
 	PYTHON=$(CURDIR)/$(BIN)/python tests/headless/run.sh

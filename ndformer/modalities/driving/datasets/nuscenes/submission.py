@@ -23,20 +23,14 @@ def write_submission(path: Path, found: Boxes, tokens: Sequence[str], meta: Mapp
     """Of samples with these tokens, each with what was found there, also where that is nothing."""
     results: dict[str, list[dict[str, Any]]] = {token: [] for token in tokens}
     for i in range(len(found)):
-        token = tokens[found.sample[i]]
+        token = tokens[int(found.sample[i])]
         attribute = int(found.attribute[i])
-        results[token].append(
-            dict(
-                sample_token=token,
-                translation=found.centre[i].tolist(),
-                size=found.size[i].tolist(),
-                rotation=[math.cos(found.yaw[i] / 2), 0.0, 0.0, math.sin(found.yaw[i] / 2)],  # upright
-                velocity=found.velocity[i].tolist(),
-                detection_name=CLASSES[found.label[i]],
-                detection_score=float(found.score[i]),
-                attribute_name="" if attribute == NONE else ATTRIBUTES[attribute],
-            )
-        )
+        row: dict[str, Any] = dict(sample_token=token)
+        row |= dict(translation=found.centre[i].tolist(), size=found.size[i].tolist())
+        row |= dict(rotation=[math.cos(found.yaw[i] / 2), 0.0, 0.0, math.sin(found.yaw[i] / 2)])  # upright
+        row |= dict(velocity=found.velocity[i].tolist(), detection_name=CLASSES[found.label[i]])
+        row |= dict(detection_score=float(found.score[i]))
+        results[token].append(row | dict(attribute_name="" if attribute == NONE else ATTRIBUTES[attribute]))
     path.parent.mkdir(parents=True, exist_ok=True)
     atomic.write(path, json.dumps(dict(meta=dict(meta), results=results)) + "\n")
 
