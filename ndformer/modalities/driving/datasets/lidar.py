@@ -44,6 +44,7 @@ class Lidar(OfSensors):
     """
 
     sensors = (LIDAR,)
+    maskable = {}
 
     def __init__(self, *args: Any, classes: Sequence[str] | str = "classes.txt", columns: Few = 4, **rest: Any) -> None:
         if columns < 4:
