@@ -67,7 +67,9 @@ def test_cards_say_what_was_right_wrong_and_missed(data):
     one = Boxes3D(
         sample=sample, boxes=found, labels=np.array([*labels[:2], labels[0]]), scores=np.array([0.9, 0.8, 0.7])
     )
-    right, seen = one.compared(0.3)
+    compared = one.compared(0.3)
+    assert compared is not None
+    right, seen = compared
     assert right.tolist() == [True, True, False]
     assert seen[:2].all()
     assert not seen[2:].any()
