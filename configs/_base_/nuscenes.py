@@ -70,8 +70,8 @@ sample = dict(
             images=dict(heights=(-1.0, 3.0), layers=8, **_small_plane),
         ),
         backbone=dict(
-            dim=64,
-            heads=4,
+            dim=48,
+            heads=3,
             blocks=("own", "image", "bev"),
             corner=_small_low[:2],
             cell=_small_cell,

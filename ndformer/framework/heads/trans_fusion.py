@@ -10,10 +10,11 @@ from torch import Tensor, nn
 from ndformer.framework.answer import Answer
 from ndformer.framework.answers.boxes3d import Boxes3D
 from ndformer.framework.autocast import without_autocast
+from ndformer.framework.field import Field
 from ndformer.framework.heads.head import Head, finite
 from ndformer.framework.losses.boxes3d import kept_above
 from ndformer.framework.losses.matching import Matching, Weights
-from ndformer.framework.losses.objects3d import Field, Objects3D, local_maxima, peak_focal, peaks
+from ndformer.framework.losses.objects3d import Objects3D, local_maxima, peak_focal, peaks
 from ndformer.framework.necks.birds_eye import MapNorm
 from ndformer.framework.ranges import Classes, Count, Few, Natural, Rate, Share, SomeShare, Width
 from ndformer.framework.registry import HEADS, NECKS

@@ -7,9 +7,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from ndformer.framework.field import Field
 from ndformer.framework.losses.boxes3d import distance_iou, iou_3d
 from ndformer.framework.losses.hungarian import hungarian
-from ndformer.framework.losses.objects3d import Field, Objects3D
+from ndformer.framework.losses.objects3d import Objects3D
 
 ALPHA, GAMMA = 0.25, 2.0  # of the focal loss
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from ndformer.framework.errors import DataError
-from ndformer.framework.losses.objects3d import Field
+from ndformer.framework.field import Field
 from ndformer.framework.ranges import Few, Finite, Positive, SomeShare, Width
 from ndformer.framework.registry import NECKS
 from ndformer.framework.tokens import TokenSet

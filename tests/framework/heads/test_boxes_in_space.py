@@ -11,10 +11,11 @@ import torch
 from torch import Tensor
 
 from ndformer.framework.errors import DataError
+from ndformer.framework.field import Field
 from ndformer.framework.heads.centre_point import Cells, boxes_of, code_of
 from ndformer.framework.losses.boxes3d import iou_3d
 from ndformer.framework.losses.matching import Matching, Weights, query_code
-from ndformer.framework.losses.objects3d import Field, Objects3D, peak_focal, peaks
+from ndformer.framework.losses.objects3d import Objects3D, peak_focal, peaks
 from ndformer.framework.necks.birds_eye import map_of
 from ndformer.framework.registry import HEADS, NECKS
 from ndformer.framework.tokens import TokenSet, Where
