@@ -55,7 +55,7 @@ def main() -> None:
         except NothingLeftError:
             said = "samples have nothing else"
         print(f"without {name}:  {said}")
-    data = loader.data
+    model.masked, data = set(), loader.data
     for name, sensors in data.maskable.items():
         data.masked = frozenset(sensors)
         print(f"without {name}:  {as_line(evaluate(cfg, model, loader).values)}")

@@ -5,7 +5,7 @@ from PIL import Image, ImageDraw
 
 from ndformer.framework.pictures.solids import NEAREST, corners
 
-FACES = ((0, 1, 2, 3), (4, 5, 6, 7), (0, 1, 5, 4), (2, 3, 7, 6), (0, 3, 7, 4), (1, 2, 6, 5))  # of corners
+FACES = np.array([(0, 1, 2, 3), (4, 5, 6, 7), (0, 1, 5, 4), (2, 3, 7, 6), (0, 3, 7, 4), (1, 2, 6, 5)])  # of corners
 SHADES = (1.0, 0.75, 1.1, 0.4, 0.85, 0.85)  # front, back, top, bottom, left, right
 GROUND, SKY = np.array([70.0, 70, 75]), np.array([150.0, 180, 215])
 NOISE = 8.0
@@ -23,13 +23,14 @@ def picture(
     drawn = Image.fromarray(sheet.astype(np.uint8))
     pen = ImageDraw.Draw(drawn)
     seen = corners(boxes) @ to_camera[:3, :3].T + to_camera[:3, 3]  # (K, 8, 3)
-    faces = [(seen[k, list(face)], k, shade) for k in range(len(boxes)) for face, shade in zip(FACES, SHADES)]
-    for face, k, shade in sorted(faces, key=lambda one: -float(np.linalg.norm(one[0].mean(0)))):
-        ahead = _before(face)
-        if len(ahead) > 2:
-            flat = ahead @ lens.T
-            colour = np.clip(255 * shade * colours[k], 0, 255).astype(int)
-            pen.polygon([(float(x), float(y)) for x, y in flat[:, :2] / flat[:, 2:]], fill=tuple(colour.tolist()))
+    faces = seen[:, FACES].reshape(-1, 4, 3)  # (6 K, 4, 3)
+    ahead = faces[..., 2] >= NEAREST
+    shades = np.clip(255 * colours[:, None] * np.array(SHADES)[:, None], 0, 255).astype(int).reshape(-1, 3).tolist()
+    for i in np.argsort(-np.linalg.norm(faces.mean(1), axis=1), kind="stable"):
+        if ahead[i].any():
+            face = faces[i] if ahead[i].all() else _before(faces[i])
+            flat = face @ lens.T
+            pen.polygon((flat[:, :2] / flat[:, 2:]).ravel().tolist(), fill=tuple(shades[i]))
     pixels = np.asarray(drawn) + rng.normal(0, NOISE, (height, width, 1))
     return Image.fromarray(np.clip(pixels, 0, 255).astype(np.uint8))
 
