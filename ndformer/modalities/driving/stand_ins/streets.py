@@ -43,7 +43,7 @@ class Street:
 
 
 def street(rng: np.random.Generator, seconds: float) -> Street:
-    """Nobody drives into another one meanwhile, nor into the car, which drives along y = 0."""
+    """Nobody drives into another one meanwhile; the car drives along y = 0, between the lanes."""
     boxes: list[np.ndarray] = []
     names: list[str] = []
     times = np.linspace(0, seconds, 5)
