@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ndformer.framework.answer import Answer
-from ndformer.framework.pictures.cards import INK, RIGHT, WRONG, card
+from ndformer.framework.pictures.cards import INK, RIGHT, WRONG, card, class_colours, fitted
 from ndformer.framework.pictures.solids import Solid, draw
 from ndformer.framework.registry import ANSWERS
 
@@ -105,4 +105,6 @@ class Boxes3D(Answer):
     def annotated(
         cls, pixels: np.ndarray, truth: Mapping[str, Any], classes: Sequence[str], size: tuple[int, int]
     ) -> Any:
-        return draw(pixels, [Solid(box, RIGHT) for box in np.asarray(truth["boxes"])], truth)
+        colours, labels = class_colours(len(classes)).tolist(), np.asarray(truth["classes"]).tolist()
+        solids = [Solid(box, tuple(colours[label])) for box, label in zip(np.asarray(truth["boxes"]), labels)]
+        return fitted(np.asarray(draw(pixels, solids, truth)), *size)

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from ndformer.framework.errors import DataError, MissingError
-from ndformer.framework.foreign import json_rows
 from ndformer.framework.registry import DATASETS, TRANSFORMS
 from ndformer.modalities.driving.formats.classes import CAMERAS, LIDAR
 from ndformer.modalities.driving.formats.tables import READ, TABLES
@@ -191,30 +190,3 @@ def test_boxes_out_of_range_are_not_learnt_from(home):
     assert (np.abs(sample["points"][:, :2]) <= 5).all()
     with pytest.raises(ValueError, match="KeepRange goes from low to high on each axis, got"):
         TRANSFORMS.create(dict(type="KeepRange", low=(0, 0, 0), high=(1, 1, 0)))
-
-
-ROWS = {
-    "no list": ('{"a": 1}', "no list of rows"),
-    "no rows": ("[1, 2]", "holds 1, which is no row"),
-    "cut off": ('[{"a": 1}, {"a"', "is no row"),
-    "no end": ('[{"a": 1},', "it ends in the midst of its rows"),
-    "too deep": ("[" + '{"a":' * 200_000, "nested too deep|is no row"),
-    "empty": ("", "no list of rows"),
-}
-
-
-@pytest.mark.parametrize("case", ROWS)
-def test_tables_are_read_row_by_row_and_what_is_none_is_told(tmp_path, case):
-    content, said = ROWS[case]
-    (tmp_path / "x.json").write_text(content)
-    with pytest.raises(ValueError, match=said):
-        list(json_rows(tmp_path / "x.json"))
-
-
-def test_rows_may_lie_across_what_is_read_at_a_time(tmp_path):
-    rows = [dict(number=i, text="[]{}," * (i % 40), deep=[dict(a=None)]) for i in range(9_000)]
-    for indent in (None, 2):
-        (tmp_path / "x.json").write_text(json.dumps(rows, indent=indent))
-        assert list(json_rows(tmp_path / "x.json")) == rows
-    (tmp_path / "x.json").write_text("[]")
-    assert list(json_rows(tmp_path / "x.json")) == []

@@ -6,6 +6,7 @@ import warnings
 import numpy as np
 import pytest
 
+from ndformer.framework.data.fingerprint import changed, fingerprint
 from ndformer.framework.pictures.solids import corners
 from ndformer.framework.registry import DATASETS
 from ndformer.modalities.driving.datasets.nuscenes.balance import balanced
@@ -211,6 +212,17 @@ def test_the_index_says_the_same_and_is_not_used_once_tables_change(home, capsys
     kept.write_bytes(kept.read_bytes()[:1000])
     with pytest.warns(UserWarning, match="is damaged and not used"):
         opened(home)
+
+
+def test_a_run_notices_that_boxes_have_moved(home):
+    before = fingerprint(opened(home))
+    path = home / "v1.0-mini" / "sample_annotation.json"
+    rows = json.loads(path.read_text())
+    path.write_text(json.dumps(rows, indent=1))
+    assert fingerprint(opened(home)) == before
+    rows[-1]["translation"][0] += 0.5  # of the last scene, that of mini_val
+    path.write_text(json.dumps(rows))
+    assert len(list(changed(before, fingerprint(opened(home)), "test"))) == 1
 
 
 def test_the_test_set_has_no_boxes_and_is_read(tmp_path):

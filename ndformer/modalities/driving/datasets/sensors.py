@@ -26,6 +26,7 @@ class OfSensors(Dataset):
 
     answer = "Boxes3D"
     sensors: Sequence[str] = SENSORS
+    maskable = dict(CAM_FRONT=CAMERAS[:1])  # all cameras or the LiDAR are modalities, which models are without
     shown = (dict(type="PackDriving"),)
 
     def __init__(

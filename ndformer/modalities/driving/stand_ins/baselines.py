@@ -23,7 +23,7 @@ def baselines(train: NuScenes, test: NuScenes) -> Iterable[tuple[str, float]]:
     """mAP and NDS of each."""
     given = [targets(train, i) for i in range(len(train))]
     boxes, labels = (np.concatenate([one[part] for one in given]) for part in (0, 1))
-    constant = unseen(boxes, labels, len(given))
+    constant = unseen(boxes, labels, len(given), len(CLASSES))
     shares = np.bincount(labels, minlength=len(CLASSES)) / max(1, len(labels))
     tellers = {
         "nothing (the usual places)": lambda i: constant,
@@ -55,11 +55,11 @@ def targets(data: NuScenes, i: int) -> tuple[np.ndarray, np.ndarray]:
     return known["boxes"], known["classes"]
 
 
-def unseen(boxes: np.ndarray, labels: np.ndarray, samples: int) -> Found:
+def unseen(boxes: np.ndarray, labels: np.ndarray, samples: int, classes: int) -> Found:
     """The mean boxes of the fullest cells of each class."""
     cells = np.floor(boxes[:, :2] / CELL).astype(np.int64)
     found, kinds, scores = [np.zeros((0, 9), np.float32)], [], []
-    for label in range(len(CLASSES)):
+    for label in range(classes):
         own = labels == label
         places, which, count = np.unique(cells[own], axis=0, return_inverse=True, return_counts=True)
         for cell in np.argsort(-count, kind="stable")[:PLACES]:

@@ -1,6 +1,8 @@
 """nuScenes' numbers: average precision over four distances, the five errors of what was found, NDS."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,7 +16,21 @@ RECALLS = np.linspace(0, 1, 101)
 FIRST = 11  # of the recalls that count, beyond 0.1
 LEAST_PRECISION, WEIGHT = 0.1, 5  # what is below is 0; of mAP in NDS, where each error has 1
 ERRORS = ("ATE", "ASE", "AOE", "AVE", "AAE")  # translation, scale, orientation, velocity, attribute
-WITHOUT = dict(traffic_cone=("AOE", "AVE", "AAE"), barrier=("AVE", "AAE"))
+
+
+class Kind(NamedTuple):
+    """A class, and what is asked of it."""
+
+    name: str
+    without: tuple[str, ...] = ()  # errors that it does not have
+    period: float = 2 * np.pi  # of its yaw
+
+
+OTHERS = dict(
+    traffic_cone=Kind("traffic_cone", ("AOE", "AVE", "AAE")),
+    barrier=Kind("barrier", ("AVE", "AAE"), np.pi),  # both sides of one look alike
+)
+KINDS = [OTHERS.get(name, Kind(name)) for name in CLASSES]
 
 
 @dataclass(frozen=True)
@@ -30,9 +46,9 @@ class Curves:
         return np.maximum(self.precision[:, FIRST:] - LEAST_PRECISION, 0).mean(1) / (1 - LEAST_PRECISION)
 
 
-def evaluate(truth: Boxes, found: Boxes) -> list[Curves]:
+def evaluate(truth: Boxes, found: Boxes, kinds: Sequence[Kind] = KINDS) -> list[Curves]:
     """For each class, of boxes that count."""
-    return [_of_class(name, truth[truth.label == i], found[found.label == i]) for i, name in enumerate(CLASSES)]
+    return [_of_class(kind, truth[truth.label == i], found[found.label == i]) for i, kind in enumerate(kinds)]
 
 
 def summary(classes: list[Curves]) -> dict[str, float]:
@@ -43,25 +59,25 @@ def summary(classes: list[Curves]) -> dict[str, float]:
     return dict(mAP=average, NDS=score / (WEIGHT + len(ERRORS))) | errors
 
 
-def class_numbers(classes: list[Curves]) -> dict[str, dict[str, float | None]]:
+def class_numbers(classes: list[Curves], names: Sequence[str] = CLASSES) -> dict[str, dict[str, float | None]]:
     """By class: AP, AP at each distance, and the errors; None for those that it does not have."""
     rows = {}
-    for name, one in zip(CLASSES, classes):
+    for name, one in zip(names, classes):
         row: dict[str, float | None] = dict(AP=float(one.average.mean()))
         row |= {f"AP{distance:g}": float(value) for distance, value in zip(DISTANCES, one.average)}
         rows[name] = row | {error: None if np.isnan(value) else value for error, value in one.errors.items()}
     return rows
 
 
-def _of_class(name: str, truth: Boxes, found: Boxes) -> Curves:
+def _of_class(kind: Kind, truth: Boxes, found: Boxes) -> Curves:
     found = found[surest_first(found.score)]
     taken = match(truth, found, DISTANCES)
     precision = np.stack([_precision(row >= 0, len(truth)) for row in taken])
     right = taken[OF_ERRORS] >= 0
     confidence = _at_recalls(np.cumsum(right) / max(1, len(truth)), found.score) if right.any() else np.zeros(101)
-    own = _errors(name, truth[taken[OF_ERRORS][right]], found[right])
+    own = _errors(kind.period, truth[taken[OF_ERRORS][right]], found[right])
     errors = {error: _mean_error(values, found.score[right], confidence) for error, values in own.items()}
-    return Curves(precision, errors | dict.fromkeys(WITHOUT.get(name, ()), np.nan))
+    return Curves(precision, errors | dict.fromkeys(kind.without, np.nan))
 
 
 def _precision(right: np.ndarray, objects: int) -> np.ndarray:
@@ -76,11 +92,10 @@ def _at_recalls(recall: np.ndarray, values: np.ndarray) -> np.ndarray:
     return np.interp(RECALLS, recall, values, right=0)
 
 
-def _errors(name: str, truth: Boxes, found: Boxes) -> dict[str, np.ndarray]:
+def _errors(period: float, truth: Boxes, found: Boxes) -> dict[str, np.ndarray]:
     """(M,) of pairs that belong together, the surest first."""
     least = np.minimum(truth.size, found.size).prod(1)
     either = truth.size.prod(1) + found.size.prod(1) - least
-    period = np.pi if name == "barrier" else 2 * np.pi  # both sides of a barrier look alike
     turn = (truth.yaw - found.yaw + period / 2) % period - period / 2
     wrong = (truth.attribute != found.attribute).astype(np.float64)
     return dict(

@@ -79,6 +79,12 @@ class NuScenes(OfSensors):
     def file(self, frame: int) -> Path:
         return foreign.inside(self.data_root, self.table.frames.file[frame].decode(errors="surrogateescape"))
 
+    def identity(self, i: int) -> Any:
+        """Its cloud, and what stands around it."""
+        moment: Moment = self.records[i]
+        rows, boxes = self.table.rows(moment.number), self.table.boxes
+        return moment.path, boxes.label[rows], boxes.centre[rows], boxes.points[rows]
+
     def held_out(self, records: list[Any], labels: np.ndarray, share: float) -> np.ndarray:
         """Whole scenes."""
         scenes = self.table.frames.scene_of[[record.number for record in records]]
