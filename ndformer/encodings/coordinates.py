@@ -29,6 +29,8 @@ class LearnableMLP(PositionEncoding):
         super().__init__(*args, **rest)
         one_of("norm", norm, ("layer", "batch"))
         self.norm = norm
+        self.bounded = norm == "layer"  # of places far from 0 it leaves the direction alone
+        self.one_graph = norm == "layer"  # batch norm is of the tokens that have a place alone
 
     def tables(self, positions: Tensor, where: Where) -> State:
         return positions, where.real
@@ -40,6 +42,7 @@ class LearnableMLP(PositionEncoding):
 class _Added(LayerEncoding):
     def __init__(self, position_dims: int, dim: int, batch: bool) -> None:
         super().__init__()
+        self.batch = batch
         norm = nn.BatchNorm1d(dim) if batch else nn.LayerNorm(dim)
         self.mlp = nn.Sequential(nn.Linear(position_dims, dim), norm, nn.ReLU(), nn.Linear(dim, dim))
 
@@ -47,13 +50,18 @@ class _Added(LayerEncoding):
         positions, real = state
         with without_autocast(x):
             at = positions.to(next(self.mlp.parameters()).dtype)
-            if real is None:
-                return x + self.mlp(at.flatten(0, 1)).unflatten(0, at.shape[:2]).to(x.dtype)
-            real = real.expand(torch.broadcast_shapes(real.shape, at.shape[:2]))
-            at = at.expand(*real.shape, -1)
-            code = at.new_zeros(*real.shape, x.shape[2])
-            code[real] = self.mlp(at[real])
-            return x + code.to(x.dtype)
+            return x + (self._of_real(at, real) if self.batch else self._of_all(at, real)).to(x.dtype)
+
+    def _of_all(self, at: Tensor, real: Tensor | None) -> Tensor:
+        code = self.mlp(at)
+        return code if real is None else code.masked_fill(~real[..., None], 0)
+
+    def _of_real(self, at: Tensor, real: Tensor | None) -> Tensor:
+        if real is None:
+            return self.mlp(at.flatten(0, 1)).unflatten(0, at.shape[:2])
+        real = real.expand(torch.broadcast_shapes(real.shape, at.shape[:2]))
+        code = self.mlp(at.expand(*real.shape, -1)[real])
+        return code.new_zeros(*real.shape, code.shape[1]).masked_scatter(real[..., None], code)
 
 
 if __name__ == "__main__":
