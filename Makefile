@@ -9,13 +9,14 @@
 # make exports  graphs of models, .pt2 and .onnx, of encodings and tasks beside the models: half an hour
 # make docs    the documentation as a site, build/site; a dead link or a page that is nowhere in its list ends it
 # make browser the explorer's page and a report in a real Chromium (Debian's: apt install chromium), driven by playwright
+# make devkit  nuScenes' devkit in an environment of its own (.devkit), and our numbers beside its
 # make gpu     what needs a GPU: tests/gpu, then the benchmarks, into docs/benchmarks
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: train test lint types gpu headless matrix soak journeys integrations exports docs browser clean
+.PHONY: train test lint types gpu headless matrix soak journeys integrations devkit exports docs browser clean
 
 train: $(READY)
 	$(BIN)/python tools/train.py $(or $(ARGS),configs/modelnet40_plain_pape.py --sample --overwrite)
@@ -83,6 +84,9 @@ docs: $(READY)
 browser: $(READY)
 	-$(BIN)/python -m pip install -q --group browser
 	$(BIN)/python -m pytest -q tests/browser -rs
+
+devkit: $(READY)
+	$(BIN)/python -m tests.devkit.compare --sets 50
 
 headless: $(READY)
 	PYTHON=$(CURDIR)/$(BIN)/python tests/headless/run.sh

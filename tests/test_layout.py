@@ -142,7 +142,7 @@ def test_nothing_is_imported_in_a_circle() -> None:
 FRAMEWORK = [  # each room knows those before it
     ["errors", "atomic", "archive", "ranges", "guest", "jit", "autocast", "pipes"],
     ["signature", "devices"],
-    ["registry", "processes", "tokens", "foreign", "compat"],
+    ["registry", "processes", "tokens", "foreign", "compat", "field"],
     ["bias", "scaling", "spacing"],
     ["coverage"],
     ["kernels", "encoding"],
@@ -162,7 +162,7 @@ FRAMEWORK = [  # each room knows those before it
 ENGINE = [["config"], ["training"], ["building"], ["fitting"], ["run"], ["programs"], ["trained"], ["studies"]]
 MODALITY = [
     ["formats", "objects"],
-    ["spikes", "sampling", "generators"],
+    ["spikes", "sampling", "generators", "projection"],
     ["pictures"],
     ["transforms"],
     ["datasets"],

@@ -7,7 +7,7 @@ It knows files of event cameras (AEDAT, .dat, .raw, .bin of N-MNIST and N-Caltec
 point clouds and meshes (.txt, .xyz, .npy, .ply, .pcd, .las, .laz, .off, .obj, .stl, .glb, a LiDAR's .bin, folders of a
 scene) and videos; files of many images (MNIST's IDX, CIFAR's pickles), of many clouds (ModelNet's hdf5), of labels
 (.mat, ScanNet's npy and json, DvsGesture's csv), of boxes (COCO, VOC, YOLO, GEN1), and lists of recordings and videos
-(DvsGesture, UCF101).
+(DvsGesture, UCF101), and nuScenes' scans, tables and predictions.
 """
 
 import json

@@ -57,7 +57,11 @@ def main() -> None:
         except NothingLeftError:
             said = "samples have nothing else"
         print(f"without {name}:  {said}")
-    data = loader.data
+    model.masked, data = set(), loader.data
+    for name, sensors in data.maskable.items():
+        data.masked = frozenset(sensors)
+        print(f"without {name}:  {as_line(evaluate(cfg, model, loader).values)}")
+    data.masked = frozenset()
     if given.out is not None:
         own = given.out.suffix == ".json" and data.categories is not None
         if not own or not any(metric.export(given.out, data.categories or ()) for metric in result.metrics):

@@ -26,13 +26,15 @@ class Adapter(nn.Module):
 
     endings: ClassVar[tuple[str, ...]] = ()  # of files that open() reads
     beside: ClassVar[tuple[str, ...]] = ()  # ends of names of files that lie beside those, and are none
+    told: ClassVar[tuple[str, ...]] = ()  # inputs of no modality, such as calibrations, that forward() is given by name
     tokens: nn.Parameter  # (prefix, dim) class token and registers, of adapters that call add_tokens()
     class_at: ClassAt = "nowhere"  # where they stand
     named: tuple[str, ...] = ()  # what they are
     prefix: int = 0  # how many they are: those of a sample come behind them
 
     def forward(self, inputs: Any, /) -> TokenSet:
-        """Of a batch: stacked, or as a list where shapes differ. Features (B, N, dim) and where they are."""
+        """Of a batch: stacked, or as a list where shapes differ. Features (B, N, dim) and where they are. What it is
+        `told` comes as keywords, alike."""
         raise NotImplementedError
 
     def is_sample(self, folder: Path) -> bool:

@@ -10,6 +10,7 @@ terms = attention.logits(x, where, state, parts=True)            # where it look
 from typing import Any, Literal, NamedTuple, overload
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ndformer.framework.bias.base import Bias
@@ -130,6 +131,18 @@ class Attention(nn.Module):
         if where.valid is not None:
             x = x.masked_fill(~where.valid[..., None], 0)  # whatever padding holds, NaN too, stays there
         x = encoding.input(x, state)
-        q, k, v = self.qkv(x).unflatten(-1, (3, self.heads, self.head_dim)).permute(2, 0, 3, 1, 4)  # 3 of (B, H, N, h)
+        qkv = self._qkv(x, encoding.asked(x, state)).unflatten(-1, (3, self.heads, self.head_dim))
+        q, k, v = qkv.permute(2, 0, 3, 1, 4)  # 3 of (B, H, N, h)
         q, k = self.q_norm(q).to(v.dtype), self.k_norm(k).to(v.dtype)  # norms answer in float32 under autocast
         return q, k, v, x
+
+    def _qkv(self, x: Tensor, asked: Tensor) -> Tensor:
+        """(B, N, 3 dim): v from x, q and k from what is asked with."""
+        if asked is x:
+            return self.qkv(x)
+        parts = [2 * x.shape[2], x.shape[2]]
+        weights, biases = (
+            self.qkv.weight.split(parts),
+            (None, None) if self.qkv.bias is None else self.qkv.bias.split(parts),
+        )
+        return torch.cat([F.linear(*each) for each in zip((asked, x), weights, biases)], -1)

@@ -84,6 +84,11 @@ class ComposedLayer(LayerEncoding):
             x = part.input(x, s)
         return x
 
+    def asked(self, x: Tensor, state: Any) -> Tensor:
+        for part, s in zip(self.parts, state):
+            x = part.asked(x, s)
+        return x
+
     def qk(self, q: Tensor, k: Tensor, x: Tensor, state: Any) -> tuple[Tensor, Tensor]:
         for part, s in zip(self.parts, state):
             q, k = part.qk(q, k, x, s)

@@ -202,6 +202,10 @@ class LayerEncoding(nn.Module):
         """What q, k and v are made from."""
         return x
 
+    def asked(self, x: Tensor, state: Any) -> Tensor:
+        """What q and k are made from, where v is made from x, which is as after input(), alone."""
+        return x
+
     def qk(self, q: Tensor, k: Tensor, x: Tensor, state: Any) -> tuple[Tensor, Tensor]:
         """Queries and keys with positions in them; return the dtype that came."""
         return q, k

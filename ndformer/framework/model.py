@@ -78,6 +78,11 @@ class TokenModel(nn.Module):
         self.masked: set[str] = set()  # modalities that it does as if no sample had them
 
     @property
+    def told(self) -> set[str]:
+        """The inputs that are no modality, and that adapters are told."""
+        return {name for adapter in self.modalities.values() for name in cast(Adapter, adapter).told}
+
+    @property
     def joined(self) -> list[str]:
         """The modalities that become one token set."""
         return [] if self.in_turn or len(self.modalities) == 1 else list(self.modalities)
@@ -148,7 +153,7 @@ class TokenModel(nn.Module):
         """All modalities of a batch as one token set, before the backbone."""
         inputs = self._by_name(inputs)
         for name in inputs:
-            if name not in self.modalities:
+            if name not in self.modalities and name not in self.told:
                 known = ", ".join(self.modalities)
                 raise UnknownNameError(
                     f"the model has no modality '{name}'{nearest(name, self.modalities)} It has: {known}"
@@ -160,7 +165,8 @@ class TokenModel(nn.Module):
                 continue
             if not isinstance(value, Tensor) and all(one is None for one in value):
                 continue
-            found = _of_those_that_have_it(partial(self._made_by, name, adapter), value)
+            told = {name: inputs[name] for name in cast(Adapter, adapter).told if name in inputs}
+            found = _of_those_that_have_it(partial(self._made_by, name, adapter), value, told)
             if self.joined:
                 kind = torch.full(found.features.shape[:2], i, device=found.features.device)
                 found = TokenSet(found.features + self.kinds[i].to(found.features.dtype), found.where, kind)
@@ -200,9 +206,9 @@ class TokenModel(nn.Module):
         data = self.at_home(batch)
         return self(data["inputs"])
 
-    def _made_by(self, name: str, adapter: nn.Module, value: Tensor | list[Tensor]) -> TokenSet:
+    def _made_by(self, name: str, adapter: nn.Module, value: Tensor | list[Tensor], **told: Any) -> TokenSet:
         """The tokens of an adapter, who may be a newcomer, if the blocks can work with them."""
-        tokens, kind = adapter(value), type(adapter).__name__
+        tokens, kind = adapter(value, **told), type(adapter).__name__
         if torch.compiler.is_compiling():
             return tokens
         if not isinstance(tokens, TokenSet):
@@ -246,14 +252,16 @@ def _short(value: Any) -> str:
 
 
 def _of_those_that_have_it(
-    adapter: Callable[[Tensor | list[Tensor]], TokenSet], value: Tensor | list[Tensor | None]
+    adapter: Callable[..., TokenSet], value: Tensor | list[Tensor | None], told: dict[str, Tensor | list[Tensor | None]]
 ) -> TokenSet:
-    """Tokens of a modality, padding in the rows of samples that lack it."""
+    """Tokens of a modality, padding in the rows of samples that lack it. What the adapter is `told` is of all samples,
+    and is given of those that have it."""
     if isinstance(value, Tensor):
-        return adapter(value)
+        return adapter(value, **told)
     given = [one for one in value if one is not None]
     alike = all(one.shape == given[0].shape for one in given)
-    tokens = adapter(torch.stack(given) if alike else given)
+    beside = {name: [one for one, own in zip(all_of, value) if own is not None] for name, all_of in told.items()}
+    tokens = adapter(torch.stack(given) if alike else given, **beside)
     if len(given) == len(value):
         return tokens
     rows = sent([i for i, one in enumerate(value) if one is not None], tokens.features)

@@ -7,10 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from tools import browse_dataset, predict, train
+from tools import browse_dataset, predict, test, train
 
 ROOT = Path(__file__).parents[2]
-TOOLS = {"browse_dataset.py": browse_dataset.main, "train.py": train.main, "predict.py": predict.main}
+TOOLS = {
+    "browse_dataset.py": browse_dataset.main,
+    "train.py": train.main,
+    "predict.py": predict.main,
+    "test.py": test.main,
+}
 
 
 def commands_of(page: str) -> list[list[str]]:

@@ -68,6 +68,7 @@ class Built:
         done = {
             "added": not torch.equal(embedded, x),
             "added in every block": not torch.equal(inputs, embedded),
+            "added for q and k": not torch.equal(layer.asked(inputs, state), inputs),
             "between blocks": not torch.equal(self.encoding.between_blocks(x, state, 1), x),
             "q and k": not (torch.equal(q, same) and torch.equal(k, same)),
             "bias": self.bias is not None,

@@ -13,7 +13,7 @@ ENCODINGS = dict(
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("dataset", ["ucf101", "dvsgesture", "gen1", "nmnist"])
+@pytest.mark.parametrize("dataset", ["ucf101", "dvsgesture", "gen1", "nmnist", "nuscenes"])
 def test_each_config_has_the_encoding_of_its_name_and_all_else_alike(dataset):
     plain = load(CONFIGS / f"{dataset}_nope.py")
     for name, kind in ENCODINGS.items():

@@ -11,7 +11,7 @@ import difflib
 import itertools
 import os
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal, cast
 
@@ -59,9 +59,11 @@ class Dataset(torch.utils.data.Dataset[Sample]):
     parted_by: ClassVar[tuple[str, ...]] = ()  # arguments that say which samples are of test
     opened_with: ClassVar[tuple[str, ...]] = ()  # arguments that Adapter.open takes too, for files of one's own
     shown: ClassVar[Sequence[dict[str, Any]]] = ()  # transforms to look at samples with, without a config
+    maskable: ClassVar[Mapping[str, Sequence[str]]] = {}  # sensors to test without, by what is said of them
     classes: list[str]  # names, set by index()
     categories: list[Any] | None = None  # what files call the classes, where that is something else: ids in COCO's
     memory: Memory | None = None  # of decoded samples
+    masked: frozenset[str] = frozenset()  # sensors that it reads as if they had not been there
     skip_bad = False
     dealt: np.ndarray | None = None  # (N,) labels that are given instead of the samples' own
     board: Tensor | None = None  # (workers, 2) process and number of the sample being read, in shared memory

@@ -14,6 +14,7 @@ class Pack:
     Without arguments, its constructor makes one that draws samples as they are on disk."""
 
     of: ClassVar[str]  # what it packs, by its name in samples and inputs
+    beside: ClassVar[tuple[str, ...]] = ()  # what else it packs and draws, by their names
 
     def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
         """dict(inputs={of: tensor}, data_sample=all else)."""

@@ -20,6 +20,7 @@ from ndformer.framework.foreign.packed import archive, frame_size, gunzipped, in
 from ndformer.framework.foreign.pickles import plain_pickle
 from ndformer.framework.foreign.pictures import PICTURES, as_seen, image, picture, size_of
 from ndformer.framework.foreign.plain import lines, plain_json, plain_xml, plain_yaml, words_of
+from ndformer.framework.foreign.rows import json_rows
 from ndformer.framework.foreign.words import cell, one_line, plain_streams, printable, rewritable
 
 __all__ = [
@@ -39,6 +40,7 @@ __all__ = [
     "image",
     "inflated",
     "inside",
+    "json_rows",
     "limit",
     "lines",
     "notes",

@@ -46,7 +46,8 @@ def measure(cfg: dict[str, Any], where: Where, heads: int, queries: Tensor) -> t
     same = torch.ones_like(split)
     found: dict[str, Tensor] = {}
 
-    added = layer.input(encoding.embed(torch.zeros_like(x), state), state)[0]
+    inputs = layer.input(encoding.embed(torch.zeros_like(x), state), state)
+    added = layer.asked(inputs, state)[0]
     if added.any():
         unit = F.normalize(added, dim=-1)
         found["similarity"] = (unit[queries] @ unit.T)[:, None].expand(-1, heads, -1)

@@ -30,8 +30,9 @@ def picture(sample: Sample, transforms: Sequence[Any], size: int = SIZE) -> np.n
     kinds = [kind for kind in TRANSFORMS.all().values() if isinstance(kind, type) and issubclass(kind, Pack)]
     own = {one.of: one for one in packs(transforms)}
     able = {kind.of: kind for kind in kinds if kind.of in held}
-    there = [name for name in able | own if held.get(name) is not None]
-    found = [(own.get(name) or able[name]()).picture(sample, size) for name in there]
+    drawers = {name: own.get(name) or able[name]() for name in able | own if held.get(name) is not None}
+    shown = {name for one in drawers.values() for name in one.beside}
+    found = [one.picture(sample, size) for name, one in drawers.items() if name not in shown]
     if not found:
         raise DataError(
             f"nothing draws samples of {', '.join(held)}: give the transform that packs them `of` and "

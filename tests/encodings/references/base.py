@@ -37,6 +37,10 @@ class Reference:
         """(n, D) -> (n, D): what q, k and v are made from."""
         return x
 
+    def asked(self, x: Tensor) -> Tensor:
+        """(n, D) -> (n, D): what q and k are made from, where v is made from x, which is as after input()."""
+        return x
+
     def content(self, h: int, q: Tensor, k: Tensor) -> Tensor:
         """(n, n): q_i k_j of head h, with turns, before it is divided by sqrt(width); q, k (n, width)."""
         return q @ k.T
@@ -48,8 +52,10 @@ class Reference:
     def layer(self, x: Tensor) -> Tensor:
         """(n, D) -> (n, D): embed(), then one layer of attention."""
         x = self.input(self.embed(x))
-        qkv = x @ self.weights["qkv.weight"].T + self.weights["qkv.bias"]
-        q, k, v = qkv.view(len(x), 3, self.heads, self.width).unbind(1)  # (n, H, h)
+        parts = zip(
+            (self.asked(x), self.asked(x), x), self.weights["qkv.weight"].chunk(3), self.weights["qkv.bias"].chunk(3)
+        )
+        q, k, v = ((y @ weight.T + bias).view(len(x), self.heads, self.width) for y, weight, bias in parts)  # (n, H, h)
         both = self.placed & self.placed[:, None]
         outputs = []
         for h in range(self.heads):

@@ -1,0 +1,110 @@
+"""Boxes in space with a class, a score and a velocity: 3-D detection. Drawn from above and in each camera."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ndformer.framework.answer import Answer
+from ndformer.framework.pictures.cards import INK, RIGHT, WRONG, card, class_colours, fitted
+from ndformer.framework.pictures.solids import Solid, draw
+from ndformer.framework.registry import ANSWERS
+
+NEAR = 2.0  # metres between centres, below which an object counts as found
+MISSED, THERE = (60, 110, 220), (160, 160, 160)
+
+
+@ANSWERS.register_module()
+@dataclass(kw_only=True, eq=False, repr=False)
+class Boxes3D(Answer):
+    """In the frame of the cloud that the model was given, the surest first.
+
+    A box is x, y, z of its centre, width, length, height, yaw, vx, vy. Of its sample it reads `boxes` and `classes`,
+    what is true, and `views` and `windows`, where space is in its picture.
+    """
+
+    metric = "NuScenes"
+    columns = ("path", "class", "score", "x", "y", "z", "width", "length", "height", "yaw", "vx", "vy")
+    tile = 512
+
+    boxes: Any  # (D, 9), tensor or array as all of these
+    labels: Any  # (D,)
+    scores: Any  # (D,)
+    attributes: Any = None  # (D,) of nuScenes; None: as their speed says
+
+    def _objects(self, classes: Sequence[str]) -> Iterator[tuple[str, float, list[float]]]:
+        for label, score, box in zip(self.labels.tolist(), self.scores.tolist(), self.boxes.tolist()):
+            yield classes[int(label)], score, box
+
+    def rows(self, classes: Sequence[str]) -> list[dict[str, Any]]:
+        """One for each object, the surest first."""
+        return [
+            dict(zip(self.columns, (self.path, name, round(score, 6), *(round(side, 3) for side in box))))
+            for name, score, box in self._objects(classes)
+        ]
+
+    def words(self, classes: Sequence[str], top: int, least: float) -> str:
+        shown = [
+            f"{name} {score:.3f} ({box[0]:.1f}, {box[1]:.1f}, {box[2]:.1f} m)"
+            for name, score, box in self._objects(classes)
+            if score >= least
+        ]
+        best = next(self._objects(classes), None)
+        but = "" if best is None else f", the best is {best[0]} {best[1]:.3f}"
+        return "  ".join(shown) or f"nothing with a score of {least:g} or more{but}"
+
+    def mistakes(self, least: float) -> float:
+        found = self.compared(least)
+        return 0.0 if found is None else float((~found[0]).sum() + (~found[1]).sum())
+
+    def verdict(self, classes: Sequence[str], least: float) -> str:
+        found, shown = self.compared(least), int((np.asarray(self.scores) >= least).sum())
+        if found is None:
+            return f"{shown} found"
+        right, seen = found
+        wrong = int((~right).sum())
+        return f"{int(seen.sum())} of {len(seen)} found" + (f", {wrong} wrong" if wrong else "")
+
+    def compared(self, least: float) -> tuple[np.ndarray, np.ndarray] | None:
+        """Which of the predictions with such a score are right, and which objects were found; the surest choose first,
+        each the nearest that is free, of its class. None where nobody knows what is there."""
+        if "boxes" not in self.sample:
+            return None
+        shown = np.flatnonzero(np.asarray(self.scores) >= least)
+        centres, labels = np.asarray(self.boxes)[shown, :2], np.asarray(self.labels)[shown]
+        there, classes = np.asarray(self.sample["boxes"])[:, :2], np.asarray(self.sample["classes"])
+        right, seen = np.zeros(len(shown), bool), np.zeros(len(there), bool)
+        for i in range(len(shown)):
+            free = np.flatnonzero(~seen & (classes == labels[i]))
+            distance = np.linalg.norm(there[free] - centres[i], axis=1)
+            if len(free) and distance.min() < NEAR:
+                right[i] = seen[free[distance.argmin()]] = True
+        return right, seen
+
+    def draw(self, pixels: np.ndarray, classes: Sequence[str], least: float) -> Any:
+        return draw(pixels, list(self._solids(least)), self.sample)
+
+    def card(self, pixels: np.ndarray, classes: Sequence[str], least: float) -> Any:
+        known = self.compared(least) is not None
+        colour = (WRONG if self.mistakes(least) else RIGHT) if known else INK
+        return card(self.draw(pixels, classes, least), self.verdict(classes, least), self.path, colour)
+
+    def _solids(self, least: float) -> Iterator[Solid]:
+        """What is there, then what was found: outlines say whether that is right, where it is known."""
+        found = self.compared(least)
+        if found is not None:
+            for box, seen in zip(np.asarray(self.sample["boxes"]), found[1]):
+                yield Solid(box, THERE if seen else MISSED)
+        for i, box in enumerate(np.asarray(self.boxes)[np.asarray(self.scores) >= least]):
+            yield Solid(box, INK if found is None else RIGHT if found[0][i] else WRONG)
+
+    @classmethod
+    def annotated(
+        cls, pixels: np.ndarray, truth: Mapping[str, Any], classes: Sequence[str], size: tuple[int, int]
+    ) -> Any:
+        colours, labels = class_colours(len(classes)).tolist(), np.asarray(truth["classes"]).tolist()
+        solids = [Solid(box, tuple(colours[label])) for box, label in zip(np.asarray(truth["boxes"]), labels)]
+        return fitted(np.asarray(draw(pixels, solids, truth)), *size)

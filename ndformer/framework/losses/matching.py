@@ -1,0 +1,103 @@
+"""One query for each object (DETR, Carion 2020; TransFusion's terms): who is assigned, and what pairs lose."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from ndformer.framework.field import Field
+from ndformer.framework.losses.boxes3d import distance_iou, iou_3d
+from ndformer.framework.losses.hungarian import hungarian
+from ndformer.framework.losses.objects3d import Objects3D
+
+ALPHA, GAMMA = 0.25, 2.0  # of the focal loss
+
+
+class Pairs(NamedTuple):
+    sample: Tensor  # (P,)
+    query: Tensor  # (P,)
+    object: Tensor  # (P,)
+
+
+@dataclass(frozen=True)
+class Matching:
+    """What a pair costs: the focal cost of the object's class, L1 from above in shares of the map, and 3-D IoU."""
+
+    score: float = 0.15
+    distance: float = 0.25
+    overlap: float = 0.25
+
+    @torch.no_grad()
+    def __call__(self, logits: Tensor, boxes: Tensor, objects: Objects3D, field: Field) -> Pairs:
+        """Of queries (B, Q, ...): pairs sample by sample. Waits for the device once, for all of them."""
+        cost = self.costs(logits, boxes, objects, field).nan_to_num(1e4, 1e4, -1e4).cpu().numpy()  # (B, Q, K)
+        real = objects.real.cpu().numpy()
+        found = []
+        for b, (own, there) in enumerate(zip(cost, real)):
+            numbers = there.nonzero()[0]
+            queries, chosen = hungarian(own[:, numbers])
+            found += [(b, int(q), int(numbers[o])) for q, o in zip(queries, chosen)]
+        columns = torch.tensor(found, dtype=torch.int64, device=logits.device).reshape(-1, 3).unbind(1)
+        return Pairs(*columns)
+
+    def costs(self, logits: Tensor, boxes: Tensor, objects: Objects3D, field: Field) -> Tensor:
+        """(B, Q, K)."""
+        p = logits.float().sigmoid()
+        positive = ALPHA * (1 - p) ** GAMMA * -(p + 1e-12).log()
+        negative = (1 - ALPHA) * p**GAMMA * -(1 - p + 1e-12).log()
+        label = objects.labels[:, None].expand(-1, p.shape[1], -1)
+        score = (positive - negative).gather(2, label)
+        size = boxes.new_tensor(field.shape[::-1]) * field.step
+        away = ((boxes[:, :, None, :2] - objects.boxes[:, None, :, :2]) / size).abs().sum(-1)
+        common = iou_3d(boxes[:, :, None, :7], objects.boxes[:, None, :, :7])
+        return self.score * score + self.distance * away - self.overlap * common
+
+
+@dataclass(frozen=True)
+class Weights:
+    """What queries lose, over the number of pairs: the focal loss of classes; L1 of the code of boxes, of velocities
+    `velocity` as much; DIoU; and L1 of 2 IoU - 1 that they think their box has."""
+
+    score: float = 1.0
+    box: float = 0.25
+    velocity: float = 0.2
+    iou: float = 0.5
+    overlap: float = 0.5
+
+    def __call__(
+        self, logits: Tensor, boxes: Tensor, code: Tensor, iou: Tensor, objects: Objects3D, pairs: Pairs, field: Field
+    ) -> dict[str, Tensor]:
+        count = max(1, len(pairs.sample))
+        chosen = (pairs.sample, pairs.query)
+        truth = objects.boxes[pairs.sample, pairs.object]  # (P, 9)
+        target = torch.zeros_like(logits)
+        target[(*chosen, objects.labels[pairs.sample, pairs.object])] = 1
+        away = (code[chosen] - query_code(truth, field)) * code.new_tensor([1.0] * 8 + [self.velocity] * 2)
+        known = away.isfinite()  # velocities may be NaN
+        own = boxes[chosen]
+        with torch.no_grad():
+            common = 2 * iou_3d(own[:, :7], truth[:, :7]) - 1
+        return dict(
+            score=self.score * focal(logits, target).sum() / count,
+            box=self.box * torch.where(known, away, 0.0).abs().sum() / count,
+            iou=self.iou * (iou[chosen] - common).abs().sum() / count,
+            overlap=self.overlap * (1 - distance_iou(own[:, :7], truth[:, :7])).sum() / count,
+        )
+
+
+def focal(logits: Tensor, target: Tensor) -> Tensor:
+    """The sigmoid focal loss (Lin 2017), of each entry."""
+    p = logits.sigmoid()
+    right = p * target + (1 - p) * (1 - target)
+    weight = ALPHA * target + (1 - ALPHA) * (1 - target)
+    return weight * (1 - right) ** GAMMA * F.binary_cross_entropy_with_logits(logits, target, reduction="none")
+
+
+def query_code(boxes: Tensor, field: Field) -> Tensor:
+    """(..., 9) -> (..., 10): x and y in cells, z, log sizes, sin and cos of yaw, velocity."""
+    yaw = boxes[..., 6:7]
+    return torch.cat(
+        [field.at(boxes), boxes[..., 2:3], boxes[..., 3:6].log(), yaw.sin(), yaw.cos(), boxes[..., 7:]], -1
+    )

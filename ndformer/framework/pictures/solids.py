@@ -1,0 +1,68 @@
+"""Boxes in space drawn as their edges (wireframes), on a picture that shows space several times: views."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+NEAREST = 0.1  # metres in front of a camera, from which on something is drawn
+# along length, width, height: the four corners of the front, from above to below, and those of the back
+CORNERS = np.array([(1, 1, 1), (1, -1, 1), (1, -1, -1), (1, 1, -1), (-1, 1, 1), (-1, -1, 1), (-1, -1, -1), (-1, 1, -1)])
+EDGES = (
+    [(i, (i + 1) % 4) for i in range(4)] + [(4 + i, 4 + (i + 1) % 4) for i in range(4)] + [(i, i + 4) for i in range(4)]
+)
+AHEAD = [(0, 2), (1, 3)]  # a cross, where its front is
+FINE = 16  # pixels; smaller boxes have no cross
+
+
+@dataclass(frozen=True)
+class Solid:
+    box: np.ndarray  # x, y, z of the centre, width, length, height, yaw, ...
+    colour: tuple[int, int, int]
+
+
+def corners(boxes: np.ndarray) -> np.ndarray:
+    """(K, 7 or more) to (K, 8, 3)."""
+    boxes = np.asarray(boxes, np.float64)
+    sides = CORNERS * boxes[:, None, [4, 3, 5]] / 2
+    c, s = np.cos(boxes[:, 6:7]), np.sin(boxes[:, 6:7])
+    x, y = c * sides[..., 0] - s * sides[..., 1], s * sides[..., 0] + c * sides[..., 1]
+    return boxes[:, None, :3] + np.stack([x, y, sides[..., 2]], -1)
+
+
+def draw(pixels: np.ndarray, solids: Sequence[Solid], about: Mapping[str, Any]) -> Any:
+    """A PIL image. `about` has `views` (V, 3, 4), each from space to pixels of its window, and `windows` (V, 4): left,
+    top, right, bottom in the picture."""
+    from PIL import Image, ImageDraw
+
+    sheet = Image.fromarray(pixels)
+    shapes = corners(np.stack([solid.box[:7] for solid in solids])) if solids else np.zeros((0, 8, 3))
+    for view, window in zip(np.asarray(about["views"], np.float64), np.asarray(about["windows"]).tolist()):
+        piece = sheet.crop(window)  # what leaves the window is cut off
+        pen = ImageDraw.Draw(piece)
+        for shape, solid in zip(shapes, solids):
+            for line in outlines(shape, view):
+                pen.line(line.ravel().tolist(), fill=solid.colour, width=1 if piece.width < 400 else 2)
+        sheet.paste(piece, window[:2])
+    return sheet
+
+
+def outlines(shape: np.ndarray, view: np.ndarray) -> list[np.ndarray]:
+    """(2, 2) pixels of each edge of a box (8, 3) that is in front of a view (3, 4), cut off where it is not."""
+    seen = shape @ view[:, :3].T + view[:, 3]  # (8, 3), the last one how deep
+    if (seen[:, 2] < NEAREST).all():
+        return []
+    whole = bool((seen[:, 2] >= NEAREST).all())
+    flat = seen[:, :2] / np.maximum(seen[:, 2:], NEAREST)
+    large = whole and float(np.ptp(flat, axis=0).max()) >= FINE
+    lines = []
+    for a, b in EDGES + AHEAD * large:
+        ends = np.stack([seen[a], seen[b]])
+        if (ends[:, 2] < NEAREST).all():
+            continue
+        low, high = ends[ends[:, 2].argsort(kind="stable")]
+        if low[2] < NEAREST:
+            low = low + (NEAREST - low[2]) / (high[2] - low[2]) * (high - low)
+        lines.append(np.stack([low[:2] / low[2], high[:2] / high[2]]))
+    return lines

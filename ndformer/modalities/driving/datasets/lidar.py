@@ -1,0 +1,146 @@
+"""Scans of a LiDAR with boxes around it, KITTI's or your own.
+
+data_root/train/points/street1.bin        float32 x, y, z, intensity; or .npy
+data_root/train/labels/street1.txt        a line a box: x y z length width height yaw class
+data_root/test, data_root/val             as train; val may be left out
+
+data_root/training/velodyne/000000.bin    KITTI's object benchmark, with label_2 and calib beside
+data_root/ImageSets/train.txt, val.txt    names of its scans, one a line; test is val
+"""
+
+import warnings
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ndformer.framework import foreign
+from ndformer.framework.data.dataset import SPLITS, Sample
+from ndformer.framework.errors import DataError, MissingError
+from ndformer.framework.ranges import Few
+from ndformer.framework.registry import DATASETS
+from ndformer.modalities.driving.datasets.nuscenes.rules import NONE, Boxes, Racks
+from ndformer.modalities.driving.datasets.sensors import OfSensors
+from ndformer.modalities.driving.formats.classes import LIDAR
+from ndformer.modalities.driving.formats.labels import kitti_boxes, plain_boxes
+from ndformer.modalities.driving.formats.scans import read_scan
+
+KITTI = ["Car", "Pedestrian", "Cyclist"]
+ENDINGS = (".bin", ".npy")
+
+
+class Scan(NamedTuple):
+    path: Path
+    boxes: np.ndarray  # (K, 9)
+    labels: np.ndarray  # (K,)
+
+
+@DATASETS.register_module()
+class Lidar(OfSensors):
+    """`classes` are names or a file of them in `data_root`; KITTI's are Car, Pedestrian and Cyclist. Boxes of others
+    are left out, and a line says how many. `columns` numbers stand in a row of a .bin, the first four of them are read.
+    """
+
+    sensors = (LIDAR,)
+    maskable = {}
+
+    def __init__(self, *args: Any, classes: Sequence[str] | str = "classes.txt", columns: Few = 4, **rest: Any) -> None:
+        if columns < 4:
+            raise ValueError(f"columns are x, y, z, intensity and more, got {columns} of them")
+        self.named, self.columns = classes, columns
+        super().__init__(*args, **rest)
+
+    @property
+    def kitti(self) -> bool:
+        return (self.data_root / "training").is_dir()
+
+    def on_disk(self) -> dict[str, Any]:
+        lists = {split: self.data_root / "ImageSets" / f"{split}.txt" for split in ("train", "val")}
+        homes = {split: self.data_root / split for split in SPLITS}
+        return {split: path for split, path in (lists if self.kitti else homes).items() if path.exists()}
+
+    def index(self, split: str) -> tuple[list[Any], np.ndarray]:
+        self.classes = self._class_names()
+        if split not in self.found:
+            place = (
+                "ImageSets/train.txt and val.txt" if self.kitti else f"{split}/points/*.bin and {split}/labels/*.txt"
+            )
+            raise MissingError(f"{self.data_root} has no {split} split: put {place} there")
+        others: Counter[str] = Counter()
+        records = [self._scan(path, others) for path in self._paths(split)]
+        if others:
+            told = ", ".join(f"{count} {foreign.printable(name)}" for name, count in others.most_common(5))
+            warnings.warn(f"boxes of {self.found[split]} that are of no class are left out: {told}", stacklevel=2)
+        return records, np.zeros(len(records), np.int64)
+
+    def _class_names(self) -> list[str]:
+        if not isinstance(self.named, str):
+            return list(self.named)
+        path = self.data_root / self.named
+        if path.is_file():
+            return [line.strip() for line in foreign.lines(path) if line.strip()]
+        if self.known or self.kitti:
+            return self.known or KITTI
+        raise DataError(f"{path} is missing: write a class a line, or give the dataset `classes`")
+
+    def _paths(self, split: str) -> list[Path]:
+        if self.kitti:
+            names = foreign.words_of(self.found[split])
+            return [foreign.inside(self.data_root / "training" / "velodyne", f"{name}.bin") for name in names]
+        home = self.found[split] / "points"
+        found = sorted(path for path in home.glob("*") if path.suffix in ENDINGS and path.name[0] != ".")
+        if not found:
+            raise MissingError(f"{home} holds no scans ({', '.join(ENDINGS)}): put those of {split} there")
+        return found
+
+    def _scan(self, path: Path, others: Counter[str]) -> Scan:
+        home, name = path.parent.parent, f"{path.stem}.txt"
+        boxes, names = (
+            kitti_boxes(home / "label_2" / name, home / "calib" / name)
+            if self.kitti
+            else plain_boxes(home / "labels" / name)
+        )
+        own = np.array([one in self.classes for one in names], bool)
+        others.update(one for one in names if one not in self.classes)
+        unknown = np.full((len(boxes), 2), np.nan)  # velocities
+        labels = np.array([self.classes.index(one) for one in names if one in self.classes], np.int64)
+        return Scan(path, np.column_stack([boxes, unknown])[own].astype(np.float32), labels)
+
+    def absent(self) -> list[str]:
+        there = {label for record in self.records for label in record.labels.tolist()}
+        return [name for label, name in enumerate(self.classes) if label not in there]
+
+    def read(self, record: Any) -> Sample:
+        scan: Scan = record
+        boxes = scan.boxes.astype(np.float64)
+        none = np.full(len(boxes), NONE)
+        parts = boxes[:, :3], boxes[:, 3:6], boxes[:, 6], boxes[:, 7:]
+        truth = Boxes(np.zeros(len(boxes), np.int64), scan.labels, *parts, none, np.zeros(0), np.zeros(0, np.int64))
+        given = dict(boxes=scan.boxes.copy(), classes=scan.labels, attributes=none, truth=truth, racks=Racks.none())
+        return (
+            about_no_camera() | given | dict(points=self._points(scan.path), path=str(scan.path), token=str(scan.path))
+        )
+
+    def _points(self, path: Path) -> np.ndarray:
+        rows = _array(path) if path.suffix == ".npy" else read_scan(path, self.columns)
+        lag = np.zeros((len(rows), 1))
+        return np.concatenate([rows[:, :4], lag], axis=1).astype(np.float32)
+
+
+def about_no_camera() -> Sample:
+    """What a sample has to say of cameras and of the map, where there are none."""
+    lenses = dict(intrinsics=np.zeros((0, 3, 3)), image_transform=np.zeros((0, 3, 3)))
+    where = dict(to_global=np.eye(4), ego=np.zeros(3), cloud_transform=np.eye(4))
+    return lenses | where | dict(images=[], seen=np.zeros(0, bool), camera_to_lidar=np.zeros((0, 4, 4)))
+
+
+def _array(path: Path) -> np.ndarray:
+    try:
+        rows = foreign.array(path)
+    except (OSError, ValueError, EOFError) as error:
+        raise DataError(f"{path} cannot be read ({error}): get it again") from None
+    if rows.ndim != 2 or rows.shape[1] < 4 or rows.dtype.kind not in "fiu" or not np.isfinite(rows[:, :4]).all():
+        raise DataError(f"{path} holds {rows.dtype} of shape {rows.shape}, and not finite rows of x, y, z, intensity")
+    return rows

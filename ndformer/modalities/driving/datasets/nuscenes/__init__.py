@@ -1,0 +1,1 @@
+"""nuScenes: its index, its samples and its metric."""

@@ -1,0 +1,1 @@
+"""Driving: what files hold, in numbers (tools/peek.py)."""

@@ -1,0 +1,118 @@
+"""What a file of driving data holds, in numbers: nuScenes' scans, its tables, predictions for its server."""
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ndformer.framework import foreign
+from ndformer.framework.data.describe import NAME, NO, Describer, Told, that_hold
+from ndformer.framework.errors import DataError
+from ndformer.framework.registry import DESCRIBERS
+from ndformer.modalities.driving.formats.classes import CATEGORIES
+from ndformer.modalities.driving.formats.scans import CLOSE
+from ndformer.modalities.driving.formats.tables import TABLES
+
+COLUMNS: tuple[str, ...] = ("x", "y", "z", "intensity", "ring")
+WIDE = len(COLUMNS)  # numbers of a point
+FIRST = 20  # rows that are kept to be shown
+SHOWN = 60  # characters of a value
+FOREIGN = 100.0  # metres, farther than this LiDAR sees
+
+
+@DESCRIBERS.register_module()
+class Scan(Describer):
+    names = r".*\.pcd\.bin"
+
+    def tell(self, path: Path, rows: int) -> Told:
+        raw = _bytes(path)
+        rest = len(raw) % (4 * WIDE)
+        points = np.frombuffer(raw[: len(raw) - rest], "<f4").reshape(-1, WIDE)
+        finite = np.isfinite(points).all(1)
+        found: dict[str, Any] = dict(format="LiDAR scan (nuScenes)", points=len(points))
+        seen = points[finite]
+        for name, column in zip(COLUMNS, seen.T if len(seen) else ()):
+            found[name] = [round(float(column.min()), 3), round(float(column.max()), 3)]
+        if len(seen):
+            found |= dict(rings=len(np.unique(seen[:, 4])))
+            found |= dict(on_the_car=int((np.abs(seen[:, :2]) < CLOSE).all(1).sum()))
+        odd = {
+            f"{rest} bytes at its end are no row of {WIDE} numbers: it is cut off": rest,
+            f"{(~finite).sum()} of {len(points)} points are not finite": (~finite).any(),
+            "it holds no points": not len(points),
+            f"some points are farther than {FOREIGN:g} m": len(seen) and (np.abs(seen[:, :3]) > FOREIGN).any(),
+            "rings are no whole numbers": len(seen) and (seen[:, 4] != np.rint(seen[:, 4])).any(),
+        }
+        shown = points[:FIRST].astype(float).round(3).tolist()
+        first: list[dict[str, Any]] = [dict(zip(COLUMNS, row)) for row in shown]
+        return found, that_hold(odd), first
+
+
+@DESCRIBERS.register_module()
+class Table(Describer):
+    names = rf"({'|'.join(TABLES)})\.json"
+
+    def claim(self, path: Path, begin: bytes) -> int:
+        """A list of rows with tokens: others have files of these names too."""
+        known = super().claim(path, begin) == NAME
+        return NAME if known and begin.lstrip()[:1] == b"[" and (b'"token"' in begin or begin.strip() == b"[]") else NO
+
+    def tell(self, path: Path, rows: int) -> Told:
+        tokens: set[str] = set()
+        kept: list[dict[str, Any]] = []
+        counts: Counter[str] = Counter()
+        count, keys, odd = 0, set(), {}
+        try:
+            for row in foreign.json_rows(path):
+                keys |= row.keys()
+                if count < FIRST:
+                    kept.append({name: str(value)[:SHOWN] for name, value in row.items()})
+                tokens.add(str(row.get("token")))
+                counts[str(row.get("name", ""))[:SHOWN]] += path.stem == "category"
+                count += 1
+        except (OSError, ValueError) as error:
+            odd[f"after {count} rows {error}"] = True
+        found: dict[str, Any] = dict(
+            format=f"nuScenes table ({path.stem})", rows=count, columns=", ".join(sorted(keys))
+        )
+        if path.stem == "category":
+            found |= dict(detected=sum(name in CATEGORIES for name in counts))
+        odd |= {
+            "it is empty": not count and not odd,
+            f"{count - len(tokens)} rows have the token of another one": len(tokens) < count,
+        }
+        return found, that_hold(odd), kept
+
+
+@DESCRIBERS.register_module()
+class Submission(Describer):
+    endings = ()
+
+    def claim(self, path: Path, begin: bytes) -> int:
+        return NAME if path.suffix == ".json" and b'"results"' in begin and b'"use_lidar"' in begin else NO
+
+    def tell(self, path: Path, rows: int) -> Told:
+        try:
+            content = foreign.plain_json(path)
+            results: dict[str, list[dict[str, Any]]] = content["results"]
+            boxes = [row for some in results.values() for row in some]
+            classes = Counter(str(row["detection_name"]) for row in boxes)
+            scores = [float(row["detection_score"]) for row in boxes]
+            first = [{name: str(value)[:SHOWN] for name, value in row.items()} for row in boxes[:FIRST]]
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            why = " ".join(str(error).split())[:SHOWN]
+            raise DataError(f"{path} cannot be read as nuScenes' predictions ({why}): export it again") from None
+        found: dict[str, Any] = dict(format="nuScenes predictions", samples=len(results), boxes=len(boxes))
+        found |= dict(classes=dict(classes)) if boxes else {}
+        found |= dict(scores=[min(scores), max(scores)]) if boxes else {}
+        empty = sum(not some for some in results.values())
+        odd = {f"{empty} of {len(results)} samples have no boxes": empty, "it has no samples": not results}
+        return found, that_hold(odd), first
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        return foreign.content(path)
+    except OSError as error:
+        raise DataError(f"{path} cannot be read ({error.strerror}): give another file") from None

@@ -1,0 +1,1 @@
+"""Files of driving data sets: tables, scans, submissions, labels."""

@@ -1,0 +1,44 @@
+"""nuScenes' names: the ten classes of detection, the categories they are made of, attributes, channels."""
+
+# the order of OpenPCDet, UniTR and mmdet3d, whose weights count so
+CLASSES = [
+    "car", "truck", "construction_vehicle", "bus", "trailer", "barrier", "motorcycle", "bicycle", "pedestrian",
+    "traffic_cone",
+]  # fmt: skip
+CATEGORIES = {  # the others are asked of nobody
+    "movable_object.barrier": "barrier",
+    "movable_object.trafficcone": "traffic_cone",
+    "vehicle.bicycle": "bicycle",
+    "vehicle.bus.bendy": "bus",
+    "vehicle.bus.rigid": "bus",
+    "vehicle.car": "car",
+    "vehicle.construction": "construction_vehicle",
+    "vehicle.motorcycle": "motorcycle",
+    "vehicle.trailer": "trailer",
+    "vehicle.truck": "truck",
+    "human.pedestrian.adult": "pedestrian",
+    "human.pedestrian.child": "pedestrian",
+    "human.pedestrian.construction_worker": "pedestrian",
+    "human.pedestrian.police_officer": "pedestrian",
+}
+RACK = "static_object.bicycle_rack"
+ATTRIBUTES = [
+    "cycle.with_rider", "cycle.without_rider", "pedestrian.moving", "pedestrian.sitting_lying_down",
+    "pedestrian.standing", "vehicle.moving", "vehicle.parked", "vehicle.stopped",
+]  # fmt: skip
+LIDAR = "LIDAR_TOP"
+CAMERAS = ["CAM_FRONT", "CAM_FRONT_RIGHT", "CAM_FRONT_LEFT", "CAM_BACK", "CAM_BACK_LEFT", "CAM_BACK_RIGHT"]
+
+FAST = 0.2  # metres a second, from which on something moves
+RESTING = {  # the attribute of what does not, as most of the training boxes have it
+    "car": "vehicle.parked",
+    "truck": "vehicle.parked",
+    "construction_vehicle": "vehicle.parked",
+    "bus": "vehicle.stopped",
+    "trailer": "vehicle.parked",
+    "motorcycle": "cycle.without_rider",
+    "bicycle": "cycle.without_rider",
+    "pedestrian": "pedestrian.standing",
+}
+MOVING = dict.fromkeys(("car", "truck", "construction_vehicle", "bus", "trailer"), "vehicle.moving")
+MOVING |= dict(motorcycle="cycle.with_rider", bicycle="cycle.with_rider", pedestrian="pedestrian.moving")

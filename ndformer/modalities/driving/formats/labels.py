@@ -1,0 +1,87 @@
+"""Files of boxes around a LiDAR, a line for each: KITTI's, in the frame of its camera, and plain ones in the LiDAR's.
+
+KITTI    type truncated occluded alpha x1 y1 x2 y2 height width length x y z turn     and a calibration beside it
+plain    x y z length width height yaw class        metres, the centre; as OpenPCDet's custom sets have them
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from ndformer.framework import foreign
+from ndformer.framework.errors import DataError
+
+NOBODY = "DontCare"  # KITTI's boxes that nobody labelled
+IN_CAMERA, PLAIN = 15, 8  # words of a line, of KITTI's with a score one more
+REMEDY = "mend it, or take scan and labels away"
+
+
+def plain_boxes(path: Path) -> tuple[np.ndarray, list[str]]:
+    """(K, 7) x, y, z, width, length, height, yaw, and their classes."""
+    rows = _rows(path, (PLAIN,))
+    numbers = _numbers(path, [row[:7] for row in rows], 7)
+    _check_sides(path, numbers[:, 3:6])
+    return numbers[:, [0, 1, 2, 4, 3, 5, 6]], [row[7] for row in rows]
+
+
+def kitti_boxes(path: Path, calibration: Path) -> tuple[np.ndarray, list[str]]:
+    """The same, of KITTI's lines; the bottom of a box is its place there."""
+    rows = [row for row in _rows(path, (IN_CAMERA, IN_CAMERA + 1)) if row[0] != NOBODY]
+    numbers = _numbers(path, [row[8:15] for row in rows], 7)
+    height, width, length = numbers[:, :3].T
+    _check_sides(path, numbers[:, :3])
+    from_camera = np.linalg.inv(to_camera(calibration))
+    centre = numbers[:, 3:6] - np.column_stack([np.zeros_like(height), height / 2, np.zeros_like(height)])  # y is down
+    ahead = np.column_stack([np.cos(numbers[:, 6]), np.zeros_like(height), -np.sin(numbers[:, 6])])
+    place, turned = centre @ from_camera[:3, :3].T + from_camera[:3, 3], ahead @ from_camera[:3, :3].T
+    yaw = np.arctan2(turned[:, 1], turned[:, 0])
+    return np.column_stack([place, width, length, height, yaw]), [row[0] for row in rows]
+
+
+def to_camera(path: Path) -> np.ndarray:
+    """(4, 4) from KITTI's LiDAR to its camera, rectified."""
+    named = {row[0].rstrip(":"): row[1:] for row in _words(path) if row}
+    pose, turn = np.eye(4), np.eye(4)
+    for name, count, into in (("Tr_velo_to_cam", 12, pose), ("R0_rect", 9, turn)):
+        if len(named.get(name, ())) != count:
+            raise DataError(f"{path} has no {name} of {count} numbers, as KITTI's calibrations have: get it again")
+        wide = count // 3
+        into[:3, :wide] = _numbers(path, [named[name]], count).reshape(3, wide)
+    whole = turn @ pose
+    if np.abs(whole[:3, :3] @ whole[:3, :3].T - np.eye(3)).max() > 1e-2:
+        raise DataError(f"{path} has a calibration from LiDAR to camera that is no rotation: get it again")
+    return whole
+
+
+def _words(path: Path) -> list[list[str]]:
+    try:
+        return [line.split() for line in foreign.lines(path)]
+    except FileNotFoundError:
+        raise DataError(f"{path} is missing: each scan has one, empty where nothing stands around it") from None
+    except OSError as error:
+        raise DataError(f"{path} cannot be read ({error.strerror}): get it again") from None
+
+
+def _rows(path: Path, lengths: Sequence[int]) -> list[list[str]]:
+    rows = []
+    for number, words in enumerate(_words(path), 1):
+        if words and len(words) not in lengths:
+            raise DataError(f"line {number} of {path} has {len(words)} words and not {lengths[0]}: {REMEDY}")
+        rows += [words] if words else []
+    return rows
+
+
+def _numbers(path: Path, rows: list[list[str]], wide: int) -> np.ndarray:
+    try:
+        numbers = np.array([[float(word) for word in row] for row in rows], np.float64).reshape(-1, wide)
+    except ValueError as error:
+        raise DataError(f"{path} has what is no number ({error}): {REMEDY}") from None
+    if not np.isfinite(numbers).all():
+        raise DataError(f"{path} has numbers that are not finite: {REMEDY}")
+    return numbers
+
+
+def _check_sides(path: Path, sides: np.ndarray) -> None:
+    if (sides <= 0).any():
+        raise DataError(f"{path} has a box with a side of {sides.min():g} m, and sides are larger than 0: {REMEDY}")

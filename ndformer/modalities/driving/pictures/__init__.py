@@ -1,0 +1,1 @@
+"""Boxes, points and predictions, drawn."""

@@ -1,0 +1,1 @@
+"""Generated stand-ins for driving data."""

@@ -1,0 +1,51 @@
+"""The generated set of `lidar`: the streets of `nuscenes` by a LiDAR alone, in plain files; a class is a shape."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+
+from ndformer.framework.answers.boxes3d import Boxes3D
+from ndformer.framework.data.stand_ins import stand_in
+from ndformer.modalities.driving.datasets.lidar import Lidar
+from ndformer.modalities.driving.datasets.nuscenes.metric import CentreDistance
+from ndformer.modalities.driving.stand_ins.baselines import unseen
+from ndformer.modalities.driving.stand_ins.car import ROOF
+from ndformer.modalities.driving.stand_ins.casting import scan
+from ndformer.modalities.driving.stand_ins.streets import GROUPS, street
+
+CLASSES = ("car", "lorry", "cycle", "person")  # as GROUPS come
+
+
+def baselines(train: Lidar, test: Lidar) -> Iterable[tuple[str, float]]:
+    """mAP of the places where training has most objects of a class."""
+    boxes, labels = (np.concatenate([record[part] for record in train.records]) for part in (1, 2))
+    found, kinds, scores = unseen(boxes, labels, len(train), len(CLASSES))
+    metric = CentreDistance()
+    for record in test.records:
+        metric.process({}, [Boxes3D(sample=test.read(record), boxes=found, labels=kinds, scores=scores)])
+    yield "the usual places, mAP", metric.compute_metrics(metric.results)["mAP"]
+
+
+@stand_in(dict(type="Lidar"), baselines)
+def lidar(folder: Path, seed: int = 0, train: int = 200, test: int = 50) -> None:
+    """200 + 50 scans of streets, a box for each object that has a point."""
+    folder.joinpath("classes.txt").write_text("".join(f"{name}\n" for name in CLASSES))
+    for split, first, count in (("train", 0, train), ("test", train, test)):
+        for part in ("points", "labels"):
+            (folder / split / part).mkdir(parents=True)
+        for number in range(first, first + count):
+            rng = np.random.default_rng((seed, number))
+            around = street(rng, 0.0)
+            boxes = around.boxes.copy()
+            boxes[:, 2] -= ROOF
+            points, hit = scan(boxes, ROOF, rng)
+            points[:, :4].tofile(folder / split / "points" / f"{number:04d}.bin")
+            met = np.bincount(hit[hit >= 0], minlength=len(boxes))
+            kinds = [next(i for i, group in enumerate(GROUPS) if name in group) for name in around.names]
+            rows = [
+                " ".join(f"{value:.3f}" for value in boxes[k, [0, 1, 2, 4, 3, 5, 6]]) + f" {CLASSES[kind]}\n"
+                for k, kind in enumerate(kinds)
+                if met[k]
+            ]
+            (folder / split / "labels" / f"{number:04d}.txt").write_text("".join(rows))

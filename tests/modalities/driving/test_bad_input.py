@@ -1,0 +1,192 @@
+"""Whatever is wrong with driving data is one sentence, or has the answer that docs/driving.md gives."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+from ndformer.framework.errors import DataError, MissingError
+from ndformer.framework.registry import DATASETS, TRANSFORMS
+from ndformer.modalities.driving.formats.classes import CAMERAS, LIDAR
+from ndformer.modalities.driving.formats.tables import READ, TABLES
+from tools import prepare_nuscenes
+
+
+def opened(home, split="test", **options):
+    return DATASETS.create(dict(type="NuScenes", data_root=home, version="v1.0-mini", split=split, **options))
+
+
+def rewritten(home, name, change):
+    """A table whose rows `change` has changed, all of them or by their number."""
+    path = home / "v1.0-mini" / f"{name}.json"
+    rows = json.loads(path.read_text())
+    change(rows)
+    path.write_text(json.dumps(rows))
+
+
+def each(**values):
+    return lambda rows: [row.update(values) for row in rows]
+
+
+def first(**values):
+    return lambda rows: rows[0].update(values)
+
+
+def looped(rows):
+    lidar = [row for row in rows if "LIDAR" in row["filename"] and row["prev"]]
+    lidar[0]["prev"] = lidar[0]["token"]
+
+
+LATER = 2_000_000_000_000_000
+WRONG = {
+    "a pose nowhere": ("sample_data", first(ego_pose_token="?"), "names the ego_pose '\\?', which ego_pose.json"),
+    "a calibration nowhere": ("sample_data", first(calibrated_sensor_token="?"), "names the calibrated_sensor '\\?'"),
+    "a sample nowhere": ("sample_annotation", first(sample_token="?"), "sample_annotation.json names the sample '\\?'"),
+    "a neighbour nowhere": ("sample_annotation", first(next="?"), "names the sample_annotation '\\?'"),
+    "an instance nowhere": ("sample_annotation", first(instance_token="?"), "names the instance '\\?'"),
+    "a category nowhere": ("instance", first(category_token="?"), "instance.json names the category '\\?'"),
+    "a scene nowhere": ("sample", first(scene_token="?"), "sample.json names the scene '\\?'"),
+    "a sweep nowhere": ("sample_data", each(prev="?"), "names the sample_data '\\?'"),
+    "no rotation": ("calibrated_sensor", first(rotation=[1, 1, 0, 0]), "rotation \\[1.0, 1.0, 0.0, 0.0\\], which"),
+    "a rotation of zeros": ("ego_pose", first(rotation=[0, 0, 0, 0]), "ego_pose.json has a pose at .* which is none"),
+    "a place that is not finite": ("ego_pose", first(translation=[0, float("inf"), 0]), "all numbers are finite"),
+    "no camera": ("calibrated_sensor", each(camera_intrinsic=[[1, 0], [0, 1]]), "which are no camera's: 3 x 3 numbers"),
+    "a lens behind": ("calibrated_sensor", each(camera_intrinsic=(-np.eye(3)).tolist()), "which are no camera's"),
+    "times out of order": ("sample_data", each(timestamp=LATER), "has times out of order: sweeps/LIDAR_TOP/.* was"),
+    "a frame before itself": ("sample_data", looped, "has times out of order"),
+    "no key frame": ("sample_data", each(is_key_frame=False), "no key frame of LIDAR_TOP for 9 of 9 samples"),
+    "a number as text": ("sample", first(timestamp="1"), "row 0 of .*sample.json has a 'timestamp' that is not"),
+    "a truth as a time": ("sample", first(timestamp=True), "'timestamp' that is not a whole number, got True"),
+    "too few numbers": ("ego_pose", first(translation=[1, 2]), "a 'translation' that is not 3 numbers, got \\[1, 2\\]"),
+    "no token": ("scene", first(token=None), "a 'token' that is not a text, got None"),
+    "a flat box": ("sample_annotation", first(size=[1, 0, 2]), "sides are larger than 0 and rotations of length 1"),
+    "a box nowhere": ("sample_annotation", first(translation=[float("nan"), 0, 0]), "has the box .* which is none"),
+    "two attributes": ("sample_annotation", first(attribute_tokens=["a", "b"]), "and a box has one or none"),
+    "a file elsewhere": ("sample_data", each(filename="../../x.pcd.bin"), "leads outside of it"),
+    "other scenes": ("scene", each(name="scene-0001"), "no sample of the scenes of mini_val, which begin with"),
+    "no scenes": ("sample", lambda rows: rows.clear(), "names the sample '.*', which sample.json does not have"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_a_table_that_is_wrong_is_told(home, case):
+    name, change, said = WRONG[case]
+    rewritten(home, name, change)
+    with pytest.raises(DataError, match=said):
+        opened(home)
+
+
+@pytest.mark.parametrize("name", READ)
+def test_a_table_that_is_missing_or_cut_off_is_told(home, name):
+    path = home / "v1.0-mini" / f"{name}.json"
+    path.write_text(path.read_text()[:-30])
+    with pytest.raises(DataError, match=f"{name}.json is no table \\(it ends in the midst of its rows|at '"):
+        opened(home)
+    path.unlink()
+    with pytest.raises(
+        DataError, match=f"{name}.json is missing beside the other tables: get nuScenes' metadata again"
+    ):
+        opened(home)
+
+
+def test_tables_that_say_nothing_of_boxes_are_not_missed(home):
+    for name in set(TABLES) - set(READ):
+        (home / "v1.0-mini" / f"{name}.json").unlink()
+    assert len(opened(home)) == 3
+
+
+def test_a_set_that_is_not_there_is_told(tmp_path, home):
+    with pytest.raises(MissingError, match="has no tables: put nuScenes' v1.0-mini there"):
+        opened(tmp_path / "nowhere")
+    shutil.rmtree(home / "v1.0-mini")
+    with pytest.raises(DataError, match="has none of the folders v1.0-mini, v1.0-trainval, v1.0-test: give the one"):
+        prepare_nuscenes.main([str(home)])
+    with pytest.raises(ValueError, match="version is one of v1.0-mini, v1.0-trainval, v1.0-test, got 'v1.0'"):
+        DATASETS.create(dict(type="NuScenes", data_root=home, version="v1.0"))
+
+
+SCANS = {
+    "missing": (lambda path: path.unlink(), "is missing: get the dataset again"),
+    "cut off": (lambda path: path.write_bytes(path.read_bytes()[:-3]), "which are no rows of 5 numbers of 4 bytes"),
+    "not finite": (lambda path: path.write_bytes(b"\xff" * 40), "has 2 of 2 points that are not finite"),
+    "a folder": (lambda path: (path.unlink(), path.mkdir()), "is a folder, and a file was expected"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", SCANS)
+@pytest.mark.parametrize("kind", ["samples", "sweeps"])
+def test_a_scan_that_cannot_be_read_is_told(home, case, kind):
+    spoil, said = SCANS[case]
+    for path in sorted((home / kind / LIDAR).iterdir()):
+        spoil(path)
+    with pytest.raises(DataError, match=said):
+        opened(home)[2]
+
+
+def test_missing_files_are_counted_before_training(home, capsys):
+    (home / "samples" / "CAM_BACK" / next(iter(sorted((home / "samples" / "CAM_BACK").iterdir()))).name).unlink()
+    with pytest.raises(
+        DataError, match="1 files that the tables name are not in .*: samples/CAM_BACK/scene-.*; samples"
+    ):
+        prepare_nuscenes.main([str(home)])
+
+
+def test_a_picture_that_is_missing_is_told_and_one_that_no_table_has_is_black(home):
+    for path in (home / "samples" / "CAM_BACK").iterdir():
+        path.unlink()
+    with pytest.raises(DataError, match="CAM_BACK/.* is missing: get the dataset again"):
+        opened(home)[0]
+    rewritten(
+        home,
+        "sample_data",
+        lambda rows: rows.__setitem__(slice(None), [r for r in rows if "BACK/" not in r["filename"]]),
+    )
+    sample = TRANSFORMS.create(dict(type="PackDriving"))(opened(home)[0], np.random.default_rng(0))
+    place = CAMERAS.index("CAM_BACK")
+    assert sample["inputs"]["seen"].tolist() == [i != place for i in range(6)]
+    assert not sample["inputs"]["images"][place].any()
+    assert sample["inputs"]["images"][place - 1].any()
+
+
+def test_clouds_of_no_point_and_of_one_are_samples(home):
+    paths = sorted((home / "samples" / LIDAR).iterdir())
+    chain = [
+        dict(type="MoveScene"),
+        dict(type="KeepRange"),
+        dict(type="CameraImages", size=48),
+        dict(type="PackDriving"),
+    ]
+    for count in (0, 1):
+        for path in paths:
+            np.full((count, 5), 1, "<f4").tofile(path)
+        data = opened(home, sweeps=1, transforms=chain)
+        sample = data[0]
+        assert sample["inputs"]["points"].shape == (count, 5)
+        assert data.transforms[-1].picture(sample, 0).shape[2] == 3
+
+
+def test_samples_without_a_box_and_boxes_without_points_are_samples(home):
+    chain = [dict(type="MoveScene"), dict(type="KeepRange"), dict(type="PackDriving")]
+    rewritten(home, "sample_annotation", each(num_lidar_pts=0))
+    sample = opened(home, transforms=chain)[0]["data_sample"]
+    assert sample["boxes"].shape == (0, 9)
+    assert sample["classes"].shape == sample["attributes"].shape == (0,)
+    assert len(sample["truth"]) > 0
+    rewritten(home, "sample_annotation", lambda rows: rows.clear())
+    data = opened(home, transforms=chain)
+    assert data[0]["data_sample"]["boxes"].shape == (0, 9)
+    assert len(data[0]["data_sample"]["truth"]) == 0
+    train = opened(home, "train", transforms=chain, balance=True)
+    assert len(train) == 0
+    assert len(train.absent()) == 10
+
+
+def test_boxes_out_of_range_are_not_learnt_from(home):
+    near = [dict(type="KeepRange", low=(-5, -5, -5), high=(5, 5, 3))]
+    rewritten(home, "sample_annotation", each(translation=[0, 0, 0]))
+    sample = opened(home, transforms=near)[0]
+    assert sample["boxes"].shape == (0, 9)
+    assert (np.abs(sample["points"][:, :2]) <= 5).all()
+    with pytest.raises(ValueError, match="KeepRange goes from low to high on each axis, got"):
+        TRANSFORMS.create(dict(type="KeepRange", low=(0, 0, 0), high=(1, 1, 0)))

@@ -1,0 +1,162 @@
+"""Scans with boxes in plain files and KITTI's, and the metric of any boxes."""
+
+import numpy as np
+import pytest
+
+from ndformer.framework.answers.boxes3d import Boxes3D
+from ndformer.framework.errors import DataError, MissingError
+from ndformer.framework.registry import DATASETS, METRICS
+from ndformer.modalities.driving.formats.labels import kitti_boxes, to_camera
+from ndformer.modalities.driving.formats.solids import inside
+from ndformer.modalities.driving.stand_ins.lidar import CLASSES, lidar
+
+
+@pytest.fixture(scope="module")
+def streets(tmp_path_factory):
+    home = tmp_path_factory.mktemp("lidar")
+    lidar(home, 0, train=4, test=2)
+    return home
+
+
+@pytest.fixture
+def mine(tmp_path):
+    for split in ("train", "test"):
+        for part in ("points", "labels"):
+            (tmp_path / split / part).mkdir(parents=True)
+        np.ones((7, 4), "<f4").tofile(tmp_path / split / "points" / "a.bin")
+        (tmp_path / split / "labels" / "a.txt").write_text("1 2 3 4 2 1.5 0.5 Car\n\n5 6 7 1 1 1 -1 Cart\n")
+    (tmp_path / "classes.txt").write_text("Van\nCar\n")
+    return tmp_path
+
+
+def opened(home, split="train", **options):
+    return DATASETS.create(dict(type="Lidar", data_root=home, split=split, **options))
+
+
+def test_a_line_is_a_box_and_others_classes_are_left_out(mine):
+    with pytest.warns(UserWarning, match="train that are of no class are left out: 1 Cart"):
+        data = opened(mine, holdout=0)
+    sample = data[0]
+    np.testing.assert_allclose(sample["boxes"][0, :7], [1, 2, 3, 2, 4, 1.5, 0.5])  # width before length
+    assert np.isnan(sample["boxes"][0, 7:]).all()
+    assert sample["classes"].tolist() == [1]
+    assert data.absent() == ["Van"]
+    assert sample["points"].shape == (7, 5)
+    assert not sample["points"][:, 4].any()
+    np.save(mine / "train/points/b.npy", np.arange(12.0).reshape(2, 6))
+    (mine / "train/labels/b.txt").write_text("")
+    with pytest.warns(UserWarning, match="1 Cart"):
+        second = opened(mine, holdout=0)[1]
+    assert second["points"].tolist() == [[0, 1, 2, 3, 0], [6, 7, 8, 9, 0]]
+    assert second["boxes"].shape == (0, 9)
+
+
+def test_points_lie_in_the_boxes_of_the_stand_in(streets):
+    data = opened(streets, holdout=0)
+    assert data.classes == list(CLASSES)
+    for i in range(len(data)):
+        sample = data[i]
+        grown = sample["boxes"][:, :7] + [0, 0, 0, 0.2, 0.2, 0.2, 0]
+        assert all(inside(sample["points"], box).any() for box in grown)
+    pasted = opened(streets, holdout=0, paste=1.0)
+    assert len(pasted[0]["boxes"]) >= len(data[0]["boxes"])
+    assert opened(streets, holdout=0, without=["LIDAR_TOP"])[0]["points"].shape == (0, 5)
+
+
+KITTI_CALIBRATION = """P2: 721 0 609 44 0 721 172 0.2 0 0 1 0.003
+R0_rect: 0.9999 0.0098 -0.0074 -0.0099 0.9999 -0.0043 0.0074 0.0044 0.9999
+Tr_velo_to_cam: 0.0075 -0.9999 -0.0006 -0.0041 0.0148 0.0007 -0.9999 -0.0763 0.9999 0.0075 0.0148 -0.2718
+"""
+
+
+@pytest.fixture
+def kitti(tmp_path):
+    for part in ("velodyne", "label_2", "calib"):
+        (tmp_path / "training" / part).mkdir(parents=True)
+    (tmp_path / "ImageSets").mkdir()
+    for split, name in (("train", "000003"), ("val", "000007")):
+        (tmp_path / "ImageSets" / f"{split}.txt").write_text(f"{name}\n")
+        np.ones((9, 4), "<f4").tofile(tmp_path / "training/velodyne" / f"{name}.bin")
+        (tmp_path / "training/calib" / f"{name}.txt").write_text(KITTI_CALIBRATION)
+        (tmp_path / "training/label_2" / f"{name}.txt").write_text(
+            "Car 0 0 1.57 614 181 727 284 1.5 1.8 4.2 1.0 1.7 13.2 1.62\n"
+            "DontCare -1 -1 -10 5 229 214 367 -1 -1 -1 -1000 -1000 -1000 -10\n"
+            "Van 0 0 1.5 5 5 9 9 2 2 5 1 1.7 20 0\n"
+        )
+    return tmp_path
+
+
+def test_kittis_boxes_are_turned_into_the_frame_of_the_lidar(kitti):
+    """A box's bottom, and the end of its heading, go back into the camera's frame."""
+    with pytest.warns(UserWarning, match="left out: 1 Van"):
+        data = opened(kitti, "test")
+    box = data[0]["boxes"][0].astype(np.float64)
+    pose = to_camera(kitti / "training/calib/000007.txt")
+    np.testing.assert_allclose(box[3:6], [1.8, 4.2, 1.5], rtol=1e-6)
+    centre = pose[:3, :3] @ box[:3] + pose[:3, 3]
+    np.testing.assert_allclose(centre, [1.0, 1.7 - 0.75, 13.2], atol=1e-4)
+    ahead = pose[:3, :3] @ [np.cos(box[6]), np.sin(box[6]), 0]
+    np.testing.assert_allclose(ahead, [np.cos(1.62), 0, -np.sin(1.62)], atol=0.03)  # the camera looks down a little
+    assert box[0] > 12  # ahead
+    assert data.classes == ["Car", "Pedestrian", "Cyclist"]
+    names = kitti_boxes(kitti / "training/label_2/000007.txt", kitti / "training/calib/000007.txt")[1]
+    assert names == ["Car", "Van"]
+
+
+def spoiled(text, name="train/labels/a.txt"):
+    return lambda home: (home / name).write_text(text)
+
+
+WRONG = {
+    "no labels": (lambda home: (home / "train/labels/a.txt").unlink(), "a.txt is missing: each scan has one"),
+    "few words": (spoiled("1 2 3 Car"), "line 1 of .*a.txt has 4 words and not 8: mend it"),
+    "no number": (spoiled("1 2 3 4 2 1.5 x Car"), "a.txt has what is no number \\(.*'x'"),
+    "NaN": (spoiled("nan 2 3 4 2 1.5 0 Car"), "numbers that are not finite"),
+    "no side": (spoiled("1 2 3 4 0 1.5 0 Car"), "a box with a side of 0 m, and sides are larger than 0"),
+    "no classes": (lambda home: (home / "classes.txt").unlink(), "classes.txt is missing: write a class a line"),
+    "no scans": (lambda home: (home / "train/points/a.bin").unlink(), "holds no scans \\(.bin, .npy\\)"),
+    "cut off": (lambda home: (home / "train/points/a.bin").write_bytes(b"12345"), "no rows of 4 numbers of 4 bytes"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", WRONG)
+@pytest.mark.filterwarnings("ignore:boxes of")
+def test_what_is_wrong_with_ones_own_is_told(mine, case):
+    spoil, said = WRONG[case]
+    spoil(mine)
+    with pytest.raises(DataError, match=said):
+        opened(mine, holdout=0)[0]
+
+
+def test_what_is_wrong_with_kitti_is_told(kitti, tmp_path):
+    path = kitti / "training/calib/000003.txt"
+    path.write_text(KITTI_CALIBRATION.replace("R0_rect", "R1_rect"))
+    with pytest.raises(DataError, match="has no R0_rect of 9 numbers"):
+        opened(kitti)
+    path.write_text(KITTI_CALIBRATION.replace("0.9999", "3"))
+    with pytest.raises(DataError, match="from LiDAR to camera that is no rotation"):
+        opened(kitti)
+    (kitti / "ImageSets/train.txt").write_text("../../x\n")
+    with pytest.raises(DataError, match="leads outside of it"):
+        opened(kitti)
+    with pytest.raises(
+        MissingError, match="has no train split: put train/points/\\*.bin and train/labels/\\*.txt there"
+    ):
+        opened(tmp_path / "nowhere", classes=["a"])
+    with pytest.raises(ValueError, match="columns are x, y, z, intensity and more, got 3 of them"):
+        opened(kitti, columns=3)
+
+
+def test_its_metric_is_of_the_classes_that_are_there(streets):
+    data, metric = opened(streets, "test"), METRICS.create(dict(type="CentreDistance"))
+    for i in range(len(data)):
+        sample = data[i]
+        boxes = np.nan_to_num(sample["boxes"])
+        boxes[:, 0] += 0.75  # right from 1 m on
+        scores = np.linspace(1, 0.5, len(boxes))
+        metric.process({}, [Boxes3D(sample=sample, boxes=boxes, labels=sample["classes"], scores=scores)])
+    values = metric.compute_metrics(metric.results)
+    assert values == pytest.approx(dict(mAP=0.75, mATE=0.75, mASE=0, mAOE=0), abs=1e-6)
+    assert "lorry" in metric.views(None, data.classes)
+    assert metric.compute_metrics([]) == dict(mAP=0, mATE=1, mASE=1, mAOE=1)
+    assert not metric.export(streets / "x.json", data.classes)

@@ -1,0 +1,79 @@
+"""The network whole: what a sensor that is missing, a sample that lacks pictures and a LiDAR alone come to."""
+
+from typing import Any
+
+import pytest
+import torch
+
+from ndformer.framework.model import TokenModel
+from tests.modalities.driving.test_adapter import CELL, HIGH, LOW, PATCH, VIEW, cloud, rig
+
+PLANE: dict[str, Any] = dict(low=LOW[:2], high=HIGH[:2], cell=CELL)
+NECK = dict(type="BirdsEyeNet", blocks=(1,), strides=(1,), widths=(8,), stride=1, up=8, patches=True, **PLANE)
+
+
+def model(*modalities: str) -> TokenModel:
+    torch.manual_seed(0)
+    adapters: dict[str, Any] = dict(
+        points=dict(type="Pillars", low=LOW, high=HIGH, cell=CELL, patch=PATCH, view=VIEW),
+        images=dict(type="CameraPatches", patch=PATCH, layers=4, **PLANE),
+    )
+    body = dict(type="UniTR", dim=16, heads=2, encoding=dict(type="PaPE", m=4), corner=LOW[:2], cell=CELL, view=VIEW)
+    head = dict(type="CentrePoint", classes=3, neck=NECK, width=8, least_score=0.0, most=5)
+    return TokenModel({name: adapters[name] for name in modalities}, body, head).eval()
+
+
+def batch() -> dict[str, Any]:
+    torch.manual_seed(1)
+    images = torch.randint(0, 256, (2, 2, 3, 32, 48), dtype=torch.uint8)
+    both = {name: torch.stack([value, value]) for name, value in rig(0.0, 2.0).items()}
+    return dict(points=[cloud(0, 200), cloud(1, 90)], images=images, seen=torch.ones(2, 2, dtype=torch.bool), **both)
+
+
+def heat(net: TokenModel, inputs: dict[str, Any]) -> torch.Tensor:
+    with torch.no_grad():
+        return net(inputs).peaks
+
+
+def test_a_sample_without_pictures_is_what_it_is_alone():
+    net, inputs = model("points", "images"), batch()
+    whole = heat(net, inputs)
+    lacking = inputs | dict(images=[inputs["images"][0], None])
+    found = heat(net, lacking)
+    assert torch.allclose(found[0], whole[0], atol=1e-5)
+    assert not torch.allclose(found[1], whole[1], atol=1e-3)
+    alone = {name: value[1:] for name, value in inputs.items()} | dict(images=[None])
+    assert torch.allclose(found[1], heat(net, alone)[0], atol=1e-5)
+
+
+def test_sensors_that_are_masked_and_such_as_saw_nothing_are_alike():
+    net, inputs = model("points", "images"), batch()
+    net.masked = {"points"}
+    masked = heat(net, inputs)
+    net.masked = set()
+    empty = inputs | dict(points=[cloud(0, 0), cloud(0, 0)])
+    assert torch.allclose(heat(net, empty), masked, atol=1e-5)
+    net.masked = {"images"}
+    seen = inputs | dict(seen=torch.zeros(2, 2, dtype=torch.bool))
+    dark = heat(net, seen)
+    net.masked = set()
+    assert torch.allclose(heat(net, seen), dark, atol=1e-5)
+
+
+@pytest.mark.parametrize("cameras", [True, False])
+def test_a_lidar_alone_needs_no_camera(cameras):
+    inputs = batch()
+    told = ("camera_to_lidar", "intrinsics", "seen")
+    rest = {name: inputs[name] if cameras else inputs[name][:, :0] for name in told}
+    net = model("points")
+    found = heat(net, dict(points=inputs["points"]) | rest)
+    assert found.isfinite().all()
+    samples: list[dict[str, Any]] = [dict(boxes=torch.zeros(0, 9), classes=torch.zeros(0).long(), path="")] * 2
+    losses = net.train()(dict(points=inputs["points"]) | rest, samples, mode="loss")
+    assert losses["loss"].isfinite()
+
+
+def test_pictures_without_their_cameras_are_a_sentence():
+    inputs = batch()
+    with pytest.raises(ValueError, match="pictures need their cameras: give camera_to_lidar"):
+        heat(model("points", "images"), dict(points=inputs["points"], images=inputs["images"]))

@@ -1,0 +1,160 @@
+"""Augmentation of driving: what was a point, a box and a pixel of one place stays one."""
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from ndformer.framework.errors import DataError
+from ndformer.framework.pictures import solids
+from ndformer.framework.registry import DATASETS, TRANSFORMS
+from ndformer.modalities.driving.formats import poses
+from ndformer.modalities.driving.formats.classes import CAMERAS, LIDAR
+from ndformer.modalities.driving.formats.solids import inside, overlapping
+from ndformer.modalities.driving.transforms.paste import pasted
+
+
+def opened(home, split="train", **options):
+    return DATASETS.create(
+        dict(type="NuScenes", data_root=home, version="v1.0-mini", split=split, holdout=0, **options)
+    )
+
+
+def changed(sample, seed=0, **transform):
+    return TRANSFORMS.create(transform)(sample, np.random.default_rng(seed))
+
+
+def pixels(sample, places):
+    """(C, N, 3) pixels and depths of places in the frame of the cloud."""
+    flat = []
+    for pose, lens in zip(sample["camera_to_lidar"], sample["intrinsics"]):
+        ray = poses.moved(places, np.linalg.inv(pose)) @ lens.T
+        flat.append(np.column_stack([ray[:, :2] / ray[:, 2:], ray[:, 2]]))
+    return np.stack(flat)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_moved_scene_is_seen_at_the_same_pixels(made, seed):
+    sample = opened(made).read(opened(made).records[1])
+    moved = changed(sample, seed, type="MoveScene")
+    matrix = moved["cloud_transform"]
+    scale = np.linalg.det(matrix[:3, :3])
+    assert abs(scale) != pytest.approx(1, abs=1e-6)
+    before, after = (pixels(s, s["boxes"][:, :3].astype(np.float64)) for s in (sample, moved))
+    np.testing.assert_allclose(after, before, rtol=2e-3, atol=1e-2)
+    np.testing.assert_allclose(moved["points"][:, :3], poses.moved(sample["points"][:, :3], matrix), atol=1e-4)
+    np.testing.assert_array_equal(moved["points"][:, 3:], sample["points"][:, 3:])
+    shapes = poses.moved(solids.corners(sample["boxes"]).reshape(-1, 3), matrix).reshape(-1, 8, 3)
+    for shape, box, old in zip(shapes, moved["boxes"], sample["boxes"]):
+        own = solids.corners(box[None])[0]  # a mirror changes sides, not the front
+        assert np.linalg.norm(shape[:, None] - own[None], axis=2).min(1).max() < 1e-3
+        np.testing.assert_allclose(shape[:4].mean(0), own[:4].mean(0), atol=1e-3)
+        speed = matrix[:2, :2] @ old[7:9]
+        np.testing.assert_allclose(box[7:9], speed, atol=1e-4)
+        assert inside(moved["points"], box).sum() == pytest.approx(inside(sample["points"], old).sum(), abs=2)
+
+
+def test_velocities_that_nobody_knows_stay_unknown(made):
+    sample = opened(made).read(opened(made).records[0])
+    sample["boxes"][:, 7:] = np.nan
+    assert np.isnan(changed(sample, type="MoveScene")["boxes"][:, 7:]).all()
+
+
+@pytest.mark.parametrize("flip", [0.0, 1.0])
+def test_pictures_and_intrinsics_change_together(made, flip):
+    """A dot of one colour is found where the changed intrinsics put its place."""
+    sample = opened(made).read(opened(made).records[0])
+    ray = np.array([0.2, 0.25, 1.0])
+    for c, lens in enumerate(sample["intrinsics"]):
+        u, v, _ = lens @ ray
+        drawn = np.zeros((96, 160, 3), np.uint8)
+        drawn[int(v) - 3 : int(v) + 3, int(u) - 3 : int(u) + 3] = 255
+        sample["images"][c] = Image.fromarray(drawn)
+    sample = changed(sample, 1, type="CameraImages", size=(64, 120), scale=(0.8, 1.1), degrees=20, flip=flip)
+    seen = 0
+    for image, lens, change in zip(sample["images"], sample["intrinsics"], sample["image_transform"]):
+        assert image.size == (120, 64)
+        grey = np.asarray(image.convert("L"), np.float64)
+        u, v, depth = lens @ ray
+        assert depth == pytest.approx(1)
+        assert np.sign(np.linalg.det(change)) == (-1 if flip else 1)
+        if 6 < u < 114 and 6 < v < 58:
+            rows, columns = np.indices(grey.shape) + 0.5
+            assert (grey * columns).sum() / grey.sum() == pytest.approx(u, abs=1)
+            assert (grey * rows).sum() / grey.sum() == pytest.approx(v, abs=1)
+            seen += 1
+    assert seen >= 3
+
+
+def test_the_published_crop_is_at_the_bottom_and_in_the_middle():
+    sample = dict(
+        images=[Image.new("RGB", (1600, 900), "white")], intrinsics=np.eye(3)[None], image_transform=np.eye(3)[None]
+    )
+    made = changed(sample, type="CameraImages", size=(256, 704))
+    np.testing.assert_allclose(made["image_transform"][0], [[0.48, 0, -32], [0, 0.48, -176], [0, 0, 1]])
+    assert np.asarray(made["images"][0]).min() == 255
+
+
+def test_sensors_that_are_masked_are_not_there(made):
+    data = opened(made)
+    full = data[0]
+    data.masked = data.known_sensors([LIDAR])
+    assert data[0]["points"].shape == (0, 5)
+    assert data[0]["seen"].all()
+    data.masked = data.known_sensors(CAMERAS)
+    assert not data[0]["seen"].any()
+    np.testing.assert_array_equal(data[0]["points"], full["points"])
+    one = opened(made, without=["CAM_FRONT"])[0]
+    assert one["seen"].tolist() == [False] + [True] * 5
+    packed = changed(one, type="PackDriving")
+    assert not packed["inputs"]["images"][0].any()
+    with pytest.raises(DataError, match="there is no sensor 'CAM_FRON', did you mean 'CAM_FRONT'"):
+        opened(made, without=["CAM_FRON"])
+
+
+def test_overlap_is_that_of_grounds_and_the_inside_that_of_a_box():
+    """By points drawn in one of them."""
+    rng = np.random.default_rng(0)
+    boxes = np.column_stack(
+        [rng.uniform(-3, 3, (40, 2)), np.zeros(40), rng.uniform(0.5, 3, (40, 3)), rng.uniform(-4, 4, 40)]
+    )
+    found = overlapping(boxes[:20], boxes[20:])
+    grid = np.stack(np.meshgrid(np.linspace(-6, 6, 241), np.linspace(-6, 6, 241), [0.0]), -1).reshape(-1, 3)
+    there = np.array([inside(grid, box) for box in boxes])
+    shared = (there[:20, None] & there[None, 20:]).sum(2)
+    assert (found[shared > 0]).all()
+    assert (shared[found] > 0).mean() > 0.95  # the others share less than the grid sees
+    assert 0.1 < found.mean() < 0.9
+    assert not overlapping(boxes[:0], boxes).size
+
+
+def test_pasted_objects_bring_their_points_and_their_pictures(made):
+    data = opened(made)
+    sample, donor = data.decoded(0), data.decoded(len(data) - 1)
+    made_of = pasted(sample, donor, [30] * 10, np.random.default_rng(0))
+    new = made_of["boxes"][len(sample["boxes"]) :]
+    assert len(new) > 2
+    assert len(made_of["classes"]) == len(made_of["attributes"]) == len(made_of["boxes"])
+    known = {box.tobytes() for box in donor["boxes"]}
+    assert all(box.tobytes() in known for box in new)
+    assert not overlapping(new, sample["boxes"]).any()
+    own = overlapping(new, new)
+    assert own.sum() == len(new)
+    for box in new:
+        ours, theirs = made_of["points"], donor["points"]
+        np.testing.assert_array_equal(ours[inside(ours, box)], theirs[inside(theirs, box)])
+    differ = [
+        np.abs(np.asarray(a, int) - np.asarray(b, int)).max() for a, b in zip(made_of["images"], sample["images"])
+    ]
+    assert max(differ) > 60
+    again = pasted(sample, donor, [0] * 10, np.random.default_rng(0))
+    np.testing.assert_array_equal(again["points"], sample["points"])
+
+
+def test_pasting_ends_with_the_epochs_that_are_named_and_is_for_training_alone(made):
+    count = lambda data, epoch: sum(len(data[(epoch, i)]["boxes"]) for i in range(3))
+    plain, data = opened(made), opened(made, paste=1.0, paste_until=2)
+    assert count(data, 0) > count(plain, 0)
+    assert count(data, 1) > count(plain, 1)
+    assert count(data, 2) == count(plain, 2)
+    assert count(opened(made, "test", paste=1.0), 0) == count(opened(made, "test"), 0)
+    np.testing.assert_array_equal(data[(1, 0)]["points"], opened(made, paste=1.0, paste_until=2)[(1, 0)]["points"])

@@ -1,0 +1,128 @@
+"""What UniTR of the published size costs on one sample: six cameras of 704 x 256 pixels, and about 20,000 pillars.
+
+tools/benchmarks/driving.py                              PaPE, forward
+tools/benchmarks/driving.py --encodings none ALiBi LearnableMLP
+
+The parts are taken in turn, `--repeats` times, and the median of each is told: on CPU the time of the processor, one
+thread, on a GPU that on the clock. `cut` is what finds the windows and sets of all eight layers, a share of `blocks`.
+`ground` is the place of patches from above, for calibrations that were not met before. Memory is what torch holds more
+at its peak while pillars and patches are placed, on a GPU.
+"""
+
+import math
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+
+from ndformer.framework.backbones.unitr.network import UniTR
+from ndformer.framework.backbones.unitr.places import Flat
+from ndformer.framework.composed import build_encoding
+from ndformer.framework.engine.config.text import parse_encoding
+from ndformer.framework.engine.programs.cli import new_parser, run
+from ndformer.framework.registry import BACKBONES
+from ndformer.framework.tokens import TokenSet, join
+from ndformer.modalities.driving.adapter import CameraPatches, Pillars
+
+SIZE, FOCAL, HEIGHT = (256, 704), 560.0, 1.6  # pixels, pixels, metres
+
+
+def cameras() -> dict[str, Tensor]:
+    """Six, looking around."""
+    poses = torch.zeros(1, 6, 4, 4)
+    for c in range(6):
+        yaw = c * math.pi / 3
+        poses[0, c, :, 2] = torch.tensor([math.cos(yaw), math.sin(yaw), 0, 0])
+        poses[0, c, :, 0] = torch.tensor([math.sin(yaw), -math.cos(yaw), 0, 0])
+        poses[0, c, :, 1] = torch.tensor([0, 0, -1.0, 0])
+        poses[0, c, :, 3] = torch.tensor([0, 0, HEIGHT - 1.8, 1.0])
+    lens = torch.tensor([[FOCAL, 0, SIZE[1] / 2], [0, FOCAL, SIZE[0] / 3], [0, 0, 1]])
+    return dict(camera_to_lidar=poses, intrinsics=lens.expand(1, 6, 3, 3).clone())
+
+
+def cloud(points: int) -> Tensor:
+    """(N, 5), denser near the car."""
+    g = torch.Generator().manual_seed(0)
+    distance, turn = 54 * torch.rand(points, generator=g) ** 0.75, 2 * math.pi * torch.rand(points, generator=g)
+    rest = torch.rand(points, 3, generator=g) * torch.tensor([3.0, 255.0, 0.5]) - torch.tensor([2.0, 0, 0])
+    return torch.cat([torch.stack([distance * turn.cos(), distance * turn.sin()], 1), rest], 1)
+
+
+def seconds(work: Callable[[], Any], device: str) -> float:
+    clock = time.process_time if device == "cpu" else time.perf_counter
+    if device != "cpu":
+        torch.cuda.synchronize()
+    begin = clock()
+    work()
+    if device != "cpu":
+        torch.cuda.synchronize()
+    return clock() - begin
+
+
+def cut(net: UniTR, flat: Flat) -> None:
+    """All windows and sets, and nothing else."""
+    for k, kind in enumerate(net.kinds):
+        for moved in (False, True):
+            parts = {"own": [("lidar", slice(0, flat.pillars)), ("camera", slice(flat.pillars, None))]}
+            for name, some in parts.get(kind, [(kind, slice(None))]):
+                plane, places, sample = net.planes[name], flat.places[some], flat.sample[some]
+                net.windows.sets(plane.cells(places), plane.group(places, sample), moved, 1 - k % 2)
+
+
+@torch.no_grad()
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = new_parser(__doc__)
+    parser.add_argument("--encodings", nargs="+", default=["PaPE"])
+    parser.add_argument("--points", type=int, default=25_000)
+    parser.add_argument("--repeats", type=int, default=5)
+    given = parser.parse_args(arguments)
+    torch.set_num_threads(1)
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    told = {name: value.to(device) for name, value in cameras().items()}
+    points, pictures = (
+        cloud(given.points)[None].to(device),
+        torch.zeros(1, 6, 3, *SIZE, dtype=torch.uint8, device=device),
+    )
+    torch.manual_seed(0)
+    pillars, patches = Pillars(128).to(device).eval(), CameraPatches(128).to(device).eval()
+    kept: dict[str, Any] = {}
+
+    def forget() -> None:
+        patches.known.clear()
+        kept["patches"] = patches(pictures, **told)
+
+    work: dict[str, Callable[[], Any]] = {
+        "pillars": lambda: kept.update(pillars=pillars(points, **told)),
+        "patches and ground": forget,
+        "patches": lambda: patches(pictures, **told),
+    }
+    if device != "cpu":
+        torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated() if device != "cpu" else 0
+    for one in work.values():
+        one()
+    if device != "cpu":
+        print(f"placing: {(torch.cuda.max_memory_allocated() - before) / 2**20:.0f} MiB at most")
+    tokens: TokenSet = join(kept["pillars"], kept["patches"])
+    flat = Flat.of(tokens)
+    for name in given.encodings:
+        encoding = None if name == "none" else parse_encoding(name)
+        build_encoding(
+            cast(Any, encoding), dim=128, heads=8, position_dims=2, depth=8
+        )  # a name that is none, told early
+        net: Any = BACKBONES.create(dict(type="UniTR", encoding=encoding)).to(device).eval()
+        work |= {f"blocks, {name}": lambda net=net: net(tokens), "cut": lambda net=net: cut(net, flat)}
+    times: dict[str, list[float]] = {name: [] for name in work}
+    for _ in range(given.repeats):
+        for name, one in work.items():
+            times[name].append(seconds(one, device))
+    print(f"{flat.pillars} pillars, {len(flat.kept) - flat.pillars} patches, {device}")
+    for name, taken in times.items():
+        print(f"{name:22} {statistics.median(taken):8.3f} s")
+
+
+if __name__ == "__main__":
+    run(main)
