@@ -104,5 +104,5 @@ sample = dict(
     val_dataloader=dict(batch_size=8, num_workers=0, dataset=dict(transforms=_small, sweeps=4)),
     test_dataloader=dict(batch_size=8, num_workers=0, dataset=dict(transforms=_small, sweeps=4)),
     optimizer=dict(lr=3e-3),
-    train_cfg=dict(max_epochs=8, amp=None),
+    train_cfg=dict(max_epochs=6, amp=None),
 )
