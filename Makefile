@@ -101,4 +101,4 @@ $(READY): pyproject.toml constraints.txt
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(INTEGRATIONS) build dist *.egg-info
+	rm -rf $(VENV) $(INTEGRATIONS) .devkit build dist *.egg-info

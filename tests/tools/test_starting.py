@@ -107,11 +107,12 @@ def test_models_are_built_on_the_device_that_is_asked_for_and_inputs_follow(monk
     model = build_model(load(config_path("mnist_pape"), small))
     assert {p.device.type for p in model.parameters()} == {"cpu"}
     model.to("meta")
-    batch = dict(inputs=dict(image=torch.zeros(2, 1, 28, 28)), data_samples=[dict(label=1, boxes=(torch.zeros(1), 3))])
+    samples = [dict(label=1, boxes=(torch.zeros(1), 3))]
+    batch = dict(inputs=dict(image=torch.zeros(2, 1, 28, 28)), data_samples=samples)
     moved = model.at_home(batch)
     assert moved["inputs"]["image"].is_meta
-    assert moved["data_samples"] is batch["data_samples"]  # what a head wants of them, it sends
-    sent = Head().targets(batch["data_samples"], torch.device("meta"))
+    assert moved["data_samples"] is samples  # what a head wants of them, it sends
+    sent = Head().targets(samples, torch.device("meta"))
     assert sent[0]["boxes"][0].is_meta
     assert sent[0]["label"] == 1
 

@@ -41,8 +41,9 @@ class Native(nn.Module):
 
     def forward(self, x: Tensor, sites: Sites) -> Tensor:
         if "native" not in sites.cache:
-            voxels = torch.cat([sites.sample[:, None], sites.grid - sites.low], dim=1).int()
-            sites.cache["native"] = self.package.SparseConvTensor(x, voxels, sites.shape, int(sites.sample.amax()) + 1)
+            low = torch.tensor(sites.extent.low)
+            voxels = torch.cat([sites.sample[:, None], sites.grid - low], dim=1).int()
+            sites.cache["native"] = self.package.SparseConvTensor(x, voxels, sites.shape, sites.extent.samples)
         return self.layer(sites.cache["native"].replace_feature(x)).features
 
 

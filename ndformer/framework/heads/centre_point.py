@@ -94,10 +94,10 @@ class CentrePoint(Head):
 
     @torch.no_grad()
     def predict(self, tokens: TokenSet, data_samples: list[dict[str, Any]]) -> list[Answer]:
-        scores, labels, boxes = (part.cpu() for part in self.decoded(self(tokens)))  # waits for the device once
+        scores, labels, boxes = map(Tensor.cpu, self.decoded(self(tokens)))  # waits for the device once
         found: list[Answer] = []
-        for sample, score, label, box in zip(data_samples, scores, labels, boxes):
-            keep = finite(score, sample) >= self.least_score
+        for sample, score, label, box in zip(data_samples, finite(scores, data_samples), labels, boxes):
+            keep = score >= self.least_score
             found.append(Boxes3D(sample=sample, boxes=box[keep], labels=label[keep], scores=score[keep]))
         return found
 

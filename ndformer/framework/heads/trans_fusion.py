@@ -124,9 +124,9 @@ class TransFusion(Head):
         sure = ((said.iou + 1) / 2).clamp(0, 1)
         scores = scores ** (1 - self.trust) * sure**self.trust
         found: list[Answer] = []
-        answers = (part.cpu() for part in (scores, labels, said.boxes))  # waits for the device once
-        for sample, score, label, box in zip(data_samples, *answers):
-            keep = finite(score, sample) >= self.least_score
+        scores, labels, boxes = map(Tensor.cpu, (scores, labels, said.boxes))
+        for sample, score, label, box in zip(data_samples, finite(scores, data_samples), labels, boxes):
+            keep = score >= self.least_score
             for one in self.sharp:
                 own = (keep & (label == one)).nonzero().squeeze(1)
                 keep[own] = kept_above(box[own], score[own], self.nms)

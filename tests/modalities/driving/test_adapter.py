@@ -170,7 +170,7 @@ def test_a_camera_that_sees_nothing_puts_its_patches_in_the_middle():
 
 @torch.no_grad()
 def test_patches_are_pixels_and_know_their_camera():
-    net = CameraPatches(16, PATCH, LOW[:2], HIGH[:2], CELL, layers=4).eval()
+    net: Any = CameraPatches(16, PATCH, LOW[:2], HIGH[:2], CELL, layers=4).eval()
     torch.manual_seed(0)
     images = torch.randint(0, 256, (1, 2, 3, 32, 48), dtype=torch.uint8)
     tokens: Any = net(images, **batched(rig(0.0, 2.0)))
