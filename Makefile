@@ -7,6 +7,7 @@
 # make journeys  from files of one's own to pictures, and the commonest mistakes, all with the real programs: minutes
 # make integrations  timm and transformers, in .venv-integrations: our encodings in their models, their weights in ours
 # make exports  graphs of models, .pt2 and .onnx, of encodings and tasks beside the models: half an hour
+# make elsewhere  steps of all kinds of configs on a device that is not there: what a GPU would wait for; minutes
 # make docs    the documentation as a site, build/site; a dead link or a page that is nowhere in its list ends it
 # make browser the explorer's page and a report in a real Chromium (Debian's: apt install chromium), driven by playwright
 # make devkit  nuScenes' devkit in an environment of its own (.devkit), and our numbers beside its
@@ -16,7 +17,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: train test lint types gpu headless matrix soak journeys integrations devkit exports docs browser clean
+.PHONY: train test lint types gpu headless matrix soak journeys integrations devkit elsewhere exports docs browser clean
 
 train: $(READY)
 	$(BIN)/python tools/train.py $(or $(ARGS),configs/modelnet40_plain_pape.py --sample --overwrite)
@@ -72,6 +73,9 @@ $(INTEGRATIONS)/.ready: pyproject.toml constraints.txt
 	$(INTEGRATIONS)/bin/python -m pip install -q --upgrade "pip>=25.1"
 	$(INTEGRATIONS)/bin/python -m pip install -q -c constraints.txt -e . pytest timm "transformers>=5"
 	touch $@
+
+elsewhere: $(READY)
+	ELSEWHERE=all $(BIN)/python -m pytest -q -n 2 tests/elsewhere
 
 exports: $(READY)
 	$(BIN)/python -m tests.soak.exports

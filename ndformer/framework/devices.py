@@ -15,7 +15,8 @@ VARIABLE = "NDFORMER_DEVICE"  # the one asked for, by this process and all that 
 def sent(values: Any, like: Tensor) -> Tensor:
     """Numbers of the host beside those of a tensor, of its type if they are floats, without a wait for the device."""
     own = torch.as_tensor(values)
-    own = own.to(like.dtype) if own.is_floating_point() else own
+    if own.is_floating_point():
+        own = torch.as_tensor(values, dtype=like.dtype)
     return own.to(like.device, non_blocking=True)
 
 

@@ -10,7 +10,7 @@ from ndformer.modalities.events.formats.evt_dat import write_dat
 from ndformer.modalities.events.formats.files import read_events
 from ndformer.modalities.events.formats.stream import Events
 from ndformer.modalities.video.formats.writing import write_avi
-from tests.docs.pages import ROOT, TOOLS, commands_of, run
+from tests.docs.pages import ROOT, commands_of, run
 
 PAGE = (ROOT / "docs" / "custom-recordings.md").read_text()
 COMMANDS = commands_of(PAGE)
@@ -62,7 +62,7 @@ def mine(request, tmp_path, monkeypatch):
 def test_three_commands_from_a_folder_to_what_is_in_new_files(mine, monkeypatch, capsys):
     kind, home = mine
     commands = [command for command in COMMANDS if kind in command[1]]
-    assert [command[0] for command in commands] == list(TOOLS)
+    assert [command[0] for command in commands] == ["browse_dataset.py", "train.py", "predict.py"]
     look, fit, ask = commands
     run(monkeypatch, look, *TINY)
     assert (home / "sheet.png").stat().st_size > 2_000

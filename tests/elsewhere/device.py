@@ -8,6 +8,8 @@ seen.uploads    the same for what goes from the host to the device, and is waite
 seen.mixes      tensors of the host among those of the device, which a GPU refuses
 """
 
+import json
+import os
 import sys
 import threading
 from collections import Counter
@@ -53,6 +55,13 @@ def register() -> torch.device:
     _Everywhere().__enter__()
     _FromNumbers().__enter__()
     return torch.device(NAME, 0)
+
+
+def told(found: Any) -> None:
+    """Print it as JSON, and end: threads that ran backward on a device of Python cannot be joined."""
+    json.dump(found, sys.stdout, indent=1)
+    sys.stdout.flush()
+    os._exit(0)
 
 
 @contextmanager

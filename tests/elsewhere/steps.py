@@ -4,7 +4,6 @@ python -m tests.elsewhere.steps modelnet40_pape coco_pape > seen.json
 """
 
 import itertools
-import json
 import os
 import sys
 import tempfile
@@ -66,7 +65,7 @@ def main() -> None:
         for name in sys.argv[1:]:
             found[name] = seen_in(name, device, Path(folder))
             print(f"{name}: {sum(found[name]['train']['waits'].values())} waits in a step of training", file=sys.stderr)
-    json.dump(found, sys.stdout, indent=1)
+    elsewhere.told(found)
 
 
 if __name__ == "__main__":

@@ -29,12 +29,13 @@ def _fresh() -> Iterator[None]:
 
 def tokens(layout: str, n: int = 7, size: float = 6.0) -> TokenSet:
     positions, slot = torch.rand(2, n, 2) * size, torch.arange(n).expand(2, n)
-    masks: dict[str, Any] = dict(
+    kinds: dict[str, dict[str, Any]] = dict(
         plain={},
         unplaced={"placed": slot > 0},
         padded={"valid": slot < torch.tensor([[n], [n - 2]])},
         packed={"segment": torch.where(slot == n - 1, -1, slot // 3)},
-    )[layout]
+    )
+    masks = {name: mask for kind in layout.split() for name, mask in kinds[kind].items()}
     return TokenSet(torch.randn(2, n, 16), Where(positions, **masks))
 
 
@@ -51,7 +52,7 @@ def both_ways(forward: Any, network: nn.Module, given: TokenSet) -> list[Tensor]
     return [y.detach(), x.grad, *(p.grad.clone() for p in network.parameters() if p.grad is not None)]
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("layout", ["unplaced padded", "packed"])
 @pytest.mark.parametrize("name", ANYWHERE)
 def test_one_graph_gives_the_same_forward_and_backward(name: str, layout: str) -> None:
     network, given = model(name), tokens(layout)

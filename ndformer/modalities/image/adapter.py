@@ -108,6 +108,6 @@ class ImagePatches(Adapter):
         axes = [torch.arange(n, dtype=torch.float32, device=x.device) + self.start for n in grid]
         positions = torch.cartesian_prod(*axes)[None]  # (1, rows columns, 2)
         if self.plane is not None:
-            first, *steps = sent(self.plane, positions)
+            first, *steps = sent(torch.tensor(self.plane, dtype=torch.float32), positions)
             positions = first + positions @ torch.stack(steps)  # (1, rows columns, 3)
         return self.with_tokens(x, positions, grid=grid if self.plane is None else None)

@@ -4,6 +4,7 @@ They lie in the run's folder, shown/0.png and so on, and shown/shown.json says w
 needs no data.
 """
 
+import contextlib
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -71,7 +72,7 @@ def _drawn(
     for says, card in cards(found.answers, classes, source, count).items():
         yield "samples", says, card.save
     prepared, best = None, None
-    with attempted("where the model looks"):
+    with attempted("where the model looks"), contextlib.suppress(DataError):  # of a model that looks nowhere, or joins
         prepared, least = Preparation(cfg, model), 0.3
         for i in worst_and_best(found.answers, ATTENDED):
             name = Path(found.answers[i].path).name or f"sample {i}"
