@@ -119,7 +119,7 @@ def resampled(cells: Tensor, sizes: Sequence[int]) -> Tensor:
 
 def _bicubic(old: int, new: int, like: Tensor) -> Tensor:
     """(new, old): how much each old cell gives to a new one. Keys' kernel with a = -0.5, as wide as a new cell is."""
-    step = old / like.new_full((), new)  # a tensor: in a graph no number may be compared
+    step = like.new_full((), old).div(like.new_full((), new))  # tensors: in a graph no number may be compared
     centres = (torch.arange(new, dtype=like.dtype, device=like.device) + 0.5) * step
     cells = torch.arange(old, dtype=like.dtype, device=like.device) + 0.5
     d = (cells - centres[:, None]).abs() / step.clamp(min=1)
