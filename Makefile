@@ -51,6 +51,7 @@ soak: $(READY)
 	$(BIN)/python -m tests.soak.fuzz --count 10000
 	$(BIN)/python -m tests.soak.fuzz_events --count 10000
 	$(BIN)/python -m tests.soak.fuzz_video --count 10000
+	LAYOUTS=all $(BIN)/python -m pytest -q -n 2 tests/encodings/test_reference.py tests/framework/test_compile.py
 	$(BIN)/python -m tests.soak.encodings
 	$(BIN)/python -m tests.soak.selection
 	$(BIN)/python -m tests.soak.sixteen

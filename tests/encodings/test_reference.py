@@ -1,6 +1,7 @@
 """Every encoding, in every layout of tokens and on every backend, gives the numbers of the papers' formulas."""
 
 import itertools
+import os
 import shutil
 from collections.abc import Callable
 from typing import Any
@@ -15,7 +16,8 @@ from tests.encodings.references.all import CASES, REFERENCES, allows, needs_grid
 
 WIDTH = {1: 9, 2: 24, 3: 16, 4: 20, 5: 24, 6: 24}  # of a head: narrow and odd, multiples of 2P and others
 HEADS, N = 3, 12
-SOME = {  # each kind of layout and each number of dimensions; the soak tries all together
+LAYOUTS = ("plain", "padded", "packed", "unplaced", "unplaced padded", "unplaced packed", "shared", "shared padded")
+SOME = {  # each kind of layout and each number of dimensions; `make soak` has all of both
     1: ("unplaced packed",),
     2: ("plain", "padded", "unplaced packed", "shared padded"),
     3: ("unplaced padded",),
@@ -24,6 +26,8 @@ SOME = {  # each kind of layout and each number of dimensions; the soak tries al
 }
 GRIDS = {1: (12,), 2: (3, 4), 3: (2, 3, 2), 4: (2, 1, 3, 2), 5: (2, 1, 1, 2, 2), 6: (1, 2, 1, 2, 1, 2)}
 FREE = [name for name, cfg in CASES.items() if not needs_grid(cfg)]
+if os.environ.get("LAYOUTS") == "all":
+    SOME = dict.fromkeys(WIDTH, LAYOUTS)
 FREE_TRIALS = [(dims, layout) for dims, layouts in SOME.items() for layout in layouts]
 TRIALS = [
     (name, dims, layout)

@@ -1,5 +1,6 @@
 """torch.compile takes the whole model as one graph and gives the numbers of the uncompiled one."""
 
+import os
 import shutil
 from collections.abc import Iterator
 from typing import Any
@@ -52,7 +53,7 @@ def both_ways(forward: Any, network: nn.Module, given: TokenSet) -> list[Tensor]
     return [y.detach(), x.grad, *(p.grad.clone() for p in network.parameters() if p.grad is not None)]
 
 
-@pytest.mark.parametrize("layout", ["unplaced padded", "packed"])
+@pytest.mark.parametrize("layout", LAYOUTS if os.environ.get("LAYOUTS") == "all" else ["unplaced padded", "packed"])
 @pytest.mark.parametrize("name", ANYWHERE)
 def test_one_graph_gives_the_same_forward_and_backward(name: str, layout: str) -> None:
     network, given = model(name), tokens(layout)

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from ndformer.framework.answer import Answer, Source
+from ndformer.framework.answer import Source
+from ndformer.framework.answers.objects import Objects
 from ndformer.framework.evaluation.coco.match import assign, best_first, overlapping
 from ndformer.framework.evaluation.coco.metric import gather
 from ndformer.framework.pictures.cards import INK, LINE, RIGHT, WRONG, card, class_colours, fitted, font
@@ -33,15 +34,14 @@ class Box:
 
 @ANSWERS.register_module()
 @dataclass(kw_only=True, eq=False, repr=False)
-class Boxes(Answer):
+class Boxes(Objects):
     """Best first, in pixels of the image on disk."""
 
     metric = "CocoMetric"
     columns = ("path", "class", "score", "x1", "y1", "x2", "y2")
 
-    boxes: Any  # (D, 4) x1 y1 x2 y2, tensor or array as all of these
-    labels: Any  # (D,)
-    scores: Any  # (D,)
+    digits = 2  # boxes (D, 4) are x1 y1 x2 y2
+
     times: Any = None  # (D,) microseconds, of a recording that was looked at more than once
 
     @property
@@ -53,26 +53,8 @@ class Boxes(Answer):
     def truth(self) -> dict[str, Any] | None:
         return self.sample.get("truth")
 
-    def _objects(self, classes: Sequence[str]) -> Iterator[tuple[str, float, list[float]]]:
-        for label, score, box in zip(self.labels.tolist(), self.scores.tolist(), self.boxes.tolist()):
-            yield classes[int(label)], score, box
-
-    def rows(self, classes: Sequence[str]) -> list[dict[str, Any]]:
-        """One for each object, the surest first."""
-        return [
-            dict(zip(self.columns, (self.path, name, round(score, 6), *(round(side, 2) for side in box))))
-            for name, score, box in self._objects(classes)
-        ]
-
-    def words(self, classes: Sequence[str], top: int, least: float) -> str:
-        shown = [
-            f"{name} {score:.3f} ({', '.join(f'{side:.0f}' for side in box)})"
-            for name, score, box in self._objects(classes)
-            if score >= least
-        ]
-        best = next(self._objects(classes), None)
-        but = "" if best is None else f", the best is {best[0]} {best[1]:.3f}"
-        return "  ".join(shown) or f"nothing with a score of {least:g} or more{but}"
+    def where(self, box: Sequence[float]) -> str:
+        return ", ".join(f"{side:.0f}" for side in box)
 
     def mistakes(self, least: float) -> float:
         return Verdict.of(self, least).mistakes

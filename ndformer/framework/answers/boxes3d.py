@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ndformer.framework.answer import Answer
+from ndformer.framework.answers.objects import Objects
 from ndformer.framework.pictures.cards import INK, RIGHT, WRONG, card, class_colours, fitted
 from ndformer.framework.pictures.solids import Solid, draw
 from ndformer.framework.registry import ANSWERS
@@ -19,7 +19,7 @@ MISSED, THERE = (60, 110, 220), (160, 160, 160)
 
 @ANSWERS.register_module()
 @dataclass(kw_only=True, eq=False, repr=False)
-class Boxes3D(Answer):
+class Boxes3D(Objects):
     """In the frame of the cloud that the model was given, the surest first.
 
     A box is x, y, z of its centre, width, length, height, yaw, vx, vy. Of its sample it reads `boxes` and `classes`,
@@ -30,31 +30,12 @@ class Boxes3D(Answer):
     columns = ("path", "class", "score", "x", "y", "z", "width", "length", "height", "yaw", "vx", "vy")
     tile = 512
 
-    boxes: Any  # (D, 9), tensor or array as all of these
-    labels: Any  # (D,)
-    scores: Any  # (D,)
+    digits = 3
+
     attributes: Any = None  # (D,) of nuScenes; None: as their speed says
 
-    def _objects(self, classes: Sequence[str]) -> Iterator[tuple[str, float, list[float]]]:
-        for label, score, box in zip(self.labels.tolist(), self.scores.tolist(), self.boxes.tolist()):
-            yield classes[int(label)], score, box
-
-    def rows(self, classes: Sequence[str]) -> list[dict[str, Any]]:
-        """One for each object, the surest first."""
-        return [
-            dict(zip(self.columns, (self.path, name, round(score, 6), *(round(side, 3) for side in box))))
-            for name, score, box in self._objects(classes)
-        ]
-
-    def words(self, classes: Sequence[str], top: int, least: float) -> str:
-        shown = [
-            f"{name} {score:.3f} ({box[0]:.1f}, {box[1]:.1f}, {box[2]:.1f} m)"
-            for name, score, box in self._objects(classes)
-            if score >= least
-        ]
-        best = next(self._objects(classes), None)
-        but = "" if best is None else f", the best is {best[0]} {best[1]:.3f}"
-        return "  ".join(shown) or f"nothing with a score of {least:g} or more{but}"
+    def where(self, box: Sequence[float]) -> str:
+        return f"{box[0]:.1f}, {box[1]:.1f}, {box[2]:.1f} m"
 
     def mistakes(self, least: float) -> float:
         found = self.compared(least)

@@ -1,7 +1,6 @@
 """nuScenes' rules for detection, read one by one in plain Python: what the metric is held to."""
 
 import math
-from typing import Any
 
 import numpy as np
 
@@ -65,9 +64,9 @@ def walked(samples, name, threshold):
     for k in order:
         i, box = found[k]
         free = [j for j in range(len(truth[i])) if (i, j) not in used]
-        far: Any = lambda j: math.hypot(*(a - b for a, b in zip(truth[i][j]["centre"][:2], box["centre"][:2])))  # noqa: B023
-        best = min(free, key=far, default=-1)  # the first of the nearest
-        hit = best >= 0 and far(best) < threshold
+        far = {j: math.dist(truth[i][j]["centre"][:2], box["centre"][:2]) for j in free}
+        best = min(free, key=lambda j, far=far: far[j], default=-1)  # the first of the nearest
+        hit = best >= 0 and far[best] < threshold
         if hit:
             used.add((i, best))
             errors.append((box["score"], errors_of(truth[i][best], box)))

@@ -83,7 +83,8 @@ class UniTR(nn.Module):
         first = cast(PositionEncoding, next(iter(self.encodings.values())))
         if first.needs_grid:
             raise ValueError(f"{type(first).__name__} needs tokens on a full grid: sets want {first.instead}")
-        self.blocks = cast(list[Block], nn.ModuleList(Block(dim, heads, mlp_ratio, backend) for _ in blocks))
+        shared = nn.ModuleList(Block(dim, heads, mlp_ratio, backend) for _ in blocks)
+        self.blocks = cast(list[Block], shared)
         self.layers = nn.ModuleList(
             nn.ModuleDict(
                 {name: self._encoding(name).layer(i, depth) for name in self._names(blocks[i // 2]) if name != "off"}
@@ -91,7 +92,7 @@ class UniTR(nn.Module):
             for i in range(depth)
         )
         self.off = self._encoding("off").layer(depth - 1, depth) if "off" in named else LayerEncoding()
-        for name, weight in self.blocks.named_parameters():  # type: ignore[attr-defined]
+        for name, weight in shared.named_parameters():
             if weight.dim() > 1:
                 nn.init.xavier_uniform_(weight)
             elif "attention" in name:
