@@ -41,7 +41,11 @@ def test_other_colours_are_none_of_those_learnt():
 
 def test_controls_break_what_they_should():
     scenes = images("location", 400, seed=0)
-    assert (controlled(scenes, "labels", 0).targets == scenes.targets).float().mean() < 0.6
+    dealt = []  # agree with the true ones as often as by chance: where both came from one seed, it was 53 %
+    for seed in range(20):
+        true = images("location", 2000, seed)
+        dealt.append((controlled(true, "labels", seed).targets == true.targets).float().mean())
+    assert abs(torch.stack(dealt).mean() - 0.5) < 0.01
     shuffled = controlled(scenes, "places", 0)
     assert torch.equal(shuffled.tokens.sum(1), scenes.tokens.sum(1))
     upper = (places(shuffled, 0)[:, 0] < SIDE // 2).float()

@@ -90,11 +90,13 @@ def trained(
 def to_test(task: Task, seed: int, control: Control = "") -> Scenes:
     """Images that nobody has learnt from; after Table 4's colours have changed."""
     scenes = images(task, TEST, 1_000_000 + seed, OTHERS if task == "colour" else COLOURS)
-    return scenes if control == "labels" else controlled(scenes, control, 1_000_000 + seed)
+    return controlled(scenes, control, 1_000_000 + seed)
 
 
 def controlled(scenes: Scenes, control: Control, seed: int) -> Scenes:
-    generator = Generator().manual_seed(seed)
+    """Drawn by a generator of its own: by the seed that drew the images, labels "at random" agreed with the true ones
+    in 3 % more of the images than by chance, and a model learnt that."""
+    generator = Generator().manual_seed(10_000_000 + seed)
     if control == "labels":
         order = torch.randperm(len(scenes.targets), generator=generator)
         return scenes._replace(targets=scenes.targets[order])
