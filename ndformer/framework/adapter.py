@@ -10,8 +10,7 @@ from torch import Tensor, nn
 
 from ndformer.framework.data.dataset import Sample
 from ndformer.framework.errors import DataError
-from ndformer.framework.pictures.explorer.scene import Cloud, Moments
-from ndformer.framework.pictures.scenes import Scene
+from ndformer.framework.pictures.scenes import Dots, Scene
 from ndformer.framework.tokens import TokenSet, Where
 
 ClassAt = Literal["nowhere", "origin", "centre", "auto"]  # centre: the mean of a sample's places; auto: the encoding's
@@ -29,8 +28,7 @@ class Adapter(nn.Module):
     told: ClassVar[tuple[str, ...]] = ()  # inputs of no modality, such as calibrations, that forward() is given by name
     tokens: nn.Parameter  # (prefix, dim) class token and registers, of adapters that call add_tokens()
     class_at: ClassAt = "nowhere"  # where they stand
-    named: tuple[str, ...] = ()  # what they are
-    prefix: int = 0  # how many they are: those of a sample come behind them
+    named: tuple[str, ...] = ()  # what they are; those of a sample come behind them
 
     def forward(self, inputs: Any, /) -> TokenSet:
         """Of a batch: stacked, or as a list where shapes differ. Features (B, N, dim) and where they are. What it is
@@ -60,17 +58,10 @@ class Adapter(nn.Module):
         """(H, W, 3) uint8 each: the tokens of a sample that `pack` packed, one picture or one for each moment."""
         raise DataError(f"{type(self).__name__} does not show its tokens: give it pictures(sample, pack)")
 
-    def explored(self, sample: Sample, pack: Any) -> Moments | Cloud | None:
-        """What a sample that `pack` packed looks like in the explorer, and which part of it each token is, those of
-        add_tokens() left out; None: tokens are shown at their positions."""
-        return None
-
     def scene(self, sample: Sample, pack: Any, places: np.ndarray) -> Scene:
-        """The same sample to draw values of its tokens on, which are at `places` (N, P) of forward()."""
-        raise DataError(
-            f"{type(self).__name__} does not say where its tokens are seen: give it scene(sample, pack, places), as "
-            "docs/new-modality.md shows"
-        )
+        """The same sample to draw values of its tokens on, which are at `places` (N, P) of forward(), in their order;
+        those of add_tokens() are left out."""
+        return Dots(places)
 
     @property
     def patch_sides(self) -> tuple[int, int] | None:
@@ -90,7 +81,6 @@ class Adapter(nn.Module):
         """Class token and registers, learnt. The last thing in a constructor: it draws random numbers."""
         self.tokens = nn.Parameter(torch.zeros(int(class_token) + registers, dim))
         self.named = ("class token",) * class_token + tuple(f"register {i + 1}" for i in range(registers))
-        self.prefix = len(self.tokens)
         self.class_at = class_at  # "auto" until a model puts what its encoding wants: by itself, nowhere
         nn.init.trunc_normal_(self.tokens, std=0.02)
 

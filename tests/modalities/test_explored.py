@@ -1,4 +1,4 @@
-"""What samples look like in the explorer: each token's part of them is where its position says."""
+"""What scenes are in the explorer: each token's part of them is where its position says."""
 
 import numpy as np
 import pytest
@@ -8,8 +8,9 @@ from ndformer.framework.data.batches import collate
 from ndformer.framework.engine.building import build_model
 from ndformer.framework.engine.config.load import load
 from ndformer.framework.engine.programs.files import Preparation
-from ndformer.framework.pictures.explorer.scene import at_places
 from ndformer.framework.pictures.samples import packs
+from ndformer.modalities.events.pictures.scene import PAPER
+from ndformer.modalities.pointcloud.pictures.scene import TurningCloud
 from tests.explored import CONFIGS, KINDS, SMALL, write_files
 
 
@@ -32,7 +33,8 @@ def scene_of(home):
         (pack,) = (one for one in packs(prepared.steps[name]) if one.of == name)
         with torch.no_grad():
             places = model.tokens(collate([sample])["inputs"]).where.positions[0]
-        return adapter.explored(sample, pack), places[len(adapter.named) :].numpy(), adapter, sample  # pyright: ignore[reportCallIssue, reportArgumentType]
+        places = places[len(adapter.named) :].double().numpy()  # pyright: ignore[reportCallIssue, reportArgumentType]
+        return adapter.scene(sample, pack, places).view(), places, adapter, sample  # pyright: ignore[reportCallIssue]
 
     return scene_of
 
@@ -58,26 +60,17 @@ def test_tokens_of_events_are_boxes_in_the_picture_of_their_time(scene_of):
     middles = (places[:, 0] - places[:, 0].min()) / step
     assert (np.abs(boxes[:, 0] + 0.5 - middles) <= 0.5 + 1e-3).all()
     for first, _, top, left, bottom, right in boxes:
-        assert (scene.pictures[first][top:bottom, left:right] != 255).any()  # it holds what happened there
+        assert (scene.pictures[first][top:bottom, left:right] != PAPER).any()  # it holds what happened there
     assert len(np.unique(boxes, axis=0)) == len(boxes)  # each can be chosen
 
 
-def test_points_are_of_a_centre_that_has_them(scene_of):
+def test_points_are_of_the_nearest_centre(scene_of):
     scene, places, adapter, sample = scene_of("cloud")
     np.testing.assert_allclose(scene.centres, places * adapter.unit, atol=1e-6)
     points = sample["inputs"]["points"][:, :3].numpy()
+    np.testing.assert_array_equal(scene.points, points)  # of models: their second axis is upwards
     away = np.linalg.norm(points[:, None] - scene.centres, axis=2)  # (n, M)
-    ranks = away.argsort(0, kind="stable").argsort(0)  # of each point among those of each centre
-    own = np.where(ranks < adapter.neighbours, ranks, len(points))
-    free = own.min(1) == len(points)
-    np.testing.assert_array_equal(scene.token == -1, free)
-    chosen = own[np.arange(len(points)), scene.token]
-    np.testing.assert_array_equal(chosen[~free], own.min(1)[~free])
-
-
-def test_without_a_scene_rows_go_down_and_columns_to_the_right():
-    scene = at_places(np.array([[0.0, 0], [0, 1], [1, 0]], np.float32))
-    first, right, below = scene.centres
-    assert (right[0] > first[0], right[1] == first[1]) == (True, True)
-    assert (below[1] < first[1], below[0] == first[0]) == (True, True)
-    assert at_places(np.array([[3.0]], np.float32)).centres.tolist() == [[3, 0, 0]]
+    np.testing.assert_allclose(away[np.arange(len(points)), scene.token], away.min(1), atol=1e-6)
+    coloured = TurningCloud(points, np.zeros_like(points), places).view()  # of scanners it is the third
+    np.testing.assert_array_equal(coloured.points, points[:, [1, 2, 0]])
+    np.testing.assert_allclose(coloured.centres, places[:, [1, 2, 0]], atol=1e-6)

@@ -7,13 +7,16 @@ from typing import ClassVar
 import numpy as np
 
 from ndformer.framework.errors import DataError
+from ndformer.framework.pictures.explorer.view import Moments, View, at_places
 
 STILLS = 8  # of a scene that moves, as many as a sheet has room for
+SIDE, DOT = 200, 3  # pixels of a picture of dots, of the radius of one
 
 
 class Scene:
-    """Extend it with `plain`, `painted` and `spot`; an adapter's scene() makes one. `coordinates` (N, P) say where its
-    tokens are, in numbers that people know; class and register tokens are none of it."""
+    """Extend it with `plain`, `painted` and `spot`, and with `view` for the explorer; an adapter's scene() makes one.
+    `coordinates` (N, P) say where its tokens are, in numbers that people know; class and register tokens are none of
+    it."""
 
     axes: ClassVar[Mapping[str, str]]  # a letter and a word for each of them: Y, row
     exact: ClassVar[bool] = False  # whether tokens are on whole numbers alone; else the one nearest to a place is meant
@@ -41,6 +44,10 @@ class Scene:
     def says(self, moment: int) -> str:
         """Which moment it is."""
         return ""
+
+    def view(self) -> View:
+        """The same in the explorer: tokens in their order."""
+        return at_places(self.coordinates.astype(np.float32))
 
     @property
     def middle(self) -> int:
@@ -119,6 +126,44 @@ class GridScene(Scene):
 
     def says(self, moment: int) -> str:
         return f"frame {moment + 1} of {self.moments}" if self.moments > 1 else ""
+
+    def view(self) -> Moments:
+        edges = [-(-np.arange(n + 1) * side // n) for n, side in zip(self.grid, self.pictures.shape)]
+        first = np.stack(np.meshgrid(*(edge[:-1] for edge in edges), indexing="ij"), -1).reshape(-1, 3)
+        behind = np.stack(np.meshgrid(*(edge[1:] for edge in edges), indexing="ij"), -1).reshape(-1, 3)
+        boxes = np.stack([first, behind], 2).reshape(-1, 6)[:, [0, 1, 2, 4, 3, 5]]
+        return Moments(list(self.pictures), boxes, [self.says(moment) for moment in range(self.moments)])
+
+
+class Dots(Scene):
+    """Tokens of a modality that says no more of them than their positions (N, P): dots, the first two axes of them;
+    rows and columns as in a picture."""
+
+    def __init__(self, positions: np.ndarray) -> None:
+        super().__init__(positions)
+        P = positions.shape[1]
+        words = ("row", "column") if P == 2 else tuple(f"axis {i + 1}" for i in range(P))
+        self.axes = dict(zip("YX" if P == 2 else "ABCDEFGH", words))  # pyright: ignore[reportAttributeAccessIssue]
+        at = at_places(positions.astype(np.float32)).centres[:, [1, 0]] * (-1, 1)  # (N, 2): down, right
+        low, high = at.min(0), at.max(0)
+        share = (at - (low + high) / 2) / max(float((high - low).max()), 1e-9)  # -0.5 to 0.5
+        self.pixels = (share * (SIDE - 4 * DOT) + SIDE / 2).astype(int)
+        reach = np.arange(-DOT, DOT + 1)
+        disc = np.stack(np.meshgrid(reach, reach, indexing="ij"), -1).reshape(-1, 2)
+        y, x = (self.pixels[:, None] + disc[(disc**2).sum(1) <= DOT**2]).transpose(2, 0, 1)  # (N, D) each
+        self.shown = np.full((SIDE, SIDE), -1)  # of each pixel
+        self.shown[y, x] = np.arange(len(at))[:, None]
+
+    def plain(self, moment: int) -> np.ndarray:
+        return self.painted(np.zeros((len(self.pixels), 4)), moment)
+
+    def painted(self, colours: np.ndarray, moment: int) -> np.ndarray:
+        over = np.concatenate([colours, np.zeros((1, 4))])[self.shown]  # (SIDE, SIDE, 4)
+        return blended(np.where(self.shown < 0, 16.0, 150.0)[..., None], over)
+
+    def spot(self, token: int, moment: int) -> tuple[float, float]:
+        y, x = self.pixels[token]
+        return float(y), float(x)
 
 
 def stills(moments: int) -> list[int]:

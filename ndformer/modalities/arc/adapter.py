@@ -10,7 +10,6 @@ from torch import Tensor, nn
 from ndformer.framework.adapter import Adapter
 from ndformer.framework.data.dataset import Sample
 from ndformer.framework.data.pack import Pack
-from ndformer.framework.pictures.explorer.scene import Moments
 from ndformer.framework.pictures.scenes import GridScene, Scene
 from ndformer.framework.ranges import Width
 from ndformer.framework.registry import MODALITIES
@@ -18,7 +17,7 @@ from ndformer.framework.tokens import TokenSet
 from ndformer.modalities.arc.formats.canvas import PAD, SYMBOLS
 from ndformer.modalities.arc.formats.tasks import grid_of, read_task
 from ndformer.modalities.arc.objects import box_numbers
-from ndformer.modalities.arc.pictures.grids import boxed, cells, drawn, side_by_side
+from ndformer.modalities.arc.pictures.grids import boxed, drawn, side_by_side
 
 
 @MODALITIES.register_module()
@@ -55,10 +54,6 @@ class GridCells(Adapter):
         canvas = sample["inputs"]["arc"]
         numbers = box_numbers(_coloured(canvas[None]))[0]
         return [side_by_side(drawn(canvas.numpy()), boxed(numbers.numpy()))]
-
-    def explored(self, sample: Sample, pack: Pack) -> Moments:
-        canvas = sample["inputs"]["arc"].numpy()
-        return Moments([drawn(canvas)], cells(*canvas.shape), flat=True)
 
     def scene(self, sample: Sample, pack: Pack, places: np.ndarray) -> Scene:
         canvas = sample["inputs"]["arc"].numpy()

@@ -12,7 +12,6 @@ from torch import Tensor, nn
 from ndformer.framework.adapter import Adapter, ClassAt
 from ndformer.framework.data.dataset import Sample
 from ndformer.framework.devices import sent
-from ndformer.framework.pictures.explorer.scene import Moments
 from ndformer.framework.pictures.scenes import Scene
 from ndformer.framework.ranges import Few, Positive, Width
 from ndformer.framework.registry import MODALITIES
@@ -21,7 +20,6 @@ from ndformer.modalities.events.formats.files import ENDINGS, read_events
 from ndformer.modalities.events.formats.stream import Events, sample_of, sensor_of
 from ndformer.modalities.events.formats.tables import held_events
 from ndformer.modalities.events.pictures.scene import Stream
-from ndformer.modalities.events.pictures.scenes import moments
 from ndformer.modalities.events.pictures.tokens import pictures as stretches
 from ndformer.modalities.events.spikes.tokens import check_patch, unpack
 from ndformer.modalities.events.transforms.events import PackTokens
@@ -78,9 +76,6 @@ class SpikingPatches(Adapter):
 
     def pictures(self, sample: Sample, pack: PackTokens) -> list[np.ndarray]:
         return stretches(sample["inputs"]["events"], self.patch, self.bins, pack.ages)
-
-    def explored(self, sample: Sample, pack: PackTokens) -> Moments:
-        return moments(sample["inputs"]["events"], self.patch, self.bins, pack.ages)
 
     def scene(self, sample: Sample, pack: PackTokens, places: np.ndarray) -> Scene:
         return Stream(sample["inputs"]["events"], self.patch, self.bins, pack.ages, places)

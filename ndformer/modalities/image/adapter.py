@@ -12,14 +12,13 @@ from ndformer.framework.adapter import Adapter, ClassAt
 from ndformer.framework.data.dataset import Sample
 from ndformer.framework.data.pack import Pack
 from ndformer.framework.devices import sent
-from ndformer.framework.pictures.explorer.scene import Moments
 from ndformer.framework.pictures.scenes import GridScene, Scene
 from ndformer.framework.ranges import Few, FewOrNone, Finite, Offset, Width
 from ndformer.framework.registry import MODALITIES
 from ndformer.framework.tokens import TokenSet
 from ndformer.modalities.image.formats.files import ENDINGS, open_image
 from ndformer.modalities.image.formats.held import held_image
-from ndformer.modalities.image.pictures.tokens import apart, boxes
+from ndformer.modalities.image.pictures.tokens import apart
 
 
 @MODALITIES.register_module()
@@ -76,10 +75,6 @@ class ImagePatches(Adapter):
 
     def pictures(self, sample: Sample, pack: Pack) -> list[np.ndarray]:
         return [apart(pack.picture(sample, 0), (self.patch, self.patch))]
-
-    def explored(self, sample: Sample, pack: Pack) -> Moments:
-        pixels = pack.picture(sample, 0)
-        return Moments([pixels], boxes((1, *pixels.shape[:2]), (1, self.patch, self.patch)))
 
     def scene(self, sample: Sample, pack: Pack, places: np.ndarray) -> Scene:
         pixels = pack.picture(sample, 0)

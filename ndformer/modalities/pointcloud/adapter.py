@@ -13,7 +13,6 @@ from ndformer.framework.adapter import Adapter
 from ndformer.framework.data.dataset import Sample
 from ndformer.framework.data.pack import Pack
 from ndformer.framework.errors import DataError
-from ndformer.framework.pictures.explorer.scene import Cloud
 from ndformer.framework.pictures.scenes import Scene
 from ndformer.framework.ranges import Positive, Width, WidthOrNone
 from ndformer.framework.registry import MODALITIES
@@ -99,16 +98,6 @@ class PointPatches(Clouds):
         cloud = sample["inputs"]["points"]
         index, inside = self.groups(cloud[None, :, :3].float())[1:]
         return [groups(cloud.numpy(), index[0].numpy(), inside[0].numpy())]
-
-    def explored(self, sample: Sample, pack: PackPoints) -> Cloud:
-        """A point of several centres is of the one that has it nearest among its neighbours."""
-        cloud = sample["inputs"]["points"].float()
-        positions, index, inside = (one[0, : len(cloud)].numpy() for one in self.groups(cloud[None, :, :3]))
-        token = np.full(len(cloud), -1)
-        for place in range(index.shape[1] - 1, -1, -1):
-            counts = inside[:, place]
-            token[index[counts, place]] = np.flatnonzero(counts)
-        return Cloud(cloud[:, :3].numpy(), token, positions, up=2 if "colours" in pack.features else 1)
 
     def groups(self, points: Tensor, valid: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
         """Of points (B, N, 3): centres (B, M, 3), the numbers of their neighbours (B, M, K) and which of them count."""

@@ -12,12 +12,10 @@ from torch import Tensor, nn
 from ndformer.framework.adapter import Adapter, ClassAt
 from ndformer.framework.data.dataset import Sample
 from ndformer.framework.data.pack import Pack
-from ndformer.framework.pictures.explorer.scene import Moments
 from ndformer.framework.pictures.scenes import GridScene, Scene
 from ndformer.framework.ranges import Few, Finite, Offset, Positive, Width
 from ndformer.framework.registry import MODALITIES
 from ndformer.framework.tokens import TokenSet
-from ndformer.modalities.image.pictures.tokens import boxes
 from ndformer.modalities.image.transforms.images import RGB_MEAN, RGB_STD
 from ndformer.modalities.video.formats.files import ENDINGS
 from ndformer.modalities.video.formats.frames import film, held_film, is_frames
@@ -81,11 +79,6 @@ class Tubelets(Adapter):
 
     def pictures(self, sample: Sample, pack: Pack) -> list[np.ndarray]:
         return tubelets(sample["inputs"]["video"].permute(0, 2, 3, 1).numpy(), self.tubelet)
-
-    def explored(self, sample: Sample, pack: Pack) -> Moments:
-        frames = sample["inputs"]["video"].permute(0, 2, 3, 1).numpy()  # (T, H, W, 3)
-        names = [f"frame {i + 1} of {len(frames)}" for i in range(len(frames))]
-        return Moments(list(frames), boxes(frames.shape[:3], self.tubelet), names)
 
     def scene(self, sample: Sample, pack: Pack, places: np.ndarray) -> Scene:
         frames = sample["inputs"]["video"].permute(0, 2, 3, 1).numpy()

@@ -1,10 +1,12 @@
 """The explorer's numbers: read back from the text and put into the formulas, they are those of attention.logits."""
 
 import base64
+import io
 
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from ndformer.framework.attention import Attention, build_encoding
 from ndformer.framework.errors import DataError
@@ -12,7 +14,7 @@ from ndformer.framework.look import Look
 from ndformer.framework.pictures.explorer import forms, layers
 from ndformer.framework.pictures.explorer.arrays import Blob, read
 from ndformer.framework.pictures.explorer.page import page
-from ndformer.framework.pictures.explorer.scene import Cloud, Moments
+from ndformer.framework.pictures.explorer.view import Cloud, Moments
 from ndformer.framework.tokens import Where
 from tests.explored import terms_of
 
@@ -153,12 +155,25 @@ def test_arrays_come_back():
         assert 0 < error.max() <= np.abs(given_fixed).max() / 2**bits * 1.01
 
 
+def test_pictures_of_few_colours_are_kept_exactly_and_photos_small():
+    rng = np.random.default_rng(0)
+    box = np.array([[0, 1, 0, 0, 200, 200]])
+    drawing = np.kron(rng.integers(0, 256, (10, 10, 3), dtype=np.uint8), np.ones((20, 20, 1), np.uint8))
+    photo = rng.integers(0, 256, (200, 200, 3), dtype=np.uint8)
+    for pixels, kind in ((drawing, "png"), (photo, "jpeg"), (photo[:100, :100], "png")):
+        (url,) = Moments([pixels], box).told()["pictures"]
+        head, text = url.split(",")
+        assert head == f"data:image/{kind};base64"
+        if kind == "png":
+            np.testing.assert_array_equal(np.asarray(Image.open(io.BytesIO(base64.b64decode(text)))), pixels)
+
+
 def test_scenes_are_told_as_they_are():
     boxes = np.array([[0, 1, 0, 0, 2, 2]])
     told = Moments([np.zeros((2, 3, 3), np.uint8)], boxes).told()
     assert (told["height"], told["width"], told["kind"]) == (2, 3, "moments")
-    far = np.array([[10.0, 0, 0], [12, 4, 0], [11, 2, 1]])
-    cloud = Cloud(far, np.array([0, 0, 1]), far[:2], up=2).told()
+    far = np.array([[10.0, 0, 0], [12, 0, 4], [11, 1, 2]])
+    cloud = Cloud(far, np.array([0, 0, 1]), far[:2]).told()
     places = np.frombuffer(base64.b64decode(cloud["points"]), "<f4").reshape(3, 3)
     assert np.linalg.norm(places, axis=1).max() == pytest.approx(1)
     assert places[2, 1] > places[0, 1]  # what is up in the data is up in the page

@@ -7,9 +7,10 @@ import pytest
 from PIL import Image
 
 from ndformer.framework.errors import DataError
+from ndformer.framework.pictures.explorer.view import Cloud
 from ndformer.framework.pictures.figures import Panels
 from ndformer.framework.pictures.looks import UNSEEN, Painting, coloured, sheet, z_map
-from ndformer.framework.pictures.scenes import GridScene, Scene, stills
+from ndformer.framework.pictures.scenes import Dots, GridScene, Scene, stills
 
 PHOTO = np.random.default_rng(0).integers(0, 256, (1, 32, 48, 3), dtype=np.uint8)
 FILM = np.random.default_rng(1).integers(0, 256, (6, 8, 8, 3), dtype=np.uint8)
@@ -37,6 +38,46 @@ def test_free_tokens_are_named_by_the_nearest_place():
     assert scene.token("0.8,2.4") == 1
     with pytest.raises(DataError, match="the sample has no tokens"):
         Free(np.zeros((0, 2)))
+
+
+def test_a_grid_is_boxes_in_the_explorer_also_where_sides_do_not_divide():
+    view = GridScene(FILM, (3, 3, 5)).view()
+    assert len(view) == 45
+    hits = np.zeros((6, 8, 8), int)
+    for token, (first, behind, top, left, bottom, right) in enumerate(view.boxes):
+        hits[first:behind, top:bottom, left:right] += token + 1
+    expected = [
+        [[1 + (t // 2 * 3 + y * 3 // 8) * 5 + x * 5 // 8 for x in range(8)] for y in range(8)] for t in range(6)
+    ]
+    np.testing.assert_array_equal(hits, expected)  # every pixel is of one box, the one that paints it
+    assert view.captions[5] == "frame 6 of 6"
+
+
+@pytest.mark.parametrize("P", [1, 2, 3])
+def test_tokens_without_a_scene_are_dots_rows_down_and_columns_to_the_right(P):
+    places = np.array([[0.0, 0, 0], [0, 1, 0], [1, 0, 0]])[:, :P]
+    scene = Dots(places)
+    first, second, third = (scene.spot(token, 0) for token in range(3))
+    view = scene.view()
+    assert isinstance(view, Cloud)
+    centres = view.centres
+    if P == 2:
+        assert second[1] > first[1]
+        assert second[0] == first[0]
+        assert third[0] > first[0]
+        assert third[1] == first[1]
+        assert scene.token("0.2,0.9") == 1
+        assert (centres[1, 0] > centres[0, 0], centres[2, 1] < centres[0, 1]) == (True, True)
+    else:
+        assert third[1] > first[1]
+        np.testing.assert_array_equal(centres, np.pad(places, ((0, 0), (0, 3 - P))))
+    colours = np.zeros((3, 4))
+    colours[2] = (1, 0, 0, 1)
+    red = (scene.painted(colours, 0) == (255, 0, 0)).all(2)
+    y, x = third
+    assert red[int(y), int(x)]
+    assert red.sum() == 29
+    assert len(scene.plain(0)) == 200
 
 
 def test_colours_cover_what_is_under_each_patch_of_its_time():

@@ -128,7 +128,7 @@ def seen(model: TokenModel, prepared: Preparation, sample: Sample, title: str, c
     where = adapter(inputs[name]).where
     valid = where.positions.new_ones(where.positions.shape[1], dtype=torch.bool)
     valid = valid if where.valid is None else where.valid[0]
-    places = where.positions[0, adapter.prefix :][valid[adapter.prefix :]].cpu()
+    places = where.positions[0, len(adapter.named) :][valid[len(adapter.named) :]].cpu()
     *_, pack = (one for one in packs(prepared.steps[name]) if one.of == name)
     scene = adapter.scene(sample, pack, places.double().numpy())
     with looking(model) as looks:
@@ -136,7 +136,7 @@ def seen(model: TokenModel, prepared: Preparation, sample: Sample, title: str, c
     if not looks:
         raise DataError(f"{type(model.backbone).__name__} has no layers of attention to look at")
     answer.known = list(classes)
-    return Seen(printable(title), answer, looks, scene, places, adapter.prefix)
+    return Seen(printable(title), answer, looks, scene, places, len(adapter.named))
 
 
 def samples(

@@ -4,7 +4,6 @@ They lie in the run's folder, shown/0.png and so on, and shown/shown.json says w
 needs no data.
 """
 
-import contextlib
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -42,7 +41,7 @@ SIZE, MOST, PNG = 2**22, 200, b"\x89PNG\r\n"  # bytes of a picture that a page t
 class Picture(NamedTuple):
     kind: str  # samples, attention or encoding
     says: str
-    png: bytes
+    png: bytes  # none: why there is none is said
 
 
 def leave(
@@ -59,6 +58,9 @@ def leave(
             raise DataError("several processes tested it: tools/report.py RUN --samples 8 draws them")
         for kind, says, save in _drawn(cfg, model, loader, found, count):
             name = f"{len(told)}.png"
+            if save is None:
+                told.append(dict(kind=kind, says=says, file=""))
+                continue
             save(into / name)
             told.append(dict(kind=kind, says=says, file=name))
     atomic.write(into / TOLD, json.dumps(told, indent=1) + "\n")
@@ -66,21 +68,24 @@ def leave(
 
 def _drawn(
     cfg: Config, model: TokenModel, loader: Loader, found: Evaluation, count: int
-) -> Iterator[tuple[str, str, Callable[[Path], object]]]:
-    """The kind of each picture, what it says, and what writes it."""
+) -> Iterator[tuple[str, str, Callable[[Path], object] | None]]:
+    """The kind of each picture, what it says, and what writes it; None: it says why it cannot be drawn."""
     source, classes = OfDataset(loader.data, loader.bad), loader.data.classes
     for says, card in cards(found.answers, classes, source, count).items():
         yield "samples", says, card.save
     prepared, best = None, None
-    with attempted("where the model looks"), contextlib.suppress(DataError):  # of a model that looks nowhere, or joins
-        prepared, least = Preparation(cfg, model), 0.3
-        for i in worst_and_best(found.answers, ATTENDED):
-            name = Path(found.answers[i].path).name or f"sample {i}"
-            of = attention.seen(model, prepared, source.sample(i), name, classes)
-            title = f"{of.title}: {shortened(of.answer.words(classes, 1, least), 420, 11)}"
-            wanted = attention.Wanted(layer=len(of.looks), parts=False)
-            yield "attention", title, attention.painting(of, wanted, title, True).save
-            best = i, of
+    with attempted("where the model looks"):
+        try:
+            prepared, least = Preparation(cfg, model), 0.3
+            for i in worst_and_best(found.answers, ATTENDED):
+                name = Path(found.answers[i].path).name or f"sample {i}"
+                of = attention.seen(model, prepared, source.sample(i), name, classes)
+                title = f"{of.title}: {shortened(of.answer.words(classes, 1, least), 420, 11)}"
+                wanted = attention.Wanted(layer=len(of.looks), parts=False)
+                yield "attention", title, attention.painting(of, wanted, title, True).save
+                best = i, of
+        except DataError as why:  # a model that looks nowhere, or joins
+            yield "attention", f"Not drawn: {why}", None
     if prepared is None or best is None:
         return
     with attempted("the encoding before and after training"):
@@ -103,6 +108,9 @@ def read(folder: Path) -> list[Picture]:
         raise DataError(f"{path} is not what a run leaves: take it away") from None
     found = []
     for kind, says, name in listed:
+        if not name:
+            found.append(Picture(kind, says, b""))
+            continue
         at = path.parent / name
         if Path(name).name != name or at.is_symlink() or not at.is_file() or at.stat().st_size > SIZE:
             continue

@@ -1,6 +1,6 @@
 """What the explorer's page shows: models, and what each makes of samples."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -12,10 +12,10 @@ from torch import Tensor
 from ndformer.framework.adapter import Adapter
 from ndformer.framework.data.batches import collate
 from ndformer.framework.data.dataset import Sample
-from ndformer.framework.engine.building import build_model, prepare_data
+from ndformer.framework.engine.building import build_model
 from ndformer.framework.engine.config.text import as_argument
+from ndformer.framework.engine.programs import attention
 from ndformer.framework.engine.programs.files import Preparation
-from ndformer.framework.engine.run import build_loader
 from ndformer.framework.engine.training import checkpoint, contents
 from ndformer.framework.errors import DataError
 from ndformer.framework.heads.head import Head
@@ -25,7 +25,7 @@ from ndformer.framework.pictures.explorer import layers
 from ndformer.framework.pictures.explorer.arrays import text_of
 from ndformer.framework.pictures.explorer.forms import Room
 from ndformer.framework.pictures.explorer.page import page
-from ndformer.framework.pictures.explorer.scene import Scene, at_places
+from ndformer.framework.pictures.explorer.view import View
 from ndformer.framework.pictures.samples import packs
 from ndformer.framework.tokens import TokenSet, Where
 
@@ -63,9 +63,11 @@ def write(out: Path, sides: Sequence[Side], given: Sequence[str], chosen: Sequen
     """A page of what each of the models makes of samples: files, folders of them, numbers in the test set. Of the
     layers that are `chosen`, counted from 1; of all if none is."""
     shown, texts = [], {}
-    for name, samples in zip(*_samples(sides, given)):
+    each = [attention.samples(side.cfg, side.prepared, given, side.sample, side.classes) for side in sides]
+    for alike in zip(*each):
+        (name, _), *_ = alike
         told = []
-        for side, sample in zip(sides, samples):
+        for side, (_, sample) in zip(sides, alike):
             found, numbers = _told(side, sample, name, chosen)
             at = f"numbers-{len(shown)}-{len(told)}"
             told.append(found | dict(numbers=[f"{at}-{i}" for i in range(len(numbers))]))
@@ -73,29 +75,6 @@ def write(out: Path, sides: Sequence[Side], given: Sequence[str], chosen: Sequen
         shown.append(dict(name=name, sides=told))
     title = f"{shown[0]['name']}: where {' and '.join(side.name for side in sides)} look{'s' * (len(sides) == 1)}"
     out.write_text(page(title, shown, texts), encoding="utf-8")
-
-
-def _samples(sides: Sequence[Side], given: Sequence[str]) -> tuple[list[str], list[list[Sample]]]:
-    """Names of samples, and each as every model takes it."""
-    names: list[str] = []
-    found: list[list[Sample]] = []
-    for one in given:
-        each = [list(_read(side, one)) for side in sides]
-        names += [name for name, _ in each[0]]
-        found += [[sample for _, sample in some] for some in zip(*each)]
-    return names, found
-
-
-def _read(side: Side, given: str) -> Iterator[tuple[str, Sample]]:
-    if not given.isdecimal() or Path(given).exists():
-        for files in side.prepared.samples_in([Path(given)]):
-            yield files[0].name, side.prepared.sample(files)
-        return
-    prepare_data(side.cfg, side.sample)
-    dataset: Any = build_loader(side.cfg, "test", side.classes).dataset
-    if int(given) >= len(dataset):
-        raise DataError(f"the test set has samples 0 to {len(dataset) - 1}, got {given}")
-    yield f"test sample {given}", dataset[int(given)]
 
 
 @torch.no_grad()
@@ -112,7 +91,7 @@ def _told(side: Side, sample: Sample, name: str, chosen: Sequence[int]) -> tuple
         kept = kept[where.valid[0]]
     if not len(kept):
         raise DataError(f"{name} gives no tokens to look at: take a sample that has something in it")
-    scene, prefix = _scene(side, sample, tokens, kept)
+    view, prefix = _view(side, sample, tokens, kept)
     wrong = [one for one in chosen if not 1 <= one <= len(looks)]
     if wrong:
         raise DataError(f"layers of {side.name} are 1 to {len(looks)}, got {wrong[0]}")
@@ -125,7 +104,7 @@ def _told(side: Side, sample: Sample, name: str, chosen: Sequence[int]) -> tuple
         model=side.name,
         encoding=as_argument(side.cfg.model.backbone.get("encoding")),
         says=answer.words(side.classes, 1, 0.3)[:WORDS],
-        scene=scene.told(),
+        scene=view.told(),
         prefix=prefix,
         count=len(kept),
         dims=where.positions.shape[2],
@@ -152,18 +131,17 @@ def _check(side: Side, looks: Sequence[Look], where: Where) -> None:
         raise DataError(f"{side.name} has no attention layers to look into")
 
 
-def _scene(side: Side, sample: Sample, tokens: TokenSet, kept: Tensor) -> tuple[Scene, list[str]]:
+def _view(side: Side, sample: Sample, tokens: TokenSet, kept: Tensor) -> tuple[View, list[str]]:
     """What the sample looks like, and the names of the tokens that stand before those in it."""
     (name,) = (one for one in sample["inputs"] if one in side.model.modalities)
     adapter = cast(Adapter, side.model.modalities[name])
     *_, pack = (one for one in packs(side.prepared.steps[name]) if one.of == name)
     prefix = list(adapter.named)
-    scene = adapter.explored(sample, pack)
-    if scene is None:
-        scene = at_places(tokens.where.positions[0][kept][len(prefix) :].cpu().numpy())
-    if len(scene) + len(prefix) != len(kept):
+    places = tokens.where.positions[0][kept][len(prefix) :].cpu()
+    view = adapter.scene(sample, pack, places.double().numpy()).view()
+    if len(view) + len(prefix) != len(kept):
         raise DataError(
-            f"{type(adapter).__name__} made {len(kept)} tokens, {len(prefix)} of them by add_tokens(), and its "
-            f"explored() shows {len(scene)}: it is to show the others, in their order"
+            f"{type(adapter).__name__} made {len(kept)} tokens, {len(prefix)} of them by add_tokens(), and the view() "
+            f"of its scene() has {len(view)}: it is to show the others, in their order"
         )
-    return scene, prefix
+    return view, prefix

@@ -119,7 +119,8 @@ def _named(name: str, *inner: Markup) -> Markup:
 
 
 def _shown(run: Told, kind: str) -> list[Markup]:
-    return [picture(one.png, one.says) for one in run.shown if one.kind == kind]
+    of = [one for one in run.shown if one.kind == kind]
+    return [picture(one.png, one.says) if one.png else element("p", one.says) for one in of]
 
 
 def _of_run(run: Told) -> list[Markup]:

@@ -37,12 +37,6 @@ def squares(colours: np.ndarray) -> np.ndarray:
     return large
 
 
-def cells(rows: int, columns: int) -> np.ndarray:
-    """(N, 6): the box of each cell in such a picture, as Moments has them."""
-    y, x = (CELL * place.ravel() for place in np.mgrid[:rows, :columns])
-    return np.stack([0 * y, 0 * y + 1, y, x, y + CELL, x + CELL], -1)
-
-
 def side_by_side(one: np.ndarray, other: np.ndarray) -> np.ndarray:
     """Two pictures of one height, a white cell between them."""
     return np.concatenate([one, np.full((len(one), CELL, 3), 255, np.uint8), other], axis=1)

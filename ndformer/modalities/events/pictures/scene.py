@@ -3,8 +3,9 @@
 import numpy as np
 from torch import Tensor
 
+from ndformer.framework.pictures.explorer.view import Moments
 from ndformer.framework.pictures.scenes import Scene, blended, stills
-from ndformer.modalities.events.pictures.tokens import FRAMES, coloured, counts, extent, stretches
+from ndformer.modalities.events.pictures.tokens import FRAMES, coloured, counts, extent, stretches, unit_of
 from ndformer.modalities.events.spikes.tokens import unpack
 
 PAPER, GREY, BRIGHT = 16, 48, 235  # where nothing is said, and a patch: its pixels without and with events
@@ -26,14 +27,14 @@ class Stream(Scene):
         strength = seen.sum(1) / np.maximum(1, seen.sum(1).max((1, 2), keepdims=True))
         self.grey = (GREY + (BRIGHT - GREY) * strength)[..., None]  # (n, patch, patch, 1)
         self.edges, self.when = stretches(self.time)
+        self.order = np.argsort(self.time, kind="stable")
         self.stills = stills(FRAMES)
 
     def _board(self, tiles: np.ndarray, moment: int) -> np.ndarray:
         """Of tiles (n, patch, patch, 3): the last of a patch in the stretch wins."""
         board = np.full((self.rows, self.patch, self.columns, self.patch, 3), PAPER, np.uint8)
-        for token in np.flatnonzero(self.when == moment):
-            row, column = self.place[token]
-            board[row, :, column] = tiles[token]
+        tokens = self.order[self.when[self.order] == moment]
+        board[self.place[tokens, 0], :, self.place[tokens, 1]] = tiles[tokens]  # numpy keeps the last of equal places
         return board.reshape(self.rows * self.patch, self.columns * self.patch, 3)
 
     def plain(self, moment: int) -> np.ndarray:
@@ -49,7 +50,26 @@ class Stream(Scene):
         return float(row), float(column)
 
     def says(self, moment: int) -> str:
-        whole = float(self.edges[-1] - self.edges[0])
-        unit, name = (1e6, "s") if whole >= 1e6 else (1e3, "ms")
-        digits = max(0, 1 - int(np.floor(np.log10(max(whole / FRAMES / unit, 1e-6)))))
+        unit, name, digits = unit_of(self.edges)
         return f"{self.edges[moment] / unit:.{digits}f} to {self.edges[moment + 1] / unit:.{digits}f} {name}"
+
+    def view(self) -> Moments:
+        """Of tokens of one patch in one stretch the last is seen; each has a share of its height, so that all can be
+        chosen."""
+        corner = self.place * self.patch
+        boxes = np.concatenate([self.when[:, None], self.when[:, None] + 1, corner, corner + self.patch], 1)
+        _apart(boxes, self.time)
+        boards = [self.plain(moment) for moment in range(FRAMES)]
+        return Moments(boards, boxes, [self.says(moment) for moment in range(FRAMES)])
+
+
+def _apart(boxes: np.ndarray, time: np.ndarray) -> None:
+    """Boxes of one patch and stretch share its height, the earliest on top."""
+    _, group, count = np.unique(boxes, axis=0, return_inverse=True, return_counts=True)
+    group = group.ravel()
+    for one in np.flatnonzero(count > 1):
+        tokens = np.flatnonzero(group == one)
+        tokens = tokens[np.argsort(time[tokens], kind="stable")]
+        top, bottom = boxes[tokens[0], 2], boxes[tokens[0], 4]
+        edges = np.linspace(top, bottom, len(tokens) + 1).round().astype(int)
+        boxes[tokens, 2], boxes[tokens, 4] = edges[:-1], edges[1:]

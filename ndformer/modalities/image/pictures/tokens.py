@@ -1,4 +1,4 @@
-"""What a model gets of an image, as a picture: its patches, apart; and where they are."""
+"""What a model gets of an image, as a picture: its patches, apart."""
 
 import numpy as np
 
@@ -17,11 +17,3 @@ def apart(pixels: np.ndarray, patch: tuple[int, int], paper: int = 255) -> np.nd
     out[:, :height, :, :width] = cut
     sheet = out.reshape(rows * (height + gap), columns * (width + gap), 3)
     return np.pad(sheet, ((gap, 0), (gap, 0), (0, 0)), constant_values=paper)
-
-
-def boxes(size: tuple[int, int, int], patch: tuple[int, int, int]) -> np.ndarray:
-    """(N, 6) of tokens in (frames, rows, columns) of pixels, as Moments has them; an image is one frame."""
-    starts = np.stack(np.meshgrid(*(np.arange(0, n - p + 1, p) for n, p in zip(size, patch)), indexing="ij"), -1)
-    ends = starts + patch
-    order = [starts[..., 0], ends[..., 0], starts[..., 1], starts[..., 2], ends[..., 1], ends[..., 2]]
-    return np.stack(order, -1).reshape(-1, 6)

@@ -6,6 +6,7 @@ from functools import lru_cache
 import numpy as np
 import torch
 
+from ndformer.framework.pictures.explorer.view import Cloud
 from ndformer.framework.pictures.scenes import Scene, blended
 from ndformer.modalities.pointcloud.pictures.render import view_axes
 
@@ -70,6 +71,9 @@ class TurningCloud(Scene):
 
     def painted(self, colours: np.ndarray, moment: int) -> np.ndarray:
         return self._drawn(blended(np.full((1, 3), 150.0), colours)[self.token_of], moment)
+
+    def view(self) -> Cloud:
+        return Cloud(self.points, self.token_of, self.at * self.reach + self.middle_of_all)
 
     def spot(self, token: int, moment: int) -> tuple[float, float]:
         x, y = self._pixels(self.at[token][None] @ self._axes(moment).T, SIZE)

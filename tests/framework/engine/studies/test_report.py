@@ -96,6 +96,16 @@ def test_what_only_calls_itself_a_picture_or_a_log_stays_outside(tmp_path):
     assert "<img" not in page
 
 
+def test_what_could_not_be_drawn_says_why(tmp_path):
+    folder = made(tmp_path / "run", 0.5)
+    draw(folder, ("samples", "one"))
+    listed = [dict(kind="attention", says="Not drawn: it joins <b>two</b>", file="")]
+    (folder / "shown" / "shown.json").write_text(json.dumps(listed))
+    page = report.of_runs([told.read(folder)])
+    assert "Not drawn: it joins &lt;b&gt;two&lt;/b&gt;" in page
+    assert "Where the last layer looks" in text(page)
+
+
 def test_stand_ins_and_flattered_figures_are_told(tmp_path):
     page = text(report.of_runs([told.read(made(tmp_path / "run", 0.5, sample=True, val_is_test=True))]))
     assert "On the generated stand-in" in page

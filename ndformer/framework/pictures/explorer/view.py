@@ -1,4 +1,4 @@
-"""What a sample looks like in the explorer, and which part of it each of its tokens is."""
+"""View: what a scene is in the explorer, and which part of it each of its tokens is."""
 
 import base64
 import io
@@ -10,7 +10,7 @@ import numpy as np
 
 from ndformer.framework.pictures.explorer.arrays import text_of
 
-SMALL = 160  # pixels: pictures up to this size are kept as they are, larger ones as a photo is
+SMALL, FEW = 160, 1024  # pictures of up to so many pixels or colours are kept as they are, others as a photo is
 MOST = 2**18  # points of a cloud that are drawn
 
 
@@ -21,7 +21,6 @@ class Moments:
     pictures: Sequence[np.ndarray]  # each (H, W, 3) uint8, all of one size
     boxes: np.ndarray  # (N, 6) whole numbers: the first picture, the one behind the last; top, left, bottom, right
     captions: Sequence[str] = ()  # of each moment
-    flat: bool = False  # few colours and sharp edges, as drawings have them
 
     def __len__(self) -> int:
         return len(self.boxes)
@@ -30,7 +29,7 @@ class Moments:
         height, width = self.pictures[0].shape[:2]
         return dict(
             kind="moments",
-            pictures=[_as_url(one, self.flat) for one in self.pictures],
+            pictures=[_as_url(one) for one in self.pictures],
             height=height,
             width=width,
             boxes=text_of(self.boxes, "<i4"),
@@ -40,12 +39,11 @@ class Moments:
 
 @dataclass(frozen=True, eq=False)
 class Cloud:
-    """Points in space; a token stands at its centre, and is made of some of them."""
+    """Points in space, the second axis upwards; a token stands at its centre, and some of them are of it."""
 
     points: np.ndarray  # (n, 3)
-    token: np.ndarray  # (n,) the token that each is of; -1: of none
+    token: np.ndarray  # (n,) the token that each is of
     centres: np.ndarray  # (N, 3)
-    up: int = 1  # the axis that points upwards
 
     def __len__(self) -> int:
         return len(self.centres)
@@ -56,9 +54,8 @@ class Cloud:
         reach = max(float(np.linalg.norm(self.points - (low + high) / 2, axis=1).max()), 1e-9)
 
         def seen(places: np.ndarray) -> np.ndarray:
-            """About the middle, within 1 of it, with y upwards."""
-            moved = (places - (low + high) / 2) / reach
-            return np.roll(moved, 1 - self.up, axis=1)
+            """About the middle, within 1 of it."""
+            return (places - (low + high) / 2) / reach
 
         return dict(
             kind="cloud",
@@ -68,11 +65,11 @@ class Cloud:
         )
 
 
-Scene = Moments | Cloud
+View = Moments | Cloud
 
 
 def at_places(positions: np.ndarray) -> Cloud:
-    """Of a modality that shows no scene of its own: tokens as points at their positions (N, P)."""
+    """Tokens as points at their positions (N, P)."""
     places = np.zeros((len(positions), 3), np.float32)
     if positions.shape[1] == 2:  # row and column, as in a picture
         places[:, 0], places[:, 1] = positions[:, 1], -positions[:, 0]
@@ -81,11 +78,11 @@ def at_places(positions: np.ndarray) -> Cloud:
     return Cloud(places, np.arange(len(places)), places)
 
 
-def _as_url(pixels: np.ndarray, flat: bool) -> str:
+def _as_url(pixels: np.ndarray) -> str:
     from PIL import Image
 
     held = io.BytesIO()
-    exact = flat or max(pixels.shape[:2]) <= SMALL
+    exact = max(pixels.shape[:2]) <= SMALL or len(np.unique(pixels @ np.array([1, 256, 65536]))) <= FEW
     kind, options = ("PNG", dict(optimize=True)) if exact else ("JPEG", dict(quality=90))
     Image.fromarray(pixels).save(held, kind, **options)
     return f"data:image/{kind.lower()};base64,{base64.b64encode(held.getvalue()).decode()}"
