@@ -24,15 +24,14 @@ from ndformer.framework import processes
 from ndformer.framework.engine.programs import cli
 from ndformer.framework.engine.studies import compare_table, grid
 from ndformer.framework.engine.studies.compare import (
-    LOG,
     Outcome,
     Run,
     check_data,
     check_folder,
     outcome,
     plan,
-    train_all,
 )
+from ndformer.framework.engine.studies.train_all import LOG, train_all
 from ndformer.framework.errors import UnknownNameError, nearest
 from ndformer.framework.registry import METRICS
 

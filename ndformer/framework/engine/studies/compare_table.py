@@ -9,8 +9,9 @@ from typing import Any
 
 from ndformer.framework import atomic
 from ndformer.framework.engine.studies import grid, markdown
-from ndformer.framework.engine.studies.compare import LOG, Ended, Outcome
+from ndformer.framework.engine.studies.compare import Outcome
 from ndformer.framework.engine.studies.interval import Summary, in_percent
+from ndformer.framework.engine.studies.train_all import LOG, Ended
 from ndformer.framework.engine.training.evaluate import value_of
 from ndformer.framework.engine.training.progress import clock
 from ndformer.framework.pictures.figures import canvas

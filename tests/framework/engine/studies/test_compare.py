@@ -13,7 +13,8 @@ import pytest
 
 from ndformer.framework.engine.config import kept
 from ndformer.framework.engine.studies import compare_table, markdown
-from ndformer.framework.engine.studies.compare import Outcome, Run, check_folder, outcome, plan, train_all
+from ndformer.framework.engine.studies.compare import Outcome, Run, check_folder, outcome, plan
+from ndformer.framework.engine.studies.train_all import train_all
 from ndformer.framework.engine.training import checkpoint
 from ndformer.framework.errors import ConfigError, DataError
 
