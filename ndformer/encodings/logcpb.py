@@ -89,7 +89,8 @@ class _Network(LayerEncoding):
         if self.scale is None:
             return q, k
         factor = self.scale.clamp(max=math.log(100)).exp()[:, None, None] * math.sqrt(q.shape[-1])
-        return (F.normalize(q, dim=-1) * factor).to(q.dtype), F.normalize(k, dim=-1)
+        exact = torch.promote_types(q.dtype, torch.float32)  # rounded once, at the end: logits are ten times others'
+        return (F.normalize(q.to(exact), dim=-1) * factor).to(q.dtype), F.normalize(k.to(exact), dim=-1).to(k.dtype)
 
     def bias(self, q: Tensor, k: Tensor, x: Tensor, state: Steps) -> Bias:
         table = 16 * torch.sigmoid(self.network(state.logs.to(x.dtype)).to(state.logs.dtype))  # (steps, H)

@@ -72,6 +72,7 @@ VARIANTS = [
     dict(type="LieRE", block=2, normalize=None),
     dict(type="ComRoPE", kind="AP", block=2, normalize="max"),
     dict(type="PoPE", directions="golden", learned=True),
+    dict(type="LogCPB", cosine=True),
     dict(type="LearnableAbsolute", grid=3, class_entries=0),
     dict(type="LaPE", encoding=dict(type="LearnableAbsolute", grid=3)),
     [dict(type="Sincos"), dict(type="AxialRoPE"), dict(type="PaPE", m=2), dict(type="ALiBi")],

@@ -3,6 +3,7 @@
 import contextlib
 import copy
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -12,8 +13,9 @@ from ndformer.framework.contract.places import FAR
 from ndformer.framework.contract.promise import Broken, Worst, name_of, promise
 from ndformer.framework.contract.trial import Trial
 from ndformer.framework.encoding import LayerEncoding, PositionEncoding
+from ndformer.framework.tokens import Where
 
-HALF = 3.0  # allowed error in 16 bit, in errors of the same attention without positions
+HALF = 3.0  # allowed error in 16 bit, in errors of the same attention without positions, as sharp
 
 
 @promise("gradients")
@@ -66,7 +68,7 @@ def halves(tried: Sequence[Trial]) -> str:
         for trial in (t.cast(dtype) for t in tried):
             at = f"{name}, {trial.dims}-D"
             x, where = trial.first() if trial.encoding.needs_grid else trial.padded(shift=FAR)
-            plain = _without_positions(trial)
+            plain = _without_positions(trial, x, where)
             with torch.no_grad(), context:
                 if trial.encoding.embed(x, trial.encoding.prepare(where)).dtype != x.dtype:
                     raise Broken(f"embed() does not return the {name_of(x.dtype)} it got ({at}): add table.to(x.dtype)")
@@ -106,9 +108,24 @@ def _at_least_float32(bias: Bias, N: int, at: str) -> None:
                 )
 
 
-def _without_positions(trial: Trial) -> Trial:
+class _AsSharp(LayerEncoding):
+    """q times a factor: logits as large as an encoding's that makes queries and keys longer, as cosine attention is."""
+
+    def __init__(self, factor: float) -> None:
+        super().__init__()
+        self.factor = factor
+
+    def qk(self, q: Tensor, k: Tensor, x: Tensor, state: Any) -> tuple[Tensor, Tensor]:
+        return q * self.factor, k
+
+
+@torch.no_grad()
+def _without_positions(trial: Trial, x: Tensor, where: Where) -> Trial:
     plain = copy.deepcopy(trial)
     plain.encoding = PositionEncoding(trial.dim, trial.heads, trial.dims, 2)
     for layer in plain.layers:
         layer.encoding = LayerEncoding()
+    spreads = [[(q @ k.mT).float().std().item() for q, k, *_ in t.each_layer(x, where)] for t in (trial, plain)]
+    for layer, own, without in zip(plain.layers, *spreads):
+        layer.encoding = _AsSharp(max(1.0, own / without))
     return plain

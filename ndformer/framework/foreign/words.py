@@ -45,6 +45,10 @@ class PlainStream(io.TextIOBase):
         if not self.stream.closed:
             self.stream.flush()
 
+    @property
+    def closed(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.stream.closed
+
     def isatty(self) -> bool:
         return self.stream.isatty()
 
