@@ -1,5 +1,6 @@
 """Adapter: what makes tokens of one modality's inputs, and says where each of them is."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -70,6 +71,14 @@ class Adapter(nn.Module):
         raise DataError(
             f"{type(self).__name__} does not say where its tokens are seen: give it scene(sample, pack, places), as "
             "docs/new-modality.md shows"
+        )
+
+    def joint_scene(self, sample: Sample, pack: Any, places: Mapping[str, np.ndarray]) -> Scene:
+        """The same of a model that joins modalities in one token set, of all their tokens: those of each, by its name,
+        in the order in which they are joined. The first modality that a sample has is asked."""
+        raise DataError(
+            f"attention is drawn for one modality at a time, and this model joins {' and '.join(places)} in one token "
+            f"set: give {type(self).__name__} joint_scene(sample, pack, places)"
         )
 
     @property

@@ -26,7 +26,7 @@ from ndformer.framework.pictures.explorer.arrays import text_of
 from ndformer.framework.pictures.explorer.forms import Room
 from ndformer.framework.pictures.explorer.page import page
 from ndformer.framework.pictures.explorer.scene import Scene, at_places
-from ndformer.framework.pictures.samples import packs
+from ndformer.framework.pictures.samples import pack_of
 from ndformer.framework.tokens import TokenSet, Where
 
 WORDS = 300  # letters of an answer: of a picture's pixels or a grid's cells they are many
@@ -156,9 +156,8 @@ def _scene(side: Side, sample: Sample, tokens: TokenSet, kept: Tensor) -> tuple[
     """What the sample looks like, and the names of the tokens that stand before those in it."""
     (name,) = (one for one in sample["inputs"] if one in side.model.modalities)
     adapter = cast(Adapter, side.model.modalities[name])
-    *_, pack = (one for one in packs(side.prepared.steps[name]) if one.of == name)
     prefix = list(adapter.named)
-    scene = adapter.explored(sample, pack)
+    scene = adapter.explored(sample, pack_of(name, side.prepared.steps[name]))
     if scene is None:
         scene = at_places(tokens.where.positions[0][kept][len(prefix) :].cpu().numpy())
     if len(scene) + len(prefix) != len(kept):
