@@ -26,7 +26,7 @@ from ndformer.framework.engine.programs.files import Preparation
 from ndformer.framework.engine.training import checkpoint, contents
 from ndformer.framework.errors import DataError
 from ndformer.framework.heads.head import Head
-from ndformer.framework.look import TAU, z_scores
+from ndformer.framework.look import TAU, Look, z_scores
 from ndformer.framework.pictures.cards import shortened
 from ndformer.framework.pictures.looks import Painting, z_map
 
@@ -64,6 +64,12 @@ def table(z: np.ndarray) -> str:
     )
 
 
+def of_layer(looks: Sequence[Look]) -> np.ndarray:
+    """(heads,): the mean over all that look."""
+    counts = [look.x[..., 0].numel() if look.where.valid is None else int(look.where.valid.sum()) for look in looks]
+    return np.average([z_scores(look).cpu().numpy() for look in looks], axis=0, weights=counts)
+
+
 def of_heads(seen: Iterable[attention.Seen]) -> np.ndarray:
     """(layers, heads): z-scores, the mean over samples."""
     found = []
@@ -73,7 +79,7 @@ def of_heads(seen: Iterable[attention.Seen]) -> np.ndarray:
                 "the logits of this model have one term, in which positions and semantics are not apart: z-scores are "
                 "of encodings with terms of their own, as PaPE, ALiBi and RelativeBias have"
             )
-        scores = [z_scores(look).cpu().numpy() for look in of.looks]
+        scores = [of_layer(looks) for looks in of.layers]
         most = max(map(len, scores))
         found.append([np.pad(one, (0, most - len(one)), constant_values=np.nan) for one in scores])
     return np.mean(found, axis=0)

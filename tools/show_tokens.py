@@ -22,7 +22,7 @@ from ndformer.framework.engine.programs.cli import config_arguments, config_from
 from ndformer.framework.engine.programs.files import Preparation
 from ndformer.framework.errors import DataError
 from ndformer.framework.foreign import printable
-from ndformer.framework.pictures.samples import packs
+from ndformer.framework.pictures.samples import pack_of
 from ndformer.framework.tokens import Where
 
 ROW, MOST = 6, 24  # pictures in a row of a sheet, and in all of it
@@ -78,9 +78,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     sample = prepared.sample((given.file,))
     print(f"{printable(given.file)} as {name} for {type(adapter).__name__}: ", end="")
     inputs = model.at_home(collate([sample]))["inputs"]
-    print("\n".join(in_words(adapter(inputs[name]).where)))
-    *_, pack = (one for one in packs(prepared.steps[name]) if one.of == name)
-    pictures = adapter.pictures(sample, pack)
+    told = {other: inputs[other] for other in adapter.told if other in inputs}
+    print("\n".join(in_words(adapter(inputs[name], **told).where)))
+    pictures = adapter.pictures(sample, pack_of(name, prepared.steps[name]))
     out = given.out or Path("tokens.png" if len(pictures) == 1 else "tokens.gif")
     save(pictures, out, given.seconds)
     print(out)

@@ -1,5 +1,6 @@
 """Adapter: what makes tokens of one modality's inputs, and says where each of them is."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -62,6 +63,11 @@ class Adapter(nn.Module):
         """The same sample to draw values of its tokens on, which are at `places` (N, P) of forward(), in their order;
         those of add_tokens() are left out."""
         return Dots(places)
+
+    def joint_scene(self, sample: Sample, pack: Any, places: Mapping[str, np.ndarray]) -> Scene:
+        """The same of a model that joins modalities in one token set, of all their tokens: those of each, by its name,
+        in the order in which they are joined. The first modality that a sample has is asked."""
+        return Dots(np.concatenate(list(places.values())))
 
     @property
     def patch_sides(self) -> tuple[int, int] | None:

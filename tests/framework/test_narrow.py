@@ -135,6 +135,13 @@ def test_auto_takes_it_where_no_gradient_is_wanted(monkeypatch: pytest.MonkeyPat
     short = torch.randn(1, 2, 9, 16)
     attend(short, short, short, Where(r[:, :9]), bias_of(r[:, :9], 2, g))
     assert calls[-1] == "sdpa"  # nothing to win there
+    middle = slice(0, 50)
+    near, far = (bias_of(r[:, middle], 2, g), bias_of(r[:, middle], 2, g))
+    assert isinstance(near, QuadraticBias)
+    near.halvings = (0, 0, 0)  # may ride on q and k; the other would be a mask
+    for bias, backend in ((near, "sdpa"), (far, "narrow")):
+        attend(q[:, :, middle], k[:, :, middle], v[:, :, middle], Where(r[:, middle]), bias)
+        assert calls[-1] == backend
 
 
 def test_what_it_cannot_do_is_refused() -> None:

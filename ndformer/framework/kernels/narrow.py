@@ -1,8 +1,9 @@
 """Parabolas in narrow heads, on a CPU and without gradients, where numba is installed.
 
 As channels of q and k, nine coefficients make a head of 16 channels one of 32, v included, for which torch's kernel
-takes half as long again. Here they are a few multiplications beside the others, for little more than no encoding.
-Differences of positions are taken before they are squared, so it does not matter how far apart tokens are.
+takes half as long again; where positions are too far apart for that, it is given a mask, for several times as long.
+Here they are a few multiplications beside the others, for little more than no encoding. Differences of positions are
+taken before they are squared, so it does not matter how far apart tokens are.
 """
 
 import math
@@ -19,6 +20,7 @@ from ndformer.framework.kernels.narrow_numba import ROW, TILE, compiled
 from ndformer.framework.tokens import Where
 
 WIDEST, FEWEST = 24, 100  # channels of a head and tokens of a row: with more, or fewer, torch's kernel is as fast
+FEWEST_MASKED = 40  # tokens of a row, where that would need a mask
 AXES = 3
 # of dr' M dr + c' dr, as the kernel has them
 TERMS = [(0, 0), (0, 1), (0, 2), (1, 1), (1, 2), (2, 2), (0,), (1,), (2,)]
@@ -42,7 +44,8 @@ class Narrow(Backend):
         return len(parts.axes) <= AXES and not learned and not whole and numba_works()
 
     def preferred(self, q: Tensor, where: Where, bias: Bias | None) -> bool:
-        return q.shape[-1] <= WIDEST and q.shape[2] >= FEWEST
+        fewest = FEWEST if isinstance(bias, SeparableBias) and bias.separable else FEWEST_MASKED
+        return q.shape[-1] <= WIDEST and q.shape[2] >= fewest
 
     def __call__(self, q: Tensor, k: Tensor, v: Tensor, where: Where, bias: Bias | None, scale: float) -> Tensor:
         if not self.serves(q, k, v, where, bias):

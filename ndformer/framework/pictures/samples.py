@@ -24,6 +24,12 @@ def packs(transforms: Sequence[Any]) -> Iterator[Pack]:
                 yield from packs(chain)
 
 
+def pack_of(name: str, transforms: Sequence[Any]) -> Pack:
+    """The last that packs this modality."""
+    *_, pack = (one for one in packs(transforms) if name in (one.of, *one.beside))
+    return pack
+
+
 def picture(sample: Sample, transforms: Sequence[Any], size: int = SIZE) -> np.ndarray:
     """(H, W, 3) uint8 of a sample, packed or not yet; what none of its transforms packs is drawn by who would."""
     held = sample.get("inputs", sample)

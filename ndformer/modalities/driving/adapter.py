@@ -1,7 +1,11 @@
 """A LiDAR's points and the pictures of cameras to tokens of one space: pillars and patches."""
 
 from collections import OrderedDict
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -9,11 +13,16 @@ from torch import Tensor, nn
 from ndformer.framework.adapter import Adapter
 from ndformer.framework.autocast import without_autocast
 from ndformer.framework.backbones.ptv3.layers import Norm
+from ndformer.framework.data.dataset import Sample
 from ndformer.framework.ranges import Few, Finite, Positive, Side, Width
 from ndformer.framework.registry import MODALITIES
 from ndformer.framework.sparse import reduce_segments
 from ndformer.framework.tokens import TokenSet, Where
+from ndformer.modalities.driving.datasets.files import held, read_file
+from ndformer.modalities.driving.datasets.nuscenes.dataset import Version
+from ndformer.modalities.driving.pictures.tokens import SensorScene, by_hues
 from ndformer.modalities.driving.projection import Ground, cells, first_view, matrices
+from ndformer.modalities.driving.transforms.pack import PackDriving
 
 TOLD = ("camera_to_lidar", "intrinsics", "seen")
 CHANNELS = 5  # x, y, z, intensity, lag
@@ -27,10 +36,29 @@ class Scene(Adapter):
     camera. Each modality knows one of the two, and finds the other by the calibration."""
 
     told = TOLD
+    patch: int  # pixels
+    cell: float  # metres
 
     @property
     def position_dims(self) -> int:
         return 7
+
+    def joint_scene(self, sample: Sample, pack: PackDriving, places: Mapping[str, np.ndarray]) -> SensorScene:
+        about, none = sample["data_sample"], np.zeros((0, 7))
+        return SensorScene(
+            pack.picture(sample, 0),
+            np.asarray(about["windows"]),
+            np.asarray(about["views"][-1]),
+            places.get("points", none),
+            places.get("images", none),
+            self.cell,
+            self.patches_of(sample["inputs"]),
+        )
+
+    def patches_of(self, inputs: dict[str, Any]) -> tuple[int, int]:
+        """Rows and columns of a camera."""
+        height, width = inputs["images"].shape[-2:] if "images" in inputs else (0, 0)
+        return height // self.patch, width // self.patch
 
     @staticmethod
     def cameras(
@@ -39,12 +67,17 @@ class Scene(Adapter):
         """(B, C, 3, 4), None where there are none."""
         if camera_to_lidar is None or intrinsics is None:
             return None
-        given = [None if one is None else torch.stack(list(one)) for one in (camera_to_lidar, intrinsics, seen)]
-        pose, lens, there = given
-        assert pose is not None
-        assert lens is not None
+        if seen is None:
+            seen = [torch.ones(len(one), dtype=torch.bool, device=one.device) for one in camera_to_lidar]
+        pose, lens, there = map(level, (camera_to_lidar, intrinsics, seen))
         with without_autocast(pose):
             return matrices(pose, lens, patch, there)
+
+
+def level(batch: Batch) -> Tensor:
+    """(B, C, ...) of samples with as many cameras as they have each: 0 where a sample has no more."""
+    most = max(len(one) for one in batch)
+    return torch.stack([F.pad(one, (0, 0) * (one.dim() - 1) + (0, most - len(one))) for one in batch])
 
 
 @MODALITIES.register_module()
@@ -56,6 +89,8 @@ class Pillars(Scene):
     layers of a PointNet make a pillar of its points (dynamic pillars: none is dropped, Zhou 2019). In the cameras,
     which have `view` rows and columns of `patch` pixels, a pillar stands where its middle is first seen.
     """
+
+    endings = (".bin", ".npy")  # files that open() reads
 
     def __init__(
         self,
@@ -70,6 +105,28 @@ class Pillars(Scene):
         self.low, self.high, self.cell, self.patch, self.view = low, high, cell, patch, view
         self.first = Points(CHANNELS + 6, dim // 2)
         self.second = Points(dim // 2 * 2, dim)
+
+    def open(self, path: Path, columns: int = 4, sweeps: int = 10, version: Version | None = None) -> Sample:
+        return read_file(path, columns, sweeps, version)
+
+    def taken(self, value: Any, **options: Any) -> Sample:
+        return held(np.asarray(value.detach().cpu() if isinstance(value, Tensor) else value))
+
+    def scene(self, sample: Sample, pack: PackDriving, places: np.ndarray) -> SensorScene:
+        return self.joint_scene(sample, pack, dict(points=places))
+
+    @torch.no_grad()
+    def pictures(self, sample: Sample, pack: PackDriving) -> list[np.ndarray]:
+        """With the patches of its cameras, each token in a colour of its own."""
+        inputs = sample["inputs"]
+        pillars = self([inputs["points"]]).where.positions[0].double().numpy()
+        rows, columns = self.patches_of(inputs)
+        cameras = inputs["seen"].nonzero()[:, 0]
+        patches = np.zeros((len(cameras) * rows * columns, 7))
+        patches[:, 2:5] = torch.cartesian_prod(cameras, torch.arange(rows), torch.arange(columns)).numpy()
+        patches[:, 3:5] += 0.5
+        scene = self.joint_scene(sample, pack, dict(points=pillars, images=patches))
+        return [scene.painted(by_hues(len(scene.coordinates)), 0)]
 
     def forward(
         self,
@@ -145,8 +202,8 @@ def _padded(x: Tensor, positions: Tensor, sample: Tensor, each: Tensor) -> Token
 
 @MODALITIES.register_module()
 class CameraPatches(Scene):
-    """Pictures (B, C, 3, height, width) uint8 of C cameras, or a list of them -> a token for each patch of each camera
-    that is `seen`.
+    """Pictures (B, C, 3, height, width) uint8 of C cameras, or a list of them, each of as many as there are -> a token
+    for each patch of each camera that is `seen`.
 
     In the bird's-eye view, cells of `cell` metres from `low` to `high` (x, y), a patch stands where the point nearest
     to its middle does, of points in the middle of each cell in `layers` between `heights`; how far off that was is
@@ -164,10 +221,13 @@ class CameraPatches(Scene):
         layers: Few = 20,
     ) -> None:
         super().__init__()
-        self.patch, self.ground = patch, Ground(low, high, cell, heights, layers)
+        self.patch, self.cell, self.ground = patch, cell, Ground(low, high, cell, heights, layers)
         self.embed = nn.Conv2d(3, dim, patch, patch)
         self.norm = nn.LayerNorm(dim)
         self.known: OrderedDict[tuple[bytes, tuple[int, int]], Tensor] = OrderedDict()
+
+    def scene(self, sample: Sample, pack: PackDriving, places: np.ndarray) -> SensorScene:
+        return self.joint_scene(sample, pack, dict(images=places))
 
     @property
     def patch_sides(self) -> tuple[int, int]:
@@ -180,7 +240,10 @@ class CameraPatches(Scene):
         intrinsics: Batch | None = None,
         seen: Batch | None = None,
     ) -> TokenSet:
-        images = torch.stack(list(pictures))
+        sizes = {f"{one.shape[-1]} x {one.shape[-2]}" for one in pictures}
+        if len(sizes) > 1:
+            raise ValueError(f"pictures of a batch have one size, got {', '.join(sorted(sizes))}: resize or crop them")
+        images = level(pictures)
         if images.dim() != 5 or images.shape[2] != 3 or images.shape[3] % self.patch or images.shape[4] % self.patch:
             raise ValueError(
                 f"pictures are (cameras, 3, height, width) in patches of {self.patch} pixels, got "
@@ -198,7 +261,8 @@ class CameraPatches(Scene):
         keys = cameras.cpu()  # one wait for all samples
         positions = torch.stack([self._places(one, key.numpy().tobytes(), view) for one, key in zip(cameras, keys)])
         there = cameras.flatten(2).any(-1).repeat_interleave(view[0] * view[1], 1)  # (B, N)
-        where = Where(positions, valid=None if seen is None else there)
+        full = seen is None and len({len(one) for one in pictures}) == 1
+        where = Where(positions, valid=None if full else there)
         return TokenSet(x, where, torch.ones_like(there, dtype=torch.int64))
 
     @torch.no_grad()

@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ndformer.framework.backbones.unitr.network import UniTR
+from ndformer.framework.backbones.unitr.places import Flat
 from ndformer.framework.registry import BACKBONES
 from ndformer.framework.tokens import TokenSet, Where
 from tests.framework.backbones.test_unitr_sets import slow
@@ -238,3 +239,24 @@ def test_what_cannot_be_is_refused(options, said):
 def test_tokens_of_others_are_refused():
     with pytest.raises(ValueError, match="UniTR takes tokens at .x, y, view, row.*got 3 position dimensions"):
         network()(TokenSet(torch.zeros(1, 2, 16), Where(torch.zeros(1, 2, 3))))
+
+
+@pytest.mark.parametrize("options", [PARABOLIC, dict(encoding=dict(type="CoPE")), dict(encoding=dict(type="Sincos"))])
+@torch.no_grad()
+def test_empty_slots_change_nothing(options):
+    """Sets by their lengths, as on a CPU, and all at once, as on a GPU."""
+    net, given = network(**options), tokens()
+    by_length = net(given).features
+    net.at_once = True
+    assert torch.allclose(net(given).features, by_length, atol=1e-5)
+
+
+def test_batch_norm_is_of_all_sets_at_once():
+    """What it keeps are mean and variance of what it is given of all pillars."""
+    net, given = network(**LEARNED).train(), tokens()
+    told = Flat.of(given)
+    layer: Any = net.layers[0]["lidar"].mlp
+    at = net._told("lidar", told, False)[: told.pillars]
+    x, before = layer[0](at), layer[1].running_mean.clone()
+    net(given)
+    assert torch.allclose(layer[1].running_mean, 0.9 * before + 0.1 * x.mean(0), atol=1e-5)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from ndformer.framework.backbones.unitr.sets import partition
+from ndformer.framework.backbones.unitr.sets import by_length, partition
 
 few = settings(max_examples=60, deadline=None, derandomize=True)
 
@@ -86,3 +86,18 @@ def test_the_order_in_which_cells_come_changes_no_set(major):
     one = partition(cells, torch.zeros(700).long(), (30, 30), (0, 0), 90, major)
     other = partition(cells[order], torch.zeros(700).long(), (30, 30), (0, 0), 90, major)
     assert torch.equal(one.index, order[other.index])
+
+
+@pytest.mark.parametrize("size", [1, 7, 90])
+def test_sets_without_their_empty_slots_are_the_same_sets(size):
+    cells, group = cloud(0, 500, 20)
+    rows = partition(cells, group, (10, 10), (5, 5), size, 0)
+    told = lambda some: [row[there].tolist() for row, there in zip(some.index, some.valid)]
+    groups = by_length(rows)
+    assert sorted(one for some in groups for one in told(some)) == sorted(told(rows))
+    assert len(groups) <= 4
+    for some in groups:
+        counts = some.valid.sum(1)
+        assert some.valid.shape[1] == counts.max()
+        assert counts.max() - counts.min() <= size / 4
+    assert by_length(partition(cells[:0], group[:0], (10, 10), (0, 0), size, 0)) == []

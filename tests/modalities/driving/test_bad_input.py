@@ -149,6 +149,32 @@ def test_a_picture_that_is_missing_is_told_and_one_that_no_table_has_is_black(ho
     assert sample["inputs"]["images"][place - 1].any()
 
 
+PICTURES = {
+    "cut off": lambda path: path.write_bytes(path.read_bytes()[:300]),
+    "none": lambda path: path.write_bytes(b"no picture"),
+    "empty": lambda path: path.write_bytes(b""),
+    "a folder": lambda path: (path.unlink(), path.mkdir()),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", PICTURES)
+def test_a_picture_that_cannot_be_read_is_told(home, case):
+    for path in (home / "samples" / "CAM_BACK").iterdir():
+        PICTURES[case](path)
+    data = opened(home, transforms=[dict(type="CameraImages", size=48), dict(type="PackDriving")])
+    with pytest.raises(DataError, match="CAM_BACK/.*jpg (cannot be read|is a folder)") as found:
+        data[0]
+    assert "\n" not in str(found.value)
+
+
+def test_a_velocity_that_nobody_knows_is_none_to_the_end(home):
+    """Of a box without neighbours: NaN from the tables to the targets, and nothing else is."""
+    rewritten(home, "sample_annotation", each(prev="", next=""))
+    sample = opened(home, transforms=[dict(type="MoveScene"), dict(type="PackDriving")])[0]["data_sample"]
+    assert sample["boxes"][:, 7:].isnan().all()
+    assert sample["boxes"][:, :7].isfinite().all()
+
+
 def test_clouds_of_no_point_and_of_one_are_samples(home):
     paths = sorted((home / "samples" / LIDAR).iterdir())
     chain = [

@@ -19,6 +19,7 @@ def model(*modalities: str) -> TokenModel:
         images=dict(type="CameraPatches", patch=PATCH, layers=4, **PLANE),
     )
     body = dict(type="UniTR", dim=16, heads=2, encoding=dict(type="PaPE", m=4), corner=LOW[:2], cell=CELL, view=VIEW)
+    body["backend"] = "sdpa"  # compiles nothing
     head = dict(type="CentrePoint", classes=3, neck=NECK, width=8, least_score=0.0, most=5)
     return TokenModel({name: adapters[name] for name in modalities}, body, head).eval()
 
@@ -77,3 +78,50 @@ def test_pictures_without_their_cameras_are_a_sentence():
     inputs = batch()
     with pytest.raises(ValueError, match="pictures need their cameras: give camera_to_lidar"):
         heat(model("points", "images"), dict(points=inputs["points"], images=inputs["images"]))
+
+
+def one_of(inputs: dict[str, Any], i: int, cameras: int = 2) -> dict[str, Any]:
+    """A sample of a batch by itself, with the first of its cameras."""
+    alone = {name: value[i : i + 1] for name, value in inputs.items()}
+    return alone | {name: alone[name][:, :cameras] for name in ("images", "seen", "camera_to_lidar", "intrinsics")}
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_samples_may_have_different_numbers_of_cameras(told):
+    net, inputs = model("points", "images"), batch()
+    parts = [one_of(inputs, 0), one_of(inputs, 1, cameras=1)]
+    mixed = {name: [part[name][0] for part in parts] for name in inputs if told or name != "seen"}
+    found = heat(net, mixed)
+    for i, part in enumerate(parts):
+        assert torch.allclose(found[i], heat(net, part)[0], atol=1e-5)
+    masked = one_of(inputs, 1) | dict(seen=torch.tensor([[True, False]]))
+    assert torch.allclose(found[1], heat(net, masked)[0], atol=1e-5)
+    assert not torch.allclose(found[1], heat(net, one_of(inputs, 1))[0], atol=1e-3)
+
+
+def test_a_sample_without_points_is_what_its_cameras_see():
+    net, inputs = model("points", "images"), batch()
+    lacking = inputs | dict(points=[inputs["points"][0], cloud(0, 0)])
+    found = heat(net, lacking)
+    assert torch.allclose(found[0], heat(net, one_of(inputs, 0))[0], atol=1e-5)
+    assert torch.allclose(found[1], heat(net, one_of(lacking, 1))[0], atol=1e-5)
+    net.masked = {"points"}
+    assert torch.allclose(found[1], heat(net, inputs)[1], atol=1e-5)
+
+
+def test_nothing_at_all_in_a_sample_is_a_sample_without_tokens():
+    """In a batch, and by itself: a map without peaks of its own, and a loss that is a number."""
+    net, inputs = model("points", "images"), batch()
+    nothing = inputs | dict(points=[inputs["points"][0], cloud(0, 0)], seen=torch.tensor([[True] * 2, [False] * 2]))
+    found = heat(net, nothing)
+    assert torch.allclose(found[0], heat(net, one_of(inputs, 0))[0], atol=1e-5)
+    assert torch.allclose(found[1], heat(net, one_of(nothing, 1))[0], atol=1e-5)
+    samples: list[dict[str, Any]] = [dict(boxes=torch.zeros(0, 9), classes=torch.zeros(0).long(), path="")]
+    assert net(one_of(nothing, 1), samples, mode="loss")["loss"].isfinite()
+
+
+def test_pictures_of_several_sizes_are_a_sentence():
+    inputs = batch()
+    images = [inputs["images"][0], inputs["images"][1][..., :40]]
+    with pytest.raises(ValueError, match="pictures of a batch have one size, got 40 x 32, 48 x 32: resize or crop"):
+        heat(model("points", "images"), inputs | dict(images=images))

@@ -1,16 +1,15 @@
 """UniTR (Wang 2023): pillars and camera patches attend to each other, within sets of a plane's windows."""
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any, Literal, cast
 
 import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from ndformer.framework.attention import Attention
-from ndformer.framework.backbones.unitr.layers import Block, Mix
-from ndformer.framework.backbones.unitr.places import Flat, Plane, Windows
+from ndformer.framework.backbones.unitr.layers import Block, Part, Sets
+from ndformer.framework.backbones.unitr.places import OWN, Flat, Plane, Windows
+from ndformer.framework.backbones.unitr.sets import by_length
 from ndformer.framework.composed import ComposedLayer, build_encoding
 from ndformer.framework.encoding import LayerEncoding, PositionEncoding
 from ndformer.framework.ranges import Few, Finite, Positive, Side, Width
@@ -18,7 +17,6 @@ from ndformer.framework.registry import BACKBONES
 from ndformer.framework.tokens import Rows, TokenSet, Where
 
 Kind = Literal["own", "image", "bev"]
-OWN = ("lidar", "camera")  # the planes that a modality has for itself
 
 
 @BACKBONES.register_module()
@@ -92,6 +90,7 @@ class UniTR(nn.Module):
             for i in range(depth)
         )
         self.off = self._encoding("off").layer(depth - 1, depth) if "off" in named else LayerEncoding()
+        self.at_once = any(isinstance(part, nn.BatchNorm1d) for part in self.layers.modules())  # statistics are of all
         for name, weight in shared.named_parameters():
             if weight.dim() > 1:
                 nn.init.xavier_uniform_(weight)
@@ -119,11 +118,11 @@ class UniTR(nn.Module):
         known: dict[str, Any] = {}  # planes that tokens are embedded in
         for k, (kind, block) in enumerate(zip(self.kinds, self.blocks)):
             x = self._between(x, kind, flat, known, k)
-            mixes = [self._mix(kind, flat, k, i) for i in range(2)]
+            sets = [self._sets(kind, flat, k, i) for i in range(2)]
             if self.checkpointing and torch.is_grad_enabled():
-                x = cast(Tensor, checkpoint(block, x, mixes, flat.pillars, use_reentrant=False))
+                x = cast(Tensor, checkpoint(block, x, sets, flat.pillars, use_reentrant=False))
             else:
-                x = block(x, mixes, flat.pillars)
+                x = block(x, sets, flat.pillars)
         x = self._between(x, self.kinds[-1], flat, known, len(self.blocks))
         return TokenSet(flat.padded(x), tokens.where, tokens.modality)
 
@@ -156,36 +155,37 @@ class UniTR(nn.Module):
         first = torch.arange(len(flat.kept), device=flat.kept.device) < flat.pillars
         return first if name == "lidar" else ~first
 
-    def _mix(self, kind: Kind, flat: Flat, k: int, i: int) -> Mix:
-        """Attention of layer i of block k, in the sets of its planes."""
+    def _sets(self, kind: Kind, flat: Flat, k: int, i: int) -> Sets:
+        """Those of layer i of block k, in its planes."""
         layer, major = cast(nn.ModuleDict, self.layers[2 * k + i]), 1 if k % 2 == 0 else 0
         told = {name: self._told(name, flat, i == 1) for name in self._names(kind)}
+        parts = []
+        for name in OWN if kind == "own" else (kind,):
+            planes = [name] if kind == "own" else self._names(kind)
+            for rows in self._rows(name, flat, i == 1, major):
+                states, layers = [], []
+                for plane in planes:
+                    of = "camera" if plane == "off" else plane
+                    placed = None if plane == name else rows.gather(self._placed(of, flat))
+                    at = Where(rows.gather(told[plane]), valid=rows.valid, placed=placed)
+                    states.append((at, self._encoding(plane).prepare(at)))
+                    layers.append(self.off if plane == "off" else cast(LayerEncoding, layer[plane]))
+                where, state = states[0]
+                encoding = layers[0]
+                if len(planes) > 1:
+                    encoding, state = ComposedLayer(layers), tuple(state for _, state in states)
+                parts.append(Part(rows, where, state, encoding))
+        return Sets.of(parts, flat.places)
 
-        def sets(name: str, tokens: slice) -> Rows:
-            plane = self.planes[name]
-            places, sample = flat.places[tokens], flat.sample[tokens]
-            return self.windows.sets(plane.cells(places), plane.group(places, sample), i == 1, major)
-
-        if kind == "own":
-            parts = []
-            for name, tokens in zip(OWN, (slice(0, flat.pillars), slice(flat.pillars, None))):
-                rows = sets(name, tokens)
-                where = Where(rows.gather(told[name][tokens]), valid=rows.valid)
-                state = self._encoding(name).prepare(where) if len(rows.index) else None
-                parts.append((tokens, rows, where, state, cast(LayerEncoding, layer[name])))
-            return partial(_apart, parts)
-        rows = sets(kind, slice(None))
-        where = Where(rows.gather(told[kind]), valid=rows.valid)
-        encoding, state = cast(LayerEncoding, layer[kind]), self._encoding(kind).prepare(where)
-        if self.keep_own:
-            states, layers = [state], [encoding]
-            for name in self._names(kind)[1:]:
-                placed = rows.gather(self._placed("camera" if name == "off" else name, flat))
-                at = Where(rows.gather(told[name]), valid=rows.valid, placed=placed)
-                states.append(self._encoding(name).prepare(at))
-                layers.append(self.off if name == "off" else cast(LayerEncoding, layer[name]))
-            encoding, state = ComposedLayer(layers), tuple(states)
-        return partial(_apart, [(slice(None), rows, where, state, encoding)])
+    def _rows(self, name: str, flat: Flat, moved: bool, major: int) -> list[Rows]:
+        """The sets of a plane: without empty slots, unless all are told at once, or a GPU would wait for lengths."""
+        plane, own = self.planes[name], flat.own(name)
+        places, sample = flat.places[own], flat.sample[own]
+        rows = self.windows.sets(plane.cells(places), plane.group(places, sample), moved, major)
+        rows = Rows(rows.index + own.start, rows.valid)
+        if self.at_once or places.device.type != "cpu":
+            return [rows] if len(places) else []
+        return by_length(rows)
 
     def _told(self, name: str, flat: Flat, moved: bool) -> Tensor:
         """(T, P) where tokens are, as encodings are told."""
@@ -193,14 +193,3 @@ class UniTR(nn.Module):
             return flat.places[:, 5:7] * self.units["image"]
         at = self.windows.inside(self.planes[name].cells(flat.places), moved, self.whole)
         return self._axes(name, at if self.whole else at * self.units[name])
-
-
-def _apart(parts: Sequence[tuple[slice, Rows, Where, Any, LayerEncoding]], attention: Attention, x: Tensor) -> Tensor:
-    """One attention over the sets of each part: (T, C) -> (T, C)."""
-    return torch.cat([_within(attention, x[part[0]], *part[1:]) for part in parts])
-
-
-def _within(attention: Attention, x: Tensor, rows: Rows, where: Where, state: Any, encoding: LayerEncoding) -> Tensor:
-    if len(x) == 0:
-        return x
-    return rows.scatter(attention(rows.gather(x), where, state, encoding), len(x))

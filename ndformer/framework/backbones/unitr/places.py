@@ -12,6 +12,7 @@ from ndformer.framework.tokens import Rows, TokenSet
 
 AXES = ("x", "y", "view", "row", "column", "row off", "column off")  # of the positions that adapters give
 PILLARS, PATCHES = 0, 1  # TokenSet.modality
+OWN = ("lidar", "camera")  # the planes that they have for themselves
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,6 +40,10 @@ class Flat:
         kept = torch.cat(groups)
         places = where.positions.expand(B, -1, -1).flatten(0, 1)[kept]
         return cls(places, kept // max(N, 1), kept, len(groups[0]), (B, N))
+
+    def own(self, plane: str) -> slice:
+        """The tokens that stand in a plane."""
+        return slice(self.pillars if plane == "camera" else 0, self.pillars if plane == "lidar" else len(self.kept))
 
     def flat(self, x: Tensor) -> Tensor:
         """(B, N, C) -> (T, C)."""

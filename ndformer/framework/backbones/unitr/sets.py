@@ -5,6 +5,8 @@ from torch import Tensor
 
 from ndformer.framework.tokens import Rows
 
+LENGTHS = 4  # groups of sets, at most
+
 
 def partition(
     cells: Tensor, group: Tensor, window: tuple[int, int], shift: tuple[int, int], size: int, major: int
@@ -37,3 +39,18 @@ def partition(
     valid = torch.ones_like(index, dtype=torch.bool)
     valid[:, 1:] = rank[:, 1:] != rank[:, :-1]
     return Rows(index, valid)
+
+
+def by_length(rows: Rows) -> list[Rows]:
+    """The same sets without most of their empty slots: those up to a quarter full, up to half ... together, each group
+    as wide as its fullest. Tokens keep their order."""
+    counts, size = rows.valid.sum(1), rows.valid.shape[1]
+    index = rows.index.gather(1, (~rows.valid).to(torch.uint8).argsort(dim=1, stable=True))
+    group = (counts * LENGTHS - 1).div(size, rounding_mode="floor")
+    groups = []
+    for one in group.unique().tolist():
+        own = (group == one).nonzero().squeeze(1)
+        filled = counts[own]
+        width = int(filled.max())
+        groups.append(Rows(index[own, :width], torch.arange(width, device=index.device) < filled[:, None]))
+    return groups

@@ -4,13 +4,14 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
 from mmengine.config import Config
 from torch import Tensor
 
+from ndformer.framework.adapter import Adapter
 from ndformer.framework.data.batches import collate
 from ndformer.framework.data.dataset import Sample
 from ndformer.framework.engine.building import prepare_data
@@ -22,17 +23,18 @@ from ndformer.framework.look import Look, looking
 from ndformer.framework.model import TokenModel
 from ndformer.framework.pictures.figures import Panels
 from ndformer.framework.pictures.looks import Painting, sheet
-from ndformer.framework.pictures.samples import packs
+from ndformer.framework.pictures.samples import pack_of
 from ndformer.framework.pictures.scenes import Scene
 
 LIMIT = 10.0  # of logits: at -10 nothing is left of attention
 MOST = 2**24  # distances at once
+EXACT = "donot_use_mm_for_euclid_dist"  # a place is at 0 from itself
 LARGEST = 2**31  # bytes of a term of the logits, of which there are a few
 
 
 class Through(NamedTuple):
-    """A look as one token has it: the row and the slot that stand for each token of a scene, the slot that looks in
-    each row, -1 where it does not."""
+    """A look as one token has it: the row and the slot that stand for each token of a scene, -1 where none does; the
+    slot that looks in each row, -1 where it does not."""
 
     row: Tensor  # (N,)
     slot: Tensor  # (N,)
@@ -41,8 +43,9 @@ class Through(NamedTuple):
     def values(self, term: Tensor) -> Tensor:
         """(R, H, K, K) -> (H, N), NaN where the query does not see."""
         query = self.query[self.row]
-        found = term[self.row, :, query.clamp(min=0), self.slot].float().cpu()  # (N, H)
-        return found.masked_fill((query < 0).cpu()[:, None] | found.isinf(), math.nan).T
+        found = term[self.row, :, query.clamp(min=0), self.slot.clamp(min=0)].float().cpu()  # (N, H)
+        unseen = ((query < 0) | (self.slot < 0)).cpu()
+        return found.masked_fill(unseen[:, None] | found.isinf(), math.nan).T
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,6 +59,17 @@ class Seen:
     places: Tensor  # (N, P) of its tokens
     prefix: int  # class and register tokens before them
 
+    @property
+    def layers(self) -> list[list[Look]]:
+        """Looks by the layer that they are of: to one that cuts tokens there may be several, each with its own rows."""
+        found: list[list[Look]] = []
+        for look in self.looks:
+            if found and look.cut is not None and found[-1][0].layer is look.layer:
+                found[-1].append(look)
+            else:
+                found.append([look])
+        return found
+
     def token(self, text: str | None) -> int | None:
         """The token that a text names; None: the class token, which is meant where nothing is said."""
         if text == "class" and self.prefix == 0:
@@ -67,38 +81,53 @@ class Seen:
     def named(self, token: int | None) -> str:
         return "class" if token is None else self.scene.named(token)
 
+    def asked(self, looks: Sequence[Look], token: int | None) -> tuple[Look, Through]:
+        """Of a layer's looks the one that a token is in, and how it has it."""
+        found = [(look, self.through(look, token)) for look in looks]
+        return next((one for one in found if bool((one[1].query >= 0).any())), found[0])
+
     def through(self, look: Look, token: int | None) -> Through:
         N = len(self.places)
         if look.cut is None:
             query = torch.tensor([0 if token is None else self.prefix + token])
             return Through(torch.zeros(N, dtype=torch.long), self.prefix + torch.arange(N), query)
-        places = look.places  # (R, K, P)
-        there = places.new_ones(places.shape[:2], dtype=torch.bool) if look.where.real is None else look.where.real
-        there = there.expand(places.shape[:2])
-        told = ~places.isnan().any(0).any(0)  # axes
-        mine, all_of = self.places.to(places)[:, told], places[..., told]
+        mine, all_of, there = self._told(look)
+        R, K = there.shape
+        least, at = _nearest(mine, all_of.flatten(0, 1), there.flatten())
         if token is None:
             placed = look.where.placed
             if placed is None or bool(placed.all()):
                 raise DataError(f"layers of this model have no class token: name another, --query {self.scene.how}")
-            least, at = _nearest(mine, all_of.flatten(0, 1), there.flatten())
             first = (~placed).long().argmax(1).masked_fill(placed.all(1), -1)
-            return Through(at // places.shape[1], at % places.shape[1], first.expand(len(places)))
-        _, home = _nearest(mine[token][None], all_of.flatten(0, 1), there.flatten())
-        row = int(home // places.shape[1])
-        all_least, _ = _nearest(mine, all_of.flatten(0, 1), there.flatten())
-        least, slot = _nearest(mine, all_of[row], there[row])
-        query = torch.full((len(places),), -1)
-        query[row] = home % places.shape[1]
-        inside = least <= all_least * (1 + 1e-5) + 1e-6
-        elsewhere = (row + 1) % len(places)  # a token of another row is not seen: with a single row all are inside
-        return Through(torch.where(inside, row, elsewhere), slot, query)
+            return Through(at // K, at % K, first.expand(R))
+        others = [self._told(one) for one in self.looks if one.layer is look.layer and one is not look]
+        for own, places, real in others:  # rows of the same layer, seen in another call
+            least = torch.minimum(least, _nearest(own, places.flatten(0, 1), real.flatten())[0])
+        query = torch.full((R,), -1)
+        row, slot = int(at[token]) // K, int(at[token]) % K
+        away, slots = _nearest(mine, all_of[row], there[row])
+        if _near(away[token], least[token]):
+            query[row] = slot
+        return Through(torch.full((N,), row), slots.masked_fill(~_near(away, least), -1), query)
+
+    def _told(self, look: Look) -> tuple[Tensor, Tensor, Tensor]:
+        """Along the axes that its rows tell: where the tokens of the scene are (N, A), those of its rows (R, K, A), and
+        which of them are no padding (R, K)."""
+        places = look.places  # (R, K, P)
+        there = places.new_ones(places.shape[:2], dtype=torch.bool) if look.where.real is None else look.where.real
+        told = ~places.isnan().any(0).any(0)  # axes
+        return self.places.to(places)[:, told], places[..., told], there.expand(places.shape[:2])
+
+
+def _near(away: Tensor, least: Tensor) -> Tensor:
+    """Whether what is so far away is the nearest."""
+    return away <= least * (1 + 1e-5) + 1e-6
 
 
 def _nearest(points: Tensor, places: Tensor, there: Tensor) -> tuple[Tensor, Tensor]:
     """Of (N, P): how far the nearest of (M, P) that are there is, and which."""
     found = [
-        torch.cdist(some, places).masked_fill(~there, math.inf).min(1)
+        torch.cdist(some, places, compute_mode=EXACT).masked_fill(~there, math.inf).min(1)
         for some in points.split(max(1, MOST // len(places)))
     ]
     return torch.cat([one.values for one in found]), torch.cat([one.indices for one in found])
@@ -118,19 +147,23 @@ def terms_of(look: Look) -> dict[str, Tensor]:
 @torch.no_grad()
 def seen(model: TokenModel, prepared: Preparation, sample: Sample, title: str, classes: Sequence[str]) -> Seen:
     """A sample that went through the transforms of the test set."""
-    if model.joined:
-        kinds = " and ".join(model.joined)
-        raise DataError(f"attention is drawn for one modality at a time, and this model joins {kinds} in one token set")
-    (name,) = sample["inputs"]
-    adapter = prepared.adapters[name]
     batch = collate([sample])
-    inputs = model.at_home(batch)["inputs"]
-    where = adapter(inputs[name]).where
-    valid = where.positions.new_ones(where.positions.shape[1], dtype=torch.bool)
-    valid = valid if where.valid is None else where.valid[0]
-    places = where.positions[0, len(adapter.named) :][valid[len(adapter.named) :]].cpu()
-    *_, pack = (one for one in packs(prepared.steps[name]) if one.of == name)
-    scene = adapter.scene(sample, pack, places.double().numpy())
+    tokens = model.tokens(model.at_home(batch)["inputs"])
+    where = tokens.where
+    name = next(one for one in model.modalities if sample["inputs"].get(one) is not None)
+    adapter = cast(Adapter, model.modalities[name])
+    kept = where.positions.new_ones(where.positions.shape[1], dtype=torch.bool)
+    kept = kept if where.valid is None else where.valid[0]
+    kept = kept & (torch.arange(len(kept), device=kept.device) >= len(adapter.named))
+    places = where.positions[0][kept].cpu()
+    pack = pack_of(name, prepared.steps.get(name) or next(iter(prepared.steps.values())))
+    if model.joined:
+        assert tokens.modality is not None
+        kinds = tokens.modality[0][kept].cpu()
+        each = {one: places[kinds == i].double().numpy() for i, one in enumerate(model.modalities)}
+        scene = adapter.joint_scene(sample, pack, each)
+    else:
+        scene = adapter.scene(sample, pack, places.double().numpy())
     with looking(model) as looks:
         (answer,) = model.val_step(batch)
     if not looks:
@@ -188,12 +221,13 @@ class Wanted:
 
 def painting(of: Seen, wanted: Wanted, title: str, in_moments: bool) -> Painting:
     """Rows are layers, or the queries of one layer; columns are heads, or moments of a scene that moves."""
-    layers = chosen(wanted.layer, len(of.looks), "layer")
-    heads = chosen(wanted.head, max(of.looks[i].layer.heads for i in layers), "head")
+    looks = of.layers
+    layers = chosen(wanted.layer, len(looks), "layer")
+    heads = chosen(wanted.head, max(looks[i][0].layer.heads for i in layers), "head")
     tokens = [of.token(text) for text in wanted.queries or [None]]
     if len(layers) > 1 and len(tokens) > 1:
         raise DataError("several queries are drawn for one layer: choose it with --layer, or name one query")
-    rows = [(of.looks[i], token) for i in layers for token in tokens]
+    rows = [(looks[i], token) for i in layers for token in tokens]
     by_layer = len(layers) > 1
     names = [f"layer {i + 1}" for i in layers] if by_layer else [f"query {of.named(token)}" for token in tokens]
     names = names if len(names) > 1 else [""]
@@ -214,13 +248,13 @@ def painting(of: Seen, wanted: Wanted, title: str, in_moments: bool) -> Painting
     return Painting(title, blocks, names, columns, queries, of.scene, note)
 
 
-def panels(of: Seen, rows: Sequence[tuple[Look, int | None]], heads: list[int], parts: bool) -> list[Panels]:
+def panels(of: Seen, rows: Sequence[tuple[Sequence[Look], int | None]], heads: list[int], parts: bool) -> list[Panels]:
     """A block of attention, and before it one per term; a row for each look and query."""
     found: dict[str, dict[int, np.ndarray]] = {}
     off: dict[int, np.ndarray] = {}
-    for r, (look, token) in enumerate(rows):
+    for r, (looks, token) in enumerate(rows):
+        look, through = of.asked(looks, token)
         terms = terms_of(look)
-        through = of.through(look, token)
         for name, term in terms.items() if parts else ():
             found.setdefault(name, {})[r] = through.values(term.expand_as(terms["semantic"])).numpy()
         attention = sum(terms.values(), torch.zeros(())).softmax(-1)

@@ -81,7 +81,7 @@ def _drawn(
                 name = Path(found.answers[i].path).name or f"sample {i}"
                 of = attention.seen(model, prepared, source.sample(i), name, classes)
                 title = f"{of.title}: {shortened(of.answer.words(classes, 1, least), 420, 11)}"
-                wanted = attention.Wanted(layer=len(of.looks), parts=False)
+                wanted = attention.Wanted(layer=len(of.layers), parts=False)
                 yield "attention", title, attention.painting(of, wanted, title, True).save
                 best = i, of
         except DataError as why:  # a model that looks nowhere, or joins
@@ -138,14 +138,15 @@ def before_and_after(cfg: Config, model: TokenModel, after: attention.Seen, befo
     if encoding is None:
         return None
     token = after.scene.middle
-    rows = [acts(of.looks[0], encoding) for of in states.values()]
+    asked = [of.asked(of.layers[0], token) for of in states.values()]
+    rows = [acts(look, encoding) for look, _ in asked]
     heads = min(HEADS, after.looks[0].layer.heads)
     blocks = []
     for name in dict.fromkeys(name for row in rows for name in row):
         values = np.full((len(rows), heads, len(after.places)), 0.0, np.float32)
-        for r, (row, of) in enumerate(zip(rows, states.values())):
+        for r, (row, (_, through)) in enumerate(zip(rows, asked)):
             if name in row:
-                values[r] = of.through(of.looks[0], token).values(row[name])[:heads].numpy()
+                values[r] = through.values(row[name])[:heads].numpy()
         kind = NAMES[name]
         blocks.append(Panels(kind["name"], values, kind["kind"], kind.get("limit", np.inf)))
     if not blocks:

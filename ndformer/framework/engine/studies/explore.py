@@ -26,7 +26,7 @@ from ndformer.framework.pictures.explorer.arrays import text_of
 from ndformer.framework.pictures.explorer.forms import Room
 from ndformer.framework.pictures.explorer.page import page
 from ndformer.framework.pictures.explorer.view import View
-from ndformer.framework.pictures.samples import packs
+from ndformer.framework.pictures.samples import pack_of
 from ndformer.framework.tokens import TokenSet, Where
 
 WORDS = 300  # letters of an answer: of a picture's pixels or a grid's cells they are many
@@ -135,10 +135,9 @@ def _view(side: Side, sample: Sample, tokens: TokenSet, kept: Tensor) -> tuple[V
     """What the sample looks like, and the names of the tokens that stand before those in it."""
     (name,) = (one for one in sample["inputs"] if one in side.model.modalities)
     adapter = cast(Adapter, side.model.modalities[name])
-    *_, pack = (one for one in packs(side.prepared.steps[name]) if one.of == name)
     prefix = list(adapter.named)
     places = tokens.where.positions[0][kept][len(prefix) :].cpu()
-    view = adapter.scene(sample, pack, places.double().numpy()).view()
+    view = adapter.scene(sample, pack_of(name, side.prepared.steps[name]), places.double().numpy()).view()
     if len(view) + len(prefix) != len(kept):
         raise DataError(
             f"{type(adapter).__name__} made {len(kept)} tokens, {len(prefix)} of them by add_tokens(), and the view() "

@@ -43,6 +43,7 @@ class Lidar(OfSensors):
     are left out, and a line says how many. `columns` numbers stand in a row of a .bin, the first four of them are read.
     """
 
+    opened_with = ("columns",)
     sensors = (LIDAR,)
     maskable = {}
 
@@ -120,13 +121,16 @@ class Lidar(OfSensors):
         truth = Boxes(np.zeros(len(boxes), np.int64), scan.labels, *parts, none, np.zeros(0), np.zeros(0, np.int64))
         given = dict(boxes=scan.boxes.copy(), classes=scan.labels, attributes=none, truth=truth, racks=Racks.none())
         return (
-            about_no_camera() | given | dict(points=self._points(scan.path), path=str(scan.path), token=str(scan.path))
+            about_no_camera()
+            | given
+            | dict(points=read_points(scan.path, self.columns), path=str(scan.path), token=str(scan.path))
         )
 
-    def _points(self, path: Path) -> np.ndarray:
-        rows = _array(path) if path.suffix == ".npy" else read_scan(path, self.columns)
-        lag = np.zeros((len(rows), 1))
-        return np.concatenate([rows[:, :4], lag], axis=1).astype(np.float32)
+
+def read_points(path: Path, columns: int) -> np.ndarray:
+    """(n, 5) float32 x, y, z, intensity and a lag of 0, of rows of `columns` numbers, or of an .npy's."""
+    rows = _array(path) if path.suffix == ".npy" else read_scan(path, columns)
+    return np.concatenate([rows[:, :4], np.zeros((len(rows), 1))], axis=1).astype(np.float32)
 
 
 def about_no_camera() -> Sample:

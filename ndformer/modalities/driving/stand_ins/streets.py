@@ -15,14 +15,17 @@ GROUPS = (  # classes that share a shape
     ("motorcycle", "bicycle", "barrier"),
     ("pedestrian", "traffic_cone"),
 )
-SIZES = ((1.9, 4.5, 1.6), (2.6, 7.5, 3.0), (0.8, 2.0, 1.1), (0.7, 0.7, 1.4))  # width, length, height; about
+SIZES = ((1.9, 4.5, 1.6), (2.4, 7.5, 3.0), (0.8, 2.0, 1.1), (0.7, 0.7, 1.4))  # width, length, height; about
 HUES = (0.0, 0.58, 0.16)  # red, blue, yellow: the first, second and third of a group
 SPEEDS = (6.0, 5.0, 3.0, 1.2)  # metres a second, at most
 STILL = ("traffic_cone", "barrier")
-LANES, EDGES = (-5.5, -2.2, 2.2, 5.5), (7.5, 13.0)  # metres to the left of the middle of the street
+LANE = 3.4  # metres; the car has the middle one of five
+LANES, EDGES = (-2 * LANE, -LANE, LANE, 2 * LANE), (10.0, 13.5)  # metres to the left of the middle of the street
+ASKEW = 0.02  # radians at most, of who keeps to a lane: the widest lorry has room in it, as long as a drive lasts
 WALLS = (15.0, 19.0)  # where houses begin
 AHEAD, BEHIND = 30.0, 24.0  # metres of street, of where the car is in the midst of its drive
 OBJECTS, HOUSES, TRIES = 18, 6, 400
+STEP = 0.4  # seconds in which nobody drives through another one
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,7 +49,7 @@ def street(rng: np.random.Generator, seconds: float) -> Street:
     """Nobody drives into another one meanwhile; the car drives along y = 0, between the lanes."""
     boxes: list[np.ndarray] = []
     names: list[str] = []
-    times = np.linspace(0, seconds, 5)
+    times = np.linspace(0, seconds, 2 + int(seconds / STEP))
     for _ in range(TRIES):
         group = int(rng.choice(len(GROUPS), p=(0.3, 0.2, 0.25, 0.25)))
         name = GROUPS[group][rng.integers(len(GROUPS[group]))]
@@ -58,7 +61,7 @@ def street(rng: np.random.Generator, seconds: float) -> Street:
             names.append(name)
         if len(boxes) == OBJECTS:
             break
-    walls = [_house(side, rng) for side in (-1, 1) for _ in range(HOUSES // 2)]
+    walls = [_house(side, plot, rng) for side in (-1, 1) for plot in range(HOUSES // 2)]
     colours = [_paint(name, rng) for name in names] + [np.full(3, rng.uniform(0.4, 0.7)) for _ in walls]
     return Street(np.array(boxes + walls), names, np.array(colours), [_attribute(*one) for one in zip(names, boxes)])
 
@@ -78,7 +81,7 @@ def _box(group: int, name: str, rng: np.random.Generator) -> np.ndarray:
     speed = SPEEDS[group] * rng.uniform(0.4, 1) * moves
     if group < 2:
         lane = rng.choice(LANES)
-        yaw = (0.0 if lane < 0 else np.pi) + rng.normal(0, 0.05)
+        yaw = (0.0 if lane < 0 else np.pi) + rng.uniform(-ASKEW, ASKEW)
     else:
         lane = rng.choice((-1, 1)) * rng.uniform(*EDGES)
         yaw = rng.uniform(-np.pi, np.pi) if not moves else rng.choice((0, np.pi)) + rng.normal(0, 0.05)
@@ -87,9 +90,12 @@ def _box(group: int, name: str, rng: np.random.Generator) -> np.ndarray:
     return np.array([along, lane, size[2] / 2, *size, yaw, *velocity])
 
 
-def _house(side: int, rng: np.random.Generator) -> np.ndarray:
+def _house(side: int, plot: int, rng: np.random.Generator) -> np.ndarray:
+    """On its own piece of a side of the street."""
     deep, long, high = rng.uniform(4, 8), rng.uniform(6, 16), rng.uniform(4, 9)
-    place = rng.uniform(-BEHIND - 10, AHEAD + 10), side * (rng.uniform(*WALLS) + deep / 2), high / 2
+    ends = np.linspace(-BEHIND - 10, AHEAD + 10, HOUSES // 2 + 1)[plot : plot + 2]
+    along = rng.uniform(ends[0] + long / 2, ends[1] - long / 2)
+    place = along, side * (rng.uniform(*WALLS) + deep / 2), high / 2
     return np.array([*place, deep, long, high, 0, 0, 0])
 
 

@@ -12,6 +12,7 @@ from ndformer.framework.engine.programs.attention import Seen, terms_of
 from ndformer.framework.errors import DataError
 from ndformer.framework.look import Look, looking
 from ndformer.framework.tokens import TokenSet, Where
+from tests.framework.backbones import test_unitr as unitr
 
 
 def seen(looks: list[Look], places: torch.Tensor, prefix: int = 0) -> Seen:
@@ -43,6 +44,36 @@ def test_points_see_those_of_their_own_window_by_where_they_are():
     assert coarse.shape == (4, 20)
     near = torch.cdist(points, second.places.flatten(0, 1)).argmin(1)  # a point shows its cell
     assert all(torch.equal(coarse[:, i], coarse[:, j]) for i in range(20) for j in range(20) if near[i] == near[j])
+
+
+def test_pillars_and_patches_see_those_of_their_own_set():
+    """A layer in one call of attention for each length of sets, and each token in one of them."""
+    torch.manual_seed(0)
+    given: Any = unitr.tokens(pillars=(23,))
+    net = unitr.network(**unitr.PARABOLIC)
+    with looking(net) as looks, torch.no_grad():
+        net(given)
+    places = given.where.positions[0]
+    of = seen(looks, places)
+    assert len(of.layers) == 8 < len(looks)
+    assert given.modality is not None
+    kinds = given.modality[0]
+    for layer, own in ((of.layers[0], True), (of.layers[3], False), (of.layers[7], False)):
+        met = 0
+        for token in range(0, len(places), 5):
+            expected = torch.full((2, len(places)), torch.nan)
+            for look in layer:
+                attention, valid = look.attention(), look.where.valid
+                assert valid is not None
+                for row, slot in (look.places == places[token]).all(2).logical_and(valid).nonzero().tolist():
+                    for k in valid[row].nonzero()[:, 0].tolist():
+                        other = (places == look.places[row, k]).all(1)
+                        expected[:, other] = attention[row, :, slot, k, None]
+                        met += int(kinds[other][0] != kinds[token])
+            look, through = of.asked(layer, token)
+            torch.testing.assert_close(through.values(look.attention()), expected, equal_nan=True)
+            torch.testing.assert_close(expected.nansum(1), torch.ones(2))
+        assert (met == 0) == own  # in the first block modalities are by themselves
 
 
 def test_moments_look_at_themselves_in_space_and_at_each_other_in_time():

@@ -45,6 +45,7 @@ class NuScenes(OfSensors):
     """
 
     splits = ("train", "val")
+    opened_with = ("sweeps", "version")
 
     def __init__(
         self, *args: Any, version: Version = "v1.0-trainval", sweeps: Count = 10, balance: bool = False, **rest: Any

@@ -1,0 +1,117 @@
+"""Tokens of a car's sensors over their picture: pillars from above, patches in their cameras."""
+
+import colorsys
+from collections.abc import Mapping
+from typing import ClassVar
+
+import numpy as np
+
+from ndformer.framework.errors import DataError
+from ndformer.framework.pictures.scenes import Scene, blended
+
+TURN = 0.381966  # of the circle of hues, from one token to the next: the golden angle, which never comes back
+NONE = -1  # the token of a pixel that shows none
+
+
+class SensorScene(Scene):
+    """`picture` (H, W, 3) uint8 of `windows` (V, 4), those of cameras and the last one from above, where `above`
+    (3, 4) leads from metres to its pixels. Tokens are pillars (N, 7) of `cell` metres, then patches (M, 7) of cameras
+    in `plane` rows and columns, at places as adapters give them."""
+
+    axes: ClassVar[Mapping[str, str]] = dict(X="metres", Y="metres")
+
+    def __init__(
+        self,
+        picture: np.ndarray,
+        windows: np.ndarray,
+        above: np.ndarray,
+        pillars: np.ndarray,
+        patches: np.ndarray,
+        cell: float,
+        plane: tuple[int, int],
+    ) -> None:
+        super().__init__(np.concatenate([pillars, patches])[:, :2])
+        self.picture, self.windows, self.above, self.plane = picture, windows.astype(int), above, plane
+        self.places, self.pillars = np.concatenate([pillars, patches]), len(pillars)
+        self.owner = np.full(picture.shape[:2], NONE)  # (H, W) the token of each pixel
+        half = cell * above[0, 0] / 2
+        for token, (x, y) in enumerate(self._pixels(pillars)):
+            left, top, right, bottom = np.rint([x - half, y - half, x + half, y + half]).astype(int)
+            self._fill(len(windows) - 1, token, left, top, max(right, left + 1), max(bottom, top + 1))
+        for token, (row, column) in enumerate(patches[:, 3:5] - 0.5, len(pillars)):
+            camera = int(self.places[token, 2])
+            left, top, right, bottom = self.windows[camera]
+            across, down = (right - left) / plane[1], (bottom - top) / plane[0]
+            ends = np.rint([column * across, row * down, (column + 1) * across, (row + 1) * down]).astype(int)
+            self._fill(camera, token, *(ends + [left, top, left, top]))
+
+    def _pixels(self, places: np.ndarray) -> np.ndarray:
+        """(N, 2) x and y of middles from above, in the picture."""
+        return places[:, :2] @ self.above[:2, :2].T + self.above[:2, 3] + self.windows[-1, :2]
+
+    def _fill(self, window: int, token: int, left: int, top: int, right: int, bottom: int) -> None:
+        """What of a rectangle is in a window shows a token."""
+        low, high = self.windows[window, :2], self.windows[window, 2:]
+        left, top = np.maximum([left, top], low)
+        right, bottom = np.minimum([right, bottom], high)
+        if left < right and top < bottom:
+            self.owner[top:bottom, left:right] = token
+
+    def plain(self, moment: int) -> np.ndarray:
+        return self.picture
+
+    def painted(self, colours: np.ndarray, moment: int) -> np.ndarray:
+        over = np.concatenate([colours, np.zeros((1, 4))])[self.owner]  # NONE is the last
+        grey = self.picture.mean(2, keepdims=True) * 0.6 + 70
+        return blended(grey, over)
+
+    def spot(self, token: int, moment: int) -> tuple[float, float] | None:
+        rows, columns = np.nonzero(self.owner == token)
+        return None if len(rows) == 0 else (float(rows.mean()), float(columns.mean()))
+
+    @property
+    def middle(self) -> int:
+        """The pillar nearest to the middle of all, or else a patch in the middle of the first camera."""
+        if self.pillars:
+            own = self.coordinates[: self.pillars]
+            return int(((own - (own.min(0) + own.max(0)) / 2) ** 2).sum(1).argmin())
+        return int(np.abs(self.places[:, 2:5] - [0, self.plane[0] / 2, self.plane[1] / 2]).sum(1).argmin())
+
+    def token(self, text: str) -> int:
+        words = text.split(",")
+        try:
+            place = [float(word) for word in words]
+        except ValueError:
+            place = []
+        if len(place) == 2 and self.pillars and np.isfinite(place).all():
+            return int(((self.coordinates[: self.pillars] - place) ** 2).sum(1).argmin())
+        if len(place) == 3:
+            own = np.flatnonzero((self.places[self.pillars :, 2:5] - [0, 0.5, 0.5] == place).all(1))
+            if len(own):
+                return self.pillars + int(own[0])
+        raise DataError(f"who looks is {self.how}, got '{text}'", "--query names another")
+
+    def named(self, token: int) -> str:
+        if token < self.pillars:
+            return ",".join(f"{value:.3g}" for value in self.coordinates[token])
+        return ",".join(f"{value:.0f}" for value in self.places[token, 2:5] - [0, 0.5, 0.5])
+
+    @property
+    def how(self) -> str:
+        """How to name a token: X,Y (a pillar, in metres) or C,Y,X (a patch)."""
+        ways = []
+        if self.pillars:
+            own = self.coordinates[: self.pillars]
+            low, high = own.min(0), own.max(0)
+            ways.append(f"X,Y (a pillar, {low[0]:.3g} to {high[0]:.3g} and {low[1]:.3g} to {high[1]:.3g} metres)")
+        if len(self.places) > self.pillars:
+            cameras = "/".join(f"{camera:.0f}" for camera in np.unique(self.places[self.pillars :, 2]))
+            rows, columns = self.plane
+            ways.append(f"C,Y,X (a patch of camera {cameras}, row 0 to {rows - 1}, column 0 to {columns - 1})")
+        return " or ".join(ways)
+
+
+def by_hues(tokens: int) -> np.ndarray:
+    """(N, 4) colours, of which neighbours are unlike."""
+    made = [(*colorsys.hsv_to_rgb(i * TURN % 1, 0.9, (0.95, 0.7)[i % 2]), 0.45) for i in range(tokens)]
+    return np.array(made).reshape(-1, 4)

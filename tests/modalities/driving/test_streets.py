@@ -1,0 +1,56 @@
+"""Generated streets: everybody has a place of its own, all the time that a drive lasts."""
+
+import numpy as np
+import pytest
+
+from ndformer.framework.pictures.solids import corners
+from ndformer.modalities.driving.formats.classes import CLASSES
+from ndformer.modalities.driving.formats.solids import inside
+from ndformer.modalities.driving.stand_ins.streets import GROUPS, LANE, street
+
+SECONDS = 1.5  # of a drive of four moments
+CAR = np.array([0.0, 0, 0.8, 1.9, 4.5, 1.6, 0])  # that carries the sensors, somewhere along y = 0
+
+
+def pieces(box):
+    """(n, 3) points all over the ground of a box."""
+    along, across = np.meshgrid(np.linspace(-0.5, 0.5, 25) * box[4], np.linspace(-0.5, 0.5, 9) * box[3])
+    c, s = np.cos(box[6]), np.sin(box[6])
+    x, y = box[0] + c * along - s * across, box[1] + s * along + c * across
+    return np.stack([x.ravel(), y.ravel(), np.full(x.size, 0.1)], -1)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_no_two_objects_are_in_one_place(seed):
+    around = street(np.random.default_rng(seed), SECONDS)
+    assert len(around.names) >= 15
+    for time in np.linspace(0, SECONDS, 7):
+        boxes = around.at(time)
+        cars = CAR + [[x, 0, 0, 0, 0, 0, 0] for x in (-15.0, 0.0, 15.0)]
+        ground = [pieces(box) for box in boxes]
+        for k, box in enumerate([*boxes, *cars]):
+            for j, points in enumerate(ground):
+                assert j == k or not inside(points, box).any(), (k, j, time)
+
+
+def test_a_lorry_fits_its_lane():
+    """Corners and all, from the first moment to the last; and there are lorries in each lane."""
+    widest, lanes = 0.0, set()
+    for seed in range(40):
+        around = street(np.random.default_rng(seed), SECONDS)
+        lorry = [name in GROUPS[1] for name in around.names]
+        middle = np.round(around.boxes[: len(lorry)][lorry, 1] / LANE) * LANE
+        for time in (0, SECONDS):
+            boxes = around.at(time)[: len(lorry)][lorry]
+            away = np.abs(corners(boxes)[..., 1] - middle[:, None])
+            assert (away < LANE / 2).all()
+            widest = max(widest, float(away.max(initial=0)))
+        lanes |= set(middle.tolist())
+    assert len(lanes) == 4
+    assert widest > 0.45 * LANE
+
+
+def test_each_class_looks_like_another_one_to_a_lidar():
+    names = [name for group in GROUPS for name in group]
+    assert sorted(names) == sorted(CLASSES)
+    assert all(len(group) > 1 for group in GROUPS)
