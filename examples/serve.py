@@ -59,6 +59,8 @@ def serving(path):
 
 
 if __name__ == "__main__":
-    import uvicorn  # pyright: ignore[reportMissingImports]
-
+    try:
+        import uvicorn  # pyright: ignore[reportMissingImports]
+    except ImportError:
+        sys.exit("serving takes an ASGI server: pip install uvicorn")
     uvicorn.run(serving(sys.argv[1]))

@@ -48,13 +48,18 @@ def batches_of(cfg: Config, model: TokenModel, size: tuple[int, int] | None) -> 
 
 def write_graph(path: Path, model: TokenModel, batches: list[torch.Tensor]) -> str:
     """What was found when the file was compared with the model."""
-    graph.save(path, graph.graph(model, batches[0]))
-    worst = graph.worst(path, model, batches)
+    print("making a graph, and comparing it with the model: up to some minutes", flush=True)
+    unchecked = path.with_stem(f"{path.stem}-unchecked")  # whoever ends us leaves nothing under the name that was asked
+    try:
+        graph.save(unchecked, graph.graph(model, batches[0]))
+        worst = graph.worst(unchecked, model, batches)
+        if worst is not None and not worst <= WORST:
+            raise DataError(f"{path} was not written: the graph is {worst:.1e} from the model, and may be {WORST:g}")
+        unchecked.replace(path)
+    finally:
+        unchecked.unlink(missing_ok=True)
     if worst is None:
         return "not compared with the model, which takes onnxruntime: pip install 'ndformer[onnx]'"
-    if not worst <= WORST:
-        path.unlink()
-        raise DataError(f"{path} is gone again: it was {worst:.1e} from the model, and may be {WORST:g}")
     sizes = ", ".join(" x ".join(map(str, (len(one), *one.shape[2:]))) for one in batches)
     return f"at most {worst:.1e} from the model, with images of {sizes}"
 

@@ -42,6 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "--compare", metavar="KEY=VALUE", nargs="+", action="append", default=[], help="a column with these options"
     )
     parser.add_argument("--out", type=Path, help="the picture (NAME.png)")
+    parser.add_argument("--config", help="what the data of a config reach of it instead; --sample: its small version")
     given = parser.parse_intermixed_args(words)
     out = given.out or Path(f"{given.encoding.rpartition(':')[2]}.png")
     output.ready(out, output.PICTURES)

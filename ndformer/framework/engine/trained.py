@@ -65,10 +65,22 @@ class Trained(nn.Module):
         readers, several = self._readers(x)
         answers: list[Answer] = []
         for start in range(0, len(readers), self.at_once):
-            answers += self.model.val_step(collate([read() for read in readers[start : start + self.at_once]]))
+            answers += self._answers([read() for read in readers[start : start + self.at_once]])
         for answer in answers:
             answer.known = self.classes
         return answers if several else answers[0]
+
+    def _answers(self, samples: list[Sample]) -> list[Answer]:
+        """Pictures of different sizes go in batches of their own."""
+        alike: dict[Any, list[int]] = {}
+        for i, sample in enumerate(samples):
+            framed = {name: one for name, one in self.prepared.adapters.items() if one.patch_sides is not None}
+            sizes = (tuple(sample["inputs"][name].shape[-2:]) for name in framed if name in sample["inputs"])
+            alike.setdefault(tuple(sizes), []).append(i)
+        found: dict[int, Answer] = {}
+        for places in alike.values():
+            found |= zip(places, self.model.val_step(collate([samples[i] for i in places])))
+        return [found[i] for i in range(len(samples))]
 
     def tokens(self, x: Any) -> TokenSet:
         """The tokens that it makes of a sample or a list of them: features (B, N, C), and where they are."""
@@ -113,6 +125,7 @@ class Trained(nn.Module):
 
 def load(
     path: str | Path,
+    *,
     config: str | Path | None = None,
     device: str | torch.device = "cpu",
     trust_config: bool = False,

@@ -172,8 +172,8 @@ class Preparation:
         text = spelled(dict(transforms=[*before, adapter.resizing((near[0], near[1])), pack]))
         sides, own = (" x ".join(map(str, pair)) for pair in (value.shape[-2:], dict.fromkeys(patch)))
         raise DataError(
-            f"{path} has {sides} pixels, which patches of {own} do not divide: have it resized, "
-            f'--cfg-options "{at}={" ".join(text.partition(" = ")[2].split())}"'
+            f"{path} has {sides} pixels, which patches of {own} do not divide: resize it, or have programs "
+            f'do so, --cfg-options "{at}={" ".join(text.partition(" = ")[2].split())}"'
         )
 
     def __call__(self, files: tuple[Path, ...]) -> dict[str, Any]:

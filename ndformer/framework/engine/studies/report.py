@@ -64,7 +64,8 @@ def _figures(runs: Sequence[Told]) -> Markup:
         params = some[0].results.get("params", "")
         params = f"{params:,}" if isinstance(params, int) else ""
         spent = f"{sum(minutes) / len(minutes):.1f}" if minutes else ""
-        rows.append([named(some[0]), some[0].results.get("dataset", ""), len(some), *shown, params, spent])
+        data = f"{some[0].results.get('dataset', '')}{' (generated)' * bool(some[0].results.get('sample'))}"
+        rows.append([named(some[0]), data, len(some), *shown, params, spent])
     note = "±: the 95 % interval of the mean over runs (Student t). Of one run nobody knows how far chance goes."
     if any(run.results.get("val_is_test") for run in runs):
         note = f"Validation was the test set itself (val_is_test), which flatters. {note}"

@@ -156,7 +156,8 @@ def check_weights(
         named = [*(f"{n} is missing" for n in missing), *(f"{n} is not in the model" for n in extra), *shapes]
         more = f" and {len(named) - 3} more" if len(named) > 3 else ""
         own_config = Path(path).parent / "config.py"
-        hint, option = f". Its own config is {own_config}" if own_config.is_file() else "", ""
+        hint = f". Its own config is {own_config}, as it is: without other options or another encoding"
+        hint, option = hint if own_config.is_file() else "", ""
         if not (missing or extra) and set(wrong) == set(fitting):
             hint, option = f"{hint}. These are tables over positions", "--resize-positions resizes them"
         raise DataError(f"{path} is of another model: {'; '.join(named[:3])}{more}{hint}", option)
