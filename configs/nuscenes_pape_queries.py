@@ -1,4 +1,4 @@
-"""nuscenes_pape whose small version has the published head, too: TransFusion's queries instead of a box in every cell."""
+"""nuscenes_pape whose small version has the published head, too: queries instead of a box in every cell."""
 
 _base_ = ["nuscenes_pape.py"]
 _plane = dict(low=(-32.0, -32.0), high=(32.0, 32.0), cell=0.8)
