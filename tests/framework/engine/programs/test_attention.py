@@ -62,9 +62,10 @@ def test_pillars_and_patches_see_those_of_their_own_set():
         for token in range(0, len(places), 5):
             expected = torch.full((2, len(places)), torch.nan)
             for look in layer:
-                attention = look.attention()
-                for row, slot in (look.places == places[token]).all(2).logical_and(look.where.valid).nonzero().tolist():
-                    for k in look.where.valid[row].nonzero()[:, 0].tolist():
+                attention, valid = look.attention(), look.where.valid
+                assert valid is not None
+                for row, slot in ((look.places == places[token]).all(2) & valid).nonzero().tolist():
+                    for k in valid[row].nonzero()[:, 0].tolist():
                         other = (places == look.places[row, k]).all(1)
                         expected[:, other] = attention[row, :, slot, k, None]
                         met += int(kinds[other][0] != kinds[token])
