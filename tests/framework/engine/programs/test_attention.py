@@ -2,9 +2,11 @@
 
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
+from ndformer.framework.adapter import Adapter
 from ndformer.framework.attention import Attention
 from ndformer.framework.backbones.factorised import FactorisedTransformer
 from ndformer.framework.backbones.ptv3.network import PTv3
@@ -92,6 +94,11 @@ def test_moments_look_at_themselves_in_space_and_at_each_other_in_time():
     torch.testing.assert_close(summaries, torch.cat([attention[0, :, 0, 1:], attention[1, :, 0, 1:]], 1))
     moments = of.through(time, None).values(time.attention())  # all of a moment has what its summary has
     torch.testing.assert_close(moments, time.attention()[0, :, 0, 1:].repeat_interleave(6, 1))
+
+
+def test_modalities_that_nobody_draws_together_are_a_sentence():
+    with pytest.raises(DataError, match="joins image and sound in one token set: give Adapter joint_scene"):
+        Adapter().joint_scene({}, None, dict(image=np.zeros((1, 2)), sound=np.zeros((1, 2))))
 
 
 def test_what_would_fill_the_memory_is_a_sentence():
