@@ -1,18 +1,21 @@
 """tools/eval.py nuscenes, peek and make_sample on driving data."""
 
 import json
+from typing import Any
 
 import numpy as np
 import pytest
 
+from ndformer.framework.answers.boxes3d import Boxes3D
 from ndformer.framework.data.describe import describe
 from ndformer.framework.errors import DataError
 from ndformer.framework.registry import DATASETS
+from ndformer.modalities.driving.datasets.nuscenes.metric import NuScenes as Metric
 from ndformer.modalities.driving.datasets.nuscenes.rules import Boxes, counted
 from ndformer.modalities.driving.datasets.nuscenes.submission import write_submission
 from ndformer.modalities.driving.datasets.nuscenes.truth import of_split
 from ndformer.modalities.driving.formats.classes import CLASSES
-from ndformer.modalities.driving.stand_ins.baselines import baselines
+from ndformer.modalities.driving.stand_ins.baselines import about, baselines, targets
 from ndformer.modalities.driving.stand_ins.nuscenes import Writer
 from tools import eval as tool
 
@@ -106,3 +109,13 @@ def test_neither_sensor_tells_all_and_nothing_tells_nothing(home):
     assert values["nothing (the usual places), mAP"] < 0.2 * there
     assert 0.1 * there < values["LiDAR alone, at best, mAP"] < 0.8 * there
     assert 0.1 * there < values["cameras alone, at best, mAP"] < 0.95 * there
+    both = Metric()
+    for i in range(len(test)):
+        boxes, labels = targets(test, i)
+        told: dict[str, Any] = dict(boxes=np.nan_to_num(boxes), labels=labels, scores=np.full(len(labels), 0.5))
+        both.process({}, [Boxes3D(sample=about(test, i), **told)])
+    whole = both.compute_metrics(both.results)
+    assert whole["mAP"] == pytest.approx(there)
+    assert values["nothing (the usual places), NDS"] < 0.5 * whole["NDS"]
+    assert values["LiDAR alone, at best, NDS"] < 0.95 * whole["NDS"]
+    assert values["cameras alone, at best, NDS"] < 0.95 * whole["NDS"]

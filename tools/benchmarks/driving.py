@@ -5,11 +5,12 @@ tools/benchmarks/driving.py --encodings none ALiBi LearnableMLP
 
 The parts are taken in turn, `--repeats` times, and the median of each is told: on CPU the time of the processor, one
 thread, on a GPU that on the clock. `cut` is what finds the windows and sets of all eight layers, a share of `blocks`.
-`ground` is the place of patches from above, for calibrations that were not met before. Memory is what torch holds more
-at its peak while pillars and patches are placed, on a GPU.
+`ground` is the place of patches from above, for calibrations that were not met before. Memory is what is held more at
+its peak while pillars and patches are placed: by the process on a CPU, by torch on a GPU.
 """
 
 import math
+import resource
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -19,7 +20,7 @@ import torch
 from torch import Tensor
 
 from ndformer.framework.backbones.unitr.network import UniTR
-from ndformer.framework.backbones.unitr.places import Flat
+from ndformer.framework.backbones.unitr.places import OWN, Flat
 from ndformer.framework.composed import build_encoding
 from ndformer.framework.engine.config.text import parse_encoding
 from ndformer.framework.engine.programs.cli import new_parser, run
@@ -66,10 +67,15 @@ def cut(net: UniTR, flat: Flat) -> None:
     """All windows and sets, and nothing else."""
     for k, kind in enumerate(net.kinds):
         for moved in (False, True):
-            parts = {"own": [("lidar", slice(0, flat.pillars)), ("camera", slice(flat.pillars, None))]}
-            for name, some in parts.get(kind, [(kind, slice(None))]):
-                plane, places, sample = net.planes[name], flat.places[some], flat.sample[some]
-                net.windows.sets(plane.cells(places), plane.group(places, sample), moved, 1 - k % 2)
+            for name in OWN if kind == "own" else (kind,):
+                net.rows(name, flat, moved, 1 - k % 2)
+
+
+def peak(device: str) -> int:
+    """Bytes."""
+    if device == "cpu":
+        return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return torch.cuda.max_memory_allocated()
 
 
 @torch.no_grad()
@@ -101,11 +107,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     }
     if device != "cpu":
         torch.cuda.reset_peak_memory_stats()
-    before = torch.cuda.memory_allocated() if device != "cpu" else 0
+    before = peak(device)
     for one in work.values():
         one()
-    if device != "cpu":
-        print(f"placing: {(torch.cuda.max_memory_allocated() - before) / 2**20:.0f} MiB at most")
+    print(f"placing: {(peak(device) - before) / 2**20:.0f} MiB at most")
     tokens: TokenSet = join(kept["pillars"], kept["patches"])
     flat = Flat.of(tokens)
     for name in given.encodings:

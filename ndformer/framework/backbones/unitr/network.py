@@ -162,7 +162,7 @@ class UniTR(nn.Module):
         parts = []
         for name in OWN if kind == "own" else (kind,):
             planes = [name] if kind == "own" else self._names(kind)
-            for rows in self._rows(name, flat, i == 1, major):
+            for rows in self.rows(name, flat, i == 1, major):
                 states, layers = [], []
                 for plane in planes:
                     of = "camera" if plane == "off" else plane
@@ -177,7 +177,7 @@ class UniTR(nn.Module):
                 parts.append(Part(rows, where, state, encoding))
         return Sets.of(parts, flat.places)
 
-    def _rows(self, name: str, flat: Flat, moved: bool, major: int) -> list[Rows]:
+    def rows(self, name: str, flat: Flat, moved: bool, major: int) -> list[Rows]:
         """The sets of a plane: without empty slots, unless all are told at once, or a GPU would wait for lengths."""
         plane, own = self.planes[name], flat.own(name)
         places, sample = flat.places[own], flat.sample[own]

@@ -2,9 +2,11 @@
 
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
+from ndformer.framework.adapter import Adapter
 from ndformer.framework.attention import Attention
 from ndformer.framework.backbones.factorised import FactorisedTransformer
 from ndformer.framework.backbones.ptv3.network import PTv3
@@ -65,7 +67,7 @@ def test_pillars_and_patches_see_those_of_their_own_set():
             for look in layer:
                 attention, valid = look.attention(), look.where.valid
                 assert valid is not None
-                for row, slot in (look.places == places[token]).all(2).logical_and(valid).nonzero().tolist():
+                for row, slot in ((look.places == places[token]).all(2) & valid).nonzero().tolist():
                     for k in valid[row].nonzero()[:, 0].tolist():
                         other = (places == look.places[row, k]).all(1)
                         expected[:, other] = attention[row, :, slot, k, None]
@@ -93,6 +95,11 @@ def test_moments_look_at_themselves_in_space_and_at_each_other_in_time():
     torch.testing.assert_close(summaries, torch.cat([attention[0, :, 0, 1:], attention[1, :, 0, 1:]], 1))
     moments = of.through(time, None).values(time.attention())  # all of a moment has what its summary has
     torch.testing.assert_close(moments, time.attention()[0, :, 0, 1:].repeat_interleave(6, 1))
+
+
+def test_modalities_that_nobody_draws_together_are_a_sentence():
+    with pytest.raises(DataError, match="joins image and sound in one token set: give Adapter joint_scene"):
+        Adapter().joint_scene({}, None, dict(image=np.zeros((1, 2)), sound=np.zeros((1, 2))))
 
 
 def test_what_would_fill_the_memory_is_a_sentence():
