@@ -12,7 +12,6 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch._dynamo.exc import FailOnRecompileLimitHit
 from torch.nn.attention.flex_attention import flex_attention
 
 from ndformer.framework.bias.base import Bias
@@ -59,7 +58,11 @@ class Flex(Backend):
         try:
             with torch._dynamo.config.patch(recompile_limit=VARIANTS):
                 return compiled()(q, k, v, **given)[..., :width]
-        except FailOnRecompileLimitHit:
+        except Exception as error:
+            from torch._dynamo.exc import FailOnRecompileLimitHit  # here: importing dynamo takes long
+
+            if not isinstance(error, FailOnRecompileLimitHit):
+                raise
             warnings.warn(MANY, stacklevel=2)
             return Dense()(q, k, v, where, bias, scale)[..., :width]
 
