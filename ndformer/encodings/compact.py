@@ -16,7 +16,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ndformer.encodings.parabolic import Centred, centre, project
+from ndformer.encodings.parabolic import Centred, centre
+from ndformer.encodings.projection import project
 from ndformer.encodings.radius import Radius, WithRadius, radii
 from ndformer.framework.bias.base import Bias
 from ndformer.framework.bias.parabolas import QuadraticBias
@@ -70,9 +71,9 @@ class PaPECompactLayer(LayerEncoding):
     def bias(self, q: Tensor, k: Tensor, x: Tensor, state: Centred) -> Bias:
         x = x.to(torch.promote_types(x.dtype, torch.float32))
         per_unit = 1 / self.radius.to(x.dtype)[:, None]  # (H, 1)
-        L = (project(x, self.wl) + self.factor.to(x.dtype)[:, :, None, None]).permute(1, 2, 0, 3)  # (T, B, H, N)
+        L = (project(x, self.wl, q) + self.factor.to(x.dtype)[:, :, None, None]).permute(1, 2, 0, 3)  # (T, B, H, N)
         L = dict(zip(self.lower, (L * (per_unit * math.sqrt(0.5))).contiguous().unbind(0)))
-        c = (project(x, self.wc).permute(1, 2, 0, 3) * per_unit).contiguous()
+        c = (project(x, self.wc, q).permute(1, 2, 0, 3) * per_unit).contiguous()
         pairs = [(a, b) for a in range(len(c)) for b in range(a, len(c))]
         M = [-sum((L[a, k] * L[b, k] for k in range(1, a + 1)), L[a, 0] * L[b, 0]) for a, b in pairs]
         return QuadraticBias(M, c.unbind(0), state.positions, state.halvings)

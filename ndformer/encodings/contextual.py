@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from ndformer.encodings.buckets import IRPE, T5, Spans, clipped, log, piecewise
 from ndformer.framework.bias.base import Bias, PositionBias, norm
 from ndformer.framework.coverage import Coverage, Span, steps
+from ndformer.framework.devices import sent
 from ndformer.framework.encoding import LayerEncoding, PositionEncoding, one_of
 from ndformer.framework.ranges import WidthOrNone
 from ndformer.framework.registry import ENCODINGS
@@ -134,7 +135,7 @@ class VectorBias(PositionBias):
         super().__init__(places.positions)
         self.scores = [score.contiguous() for score in scores]
         self.of_steps, self.method, self.handles_unplaced = of_steps, method, handles_unplaced
-        self.buckets = [torch.tensor(found, device=places.positions.device) for found in of_steps]
+        self.buckets = [sent(found, places.positions) for found in of_steps]
         self.placed = None if places.placed is None else places.placed.contiguous()
 
     def _entries(self, dr: Sequence[Tensor], here: Tensor | None, there: Tensor | None) -> list[Tensor]:

@@ -8,6 +8,7 @@ from torch import Tensor
 from ndformer.framework.bias.base import Bias
 from ndformer.framework.bias.pointwise import DistanceBias
 from ndformer.framework.coverage import Coverage, Span, slopes_of
+from ndformer.framework.devices import sent
 from ndformer.framework.encoding import LayerEncoding, PositionEncoding
 from ndformer.framework.registry import ENCODINGS
 from ndformer.framework.tokens import Where
@@ -33,7 +34,7 @@ class ALiBi(PositionEncoding):
         return [slopes_of(alibi_slopes(self.heads), span)]
 
     def tables(self, positions: Tensor, where: Where) -> Bias:
-        return DistanceBias(positions.new_tensor(alibi_slopes(self.heads)), positions)
+        return DistanceBias(sent(alibi_slopes(self.heads), positions), positions)
 
     def layer(self, index: int, depth: int) -> LayerEncoding:
         return _Given()

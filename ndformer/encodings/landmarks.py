@@ -19,7 +19,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ndformer.encodings.parabolic import centre, project
+from ndformer.encodings.parabolic import centre
+from ndformer.encodings.projection import project
 from ndformer.encodings.radius import MEAN_SOFTPLUS, Radius, WithRadius, radii
 from ndformer.framework.bias.base import Bias
 from ndformer.framework.bias.parabolas import QuadraticBias
@@ -75,12 +76,12 @@ class PaPEDirectionalLayer(LayerEncoding):
     def bias(self, q: Tensor, k: Tensor, x: Tensor, state: Scene) -> Bias:
         x = x.to(torch.promote_types(x.dtype, torch.float32))
         scale = self.scale.to(x.dtype)[:, None, None]  # (H, 1, 1)
-        alpha = -F.softplus(project(x, self.wa)[:, 0]) * scale**2  # (H, B, N)
+        alpha = -F.softplus(project(x, self.wa, q)[:, 0]) * scale**2  # (H, B, N)
         places = state.places.expand(x.shape[0], -1, -1)
-        marks = landmarks(project(x, self.wu), places, state)  # (H, K, B, N or 1, P)
+        marks = landmarks(project(x, self.wu, q), places, state)  # (H, K, B, N or 1, P)
         towards = (marks - places).to(x.dtype) * scale[..., None, None]
         towards = towards / (1 + towards.square().sum(-1, keepdim=True)).sqrt()
-        c = (project(x, self.wb)[..., None] * towards).sum(1) * scale[..., None]  # (H, B, N, P)
+        c = (project(x, self.wb, q)[..., None] * towards).sum(1) * scale[..., None]  # (H, B, N, P)
         alpha, c = alpha.transpose(0, 1).contiguous(), c.permute(3, 1, 0, 2).contiguous()
         P, none = len(c), torch.zeros_like(alpha)
         M = torch.stack([alpha if a == b else none for a in range(P) for b in range(a, P)])

@@ -14,6 +14,7 @@ from torch import Tensor
 from ndformer.framework.bias.base import Bias, SumBias
 from ndformer.framework.bias.pointwise import ConeBias, DistanceBias
 from ndformer.framework.coverage import Coverage, Span, slopes_of
+from ndformer.framework.devices import sent
 from ndformer.framework.encoding import LayerEncoding, PositionEncoding, Preset, from_repo
 from ndformer.framework.ranges import Positive
 from ndformer.framework.registry import ENCODINGS
@@ -63,8 +64,8 @@ class LookHere(PositionEncoding):
         return [slopes_of([self.global_slope * min(self.layer_slopes) * slope for slope in self.slopes], span)]
 
     def tables(self, positions: Tensor, where: Where) -> tuple[Tensor, Tensor, Bias]:
-        cone = ConeBias(positions.new_tensor(self.directions), positions.new_tensor(self.cosines), positions)
-        return positions, positions.new_tensor(self.slopes), cone
+        cone = ConeBias(sent(self.directions, positions), sent(self.cosines, positions), positions)
+        return positions, sent(self.slopes, positions), cone
 
     def layer(self, index: int, depth: int) -> LayerEncoding:
         first, last = self.layer_slopes

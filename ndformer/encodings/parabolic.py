@@ -14,6 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ndformer.encodings.projection import linear, project
 from ndformer.encodings.radius import (
     MEAN_SOFTPLUS,
     WITHIN,
@@ -167,14 +168,14 @@ class _Parabolas(LayerEncoding):
             self.register_parameter(b, nn.Parameter(_uniform(*shape, bound=bound)))
         self.context, self.offsets = config.context, config.offsets
 
-    def _falls(self, x: Tensor) -> Tensor:
+    def _falls(self, x: Tensor, like: Tensor) -> Tensor:
         """-a: (B, N, D) -> (H, m, B, N), positive."""
-        a = self._of_tokens(x, "a")
+        a = self._of_tokens(x, "a", like)
         return F.softplus(a) if self.activation else a
 
-    def _of_tokens(self, x: Tensor, name: Literal["a", "b"]) -> Tensor:
+    def _of_tokens(self, x: Tensor, name: Literal["a", "b"], like: Tensor) -> Tensor:
         if self.context:
-            values = project(x, getattr(self, f"w{name}"))
+            values = project(x, getattr(self, f"w{name}"), like)
             return values + getattr(self, f"{name}0").to(x.dtype)[..., None, None] if self.offsets else values
         return getattr(self, name).to(x.dtype)[..., None, None].expand(-1, -1, *x.shape[:2])
 
@@ -183,15 +184,15 @@ class PaPELayer(_Parabolas):
     def bias(self, q: Tensor, k: Tensor, x: Tensor, state: Centred) -> Bias:
         x = x.to(torch.promote_types(x.dtype, torch.float32))
         wp = self.wp.to(x.dtype)
-        M = -form(self._falls(x), wp, self.head_dim) if self.distance else None
+        M = -form(self._falls(x, q), wp, self.head_dim) if self.distance else None
         c = None
         if self.direction and self.context:
             folded = torch.einsum("hmp,hmd->phd", wp, self.wb.to(x.dtype)) * self.head_dim**-0.5  # Wp' Wb: m is gone
-            c = project(x, folded).transpose(1, 2).contiguous()
+            c = project(x, folded, q).transpose(1, 2).contiguous()
             if self.offsets:
                 c = c + slope(self.b0.to(x.dtype)[..., None, None], wp, self.head_dim)
         elif self.direction:
-            c = slope(self._of_tokens(x, "b"), wp, self.head_dim)
+            c = slope(self._of_tokens(x, "b", q), wp, self.head_dim)
         return QuadraticBias(
             None if M is None else M.unbind(0), None if c is None else c.unbind(0), state.positions, state.halvings
         )
@@ -203,8 +204,8 @@ class _PaperConcat(_Parabolas):
     def qk(self, q: Tensor, k: Tensor, x: Tensor, state: tuple[Tensor, Tensor | None]) -> tuple[Tensor, Tensor]:
         positions, real = state
         x = x.to(torch.promote_types(x.dtype, torch.float32))
-        a = -self._falls(x) if self.distance else x.new_zeros(*self.wp.shape[:2], *x.shape[:2])
-        b = self._of_tokens(x, "b") if self.direction else torch.zeros_like(a)
+        a = -self._falls(x, q) if self.distance else x.new_zeros(*self.wp.shape[:2], *x.shape[:2])
+        b = self._of_tokens(x, "b", q) if self.direction else torch.zeros_like(a)
         fq, fk = concat_features(a, b, self.wp.to(x.dtype), positions.to(x.dtype))
         if real is not None:
             fq, fk = (torch.where(real[:, None, :, None], f, 0.0) for f in (fq, fk))
@@ -252,15 +253,9 @@ class PaPERILayer(LayerEncoding):
 
     def bias(self, q: Tensor, k: Tensor, x: Tensor, state: Centred) -> Bias:
         x = x.to(torch.promote_types(x.dtype, torch.float32))
-        a = F.linear(x, self.wa.to(x.dtype)).transpose(1, 2).contiguous()  # (B, H, N)
+        a = linear(x, self.wa, q).transpose(1, 2).contiguous()  # (B, H, N)
         alpha = -F.softplus(a) * (self.scale.to(x.dtype) ** 2 * self.head_dim**-0.5)[:, None]
         return IsotropicBias(alpha, state.positions, state.halvings)
-
-
-def project(x: Tensor, weight: Tensor) -> Tensor:
-    """(B, N, D) and (H, m, D) -> (H, m, B, N), in x's precision: tokens last, so that each head's are a matrix."""
-    values = weight.to(x.dtype).flatten(0, 1) @ x.flatten(0, 1).T
-    return values.unflatten(0, weight.shape[:2]).unflatten(-1, x.shape[:2])
 
 
 def form(a: Tensor, wp: Tensor, head_dim: int) -> Tensor:

@@ -17,12 +17,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ndformer.encodings.parabolic import Centred, centre, project
+from ndformer.encodings.parabolic import Centred, centre
+from ndformer.encodings.projection import project
 from ndformer.encodings.radius import MEAN_SOFTPLUS, steepest
 from ndformer.framework.bias.base import Bias
 from ndformer.framework.bias.parabolas import QuadraticBias
 from ndformer.framework.bias.polynomials import Exponents, PolynomialBias
 from ndformer.framework.coverage import AUTO, Coverage, Span, radii
+from ndformer.framework.devices import sent
 from ndformer.framework.encoding import LayerEncoding, PositionEncoding
 from ndformer.framework.ranges import Range, Width
 from ndformer.framework.registry import ENCODINGS
@@ -103,29 +105,29 @@ class _PolynomialLayer(LayerEncoding):
         bound = self.dim**-0.5
         return nn.Parameter(torch.empty(self.heads, count, self.dim).uniform_(-bound, bound))
 
-    def terms(self, x: Tensor) -> dict[Exponents, Tensor]:
+    def terms(self, x: Tensor, like: Tensor) -> dict[Exponents, Tensor]:
         """The coefficients (B, H, N) of each monomial of dr."""
         raise NotImplementedError
 
-    def power(self, x: Tensor, weight: Tensor, n: int) -> dict[Exponents, Tensor]:
+    def power(self, x: Tensor, weight: Tensor, n: int, like: Tensor) -> dict[Exponents, Tensor]:
         """<a, (Wp dr)^n> as monomials of dr."""
         wp, which = self.wp.to(x.dtype), self.monomials[n]
-        exponents = torch.tensor(which, device=x.device)  # (T, P)
+        exponents = sent(which, x)  # (T, P)
         products = (wp[:, :, None] ** exponents).prod(-1) * self.head_dim**-0.5  # (H, m, T)
-        products = products * wp.new_tensor(self.ways[n])
+        products = products * sent(self.ways[n], x)
         if n % 2:  # of the folded weight, Wp' W: m is gone
-            return self.free(x, products.transpose(1, 2) @ weight.to(x.dtype), n)
-        falls = -F.softplus(project(x, weight))  # (H, m, B, N)
+            return self.free(x, products.transpose(1, 2) @ weight.to(x.dtype), n, like)
+        falls = -F.softplus(project(x, weight, like))  # (H, m, B, N)
         sums = (products.transpose(1, 2) @ falls.flatten(2)).unflatten(-1, falls.shape[2:])
         return dict(zip(which, sums.permute(1, 2, 0, 3).contiguous().unbind(0)))
 
-    def free(self, x: Tensor, weight: Tensor, n: int) -> dict[Exponents, Tensor]:
+    def free(self, x: Tensor, weight: Tensor, n: int, like: Tensor) -> dict[Exponents, Tensor]:
         """W x for each monomial of degree n."""
-        values = project(x, weight).permute(1, 2, 0, 3).contiguous()
+        values = project(x, weight, like).permute(1, 2, 0, 3).contiguous()
         return dict(zip(self.monomials[n], values.unbind(0)))
 
     def bias(self, q: Tensor, k: Tensor, x: Tensor, state: Centred) -> Bias:
-        terms = self.terms(x.to(torch.promote_types(x.dtype, torch.float32)))
+        terms = self.terms(x.to(torch.promote_types(x.dtype, torch.float32)), q)
         if self.degree > 2:
             return PolynomialBias(terms, state.positions)
         c = [terms[n] for n in self.monomials[1]]
@@ -138,10 +140,10 @@ class ElementwiseLayer(_PolynomialLayer):
         super().__init__(config)
         self.powers = nn.ParameterList(self._weights(self.m) for _ in range(self.degree))  # of the first power first
 
-    def terms(self, x: Tensor) -> dict[Exponents, Tensor]:
+    def terms(self, x: Tensor, like: Tensor) -> dict[Exponents, Tensor]:
         terms: dict[Exponents, Tensor] = {}
         for n, weight in enumerate(self.powers, 1):
-            terms |= self.power(x, weight, n)
+            terms |= self.power(x, weight, n, like)
         return terms
 
 
@@ -156,11 +158,11 @@ class MultivariateLayer(_PolynomialLayer):
             del self.wp
         self.wc = nn.ParameterList(self._weights(len(self.monomials[n])) for n in self.free_degrees)
 
-    def terms(self, x: Tensor) -> dict[Exponents, Tensor]:
+    def terms(self, x: Tensor, like: Tensor) -> dict[Exponents, Tensor]:
         terms: dict[Exponents, Tensor] = {}
         for n, weight in zip(self.free_degrees, self.wc):
-            terms |= self.free(x, weight * self.head_dim**-0.5, n)
-        return terms | self.power(x, self.wa, self.even) if self.even else terms
+            terms |= self.free(x, weight * self.head_dim**-0.5, n, like)
+        return terms | self.power(x, self.wa, self.even, like) if self.even else terms
 
 
 def monomials(dims: int, degree: int) -> list[Exponents]:

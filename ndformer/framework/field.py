@@ -5,6 +5,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from ndformer.framework.devices import sent
+
 
 @dataclass(frozen=True)
 class Field:
@@ -16,11 +18,11 @@ class Field:
 
     def at(self, boxes: Tensor) -> Tensor:
         """(..., 2) x and y in cells, with fractions."""
-        return (boxes[..., :2] - boxes.new_tensor(self.low)) / self.step
+        return (boxes[..., :2] - sent(self.low, boxes)) / self.step
 
     def inside(self, at: Tensor) -> Tensor:
         """Which of (..., 2) x and y are on the map."""
-        high = at.new_tensor(self.shape[::-1])
+        high = sent(self.shape[::-1], at)
         return (at >= 0).all(-1) & (at < high).all(-1)
 
     def number(self, at: Tensor) -> Tensor:

@@ -5,6 +5,8 @@ with watched() as seen:
     step(model.to(device), batch)
 seen.waits      {"ndformer/framework/heads/detector.py:70 targets nonzero": 2 ...}    where the host waits for values
 seen.uploads    the same for what goes from the host to the device, and is waited for
+seen.sent       all that goes there, waited for or not: nothing that a CUDA graph holds may
+seen.operations each operation with the shapes that come out, in order: static where two steps have the same
 seen.mixes      tensors of the host among those of the device, which a GPU refuses
 """
 
@@ -45,6 +47,8 @@ class Seen:
     waits: Counter[str] = field(default_factory=Counter)
     uploads: Counter[str] = field(default_factory=Counter)
     mixes: Counter[str] = field(default_factory=Counter)
+    sent: Counter[str] = field(default_factory=Counter)
+    operations: list[str] = field(default_factory=list)
 
 
 seen: Seen | None = None  # one for all threads: backward runs in others
@@ -136,6 +140,10 @@ class _FromNumbers(TorchFunctionMode):
         device = kwargs.get("device")
         if func in (torch.tensor, torch.as_tensor) and device is not None and torch.device(device).type == NAME:
             return func(*args, **{**kwargs, "device": "cpu"}).to(device)
+        if func is Tensor.__getitem__ and isinstance(args[0], Elsewhere):
+            given = args[1] if isinstance(args[1], tuple) else (args[1],)  # numbers in a list are sent as a tensor
+            sent = (torch.tensor(one).to(args[0].device) if isinstance(one, list) else one for one in given)
+            return func(args[0], tuple(sent))
         if func is Tensor.tolist and isinstance(args[0], Elsewhere):
             return args[0].cpu().tolist()
         if func is Tensor.new_tensor and isinstance(args[0], Elsewhere):
@@ -162,6 +170,9 @@ def _run(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         return out.clone() if same else out
     if func is aten.copy_.default:
         return args[0]
+    if seen is not None:
+        shapes = [tuple(leaf.shape) for leaf in tree_leaves(out) if isinstance(leaf, Tensor)]
+        seen.operations.append(f"{func} {shapes}")
     wrapped = tree_map_only(Tensor, Elsewhere, out)
     return return_and_correct_aliasing(func, args, kwargs, wrapped)
 
@@ -179,8 +190,10 @@ def _note(func: Any, args: Any, kwargs: dict[str, Any], there: list[Elsewhere], 
         else:
             up, down = bool(here) and isinstance(args[0], Elsewhere), not isinstance(args[0], Elsewhere)
         blocking = kwargs.get("non_blocking") is not True and True not in args[2:]
-        if up and blocking and here[0].numel():
-            seen.uploads[f"{_line()} {name}"] += 1
+        if up and here[0].numel():
+            seen.sent[f"{_line()} {name}"] += 1
+            if blocking:
+                seen.uploads[f"{_line()} {name}"] += 1
         if down:
             seen.waits[f"{_line()} {name}"] += 1
         return
@@ -201,7 +214,8 @@ def _line() -> str:
     frame = sys._getframe(1)
     while frame is not None:
         path = Path(frame.f_code.co_filename)
-        if path.is_relative_to(ROOT / "ndformer") or path.name == "planted.py":
+        ours = path.is_relative_to(ROOT / "ndformer") or path.name == "planted.py"
+        if ours and not frame.f_code.co_name.startswith("<"):  # a list's own frame, which newer Pythons have not
             return f"{path.relative_to(ROOT)}:{frame.f_lineno} {frame.f_code.co_name}"
         frame = frame.f_back
     return "backward" if threading.current_thread() is not threading.main_thread() else "torch"

@@ -1,61 +1,108 @@
 """Whole training steps on the device that is not here: what they wait for, send and mix, as JSON by config.
 
 python -m tests.elsewhere.steps modelnet40_pape coco_pape > seen.json
+
+A step is one of the Trainer, with all that it does around the model's. The same batch is shown to the model on `meta`,
+where there are shapes and no values: it comes through, or as far as the first wait.
 """
 
-import itertools
 import os
 import sys
 import tempfile
+import traceback
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import torch
+from mmengine.config import Config
 
+from ndformer.framework import devices
 from ndformer.framework.engine.building import build_model, prepare_data
 from ndformer.framework.engine.config.load import load
 from ndformer.framework.engine.fitting import fitted
 from ndformer.framework.engine.run import build_loader
-from ndformer.framework.engine.training import nonfinite
-from ndformer.framework.engine.training.optim import build_optimizer
-from ndformer.framework.engine.training.runner import AmpWrapper
+from ndformer.framework.engine.training.console import Console, Log
+from ndformer.framework.engine.training.owner import owned
+from ndformer.framework.engine.training.trainer import Trainer, TrainLoop
 from tests.elsewhere import device as elsewhere
 
-CONFIGS = Path(__file__).parents[2] / "configs"
+CONFIGS = elsewhere.ROOT / "configs"
 
 
-def seen_in(name: str, device: torch.device, folder: Path) -> dict[str, dict[str, dict[str, int]]]:
-    """The second step of training, when all that is made once has been made, and one of validation."""
+class Enough(Exception):
+    """Of training."""
+
+
+class Steps:
+    """Watches the second step of a Trainer, when all that is made once has been made, and the third."""
+
+    def __init__(self) -> None:
+        self.seen: list[elsewhere.Seen] = []
+        self.batch: dict[str, Any] = {}
+        self.own = TrainLoop.run_iter
+
+    def __call__(self, loop: TrainLoop, idx: int, data_batch: dict[str, Any]) -> None:
+        self.batch = data_batch
+        if idx == 0:
+            return self.own(loop, idx, data_batch)
+        with elsewhere.watched() as seen:
+            self.own(loop, idx, data_batch)
+        self.seen.append(seen)
+        if len(self.seen) == 2 or idx + 1 == len(loop.dataloader):
+            raise Enough
+        return None
+
+
+def trained(cfg: Config, device: torch.device, folder: Path) -> tuple[Steps, Any]:
+    steps = Steps()
+    TrainLoop.run_iter = lambda self, idx, data_batch: steps(self, idx, data_batch)
+    devices.chosen = lambda: device
+    loaders = {split: build_loader(cfg, split) for split in ("train", "val", "test")}
+    torch.manual_seed(0)
+    model = build_model(cfg, "cpu").to(device)
+    try:
+        with owned(folder) as ownership:
+            Trainer(cfg, ownership, loaders, model, Console(Log(None))).train()
+    except Enough:
+        pass
+    finally:
+        TrainLoop.run_iter = steps.own
+    return steps, loaders["test"]
+
+
+def seen_in(name: str, device: torch.device, folder: Path) -> dict[str, Any]:
     here = [f"{split}_dataloader.num_workers=0" for split in ("train", "val", "test")]
     (folder / name).mkdir()
     os.chdir(folder / name)
     cfg = load(CONFIGS / f"{name}.py", here, sample=True)
     prepare_data(cfg, sample=True)
     cfg, _ = fitted(cfg)
-    torch.manual_seed(0)
-    model = build_model(cfg, "cpu").to(device)
-    wrapper = AmpWrapper(None, device.type, optimizer=build_optimizer(model, cfg.optimizer, cfg.get("param_groups")))
-    found: dict[str, dict[str, dict[str, int]]] = {}
-    for batch in itertools.islice(build_loader(cfg, "train"), 2):
-        inputs = model.at_home(batch)
-        with elsewhere.watched() as seen:
-            loss = model.total(model.train()(**inputs, mode="loss"))
-            wrapper.backward(loss)
-            torch.stack([loss.detach(), nonfinite.largest(wrapper.gradients())])
-            wrapper.step()
-            wrapper.zero_grad()
-        found["train"] = counted(seen)
-    batch = model.at_home(next(iter(build_loader(cfg, "test"))))
-    with elsewhere.watched() as seen:
-        model.eval().val_step(batch)
-    found["test"] = counted(seen)
-    return found
+    steps, test = trained(cfg, device, folder / name)
+    model: Any = build_model(cfg, "cpu").to(device)
+    with elsewhere.watched() as tested:
+        model.eval().val_step(model.at_home(next(iter(test))))
+    static = len(steps.seen) == 2 and steps.seen[0].operations == steps.seen[1].operations
+    return dict(train=counted(steps.seen[0]), test=counted(tested), static=static, meta=on_meta(cfg, steps.batch))
 
 
 def counted(seen: elsewhere.Seen) -> dict[str, Any]:
-    parts: dict[str, Counter[str]] = dict(waits=seen.waits, uploads=seen.uploads, mixes=seen.mixes)
+    parts: dict[str, Counter[str]] = dict(waits=seen.waits, uploads=seen.uploads, mixes=seen.mixes, sent=seen.sent)
     return {kind: dict(lines) for kind, lines in parts.items()}
+
+
+def on_meta(cfg: Config, batch: dict[str, Any]) -> str:
+    """Where a step on `meta` ends: nowhere, or at a file and function, and why."""
+    model: Any = build_model(cfg, "cpu").to("meta")
+    try:
+        losses = model.train()(**model.at_home(batch), mode="loss")
+        model.total(losses).backward()
+    except (RuntimeError, NotImplementedError) as error:
+        frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.name.startswith("<")]
+        ours = [frame for frame in frames if Path(frame.filename).is_relative_to(elsewhere.ROOT / "ndformer")]
+        place = Path(ours[-1].filename).relative_to(elsewhere.ROOT)
+        return f"{place} {ours[-1].name} {str(error).splitlines()[0]}"
+    return ""
 
 
 def main() -> None:

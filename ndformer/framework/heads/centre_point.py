@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from ndformer.framework.answer import Answer
 from ndformer.framework.answers.boxes3d import Boxes3D
 from ndformer.framework.autocast import without_autocast
+from ndformer.framework.devices import sent
 from ndformer.framework.field import Field
 from ndformer.framework.heads.head import Head, finite
 from ndformer.framework.losses.objects3d import Objects3D, local_maxima, peak_focal, peaks
@@ -87,7 +88,7 @@ class CentrePoint(Head):
             said = cells.code.flatten(2).gather(2, number).mT  # (B, K, 10)
             true = code_of(targets.boxes, field)
             known = there[..., None] & true.isfinite()
-            weights = true.new_tensor([1.0] * 8 + [self.velocity_weight] * 2)
+            weights = sent([1.0] * 8 + [self.velocity_weight] * 2, true)
             away = (said - true.nan_to_num()).abs() * weights
             box = self.box_weight * away.masked_fill(~known, 0).sum() / there.sum().clamp(min=1)
         return dict(loss=heat + box, peaks=heat.detach(), boxes=box.detach())
@@ -122,6 +123,6 @@ def code_of(boxes: Tensor, field: Field) -> Tensor:
 def boxes_of(code: Tensor, place: Tensor, field: Field) -> Tensor:
     """(..., 10) of cells (...,) -> (..., 9)."""
     corner = torch.stack([place % field.shape[1], place.div(field.shape[1], rounding_mode="floor")], -1)
-    centre = (corner + code[..., :2]) * field.step + code.new_tensor(field.low)
+    centre = (corner + code[..., :2]) * field.step + sent(field.low, code)
     yaw = torch.atan2(code[..., 6:7], code[..., 7:8])
     return torch.cat([centre, code[..., 2:3], code[..., 3:6].clamp(max=6).exp(), yaw, code[..., 8:]], -1)

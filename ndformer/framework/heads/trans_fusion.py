@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from ndformer.framework.answer import Answer
 from ndformer.framework.answers.boxes3d import Boxes3D
 from ndformer.framework.autocast import without_autocast
+from ndformer.framework.devices import sent
 from ndformer.framework.field import Field
 from ndformer.framework.heads.head import Head, finite
 from ndformer.framework.losses.boxes3d import kept_above
@@ -138,7 +139,7 @@ class TransFusion(Head):
 
 def decoded(code: Tensor, field: Field) -> Tensor:
     """(..., 10) -> (..., 9)."""
-    centre = code[..., :2] * field.step + code.new_tensor(field.low)
+    centre = code[..., :2] * field.step + sent(field.low, code)
     yaw = torch.atan2(code[..., 6:7], code[..., 7:8])
     return torch.cat([centre, code[..., 2:3], code[..., 3:6].clamp(max=6).exp(), yaw, code[..., 8:]], -1)
 

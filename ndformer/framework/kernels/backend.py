@@ -5,6 +5,8 @@ from torch import Tensor
 from ndformer.framework.bias.base import Bias
 from ndformer.framework.tokens import Rows, Where
 
+GPU = "cuda"  # the type of device that has compiled kernels
+
 
 class Backend:
     """softmax(q k' scale + bias) v over the keys that each query may see. All backends give the same numbers."""
@@ -20,9 +22,17 @@ class Backend:
         """Whether 'auto' takes it where it serves: there it is the fastest, and its memory is in bounds."""
         return True
 
+    def held(self, q: Tensor, where: Where, bias: Bias | None) -> int:
+        """How many logits or other values of pairs it has in memory at a time; 0 where only a kernel sees them."""
+        return 0
+
     def __call__(self, q: Tensor, k: Tensor, v: Tensor, where: Where, bias: Bias | None, scale: float) -> Tensor:
         """(B, H, N, h) -> (B, H, N, width of v)."""
         raise NotImplementedError
+
+
+def on_gpu(q: Tensor) -> bool:
+    return q.device.type == GPU
 
 
 def samples(q: Tensor, where: Where) -> tuple[tuple[Rows, Where], ...] | None:

@@ -14,6 +14,7 @@ from ndformer.framework.kernels.flex import Flex
 from ndformer.framework.kernels.narrow import Narrow
 from ndformer.framework.kernels.sdpa import SDPA
 from ndformer.framework.kernels.select import Select
+from ndformer.framework.kernels.told import tell
 from ndformer.framework.tokens import Where
 
 # from the one that serves everything to the one that serves least
@@ -37,6 +38,7 @@ def attend(
     """
     scale = 1 / math.sqrt(v.shape[-1]) if scale is None else scale  # v has the head's width, whatever rides on q
     chosen = choose(q, k, v, where, bias) if backend == "auto" else named(backend)
+    tell(chosen, q, where, bias)
     with without_autocast(q):
         if chosen.packed or samples(q, where) is None:
             out = chosen(q, k, v, where, bias, scale)

@@ -20,12 +20,15 @@ class Dense(Backend):
 
     name = "dense"
 
+    def held(self, q: Tensor, where: Where, bias: Bias | None) -> int:
+        B, H, N, _ = q.shape
+        return B * H * N * min(N, _size(q))
+
     def __call__(self, q: Tensor, k: Tensor, v: Tensor, where: Where, bias: Bias | None, scale: float) -> Tensor:
         dtype = q.dtype
         exact = torch.promote_types(dtype, torch.float32)
         k, v = k.to(exact), v.to(exact)
-        N = q.shape[2]
-        size = max(1, CHUNK // max(1, q.shape[0] * q.shape[1] * N))
+        N, size = q.shape[2], _size(q)
 
         def some(lo: int, hi: int) -> Tensor:
             return logits(q[:, :, lo:hi].to(exact), k, where, bias, scale, lo, hi).softmax(-1).to(exact) @ v
@@ -34,6 +37,12 @@ class Dense(Backend):
             return some(0, N).to(dtype)
         chunks = [(lo, min(lo + size, N)) for lo in range(0, N, size)]
         return torch.cat([checkpoint(some, lo, hi, use_reentrant=False).to(dtype) for lo, hi in chunks], dim=2)
+
+
+def _size(q: Tensor) -> int:
+    """How many queries make a chunk."""
+    B, H, N, _ = q.shape
+    return max(1, CHUNK // max(1, B * H * N))
 
 
 def logits(q: Tensor, k: Tensor, where: Where, bias: Bias | None, scale: float, lo: int, hi: int) -> Tensor:

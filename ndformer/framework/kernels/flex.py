@@ -1,6 +1,11 @@
-"""FlexAttention: flash attention with any pointwise bias, on GPU. On CPU it is forward only and serves as a check."""
+"""FlexAttention: flash attention with any pointwise bias, on GPU. On CPU it is forward only and serves as a check.
+
+It is compiled for all shapes at once (dynamic), and for each kind of bias and mask. Where dynamo would compile no more,
+and run it uncompiled, with a table of all pairs, it is the reference that goes on, a chunk at a time.
+"""
 
 import copy
+import warnings
 from functools import cache
 from typing import Any
 
@@ -10,9 +15,14 @@ from torch import Tensor
 from torch.nn.attention.flex_attention import flex_attention
 
 from ndformer.framework.bias.base import Bias
-from ndformer.framework.kernels.backend import Backend
-from ndformer.framework.kernels.masks import placed_for, seen_keys
+from ndformer.framework.kernels.backend import Backend, on_gpu
+from ndformer.framework.kernels.dense import Dense
+from ndformer.framework.kernels.masks import placed_for
+from ndformer.framework.kernels.tiles import block_mask, buffer
 from ndformer.framework.tokens import Where
+
+VARIANTS = 64  # kinds of biases, masks, types and widths of heads, and the ways in which torch tells shapes apart
+MANY = f"FlexAttention was compiled in {VARIANTS} ways, and is not for this one: backend 'dense' goes on, more slowly"
 
 
 class Flex(Backend):
@@ -25,7 +35,11 @@ class Flex(Backend):
 
     def preferred(self, q: Tensor, where: Where, bias: Bias | None) -> bool:
         exact = q.dtype == torch.float64
-        return q.device.type == "cuda" and not exact and (bias is not None or where.segment is not None)
+        return on_gpu(q) and not exact and (bias is not None or where.segment is not None)
+
+    def held(self, q: Tensor, where: Where, bias: Bias | None) -> int:
+        B, H, N, _ = q.shape
+        return 0 if on_gpu(q) else B * H * N * N
 
     def __call__(self, q: Tensor, k: Tensor, v: Tensor, where: Where, bias: Bias | None, scale: float) -> Tensor:
         if bias is not None and not bias.pointwise:
@@ -38,9 +52,19 @@ class Flex(Backend):
             )
         B, width = q.shape[0], v.shape[-1]
         q, k, v = (F.pad(t, (0, max(0, 16 - t.shape[-1]))) for t in (q, k, v))  # the GPU kernel's least width
-        call = compiled() if q.device.type == "cuda" and not torch.compiler.is_compiling() else flex_attention
-        out = call(q, k, v, score_mod=score_mod(where, bias, B), scale=scale)
-        return out[..., :width]
+        given: dict[str, Any] = dict(score_mod=score_mod(where, bias, B), block_mask=block_mask(where, B), scale=scale)
+        if not on_gpu(q) or torch.compiler.is_compiling():
+            return flex_attention(q, k, v, **given)[..., :width]  # pyright: ignore[reportIndexIssue]
+        try:
+            with torch._dynamo.config.patch(recompile_limit=VARIANTS):
+                return compiled()(q, k, v, **given)[..., :width]
+        except Exception as error:
+            from torch._dynamo.exc import FailOnRecompileLimitHit  # here: importing dynamo takes long
+
+            if not isinstance(error, FailOnRecompileLimitHit):
+                raise
+            warnings.warn(MANY, stacklevel=2)
+            return Dense()(q, k, v, where, bias, scale)[..., :width]
 
 
 def _learning_on_cpu(q: Tensor, k: Tensor, v: Tensor) -> bool:
@@ -48,37 +72,20 @@ def _learning_on_cpu(q: Tensor, k: Tensor, v: Tensor) -> bool:
 
 
 def score_mod(where: Where, bias: Bias | None, batch: int) -> Any:
-    """The bias and the mask of pairs, as FlexAttention takes them; None where there is neither."""
-    if bias is None and where.valid is None:
+    """The bias, as FlexAttention takes it; None where there is none."""
+    if bias is None:
         return None
-    placed = None if bias is None else placed_for(bias, where)
+    placed = placed_for(bias, where)
     placed = None if placed is None else buffer(placed.expand(batch, -1))
-    bias = None if bias is None else with_buffers(bias)
-    keys = runs = None
-    if where.segment is not None and where.valid is not None:
-        runs = buffer(where.runs().masked_fill(~where.valid, -1).expand(batch, -1))
-    elif where.valid is not None:
-        keys = buffer(seen_keys(where.valid)[:, 0, 0].expand(batch, -1))
+    bias = with_buffers(bias)
 
     def modify(score: Tensor, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
-        if bias is not None:
-            value = bias.pair(b, h, i, j)
-            if placed is not None:
-                value = torch.where(placed[b, i] & placed[b, j], value, 0.0)
-            score = score + value
-        if keys is not None:
-            score = torch.where(keys[b, j], score, -torch.inf)
-        if runs is not None:
-            score = torch.where(((runs[b, i] == runs[b, j]) & (runs[b, j] >= 0)) | (i == j), score, -torch.inf)
-        return score
+        value = bias.pair(b, h, i, j)
+        if placed is not None:
+            value = torch.where(placed[b, i] & placed[b, j], value, 0.0)
+        return score + value
 
     return modify
-
-
-def buffer(t: Tensor) -> Tensor:
-    """A contiguous tensor that exists: compiling for CPU, torch 2.13 loses captures that the graph itself computes."""
-    t = t.contiguous()
-    return t.as_strided(t.shape, t.stride()) if torch.compiler.is_compiling() and t.device.type == "cpu" else t
 
 
 def with_buffers(bias: Bias) -> Bias:
@@ -99,4 +106,4 @@ def with_buffers(bias: Bias) -> Bias:
 
 @cache
 def compiled() -> Any:
-    return torch.compile(flex_attention)
+    return torch.compile(flex_attention, dynamic=True, fullgraph=True)

@@ -15,7 +15,7 @@ from torch import Tensor
 from ndformer.framework.bias.base import Bias
 from ndformer.framework.bias.parabolas import SeparableBias
 from ndformer.framework.bias.riding import Split, split
-from ndformer.framework.kernels.backend import Backend, samples
+from ndformer.framework.kernels.backend import Backend, on_gpu, samples
 from ndformer.framework.kernels.masks import bias_rows, seen
 from ndformer.framework.tokens import Where
 
@@ -30,19 +30,20 @@ class SDPA(Backend):
     def preferred(self, q: Tensor, where: Where, bias: Bias | None) -> bool:
         if torch.compiler.is_exporting():
             return True  # a graph is of batches and images of any size, and computes all in one way
+        rows_only = bias is not None and not bias.pointwise  # whole rows take several such tensors to make
+        if on_gpu(q) and q.dtype != torch.float64 and rows_only:
+            return False
+        return self.held(q, where, bias) <= (MASK // 8 if rows_only else MASK)
+
+    def held(self, q: Tensor, where: Where, bias: Bias | None) -> int:
         B, H, N, _ = q.shape
         exact = q.dtype == torch.float64
-        if q.device.type == "cuda" and not exact and bias is not None and not bias.pointwise:
-            return False
         whole = bias is not None and (exact or not rides(bias))
+        whole = whole or (exact and on_gpu(q))  # no GPU has a flash kernel for it
         cut = samples(q, where)
         if cut is not None:
-            logits = sum(rows.index.numel() * rows.index.shape[1] for rows, _ in cut) * H
-        else:
-            whole = whole or where.segment is not None
-            logits = B * H * N * N
-        rows_only = bias is not None and not bias.pointwise  # whole rows take several such tensors to make
-        return not (whole and logits > (MASK // 8 if rows_only else MASK))
+            return whole * sum(rows.index.numel() * rows.index.shape[1] for rows, _ in cut) * H
+        return (whole or where.segment is not None) * B * H * N * N
 
     def __call__(self, q: Tensor, k: Tensor, v: Tensor, where: Where, bias: Bias | None, scale: float) -> Tensor:
         dtype = q.dtype

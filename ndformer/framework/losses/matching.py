@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from ndformer.framework.devices import sent
 from ndformer.framework.field import Field
 from ndformer.framework.losses.boxes3d import distance_iou, iou_3d
 from ndformer.framework.losses.hungarian import hungarian
@@ -39,7 +40,7 @@ class Matching:
             numbers = there.nonzero()[0]
             queries, chosen = hungarian(own[:, numbers])
             found += [(b, int(q), int(numbers[o])) for q, o in zip(queries, chosen)]
-        columns = torch.tensor(found, dtype=torch.int64, device=logits.device).reshape(-1, 3).unbind(1)
+        columns = sent(torch.tensor(found, dtype=torch.int64), logits).reshape(-1, 3).unbind(1)
         return Pairs(*columns)
 
     def costs(self, logits: Tensor, boxes: Tensor, objects: Objects3D, field: Field) -> Tensor:
@@ -49,7 +50,7 @@ class Matching:
         negative = (1 - ALPHA) * p**GAMMA * -(1 - p + 1e-12).log()
         label = objects.labels[:, None].expand(-1, p.shape[1], -1)
         score = (positive - negative).gather(2, label)
-        size = boxes.new_tensor(field.shape[::-1]) * field.step
+        size = sent(field.shape[::-1], boxes) * field.step
         away = ((boxes[:, :, None, :2] - objects.boxes[:, None, :, :2]) / size).abs().sum(-1)
         common = iou_3d(boxes[:, :, None, :7], objects.boxes[:, None, :, :7])
         return self.score * score + self.distance * away - self.overlap * common
@@ -74,7 +75,7 @@ class Weights:
         truth = objects.boxes[pairs.sample, pairs.object]  # (P, 9)
         target = torch.zeros_like(logits)
         target[(*chosen, objects.labels[pairs.sample, pairs.object])] = 1
-        away = (code[chosen] - query_code(truth, field)) * code.new_tensor([1.0] * 8 + [self.velocity] * 2)
+        away = (code[chosen] - query_code(truth, field)) * sent([1.0] * 8 + [self.velocity] * 2, code)
         known = away.isfinite()  # velocities may be NaN
         own = boxes[chosen]
         with torch.no_grad():

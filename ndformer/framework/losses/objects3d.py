@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ndformer.framework.devices import sent
 from ndformer.framework.errors import DataError
 from ndformer.framework.field import Field
 from ndformer.framework.losses.labels import checked
@@ -42,7 +43,7 @@ class Objects3D:
                     f"{own} classes: remove what is none"
                 )
             boxes[i, :own], labels[i, :own], real[i, :own] = given, sample["classes"], True
-        return cls(boxes.to(device), labels.to(device), real.to(device))
+        return cls(*(each.to(device, non_blocking=True) for each in (boxes, labels, real)))
 
 
 def peaks(objects: Objects3D, field: Field, classes: int, overlap: float = 0.1) -> Tensor:
@@ -88,7 +89,7 @@ def peak_focal(logits: Tensor, target: Tensor) -> Tensor:
     """The focal loss of peaks (CornerNet's, alpha 2, gamma 4), over the number of peaks."""
     p = logits.sigmoid().clamp(1e-4, 1 - 1e-4)
     peak = target == 1
-    positive = -(p.log() * (1 - p) ** 2)[peak].sum()
+    positive = -(p.log() * (1 - p) ** 2).masked_fill(~peak, 0).sum()
     negative = -((1 - p).log() * p**2 * (1 - target) ** 4).masked_fill(peak, 0).sum()
     return (positive + negative) / peak.sum().clamp(min=1)
 
@@ -98,5 +99,5 @@ def local_maxima(scores: Tensor, sharp: Sequence[int] = ()) -> Tensor:
     largest = torch.nn.functional.max_pool2d(scores, 3, 1, 1)
     kept = scores == largest
     if len(sharp):
-        kept = kept.index_fill(1, torch.tensor(list(sharp), device=scores.device), True)
+        kept = kept.index_fill(1, sent(list(sharp), scores), True)
     return scores * kept

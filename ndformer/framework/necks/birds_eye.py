@@ -1,5 +1,7 @@
 """Tokens to a map from above, and a residual network over it (that of UniTR, as BEVFusion and CenterPoint have one)."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import cast
 
@@ -25,13 +27,17 @@ def map_of(tokens: TokenSet, field: Field, patches: bool = False) -> Tensor:
     cells = field.shape[0] * field.shape[1]
     number = field.number(at) + cells * torch.arange(B, device=x.device)[:, None]  # (B, N)
     pillar = kept if tokens.modality is None else kept & (tokens.modality == 0)
-    total = x.new_zeros(B * cells, x.shape[2])
-    total = total.index_put((number[pillar],), x[pillar], accumulate=True)
+    place = number.flatten()  # all are put, what is not meant as nothing: to choose would make a GPU wait
+
+    def summed(chosen: Tensor) -> Tensor:
+        meant = torch.where(chosen[..., None], x, 0).flatten(0, 1)
+        return x.new_zeros(B * cells, x.shape[2]).index_put((place,), meant, accumulate=True)
+
+    total = summed(pillar)
     if patches:
         others = kept & ~pillar
-        place = number[others]
-        count = torch.bincount(place, minlength=B * cells).clamp(min=1)
-        total = total + total.new_zeros(total.shape).index_put((place,), x[others], accumulate=True) / count[:, None]
+        count = number.new_zeros(B * cells).index_put((place,), others.flatten().long(), accumulate=True)
+        total = total + summed(others) / count.clamp(min=1)[:, None]
     return total.unflatten(0, (B, *field.shape)).permute(0, 3, 1, 2)
 
 
@@ -41,14 +47,21 @@ class MapNorm(nn.BatchNorm2d):
     def __init__(self, channels: int, momentum: float) -> None:
         super().__init__(channels, EPS, momentum)
         self.last = momentum
-        self.young = True
+        self.batches: int | None = None  # so far; None: not known
+        self.register_load_state_dict_post_hook(_loaded)
 
     def forward(self, input: Tensor) -> Tensor:
-        if self.training and self.young:  # asked only then: reading the count makes a GPU wait
-            assert self.num_batches_tracked is not None
-            self.momentum = max(self.last, 1 / (int(self.num_batches_tracked) + 1))
-            self.young = self.momentum > self.last
+        if self.training:
+            if self.batches is None:  # asked once: reading the count makes a GPU wait
+                assert self.num_batches_tracked is not None
+                self.batches = int(self.num_batches_tracked)
+            self.batches += 1
+            self.momentum = max(self.last, 1 / self.batches)
         return super().forward(input)
+
+
+def _loaded(norm: MapNorm, keys: object) -> None:
+    norm.batches = None
 
 
 class Residual(nn.Module):

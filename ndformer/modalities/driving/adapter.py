@@ -14,6 +14,7 @@ from ndformer.framework.adapter import Adapter
 from ndformer.framework.autocast import without_autocast
 from ndformer.framework.backbones.ptv3.layers import Norm
 from ndformer.framework.data.dataset import Sample
+from ndformer.framework.devices import sent
 from ndformer.framework.ranges import Few, Finite, Positive, Side, Width
 from ndformer.framework.registry import MODALITIES
 from ndformer.framework.sparse import reduce_segments
@@ -141,12 +142,12 @@ class Pillars(Scene):
                     f"clouds are (points, {CHANNELS}) of x, y, z, intensity and lag, got {tuple(cloud.shape)}"
                 )
         B = len(clouds)
-        counts = torch.tensor([len(cloud) for cloud in clouds], device=clouds[0].device)
+        counts = sent([len(cloud) for cloud in clouds], clouds[0])
         points = torch.cat(list(clouds)).float()
         sample = torch.repeat_interleave(counts)
         nx, ny = cells(self.low[:2], self.high[:2], self.cell)
-        at = ((points[:, :2].double() - points.new_tensor(self.low[:2]).double()) / self.cell).floor()
-        inside = (at >= 0).all(1) & (at < at.new_tensor([nx, ny])).all(1) & points.isfinite().all(1)
+        at = ((points[:, :2].double() - sent(self.low[:2], points).double()) / self.cell).floor()
+        inside = (at >= 0).all(1) & (at < sent([nx, ny], at)).all(1) & points.isfinite().all(1)
         points, sample, at = points[inside], sample[inside], at[inside].long()
         number = (sample * nx + at[:, 0]) * ny + at[:, 1]
         number, order = number.sort(stable=True)
@@ -154,7 +155,7 @@ class Pillars(Scene):
         own = torch.repeat_interleave(lengths)  # (points,) the pillar of each
         sample = number.div(nx * ny, rounding_mode="floor")
         corner = torch.stack([number.div(ny, rounding_mode="floor") % nx, number % ny], 1)
-        middle = ((corner.double() + 0.5) * self.cell + at.new_tensor(self.low[:2]).double()).float()
+        middle = ((corner.double() + 0.5) * self.cell + sent(self.low[:2], at).double()).float()
         middle = F.pad(middle, (0, 1), value=(self.low[2] + self.high[2]) / 2)  # (P, 3)
         x = self._features(points[order], middle, own, lengths)
         positions = torch.zeros(len(x), 7, device=x.device)
@@ -254,7 +255,7 @@ class CameraPatches(Scene):
             raise ValueError("pictures need their cameras: give camera_to_lidar (C, 4, 4) and intrinsics (C, 3, 3)")
         B, C, _, H, W = images.shape
         weight = self.embed.weight
-        mean, std = (weight.new_tensor(numbers)[:, None, None] for numbers in (MEAN, STD))
+        mean, std = (sent(numbers, weight)[:, None, None] for numbers in (MEAN, STD))
         x = self.embed((images.flatten(0, 1).to(weight.dtype) / 255 - mean) / std)  # (B C, dim, rows, columns)
         x = self.norm(x.flatten(2).mT).unflatten(0, (B, C)).flatten(1, 2)  # (B, C rows columns, dim)
         view = (H // self.patch, W // self.patch)
@@ -281,6 +282,6 @@ class CameraPatches(Scene):
         x, y, _ = self.ground.axes(matrix)
         places = torch.zeros(len(off), 7, device=matrix.device)
         places[:, 0], places[:, 1], places[:, 2] = x[cell[:, 0]], y[cell[:, 1]], number
-        middles = torch.cartesian_prod(torch.arange(view[0]), torch.arange(view[1])).to(matrix) + 0.5
+        middles = torch.cartesian_prod(*(torch.arange(side, device=matrix.device) for side in view)).to(matrix) + 0.5
         places[:, 3:5], places[:, 5:] = middles, off
         return places

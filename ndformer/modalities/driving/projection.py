@@ -5,6 +5,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from ndformer.framework.devices import sent
+
 NEAR = 1e-5  # metres before the camera, from which on a point is seen
 CHUNK = 1 << 22  # distances that are computed at once
 
@@ -35,7 +37,7 @@ def first_view(matrix: Tensor, points: Tensor, view: tuple[int, int]) -> Tensor:
     if len(matrix) == 0:
         return points.new_zeros(len(points), 3)
     at, depth = projected(matrix, points)
-    size = at.new_tensor(view)
+    size = sent(view, at)
     inside = (depth > NEAR) & (at > 0).all(-1) & (at < size).all(-1)  # (C, N)
     first = inside.long().argmax(0)
     own = at.gather(0, first[None, :, None].expand(1, -1, 2))[0]
@@ -60,7 +62,7 @@ class Ground:
     def axes(self, like: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The coordinates of these points along x, y and z."""
         sides = [*zip(self.low, self.high, self.cells), (*self.heights, self.layers)]
-        x, y, z = (_middles(*side).to(like) for side in sides)
+        x, y, z = (sent(_middles(*side), like) for side in sides)
         return x, y, z
 
     def seen(self, matrix: Tensor, view: tuple[int, int]) -> tuple[Tensor, Tensor]:
@@ -73,10 +75,10 @@ class Ground:
         nx, ny = self.cells
         hits, number = self._hits(matrix, view)  # (H, 2), (H,)
         rows, columns = view
-        middles = torch.cartesian_prod(torch.arange(rows), torch.arange(columns)).to(matrix) + 0.5
+        middles = torch.cartesian_prod(*(torch.arange(side, device=matrix.device) for side in view)).to(matrix) + 0.5
         if len(hits) == 0:
-            return torch.tensor([nx // 2, ny // 2], device=matrix.device).expand(len(middles), 2), middles * 0
-        share = hits.new_tensor([1 / rows, 1 / columns])
+            return sent([nx // 2, ny // 2], matrix).expand(len(middles), 2), middles * 0
+        share = sent([1 / rows, 1 / columns], hits)
         nearest = _nearest(hits, middles, view, share)
         chosen = number[nearest] % (nx * ny)
         return torch.stack([chosen.div(ny, rounding_mode="floor"), chosen % ny], 1), hits[nearest] - middles

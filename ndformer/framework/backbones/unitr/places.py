@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from ndformer.framework.backbones.unitr.sets import partition
+from ndformer.framework.devices import sent
 from ndformer.framework.tokens import Rows, TokenSet
 
 AXES = ("x", "y", "view", "row", "column", "row off", "column off")  # of the positions that adapters give
@@ -67,7 +68,7 @@ class Plane:
 
     def cells(self, places: Tensor) -> Tensor:
         """(T, 7) -> (T, 2), in cells with their fractions."""
-        at = places[:, list(self.axes)] - places.new_tensor(self.corner)
+        at = torch.stack([places[:, axis] for axis in self.axes], 1) - sent(self.corner, places)
         return at / self.length
 
     def group(self, places: Tensor, sample: Tensor) -> Tensor:
@@ -91,7 +92,7 @@ class Windows:
 
     def inside(self, cells: Tensor, moved: bool, whole: bool) -> Tensor:
         """(T, 2) as seen from the middle of the window, in cells, or in whole ones."""
-        window = cells.new_tensor(self.window)
-        at = cells + cells.new_tensor(self.shift) if moved else cells
+        window = sent(self.window, cells)
+        at = cells + sent(self.shift, cells) if moved else cells
         at = at - (at.floor() / window).floor() * window
         return (at.floor() if whole else at) - window / 2

@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 
+from ndformer.framework.devices import sent
 from ndformer.framework.tokens import Rows
 
 LENGTHS = 4  # groups of sets, at most
@@ -18,9 +19,10 @@ def partition(
     token floor((size j + i) n / (size S)), so that sets are alike in number. Where that is the token of the slot
     before, the slot is empty: each token is in exactly one.
     """
-    moved = cells + cells.new_tensor(shift)
-    numbers = moved.div(cells.new_tensor(window), rounding_mode="floor")  # (T, 2) of windows
-    inside = moved - numbers * cells.new_tensor(window)
+    sides = sent(window, cells)
+    moved = cells + sent(shift, cells)
+    numbers = moved.div(sides, rounding_mode="floor")  # (T, 2) of windows
+    inside = moved - numbers * sides
     key = inside[:, major] * window[1 - major] + inside[:, 1 - major]
     if len(cells):
         numbers = numbers - numbers.amin(0)

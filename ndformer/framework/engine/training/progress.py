@@ -17,7 +17,7 @@ SURE = 3.0  # seconds after the first step, which also warms up, until the time 
 
 class Progress:
     """Counts optimizer iterations; knows the time that is left, samples per second and the share spent on waiting
-    for the loader. Losses stay on their device until they are told, so that no step waits for one."""
+    for the loader."""
 
     def __init__(self, epochs: int, iterations: int, console: Console, device: str) -> None:
         self.epochs, self.iterations, self.console, self.device = epochs, iterations, console, device
@@ -34,7 +34,7 @@ class Progress:
 
     def new_epoch(self) -> None:
         self.samples, self.waited, self.steps = 0, 0.0, 0
-        self.loss: float | Tensor = 0.0  # their sum, in float64
+        self.loss = 0.0  # their sum, in float64
         self.epoch_start = self.noted = time.perf_counter()
 
     def step(self, samples: int, waited: float, loss: Tensor, lr: float) -> None:
@@ -42,7 +42,7 @@ class Progress:
         self.steps += 1
         self.samples += samples
         self.waited += waited
-        self.loss = loss.detach().double() + self.loss
+        self.loss += float(loss)
         now = time.perf_counter()
         if self.warm is None:
             self.warm = now
@@ -85,7 +85,7 @@ class Progress:
 
     def state(self) -> dict[str, float]:
         """What the mean loss of an epoch is made of."""
-        return dict(done=self.done, loss=float(self.loss), steps=self.steps)
+        return dict(done=self.done, loss=self.loss, steps=self.steps)
 
     def restore(self, state: dict[str, float]) -> None:
         self.done = self.first = int(state["done"])
@@ -102,7 +102,7 @@ class Progress:
 
     @property
     def mean_loss(self) -> float:
-        return float(self.loss) / max(1, self.steps)
+        return self.loss / max(1, self.steps)
 
     def line(self, lr: float, within: bool = False) -> str:
         epoch = min(self.epochs, (self.done - 1) // self.iterations + 1)

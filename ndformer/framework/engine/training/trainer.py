@@ -189,7 +189,7 @@ class Trainer(QuietRunner):
             told = loss.new_full((), float(bool(self.preemption.wanted)), dtype=torch.float32)
             mean, told = processes.mean(torch.stack([loss.detach().float(), told]))  # NaN in one is NaN in all
             wrapper.backward(wrapper.scale_loss(loss))
-            self._look(mean, told)
+            mean = self._look(mean, told)
             if wrapper.should_update():
                 wrapper.step()
                 wrapper.zero_grad()
@@ -203,16 +203,18 @@ class Trainer(QuietRunner):
             raise self._bad_numbers(str(error).splitlines()[0], batch) from None
         return dict(loss=mean)
 
-    def _look(self, loss: Tensor, told: Tensor) -> None:
-        """Before the weights change, at all that has to be known of a step: its one wait for the device. The scaler of
-        fp16 looks at gradients by itself."""
+    def _look(self, loss: Tensor, told: Tensor) -> Tensor:
+        """Before the weights change, at all that has to be known of a step: its one wait for the device. The loss as
+        the host has it then. The scaler of fp16 looks at gradients by itself."""
         scaled = self.wrapper.scaler.is_enabled()
         gradient = loss if scaled else nonfinite.largest(self.wrapper.gradients())
-        wanted, *sizes = torch.stack([told, loss, gradient.to(loss)]).tolist()
+        found = torch.stack([told, loss, gradient.to(loss)]).cpu()
+        wanted, *sizes = found.tolist()
         self.told = bool(wanted)
         for what, size in zip(("loss", "gradient"), sizes):
             if not scaled and not math.isfinite(size):
                 raise FloatingPointError(f"the {what} is not finite")
+        return found[1]
 
     def _reseed(self) -> None:
         """What is random in a step - mixing, drop path - is a function of the seed and its number alone."""
