@@ -1,0 +1,112 @@
+"""Fused attention: the bias is made inside of flash attention, from places and a few numbers of each query (Triton).
+
+q, k and v stay at the width of a head, differences are taken in float32 before anything is squared, and nothing of the
+size of all pairs is ever made. Packed rows and padding are spans of keys: no work between samples.
+"""
+
+import functools
+import importlib.util
+
+import torch
+from torch import Tensor
+
+from ndformer.framework.bias.base import Bias, PositionBias
+from ndformer.framework.bias.curves import CurveBias, gaussian, logarithm, power
+from ndformer.framework.bias.parabolas import IsotropicBias, SeparableBias
+from ndformer.framework.bias.pointwise import ConeBias, DistanceBias
+from ndformer.framework.kernels.backend import Backend
+from ndformer.framework.kernels.fused_op import attention
+from ndformer.framework.tokens import Where
+
+WIDEST, AXES = 128, 6
+CURVES = {power: "power", logarithm: "logarithm", gaussian: "gaussian"}
+DTYPES = (torch.bfloat16, torch.float16, torch.float32)
+
+
+class Fused(Backend):
+    """Serves parabolas, distances, curves and cones on a GPU, with gradients. On a CPU all pairs at once: a check."""
+
+    name, packed = "fused", True
+
+    def serves(self, q: Tensor, k: Tensor, v: Tensor, where: Where, bias: Bias | None) -> bool:
+        if v.shape[-1] != q.shape[-1] or kind_of(bias) is None:
+            return False
+        if q.device.type == "cpu":
+            return True
+        places = bias.axes if isinstance(bias, PositionBias) else []
+        fits = q.shape[-1] <= WIDEST and len(places) <= AXES and all(axis.dtype == torch.float32 for axis in places)
+        return fits and q.device.type == "cuda" and q.dtype in DTYPES and triton_is_here()
+
+    def preferred(self, q: Tensor, where: Where, bias: Bias | None) -> bool:
+        return q.device.type == "cuda" and (bias is not None or where.segment is not None)
+
+    def __call__(self, q: Tensor, k: Tensor, v: Tensor, where: Where, bias: Bias | None, scale: float) -> Tensor:
+        if not self.serves(q, k, v, where, bias):
+            raise ValueError(
+                "backend 'fused' is for parabolas (PaPE, PaPE-RI ...), distances, curves and cones, in up to "
+                f"{AXES} dimensions and heads of up to {WIDEST} channels, with float32 positions, bf16, fp16 or fp32, "
+                "and triton on a GPU (pip install 'ndformer[gpu]'): take 'auto'"
+            )
+        kind, forms, places = "none", None, None
+        if isinstance(bias, PositionBias):
+            kind, places = kind_of(bias) or kind, torch.stack(bias.axes, 1)
+            forms = forms_of(bias, q)
+        placed = None if places is None else where.placed
+        out, _ = attention(q, k, v, forms, places, placed, spans(where), kind, scale)
+        return out
+
+
+@functools.cache
+def triton_is_here() -> bool:
+    return importlib.util.find_spec("triton") is not None
+
+
+def kind_of(bias: Bias | None) -> str | None:
+    """As fused_op.py calls it; None: not one of them."""
+    if bias is None:
+        return "none"
+    if isinstance(bias, IsotropicBias):
+        return "isotropic"
+    if isinstance(bias, SeparableBias):
+        return "parabola"
+    if isinstance(bias, CurveBias):
+        return CURVES.get(bias.curve)
+    return {DistanceBias: "distance", ConeBias: "cone"}.get(type(bias))
+
+
+def forms_of(bias: PositionBias, q: Tensor) -> Tensor:
+    """(B, H, F, N); what all queries share is expanded, and takes no memory."""
+    if isinstance(bias, SeparableBias):
+        entries, axes = bias.parabolas()
+        P, none = len(axes), q.new_zeros(1, dtype=bias.dtype)
+        names = [(a, b) for a in range(P) for b in range(a, P)] + [(a,) for a in range(P)]
+        chosen = [(0, 0)] if isinstance(bias, IsotropicBias) else names
+        return torch.stack([entries.get(name, none).expand(q.shape[:3]) for name in chosen], 2)
+    if isinstance(bias, ConeBias):
+        numbers = [*bias.directions, bias.cosines - bias.tolerance]
+    elif isinstance(bias, CurveBias):
+        numbers = bias.numbers
+    else:
+        assert isinstance(bias, DistanceBias)
+        numbers = [bias.slopes]
+    exact = torch.promote_types(q.dtype, torch.float32)
+    B, H, N, _ = q.shape
+    return torch.stack(numbers, -1).to(exact)[None, :, :, None].expand(B, H, -1, N)
+
+
+def spans(where: Where) -> Tensor | None:
+    """(B or 1, 2, N) the first key that a token may see and the one after the last; padding: -1 and 0. On a device, and
+    nobody waits for it."""
+    if where.valid is None:
+        return None
+    n = torch.arange(1, where.valid.shape[1] + 1, device=where.valid.device)
+    ends = n * where.valid
+    if where.segment is None:
+        first, last = torch.zeros_like(ends), ends.amax(1, keepdim=True).expand_as(ends)
+    else:
+        change = where.segment[:, 1:] != where.segment[:, :-1]
+        edge = torch.nn.functional.pad(change, (1, 1), value=True)
+        first = torch.cummax((n - 1) * edge[:, :-1], 1).values
+        last = len(n) - torch.cummax((n - 1) * edge[:, 1:].flip(1), 1).values.flip(1)
+    first, last = torch.where(where.valid, first, -1), torch.where(where.valid, last, 0)
+    return torch.stack([first, last], 1).int()
