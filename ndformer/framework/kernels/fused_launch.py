@@ -32,21 +32,22 @@ def backward(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     B, H, N, _ = q.shape
     q, k, v, out, d_out = (_side_by_side(t) for t in (q, k, v, out, d_out))
-    dq, dk, dv, lost = _like(q), _like(k), _like(v), torch.empty_like(lse)
+    dq, dk, dv = _like(q), _like(k), _like(v)
     learned = bias.forms is not None and bias.kind != "cone"
     d_forms = lse.new_empty(bias.forms.shape if learned and bias.forms is not None else 0)
+    said = lse.new_empty(B, H, 2 + (0 if bias.forms is None else bias.forms.shape[2]), N)
     if not q.numel():
         return dq, dk, dv, d_forms
     tiles = variant("backward_queries", q, bias)
     told, steps = _told(bias, tiles.keys)
     kernels.backward_queries[(triton.cdiv(N, tiles.queries) * B * H,)](  # pyright: ignore[reportIndexIssue]
-        q, k, v, *told, out, lse, d_out, d_lse.contiguous(), lost, dq, d_forms,
+        q, k, v, *told, out, lse, d_out, d_lse.contiguous(), said, dq, d_forms,
         *map(_steps, (q, k, v, out, d_out, dq)), *steps, H, N, scale, **_constants(q, bias, tiles),
     )  # fmt: skip
     tiles = variant("backward_keys", q, bias)
     told, steps = _told(bias, tiles.queries)
     kernels.backward_keys[(triton.cdiv(N, tiles.keys) * B * H,)](  # pyright: ignore[reportIndexIssue]
-        q, k, v, *told, lse, d_out, lost, dk, dv,
+        q, k, v, *told, d_out, said, dk, dv,
         *map(_steps, (q, k, v, d_out, dk)), *steps, H, N, scale, **_constants(q, bias, tiles),
     )  # fmt: skip
     return dq, dk, dv, d_forms

@@ -32,26 +32,34 @@ def rows(base, n, step, d, N, WIDTH: tl.constexpr, D: tl.constexpr, ALL: tl.cons
 
 
 @triton.jit
-def numbers_of(forms, b, h, n, N, step, COUNT: tl.constexpr, KIND: tl.constexpr, AXIS: tl.constexpr):
-    """COUNT tiles of the forms (B, H, F, N); a cone is the same for all queries of a head."""
-    found = ()
-    for f in tl.static_range(COUNT):
-        base = forms + b * step[0] + h * step[1]
-        if KIND == "cone":
-            found = found + (tl.load(base + f * step[2]),)
-        else:
-            one = tl.load(base + f * step[2] + n * step[3], mask=n < N, other=1.0)
-            found = found + (tl.expand_dims(one, 1 - AXIS),)
-    return found
-
-
-@triton.jit
 def row_of(base, n, N, ALL: tl.constexpr):
     """Numbers of n tokens; 0 beyond N unless ALL are within."""
     if ALL:
         return tl.load(base + n)
     else:
         return tl.load(base + n, mask=n < N, other=0.0)
+
+
+@triton.jit
+def forms_of(forms, b, h, n, N, step, COUNT: tl.constexpr, KIND: tl.constexpr):
+    """COUNT tiles (n, 1) of the forms (B, H, F, N); a cone is the same for all queries of a head."""
+    found = ()
+    for f in tl.static_range(COUNT):
+        at = forms + b * step[0] + h * step[1] + f * step[2]
+        if KIND == "cone":
+            found = found + (tl.load(at),)
+        else:
+            found = found + (tl.load(at + n * step[3], mask=n < N, other=1.0)[:, None],)
+    return found
+
+
+@triton.jit
+def said_of(said, n, N, COUNT: tl.constexpr, ALL: tl.constexpr):
+    """COUNT tiles (1, n) of numbers (COUNT, N)."""
+    found = ()
+    for f in tl.static_range(COUNT):
+        found = found + (row_of(said + f * N, n, N, ALL)[None, :],)
+    return found
 
 
 @triton.jit
@@ -77,16 +85,24 @@ def prepared(form, here, KIND: tl.constexpr, P: tl.constexpr, COUNT: tl.constexp
     """Forms as `biased` has them: parabolas and slopes in powers of two, off-diagonal entries of M twice; nothing of
     unplaced queries."""
     found = ()
-    for f in tl.static_range(COUNT):
-        one = form[f]
-        if KIND == "parabola" or KIND == "isotropic" or KIND == "distance":
-            one *= LOG2E
-        if UNPLACED and (KIND == "parabola" or KIND == "isotropic" or KIND == "cone"):
+    if KIND == "parabola":
+        for a in tl.static_range(P):
+            for b in tl.static_range(a, P):
+                found = found + (form[a * P - a * (a - 1) // 2 + b - a] * (LOG2E * (1.0 if a == b else 2.0)),)
+        for a in tl.static_range(P):
+            found = found + (form[P * (P + 1) // 2 + a] * LOG2E,)
+    elif KIND == "isotropic" or KIND == "distance":
+        found = found + (form[0] * LOG2E,)
+    else:
+        found = form
+    if UNPLACED and (KIND == "parabola" or KIND == "isotropic" or KIND == "cone"):
+        kept = ()
+        for f in tl.static_range(COUNT):
             if KIND == "cone" and f == P:
-                one = tl.where(here > 0, one, -2.0)
+                kept = kept + (tl.where(here > 0, found[f], -2.0),)
             else:
-                one *= here
-        found = found + (one,)
+                kept = kept + (found[f] * here,)
+        found = kept
     return found
 
 
@@ -130,7 +146,7 @@ def biased(logits, form, dr, here, KIND: tl.constexpr, P: tl.constexpr, UNPLACED
         for a in tl.static_range(P):
             slope = form[at + a] + form[a * P - a * (a - 1) // 2] * dr[a]
             for b in tl.static_range(a + 1, P):
-                slope += 2.0 * form[a * P - a * (a - 1) // 2 + b - a] * dr[b]
+                slope += form[a * P - a * (a - 1) // 2 + b - a] * dr[b]
             logits += slope * dr[a]
     elif KIND == "isotropic":
         logits += form[0] * square(dr, P)

@@ -16,13 +16,14 @@ from ndformer.framework.kernels.fused_tiles import (
     box_at,
     box_of,
     differences,
+    forms_of,
     meets,
-    numbers_of,
     placed_of,
     places_of,
     prepared,
     row_of,
     rows,
+    said_of,
     span,
     summed,
     which,
@@ -45,7 +46,7 @@ def forward(
     v += b * v_step[0] + h * v_step[1]
     here = placed_of(placed, b, i, N, placed_step, UNPLACED, 0, False)
     own = places_of(places, b, i, N, places_step, P, 0, False)
-    cone = numbers_of(forms, b, h, i, N, forms_step, COUNT, KIND, 0)
+    cone = forms_of(forms, b, h, i, N, forms_step, COUNT, KIND)
     form = prepared(cone, here, KIND, P, COUNT, UNPLACED)
     box = box_of(own, placed, b, i, N, placed_step, KIND, P, UNPLACED)
     first, low, high = span(spans, b, i, N, spans_step, KEYS, SPANS, -1)
@@ -88,14 +89,15 @@ def forward(
 
 @triton.jit
 def backward_queries(
-    q, k, v, forms, places, placed, spans, boxes, out, lse, d_out, d_lse, lost, dq, d_forms,
+    q, k, v, forms, places, placed, spans, boxes, out, lse, d_out, d_lse, said, dq, d_forms,
     q_step, k_step, v_step, out_step, d_out_step, dq_step,
     forms_step, places_step, placed_step, spans_step, boxes_step,
     H, N, scale,
     KIND: tl.constexpr, P: tl.constexpr, COUNT: tl.constexpr, UNPLACED: tl.constexpr, SPANS: tl.constexpr,
     WIDTH: tl.constexpr, D: tl.constexpr, PRECISION: tl.constexpr, QUERIES: tl.constexpr, KEYS: tl.constexpr,
 ):  # fmt: skip
-    """Gradients of a tile of queries and of their forms; and `lost`, what the softmax takes from each of its logits."""
+    """Gradients of a tile of queries and of their forms. What the keys want to know of each query is `said`, (B, H,
+    2 + F, N): what the softmax takes from the gradient of a logit, the logarithm of its sum, and the prepared form."""
     tile, b, h = which(H, tl.cdiv(N, QUERIES))
     i, d = tile * QUERIES + tl.arange(0, QUERIES), tl.arange(0, D)
     qs = rows(q + b * q_step[0] + h * q_step[1], i, q_step[2], d, N, WIDTH, D, False)
@@ -106,13 +108,17 @@ def backward_queries(
     row = (b * H + h) * N + i
     taken = tl.sum(outs.to(tl.float32) * d_outs.to(tl.float32), 1)
     taken -= tl.load(d_lse + row, mask=i < N, other=0.0)
-    tl.store(lost + row, taken, mask=i < N)
     logarithm = tl.load(lse + row, mask=i < N, other=float("-inf"))
-    logarithm = tl.where(logarithm > float("-inf"), logarithm * LOG2E, float("inf"))
+    logarithm = tl.where(logarithm > float("-inf"), logarithm * LOG2E, float("inf"))  # no weights: padding
     here = placed_of(placed, b, i, N, placed_step, UNPLACED, 0, False)
     own = places_of(places, b, i, N, places_step, P, 0, False)
-    cone = numbers_of(forms, b, h, i, N, forms_step, COUNT, KIND, 0)
+    cone = forms_of(forms, b, h, i, N, forms_step, COUNT, KIND)
     form = prepared(cone, here, KIND, P, COUNT, UNPLACED)
+    said += (b * H + h) * (2 + COUNT) * N + i
+    tl.store(said, taken, mask=i < N)
+    tl.store(said + N, logarithm, mask=i < N)
+    for f in tl.static_range(COUNT):
+        tl.store(said[:, None] + (2 + f) * N, form[f], mask=(i < N)[:, None])
     box = box_of(own, placed, b, i, N, placed_step, KIND, P, UNPLACED)
     first, low, high = span(spans, b, i, N, spans_step, KEYS, SPANS, -1)
     sums = tl.zeros([QUERIES, D], tl.float32)
@@ -156,7 +162,7 @@ def backward_queries(
 
 @triton.jit
 def backward_keys(
-    q, k, v, forms, places, placed, spans, boxes, lse, d_out, lost, dk, dv,
+    q, k, v, forms, places, placed, spans, boxes, d_out, said, dk, dv,
     q_step, k_step, v_step, d_out_step, dk_step,
     forms_step, places_step, placed_step, spans_step, boxes_step,
     H, N, scale,
@@ -170,39 +176,37 @@ def backward_keys(
     vs = rows(v + b * v_step[0] + h * v_step[1], j, v_step[2], d, N, WIDTH, D, False)
     q += b * q_step[0] + h * q_step[1]
     d_out += b * d_out_step[0] + h * d_out_step[1]
+    said += (b * H + h) * (2 + COUNT) * N
     there = placed_of(placed, b, j, N, placed_step, UNPLACED, 0, False)
     theirs = places_of(places, b, j, N, places_step, P, 0, False)
     box = box_of(theirs, placed, b, j, N, placed_step, KIND, P, UNPLACED)
+    cone = forms_of(forms, b, h, j, N, forms_step, COUNT if KIND == "cone" else 0, KIND)
     first, low, high = span(spans, b, j, N, spans_step, QUERIES, SPANS, -2)
     d_keys = tl.zeros([KEYS, D], tl.float32)
     d_values = tl.zeros([KEYS, D], tl.float32)
-    for start in range(low, high, QUERIES):
-        look = True
-        if KIND == "cone":
-            cone = numbers_of(forms, b, h, j, N, forms_step, COUNT, KIND, 1)
-            look = meets(cone, box_at(boxes, b, start // QUERIES, boxes_step, P), box, P)
-        if look:
-            i = start + tl.arange(0, QUERIES)
-            qs = rows(q, i, q_step[2], d, N, WIDTH, D, False)
-            row = (b * H + h) * N + i
-            logits = tl.dot(ks, tl.trans(qs), input_precision=PRECISION) * (scale * LOG2E)
-            here = placed_of(placed, b, i, N, placed_step, UNPLACED, 1, False)
-            own = places_of(places, b, i, N, places_step, P, 1, False)
-            form = numbers_of(forms, b, h, i, N, forms_step, COUNT, KIND, 1)
-            form = prepared(form, here, KIND, P, COUNT, UNPLACED)
-            logits = biased(logits, form, differences(own, theirs, there, P, UNPLACED), here, KIND, P, UNPLACED)
-            logarithm = tl.load(lse + row, mask=i < N, other=float("-inf"))
-            logarithm = tl.where(logarithm > float("-inf"), logarithm * LOG2E, float("inf"))  # then no weight
-            weights = tl.exp2(logits - logarithm[None, :])
-            if SPANS:
-                theirs_first, _, _ = span(spans, b, i, N, spans_step, QUERIES, SPANS, -1)
-                weights = tl.where(first[:, None] == theirs_first[None, :], weights, 0.0)
-            d_outs = rows(d_out, i, d_out_step[2], d, N, WIDTH, D, False)
-            d_values = tl.dot(weights.to(d_outs.dtype), d_outs, d_values, input_precision=PRECISION)
-            d_weights = tl.dot(vs, tl.trans(d_outs), input_precision=PRECISION)
-            taken = tl.load(lost + row, mask=i < N, other=0.0)
-            d_logits = weights * (d_weights - taken[None, :])
-            d_keys = tl.dot(d_logits.to(qs.dtype), qs, d_keys, input_precision=PRECISION)
+    whole = N // QUERIES * QUERIES
+    for part in tl.static_range(1 if SPANS else 0, 2):
+        for start in range(low if part == SPANS else whole, high if part else whole, QUERIES):
+            look = True
+            if KIND == "cone":
+                look = meets(cone, box_at(boxes, b, start // QUERIES, boxes_step, P), box, P)
+            if look:
+                i = start + tl.arange(0, QUERIES)
+                qs = rows(q, i, q_step[2], d, N, WIDTH, D, part == 0)
+                logits = tl.dot(ks, tl.trans(qs), input_precision=PRECISION) * (scale * LOG2E)
+                here = placed_of(placed, b, i, N, placed_step, UNPLACED, 1, part == 0)
+                own = places_of(places, b, i, N, places_step, P, 1, part == 0)
+                form = said_of(said + 2 * N, i, N, COUNT, part == 0)
+                logits = biased(logits, form, differences(own, theirs, there, P, UNPLACED), here, KIND, P, UNPLACED)
+                weights = tl.exp2(logits - row_of(said + N, i, N, part == 0)[None, :])
+                if SPANS:
+                    theirs_first, _, _ = span(spans, b, i, N, spans_step, QUERIES, SPANS, -1)
+                    weights = tl.where(first[:, None] == theirs_first[None, :], weights, 0.0)
+                d_outs = rows(d_out, i, d_out_step[2], d, N, WIDTH, D, part == 0)
+                d_values = tl.dot(weights.to(d_outs.dtype), d_outs, d_values, input_precision=PRECISION)
+                d_weights = tl.dot(vs, tl.trans(d_outs), input_precision=PRECISION)
+                d_logits = weights * (d_weights - row_of(said, i, N, part == 0)[None, :])
+                d_keys = tl.dot(d_logits.to(qs.dtype), qs, d_keys, input_precision=PRECISION)
     base = b * dk_step[0] + h * dk_step[1] + j[:, None] * dk_step[2] + d[None, :]
     within = (j < N)[:, None] & (d < WIDTH)[None, :]
     tl.store(dk + base, (d_keys * scale).to(dk.dtype.element_ty), mask=within)

@@ -1,4 +1,8 @@
-"""Sizes of tiles for the fused kernels, so that all stays in registers."""
+"""Sizes of tiles (block sizes, warps, stages of the pipeline) for the fused kernels, so that loops stay in registers.
+
+Found by compiling, for sm_80, sm_90 and sm_120: the largest that spill nothing in a loop. `make kernels` compiles
+all of it and looks. How fast they are on a GPU is not in it.
+"""
 
 from typing import NamedTuple
 
@@ -14,5 +18,51 @@ class Variant(NamedTuple):
     stages: int
 
 
+class Row(NamedTuple):
+    """Variants for up to 2, up to 3 and up to 6 dimensions."""
+
+    two: Variant
+    three: Variant
+    six: Variant
+
+
+LARGE, FLAT, SMALL = Variant(128, 64, 8, 3), Variant(128, 32, 8, 3), Variant(64, 32, 4, 2)
+SQUARE, LOW, LEAST = Variant(64, 64, 4, 2), Variant(128, 32, 8, 2), Variant(64, 16, 4, 2)
+FEW, FEWER = Variant(32, 64, 4, 2), Variant(16, 64, 4, 2)  # queries, for keys
+
+# by kernel, bytes of a number, and channels of a head, which are padded to a power of two
+TABLE: dict[tuple[str, int, int], Row] = {
+    ("forward", 2, 16): Row(LARGE, LARGE, SMALL),
+    ("forward", 2, 32): Row(LARGE, LARGE, SMALL),
+    ("forward", 2, 64): Row(LARGE, LARGE, SMALL),
+    ("forward", 2, 128): Row(FLAT, FLAT, SMALL),
+    ("forward", 4, 16): Row(FLAT, FLAT, SMALL),
+    ("forward", 4, 32): Row(FLAT, FLAT, SMALL),
+    ("forward", 4, 64): Row(FLAT, FLAT, SMALL),
+    ("forward", 4, 128): Row(SMALL, SMALL, SMALL),
+    ("backward_queries", 2, 16): Row(SQUARE, LOW, LEAST),
+    ("backward_queries", 2, 32): Row(SQUARE, LOW, LEAST),
+    ("backward_queries", 2, 64): Row(SQUARE, LOW, LEAST),
+    ("backward_queries", 2, 128): Row(LOW, LOW, LEAST),
+    ("backward_queries", 4, 16): Row(LOW, LOW, LEAST),
+    ("backward_queries", 4, 32): Row(LOW, LOW, LEAST),
+    ("backward_queries", 4, 64): Row(LOW, LOW, LEAST),
+    ("backward_queries", 4, 128): Row(LEAST, LEAST, LEAST),
+    ("backward_keys", 2, 16): Row(SQUARE, FEW, FEWER),
+    ("backward_keys", 2, 32): Row(SQUARE, FEW, FEWER),
+    ("backward_keys", 2, 64): Row(SQUARE, FEW, FEWER),
+    ("backward_keys", 2, 128): Row(FEW, FEW, FEWER),
+    ("backward_keys", 4, 16): Row(FEW, FEW, FEWER),
+    ("backward_keys", 4, 32): Row(FEW, FEW, FEWER),
+    ("backward_keys", 4, 64): Row(FEW, FEW, FEWER),
+    ("backward_keys", 4, 128): Row(FEWER, FEWER, FEWER),
+}
+
+
 def variant(kernel: str, q: Tensor, bias: Bias) -> Variant:
-    return Variant(64, 32, 4, 2) if kernel != "backward_keys" else Variant(32, 64, 4, 2)
+    return chosen(kernel, q.element_size(), q.shape[-1], 0 if bias.places is None else bias.places.shape[1])
+
+
+def chosen(kernel: str, size: int, width: int, P: int) -> Variant:
+    row = TABLE[kernel, size, max(16, 1 << (width - 1).bit_length())]
+    return row.two if P <= 2 else row.three if P == 3 else row.six
