@@ -138,7 +138,7 @@ def backward_queries(
                 there = placed_of(placed, b, j, N, placed_step, UNPLACED, 1, part == 0)
                 theirs = places_of(places, b, j, N, places_step, P, 1, part == 0)
                 dr = differences(own, theirs, there, P, UNPLACED)
-                weights = tl.exp2(biased(logits, form, dr, here, KIND, P, UNPLACED) - logarithm[:, None])
+                weights = tl.exp2(biased(logits - logarithm[:, None], form, dr, here, KIND, P, UNPLACED))
                 if SPANS:
                     theirs_first, _, _ = span(spans, b, j, N, spans_step, KEYS, SPANS, -2)
                     weights = tl.where(first[:, None] == theirs_first[None, :], weights, 0.0)
@@ -197,8 +197,9 @@ def backward_keys(
                 here = placed_of(placed, b, i, N, placed_step, UNPLACED, 1, part == 0)
                 own = places_of(places, b, i, N, places_step, P, 1, part == 0)
                 form = said_of(said + 2 * N, i, N, COUNT, part == 0)
-                logits = biased(logits, form, differences(own, theirs, there, P, UNPLACED), here, KIND, P, UNPLACED)
-                weights = tl.exp2(logits - row_of(said + N, i, N, part == 0)[None, :])
+                logits -= row_of(said + N, i, N, part == 0)[None, :]
+                dr = differences(own, theirs, there, P, UNPLACED)
+                weights = tl.exp2(biased(logits, form, dr, here, KIND, P, UNPLACED))
                 if SPANS:
                     theirs_first, _, _ = span(spans, b, i, N, spans_step, QUERIES, SPANS, -1)
                     weights = tl.where(first[:, None] == theirs_first[None, :], weights, 0.0)
