@@ -5,7 +5,6 @@ What this cannot show: races, wrong launches, the rounding of real tensor cores,
 
 import math
 import os
-from typing import NamedTuple
 
 import pytest
 import torch
@@ -19,92 +18,22 @@ if os.environ.get("TRITON_INTERPRET") != "1":
 pytest.importorskip("triton", reason="make kernels installs triton")
 
 from ndformer.framework.kernels import fused_launch
+from tests.kernels.cases import CASES, MASKS, B, H, N, Results, bias_of, distances, exactly
 
-B, H, N, WIDTH = 2, 2, 130, 16
-KINDS = ["none", "isotropic", "distance", "power", "logarithm", "gaussian", "cone"]
-CASES = [(kind, P) for kind in KINDS for P in ((2,) if kind == "none" else (1, 2, 3))]
-CASES += [("parabola", P) for P in range(1, 7)]
-MASKS = ["plain", "unplaced", "padded", "packed", "packed, unplaced"]
-CUTS = [0, 1, 40, 41, 100, 120]  # of packed samples; then padding
+WIDTH = 16
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*encountered.*:RuntimeWarning")
-
-
-class Results(NamedTuple):
-    out: Tensor
-    dq: Tensor
-    dk: Tensor
-    dv: Tensor
-    d_forms: Tensor
-
-
-def place(mask: str, P: int, extent: float = 14, about: float = 0) -> tuple[Tensor, Tensor | None, Tensor | None]:
-    """Places, which of them there are, and spans."""
-    placed, spans, n = None, None, torch.arange(N)
-    places = torch.rand(B, P, N) * extent + about
-    if "unplaced" in mask:
-        placed = (torch.rand(B, N) > 0.1) & (n > 0)
-        places = places * placed[:, None]
-    if "padded" in mask:  # a row of 57 tokens, and holes in both
-        valid = (n < torch.tensor([[N], [57]])) & (n % 11 != 7)
-        end = torch.where(valid, n + 1, 0).amax(1, keepdim=True)
-        spans = torch.stack([torch.where(valid, 0, -1), torch.where(valid, end, 0)], 1).int()
-    if "packed" in mask:
-        first, last = torch.full((N,), -1), torch.zeros(N, dtype=torch.int64)
-        for a, b in zip(CUTS, CUTS[1:]):
-            first[a:b], last[a:b] = a, b
-        spans = torch.stack([first, last])[None].int()
-    return places, placed, spans
-
-
-def shape(kind: str, P: int, radius: tuple[float, float]) -> Tensor | None:
-    """Forms that fall off within one radius in the first head, and another in the second."""
-    size = torch.tensor(radius)[:, None].expand(B, H, N) * (0.5 + torch.rand(B, H, N))
-    if kind == "none":
-        return None
-    if kind == "cone":
-        u = torch.nn.functional.normalize(torch.randn(H, P), dim=1)
-        cone = torch.cat([u, torch.tensor([[0.7], [-0.3]]) - 1e-5], 1)
-        return cone[None, :, :, None].expand(B, H, P + 1, N)
-    if kind == "parabola":
-        root = torch.randn(B, H, N, P, P) / (P**0.5 * size[..., None, None])
-        M = -0.5 * root @ root.mT
-        upper = [M[..., a, b] for a in range(P) for b in range(a, P)]
-        return torch.stack([*upper, *(torch.randn(B, H, N, P) / size[..., None]).unbind(-1)], 2)
-    numbers = {
-        "isotropic": [-0.5 / size**2],
-        "distance": [1 / size],
-        "power": [1 / size, 0.5 + torch.rand(B, H, N)],
-        "logarithm": [1 / size, 1 + torch.rand(B, H, N)],
-        "gaussian": [size],
-    }
-    return torch.stack(numbers[kind], 2)
 
 
 def interpreted(given: list[Tensor], bias: Bias) -> Results:
     q, k, v, d_out = given
     scale = q.shape[-1] ** -0.5
     out, lse = fused_launch.forward(q, k, v, bias, scale)
-    return Results(
-        out, *fused_launch.backward(q, k, v, bias, out, lse, d_out, torch.zeros_like(lse), q.shape[-1] ** -0.5)
-    )
-
-
-def exactly(given: list[Tensor], bias: Bias) -> Results:
-    q, k, v, d_out = (t.double() for t in given)
-    forms, places = (None if t is None else t.double() for t in (bias.forms, bias.places))
-    bias = bias._replace(forms=forms, places=places)
-    scale = q.shape[-1] ** -0.5
-    out, lse = reference.forward(q, k, v, bias, scale)
-    return Results(out, *reference.backward(q, k, v, bias, out, lse, d_out, torch.zeros_like(lse), scale))
+    return Results(out, *fused_launch.backward(q, k, v, bias, out, lse, d_out, torch.zeros_like(lse), scale))
 
 
 def errors(given: list[Tensor], bias: Bias) -> dict[str, float]:
-    pairs = zip(interpreted(given, bias), exactly(given, bias))
-    found = {}
-    for name, (ours, exact) in zip(Results._fields, pairs):
-        found[name] = ((ours.double() - exact).norm() / exact.norm()).item() if exact.numel() else 0.0
-    return found
+    return distances(interpreted(given, bias), exactly(given, bias))
 
 
 def compare(
@@ -113,17 +42,14 @@ def compare(
     torch.manual_seed(0)
     given = [torch.randn(B, H, N, width).to(dtype) for _ in range(3)]
     given.append((torch.randn(B, H, N, width) * upstream).to(dtype))
-    extent = where.get("extent", 14)
-    places, placed, spans = place(mask, P, **where)
-    forms = shape(kind, P, (extent / 10, extent / 2))
-    bias = Bias(forms, None if forms is None else places, None if forms is None else placed, spans, kind)
+    bias = bias_of(kind, P, mask, **where)
     found = errors(given, bias)
     assert not any(math.isnan(error) for error in found.values()), found
     if dtype == torch.float32:
         assert max(found[name] for name in ("out", "dq", "dk", "dv")) <= 1e-6, found
         assert found["d_forms"] <= 1e-5, found
         return
-    floor = errors(given, Bias(None, None, None, spans, "none"))
+    floor = errors(given, Bias(None, None, None, bias.spans, "none"))
     for name in ("out", "dq", "dk", "dv"):
         assert found[name] <= 1.5 * floor[name], (name, found, floor)
 
@@ -152,8 +78,7 @@ def test_heads_of_all_widths(width: int) -> None:
 def test_the_same_bits_each_time_and_any_strides() -> None:
     """Heads as a linear layer leaves them, (B, N, H, h), and laid out one after the other."""
     torch.manual_seed(0)
-    places, placed, spans = place("unplaced", 2)
-    bias = Bias(shape("parabola", 2, (2.0, 7.0)), places, placed, spans, "parabola")
+    bias = bias_of("parabola", 2, "unplaced")
     given = [torch.randn(B, N, H, WIDTH).transpose(1, 2) for _ in range(4)]
     first = interpreted(given, bias)
     for again in (given, [t.contiguous() for t in given]):

@@ -26,36 +26,36 @@ class Row(NamedTuple):
     six: Variant
 
 
-LARGE, FLAT, SMALL = Variant(128, 64, 8, 3), Variant(128, 32, 8, 3), Variant(64, 32, 4, 2)
+LARGE, FLAT, SMALL, THIN = Variant(128, 64, 8, 3), Variant(128, 32, 8, 3), Variant(64, 32, 4, 2), Variant(128, 16, 8, 2)
 SQUARE, LOW, LEAST = Variant(64, 64, 4, 2), Variant(128, 32, 8, 2), Variant(64, 16, 4, 2)
-FEW, FEWER = Variant(32, 64, 4, 2), Variant(16, 64, 4, 2)  # queries, for keys
+FEW, FEWER, TINY = Variant(32, 64, 4, 2), Variant(16, 64, 4, 2), Variant(16, 32, 4, 2)  # queries, for keys
 
 # by kernel, bytes of a number, and channels of a head, which are padded to a power of two
 TABLE: dict[tuple[str, int, int], Row] = {
-    ("forward", 2, 16): Row(LARGE, LARGE, SMALL),
-    ("forward", 2, 32): Row(LARGE, LARGE, SMALL),
-    ("forward", 2, 64): Row(LARGE, LARGE, SMALL),
-    ("forward", 2, 128): Row(FLAT, FLAT, SMALL),
-    ("forward", 4, 16): Row(FLAT, FLAT, SMALL),
-    ("forward", 4, 32): Row(FLAT, FLAT, SMALL),
-    ("forward", 4, 64): Row(FLAT, FLAT, SMALL),
-    ("forward", 4, 128): Row(SMALL, SMALL, SMALL),
+    ("forward", 2, 16): Row(LARGE, FLAT, SMALL),
+    ("forward", 2, 32): Row(LARGE, FLAT, SMALL),
+    ("forward", 2, 64): Row(LARGE, FLAT, SMALL),
+    ("forward", 2, 128): Row(FLAT, SMALL, SMALL),
+    ("forward", 4, 16): Row(THIN, THIN, LEAST),
+    ("forward", 4, 32): Row(THIN, THIN, LEAST),
+    ("forward", 4, 64): Row(THIN, THIN, LEAST),
+    ("forward", 4, 128): Row(LEAST, LEAST, LEAST),
     ("backward_queries", 2, 16): Row(SQUARE, LOW, LEAST),
     ("backward_queries", 2, 32): Row(SQUARE, LOW, LEAST),
     ("backward_queries", 2, 64): Row(SQUARE, LOW, LEAST),
-    ("backward_queries", 2, 128): Row(LOW, LOW, LEAST),
-    ("backward_queries", 4, 16): Row(LOW, LOW, LEAST),
-    ("backward_queries", 4, 32): Row(LOW, LOW, LEAST),
-    ("backward_queries", 4, 64): Row(LOW, LOW, LEAST),
+    ("backward_queries", 2, 128): Row(LOW, SMALL, LEAST),
+    ("backward_queries", 4, 16): Row(LEAST, LEAST, LEAST),
+    ("backward_queries", 4, 32): Row(LEAST, LEAST, LEAST),
+    ("backward_queries", 4, 64): Row(LEAST, LEAST, LEAST),
     ("backward_queries", 4, 128): Row(LEAST, LEAST, LEAST),
     ("backward_keys", 2, 16): Row(SQUARE, FEW, FEWER),
     ("backward_keys", 2, 32): Row(SQUARE, FEW, FEWER),
     ("backward_keys", 2, 64): Row(SQUARE, FEW, FEWER),
-    ("backward_keys", 2, 128): Row(FEW, FEW, FEWER),
-    ("backward_keys", 4, 16): Row(FEW, FEW, FEWER),
-    ("backward_keys", 4, 32): Row(FEW, FEW, FEWER),
-    ("backward_keys", 4, 64): Row(FEW, FEW, FEWER),
-    ("backward_keys", 4, 128): Row(FEWER, FEWER, FEWER),
+    ("backward_keys", 2, 128): Row(FEW, FEWER, FEWER),
+    ("backward_keys", 4, 16): Row(TINY, TINY, TINY),
+    ("backward_keys", 4, 32): Row(TINY, TINY, TINY),
+    ("backward_keys", 4, 64): Row(TINY, TINY, TINY),
+    ("backward_keys", 4, 128): Row(TINY, TINY, TINY),
 }
 
 
