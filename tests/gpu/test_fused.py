@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from ndformer.framework.kernels.fused import triton_is_here
+from ndformer.framework.kernels.fused import WIDEST, triton_is_here
 from ndformer.framework.kernels.fused_op import attention, learns
 from ndformer.framework.kernels.fused_reference import Bias
 from tests.kernels.cases import CASES, B, H, N, Results, bias_of, distances, exactly
@@ -44,4 +44,5 @@ def test_kernels_give_the_numbers_of_the_reference(kind: str, P: int, mask: str)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("width", [16, 32, 64, 80, 96, 128])
 def test_heads_of_all_widths(width: int, dtype: torch.dtype) -> None:
-    compare("parabola", 2, "unplaced", width, dtype)
+    if width <= WIDEST[dtype]:
+        compare("parabola", 2, "unplaced", width, dtype)

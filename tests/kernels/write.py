@@ -24,7 +24,7 @@ MEANT = "compiled ahead of time; cycles are expected of a model, nothing was mea
 
 def counted(kernel: str, kind: str, P: int, arch: int) -> dict[str, Any]:
     case = Case(kernel, kind, P, WIDTHS[P], "fp16", arch)
-    tiles = chosen(kernel, 2, case.width, P)
+    tiles = chosen(kernel, 2, case.width, P, False)
     code = compiled(case, tiles)
     operations = per_32(code, tiles)
     return dict(

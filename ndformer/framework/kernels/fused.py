@@ -18,9 +18,10 @@ from ndformer.framework.kernels.backend import Backend
 from ndformer.framework.kernels.fused_op import attention
 from ndformer.framework.tokens import Where
 
-WIDEST, AXES = 128, 6
+AXES = 6
 CURVES = {power: "power", logarithm: "logarithm", gaussian: "gaussian"}
-DTYPES = (torch.bfloat16, torch.float16, torch.float32)
+# channels of a head; in float32, products in three parts of tensor cores want all registers
+WIDEST = {torch.bfloat16: 128, torch.float16: 128, torch.float32: 64}
 
 
 class Fused(Backend):
@@ -34,8 +35,8 @@ class Fused(Backend):
         if q.device.type == "cpu":
             return True
         places = bias.axes if isinstance(bias, PositionBias) else []
-        fits = q.shape[-1] <= WIDEST and len(places) <= AXES and all(axis.dtype == torch.float32 for axis in places)
-        return fits and q.device.type == "cuda" and q.dtype in DTYPES and triton_is_here()
+        exact = len(places) <= AXES and all(axis.dtype == torch.float32 for axis in places)
+        return exact and q.device.type == "cuda" and q.shape[-1] <= WIDEST.get(q.dtype, 0) and triton_is_here()
 
     def preferred(self, q: Tensor, where: Where, bias: Bias | None) -> bool:
         return q.device.type == "cuda" and (bias is not None or where.segment is not None)
@@ -44,8 +45,8 @@ class Fused(Backend):
         if not self.serves(q, k, v, where, bias):
             raise ValueError(
                 "backend 'fused' is for parabolas (PaPE, PaPE-RI ...), distances, curves and cones, in up to "
-                f"{AXES} dimensions and heads of up to {WIDEST} channels, with float32 positions, bf16, fp16 or fp32, "
-                "and triton on a GPU (pip install 'ndformer[gpu]'): take 'auto'"
+                f"{AXES} dimensions, with float32 positions, and heads of up to 128 channels (64 in float32), with "
+                "triton on a GPU (pip install 'ndformer[gpu]'): take 'auto'"
             )
         kind, forms, places = "none", None, None
         if isinstance(bias, PositionBias):

@@ -82,8 +82,8 @@ def placed_of(placed, b, n, N, step, UNPLACED: tl.constexpr, AXIS: tl.constexpr,
 
 @triton.jit
 def prepared(form, here, KIND: tl.constexpr, P: tl.constexpr, COUNT: tl.constexpr, UNPLACED: tl.constexpr):
-    """Forms as `biased` has them: parabolas and slopes in powers of two, off-diagonal entries of M twice; nothing of
-    unplaced queries."""
+    """Forms as `biased` has them: parabolas and slopes in powers of two, off-diagonal entries of M twice, one over a
+    width; nothing of unplaced queries."""
     found = ()
     if KIND == "parabola":
         for a in tl.static_range(P):
@@ -93,6 +93,8 @@ def prepared(form, here, KIND: tl.constexpr, P: tl.constexpr, COUNT: tl.constexp
             found = found + (form[P * (P + 1) // 2 + a] * LOG2E,)
     elif KIND == "isotropic" or KIND == "distance":
         found = found + (form[0] * LOG2E,)
+    elif KIND == "gaussian":
+        found = found + (1.0 / form[0],)
     else:
         found = form
     if UNPLACED and (KIND == "parabola" or KIND == "isotropic" or KIND == "cone"):
@@ -158,7 +160,7 @@ def biased(logits, form, dr, here, KIND: tl.constexpr, P: tl.constexpr, UNPLACED
     elif KIND == "logarithm":
         logits -= form[1] * tl.log2(1.0 + form[0] * norm(dr, here, P, UNPLACED))
     elif KIND == "gaussian":
-        share = norm(dr, here, P, UNPLACED) / form[0]
+        share = norm(dr, here, P, UNPLACED) * form[0]
         logits -= (0.5 * LOG2E) * share * share
     elif KIND == "cone":
         along = form[0] * dr[0]
@@ -196,7 +198,7 @@ def summed(sums, d_logits, form, dr, here, KIND: tl.constexpr, P: tl.constexpr, 
         return (a, sums[1] - tl.sum(d_logits * tl.log2(more), 1) / LOG2E)
     elif KIND == "gaussian":
         d = norm(dr, here, P, UNPLACED)
-        return (sums[0] + tl.sum(d_logits * d * d / (form[0] * form[0] * form[0]), 1),)
+        return (sums[0] + tl.sum(d_logits * d * d * (form[0] * form[0] * form[0]), 1),)
     else:
         return sums
 

@@ -28,7 +28,7 @@ class Row(NamedTuple):
 
 LARGE, FLAT, SMALL, THIN = Variant(128, 64, 8, 3), Variant(128, 32, 8, 3), Variant(64, 32, 4, 2), Variant(128, 16, 8, 2)
 SQUARE, LOW, LEAST = Variant(64, 64, 4, 2), Variant(128, 32, 8, 2), Variant(64, 16, 4, 2)
-FEW, FEWER, TINY = Variant(32, 64, 4, 2), Variant(16, 64, 4, 2), Variant(16, 32, 4, 2)  # queries, for keys
+FEW, TINY = Variant(32, 64, 4, 2), Variant(16, 32, 4, 2)  # queries, for keys
 
 # by kernel, bytes of a number, and channels of a head, which are padded to a power of two
 TABLE: dict[tuple[str, int, int], Row] = {
@@ -39,7 +39,6 @@ TABLE: dict[tuple[str, int, int], Row] = {
     ("forward", 4, 16): Row(THIN, THIN, LEAST),
     ("forward", 4, 32): Row(THIN, THIN, LEAST),
     ("forward", 4, 64): Row(THIN, THIN, LEAST),
-    ("forward", 4, 128): Row(LEAST, LEAST, LEAST),
     ("backward_queries", 2, 16): Row(SQUARE, LOW, LEAST),
     ("backward_queries", 2, 32): Row(SQUARE, LOW, LEAST),
     ("backward_queries", 2, 64): Row(SQUARE, LOW, LEAST),
@@ -47,22 +46,22 @@ TABLE: dict[tuple[str, int, int], Row] = {
     ("backward_queries", 4, 16): Row(LEAST, LEAST, LEAST),
     ("backward_queries", 4, 32): Row(LEAST, LEAST, LEAST),
     ("backward_queries", 4, 64): Row(LEAST, LEAST, LEAST),
-    ("backward_queries", 4, 128): Row(LEAST, LEAST, LEAST),
-    ("backward_keys", 2, 16): Row(SQUARE, FEW, FEWER),
-    ("backward_keys", 2, 32): Row(SQUARE, FEW, FEWER),
-    ("backward_keys", 2, 64): Row(SQUARE, FEW, FEWER),
-    ("backward_keys", 2, 128): Row(FEW, FEWER, FEWER),
+    ("backward_keys", 2, 16): Row(SQUARE, FEW, TINY),
+    ("backward_keys", 2, 32): Row(SQUARE, FEW, TINY),
+    ("backward_keys", 2, 64): Row(SQUARE, FEW, TINY),
+    ("backward_keys", 2, 128): Row(FEW, TINY, TINY),
     ("backward_keys", 4, 16): Row(TINY, TINY, TINY),
     ("backward_keys", 4, 32): Row(TINY, TINY, TINY),
     ("backward_keys", 4, 64): Row(TINY, TINY, TINY),
-    ("backward_keys", 4, 128): Row(TINY, TINY, TINY),
 }
 
 
 def variant(kernel: str, q: Tensor, bias: Bias) -> Variant:
-    return chosen(kernel, q.element_size(), q.shape[-1], 0 if bias.places is None else bias.places.shape[1])
+    P = 0 if bias.places is None else bias.places.shape[1]
+    return chosen(kernel, q.element_size(), q.shape[-1], P, bias.kind == "cone" or bias.spans is not None)
 
 
-def chosen(kernel: str, size: int, width: int, P: int) -> Variant:
+def chosen(kernel: str, size: int, width: int, P: int, masked: bool) -> Variant:
+    """`masked`: logits are compared with something more, which takes registers as another dimension does."""
     row = TABLE[kernel, size, max(16, 1 << (width - 1).bit_length())]
-    return row.two if P <= 2 else row.three if P == 3 else row.six
+    return row[min(2, (P > 2) + (P > 3) + masked)]
