@@ -123,7 +123,7 @@ def backward_queries(
     first, low, high = span(spans, b, i, N, spans_step, KEYS, SPANS, -1)
     sums = tl.zeros([QUERIES, D], tl.float32)
     slopes = ()
-    for f in tl.static_range(0 if KIND == "cone" else COUNT):
+    for _f in tl.static_range(0 if KIND == "cone" else COUNT):
         slopes = slopes + (tl.zeros([QUERIES], tl.float32),)
     whole = N // KEYS * KEYS
     for part in tl.static_range(1 if SPANS else 0, 2):
