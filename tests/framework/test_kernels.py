@@ -405,7 +405,7 @@ def test_auto_takes(
     triton: bool,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(fused_module, "triton_is_here", lambda: triton)
+    monkeypatch.setattr(fused_module, "TRITON", triton)
     chosen = "fused" if triton and chosen == "flex" else chosen  # of these biases it serves all that flex does
     r = torch.zeros(1, tokens, 1)
     segments = torch.zeros(1, tokens, dtype=torch.int64)

@@ -4,12 +4,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from ndformer.framework.kernels.fused import WIDEST, triton_is_here
+from ndformer.framework.kernels.fused import TRITON, WIDEST
 from ndformer.framework.kernels.fused_op import attention, learns
 from ndformer.framework.kernels.fused_reference import Bias
 from tests.kernels.cases import CASES, B, H, N, Results, bias_of, distances, exactly
 
-pytestmark = pytest.mark.skipif(not triton_is_here(), reason="no triton: pip install 'ndformer[gpu]'")
+pytestmark = pytest.mark.skipif(not TRITON, reason="no triton: pip install 'ndformer[gpu]'")
 
 
 def on_gpu(given: list[Tensor], bias: Bias) -> Results:

@@ -4,7 +4,6 @@ q, k and v stay at the width of a head, differences are taken in float32 before 
 size of all pairs is ever made. Packed rows and padding are spans of keys: no work between samples.
 """
 
-import functools
 import importlib.util
 
 import torch
@@ -18,6 +17,7 @@ from ndformer.framework.kernels.backend import Backend
 from ndformer.framework.kernels.fused_op import attention
 from ndformer.framework.tokens import Where
 
+TRITON = importlib.util.find_spec("triton") is not None  # asked once: compiled graphs cannot
 AXES = 6
 CURVES = {power: "power", logarithm: "logarithm", gaussian: "gaussian"}
 # channels of a head; in float32, products in three parts of tensor cores want all registers
@@ -36,7 +36,7 @@ class Fused(Backend):
             return True
         places = bias.axes if isinstance(bias, PositionBias) else []
         exact = len(places) <= AXES and all(axis.dtype == torch.float32 for axis in places)
-        return exact and q.device.type == "cuda" and q.shape[-1] <= WIDEST.get(q.dtype, 0) and triton_is_here()
+        return exact and q.device.type == "cuda" and q.shape[-1] <= WIDEST.get(q.dtype, 0) and TRITON
 
     def preferred(self, q: Tensor, where: Where, bias: Bias | None) -> bool:
         return q.device.type == "cuda" and (bias is not None or where.segment is not None)
@@ -55,11 +55,6 @@ class Fused(Backend):
         placed = None if places is None else where.placed
         out, _ = attention(q, k, v, forms, places, placed, spans(where), kind, scale)
         return out
-
-
-@functools.cache
-def triton_is_here() -> bool:
-    return importlib.util.find_spec("triton") is not None
 
 
 def kind_of(bias: Bias | None) -> str | None:

@@ -27,7 +27,7 @@ class Row(NamedTuple):
 
 
 LARGE, FLAT, SMALL, THIN = Variant(128, 64, 8, 3), Variant(128, 32, 8, 3), Variant(64, 32, 4, 2), Variant(128, 16, 8, 2)
-SQUARE, LOW, LEAST = Variant(64, 64, 4, 2), Variant(128, 32, 8, 2), Variant(64, 16, 4, 2)
+SQUARE, LOW, LEAST = Variant(64, 64, 4, 2), Variant(128, 32, 8, 2), Variant(64, 16, 4, 1)
 FEW, TINY = Variant(32, 64, 4, 2), Variant(16, 32, 4, 2)  # queries, for keys
 
 # by kernel, bytes of a number, and channels of a head, which are padded to a power of two
@@ -35,13 +35,13 @@ TABLE: dict[tuple[str, int, int], Row] = {
     ("forward", 2, 16): Row(LARGE, FLAT, SMALL),
     ("forward", 2, 32): Row(LARGE, FLAT, SMALL),
     ("forward", 2, 64): Row(LARGE, FLAT, SMALL),
-    ("forward", 2, 128): Row(FLAT, SMALL, SMALL),
+    ("forward", 2, 128): Row(FLAT, LOW, LEAST),
     ("forward", 4, 16): Row(THIN, THIN, LEAST),
     ("forward", 4, 32): Row(THIN, THIN, LEAST),
     ("forward", 4, 64): Row(THIN, THIN, LEAST),
-    ("backward_queries", 2, 16): Row(SQUARE, LOW, LEAST),
-    ("backward_queries", 2, 32): Row(SQUARE, LOW, LEAST),
-    ("backward_queries", 2, 64): Row(SQUARE, LOW, LEAST),
+    ("backward_queries", 2, 16): Row(LOW, LOW, LEAST),
+    ("backward_queries", 2, 32): Row(LOW, LOW, LEAST),
+    ("backward_queries", 2, 64): Row(LOW, LOW, LEAST),
     ("backward_queries", 2, 128): Row(LOW, SMALL, LEAST),
     ("backward_queries", 4, 16): Row(LEAST, LEAST, LEAST),
     ("backward_queries", 4, 32): Row(LEAST, LEAST, LEAST),
