@@ -4,7 +4,7 @@ import pytest
 
 pytest.importorskip("triton", reason="make kernels installs triton")
 
-from ndformer.framework.kernels.fused_variants import TABLE, chosen
+from ndformer.framework.kernels.fused_variants import TABLE, chosen, fits
 from tests.kernels.ahead import Case, Code, compiled, is_atomic, is_product, is_spill, per_32
 
 SHARED = {80: 166912, 90: 232448, 120: 101376}  # bytes that a program may have
@@ -14,6 +14,7 @@ EVERY = [
     for arch in SHARED
     for P in (2, 3, 6)  # as the table has them
     for kernel, size, width in TABLE
+    if fits(size, width, P)
 ]
 OTHERS = [
     Case(kernel, kind, P, 64, "bf16", arch, spans=True)
@@ -22,7 +23,12 @@ OTHERS = [
     for kind, P in [("none", 0), ("isotropic", 3), ("distance", 2), ("power", 3), ("logarithm", 3), ("gaussian", 2)]
     + [("cone", 2), ("parabola", 1), ("parabola", 3)]
 ]
-WIDE = [Case("forward", "parabola", 2, width, "bf16", 90) for width in (80, 96)]
+WIDE = [
+    Case(kernel, "parabola", 2, width, "bf16", arch, spans=spans)
+    for arch in SHARED
+    for kernel in ("forward", "backward_queries", "backward_keys")
+    for width, spans in ((80, False), (96, True), (128, True))
+]
 
 
 def looked_at(case: Case) -> Code:

@@ -15,13 +15,13 @@ from ndformer.framework.bias.parabolas import IsotropicBias, SeparableBias
 from ndformer.framework.bias.pointwise import ConeBias, DistanceBias
 from ndformer.framework.kernels.backend import Backend
 from ndformer.framework.kernels.fused_op import attention
+from ndformer.framework.kernels.fused_variants import fits
 from ndformer.framework.tokens import Where
 
+DTYPES = (torch.bfloat16, torch.float16, torch.float32)
 TRITON = importlib.util.find_spec("triton") is not None  # asked once: compiled graphs cannot
 AXES = 6
 CURVES = {power: "power", logarithm: "logarithm", gaussian: "gaussian"}
-# channels of a head; in float32, products in three parts of tensor cores want all registers
-WIDEST = {torch.bfloat16: 128, torch.float16: 128, torch.float32: 64}
 
 
 class Fused(Backend):
@@ -36,7 +36,8 @@ class Fused(Backend):
             return True
         places = bias.axes if isinstance(bias, PositionBias) else []
         exact = len(places) <= AXES and all(axis.dtype == torch.float32 for axis in places)
-        return exact and q.device.type == "cuda" and q.shape[-1] <= WIDEST.get(q.dtype, 0) and TRITON
+        known = exact and q.dtype in DTYPES and fits(q.dtype.itemsize, q.shape[-1], len(places))
+        return known and q.device.type == "cuda" and TRITON
 
     def preferred(self, q: Tensor, where: Where, bias: Bias | None) -> bool:
         return q.device.type == "cuda" and (bias is not None or where.segment is not None)
@@ -45,8 +46,8 @@ class Fused(Backend):
         if not self.serves(q, k, v, where, bias):
             raise ValueError(
                 "backend 'fused' is for parabolas (PaPE, PaPE-RI ...), distances, curves and cones, in up to "
-                f"{AXES} dimensions, with float32 positions, and heads of up to 128 channels (64 in float32), with "
-                "triton on a GPU (pip install 'ndformer[gpu]'): take 'auto'"
+                f"{AXES} dimensions, with float32 positions, and heads of up to 64 channels (128 in 16 bit and up to 2 "
+                "dimensions), with triton on a GPU (pip install 'ndformer[gpu]'): take 'auto'"
             )
         kind, forms, places = "none", None, None
         if isinstance(bias, PositionBias):

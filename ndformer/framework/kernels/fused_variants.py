@@ -27,7 +27,7 @@ class Row(NamedTuple):
 
 
 LARGE, FLAT, SMALL, THIN = Variant(128, 64, 8, 3), Variant(128, 32, 8, 3), Variant(64, 32, 4, 2), Variant(128, 16, 8, 2)
-SQUARE, LOW, LEAST = Variant(64, 64, 4, 2), Variant(128, 32, 8, 2), Variant(64, 16, 4, 1)
+SQUARE, LOW, SLOW, LEAST = Variant(64, 64, 4, 2), Variant(128, 32, 8, 2), Variant(128, 32, 8, 1), Variant(64, 16, 4, 1)
 FEW, TINY = Variant(32, 64, 4, 2), Variant(16, 32, 4, 2)  # queries, for keys
 
 # by kernel, bytes of a number, and channels of a head, which are padded to a power of two
@@ -35,14 +35,14 @@ TABLE: dict[tuple[str, int, int], Row] = {
     ("forward", 2, 16): Row(LARGE, FLAT, SMALL),
     ("forward", 2, 32): Row(LARGE, FLAT, SMALL),
     ("forward", 2, 64): Row(LARGE, FLAT, SMALL),
-    ("forward", 2, 128): Row(FLAT, LOW, LEAST),
+    ("forward", 2, 128): Row(FLAT, LOW, LOW),
     ("forward", 4, 16): Row(THIN, THIN, LEAST),
     ("forward", 4, 32): Row(THIN, THIN, LEAST),
     ("forward", 4, 64): Row(THIN, THIN, LEAST),
     ("backward_queries", 2, 16): Row(LOW, LOW, LEAST),
     ("backward_queries", 2, 32): Row(LOW, LOW, LEAST),
     ("backward_queries", 2, 64): Row(LOW, LOW, LEAST),
-    ("backward_queries", 2, 128): Row(LOW, SMALL, LEAST),
+    ("backward_queries", 2, 128): Row(LOW, SLOW, SLOW),
     ("backward_queries", 4, 16): Row(LEAST, LEAST, LEAST),
     ("backward_queries", 4, 32): Row(LEAST, LEAST, LEAST),
     ("backward_queries", 4, 64): Row(LEAST, LEAST, LEAST),
@@ -54,6 +54,11 @@ TABLE: dict[tuple[str, int, int], Row] = {
     ("backward_keys", 4, 32): Row(TINY, TINY, TINY),
     ("backward_keys", 4, 64): Row(TINY, TINY, TINY),
 }
+
+
+def fits(size: int, width: int, P: int) -> bool:
+    """Whether there is a variant that does not spill: numbers of `size` bytes, heads of `width`, P dimensions."""
+    return width <= 64 or (width <= 128 and size == 2 and P <= 2)
 
 
 def variant(kernel: str, q: Tensor, bias: Bias) -> Variant:
