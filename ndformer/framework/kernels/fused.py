@@ -36,7 +36,8 @@ class Fused(Backend):
             return True
         places = bias.axes if isinstance(bias, PositionBias) else []
         exact = len(places) <= AXES and all(axis.dtype == torch.float32 for axis in places)
-        known = exact and q.dtype in DTYPES and fits(q.dtype.itemsize, q.shape[-1], len(places))
+        masked = where.valid is not None or isinstance(bias, ConeBias)
+        known = exact and q.dtype in DTYPES and fits(q.dtype.itemsize, q.shape[-1], len(places), masked)
         return known and q.device.type == "cuda" and TRITON
 
     def preferred(self, q: Tensor, where: Where, bias: Bias | None) -> bool:
@@ -46,8 +47,8 @@ class Fused(Backend):
         if not self.serves(q, k, v, where, bias):
             raise ValueError(
                 "backend 'fused' is for parabolas (PaPE, PaPE-RI ...), distances, curves and cones, in up to "
-                f"{AXES} dimensions, with float32 positions, and heads of up to 64 channels (128 in 16 bit and up to 2 "
-                "dimensions), with triton on a GPU (pip install 'ndformer[gpu]'): take 'auto'"
+                f"{AXES} dimensions, with float32 positions, heads of up to 64 channels (128 in up to 2 dimensions; in "
+                "float32 16 to 64), and triton on a GPU (pip install 'ndformer[gpu]'): take 'auto'"
             )
         kind, forms, places = "none", None, None
         if isinstance(bias, PositionBias):

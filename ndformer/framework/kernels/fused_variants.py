@@ -56,17 +56,23 @@ TABLE: dict[tuple[str, int, int], Row] = {
 }
 
 
-def fits(size: int, width: int, P: int) -> bool:
-    """Whether there is a variant that does not spill: numbers of `size` bytes, heads of `width`, P dimensions."""
-    return width <= 64 or (width <= 128 and size == 2 and P <= 2)
-
-
 def variant(kernel: str, q: Tensor, bias: Bias) -> Variant:
     P = 0 if bias.places is None else bias.places.shape[1]
     return chosen(kernel, q.element_size(), q.shape[-1], P, bias.kind == "cone" or bias.spans is not None)
 
 
 def chosen(kernel: str, size: int, width: int, P: int, masked: bool) -> Variant:
-    """`masked`: logits are compared with something more, which takes registers as another dimension does."""
-    row = TABLE[kernel, size, max(16, 1 << (width - 1).bit_length())]
-    return row[min(2, (P > 2) + (P > 3) + masked)]
+    """`size`: bytes of a number. `masked`: logits are compared with something, in padding, packed rows and cones."""
+    return TABLE[kernel, size, max(16, 1 << (width - 1).bit_length())][_column(P, masked)]
+
+
+def fits(size: int, width: int, P: int, masked: bool) -> bool:
+    """Whether there is a variant that does not spill."""
+    if size == 4:
+        return width <= (64, 32, 16)[_column(P, masked)]
+    return width <= (128 if P <= 2 else 64)
+
+
+def _column(P: int, masked: bool) -> int:
+    """A mask takes registers as another dimension does."""
+    return min(2, (P > 2) + (P > 3) + masked)
