@@ -72,7 +72,7 @@ def test_far_places_and_small_gradients_cost_no_digits(
 
 @pytest.mark.parametrize("width", [32, 64, 80, 96, 128])
 def test_heads_of_all_widths(width: int) -> None:
-    compare("parabola", 2, "packed, unplaced", torch.float32, width=width)
+    compare("parabola", 2, "packed, unplaced", torch.float32 if width == 32 else torch.float16, width=width)
 
 
 def test_the_same_bits_each_time_and_any_strides() -> None:
