@@ -46,6 +46,7 @@ def place(mask: str, P: int, extent: float = 14, about: float = 0) -> tuple[Tens
 def shape(kind: str, P: int, radius: tuple[float, float]) -> Tensor | None:
     """Forms that fall off within one radius in the first head, and another in the second."""
     size = torch.tensor(radius)[:, None].expand(B, H, N) * (0.5 + torch.rand(B, H, N))
+    size = size * max(1, P / 3) ** 0.5  # as distances grow with dimensions
     if kind == "none":
         return None
     if kind == "cone":

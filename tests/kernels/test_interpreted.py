@@ -50,8 +50,9 @@ def compare(
         assert found["d_forms"] <= 1e-5, found
         return
     floor = errors(given, Bias(None, None, None, bias.spans, "none"))
+    most = 1.5 if P <= 3 else 2.0  # in more dimensions fewer keys share the weight, and sums average less
     for name in ("out", "dq", "dk", "dv"):
-        assert found[name] <= 1.5 * floor[name], (name, found, floor)
+        assert found[name] <= most * floor[name], (name, found, floor)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=["fp32", "fp16"])
