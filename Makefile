@@ -6,6 +6,7 @@
 # make soak    kills, faults, ranks, damaged files and 16 bit for an hour
 # make journeys  from files of one's own to pictures, and the commonest mistakes, all with the real programs: minutes
 # make integrations  timm and transformers, in .venv-integrations: our encodings in their models, their weights in ours
+# make kernels  the fused kernels, in .venv-kernels: interpreted, and compiled for GPUs that are not here; an hour
 # make exports  graphs of models, .pt2 and .onnx, of encodings and tasks beside the models: half an hour
 # make elsewhere  steps of all kinds of configs on a device that is not there: what a GPU would wait for; minutes
 # make docs    the documentation as a site, build/site; a dead link or a page that is nowhere in its list ends it
@@ -17,7 +18,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: train test lint types gpu headless matrix soak journeys integrations devkit elsewhere exports docs browser clean
+.PHONY: train test lint types gpu headless matrix soak journeys integrations devkit kernels elsewhere exports docs browser clean
 
 train: $(READY)
 	$(BIN)/python tools/train.py $(or $(ARGS),configs/modelnet40_plain_pape.py --sample --overwrite)
@@ -75,6 +76,18 @@ $(INTEGRATIONS)/.ready: pyproject.toml constraints.txt
 	$(INTEGRATIONS)/bin/python -m pip install -q -c constraints.txt -e . pytest timm "transformers>=5"
 	touch $@
 
+KERNELS := .venv-kernels
+
+kernels: $(KERNELS)/.ready
+	TRITON_INTERPRET=1 $(KERNELS)/bin/python -m pytest -q -n 2 tests/kernels/test_interpreted.py
+	$(KERNELS)/bin/python -m pytest -q -n 2 tests/kernels/test_compiled.py
+
+$(KERNELS)/.ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(KERNELS)
+	$(KERNELS)/bin/python -m pip install -q --upgrade "pip>=25.1"
+	$(KERNELS)/bin/python -m pip install -q -c constraints.txt -e ".[gpu]" pytest pytest-xdist
+	touch $@
+
 elsewhere: $(READY)
 	ELSEWHERE=all $(BIN)/python -m pytest -q -n 2 tests/elsewhere
 
@@ -106,4 +119,4 @@ $(READY): pyproject.toml constraints.txt
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(INTEGRATIONS) .devkit build dist *.egg-info
+	rm -rf $(VENV) $(INTEGRATIONS) $(KERNELS) .devkit build dist *.egg-info

@@ -115,9 +115,21 @@ def test_what_is_imported_at_the_top_is_what_is_installed(folder: str, needed: s
         f"{i.line} imports {i.name}"
         for module, found in MODULES.items()
         for i in found
-        if module.startswith(f"ndformer.{folder}") and not i.lazy and i.name.split(".")[0] not in allowed
+        if module.startswith(f"ndformer.{folder}")
+        and not i.lazy
+        and i.name.split(".")[0] not in allowed
+        and not (module in TRITON and i.name.split(".")[0] == "triton")
     ]
     assert not strangers, strangers
+
+
+TRITON = {f"ndformer.framework.kernels.fused_{name}" for name in ("launch", "tiles", "triton")}
+
+
+def test_kernels_in_triton_are_imported_where_they_are_used() -> None:
+    """A kernel's language must be global where it is written, so these modules are an extra's as a whole."""
+    eager = {i.line for module, found in MODULES.items() for i in found if i.name in TRITON and not i.lazy}
+    assert {line.split(":")[0].split("/")[-1][:-3] for line in eager} <= {name.split(".")[-1] for name in TRITON}
 
 
 def test_nothing_is_imported_in_a_circle() -> None:

@@ -10,6 +10,7 @@ import torch.nn.attention.flex_attention as flex_attention
 from torch import Tensor
 
 import ndformer.framework.kernels.dense as dense_module
+import ndformer.framework.kernels.fused as fused_module
 import ndformer.framework.kernels.sdpa as sdpa_module
 from ndformer.framework.bias.base import Bias, SumBias
 from ndformer.framework.bias.parabolas import IsotropicBias, QuadraticBias
@@ -209,7 +210,7 @@ def test_all_backends_give_the_numbers_of_attention_by_hand(kind: str, layout: s
         direction = torch.randn(expected.shape)
         wanted = torch.autograd.grad((expected * direction).sum(), [*double, *weights], retain_graph=True)
         with torch.no_grad():
-            few = ["narrow"] if ALL["narrow"].serves(qkv[0], qkv[1], qkv[2], where, bias) else []
+            few = [name for name in ("narrow", "fused") if ALL[name].serves(qkv[0], qkv[1], qkv[2], where, bias)]
         for backend in [*BACKENDS, *few]:
             if backend in ("flex", "narrow"):
                 if kind == "rows only":
@@ -393,7 +394,16 @@ def query(tokens: int, dtype: torch.dtype = torch.float32, device: str = "cpu") 
         (8192, torch.float64, "cuda", "plain", "distance", "dense"),
     ],
 )
-def test_auto_takes(tokens: int, dtype: torch.dtype, device: str, layout: str, kind: str, chosen: str) -> None:
+def test_auto_takes(
+    tokens: int,
+    dtype: torch.dtype,
+    device: str,
+    layout: str,
+    kind: str,
+    chosen: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(fused_module, "TRITON", True)  # the kernel of our own is for whoever names it
     r = torch.zeros(1, tokens, 1)
     segments = torch.zeros(1, tokens, dtype=torch.int64)
     if layout == "packed":
@@ -429,13 +439,15 @@ def test_a_backend_computes_what_it_serves_and_refuses_the_rest(name: str, kind:
                 else:
                     with pytest.raises((TypeError, ValueError, RuntimeError), match=rf"backend '{name}'.* take '"):
                         attend(q, q, q, where, bias, backend=name)
-    all_of_it = name in ("dense", "sdpa") or (name == "select" and kind.startswith(("quadratic", "isotropic")))
+    parabolas = kind.startswith(("quadratic", "isotropic"))
+    all_of_it = name in ("dense", "sdpa") or (name == "select" and parabolas)
+    all_of_it = all_of_it or (name == "fused" and (parabolas or kind in ("none", "distance", "cone")))
     assert said == {True} if all_of_it else False in said
 
 
 def test_auto_asks_the_most_special_first_and_the_reference_last() -> None:
-    assert [backend.name for backend in AUTO] == ["select", "narrow", "flex", "sdpa", "dense"]
-    assert [backend.name for backend in AUTO if backend.packed] == ["flex"]  # the others get samples
+    assert [backend.name for backend in AUTO] == ["select", "narrow", "fused", "flex", "sdpa", "dense"]
+    assert [backend.name for backend in AUTO if backend.packed] == ["fused", "flex"]  # the others get samples
     assert all(type(backend).__doc__ for backend in AUTO)
 
 

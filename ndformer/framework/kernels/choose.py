@@ -11,6 +11,7 @@ from ndformer.framework.errors import nearest
 from ndformer.framework.kernels.backend import Backend, samples
 from ndformer.framework.kernels.dense import Dense
 from ndformer.framework.kernels.flex import Flex
+from ndformer.framework.kernels.fused import Fused
 from ndformer.framework.kernels.narrow import Narrow
 from ndformer.framework.kernels.sdpa import SDPA
 from ndformer.framework.kernels.select import Select
@@ -18,7 +19,9 @@ from ndformer.framework.kernels.told import tell
 from ndformer.framework.tokens import Where
 
 # from the one that serves everything to the one that serves least
-BACKENDS: dict[str, Backend] = {backend.name: backend for backend in (Dense(), SDPA(), Flex(), Narrow(), Select())}
+BACKENDS: dict[str, Backend] = {
+    backend.name: backend for backend in (Dense(), SDPA(), Flex(), Fused(), Narrow(), Select())
+}
 AUTO = list(reversed(BACKENDS.values()))
 
 

@@ -1,0 +1,113 @@
+"""Fused attention: the bias is made inside of flash attention, from places and a few numbers of each query (Triton).
+
+q, k and v stay at the width of a head, differences are taken in float32 before anything is squared, and nothing of the
+size of all pairs is ever made. Packed rows and padding are spans of keys: no work between samples.
+"""
+
+import importlib.util
+
+import torch
+from torch import Tensor
+
+from ndformer.framework.bias.base import Bias, PositionBias
+from ndformer.framework.bias.curves import CurveBias, gaussian, logarithm, power
+from ndformer.framework.bias.parabolas import IsotropicBias, SeparableBias
+from ndformer.framework.bias.pointwise import ConeBias, DistanceBias
+from ndformer.framework.kernels.backend import Backend, on_gpu
+from ndformer.framework.kernels.fused_op import attention
+from ndformer.framework.kernels.fused_variants import fits
+from ndformer.framework.tokens import Where
+
+DTYPES = (torch.bfloat16, torch.float16, torch.float32)
+TRITON = importlib.util.find_spec("triton") is not None  # asked once: compiled graphs cannot
+AXES = 6
+CURVES = {power: "power", logarithm: "logarithm", gaussian: "gaussian"}
+
+
+class Fused(Backend):
+    """Serves parabolas, distances, curves and cones on a GPU, with gradients. On a CPU all pairs at once: a check."""
+
+    name, packed = "fused", True
+
+    def serves(self, q: Tensor, k: Tensor, v: Tensor, where: Where, bias: Bias | None) -> bool:
+        if v.shape[-1] != q.shape[-1] or kind_of(bias) is None:
+            return False
+        if q.device.type == "cpu":
+            return True
+        places = bias.axes if isinstance(bias, PositionBias) else []
+        exact = len(places) <= AXES and all(axis.dtype == torch.float32 for axis in places)
+        masked = where.valid is not None or isinstance(bias, ConeBias)
+        known = exact and q.dtype in DTYPES and fits(q.dtype.itemsize, q.shape[-1], len(places), masked)
+        return known and on_gpu(q) and TRITON
+
+    def preferred(self, q: Tensor, where: Where, bias: Bias | None) -> bool:
+        return False  # until a GPU has run tests/gpu/test_fused.py, whoever names it has it: backend="fused"
+
+    def held(self, q: Tensor, where: Where, bias: Bias | None) -> int:
+        return 0 if on_gpu(q) else q.shape[0] * q.shape[1] * q.shape[2] ** 2
+
+    def __call__(self, q: Tensor, k: Tensor, v: Tensor, where: Where, bias: Bias | None, scale: float) -> Tensor:
+        if not self.serves(q, k, v, where, bias):
+            raise ValueError(
+                "backend 'fused' is for parabolas (PaPE, PaPE-RI ...), distances, curves and cones, in up to "
+                f"{AXES} dimensions, with float32 positions, heads of up to 64 channels (128 in up to 2 dimensions; in "
+                "float32 16 to 64), and triton on a GPU (pip install 'ndformer[gpu]'): take 'auto'"
+            )
+        kind, forms, places = "none", None, None
+        if isinstance(bias, PositionBias):
+            kind, places = kind_of(bias) or kind, torch.stack(bias.axes, 1)
+            forms = forms_of(bias, q)
+        placed = None if places is None else where.placed
+        out, _ = attention(q, k, v, forms, places, placed, spans(where), kind, scale)
+        return out
+
+
+def kind_of(bias: Bias | None) -> str | None:
+    """As fused_op.py calls it; None: not one of them."""
+    if bias is None:
+        return "none"
+    if isinstance(bias, IsotropicBias):
+        return "isotropic"
+    if isinstance(bias, SeparableBias):
+        return "parabola"
+    if isinstance(bias, CurveBias):
+        return CURVES.get(bias.curve)
+    return {DistanceBias: "distance", ConeBias: "cone"}.get(type(bias))
+
+
+def forms_of(bias: PositionBias, q: Tensor) -> Tensor:
+    """(B, H, F, N); what all queries share is expanded, and takes no memory."""
+    if isinstance(bias, SeparableBias):
+        entries, axes = bias.parabolas()
+        P, none = len(axes), q.new_zeros(1, dtype=bias.dtype)
+        names = [(a, b) for a in range(P) for b in range(a, P)] + [(a,) for a in range(P)]
+        chosen = [(0, 0)] if isinstance(bias, IsotropicBias) else names
+        return torch.stack([entries.get(name, none).expand(q.shape[:3]) for name in chosen], 2)
+    if isinstance(bias, ConeBias):
+        numbers = [*bias.directions, bias.cosines - bias.tolerance]
+    elif isinstance(bias, CurveBias):
+        numbers = bias.numbers
+    else:
+        assert isinstance(bias, DistanceBias)
+        numbers = [bias.slopes]
+    exact = torch.promote_types(q.dtype, torch.float32)
+    B, H, N, _ = q.shape
+    return torch.stack(numbers, -1).to(exact)[None, :, :, None].expand(B, H, -1, N)
+
+
+def spans(where: Where) -> Tensor | None:
+    """(B or 1, 2, N) the first key that a token may see and the one after the last; padding: -1 and 0. On a device, and
+    nobody waits for it."""
+    if where.valid is None:
+        return None
+    n = torch.arange(1, where.valid.shape[1] + 1, device=where.valid.device)
+    ends = n * where.valid
+    if where.segment is None:
+        first, last = torch.zeros_like(ends), ends.amax(1, keepdim=True).expand_as(ends)
+    else:
+        change = where.segment[:, 1:] != where.segment[:, :-1]
+        edge = torch.nn.functional.pad(change, (1, 1), value=True)
+        first = torch.cummax((n - 1) * edge[:, :-1], 1).values
+        last = len(n) - torch.cummax((n - 1) * edge[:, 1:].flip(1), 1).values.flip(1)
+    first, last = torch.where(where.valid, first, -1), torch.where(where.valid, last, 0)
+    return torch.stack([first, last], 1).int()

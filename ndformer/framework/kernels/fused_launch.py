@@ -1,0 +1,108 @@
+"""Starts the fused kernels: which tiles, how many programs, and what each is told."""
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+import triton  # pyright: ignore[reportMissingImports]
+from torch import Tensor
+
+from ndformer.framework.kernels import fused_triton as kernels
+from ndformer.framework.kernels.fused_reference import Bias
+from ndformer.framework.kernels.fused_variants import Variant, variant
+
+FAR = 1e30
+
+
+def forward(q: Tensor, k: Tensor, v: Tensor, bias: Bias, scale: float) -> tuple[Tensor, Tensor]:
+    B, H, N, _ = q.shape
+    q, k, v = (_side_by_side(t) for t in (q, k, v))
+    out, lse = _like(q), q.new_empty(B, H, N, dtype=torch.float32)
+    tiles = variant("forward", q, bias)
+    told, steps = _told(bias, tiles.keys)
+    if out.numel():
+        kernels.forward[(triton.cdiv(N, tiles.queries) * B * H,)](  # pyright: ignore[reportIndexIssue]
+            q, k, v, *told, out, lse, *map(_steps, (q, k, v, out)), *steps, H, N, scale, **_constants(q, bias, tiles)
+        )
+    return out, lse
+
+
+def backward(
+    q: Tensor, k: Tensor, v: Tensor, bias: Bias, out: Tensor, lse: Tensor, d_out: Tensor, d_lse: Tensor, scale: float
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    B, H, N, _ = q.shape
+    q, k, v, out, d_out = (_side_by_side(t) for t in (q, k, v, out, d_out))
+    dq, dk, dv = _like(q), _like(k), _like(v)
+    learned = bias.forms is not None and bias.kind != "cone"
+    d_forms = lse.new_empty(bias.forms.shape if learned and bias.forms is not None else 0)
+    said = lse.new_empty(B, H, 2 + (0 if bias.forms is None else bias.forms.shape[2]), N)
+    if not q.numel():
+        return dq, dk, dv, d_forms
+    tiles = variant("backward_queries", q, bias)
+    told, steps = _told(bias, tiles.keys)
+    kernels.backward_queries[(triton.cdiv(N, tiles.queries) * B * H,)](  # pyright: ignore[reportIndexIssue]
+        q, k, v, *told, out, lse, d_out, d_lse.contiguous(), said, dq, d_forms,
+        *map(_steps, (q, k, v, out, d_out, dq)), *steps, H, N, scale, **_constants(q, bias, tiles),
+    )  # fmt: skip
+    tiles = variant("backward_keys", q, bias)
+    told, steps = _told(bias, tiles.queries)
+    kernels.backward_keys[(triton.cdiv(N, tiles.keys) * B * H,)](  # pyright: ignore[reportIndexIssue]
+        q, k, v, *told, d_out, said, dk, dv,
+        *map(_steps, (q, k, v, d_out, dk)), *steps, H, N, scale, **_constants(q, bias, tiles),
+    )  # fmt: skip
+    return dq, dk, dv, d_forms
+
+
+def _constants(q: Tensor, bias: Bias, tiles: Variant) -> dict[str, Any]:
+    """What a kernel is compiled for."""
+    return dict(
+        KIND=bias.kind,
+        P=0 if bias.places is None else bias.places.shape[1],
+        COUNT=0 if bias.forms is None else bias.forms.shape[2],
+        UNPLACED=bias.placed is not None,
+        SPANS=bias.spans is not None,
+        WIDTH=q.shape[-1],
+        D=max(16, triton.next_power_of_2(q.shape[-1])),
+        PRECISION="tf32x3" if q.dtype == torch.float32 else "tf32",
+        QUERIES=tiles.queries,
+        KEYS=tiles.keys,
+        num_warps=tiles.warps,
+        num_stages=tiles.stages,
+        enable_fp_fusion=True,
+    )
+
+
+def _told(bias: Bias, size: int) -> tuple[list[Any], list[Any]]:
+    """The bias as tensors, each with its steps; and the boxes of tiles of `size` tokens, where whole tiles may go."""
+    places = None if bias.places is None else bias.places.contiguous()
+    placed = None if bias.placed is None else bias.placed.float().contiguous()
+    spans = None if bias.spans is None else bias.spans.contiguous()
+    boxes = None if bias.kind != "cone" or places is None else _boxes(places, bias.placed, size)
+    forms = (0, 0, 0, 0) if bias.forms is None else bias.forms.stride()
+    of_rows = [0 if t is None or t.shape[0] == 1 else t.stride(0) for t in (places, placed, spans, boxes)]
+    return [bias.forms, places, placed, spans, boxes], [forms, *of_rows]
+
+
+def _boxes(places: Tensor, placed: Tensor | None, size: int) -> Tensor:
+    """(B or 1, tiles, 2 P) what is between the places of each tile; everything, where a token has none."""
+    low, high = places, places
+    if placed is not None:
+        low, high = (torch.where(placed[:, None], places, far) for far in (-FAR, FAR))
+    missing = -places.shape[2] % size
+    low, high = F.pad(low, (0, missing), value=FAR), F.pad(high, (0, missing), value=-FAR)
+    bounds = torch.stack([low.unflatten(2, (-1, size)).amin(3), high.unflatten(2, (-1, size)).amax(3)], -1)
+    return bounds.transpose(1, 2).flatten(2).contiguous()  # low and high of each axis in turn
+
+
+def _side_by_side(t: Tensor) -> Tensor:
+    """With the channels of a token one after the other."""
+    return t if t.stride(-1) == 1 else t.contiguous()
+
+
+def _like(t: Tensor) -> Tensor:
+    B, H, N, h = t.shape
+    return t.new_empty(B, N, H, h).transpose(1, 2)
+
+
+def _steps(t: Tensor) -> tuple[int, ...]:
+    return t.stride()[:3]

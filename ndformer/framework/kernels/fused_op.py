@@ -1,0 +1,117 @@
+"""ndformer::attention, a custom operator: attention with a bias made from places and from numbers of the queries.
+
+q, k and v stay at the width of a head. A bias is a `kind` and `forms`, F numbers for each query and head:
+
+    none          F = 0
+    parabola      the P(P+1)/2 upper entries of M, then the P of c: dr' M dr + c' dr      (PaPE, PaPECompact)
+    isotropic     alpha                                             alpha |dr|^2          (PaPE-RI)
+    distance      slope                                             -slope |dr|           (ALiBi)
+    power         a, p                                              -a |dr|^p             (KERPLE, BAM)
+    logarithm     a, p                                              -p log(1 + a |dr|)    (KERPLE)
+    gaussian      width                                             -(|dr| / width)^2 / 2
+    cone          a direction and a cosine                          -inf outside of it    (LookHere)
+
+with dr = r_j - r_i. Pairs with an unplaced token get none. Gradients go to q, k, v and to the forms, cones apart; a
+number that all queries share is expanded, and torch sums its gradient.
+
+On a CPU it is the reference, in float32 or float64; on a GPU the kernels of fused_triton.py.
+"""
+
+import torch
+from torch import Tensor
+
+from ndformer.framework.kernels import fused_reference as reference
+
+# Tokens last, for kernels that read many of them side by side:
+#   q, k, v (B, H, N, h)   forms (B, H, F, N)   places (B or 1, P, N)   placed (B or 1, N)
+#   spans (B or 1, 2, N) int32, the first key that a token may see and the one after the last; padding: -1 and 0.
+#   Tokens see each other where their spans begin together, so spans of a row do not overlap.
+
+
+@torch.library.custom_op("ndformer::attention", mutates_args=())
+def attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    forms: Tensor | None,
+    places: Tensor | None,
+    placed: Tensor | None,
+    spans: Tensor | None,
+    kind: str,
+    scale: float,
+) -> tuple[Tensor, Tensor]:
+    """softmax(q k' scale + bias) v over the keys in a query's span: (B, H, N, h), 0 for padding; and the logarithm of
+    each softmax's sum, (B, H, N) in float32 or finer."""
+    return reference.forward(q, k, v, reference.Bias(forms, places, placed, spans, kind), scale)
+
+
+@attention.register_fake
+def _(q, k, v, forms, places, placed, spans, kind, scale):
+    return empty_like(q), q.new_empty(q.shape[:3], dtype=torch.promote_types(q.dtype, torch.float32))
+
+
+@torch.library.custom_op("ndformer::attention_backward", mutates_args=())
+def attention_backward(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    forms: Tensor | None,
+    places: Tensor | None,
+    placed: Tensor | None,
+    spans: Tensor | None,
+    out: Tensor,
+    lse: Tensor,
+    d_out: Tensor,
+    d_lse: Tensor,
+    kind: str,
+    scale: float,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Gradients of q, k, v and the forms; of none or of cones an empty one."""
+    bias = reference.Bias(forms, places, placed, spans, kind)
+    return reference.backward(q, k, v, bias, out, lse, d_out, d_lse, scale)
+
+
+@attention_backward.register_fake
+def _(q, k, v, forms, places, placed, spans, out, lse, d_out, d_lse, kind, scale):
+    d_forms = forms.new_empty(forms.shape) if learns(kind) else lse.new_empty(0)
+    return empty_like(q), empty_like(k), empty_like(v), d_forms
+
+
+@attention.register_kernel("cuda")
+def _(q, k, v, forms, places, placed, spans, kind, scale):
+    from ndformer.framework.kernels import fused_launch
+
+    return fused_launch.forward(q, k, v, reference.Bias(forms, places, placed, spans, kind), scale)
+
+
+@attention_backward.register_kernel("cuda")
+def _(q, k, v, forms, places, placed, spans, out, lse, d_out, d_lse, kind, scale):
+    from ndformer.framework.kernels import fused_launch
+
+    bias = reference.Bias(forms, places, placed, spans, kind)
+    return fused_launch.backward(q, k, v, bias, out, lse, d_out, d_lse, scale)
+
+
+def learns(kind: str) -> bool:
+    """Whether its forms have gradients."""
+    return kind not in ("none", "cone")
+
+
+def empty_like(t: Tensor) -> Tensor:
+    """(B, H, N, h) with the heads of a token side by side: what comes after attention joins them."""
+    B, H, N, h = t.shape
+    return t.new_empty(B, N, H, h).transpose(1, 2)
+
+
+def _keep(ctx, inputs, output):
+    *tensors, ctx.kind, ctx.scale = inputs
+    ctx.save_for_backward(*tensors, *output)
+
+
+def _gradients(ctx, d_out, d_lse):
+    kept = ctx.saved_tensors
+    dq, dk, dv, d_forms = attention_backward(*kept, d_out, d_lse, ctx.kind, ctx.scale)
+    return dq, dk, dv, d_forms if learns(ctx.kind) else None, *[None] * 5
+
+
+attention.register_autograd(_gradients, setup_context=_keep)

@@ -1,0 +1,124 @@
+"""Attention with a bias of places, all pairs at once: what the fused kernels compute, to compare them with."""
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from ndformer.framework.autocast import without_autocast
+
+
+class Bias(NamedTuple):
+    """As fused_op.py says."""
+
+    forms: Tensor | None
+    places: Tensor | None
+    placed: Tensor | None
+    spans: Tensor | None
+    kind: str
+
+
+def forward(q: Tensor, k: Tensor, v: Tensor, bias: Bias, scale: float) -> tuple[Tensor, Tensor]:
+    with without_autocast(q):
+        exact = _exact(q, k)
+        logits = _logits(exact[0], exact[1], bias, scale)
+        lse = logits.logsumexp(-1)
+        weights = _weights(logits, lse)
+        return _side_by_side(weights @ v.to(weights.dtype), q.dtype), lse
+
+
+def backward(
+    q: Tensor, k: Tensor, v: Tensor, bias: Bias, out: Tensor, lse: Tensor, d_out: Tensor, d_lse: Tensor, scale: float
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    with without_autocast(q):
+        qe, ke, ve, out, d_out = _exact(q, k, v, out, d_out)
+        weights = _weights(_logits(qe, ke, bias, scale), lse)
+        lost = (out * d_out).sum(-1, keepdim=True) - d_lse[..., None]
+        d_logits = weights * (d_out @ ve.mT - lost)  # (B, H, N, N)
+        d_forms = lse.new_empty(0)
+        if bias.forms is not None and bias.kind != "cone":
+            slopes = _slopes(bias, _differences(bias))
+            d_forms = torch.stack([(d_logits * slope).sum(-1) for slope in slopes], 2).to(bias.forms.dtype)
+        dq, dk, dv = d_logits @ ke * scale, d_logits.mT @ qe * scale, weights.mT @ d_out
+        return _side_by_side(dq, q.dtype), _side_by_side(dk, k.dtype), _side_by_side(dv, v.dtype), d_forms
+
+
+def _exact(*tensors: Tensor) -> list[Tensor]:
+    return [t.to(torch.promote_types(t.dtype, torch.float32)) for t in tensors]
+
+
+def _side_by_side(t: Tensor, dtype: torch.dtype) -> Tensor:
+    """(B, H, N, h) laid out as (B, N, H, h)."""
+    return t.to(dtype).transpose(1, 2).contiguous().transpose(1, 2)
+
+
+def _logits(q: Tensor, k: Tensor, bias: Bias, scale: float) -> Tensor:
+    logits = q @ k.mT * scale
+    if bias.kind != "none":
+        logits = logits + _values(bias, _differences(bias)).to(logits.dtype)
+    if bias.spans is None:
+        return logits
+    first = bias.spans[:, 0]
+    seen = (first[:, :, None] == first[:, None, :]) & (first >= 0)[:, None, :]
+    return logits.masked_fill(~seen[:, None], -torch.inf)
+
+
+def _weights(logits: Tensor, lse: Tensor) -> Tensor:
+    return (logits - lse[..., None]).exp().masked_fill((lse == -torch.inf)[..., None], 0)
+
+
+def _differences(bias: Bias) -> list[Tensor]:
+    """Per axis r_j - r_i, (B or 1, 1, N, N); 0 where one of the two has no place, for then no bias is left."""
+    assert bias.places is not None
+    dr = bias.places[:, :, None, :] - bias.places[:, :, :, None]
+    if bias.placed is not None:
+        dr = dr.masked_fill(~(bias.placed[:, None, None, :] & bias.placed[:, None, :, None]), 0)
+    return [axis[:, None] for axis in dr.unbind(1)]
+
+
+def _norm(dr: Sequence[Tensor]) -> Tensor:
+    return torch.stack(list(dr)).square().sum(0).sqrt()
+
+
+def _values(bias: Bias, dr: Sequence[Tensor]) -> Tensor:
+    assert bias.forms is not None
+    forms = [form[..., None] for form in bias.forms.unbind(2)]  # F of (B, H, N, 1)
+    if bias.kind == "parabola":
+        return sum((form * slope for form, slope in zip(forms, _slopes(bias, dr))), torch.zeros_like(dr[0]))
+    d = _norm(dr)
+    if bias.kind == "isotropic":
+        return forms[0] * d**2
+    if bias.kind == "distance":
+        return -forms[0] * d
+    if bias.kind == "power":
+        return torch.where(d > 0, -forms[0] * d ** forms[1], 0)
+    if bias.kind == "logarithm":
+        return -forms[1] * torch.log1p(forms[0] * d)
+    if bias.kind == "gaussian":
+        return -0.5 * (d / forms[0]) ** 2
+    along = sum((u * axis for u, axis in zip(forms, dr)), torch.zeros_like(d))
+    return torch.where(along >= forms[-1] * d, 0.0, -math.inf)
+
+
+def _slopes(bias: Bias, dr: Sequence[Tensor]) -> list[Tensor]:
+    """What a logit changes by with each number of its form: F of (B or 1, H or 1, N, N)."""
+    if bias.kind == "parabola":
+        P = len(dr)
+        squares = [dr[a] * dr[b] * (1 if a == b else 2) for a in range(P) for b in range(a, P)]
+        return [*squares, *dr]
+    assert bias.forms is not None
+    forms = [form[..., None] for form in bias.forms.unbind(2)]
+    d = _norm(dr)
+    if bias.kind == "isotropic":
+        return [d**2]
+    if bias.kind == "distance":
+        return [-d]
+    if bias.kind == "power":
+        away = torch.where(d > 0, d, 1)
+        power = torch.where(d > 0, away ** forms[1], 0)
+        return [-power, -forms[0] * power * away.log()]
+    if bias.kind == "logarithm":
+        return [-forms[1] * d / (1 + forms[0] * d), -torch.log1p(forms[0] * d)]
+    return [d**2 / forms[0] ** 3]

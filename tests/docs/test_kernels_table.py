@@ -1,0 +1,31 @@
+"""The table of the fused kernels in docs/benchmarks.md is that of docs/benchmarks/kernels.json."""
+
+import json
+from pathlib import Path
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+KERNELS, ARCHS = ("forward", "backward_queries", "backward_keys"), ("sm_80", "sm_90", "sm_120")
+NAMES = {"none": "no bias", "isotropic": "PaPE-RI", "distance": "ALiBi", "parabola": "PaPE"}
+
+
+def lines() -> list[str]:
+    found = json.loads((DOCS / "benchmarks" / "kernels.json").read_text())["rows"]
+    cells = {(row["bias"], row["kernel"], row["arch"]): row for row in found if row["dimensions"] == 2}
+    table = []
+    for bias, name in NAMES.items():
+        row = [cells[bias, kernel, arch] for kernel in KERNELS for arch in ARCHS]
+        table.append(f"| {name} | " + " | ".join(f"{cell['instructions']:.1f}" for cell in row) + " |")
+        if bias != "none":
+            expected = [cell["expected_over_none"].values() for cell in row]
+            said = " | ".join(f"{a:.2f}, {b:.2f}" for a, b in expected)
+            table.append(f"| *{name}, expected* | {said} |")
+    return table
+
+
+def test_the_page_has_the_figures_of_the_file() -> None:
+    assert "\n".join(lines()) in (DOCS / "benchmarks.md").read_text()
+
+
+def test_nothing_spills_in_it() -> None:
+    rows = json.loads((DOCS / "benchmarks" / "kernels.json").read_text())["rows"]
+    assert {row["spills_in_loops"] for row in rows} == {0}

@@ -1,0 +1,169 @@
+"""The operator of fused attention: its gradients are those of its formula, and torch can export and compile it."""
+
+import math
+from typing import NamedTuple
+
+import pytest
+import torch
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+from ndformer.framework.kernels.fused_op import attention
+from tests.framework.helpers import relative
+
+B, H, N, WIDTH, SCALE = 2, 2, 5, 4, 0.5
+COUNTS = {"none": 0, "isotropic": 1, "distance": 1, "power": 2, "logarithm": 2, "gaussian": 1, "cone": 3, "parabola": 5}
+
+
+class Case(NamedTuple):
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    forms: Tensor | None
+    places: Tensor | None
+    placed: Tensor | None
+    spans: Tensor | None
+    kind: str
+    scale: float = SCALE
+
+
+def case(kind: str, dtype: torch.dtype = torch.float64, masks: bool = True) -> Case:
+    torch.manual_seed(0)
+    q, k, v = torch.randn(3, B, H, N, WIDTH, dtype=dtype).unbind(0)
+    forms = places = placed = spans = None
+    if kind != "none":
+        places = torch.randint(0, 4, (B, 2, N)).to(dtype)
+        forms = torch.rand(B, H, COUNTS[kind], N, dtype=dtype) + 0.5
+        if kind == "cone":
+            forms = torch.tensor([[0.6, 0.8, 0.1], [1.0, 0.0, -0.5]], dtype=dtype)[None, :, :, None].expand(B, H, 3, N)
+    if masks:  # samples of two and two tokens beside padding, and a token without a place in each row
+        first, last = (
+            torch.tensor([[0, 0, 2, 2, -1], [-1, 1, 1, 1, 1]]),
+            torch.tensor([[2, 2, 4, 4, 0], [0, 5, 5, 5, 5]]),
+        )
+        spans = torch.stack([first, last], 1).int()
+        if places is not None:
+            placed = torch.arange(N) != torch.tensor([[1], [3]])
+            places = places * placed[:, None]
+    tensors = [t if t is None else t.detach().requires_grad_(kind != "cone") for t in (q, k, v, forms)]
+    return Case(*tensors, places, placed, spans, kind)  # type: ignore[arg-type]
+
+
+def by_hand(given: Case) -> Tensor:
+    """Pair by pair."""
+    out = torch.zeros(B, H, N, WIDTH, dtype=torch.float64)
+    for b in range(B):
+        for h in range(H):
+            for i in range(N):
+                logits = {j: _logit(given, b, h, i, j) for j in range(N) if _sees(given, b, i, j)}
+                total = sum(math.exp(logit) for logit in logits.values())
+                for j, logit in logits.items():
+                    out[b, h, i] += math.exp(logit) / total * given.v[b, h, j].double()
+    return out
+
+
+def _sees(given: Case, b: int, i: int, j: int) -> bool:
+    if given.spans is None:
+        return True
+    first, last = given.spans[b, :, i].tolist()
+    return first <= j < last
+
+
+def _logit(given: Case, b: int, h: int, i: int, j: int) -> float:
+    logit = (given.q[b, h, i] @ given.k[b, h, j]).item() * SCALE
+    if given.forms is None or given.places is None:
+        return logit
+    if given.placed is not None and not (given.placed[b, i] and given.placed[b, j]):
+        return logit
+    y, x = (given.places[b, :, j] - given.places[b, :, i]).tolist()
+    f, d = given.forms[b, h, :, i].tolist(), math.hypot(y, x)
+    if given.kind == "parabola":
+        return logit + f[0] * y * y + 2 * f[1] * y * x + f[2] * x * x + f[3] * y + f[4] * x
+    if given.kind == "isotropic":
+        return logit + f[0] * d * d
+    if given.kind == "distance":
+        return logit - f[0] * d
+    if given.kind == "power":
+        return logit - (f[0] * d ** f[1] if d else 0)
+    if given.kind == "logarithm":
+        return logit - f[1] * math.log(1 + f[0] * d)
+    if given.kind == "gaussian":
+        return logit - (d / f[0]) ** 2 / 2
+    return logit if f[0] * y + f[1] * x >= f[2] * d else -math.inf
+
+
+@pytest.mark.parametrize("masks", [False, True])
+@pytest.mark.parametrize("kind", COUNTS)
+def test_it_is_the_formula_pair_by_pair(kind: str, masks: bool) -> None:
+    given = case(kind, masks=masks)
+    out, lse = attention(*given)
+    assert relative(out, by_hand(given)) < 1e-12
+    if not masks:
+        return
+    assert out[0, :, 4].eq(0).all()
+    assert out[1, :, 0].eq(0).all()
+    assert lse[0, :, 4].eq(-math.inf).all()
+
+
+@pytest.mark.parametrize("kind", COUNTS)
+def test_gradients_are_those_of_finite_differences(kind: str) -> None:
+    given = case(kind)
+    learned = [t for t in given[:4] if t is not None and (kind != "cone" or t is not given.forms)]
+    rest = given[len(learned) :]
+    real = torch.ones(B, 1, N, dtype=torch.bool) if given.spans is None else given.spans[:, :1] >= 0
+
+    def both(*tensors: Tensor) -> tuple[Tensor, Tensor]:
+        out, lse = attention(*tensors, *rest)
+        return out, lse.masked_fill(~real, 0)
+
+    assert torch.autograd.gradcheck(both, [t.detach().requires_grad_() for t in learned], fast_mode=True)
+
+
+@pytest.mark.parametrize("kind", ["none", "parabola", "cone"])
+def test_torch_finds_the_operator_sound(kind: str) -> None:
+    torch.library.opcheck(attention, tuple(case(kind, torch.float32, masks=False)))
+
+
+def test_it_is_exported_and_compiled_whole_with_its_gradients() -> None:
+    given = case("parabola", torch.float32)
+
+    class Layer(torch.nn.Module):
+        def forward(self, q: Tensor, k: Tensor, v: Tensor, forms: Tensor) -> Tensor:
+            return attention(q, k, v, forms, *given[4:])[0] * 2
+
+    tensors = tuple(t for t in given[:4] if t is not None)
+    eager = Layer()(*tensors)
+    assert torch.equal(torch.export.export(Layer(), tensors).module()(*tensors), eager)
+    whole = torch.compile(Layer(), fullgraph=True, backend="aot_eager")(*tensors)
+    for a, b in zip(torch.autograd.grad(whole.sum(), tensors), torch.autograd.grad(eager.sum(), tensors)):
+        assert torch.equal(a, b)
+
+
+def test_autocast_and_checkpoints_change_nothing() -> None:
+    given = case("parabola", torch.float32)
+    tensors = [t for t in given[:4] if t is not None]
+
+    def once(*tensors: Tensor) -> Tensor:
+        return attention(*tensors, *given[4:])[0]
+
+    plain = once(*tensors)
+    expected = torch.autograd.grad(plain.square().sum(), tensors)
+    with torch.autocast("cpu", torch.bfloat16):
+        kept = checkpoint(once, *tensors, use_reentrant=False)
+    assert torch.equal(kept, plain)
+    for a, b in zip(torch.autograd.grad(kept.square().sum(), tensors), expected):
+        assert torch.equal(a, b)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_sixteen_bits_keep_forms_and_their_gradients_in_float32(dtype: torch.dtype) -> None:
+    exact = case("parabola", torch.float32)
+    q, k, v = (t.detach().to(dtype).requires_grad_() for t in exact[:3])
+    out, lse = attention(q, k, v, *exact[3:])
+    assert (out.dtype, lse.dtype) == (dtype, torch.float32)
+    assert exact.forms is not None
+    ours = torch.autograd.grad(out[..., ::2].sum().float(), exact.forms)[0]
+    wide = attention(q.float(), k.float(), v.float(), *exact[3:])[0]
+    theirs = torch.autograd.grad(wide[..., ::2].sum(), exact.forms)[0]
+    assert ours.dtype == torch.float32
+    assert relative(ours, theirs) < (3e-2 if dtype == torch.bfloat16 else 4e-3)

@@ -1,0 +1,62 @@
+"""The fused kernels, compiled for GPUs that are not here: nothing spills in a loop, and no atomics (`make kernels`)."""
+
+import pytest
+
+pytest.importorskip("triton", reason="make kernels installs triton")
+
+from ndformer.framework.kernels.fused_variants import TABLE, chosen, fits
+from tests.kernels.ahead import Case, Code, compiled, is_atomic, is_product, is_spill, per_32
+
+SHARED = {80: 166912, 90: 232448, 120: 101376}  # bytes that a program may have
+DTYPES = {2: "fp16", 4: "fp32"}
+EVERY = [
+    Case(kernel, "parabola", P, width, DTYPES[size], arch)
+    for arch in SHARED
+    for P in (2, 3, 6)  # as the table has them
+    for kernel, size, width in TABLE
+    if fits(size, width, P, masked=False)
+]
+OTHERS = [
+    Case(kernel, kind, P, 64, "bf16", arch, spans=True)
+    for arch in SHARED
+    for kernel in ("forward", "backward_queries", "backward_keys")
+    for kind, P in [("none", 0), ("isotropic", 3), ("distance", 2), ("power", 3), ("logarithm", 3), ("gaussian", 2)]
+    + [("cone", 2), ("parabola", 1), ("parabola", 3)]
+]
+WIDE = [
+    Case(kernel, "parabola", 2, width, "bf16", arch, spans=spans)
+    for arch in SHARED
+    for kernel in ("forward", "backward_queries", "backward_keys")
+    for width, spans in ((80, False), (96, True), (128, True))
+]
+
+
+def looked_at(case: Case) -> Code:
+    masked = case.spans or case.kind == "cone"
+    tiles = chosen(case.kernel, 4 if case.dtype == "fp32" else 2, case.width, case.P, masked)
+    code = compiled(case, tiles)
+    assert not any(map(is_spill, (operation for loop in code.loops for operation in loop)))
+    assert not any(map(is_atomic, code.all))
+    assert code.shared <= SHARED[case.arch]
+    assert code.registers <= 255
+    assert any(is_product(operation) for loop in code.loops for operation in loop)
+    return code
+
+
+@pytest.mark.parametrize("case", EVERY, ids=str)
+def test_no_variant_of_the_table_spills_in_a_loop(case: Case) -> None:
+    looked_at(case)
+
+
+@pytest.mark.parametrize("case", OTHERS + WIDE, ids=str)
+def test_nor_does_another_bias_or_a_mask(case: Case) -> None:
+    looked_at(case)
+
+
+@pytest.mark.parametrize("arch", SHARED)
+def test_parabolas_are_at_most_twice_the_instructions_of_no_bias(arch: int) -> None:
+    counts = []
+    for kind in ("none", "parabola"):
+        tiles = chosen("forward", 2, 64, 2, False)
+        counts.append(per_32(compiled(Case("forward", kind, 2, 64, "fp16", arch), tiles), tiles).total())
+    assert counts[1] <= 2.0 * counts[0]

@@ -1,0 +1,84 @@
+"""Instructions of the fused kernels for each 32 logits, into docs/benchmarks/kernels.json and .png.
+
+python -m tests.kernels.write      in the environment that `make kernels` makes
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+import triton  # pyright: ignore[reportMissingImports]
+
+from ndformer.framework.kernels.fused_variants import chosen
+from tests.kernels.ahead import Case, compiled, is_spill, per_32
+from tests.kernels.expected import PIPES, cycles, ratios
+
+FOLDER = Path(__file__).resolve().parents[2] / "docs" / "benchmarks"
+KERNELS = {"forward": 2, "backward_queries": 3, "backward_keys": 4}  # matrix products of each
+BIASES = [("none", 2), ("isotropic", 2), ("distance", 2), ("parabola", 2), ("none", 3), ("parabola", 3)]
+WIDTHS = {2: 64, 3: 16}  # images with ViT's heads, points with those of PTv3
+MEANT = "compiled ahead of time; cycles are expected of a model, nothing was measured on a GPU"
+
+
+def counted(kernel: str, kind: str, P: int, arch: int) -> dict[str, Any]:
+    case = Case(kernel, kind, P, WIDTHS[P], "fp16", arch)
+    tiles = chosen(kernel, 2, case.width, P, False)
+    code = compiled(case, tiles)
+    operations = per_32(code, tiles)
+    return dict(
+        kernel=kernel,
+        bias=kind,
+        dimensions=P,
+        channels=case.width,
+        arch=f"sm_{arch}",
+        tiles=tiles._asdict(),
+        registers=code.registers,
+        shared=code.shared,
+        spills_in_loops=sum(is_spill(operation) for loop in code.loops for operation in loop),
+        instructions=round(operations.total(), 2),
+        by_operation={name: round(count, 2) for name, count in _short(operations).most_common(10)},
+        expected_cycles={
+            pipe: round(count, 2) for pipe, count in cycles(operations, arch, KERNELS[kernel] * case.width).items()
+        },
+    )
+
+
+def _short(operations: Any) -> Any:
+    found = type(operations)()
+    for name, count in operations.items():
+        found[name.split(".")[0]] += count
+    return found
+
+
+def main() -> None:
+    rows = [counted(kernel, kind, P, arch) for arch in PIPES for kernel in KERNELS for kind, P in BIASES]
+    plain = {(row["kernel"], row["dimensions"], row["arch"]): row for row in rows if row["bias"] == "none"}
+    for row in rows:
+        none = plain[row["kernel"], row["dimensions"], row["arch"]]
+        found = ratios(row["expected_cycles"], none["expected_cycles"])
+        row["instructions_over_none"] = round(row["instructions"] / none["instructions"], 2)
+        row["expected_over_none"] = {name: round(ratio, 2) for name, ratio in found.items()}
+    head = dict(what=MEANT, triton=triton.__version__, of="instructions of a warp for 32 logits, fp16, a class token")
+    (FOLDER / "kernels.json").write_text(json.dumps(head | dict(rows=rows), indent=1) + "\n")
+    draw(rows)
+
+
+def draw(rows: list[dict[str, Any]]) -> None:
+    figure, axes = plt.subplots(1, 3, figsize=(12, 3.6), sharey=True, layout="constrained")
+    names = [f"{kind}\n{P}-D, h={WIDTHS[P]}" for kind, P in BIASES]
+    for ax, kernel in zip(axes, KERNELS):
+        for at, arch in enumerate(PIPES):
+            mine = [row["instructions"] for row in rows if row["kernel"] == kernel and row["arch"] == f"sm_{arch}"]
+            ax.bar(np.arange(len(names)) + (at - 1) * 0.27, mine, 0.25, label=f"sm_{arch}")
+        ax.set_xticks(range(len(names)), names, fontsize=7)
+        ax.set_title(kernel.replace("_", ", of "))
+        ax.spines[["top", "right"]].set_visible(False)
+    axes[0].set_ylabel("instructions for 32 logits\n(compiled, not run)")
+    axes[0].legend(frameon=False)
+    figure.savefig(FOLDER / "kernels.png", dpi=130)
+
+
+if __name__ == "__main__":
+    main()
