@@ -54,7 +54,8 @@ class LookHere(PositionEncoding):
         self.directions = [*sets[looking % len(sets)].tolist(), *[[0.0] * dims] * everywhere]  # (H, P)
         self.cosines = [math.cos(math.radians(fov / 2))] * len(looking) + [-1.0] * everywhere
         # each time round the directions looks twice as far; heads that look everywhere range widely
-        self.slopes = [2.0 ** -(1 + i // len(sets)) for i in looking] + [4.0 ** -(1 + i % 4) for i in range(everywhere)]
+        near = [2.0 ** -(1 + i // len(sets)) for i in range(len(looking))]
+        self.slopes = near + [4.0 ** -(1 + i % 4) for i in range(everywhere)]
 
     @property
     def first_reach(self) -> float | None:

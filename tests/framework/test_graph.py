@@ -155,8 +155,9 @@ def test_a_trained_model_is_exported_without_its_data(tmp_path: Path) -> None:
         [sys.executable, "-c", program, json.dumps(wanted)], cwd=tmp_path, capture_output=True, text=True, check=False
     )
     assert ran.stdout, ran.stderr
-    first, said, second, *sentences = ran.stdout.splitlines()
+    first, begun, said, second, *sentences = ran.stdout.splitlines()
     assert (first, second) == ("w.safetensors", "g.pt2"), ran.stderr
+    assert begun.startswith("making a graph")
     sizes = "2 x 32 x 32, 1 x 32 x 44, 3 x 40 x 32"
     assert re.fullmatch(rf"at most \d\.\de[-+]\d\d from the model, with images of {sizes}", said)
     assert sentences == [

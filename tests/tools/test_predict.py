@@ -88,7 +88,9 @@ def test_files_and_folders_are_predicted_and_written_into_a_new_folder(use, caps
 @pytest.mark.parametrize("main", [predict.main, show_attention.main])
 def test_an_image_that_patches_do_not_divide_names_the_option_that_mends_it(main, use, refused):
     sentence = refused(main, "odd.png")
-    assert sentence.startswith("odd.png has 33 x 46 pixels, which patches of 4 do not divide: have it resized, ")
+    assert sentence.startswith(
+        "odd.png has 33 x 46 pixels, which patches of 4 do not divide: resize it, or have programs do so, "
+    )
     option = sentence.partition('--cfg-options "')[2].removesuffix('"')
     assert option.endswith("[dict(type='Resize', size=(32, 48)), dict(type='PackImage')]")
     use(main, "odd.png", options=[option])

@@ -68,7 +68,6 @@ def halves(tried: Sequence[Trial]) -> str:
         for trial in (t.cast(dtype) for t in tried):
             at = f"{name}, {trial.dims}-D"
             x, where = trial.first() if trial.encoding.needs_grid else trial.padded(shift=FAR)
-            plain = _without_positions(trial, x, where)
             with torch.no_grad(), context:
                 if trial.encoding.embed(x, trial.encoding.prepare(where)).dtype != x.dtype:
                     raise Broken(f"embed() does not return the {name_of(x.dtype)} it got ({at}): add table.to(x.dtype)")
@@ -79,6 +78,7 @@ def halves(tried: Sequence[Trial]) -> str:
                         )
                     if bias is not None:
                         _at_least_float32(bias, x.shape[1], at)
+                plain = _without_positions(trial, x, where)
                 outputs = trial(x, where), plain(x, where)
             exact = [model.cast(torch.float64)(x.double(), where) for model in (trial, plain)]
             error, floor = ((y.double() - e).norm() / e.norm() for y, e in zip(outputs, exact))
@@ -119,7 +119,6 @@ class _AsSharp(LayerEncoding):
         return q * self.factor, k
 
 
-@torch.no_grad()
 def _without_positions(trial: Trial, x: Tensor, where: Where) -> Trial:
     plain = copy.deepcopy(trial)
     plain.encoding = PositionEncoding(trial.dim, trial.heads, trial.dims, 2)

@@ -23,7 +23,8 @@ ABSOLUTE = ("Absolute", "Fixed sinusoidal", "Learnable Fourier")
 ABOUT = (
     "One block, 64 channels, 4 heads, 20 epochs in batches of 100. The thesis reads the class token, and does not say "
     "how it is related to patches under relative embeddings: without a place of its own, in a single block, it learns "
-    "nothing of where they are, so the mean of the tokens is read beside it."
+    "nothing of where they are, so the mean of the tokens is read beside it. Read so, what is only relative may know "
+    "where a grid ends: a token at its border has others on one side alone."
 )
 
 
@@ -104,7 +105,7 @@ TABLE4 = Experiment(
     rows=tuple(ROWS),
     columns={"colour": "accuracy, %"},
     measure=lambda cell: measure(cell, {"colour": "colour"}),
-    scales={"small": Scale(5)},
+    scales={"small": Scale(5, minutes=63)},
     published={
         "None": {"colour": "50.06 ± 0.16"},
         "Fixed sinusoidal": {"colour": "57.03 ± 14.90"},

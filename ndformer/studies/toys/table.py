@@ -157,7 +157,7 @@ def _experiment(dims: int, depth: int, seeds: int, minutes: float | None) -> Exp
 
 
 EXPERIMENTS = [
-    _experiment(2, 1, 5, None),
+    _experiment(2, 1, 5, 72),
     _experiment(2, 4, 5, None),
     *(_experiment(dims, 1, 3, None) for dims in (1, 3, 4)),
 ]

@@ -166,6 +166,17 @@ def test_it_is_a_plain_module(digits, pixels):
     assert "model.head.linear.weight" in dict(digits.named_parameters())
 
 
+@pytest.mark.parametrize("resized", [True, False])
+def test_a_list_may_have_pictures_of_any_sizes(digits, resized):
+    model = copy.deepcopy(digits)
+    if not resized:
+        model.prepared.steps["image"] = model.prepared.steps["image"][-1:]
+    rng = np.random.default_rng(0)
+    pictures = [rng.integers(0, 256, size, dtype=np.uint8) for size in ((28, 28), (40, 20), (28, 28), (20, 40))]
+    for answer, picture in zip(model(pictures), pictures):
+        assert torch.allclose(answer.scores, model(picture).scores, atol=1e-5)
+
+
 def test_in_16_bits_positions_and_weights_stay_exact(digits, pixels):
     exact = digits(pixels).scores
     low = copy.deepcopy(digits).bfloat16()

@@ -57,6 +57,8 @@ ALLOWED = {
     "ndformer/framework/engine/studies/compare.py": {
         "json.loads": RUN,
         "path.read_text": RUN,
+    },
+    "ndformer/framework/engine/studies/train_all.py": {
         "(run.folder / LOG).read_text": RUN,
         "(run.folder / LOG).open": WRITES,
     },

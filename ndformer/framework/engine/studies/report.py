@@ -185,5 +185,6 @@ def _began(line: str) -> list[Markup]:
 
 
 def _short(value: Any) -> str:
-    text = repr(value)
+    """None is what is not said, too."""
+    text = "–" if value is None else repr(value)
     return text if len(text) <= 80 else f"{text[:79]}…"

@@ -97,9 +97,9 @@ def test_moments_look_at_themselves_in_space_and_at_each_other_in_time():
     torch.testing.assert_close(moments, time.attention()[0, :, 0, 1:].repeat_interleave(6, 1))
 
 
-def test_modalities_that_nobody_draws_together_are_a_sentence():
-    with pytest.raises(DataError, match="joins image and sound in one token set: give Adapter joint_scene"):
-        Adapter().joint_scene({}, None, dict(image=np.zeros((1, 2)), sound=np.zeros((1, 2))))
+def test_modalities_that_nobody_draws_together_are_dots():
+    scene = Adapter().joint_scene({}, None, dict(image=np.zeros((1, 2)), sound=np.ones((2, 2))))
+    assert scene.coordinates.tolist() == [[0, 0], [1, 1], [1, 1]]
 
 
 def test_what_would_fill_the_memory_is_a_sentence():
