@@ -45,8 +45,9 @@ def case(kind: str, dtype: torch.dtype = torch.float64, masks: bool = True) -> C
         if places is not None:
             placed = torch.arange(N) != torch.tensor([[1], [3]])
             places = places * placed[:, None]
-    tensors = [t if t is None else t.detach().requires_grad_(kind != "cone") for t in (q, k, v, forms)]
-    return Case(*tensors, places, placed, spans, kind)  # type: ignore[arg-type]
+    q, k, v = (t.detach().requires_grad_(kind != "cone") for t in (q, k, v))
+    forms = None if forms is None else forms.detach().requires_grad_(kind != "cone")
+    return Case(q, k, v, forms, places, placed, spans, kind)
 
 
 def by_hand(given: Case) -> Tensor:
