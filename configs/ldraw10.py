@@ -15,7 +15,9 @@ model = dict(
     head=dict(classes=10),
 )
 # samples as in the recipe's small version
-_small = lambda loader: dict(num_workers=0, dataset=dict(type="ModelNet", transforms=loader.dataset.transforms))
+_small = lambda loader: dict(
+    num_workers=0, dataset=dict(type="ModelNet", transforms=loader.dataset.transforms, cache="memory")
+)
 train_dataloader = dict(batch_size=16) | _small(_base_.sample.train_dataloader)
 val_dataloader = _small(_base_.sample.val_dataloader)
 test_dataloader = _small(_base_.sample.test_dataloader)

@@ -15,8 +15,8 @@ model = dict(
 )
 _train = [dict(type="RandomResizedCrop", size=48, scale=(0.7, 1.0)), dict(type="PackImage")]
 _eval = [dict(type="Resize", size=48), dict(type="PackImage")]
-train_dataloader = dict(batch_size=32, num_workers=0, dataset=dict(transforms=_train))
-val_dataloader = dict(num_workers=0, dataset=dict(transforms=_eval))
+train_dataloader = dict(batch_size=32, num_workers=0, dataset=dict(transforms=_train, cache="memory"))
+val_dataloader = dict(num_workers=0, dataset=dict(transforms=_eval, cache="memory"))
 test_dataloader = dict(num_workers=0, dataset=dict(transforms=_eval))
 optimizer = dict(lr=1e-3)
 train_cfg = dict(max_epochs=30)
