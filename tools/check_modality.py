@@ -32,7 +32,7 @@ def of_config(path: Path) -> Parts:
     cfg = load(path)
     model: Any = build_model(cfg).cpu()
     head: Any = None if model.in_turn else model.head
-    return Parts(build_loader(cfg, "train").data, model.width, dict(model.modalities.items()), head, model.backbone)
+    return Parts(build_loader(cfg, "train").data, model.width, dict(model.modalities.items()), head, model.features)
 
 
 def of_module(module: Any, data_root: str, given: dict[str, Any]) -> Parts:

@@ -110,3 +110,17 @@ def test_what_is_broken_is_one_sentence(check, good, bad, name, sentence):
     assert line is lines[-1]  # what is behind it is not blamed
     assert line[6:].startswith(name)
     assert sentence in line
+
+
+def test_an_adapter_is_told_what_stands_beside_its_inputs(check):
+    adapter = GOOD.replace("def forward(self, tones):", "told = ('pitch',)\n\n    def forward(self, tones, pitch):")
+    adapter = adapter.replace("inputs=dict(tones=tones)", "inputs=dict(tones=tones, pitch=torch.ones(3, 4))")
+    lines, status = check(adapter.replace("self.project(tones), W", "self.project(tones * pitch), W"))
+    assert (len(lines), status) == (8, 0), lines[-1]
+
+
+def test_an_adapter_with_a_batch_norm_is_tried_as_it_is_evaluated(check):
+    norm = "class Norm(torch.nn.BatchNorm1d):\n    def forward(self, x):\n        return super().forward(x.mT).mT\n\n"
+    code = GOOD.replace("@MODALITIES", norm + "@MODALITIES", 1)
+    lines, status = check(code.replace("Linear(wide, dim)", "Sequential(torch.nn.Linear(wide, dim), Norm(dim))"))
+    assert (len(lines), status) == (8, 0), lines[-1]

@@ -33,7 +33,7 @@ class Parts:
     dim: int  # width of the adapters' tokens
     adapters: dict[str, Adapter]  # by their names in inputs
     head: Head | None = None
-    body: Callable[[TokenSet], TokenSet] = lambda tokens: tokens  # between adapter and head
+    features: Callable[[dict[str, Any]], TokenSet] | None = None  # of a batch's inputs, for the head: a whole model's
 
     def packed(self, i: int) -> dict[str, Any]:
         return self.data[i % len(self.data)]
@@ -42,10 +42,17 @@ class Parts:
         """Of two samples."""
         return collate([self.packed(0), self.packed(1)])
 
+    def made_by(self, name: str, batch: dict[str, Any]) -> TokenSet:
+        """The tokens of one adapter."""
+        adapter, inputs = self.adapters[name], batch["inputs"]
+        return adapter(inputs[name], **{told: inputs[told] for told in adapter.told if told in inputs})
+
     def tokens(self, batch: dict[str, Any]) -> TokenSet:
         """What the head gets; made up, in a plane, where there is no adapter."""
-        for name, adapter in self.adapters.items():
-            return self.body(adapter(batch["inputs"][name]))
+        if self.features is not None:
+            return self.features(batch["inputs"])
+        if self.adapters:
+            return self.made_by(next(iter(self.adapters)), batch)
         axis, rows = torch.arange(4.0), len(batch["data_samples"])
         return TokenSet(torch.randn(rows, 16, self.dim), Where(torch.cartesian_prod(axis, axis)[None], grid=(4, 4)))
 
@@ -100,7 +107,7 @@ def tokens(parts: Parts) -> str:
     said = []
     batch = parts.batch()
     for name, adapter in parts.adapters.items():
-        found = adapter(batch["inputs"][name])
+        found = parts.made_by(name, batch)
         if not isinstance(found, TokenSet):
             raise Broken(f"{_name(adapter)} gave {type(found).__name__}: return TokenSet(features, Where(positions))")
         B, N, C = found.features.shape
@@ -110,7 +117,7 @@ def tokens(parts: Parts) -> str:
         if not place.isfinite().all() or place.dtype not in (torch.float32, torch.float64):
             raise Broken(f"{_name(adapter)} gave positions of {place.dtype}, which are float32 or finer, and finite")
         with torch.autocast("cpu", torch.bfloat16):
-            if not torch.equal(adapter(batch["inputs"][name]).where.positions, place):
+            if not torch.equal(parts.made_by(name, batch).where.positions, place):
                 raise Broken(f"{_name(adapter)} gives other positions under autocast: compute them in float32")
         said.append(f"{name}: {N} in {place.shape[2]} dimensions")
     if not said:
@@ -120,9 +127,10 @@ def tokens(parts: Parts) -> str:
 
 @promise("alone as among others")
 def alone(parts: Parts) -> str:
-    batch = parts.batch()
+    batch, first = parts.batch(), collate([parts.packed(0)])
     for name, adapter in parts.adapters.items():
-        both, one = adapter(batch["inputs"][name]), adapter(collate([parts.packed(0)])["inputs"][name])
+        adapter.eval()  # a batch norm may learn from all
+        both, one = parts.made_by(name, batch), parts.made_by(name, first)
         real = one.where.real
         n = one.features.shape[1]
         kept = torch.ones(n, dtype=torch.bool) if real is None else real[0]

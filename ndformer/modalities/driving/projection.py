@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from ndformer.framework.autocast import without_autocast
 from ndformer.framework.devices import sent
 
 NEAR = 1e-5  # metres before the camera, from which on a point is seen
@@ -26,7 +27,8 @@ def matrices(camera_to_lidar: Tensor, intrinsics: Tensor, patch: int, seen: Tens
 
 def projected(matrix: Tensor, points: Tensor) -> tuple[Tensor, Tensor]:
     """Points (N, 3) in cameras (C, 3, 4): rows and columns (C, N, 2), and depths (C, N)."""
-    at = torch.einsum("cij,nj->cni", matrix[..., :3], points) + matrix[:, None, :, 3]
+    with without_autocast(points):
+        at = torch.einsum("cij,nj->cni", matrix[..., :3], points) + matrix[:, None, :, 3]
     depth = at[..., 2]
     return at[..., :2] / depth.clamp(min=NEAR)[..., None], depth
 

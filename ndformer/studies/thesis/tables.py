@@ -51,7 +51,7 @@ TABLE1 = Experiment(
     rows=tuple(ROWS),
     columns={"direction": "direction, accuracy %", "distance": "distance, R²"},
     measure=lambda cell: measure(cell, {"direction": "direction", "distance": "distance"}),
-    scales={"small": Scale(5)},
+    scales={"small": Scale(5, minutes=117)},
     published={
         "None": {"direction": "52.72 ± 1.08", "distance": "-0.01 ± 0.01"},
         "Relative": {"direction": "99.92 ± 0.06", "distance": "0.84 ± 0.04"},

@@ -208,3 +208,17 @@ def test_rows_in_memory_are_a_cloud_that_no_camera_saw():
     assert sample["images"] == []
     with pytest.raises(ValueError, match=r"a cloud is an array \(points, 4\) of finite x, y, z and intensity, got"):
         pillars().taken(torch.full((1, 4), torch.nan))
+
+
+def test_places_are_as_exact_under_autocast():
+    """Half a patch off they would be in 16 bit: the recipe trains in it."""
+    cameras, points = batched(rig(0.0, 2.0)), cloud(0, 300)
+    found = []
+    for enabled in (False, True):
+        with torch.autocast("cpu", torch.bfloat16, enabled=enabled):
+            patches = CameraPatches(16, PATCH, LOW[:2], HIGH[:2], CELL, (-1.0, 3.0), 4)
+            pictures = torch.zeros(1, 2, 3, VIEW[0] * PATCH, VIEW[1] * PATCH)
+            sets = pillars()([points], **cameras), patches(pictures, **cameras)
+            found.append([one.where.positions for one in sets])
+    for exact, mixed in zip(*found):
+        assert torch.equal(exact, mixed)
