@@ -78,7 +78,7 @@ TABLE3 = Experiment(
     rows=tuple(ROWS),
     columns={"location": "accuracy, %"},
     measure=lambda cell: measure(cell, {"location": "location"}),
-    scales={"small": Scale(5)},
+    scales={"small": Scale(5, minutes=63)},
     published={
         "None": {"location": "49.79 ± 1.86"},
         "Fixed sinusoidal": {"location": "99.94 ± 0.10"},
