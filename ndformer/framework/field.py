@@ -31,6 +31,7 @@ class Field:
         return y * self.shape[1] + x
 
     def middles(self, like: Tensor) -> Tensor:
-        """(cells, 2) x and y of all cells, in cells."""
-        y, x = (torch.arange(n, device=like.device, dtype=like.dtype) + 0.5 for n in self.shape)
+        """(cells, 2) x and y of all cells, in cells, in float32 or finer."""
+        dtype = torch.promote_types(like.dtype, torch.float32)
+        y, x = (torch.arange(n, device=like.device, dtype=dtype) + 0.5 for n in self.shape)
         return torch.cartesian_prod(y, x).flip(1)

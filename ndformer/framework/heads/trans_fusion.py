@@ -98,7 +98,7 @@ class TransFusion(Head):
         q = self.decoder(q, flat, middles, place, field)
         said = {name: part(q).float() for name, part in self.parts.items()}
         with without_autocast(x):
-            centre = said["centre"] + middles.float()[place]
+            centre = said["centre"] + middles[place]
             parts = [centre, *(said[name] for name in ("height", "size", "heading", "velocity"))]
             code = torch.cat(parts, -1)
             seed = scores.flatten(2).gather(2, place[:, None].expand(-1, self.classes, -1)).mT * own.float()
@@ -175,13 +175,15 @@ class Decoder(nn.Module):
 
     def forward(self, q: Tensor, keys: Tensor, middles: Tensor, place: Tensor, field: Field) -> Tensor:
         """Queries (B, Q, C) at cells (B, Q) of a map (B, cells, C) -> (B, Q, C)."""
-        at = self.query_place(middles[place])
+        with without_autocast(q):
+            middles = middles.to(next(self.parameters()).dtype)
+            at, cells = self.query_place(middles[place]), self.key_place(middles[None])
         alone = self.radius is not None
         x = q.flatten(0, 1)[:, None] if alone else q
         where = at.flatten(0, 1)[:, None] if alone else at
         x = x + self.drop(self.own(x + where, x + where, x, need_weights=False)[0])
         x = self.norms[0](x.view_as(q))
-        placed = keys + self.key_place(middles[None])
+        placed = keys + cells
         x = self.norms[1](x + self.drop(self._look(x + at, placed, keys, place, field)))
         return self.norms[2](x + self.drop(self.mlp(x)))
 

@@ -237,6 +237,20 @@ def test_a_query_looks_at_the_cells_about_it_alone():
     )
 
 
+def test_queries_stand_in_the_middle_of_their_cells_in_16_bit():
+    """From the 128th cell on bfloat16 knows no halves."""
+    wide = NECK | dict(low=(-75.0, -3.0), high=(75.0, 3.0))
+    head: Any = HEADS.create(BOTH[1] | dict(neck=wide), dim=8)
+    torch.nn.init.zeros_(head.parts["centre"][-1].weight)
+    torch.nn.init.zeros_(head.parts["centre"][-1].bias)
+    given = tokens()
+    given.where.positions[..., 0] *= 12
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        at = head(given).code[..., :2]
+    assert at.max() > 200
+    assert torch.equal(at, at.floor() + 0.5)
+
+
 @pytest.mark.parametrize("cfg", BOTH, ids=["CentrePoint", "TransFusion"])
 def test_a_batch_without_boxes_trains(cfg):
     net = head(cfg).train()
