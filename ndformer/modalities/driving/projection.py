@@ -86,18 +86,16 @@ class Ground:
         return torch.stack([chosen.div(ny, rounding_mode="floor"), chosen % ny], 1), hits[nearest] - middles
 
     def _hits(self, matrix: Tensor, view: tuple[int, int]) -> tuple[Tensor, Tensor]:
-        """Row and column of the points that the camera sees, and their numbers: layer by layer, none expanded."""
+        """Row and column of the points that the camera sees, and their numbers: layer by layer, none expanded. All at
+        once, a GPU is waited for once."""
         x, y, z = self.axes(matrix)
         plane = matrix[:, 0, None, None] * x[:, None] + matrix[:, 1, None, None] * y + matrix[:, 3, None, None]
-        hits, numbers = [], []
-        for layer, height in enumerate(z):
-            row, column, depth = (plane + matrix[:, 2, None, None] * height).flatten(1)
-            row, column = row / depth.clamp(min=NEAR), column / depth.clamp(min=NEAR)
-            inside = (depth > NEAR) & (row > 0) & (row < view[0]) & (column > 0) & (column < view[1])
-            own = inside.nonzero().squeeze(1)
-            hits.append(torch.stack([row[own], column[own]], 1))
-            numbers.append(own + layer * len(row))
-        return torch.cat(hits), torch.cat(numbers)
+        layers = plane.flatten(1)[:, None] + matrix[:, 2, None, None] * z[:, None]  # (3, L, cells)
+        row, column, depth = layers.flatten(1)
+        row, column = row / depth.clamp(min=NEAR), column / depth.clamp(min=NEAR)
+        inside = (depth > NEAR) & (row > 0) & (row < view[0]) & (column > 0) & (column < view[1])
+        number = inside.nonzero().squeeze(1)
+        return torch.stack([row[number], column[number]], 1), number
 
 
 def _middles(low: float, high: float, n: int) -> Tensor:
