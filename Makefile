@@ -40,7 +40,8 @@ gpu: $(READY)
 	  "benchmarks/points.py --points 110000 --cpe none --out docs/benchmarks" \
 	  "benchmarks/points.py --points 110000 --cpe none --out docs/benchmarks --amp" \
 	  "benchmarks/points.py --points 110000 --cpe none --out docs/benchmarks --amp --train" \
-	  "benchmarks/points.py --points 110000 --cpe xcpe --out docs/benchmarks --amp"; \
+	  "benchmarks/points.py --points 110000 --cpe xcpe --out docs/benchmarks --amp" \
+	  "benchmarks/driving.py --encodings none PaPE ALiBi LearnableMLP --out docs/benchmarks"; \
 	do $(BIN)/python tools/$$line || exit 1; done
 
 soak: $(READY)

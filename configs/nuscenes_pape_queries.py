@@ -8,6 +8,7 @@ sample = dict(
             _delete_=True,
             type="TransFusion",
             classes=10,
+            sharp=(8, 9),
             neck=dict(type="BirdsEyeNet", blocks=(1, 1, 1), strides=(1, 2, 2), widths=(48, 64, 64), stride=1, up=32,
                       patches=True, norm_momentum=0.1, **_plane),
             width=64,

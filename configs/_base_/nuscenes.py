@@ -26,7 +26,7 @@ model = dict(
         size=90,
         checkpointing=True,
     ),
-    head=dict(type="TransFusion", classes=10, neck=dict(type="BirdsEyeNet", **_plane)),
+    head=dict(type="TransFusion", classes=10, sharp=(8, 9), neck=dict(type="BirdsEyeNet", **_plane)),
 )
 
 _keep = dict(type="KeepRange", low=_low, high=_high)

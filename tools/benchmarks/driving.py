@@ -1,7 +1,7 @@
 """What UniTR of the published size costs on one sample: six cameras of 704 x 256 pixels, and about 20,000 pillars.
 
 tools/benchmarks/driving.py                              PaPE, forward
-tools/benchmarks/driving.py --encodings none ALiBi LearnableMLP
+tools/benchmarks/driving.py --encodings none ALiBi --out docs/benchmarks      also as .json, as make gpu does
 
 The parts are taken in turn, `--repeats` times, and the median of each is told: on CPU the time of the processor, one
 thread, on a GPU that on the clock. `cut` is what finds the windows and sets of all eight layers, a share of `blocks`.
@@ -9,11 +9,15 @@ thread, on a GPU that on the clock. `cut` is what finds the windows and sets of 
 its peak while pillars and patches are placed: by the process on a CPU, by torch on a GPU.
 """
 
+import datetime
+import json
 import math
+import platform
 import resource
 import statistics
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, cast
 
 import torch
@@ -84,6 +88,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--encodings", nargs="+", default=["PaPE"])
     parser.add_argument("--points", type=int, default=25_000)
     parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--out", type=Path, metavar="DIR", help="write driving_DEVICE.json there")
     given = parser.parse_args(arguments)
     torch.set_num_threads(1)
     device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -110,7 +115,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     before = peak(device)
     for one in work.values():
         one()
-    print(f"placing: {(peak(device) - before) / 2**20:.0f} MiB at most")
+    mib = (peak(device) - before) / 2**20
+    print(f"placing: {mib:.0f} MiB at most")
     tokens: TokenSet = join(kept["pillars"], kept["patches"])
     flat = Flat.of(tokens)
     for name in given.encodings:
@@ -124,9 +130,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for _ in range(given.repeats):
         for name, one in work.items():
             times[name].append(seconds(one, device))
-    print(f"{flat.pillars} pillars, {len(flat.kept) - flat.pillars} patches, {device}")
-    for name, taken in times.items():
-        print(f"{name:22} {statistics.median(taken):8.3f} s")
+    sizes = dict(pillars=flat.pillars, patches=len(flat.kept) - flat.pillars)
+    found = {name: statistics.median(taken) for name, taken in times.items()}
+    print(f"{sizes['pillars']} pillars, {sizes['patches']} patches, {device}")
+    for name, middle in found.items():
+        print(f"{name:22} {middle:8.3f} s")
+    if given.out is not None:
+        machine = torch.cuda.get_device_name() if device == "cuda" else f"{platform.machine()} CPU, 1 thread"
+        record = dict(device=machine, torch=torch.__version__, date=str(datetime.date.today()), **sizes)
+        given.out.mkdir(parents=True, exist_ok=True)
+        file = given.out / f"driving_{device}.json"
+        file.write_text(json.dumps(record | dict(placing_mib=mib, seconds=found), indent=1) + "\n")
+        print(f"wrote {file}")
 
 
 if __name__ == "__main__":

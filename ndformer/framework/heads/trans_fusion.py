@@ -41,10 +41,10 @@ class TransFusion(Head):
     """A map of peaks for each class gives `queries`, its best cells; each attends to the map about it, `radius` cells
     far (None: to all of it, and queries to each other), and says a class and a box.
 
-    Of `sharp` classes, small things, a peak need not be the largest among its neighbours; boxes of them that a surer
-    one overlaps from above by an IoU of more than `nms` are left out. Scores are sigmoid(logit) times that of the peak,
-    then score^(1 - trust) iou^trust. Trained on one query for each object, that of the Hungarian assignment. A sample
-    has `boxes` and `classes` as for CentrePoint.
+    Of `sharp` classes, small things such as nuScenes' 8 and 9, a peak need not be the largest among its neighbours;
+    boxes of them that a surer one overlaps from above by an IoU of more than `nms` are left out. Scores are
+    sigmoid(logit) times that of the peak, then score^(1 - trust) iou^trust. Trained on one query for each object, that
+    of the Hungarian assignment. A sample has `boxes` and `classes` as for CentrePoint.
     """
 
     def __init__(
@@ -58,13 +58,15 @@ class TransFusion(Head):
         dropout: Rate = 0.1,
         queries: Count = 200,
         radius: Natural | None = 20,
-        sharp: tuple[Natural, ...] = (8, 9),
+        sharp: tuple[Natural, ...] = (),
         nms: Share = 0.175,
         trust: Share = 0.5,
         least_score: Share = 0.0,
         norm_momentum: SomeShare = 0.1,
     ) -> None:
         super().__init__()
+        if max(sharp, default=0) >= classes:
+            raise ValueError(f"sharp has numbers of classes, 0 to {classes - 1}, got {max(sharp)}")
         self.neck = NECKS.create(neck, dim=dim)
         self.classes, self.queries, self.sharp, self.nms = classes, queries, tuple(sharp), nms
         self.trust, self.least_score = trust, least_score

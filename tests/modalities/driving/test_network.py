@@ -12,16 +12,17 @@ PLANE: dict[str, Any] = dict(low=LOW[:2], high=HIGH[:2], cell=CELL)
 NECK = dict(type="BirdsEyeNet", blocks=(1,), strides=(1,), widths=(8,), stride=1, up=8, patches=True, **PLANE)
 
 
-def model(*modalities: str) -> TokenModel:
+def model(*modalities: str, encoding: str = "PaPE", head: str = "CentrePoint") -> TokenModel:
     torch.manual_seed(0)
     adapters: dict[str, Any] = dict(
         points=dict(type="Pillars", low=LOW, high=HIGH, cell=CELL, patch=PATCH, view=VIEW),
         images=dict(type="CameraPatches", patch=PATCH, layers=4, **PLANE),
     )
-    body = dict(type="UniTR", dim=16, heads=2, encoding=dict(type="PaPE", m=4), corner=LOW[:2], cell=CELL, view=VIEW)
+    body = dict(type="UniTR", dim=16, heads=2, encoding=dict(type=encoding), corner=LOW[:2], cell=CELL, view=VIEW)
     body["backend"] = "sdpa"  # compiles nothing
-    head = dict(type="CentrePoint", classes=3, neck=NECK, width=8, least_score=0.0, most=5)
-    return TokenModel({name: adapters[name] for name in modalities}, body, head).eval()
+    of_head = dict(most=5) if head == "CentrePoint" else dict(queries=5, heads=2, hidden=16)
+    boxes = dict(type=head, classes=3, neck=NECK, width=8, least_score=0.0, **of_head)
+    return TokenModel({name: adapters[name] for name in modalities}, body, boxes).eval()
 
 
 def batch() -> dict[str, Any]:
