@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from ndformer.framework.engine.studies.interval import Summary
+from tests.docs import made
 
 DOCS = Path(__file__).parents[2] / "docs"
 SETS = {
@@ -70,3 +71,30 @@ def test_one_change_at_a_time_is_of_its_runs() -> None:
             cells += [f"{Summary.of(own).mean:.2f}", f"{gain.mean:+.2f} ± {gain.half:.2f}" if own != base else ""]
         expected.append(cells)
     assert printed == expected
+
+
+def test_sensors_are_told_by_their_runs() -> None:
+    """`python -m tests.docs.test_results_page` writes the table anew."""
+    assert made.part("docs/results.md", "streets") == streets()
+
+
+def streets() -> str:
+    runs = json.loads((DOCS / "results" / "streets.json").read_text(encoding="utf-8"))
+    percent = lambda name, key: [100 * runs[name][seed][key] for seed in sorted(runs[name])]
+    lines = [
+        "| sensors | mAP of each seed | mean | NDS of each seed | mean | both are ahead, mAP |",
+        "|---|---|--:|---|--:|--:|",
+    ]
+    for name in runs:
+        cells = []
+        for key in ("mAP", "NDS"):
+            own = Summary.of(percent(name, key))
+            cells += [", ".join(f"{value:.1f}" for value in percent(name, key)), f"{own.mean:.1f} ± {own.half:.1f}"]
+        gain = Summary.of([a - b for a, b in zip(percent("both", "mAP"), percent(name, "mAP"))])
+        cells += ["" if name == "both" else f"{gain.mean:+.1f} ± {gain.half:.1f}"]
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    return "\n" + "\n".join(lines) + "\n\n"
+
+
+if __name__ == "__main__":
+    made.rewrite("docs/results.md", "streets", streets())
