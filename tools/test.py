@@ -18,6 +18,7 @@ from ndformer.framework.engine.programs import output, show_dir
 from ndformer.framework.engine.programs.cli import config_arguments, config_from, device_argument, new_parser, run
 from ndformer.framework.engine.run import as_line, build_loader, evaluate
 from ndformer.framework.engine.training import checkpoint, same_data
+from ndformer.framework.engine.training.loading import all_bad, tell_bad
 from ndformer.framework.errors import NothingLeftError
 from ndformer.framework.pictures.samples import OfDataset
 
@@ -43,7 +44,7 @@ def main() -> None:
     check_classes(model, loader)
     same_data.warn(content, loader.data, given.checkpoint)
     result = evaluate(cfg, model, loader)
-    print(as_line(result.values))
+    print(as_line(result.values), flush=True)
     if on_stand_in(cfg):
         print(STAND_IN)
     for metric in result.metrics if given.classwise else ():
@@ -56,12 +57,15 @@ def main() -> None:
             said = as_line(evaluate(cfg, model, loader).values)
         except NothingLeftError:
             said = "samples have nothing else"
-        print(f"without {name}:  {said}")
+        print(f"without {name}:  {said}", flush=True)
     model.masked, data = set(), loader.data
+    kept = data.masked
     for name, sensors in data.maskable.items():
-        data.masked = frozenset(sensors)
-        print(f"without {name}:  {as_line(evaluate(cfg, model, loader).values)}")
-    data.masked = frozenset()
+        if not kept.issuperset(sensors):
+            data.masked = kept.union(sensors)
+            print(f"without {name}:  {as_line(evaluate(cfg, model, loader).values)}", flush=True)
+    data.masked = kept
+    tell_bad(all_bad(dict(test=loader)), "tools/check_data.py names them all")
     if given.out is not None:
         own = given.out.suffix == ".json" and data.categories is not None
         if not own or not any(metric.export(given.out, data.categories or ()) for metric in result.metrics):

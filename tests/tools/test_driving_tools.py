@@ -18,7 +18,7 @@ from ndformer.framework.foreign import picture
 from ndformer.modalities.driving.datasets.files import read_file
 from ndformer.modalities.driving.formats.classes import CLASSES
 from ndformer.modalities.driving.stand_ins.nuscenes import Writer
-from tools import explore, predict, show_attention, show_tokens
+from tools import explore, predict, show_attention, show_tokens, test
 
 BODY = ["model.backbone.dim=16", "model.backbone.backend=sdpa", "model.backbone.heads=2", "model.backbone.encoding.m=4"]
 NECK = [f"model.head.neck.{one}" for one in ("blocks=(1,1,1)", "widths=(8,8,8)", "up=8")]
@@ -123,3 +123,25 @@ def test_the_explorer_says_what_it_does_not_show(start, home, scan):
         start(explore, BOTH, scan)
     with pytest.raises(DataError, match="layers of UniTR look at windows or groups of tokens, and the explorer"):
         start(explore, ALONE, home / "plain.bin")
+
+
+def test_a_sensor_that_is_left_out_stays_out_while_others_are_masked(start, home):
+    def tested(*without):
+        options = [*BOTH[1], f"test_dataloader.dataset.without={list(without)}"]
+        return start(test, (BOTH[0], options), "--data-root", home / "nuscenes").splitlines()
+
+    alone, blind = tested("LIDAR_TOP"), tested("LIDAR_TOP", "CAM_FRONT")
+    told = {line.split(":")[0]: line for line in alone if line.startswith("without")}
+    assert set(told) == {"without points", "without images", "without CAM_FRONT"}
+    assert told["without CAM_FRONT"].endswith(blind[0])
+    assert not any(line.startswith("without CAM_FRONT") for line in blind)
+
+
+def test_a_data_root_that_is_not_there_is_told_where_a_run_had_a_sample(home, tmp_path, monkeypatch):
+    written = load("configs/nuscenes_pape.py", BOTH[1], sample=True)
+    (tmp_path / "config.py").write_text(written.pretty_text)
+    given = [tmp_path / "config.py", home / "nuscenes_pape.pth", "--data-root", tmp_path / "nowhere"]
+    monkeypatch.setattr(sys, "argv", ["tools/test.py", *map(str, given)])
+    with pytest.raises(DataError, match="there is no folder .*nowhere"):
+        test.main()
+    assert not (tmp_path / "nowhere").exists()

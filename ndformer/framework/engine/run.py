@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from mmengine.config import Config
 
-from ndformer.framework import atomic, foreign, guest, processes
+from ndformer.framework import atomic, guest, processes
 from ndformer.framework.engine.building import (
     STAND_IN,
     build_model,
@@ -31,7 +31,7 @@ from ndformer.framework.engine.training.agreement import check_data, check_setti
 from ndformer.framework.engine.training.apart import check_apart
 from ndformer.framework.engine.training.console import LOG, logged
 from ndformer.framework.engine.training.evaluate import Evaluation, measure
-from ndformer.framework.engine.training.loading import Loader, all_bad, build_loader, workers_explained
+from ndformer.framework.engine.training.loading import Loader, all_bad, build_loader, tell_bad, workers_explained
 from ndformer.framework.engine.training.owner import owned
 from ndformer.framework.engine.training.work_dir import RESULTS, begun, check_free, clear
 from ndformer.framework.errors import DataError
@@ -168,10 +168,7 @@ def finish(
     bad = all_bad(loaders)
     if bad:
         content["bad"] = bad
-        for split, why in bad.items():
-            print(f"{len(why)} samples of {split} could not be read and were left out:")
-            print("\n".join(f"  {foreign.one_line(one)}" for one in list(why.values())[:20]))
-            print(f"  and {len(why) - 20} more: results.json has them all" if len(why) > 20 else "", end="")
+        tell_bad(bad, "results.json has them all")
     if processes.rank() == 0:
         report.results(work_dir / RESULTS, content)
         classes = loaders["test"].data.classes

@@ -1,6 +1,7 @@
 """The gate for files from elsewhere: nothing in them runs, nothing they claim is believed before it is checked."""
 
 from ndformer.framework.foreign.arrays import array, arrays
+from ndformer.framework.foreign.bare import repeating, surely_other
 from ndformer.framework.foreign.files import (
     LINE,
     below,
@@ -55,10 +56,12 @@ __all__ = [
     "printable",
     "read_tables",
     "regular",
+    "repeating",
     "rewritable",
     "short_lines",
     "size_from",
     "size_of",
+    "surely_other",
     "tables",
     "text",
     "text_rows",

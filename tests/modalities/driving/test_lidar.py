@@ -6,9 +6,11 @@ import pytest
 from ndformer.framework.answers.boxes3d import Boxes3D
 from ndformer.framework.errors import DataError, MissingError
 from ndformer.framework.registry import DATASETS, METRICS
+from ndformer.modalities.driving.datasets.lidar import read_points
 from ndformer.modalities.driving.formats.labels import kitti_boxes, to_camera
 from ndformer.modalities.driving.formats.solids import inside
 from ndformer.modalities.driving.stand_ins.lidar import CLASSES, lidar
+from ndformer.modalities.pointcloud.formats.lidar_bin import columns_of
 
 
 @pytest.fixture(scope="module")
@@ -160,3 +162,18 @@ def test_its_metric_is_of_the_classes_that_are_there(streets):
     assert "lorry" in metric.views(None, data.classes)
     assert metric.compute_metrics([]) == dict(mAP=0, mATE=1, mASE=1, mAOE=1)
     assert not metric.export(streets / "x.json", data.classes)
+
+
+def test_rows_that_are_wider_than_said_are_told(streets, tmp_path):
+    scans = sorted((streets / "train" / "points").iterdir())
+    assert {columns_of(np.fromfile(scan, np.uint8)) for scan in scans} == {4}  # peek reads them, too
+    rows = np.fromfile(scans[0], "<f4").reshape(-1, 4)
+    rows = rows[: len(rows) // 4 * 4]
+    np.column_stack([rows, np.arange(len(rows)) % 32]).astype("<f4").tofile(tmp_path / "five.bin")
+    with pytest.raises(
+        DataError, match="looks like rows of 5 numbers, and is read as rows of 4: set dataset.columns=5"
+    ):
+        read_points(tmp_path / "five.bin", 4)
+    assert np.array_equal(read_points(tmp_path / "five.bin", 5)[:, :4], rows)
+    np.random.default_rng(0).random((400, 4)).astype("<f4").tofile(tmp_path / "any.bin")
+    assert len(read_points(tmp_path / "any.bin", 4)) == 400

@@ -128,7 +128,10 @@ def config_from(given: argparse.Namespace, reads: Sequence[str] = SPLITS) -> Con
     """The config that the arguments name, for a program that reads the loaders of some splits."""
     _tell_of_loaders_unread(given.cfg_options, reads)
     root = [] if given.data_root is None else [f"data_root={given.data_root!r}"]
-    return load(given.config, [*given.cfg_options, *root], given.encoding, given.sample, given.trust_config)
+    cfg = load(given.config, [*given.cfg_options, *root], given.encoding, given.sample, given.trust_config)
+    if root and cfg.get("sample") == {} and not given.sample and not Path(given.data_root).exists():
+        raise DataError(f"there is no folder {given.data_root}", "add --sample to have generated data made there")
+    return cfg
 
 
 def _tell_of_loaders_unread(options: Sequence[str], reads: Sequence[str]) -> None:

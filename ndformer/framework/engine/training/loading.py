@@ -15,7 +15,7 @@ from mmengine.config import Config
 from torch import Tensor
 from torch.utils.data import DataLoader, get_worker_info
 
-from ndformer.framework import devices, guest, processes
+from ndformer.framework import devices, foreign, guest, processes
 from ndformer.framework.data.batches import Batches, collate
 from ndformer.framework.data.dataset import Dataset, create, rooted
 from ndformer.framework.data.mixture import Mixture, TurnBatches
@@ -109,6 +109,15 @@ def all_bad(loaders: dict[str, Loader]) -> dict[str, dict[str, str]]:
         if merged:
             found[split] = merged
     return found
+
+
+def tell_bad(bad: dict[str, dict[str, str]], all_of_them: str) -> None:
+    """What all_bad() found, the first of it; where the rest is."""
+    for split, why in bad.items():
+        print(f"{len(why)} samples of {split} could not be read and were left out:")
+        print("\n".join(f"  {foreign.one_line(one)}" for one in list(why.values())[:20]))
+        if len(why) > 20:
+            print(f"  and {len(why) - 20} more: {all_of_them}")
 
 
 def new_board(workers: int) -> Tensor | None:

@@ -129,8 +129,18 @@ class Lidar(OfSensors):
 
 def read_points(path: Path, columns: int) -> np.ndarray:
     """(n, 5) float32 x, y, z, intensity and a lag of 0, of rows of `columns` numbers, or of an .npy's."""
-    rows = _array(path) if path.suffix == ".npy" else read_scan(path, columns)
+    rows = _array(path) if path.suffix == ".npy" else _rows(path, columns)
     return np.concatenate([rows[:, :4], np.zeros((len(rows), 1))], axis=1).astype(np.float32)
+
+
+def _rows(path: Path, columns: int) -> np.ndarray:
+    rows = read_scan(path, columns)
+    other = foreign.surely_other(rows)
+    if other is not None:
+        raise DataError(
+            f"{path} looks like rows of {other} numbers, and is read as rows of {columns}: set dataset.columns={other}"
+        )
+    return rows
 
 
 def about_no_camera() -> Sample:

@@ -24,7 +24,7 @@ def read_scan(path: Path, wide: int = 5) -> np.ndarray:
     if len(content) % (4 * wide):
         raise DataError(
             f"{path} has {len(content)} bytes, which are no rows of {wide} numbers of 4 bytes: it is cut off, or no "
-            "scan. Get it again"
+            "scan, or its rows are not so wide"
         )
     points = np.frombuffer(content, "<f4").reshape(-1, wide)
     wrong = int((~np.isfinite(points[:, :4])).any(1).sum())

@@ -12,9 +12,8 @@ from ndformer.framework import foreign
 from ndformer.modalities.pointcloud.formats.columns import XYZ, Columns
 
 FAR = 1000.0  # metres, which no LiDAR reaches
-NEAR = 1e-12  # bytes that are no numbers of a scan are often smaller, and not 0
-RINGS = 255
-WIDTHS = range(3, 8)  # of rows of numbers, as clouds with colours, normals and times have them
+NEAR, SELDOM = 1e-12, 0.01  # bytes that are no numbers of a scan are often smaller, and not 0; its own are so seldom
+BRIGHT, RINGS = 65535, 255  # intensities and rings
 
 
 def read_lidar(path: Path) -> Columns:
@@ -32,14 +31,7 @@ def read_lidar(path: Path) -> Columns:
 def columns_of(content: np.ndarray) -> int | None:
     """4 or 5, of bytes that are a scan."""
     fitting = [wide for wide in (4, 5) if len(content) and len(content) % (4 * wide) == 0 and _scan(content, wide)]
-    return fitting[0] if len(fitting) == 1 and fitting[0] == repeating(content.view("<f4")) else None
-
-
-def repeating(values: np.ndarray) -> int:
-    """After how many numbers the next is most like the one before: so wide are rows, those of others too."""
-    return min(
-        WIDTHS, key=lambda wide: float(np.abs(values[wide:] - values[:-wide]).mean()) if len(values) > wide else FAR
-    )
+    return fitting[0] if len(fitting) == 1 and fitting[0] == foreign.repeating(content.view("<f4")) else None
 
 
 def looks_like(begin: bytes) -> bool:
@@ -54,9 +46,8 @@ def _scan(content: np.ndarray, wide: int) -> bool:
     return bool(
         np.isfinite(rows).all()
         and (size[:, :3] < FAR).all()
-        and ((size == 0) | (size > NEAR)).all()
-        and (rows[:, 3] >= 0).all()
-        and (rows[:, 3:] <= RINGS).all()
-        and (wide == 4 or ((rows[:, 4] >= 0) & (rows[:, 4] == np.rint(rows[:, 4]))).all())
+        and ((size > 0) & (size <= NEAR)).mean() <= SELDOM
+        and ((rows[:, 3] >= 0) & (rows[:, 3] <= BRIGHT)).all()
+        and (wide == 4 or ((rows[:, 4] >= 0) & (rows[:, 4] <= RINGS) & (rows[:, 4] == np.rint(rows[:, 4]))).all())
         and np.ptp(rows[:, :3], axis=0).all()
     )
