@@ -42,7 +42,11 @@ def arguments() -> argparse.ArgumentParser:
     parser.add_argument("--layer", metavar="L", type=int, help="one layer (all)")
     parser.add_argument("--head", metavar="H", type=int, help="one head (all)")
     parser.add_argument(
-        "--query", metavar="class|Y,X", nargs="+", default=[], help="who looks (class, or else the middle token)"
+        "--query",
+        metavar="class|Y,X",
+        nargs="+",
+        default=[],
+        help="who looks (class, or else the middle token); clouds: X,Y,Z; a car's: X,Y in metres or CAMERA,ROW,COLUMN",
     )
     parser.add_argument("--parts", action="store_true", help="the terms of the logits too, of all layers and heads")
     parser.add_argument(

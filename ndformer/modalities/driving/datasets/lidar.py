@@ -18,7 +18,7 @@ import numpy as np
 
 from ndformer.framework import foreign
 from ndformer.framework.data.dataset import SPLITS, Sample
-from ndformer.framework.errors import DataError, MissingError
+from ndformer.framework.errors import DataError, MissingError, nearest
 from ndformer.framework.ranges import Few
 from ndformer.framework.registry import DATASETS
 from ndformer.modalities.driving.datasets.nuscenes.rules import NONE, Boxes, Racks
@@ -73,7 +73,9 @@ class Lidar(OfSensors):
         records = [self._scan(path, others) for path in self._paths(split)]
         if others:
             told = ", ".join(f"{count} {foreign.printable(name)}" for name, count in others.most_common(5))
-            warnings.warn(f"boxes of {self.found[split]} that are of no class are left out: {told}", stacklevel=2)
+            folded = [name.lower() for name in self.classes]
+            hint = next((nearest(name, self.classes) for name in others if name.lower() in folded), "")
+            warnings.warn(f"boxes of {self.found[split]} that are of no class are left out: {told}{hint}", stacklevel=2)
         return records, np.zeros(len(records), np.int64)
 
     def _class_names(self) -> list[str]:

@@ -73,12 +73,14 @@ def _rows(path: Path, lengths: Sequence[int]) -> list[list[str]]:
 
 
 def _numbers(path: Path, rows: list[list[str]], wide: int) -> np.ndarray:
-    try:
-        numbers = np.array([[float(word) for word in row] for row in rows], np.float64).reshape(-1, wide)
-    except ValueError as error:
-        raise DataError(f"{path} has what is no number ({error}): {REMEDY}") from None
-    if not np.isfinite(numbers).all():
-        raise DataError(f"{path} has numbers that are not finite: {REMEDY}")
+    numbers = np.zeros((len(rows), wide))
+    for number, row in enumerate(rows):
+        try:
+            numbers[number] = [float(word) for word in row]
+        except ValueError as error:
+            raise DataError(f"{path} has what is no number ({error}), {' '.join(row)!r}: {REMEDY}") from None
+        if not np.isfinite(numbers[number]).all():
+            raise DataError(f"{path} has numbers that are not finite, {' '.join(row)!r}: {REMEDY}")
     return numbers
 
 
