@@ -25,7 +25,9 @@ MEANT = "compiled ahead of time; cycles are expected of a model, nothing was mea
 
 def counted(kernel: str, kind: str, P: int, arch: int, riding: bool = False) -> dict[str, Any]:
     case = Case(kernel, kind, P, WIDTHS[P], "fp16", arch)
-    tiles = RIDING[kernel, 80, P, case.width][0] if riding else chosen(kernel, 2, case.width, P, False)
+    tiles = chosen(kernel, 2, case.width, 0 if kind == "none" else P, False)
+    if riding:
+        tiles = RIDING[kernel, 80, P, case.width][0]
     code = compiled(case, tiles)
     operations = per_32(code, tiles)
     return dict(
@@ -86,7 +88,7 @@ def draw(rows: list[dict[str, Any]]) -> None:
 
 
 def _name(row: dict[str, Any]) -> str:
-    rode = "\nas channels" if row["design"] == "channels" else ""
+    rode = "\nas\nchannels" if row["design"] == "channels" else ""
     return f"{row['bias']}{rode}\n{row['dimensions']}-D, h={row['channels']}"
 
 
