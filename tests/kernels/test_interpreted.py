@@ -110,6 +110,21 @@ def test_neighbours_along_a_road_see_each_other_as_well_on_the_tensor_cores(kind
     assert off(q, k, v, bias) <= 1.5 * off(q, k, v, Bias(None, None, None, None, "none"))
 
 
+@pytest.mark.parametrize("mask", ["packed", "packed, unplaced"])
+def test_packed_samples_may_be_far_from_each_other(mask: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each over 14, and 600 from the next: a tile of queries has several of them."""
+    for design in ("fp16", "fp16, in registers"):
+        designed(monkeypatch, design)
+        torch.manual_seed(0)
+        q, k, v = (torch.randn(B, H, N, WIDTH).half() for _ in range(3))
+        bias = bias_of("parabola", 2, mask)
+        assert bias.places is not None
+        assert bias.spans is not None
+        away = 600.0 * bias.spans[:, :1] * (1 if bias.placed is None else bias.placed[:, None])
+        floor = off(q, k, v, Bias(None, None, None, bias.spans, "none"))
+        assert off(q, k, v, bias._replace(places=bias.places + away)) <= 1.5 * floor
+
+
 def test_a_row_without_places_has_no_bias_on_the_tensor_cores() -> None:
     torch.manual_seed(0)
     q, k, v = (torch.randn(1, 1, 70, WIDTH).half() for _ in range(3))

@@ -20,7 +20,7 @@ def forward(q: Tensor, k: Tensor, v: Tensor, bias: Bias, scale: float) -> tuple[
     q, k, v = (_side_by_side(t) for t in (q, k, v))
     out, lse = _like(q), q.new_empty(B, H, N, dtype=torch.float32)
     tiles = variant("forward", q, bias)
-    told, steps = _told(bias, tiles.keys)
+    told, steps = _told(_each_by_itself(bias) if tiles.channels else bias, tiles.keys)
     if out.numel():
         kernels.forward[(triton.cdiv(N, tiles.queries) * B * H,)](  # pyright: ignore[reportIndexIssue]
             q, k, v, *told, out, lse, *map(_steps, (q, k, v, out)), *steps, H, N, scale, **_constants(q, bias, tiles)
@@ -86,6 +86,17 @@ def _told(bias: Bias, size: int) -> tuple[list[Any], list[Any]]:
     of_places, *of_rows = [0 if t is None or t.shape[0] == 1 else t.stride(0) for t in (places, placed, spans, boxes)]
     axis = 0 if places is None else places.stride(1)
     return [bias.forms, places, placed, spans, boxes], [forms, (of_places, axis), *of_rows]
+
+
+def _each_by_itself(bias: Bias) -> Bias:
+    """With the places of packed samples from where each begins: a tile of queries of several has one middle."""
+    if bias.spans is None or bias.places is None:
+        return bias
+    first = bias.spans[:, :1]  # (B or 1, 1, N)
+    known = (first >= 0) if bias.placed is None else (first >= 0) & bias.placed[:, None]
+    places, first, known = torch.broadcast_tensors(bias.places, first.clamp(min=0).long(), known)
+    least = torch.full_like(places, FAR).scatter_reduce(2, first, torch.where(known, places, FAR), "amin")
+    return bias._replace(places=torch.where(known, places - least.gather(2, first), 0))
 
 
 def _boxes(places: Tensor, placed: Tensor | None, size: int) -> Tensor:
