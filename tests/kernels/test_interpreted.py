@@ -81,6 +81,8 @@ def test_kernels_give_the_numbers_of_the_reference(
 ) -> None:
     if "registers" in design and not rides(kind, P):
         pytest.skip("in registers everywhere")
+    if design == "fp32" and P > 3:
+        pytest.skip("float32 is served in up to three dimensions")
     compare(kind, P, mask, designed(monkeypatch, design))
 
 

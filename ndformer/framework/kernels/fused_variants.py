@@ -102,7 +102,7 @@ def chosen(kernel: str, size: int, width: int, P: int, masked: bool) -> Variant:
 def fits(size: int, width: int, P: int, masked: bool) -> bool:
     """Whether there is a variant that does not spill."""
     if size == 4:
-        return P <= 3 and width <= (64, 32, 16)[_column(P, masked)]
+        return P <= 3 and width <= (64 if P < 2 else 32, 32, 16)[_column(P, masked)]
     return width <= (128 if P <= 2 else 64)
 
 
