@@ -123,7 +123,7 @@ def test_what_is_imported_at_the_top_is_what_is_installed(folder: str, needed: s
     assert not strangers, strangers
 
 
-TRITON = {f"ndformer.framework.kernels.fused_{name}" for name in ("launch", "tiles", "triton")}
+TRITON = {f"ndformer.framework.kernels.fused_{name}" for name in ("features", "launch", "tiles", "triton")}
 
 
 def test_kernels_in_triton_are_imported_where_they_are_used() -> None:

@@ -68,6 +68,11 @@ def is_product(operation: str) -> bool:
     return operation.startswith(("HMMA", "HGMMA", "QGMMA", "OMMA", "UTCHMMA"))
 
 
+def is_early(operation: str) -> bool:
+    """A copy from memory that nobody waits for: a loop without is not a pipeline."""
+    return operation.startswith(("LDGSTS", "UBLKCP", "UTMALDG"))
+
+
 def is_spill(operation: str) -> bool:
     return operation.startswith(("LDL", "STL"))
 
@@ -109,6 +114,7 @@ def _source(case: Case, tiles: Variant) -> Any:
         PRECISION="tf32x3" if case.dtype == "fp32" else "tf32",
         QUERIES=tiles.queries,
         KEYS=tiles.keys,
+        CHANNELS=tiles.channels,
     )
     constants |= {name: None for name, here in given.items() if not here}
     signature: dict[str, Any] = {}
@@ -122,7 +128,10 @@ def _source(case: Case, tiles: Variant) -> Any:
             signature[name] = "fp32"
         elif name == "forms_step":
             signature[name], fixed[at, 3] = ("i32", "i32", "i32", "constexpr"), 1
-        elif name in ("H", "N", "places_step", "placed_step", "spans_step", "boxes_step"):
+        elif name == "places_step":
+            signature[name] = ("i32", "i32")
+            attributes |= {(at, axis): aligned for axis in range(2)}
+        elif name in ("H", "N", "placed_step", "spans_step", "boxes_step"):
             signature[name] = "i32"
         elif name.endswith("_step"):
             signature[name] = ("i32",) * 3

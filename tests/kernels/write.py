@@ -11,25 +11,29 @@ import matplotlib.pyplot as plt
 import numpy as np
 import triton  # pyright: ignore[reportMissingImports]
 
-from ndformer.framework.kernels.fused_variants import chosen
+from ndformer.framework.kernels.fused_variants import RIDING, chosen
 from tests.kernels.ahead import Case, compiled, is_spill, per_32
 from tests.kernels.expected import PIPES, cycles, ratios
 
 FOLDER = Path(__file__).resolve().parents[2] / "docs" / "benchmarks"
 KERNELS = {"forward": 2, "backward_queries": 3, "backward_keys": 4}  # matrix products of each
 BIASES = [("none", 2), ("isotropic", 2), ("distance", 2), ("parabola", 2), ("none", 3), ("parabola", 3)]
+RODE = [("isotropic", 2), ("parabola", 2), ("parabola", 3)]  # forward, on the tensor cores
 WIDTHS = {2: 64, 3: 16}  # images with ViT's heads, points with those of PTv3
 MEANT = "compiled ahead of time; cycles are expected of a model, nothing was measured on a GPU"
 
 
-def counted(kernel: str, kind: str, P: int, arch: int) -> dict[str, Any]:
+def counted(kernel: str, kind: str, P: int, arch: int, riding: bool = False) -> dict[str, Any]:
     case = Case(kernel, kind, P, WIDTHS[P], "fp16", arch)
-    tiles = chosen(kernel, 2, case.width, P, False)
+    tiles = chosen(kernel, 2, case.width, 0 if kind == "none" else P, False)
+    if riding:
+        tiles = RIDING[kernel, 80, P, case.width][0]
     code = compiled(case, tiles)
     operations = per_32(code, tiles)
     return dict(
         kernel=kernel,
         bias=kind,
+        design="channels" if riding else "registers",
         dimensions=P,
         channels=case.width,
         arch=f"sm_{arch}",
@@ -40,7 +44,8 @@ def counted(kernel: str, kind: str, P: int, arch: int) -> dict[str, Any]:
         instructions=round(operations.total(), 2),
         by_operation={name: round(count, 2) for name, count in _short(operations).most_common(10)},
         expected_cycles={
-            pipe: round(count, 2) for pipe, count in cycles(operations, arch, KERNELS[kernel] * case.width).items()
+            pipe: round(count, 2)
+            for pipe, count in cycles(operations, arch, KERNELS[kernel] * case.width + tiles.channels).items()
         },
     )
 
@@ -54,6 +59,7 @@ def _short(operations: Any) -> Any:
 
 def main() -> None:
     rows = [counted(kernel, kind, P, arch) for arch in PIPES for kernel in KERNELS for kind, P in BIASES]
+    rows += [counted("forward", kind, P, arch, riding=True) for arch in PIPES for kind, P in RODE]
     plain = {(row["kernel"], row["dimensions"], row["arch"]): row for row in rows if row["bias"] == "none"}
     for row in rows:
         none = plain[row["kernel"], row["dimensions"], row["arch"]]
@@ -66,18 +72,24 @@ def main() -> None:
 
 
 def draw(rows: list[dict[str, Any]]) -> None:
-    figure, axes = plt.subplots(1, 3, figsize=(12, 3.6), sharey=True, layout="constrained")
-    names = [f"{kind}\n{P}-D, h={WIDTHS[P]}" for kind, P in BIASES]
+    figure, axes = plt.subplots(1, 3, figsize=(13, 3.8), sharey=True, layout="constrained", width_ratios=[3, 2, 2])
     for ax, kernel in zip(axes, KERNELS):
+        mine = [row for row in rows if row["kernel"] == kernel]
+        names = list(dict.fromkeys(map(_name, mine)))
         for at, arch in enumerate(PIPES):
-            mine = [row["instructions"] for row in rows if row["kernel"] == kernel and row["arch"] == f"sm_{arch}"]
-            ax.bar(np.arange(len(names)) + (at - 1) * 0.27, mine, 0.25, label=f"sm_{arch}")
-        ax.set_xticks(range(len(names)), names, fontsize=7)
+            here = {_name(row): row["instructions"] for row in mine if row["arch"] == f"sm_{arch}"}
+            ax.bar(np.arange(len(names)) + (at - 1) * 0.27, [here[name] for name in names], 0.25, label=f"sm_{arch}")
+        ax.set_xticks(range(len(names)), names, fontsize=6)
         ax.set_title(kernel.replace("_", ", of "))
         ax.spines[["top", "right"]].set_visible(False)
     axes[0].set_ylabel("instructions for 32 logits\n(compiled, not run)")
     axes[0].legend(frameon=False)
     figure.savefig(FOLDER / "kernels.png", dpi=130)
+
+
+def _name(row: dict[str, Any]) -> str:
+    rode = "\nas\nchannels" if row["design"] == "channels" else ""
+    return f"{row['bias']}{rode}\n{row['dimensions']}-D, h={row['channels']}"
 
 
 if __name__ == "__main__":

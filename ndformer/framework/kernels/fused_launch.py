@@ -12,6 +12,7 @@ from ndformer.framework.kernels.fused_reference import Bias
 from ndformer.framework.kernels.fused_variants import Variant, variant
 
 FAR = 1e30
+SPARE = 128  # places may be read up to a tile beyond the last, four at once
 
 
 def forward(q: Tensor, k: Tensor, v: Tensor, bias: Bias, scale: float) -> tuple[Tensor, Tensor]:
@@ -19,7 +20,7 @@ def forward(q: Tensor, k: Tensor, v: Tensor, bias: Bias, scale: float) -> tuple[
     q, k, v = (_side_by_side(t) for t in (q, k, v))
     out, lse = _like(q), q.new_empty(B, H, N, dtype=torch.float32)
     tiles = variant("forward", q, bias)
-    told, steps = _told(bias, tiles.keys)
+    told, steps = _told(_each_by_itself(bias) if tiles.channels else bias, tiles.keys)
     if out.numel():
         kernels.forward[(triton.cdiv(N, tiles.queries) * B * H,)](  # pyright: ignore[reportIndexIssue]
             q, k, v, *told, out, lse, *map(_steps, (q, k, v, out)), *steps, H, N, scale, **_constants(q, bias, tiles)
@@ -66,6 +67,7 @@ def _constants(q: Tensor, bias: Bias, tiles: Variant) -> dict[str, Any]:
         PRECISION="tf32x3" if q.dtype == torch.float32 else "tf32",
         QUERIES=tiles.queries,
         KEYS=tiles.keys,
+        CHANNELS=tiles.channels,
         num_warps=tiles.warps,
         num_stages=tiles.stages,
         enable_fp_fusion=True,
@@ -74,13 +76,27 @@ def _constants(q: Tensor, bias: Bias, tiles: Variant) -> dict[str, Any]:
 
 def _told(bias: Bias, size: int) -> tuple[list[Any], list[Any]]:
     """The bias as tensors, each with its steps; and the boxes of tiles of `size` tokens, where whole tiles may go."""
-    places = None if bias.places is None else bias.places.contiguous()
+    places = (
+        None if bias.places is None else F.pad(bias.places, (0, SPARE + -bias.places.shape[2] % SPARE)).contiguous()
+    )
     placed = None if bias.placed is None else bias.placed.float().contiguous()
     spans = None if bias.spans is None else bias.spans.contiguous()
-    boxes = None if bias.kind != "cone" or places is None else _boxes(places, bias.placed, size)
+    boxes = None if bias.kind != "cone" or bias.places is None else _boxes(bias.places, bias.placed, size)
     forms = (0, 0, 0, 0) if bias.forms is None else bias.forms.stride()
-    of_rows = [0 if t is None or t.shape[0] == 1 else t.stride(0) for t in (places, placed, spans, boxes)]
-    return [bias.forms, places, placed, spans, boxes], [forms, *of_rows]
+    of_places, *of_rows = [0 if t is None or t.shape[0] == 1 else t.stride(0) for t in (places, placed, spans, boxes)]
+    axis = 0 if places is None else places.stride(1)
+    return [bias.forms, places, placed, spans, boxes], [forms, (of_places, axis), *of_rows]
+
+
+def _each_by_itself(bias: Bias) -> Bias:
+    """With the places of packed samples from where each begins: a tile of queries of several has one middle."""
+    if bias.spans is None or bias.places is None:
+        return bias
+    first = bias.spans[:, :1]  # (B or 1, 1, N)
+    known = (first >= 0) if bias.placed is None else (first >= 0) & bias.placed[:, None]
+    places, first, known = torch.broadcast_tensors(bias.places, first.clamp(min=0).long(), known)
+    least = torch.full_like(places, FAR).scatter_reduce(2, first, torch.where(known, places, FAR), "amin")
+    return bias._replace(places=torch.where(known, places - least.gather(2, first), 0))
 
 
 def _boxes(places: Tensor, placed: Tensor | None, size: int) -> Tensor:
@@ -92,6 +108,10 @@ def _boxes(places: Tensor, placed: Tensor | None, size: int) -> Tensor:
     low, high = F.pad(low, (0, missing), value=FAR), F.pad(high, (0, missing), value=-FAR)
     bounds = torch.stack([low.unflatten(2, (-1, size)).amin(3), high.unflatten(2, (-1, size)).amax(3)], -1)
     return bounds.transpose(1, 2).flatten(2).contiguous()  # low and high of each axis in turn
+
+
+def _longer(places: Tensor) -> Tensor:
+    return F.pad(places, (0, SPARE + -places.shape[2] % SPARE)).contiguous()
 
 
 def _side_by_side(t: Tensor) -> Tensor:

@@ -67,7 +67,7 @@ def places_of(places, b, n, N, step, P: tl.constexpr, AXIS: tl.constexpr, ALL: t
     """P tiles of places (B or 1, P, N)."""
     found = ()
     for a in tl.static_range(P):
-        found = found + (tl.expand_dims(row_of(places + b * step + a * N, n, N, ALL), 1 - AXIS),)
+        found = found + (tl.expand_dims(row_of(places + b * step[0] + a * step[1], n, N, ALL), 1 - AXIS),)
     return found
 
 

@@ -1,4 +1,6 @@
-"""The fused kernels: flash attention whose bias is made in registers, from places and from numbers of the queries.
+"""The fused kernels: flash attention whose bias is made inside, from places and from numbers of the queries.
+
+In registers, or with CHANNELS on the tensor cores, as fused_features.py has them.
 
 Differences of places are taken before anything is multiplied: no extent costs digits. A key without a place stands at 0
 and has w_j = 0, and then dr = r_j - w_j r_i is 0, and so is its bias; it is one operation either way. Logits are
@@ -10,6 +12,17 @@ Steps of q, k, v and the like are those of (B, H, N), in elements; those of form
 import triton  # pyright: ignore[reportMissingImports]
 import triton.language as tl  # pyright: ignore[reportMissingImports]
 
+from ndformer.framework.kernels.fused_features import (
+    beyond,
+    channels_of_keys,
+    channels_of_queries,
+    constant,
+    middle,
+    places_of_channels,
+    slopes_of,
+    surveyed,
+    told_of_keys,
+)
 from ndformer.framework.kernels.fused_tiles import (
     LOG2E,
     biased,
@@ -29,6 +42,8 @@ from ndformer.framework.kernels.fused_tiles import (
     which,
 )
 
+ROUNDED = tl.constexpr(3)  # dimensions; in more, few keys share the weight, and what rounding took from `out` is seen
+
 
 @triton.jit
 def forward(
@@ -37,6 +52,7 @@ def forward(
     H, N, scale,
     KIND: tl.constexpr, P: tl.constexpr, COUNT: tl.constexpr, UNPLACED: tl.constexpr, SPANS: tl.constexpr,
     WIDTH: tl.constexpr, D: tl.constexpr, PRECISION: tl.constexpr, QUERIES: tl.constexpr, KEYS: tl.constexpr,
+    CHANNELS: tl.constexpr,
 ):  # fmt: skip
     """A tile of queries, over all keys in their spans."""
     tile, b, h = which(H, tl.cdiv(N, QUERIES))
@@ -53,19 +69,43 @@ def forward(
     most = tl.full([QUERIES], -1e30, tl.float32)
     total = tl.zeros([QUERIES], tl.float32)
     sums = tl.zeros([QUERIES, D], tl.float32)
-    whole = N // KEYS * KEYS
-    for part in tl.static_range(1 if SPANS else 0, 2):  # tiles that are whole, and the last one
-        for start in range(low if part == SPANS else whole, high if part else whole, KEYS):
+    whole, placed_from = N // KEYS * KEYS, 0
+    more, told, pair, offset = 0.0, (), (), 0.0
+    if CHANNELS:
+        origin = middle(own, placed, b, i, N, placed_step, P, UNPLACED)
+        unit, last = surveyed(places, placed, b, origin, low, high, places_step, placed_step, P, UNPLACED)
+        y = differences(origin, own, 1.0, P, False)
+        slope = slopes_of(form, y, KIND, P)
+        offset = constant(form, y, slope, KIND, P)
+        channels = tl.arange(0, CHANNELS)
+        more = channels_of_queries(form, slope, unit, scale * LOG2E, channels, KIND, P)
+        told = told_of_keys(origin, unit, channels, KIND, P)
+        placed_from = tl.multiple_of(tl.minimum(tl.cdiv(last, KEYS) * KEYS, whole), KEYS)
+    for part in tl.static_range(1 if SPANS else 0, 2):  # tiles that are whole and placed, and others
+        begin = low if part else 0
+        skipped = 0 if SPANS else (whole - placed_from if part else placed_from)
+        if CHANNELS:
+            coming = beyond(begin, placed_from, skipped, part) + tl.arange(0, KEYS)
+            pair = places_of_channels(places, b, told, coming, places_step)
+        for at in range(begin, high - skipped if part else whole - placed_from, KEYS):
+            start = beyond(at, placed_from, skipped, part)
             look = True
             if KIND == "cone":
                 look = meets(cone, box, box_at(boxes, b, start // KEYS, boxes_step, P), P)
             if look:
                 j = start + tl.arange(0, KEYS)
                 ks = rows(k, j, k_step[2], d, N, WIDTH, D, part == 0)
-                logits = tl.dot(qs, tl.trans(ks), input_precision=PRECISION) * (scale * LOG2E)
-                there = placed_of(placed, b, j, N, placed_step, UNPLACED, 1, part == 0)
-                theirs = places_of(places, b, j, N, places_step, P, 1, part == 0)
-                logits = biased(logits, form, differences(own, theirs, there, P, UNPLACED), here, KIND, P, UNPLACED)
+                there = placed_of(placed, b, j, N, placed_step, UNPLACED and (part or not CHANNELS), 1, part == 0)
+                if CHANNELS:
+                    theirs = channels_of_keys(pair, told, there, UNPLACED and part)
+                    coming = beyond(at + KEYS, placed_from, skipped, part) + tl.arange(0, KEYS)
+                    pair = places_of_channels(places, b, told, coming, places_step)
+                    logits = tl.dot(more, theirs, tl.dot(qs, tl.trans(ks))) * (scale * LOG2E) + offset * there
+                else:
+                    logits = tl.dot(qs, tl.trans(ks), input_precision=PRECISION) * (scale * LOG2E)
+                    theirs = places_of(places, b, j, N, places_step, P, 1, part == 0)
+                    dr = differences(own, theirs, there, P, UNPLACED)
+                    logits = biased(logits, form, dr, here, KIND, P, UNPLACED)
                 if SPANS:
                     theirs_first, _, _ = span(spans, b, j, N, spans_step, KEYS, SPANS, -2)
                     logits = tl.where(first[:, None] == theirs_first[None, :], logits, float("-inf"))
@@ -95,6 +135,7 @@ def backward_queries(
     H, N, scale,
     KIND: tl.constexpr, P: tl.constexpr, COUNT: tl.constexpr, UNPLACED: tl.constexpr, SPANS: tl.constexpr,
     WIDTH: tl.constexpr, D: tl.constexpr, PRECISION: tl.constexpr, QUERIES: tl.constexpr, KEYS: tl.constexpr,
+    CHANNELS: tl.constexpr,
 ):  # fmt: skip
     """Gradients of a tile of queries and of their forms. What the keys want to know of each query is `said`, (B, H,
     2 + F, N): what the softmax takes from the gradient of a logit, the logarithm of its sum, and the prepared form."""
@@ -107,7 +148,8 @@ def backward_queries(
     v += b * v_step[0] + h * v_step[1]
     row = (b * H + h) * N + i
     taken = tl.sum(outs.to(tl.float32) * d_outs.to(tl.float32), 1)
-    taken -= tl.load(d_lse + row, mask=i < N, other=0.0)
+    late = tl.load(d_lse + row, mask=i < N, other=0.0)
+    taken -= late
     logarithm = tl.load(lse + row, mask=i < N, other=float("-inf"))
     logarithm = tl.where(logarithm > float("-inf"), logarithm * LOG2E, float("inf"))  # no weights: padding
     here = placed_of(placed, b, i, N, placed_step, UNPLACED, 0, False)
@@ -115,40 +157,47 @@ def backward_queries(
     cone = forms_of(forms, b, h, i, N, forms_step, COUNT, KIND)
     form = prepared(cone, here, KIND, P, COUNT, UNPLACED)
     said += (b * H + h) * (2 + COUNT) * N + i
-    tl.store(said, taken, mask=i < N)
     tl.store(said + N, logarithm, mask=i < N)
     for f in tl.static_range(COUNT):
         tl.store(said[:, None] + (2 + f) * N, form[f], mask=(i < N)[:, None])
     box = box_of(own, placed, b, i, N, placed_step, KIND, P, UNPLACED)
     first, low, high = span(spans, b, i, N, spans_step, KEYS, SPANS, -1)
     sums = tl.zeros([QUERIES, D], tl.float32)
+    exact = tl.zeros([QUERIES], tl.float32)
     slopes = ()
     for _f in tl.static_range(0 if KIND == "cone" else COUNT):
         slopes = slopes + (tl.zeros([QUERIES], tl.float32),)
     whole = N // KEYS * KEYS
-    for part in tl.static_range(1 if SPANS else 0, 2):
-        for start in range(low if part == SPANS else whole, high if part else whole, KEYS):
-            look = True
-            if KIND == "cone":
-                look = meets(cone, box, box_at(boxes, b, start // KEYS, boxes_step, P), P)
-            if look:
-                j = start + tl.arange(0, KEYS)
-                ks = rows(k, j, k_step[2], d, N, WIDTH, D, part == 0)
-                logits = tl.dot(qs, tl.trans(ks), input_precision=PRECISION) * (scale * LOG2E)
-                there = placed_of(placed, b, j, N, placed_step, UNPLACED, 1, part == 0)
-                theirs = places_of(places, b, j, N, places_step, P, 1, part == 0)
-                dr = differences(own, theirs, there, P, UNPLACED)
-                weights = tl.exp2(biased(logits - logarithm[:, None], form, dr, here, KIND, P, UNPLACED))
-                if SPANS:
-                    theirs_first, _, _ = span(spans, b, j, N, spans_step, KEYS, SPANS, -2)
-                    weights = tl.where(first[:, None] == theirs_first[None, :], weights, 0.0)
-                elif part:
-                    weights = tl.where((j < N)[None, :], weights, 0.0)
-                vs = rows(v, j, v_step[2], d, N, WIDTH, D, part == 0)
-                d_weights = tl.dot(d_outs, tl.trans(vs), input_precision=PRECISION)
-                d_logits = weights * (d_weights - taken[:, None])
-                slopes = summed(slopes, d_logits, form, dr, here, KIND, P, UNPLACED)
-                sums = tl.dot(d_logits.to(ks.dtype), ks, sums, input_precision=PRECISION)
+    for last in tl.static_range(0 if P > ROUNDED else 1, 2):
+        for part in tl.static_range(1 if SPANS else 0, 2):
+            for start in range(low if part == SPANS else whole, high if part else whole, KEYS):
+                look = True
+                if KIND == "cone":
+                    look = meets(cone, box, box_at(boxes, b, start // KEYS, boxes_step, P), P)
+                if look:
+                    j = start + tl.arange(0, KEYS)
+                    ks = rows(k, j, k_step[2], d, N, WIDTH, D, part == 0)
+                    logits = tl.dot(qs, tl.trans(ks), input_precision=PRECISION) * (scale * LOG2E)
+                    there = placed_of(placed, b, j, N, placed_step, UNPLACED, 1, part == 0)
+                    theirs = places_of(places, b, j, N, places_step, P, 1, part == 0)
+                    dr = differences(own, theirs, there, P, UNPLACED)
+                    weights = tl.exp2(biased(logits - logarithm[:, None], form, dr, here, KIND, P, UNPLACED))
+                    if SPANS:
+                        theirs_first, _, _ = span(spans, b, j, N, spans_step, KEYS, SPANS, -2)
+                        weights = tl.where(first[:, None] == theirs_first[None, :], weights, 0.0)
+                    elif part:
+                        weights = tl.where((j < N)[None, :], weights, 0.0)
+                    vs = rows(v, j, v_step[2], d, N, WIDTH, D, part == 0)
+                    d_weights = tl.dot(d_outs, tl.trans(vs), input_precision=PRECISION)
+                    if last:
+                        d_logits = weights * (d_weights - taken[:, None])
+                        slopes = summed(slopes, d_logits, form, dr, here, KIND, P, UNPLACED)
+                        sums = tl.dot(d_logits.to(ks.dtype), ks, sums, input_precision=PRECISION)
+                    else:
+                        exact += tl.sum(weights * d_weights, 1)
+        if not last:
+            taken = exact - late
+    tl.store(said, taken, mask=i < N)
     at = dq + b * dq_step[0] + h * dq_step[1] + i[:, None] * dq_step[2] + d[None, :]
     within = (i < N)[:, None] & (d < WIDTH)[None, :]
     tl.store(at, (sums * scale).to(dq.dtype.element_ty), mask=within)
@@ -168,6 +217,7 @@ def backward_keys(
     H, N, scale,
     KIND: tl.constexpr, P: tl.constexpr, COUNT: tl.constexpr, UNPLACED: tl.constexpr, SPANS: tl.constexpr,
     WIDTH: tl.constexpr, D: tl.constexpr, PRECISION: tl.constexpr, QUERIES: tl.constexpr, KEYS: tl.constexpr,
+    CHANNELS: tl.constexpr,
 ):  # fmt: skip
     """Gradients of a tile of keys and values, over all queries in their spans; tiles are keys by queries."""
     tile, b, h = which(H, tl.cdiv(N, KEYS))

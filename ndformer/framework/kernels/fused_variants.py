@@ -1,11 +1,12 @@
 """Sizes of tiles (block sizes, warps, stages of the pipeline) for the fused kernels, so that loops stay in registers.
 
 Found by compiling, for sm_80, sm_90 and sm_120: the largest that spill nothing in a loop. `make kernels` compiles
-all of it and looks. How fast they are on a GPU is not in it.
+all of it and looks. Which of two designs a bias has is by a model of cycles. How fast they are on a GPU is not in it.
 """
 
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
 from ndformer.framework.kernels.fused_reference import Bias
@@ -16,6 +17,7 @@ class Variant(NamedTuple):
     keys: int
     warps: int
     stages: int
+    channels: int = 0  # of places, on the tensor cores; 0: the bias is made in registers
 
 
 class Row(NamedTuple):
@@ -56,23 +58,58 @@ TABLE: dict[tuple[str, int, int], Row] = {
 }
 
 
+# Parabolas of up to three dimensions as channels on the tensor cores, with 16 bit numbers: by kernel, architecture,
+# dimensions and channels of a head. sm_120 has too few tensor cores for its other units, and its bias is made in
+# registers; gradients of forms are sums of differences in float32, and are made there everywhere.
+WIDE, LONG, WIDE_SPACE, LONG_SPACE = (Variant(128, keys, 8, 3, channels) for channels in (16, 32) for keys in (64, 32))
+RIDING: dict[tuple[str, int, int, int], tuple[Variant, Variant | None]] = {  # without and with a mask
+    ("forward", arch, P, width): (WIDE, WIDE) if width < 128 else (LONG, None)
+    for arch in (80, 90)
+    for P in (1, 2)
+    for width in (16, 32, 64, 128)
+}
+RIDING |= {("forward", arch, 3, width): (WIDE_SPACE, LONG_SPACE) for arch in (80, 90) for width in (16, 32, 64)}
+
+
 def variant(kernel: str, q: Tensor, bias: Bias) -> Variant:
-    P = 0 if bias.places is None else bias.places.shape[1]
-    return chosen(kernel, q.element_size(), q.shape[-1], P, bias.kind == "cone" or bias.spans is not None)
+    P, masked = 0 if bias.places is None else bias.places.shape[1], bias.kind == "cone" or bias.spans is not None
+    riding = rides(kernel, architecture(q.device), bias.kind, q.element_size(), q.shape[-1], P, masked)
+    return riding or chosen(kernel, q.element_size(), q.shape[-1], P, masked)
+
+
+def rides(kernel: str, arch: int, kind: str, size: int, width: int, P: int, masked: bool) -> Variant | None:
+    """With the bias on the tensor cores, where that is thought to be faster."""
+    if kind not in ("parabola", "isotropic") or size != 2:
+        return None
+    return RIDING.get((kernel, arch, P, _padded(width)), (None, None))[masked]
+
+
+def architecture(device: torch.device) -> int:
+    """The one of 80, 90 and 120 whose units a GPU has in like proportions; interpreted on a CPU, 80."""
+    if device.type != "cuda":
+        return 80
+    major, minor = torch.cuda.get_device_capability(device)
+    if (major, minor) in ((8, 6), (8, 9)) or major >= 12:
+        return 120
+    return 90 if major >= 9 else 80
 
 
 def chosen(kernel: str, size: int, width: int, P: int, masked: bool) -> Variant:
     """`size`: bytes of a number. `masked`: logits are compared with something, in padding, packed rows and cones."""
-    return TABLE[kernel, size, max(16, 1 << (width - 1).bit_length())][_column(P, masked)]
+    return TABLE[kernel, size, _padded(width)][_column(P, masked)]
 
 
 def fits(size: int, width: int, P: int, masked: bool) -> bool:
     """Whether there is a variant that does not spill."""
     if size == 4:
-        return P <= 3 and width <= (64, 32, 16)[_column(P, masked)]
+        return P <= 3 and width <= (64 if P < 2 else 32, 32, 16)[_column(P, masked)]
     return width <= (128 if P <= 2 else 64)
 
 
 def _column(P: int, masked: bool) -> int:
     """A mask takes registers as another dimension does."""
     return min(2, (P > 2) + (P > 3) + masked)
+
+
+def _padded(width: int) -> int:
+    return max(16, 1 << (width - 1).bit_length())

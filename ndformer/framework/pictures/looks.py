@@ -11,7 +11,6 @@ from ndformer.framework.pictures.figures import Panels, canvas, ring
 from ndformer.framework.pictures.scenes import Scene
 
 UNSEEN = (0.55, 0.55, 0.55, 0.8)  # what a query never sees
-SIDE = 1.1  # inches of a panel
 
 
 class Painting:
@@ -39,7 +38,7 @@ class Painting:
         self.maps: list[tuple[Any, np.ndarray | None]] = []  # images, colours (N, 4)
         self.rings: list[tuple[Any, int]] = []  # axes, token
         height, width = scene.plain(0).shape[:2]
-        pixel = SIDE / max(height, width)
+        pixel = scene.inches / max(height, width)
         beside = len(columns) * len(blocks) <= 8 and not moments
         across, down = (len(blocks), 1) if beside else (1, len(blocks))
         tall = [(pixel * height + 0.14) * len(block.values) + 0.45 for block in blocks]

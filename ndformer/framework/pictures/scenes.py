@@ -23,6 +23,7 @@ class Scene:
     moments: int = 1  # pictures of one that moves or turns
     stills: Sequence[int] = (0,)  # those of them to see side by side
     seconds: float = 0.15  # that each is seen
+    inches: float = 1.1  # of a panel that it is drawn in, the longer side
 
     def __init__(self, coordinates: np.ndarray) -> None:
         self.coordinates = coordinates

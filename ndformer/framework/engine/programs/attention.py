@@ -256,6 +256,8 @@ def panels(of: Seen, rows: Sequence[tuple[Sequence[Look], int | None]], heads: l
         look, through = of.asked(looks, token)
         terms = terms_of(look)
         for name, term in terms.items() if parts else ():
+            if name == "mask":  # 0 where anything is seen
+                continue
             found.setdefault(name, {})[r] = through.values(term.expand_as(terms["semantic"])).numpy()
         attention = sum(terms.values(), torch.zeros(())).softmax(-1)
         found.setdefault("attention", {})[r] = through.values(attention).numpy()

@@ -19,6 +19,7 @@ class SensorScene(Scene):
     in `plane` rows and columns, at places as adapters give them."""
 
     axes: ClassVar[Mapping[str, str]] = dict(X="metres", Y="metres")
+    inches = 3.3  # tokens are small in it
 
     def __init__(
         self,
