@@ -129,8 +129,9 @@ def config_from(given: argparse.Namespace, reads: Sequence[str] = SPLITS) -> Con
     _tell_of_loaders_unread(given.cfg_options, reads)
     root = [] if given.data_root is None else [f"data_root={given.data_root!r}"]
     cfg = load(given.config, [*given.cfg_options, *root], given.encoding, given.sample, given.trust_config)
-    if root and cfg.get("sample") == {} and not given.sample and not Path(given.data_root).exists():
-        raise DataError(f"there is no folder {given.data_root}", "add --sample to have generated data made there")
+    home = given.data_root
+    if home is not None and cfg.get("sample") == {} and not given.sample and not Path(home).exists():
+        raise DataError(f"there is no folder {home}", "add --sample to have generated data made there")
     return cfg
 
 
