@@ -21,6 +21,7 @@ from ndformer.framework.engine.programs.cli import device_argument, file_argumen
 from ndformer.framework.engine.run import build_loader, evaluate
 from ndformer.framework.engine.studies import report, told
 from ndformer.framework.engine.training import checkpoint
+from ndformer.framework.engine.training.progress import announced
 from ndformer.framework.errors import DataError
 
 
@@ -53,7 +54,7 @@ def test(folder: Path, count: int) -> None:
     checkpoint.load_weights(model, content, folder / checkpoint.BEST)
     loader = build_loader(cfg, "test", content.get("classes", ()))
     check_classes(model, loader)
-    shown.leave(folder, cfg, model, loader, evaluate(cfg, model, loader), count)
+    shown.leave(folder, cfg, model, loader, evaluate(cfg, model, announced(loader, "test")), count)
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ from ndformer.framework.engine.programs.cli import config_arguments, config_from
 from ndformer.framework.engine.run import as_line, build_loader, evaluate
 from ndformer.framework.engine.training import checkpoint, same_data
 from ndformer.framework.engine.training.loading import all_bad, tell_bad
+from ndformer.framework.engine.training.progress import announced
 from ndformer.framework.errors import NothingLeftError
 from ndformer.framework.pictures.samples import OfDataset
 
@@ -43,7 +44,7 @@ def main() -> None:
     loader = build_loader(cfg, "test", content.get("classes", ()))
     check_classes(model, loader)
     same_data.warn(content, loader.data, given.checkpoint)
-    result = evaluate(cfg, model, loader)
+    result = evaluate(cfg, model, announced(loader, "test"))
     print(as_line(result.values), flush=True)
     if on_stand_in(cfg):
         print(STAND_IN)
@@ -54,7 +55,7 @@ def main() -> None:
     for name in model.joined:
         model.masked = {name}
         try:
-            said = as_line(evaluate(cfg, model, loader).values)
+            said = as_line(evaluate(cfg, model, announced(loader, f"without {name}")).values)
         except NothingLeftError:
             said = "samples have nothing else"
         print(f"without {name}:  {said}", flush=True)
@@ -63,7 +64,8 @@ def main() -> None:
     for name, sensors in data.maskable.items():
         if not kept.issuperset(sensors):
             data.masked = kept.union(sensors)
-            print(f"without {name}:  {as_line(evaluate(cfg, model, loader).values)}", flush=True)
+            said = as_line(evaluate(cfg, model, announced(loader, f"without {name}")).values)
+            print(f"without {name}:  {said}", flush=True)
     data.masked = kept
     tell_bad(all_bad(dict(test=loader)), "tools/check_data.py names them all")
     if given.out is not None:

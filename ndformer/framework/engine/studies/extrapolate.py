@@ -20,6 +20,7 @@ from ndformer.framework.engine.config.text import as_argument
 from ndformer.framework.engine.run import build_loader, evaluate
 from ndformer.framework.engine.training import checkpoint, same_data
 from ndformer.framework.engine.training.evaluate import value_of
+from ndformer.framework.engine.training.progress import announced
 from ndformer.framework.errors import DataError
 from ndformer.framework.model import TokenModel
 from ndformer.framework.registry import METRICS, TRANSFORMS
@@ -85,7 +86,8 @@ def extrapolate(
         for way in ways:
             if not test or shape != trained:
                 scale(model, way, trained, shape, patch)
-                test = evaluate(at, model, build_loader(at, "test", known)).values
+                batches = announced(build_loader(at, "test", known), f"{named(size)} px, {way}")
+                test = evaluate(at, model, batches).values
             figures.append(Figure(named(size), shape, way, did, test))
     shown = metric or METRICS.get(cfg.metrics[0].type).main
     value_of(shown, figures[0].test)

@@ -150,14 +150,15 @@ def _labels(data: Mapping[str, Any]) -> list[Markup]:
         like = data[split].get("like")
         kind = f" ({', '.join(map(str, like))})" if isinstance(like, list) and like else ""
         even = f"{min(of)} to {max(of)} samples of each, {statistics.median(of):g} in the middle" if of else ""
-        said.append(f"{split}{kind}: {data[split].get('samples', sum(of))} samples in {len(of)} classes, {even}.")
+        classes = f" in {len(of)} classes, {even}" if len(of) > 1 else ""  # boxes and pixels have many in a sample
+        said.append(f"{split}{kind}: {data[split].get('samples', sum(of))} samples{classes}.")
     most = max((max(of.values()) for of in counts.values()), default=1)
     drawn = lambda of: bar(of.get(splits[0], 0) / max(1, most))
     rows = [[name, *(of.get(split, 0) for split in splits), drawn(of)] for name, of in counts.items()]
     whole = ["all", *(data[split].get("samples", "") for split in splits), ""]
     listed = table(["class", *splits, f"of {splits[0]}" if splits else ""], [*rows, whole])
     lines = [element("p", line) for line in said]
-    return [*lines, listed if len(rows) <= 40 else folded(f"{len(rows)} classes", listed)] if rows else lines
+    return [*lines, listed if len(rows) <= 40 else folded(f"{len(rows)} classes", listed)] if len(rows) > 1 else lines
 
 
 def _config(run: Told) -> list[Markup]:

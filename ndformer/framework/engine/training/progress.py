@@ -1,5 +1,6 @@
 """What a run says while it runs: how far it is, how fast, and when it will be done."""
 
+import sys
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -124,6 +125,17 @@ class Progress:
                 f"Raise train_dataloader.num_workers (this process may use {processes.cores()} cores), or put the data "
                 "on a faster disk"
             )
+
+
+def announced(batches: DataLoader[Any], what: str) -> Iterator[dict[str, Any]]:
+    """The same, with a line on stderr now and then: of programs whose answer is on stdout."""
+    start = noted = time.perf_counter()
+    for done, batch in enumerate(batches, 1):
+        yield batch
+        now = time.perf_counter()
+        if now - noted >= EVERY and done < len(batches):
+            noted, left = now, clock((now - start) / done * (len(batches) - done))
+            print(f"{what}: batch {done} of {len(batches)}, {left} left", file=sys.stderr, flush=True)
 
 
 class CheckpointTimer:
