@@ -150,7 +150,7 @@ def _labels(data: Mapping[str, Any]) -> list[Markup]:
         like = data[split].get("like")
         kind = f" ({', '.join(map(str, like))})" if isinstance(like, list) and like else ""
         even = f"{min(of)} to {max(of)} samples of each, {statistics.median(of):g} in the middle" if of else ""
-        classes = f" in {len(of)} classes, {even}" if len(of) > 1 else ""  # boxes and pixels have many in a sample
+        classes = "" if set(counts) == {""} else f" in {len(of)} classes, {even}"
         said.append(f"{split}{kind}: {data[split].get('samples', sum(of))} samples{classes}.")
     most = max((max(of.values()) for of in counts.values()), default=1)
     drawn = lambda of: bar(of.get(splits[0], 0) / max(1, most))
@@ -158,7 +158,9 @@ def _labels(data: Mapping[str, Any]) -> list[Markup]:
     whole = ["all", *(data[split].get("samples", "") for split in splits), ""]
     listed = table(["class", *splits, f"of {splits[0]}" if splits else ""], [*rows, whole])
     lines = [element("p", line) for line in said]
-    return [*lines, listed if len(rows) <= 40 else folded(f"{len(rows)} classes", listed)] if len(rows) > 1 else lines
+    if set(counts) <= {""}:  # samples of boxes and pixels have many classes each
+        return lines
+    return [*lines, listed if len(rows) <= 40 else folded(f"{len(rows)} classes", listed)]
 
 
 def _config(run: Told) -> list[Markup]:
