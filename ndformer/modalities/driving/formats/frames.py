@@ -98,7 +98,7 @@ def _mounts(tables: Tables) -> tuple[dict[str, tuple[int, str]], np.ndarray, np.
         mounts.append(row["translation"] + row["rotation"])
         lenses.append(_lens(tables, row) if channel in CAMERAS else np.zeros((3, 3)))
     posed = np.array(mounts, np.float64).reshape(-1, 7)
-    _check_poses(tables, "calibrated_sensor", posed)
+    _check_poses(tables, "calibrated_sensor", [*known], posed)
     return known, posed, np.array(lenses, np.float64).reshape(-1, 3, 3)
 
 
@@ -128,17 +128,18 @@ def _poses(tables: Tables, wanted: list[str]) -> np.ndarray:
             poses[number], seen[number] = row["translation"] + row["rotation"], True
     if not seen.all():
         tables.found({}, list(known)[int(seen.argmin())], "ego_pose", "sample_data")
-    _check_poses(tables, "ego_pose", poses)
+    _check_poses(tables, "ego_pose", [*known], poses)
     return poses[[known[token] for token in wanted]]
 
 
-def _check_poses(tables: Tables, name: str, poses: np.ndarray) -> None:
+def _check_poses(tables: Tables, name: str, tokens: list[str], poses: np.ndarray) -> None:
     """Finite, with rotations that are some."""
     with np.errstate(invalid="ignore", over="ignore"):
         off = ~np.isfinite(poses).all(1) | ~(np.abs(np.linalg.norm(poses[:, 3:], axis=1) - 1) < LEVEL)
     if off.any():
-        at, turn = poses[off.argmax(), :3].tolist(), poses[off.argmax(), 3:].tolist()
+        first = int(off.argmax())
+        at, turn = poses[first, :3].tolist(), poses[first, 3:].tolist()
         raise DataError(
-            f"{tables.path(name)} has a pose at {at} with the rotation {turn}, which is none: a quaternion has a "
-            "length of 1, and all numbers are finite. Get nuScenes' metadata again"
+            f"{tables.path(name)} gives {tokens[first]} a pose at {at} with the rotation {turn}, which is none: a "
+            "quaternion has a length of 1, and all numbers are finite. Get nuScenes' metadata again"
         )
