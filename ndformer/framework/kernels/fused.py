@@ -51,7 +51,7 @@ class Fused(Backend):
             raise ValueError(
                 "backend 'fused' is for parabolas (PaPE, PaPE-RI ...), distances, curves and cones, in up to "
                 f"{AXES} dimensions, with float32 positions, heads of up to 64 channels (128 in up to 2 dimensions; in "
-                "float32 16 to 64), and triton on a GPU (pip install 'ndformer[gpu]'): take 'auto'"
+                "float32 16 to 64, in up to 3), and triton on a GPU (pip install 'ndformer[gpu]'): take 'auto'"
             )
         kind, forms, places = "none", None, None
         if isinstance(bias, PositionBias):
