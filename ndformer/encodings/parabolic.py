@@ -14,6 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ndformer.encodings.folded import Folded
 from ndformer.encodings.projection import linear, project
 from ndformer.encodings.radius import (
     MEAN_SOFTPLUS,
@@ -181,14 +182,18 @@ class _Parabolas(LayerEncoding):
 
 
 class PaPELayer(_Parabolas):
+    def __init__(self, config: PaPE, index: int) -> None:
+        super().__init__(config, index)
+        self.folded = Folded()
+
     def bias(self, q: Tensor, k: Tensor, x: Tensor, state: Centred) -> Bias:
         x = x.to(torch.promote_types(x.dtype, torch.float32))
         wp = self.wp.to(x.dtype)
         M = -form(self._falls(x, q), wp, self.head_dim) if self.distance else None
         c = None
         if self.direction and self.context:
-            folded = torch.einsum("hmp,hmd->phd", wp, self.wb.to(x.dtype)) * self.head_dim**-0.5  # Wp' Wb: m is gone
-            c = project(x, folded, q).transpose(1, 2).contiguous()
+            c = project(x, self.folded(self._slopes, self.wp, self.wb).to(x.dtype), q)
+            c = c.permute(1, 2, 0, 3).contiguous()
             if self.offsets:
                 c = c + slope(self.b0.to(x.dtype)[..., None, None], wp, self.head_dim)
         elif self.direction:
@@ -196,6 +201,11 @@ class PaPELayer(_Parabolas):
         return QuadraticBias(
             None if M is None else M.unbind(0), None if c is None else c.unbind(0), state.positions, state.halvings
         )
+
+    def _slopes(self, wp: Tensor, wb: Tensor) -> Tensor:
+        """Wp' Wb / sqrt(h) (H, P, dim), which tokens are multiplied with: m is gone."""
+        wp, wb = (w.to(torch.promote_types(w.dtype, torch.float32)) for w in (wp, wb))
+        return (wp * self.head_dim**-0.5).transpose(1, 2).contiguous() @ wb
 
 
 class _PaperConcat(_Parabolas):

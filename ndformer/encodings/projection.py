@@ -15,7 +15,10 @@ def project(x: Tensor, weight: Tensor, like: Tensor) -> Tensor:
     """(B, N, D) and (H, m, D) -> (H, m, B, N), in x's precision: tokens last, so that each head's are a matrix. `like`:
     the layer's q, whose type says whether it computes in 16 bit."""
     rows, tokens = weight.flatten(0, 1), x.flatten(0, 1)
-    values = Mixed.apply(rows, tokens, like.dtype) if half(like) else rows.to(x.dtype) @ tokens.T
+    if half(like):
+        values = Mixed.apply(rows, tokens, like.dtype)
+    else:
+        values = F.linear(tokens, rows.to(x.dtype)).T.contiguous()  # faster on CPU than a product with x transposed
     return values.unflatten(0, weight.shape[:2]).unflatten(-1, x.shape[:2])
 
 

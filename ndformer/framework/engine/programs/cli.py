@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from mmengine.config import Config
 
-from ndformer.framework import devices, foreign
+from ndformer.framework import devices, foreign, heap
 from ndformer.framework.data.dataset import SPLITS
 from ndformer.framework.engine.config.load import load
 from ndformer.framework.engine.config.shipped import config_path
@@ -38,6 +38,7 @@ def run(main: Callable[[], object]) -> None:
         )
 
     warnings.formatwarning = sentence
+    heap.keep_freed()
     try:
         with ending_with_their_reader(), foreign.plain_streams():
             main()

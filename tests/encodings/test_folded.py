@@ -1,0 +1,77 @@
+"""Products of weights are kept at inference, and are those of the weights as they are."""
+
+import copy
+import io
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from ndformer.framework.registry import ENCODINGS
+
+
+def layer() -> Any:
+    torch.manual_seed(0)
+    return ENCODINGS.create(dict(type="PaPE", m=4), dim=16, depth=1, heads=2, position_dims=2).layer(0, 1)
+
+
+def slopes(pape: Any) -> Tensor:
+    return pape.folded(pape._slopes, pape.wp, pape.wb)
+
+
+def loaded(pape: Any) -> None:
+    pape.load_state_dict({name: 2 * value for name, value in pape.state_dict().items()})
+
+
+def in_place(pape: Any) -> None:
+    pape.wb.mul_(2)
+
+
+def moved(pape: Any) -> None:
+    pape.double()
+
+
+def replaced(pape: Any) -> None:
+    pape.wp = nn.Parameter(2 * pape.wp)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("change", [loaded, in_place, moved, replaced])
+def test_a_change_of_weights_is_seen(change: Callable[[Any], None]) -> None:
+    pape = layer().eval()
+    before = slopes(pape)
+    assert slopes(pape) is before
+    change(pape)
+    torch.testing.assert_close(slopes(pape), pape._slopes(pape.wp, pape.wb), rtol=0, atol=0)
+    assert slopes(pape).dtype == pape.wp.dtype
+
+
+def test_what_learns_makes_it_anew_with_gradients() -> None:
+    pape = layer()
+    with torch.no_grad():
+        kept = slopes(pape)
+    slopes(pape).sum().backward()
+    assert pape.wb.grad is not None
+    assert pape.wp.grad is not None
+    pape.train()
+    with torch.no_grad():
+        assert slopes(pape) is not kept
+        before = slopes(pape)
+    torch.optim.AdamW(pape.parameters(), lr=0.1).step()
+    with torch.no_grad():
+        assert not torch.equal(slopes(pape), before)
+
+
+def test_it_is_in_no_checkpoint_and_goes_with_copies() -> None:
+    pape = layer().eval()
+    with torch.inference_mode():
+        slopes(pape)
+    assert set(pape.state_dict()) == {"wp", "wa", "wb"}
+    torch.save(pape.state_dict(), io.BytesIO())
+    other = copy.deepcopy(pape)
+    with torch.no_grad():
+        other.wp.mul_(3)
+        torch.testing.assert_close(slopes(other), 3 * slopes(pape))
+    slopes(other).sum().backward()  # what was made in inference mode is not met again
