@@ -2,4 +2,7 @@
 
 import torch
 
+from ndformer.framework import heap
+
 torch.set_num_threads(1)
+heap.keep_freed()

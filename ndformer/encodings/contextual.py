@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from ndformer.encodings.buckets import IRPE, T5, Spans, clipped, log, piecewise
 from ndformer.framework.bias.base import Bias, PositionBias, norm
 from ndformer.framework.coverage import Coverage, Span, steps
-from ndformer.framework.devices import sent
+from ndformer.framework.devices import Constant
 from ndformer.framework.encoding import LayerEncoding, PositionEncoding, one_of
 from ndformer.framework.ranges import WidthOrNone
 from ndformer.framework.registry import ENCODINGS
@@ -98,14 +98,14 @@ class Relative(PositionEncoding):
         return Places(positions, where.placed if self.class_entries else None)
 
     def layer(self, index: int, depth: int) -> LayerEncoding:
-        return _Vectors(self.shapes, self.of_steps, self.method, self.class_entries)
+        return _Vectors(self.shapes, [Constant(found) for found in self.of_steps], self.method, self.class_entries)
 
 
 class _Vectors(LayerEncoding):
     no_weight_decay = ("tables",)
 
     def __init__(
-        self, shapes: Sequence[tuple[int, ...]], of_steps: Sequence[list[int]], method: str, class_entries: bool
+        self, shapes: Sequence[tuple[int, ...]], of_steps: Sequence[Constant], method: str, class_entries: bool
     ) -> None:
         super().__init__()
         self.of_steps, self.method, self.class_entries = of_steps, method, class_entries
@@ -127,7 +127,7 @@ class VectorBias(PositionBias):
     def __init__(
         self,
         scores: Sequence[Tensor],
-        of_steps: Sequence[list[int]],
+        of_steps: Sequence[Constant],
         method: str,
         places: Places,
         handles_unplaced: bool,
@@ -135,7 +135,7 @@ class VectorBias(PositionBias):
         super().__init__(places.positions)
         self.scores = [score.contiguous() for score in scores]
         self.of_steps, self.method, self.handles_unplaced = of_steps, method, handles_unplaced
-        self.buckets = [sent(found, places.positions) for found in of_steps]
+        self.buckets = [found(places.positions) for found in of_steps]
         self.placed = None if places.placed is None else places.placed.contiguous()
 
     def _entries(self, dr: Sequence[Tensor], here: Tensor | None, there: Tensor | None) -> list[Tensor]:
@@ -144,7 +144,7 @@ class VectorBias(PositionBias):
             found = [self._bucket(0, norm(dr))]
         else:
             found = [torch.where(d < 0, -1, 1) * self._bucket(p, d.abs()) for p, d in enumerate(dr)]
-            tops = [of_steps[-1] for of_steps in self.of_steps]
+            tops = [found.values[-1] for found in self.of_steps]
             found = [bucket + top for bucket, top in zip(found, tops)]
             if self.method == "product":
                 joint = found[0]
@@ -160,7 +160,7 @@ class VectorBias(PositionBias):
         ]
 
     def _bucket(self, p: int, distance: Tensor) -> Tensor:
-        last = len(self.of_steps[p]) - 1
+        last = len(self.buckets[p]) - 1
         return self.buckets[p][torch.floor(distance + 0.5).clamp(max=last).long()]
 
     def pair(self, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:

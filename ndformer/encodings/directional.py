@@ -8,7 +8,7 @@ from torch import Tensor
 
 from ndformer.framework.bias.base import Bias, PositionBias
 from ndformer.framework.coverage import Coverage, Span, slopes_of
-from ndformer.framework.devices import sent
+from ndformer.framework.devices import Constant
 from ndformer.framework.encoding import LayerEncoding, PositionEncoding
 from ndformer.framework.registry import ENCODINGS
 from ndformer.framework.tokens import Rows, Where
@@ -42,17 +42,17 @@ class DirectionalRPE(PositionEncoding):
                 "set diagonals=False"
             )
         slopes = _halving if preset == "repo" else _published
-        self.slopes = {side: slopes(self.heads, start) for side, start in START.items()}
+        self.slopes = {side: Constant(slopes(self.heads, start)) for side, start in START.items()}
 
     @property
     def first_reach(self) -> float | None:
-        return 5 / min(self.slopes["left"])  # where a token weighs a hundredth
+        return 5 / min(self.slopes["left"].values)  # where a token weighs a hundredth
 
     def covers(self, span: Span) -> list[Coverage]:
-        return [slopes_of(self.slopes["left"], span)]
+        return [slopes_of(self.slopes["left"].values, span)]
 
     def tables(self, positions: Tensor, where: Where) -> Bias:
-        left, right = (sent(self.slopes[side], positions) for side in START)
+        left, right = (self.slopes[side](positions) for side in START)
         return DirectionalBias(left, right, self.diagonals, positions)
 
     def layer(self, index: int, depth: int) -> LayerEncoding:

@@ -8,7 +8,7 @@ from torch import Tensor
 from ndformer.framework.bias.base import Bias
 from ndformer.framework.bias.pointwise import DistanceBias
 from ndformer.framework.coverage import Coverage, Span, slopes_of
-from ndformer.framework.devices import sent
+from ndformer.framework.devices import Constant
 from ndformer.framework.encoding import LayerEncoding, PositionEncoding
 from ndformer.framework.registry import ENCODINGS
 from ndformer.framework.tokens import Where
@@ -26,15 +26,19 @@ def alibi_slopes(heads: int) -> list[float]:
 class ALiBi(PositionEncoding):
     """-slope_h |r_j - r_i| added to the logits, with the Euclidean distance (Press 2021; Fuller 2023 for 2-D)."""
 
+    def __init__(self, *args: Any, **rest: Any) -> None:
+        super().__init__(*args, **rest)
+        self.slopes = Constant(alibi_slopes(self.heads))
+
     @property
     def first_reach(self) -> float | None:
-        return 5 / min(alibi_slopes(self.heads))  # where a token weighs a hundredth
+        return 5 / min(self.slopes.values)  # where a token weighs a hundredth
 
     def covers(self, span: Span) -> list[Coverage]:
-        return [slopes_of(alibi_slopes(self.heads), span)]
+        return [slopes_of(self.slopes.values, span)]
 
     def tables(self, positions: Tensor, where: Where) -> Bias:
-        return DistanceBias(sent(alibi_slopes(self.heads), positions), positions)
+        return DistanceBias(self.slopes(positions), positions)
 
     def layer(self, index: int, depth: int) -> LayerEncoding:
         return _Given()

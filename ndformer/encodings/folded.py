@@ -5,6 +5,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch._subclasses import FakeTensor
 
 
 class Folded(nn.Module):
@@ -20,7 +21,9 @@ class Folded(nn.Module):
         if torch.is_grad_enabled() or torch.compiler.is_compiling() or any(w.is_inference() for w in weights):
             return product(*weights)
         if self.kept is None or any(w is not old or w._version != n for w, (old, n) in zip(weights, self.kept[1])):
-            self.kept = product(*weights), [(w, w._version) for w in weights]
+            made = product(*weights)
+            self.kept = None if isinstance(made, FakeTensor) else (made, [(w, w._version) for w in weights])
+            return made
         return self.kept[0]
 
     def train(self, mode: bool = True) -> "Folded":

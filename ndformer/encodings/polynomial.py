@@ -24,7 +24,7 @@ from ndformer.framework.bias.base import Bias
 from ndformer.framework.bias.parabolas import QuadraticBias
 from ndformer.framework.bias.polynomials import Exponents, PolynomialBias
 from ndformer.framework.coverage import AUTO, Coverage, Span, radii
-from ndformer.framework.devices import sent
+from ndformer.framework.devices import Constant
 from ndformer.framework.encoding import LayerEncoding, PositionEncoding
 from ndformer.framework.ranges import Range, Width
 from ndformer.framework.registry import ENCODINGS
@@ -98,6 +98,7 @@ class _PolynomialLayer(LayerEncoding):
         self.dims, self.m, self.degree = config.position_dims, config.m, config.degree
         self.monomials = [monomials(self.dims, n) for n in range(config.degree + 1)]
         self.ways = [[_ways(exponents) for exponents in which] for which in self.monomials]
+        self.numbers = [(Constant(which), Constant(ways)) for which, ways in zip(self.monomials, self.ways)]
         bound = self.dims**-0.5
         self.wp = nn.Parameter(torch.empty(self.heads, self.m, self.dims).uniform_(-bound, bound))
 
@@ -112,9 +113,9 @@ class _PolynomialLayer(LayerEncoding):
     def power(self, x: Tensor, weight: Tensor, n: int, like: Tensor) -> dict[Exponents, Tensor]:
         """<a, (Wp dr)^n> as monomials of dr."""
         wp, which = self.wp.to(x.dtype), self.monomials[n]
-        exponents = sent(which, x)  # (T, P)
+        exponents, ways = (numbers(x) for numbers in self.numbers[n])  # (T, P), (T,)
         products = (wp[:, :, None] ** exponents).prod(-1) * self.head_dim**-0.5  # (H, m, T)
-        products = products * sent(self.ways[n], x)
+        products = products * ways
         if n % 2:  # of the folded weight, Wp' W: m is gone
             return self.free(x, products.transpose(1, 2) @ weight.to(x.dtype), n, like)
         falls = -F.softplus(project(x, weight, like))  # (H, m, B, N)

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._subclasses import FakeTensor
 
 from ndformer.framework.errors import DataError
 
@@ -18,6 +19,28 @@ def sent(values: Any, like: Tensor) -> Tensor:
     if own.is_floating_point():
         own = torch.as_tensor(values, dtype=like.dtype)
     return own.to(like.device, non_blocking=True)
+
+
+class Constant:
+    """Numbers of the host that each device is sent once: what a CUDA graph holds may send none. constant(like) is
+    `sent(values, like)`, and not to be changed in place."""
+
+    def __init__(self, values: Any) -> None:
+        self.values = values
+        self.there: dict[tuple[torch.device, torch.dtype], Tensor] = {}
+
+    def __call__(self, like: Tensor) -> Tensor:
+        key = like.device, like.dtype
+        if key in self.there and not torch.compiler.is_compiling():
+            return self.there[key]
+        with torch.inference_mode(False):  # or training could not save it
+            made = sent(self.values, like)
+        if not (torch.compiler.is_compiling() or isinstance(made, FakeTensor)):
+            self.there[key] = made
+        return made
+
+    def __getstate__(self) -> dict[str, Any]:
+        return dict(values=self.values, there={})  # a copy of the model may be for elsewhere
 
 
 def chosen() -> torch.device:

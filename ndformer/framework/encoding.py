@@ -21,7 +21,6 @@ from torch import Tensor, nn
 from ndformer.framework.autocast import without_autocast
 from ndformer.framework.bias.base import Bias
 from ndformer.framework.coverage import Coverage, Span, reach_of
-from ndformer.framework.devices import sent
 from ndformer.framework.ranges import Dims, Factor, Few, NonNegative, Positive, Width
 from ndformer.framework.scaling import Scaling
 from ndformer.framework.spacing import Spacing
@@ -256,7 +255,9 @@ def axis_order(axes: Sequence[int] | None, position_dims: int, repo: bool) -> tu
 
 def scaled(positions: Tensor, factors: tuple[float, ...]) -> Tensor:
     """(..., P) times one factor per axis."""
-    return positions if all(f == 1.0 for f in factors) else positions * sent(factors, positions)
+    if all(f == 1.0 for f in factors):
+        return positions
+    return torch.stack([axis * factor for axis, factor in zip(positions.unbind(-1), factors)], -1)  # nothing is sent
 
 
 def centred(positions: Tensor, where: Where, kept: Tensor | None) -> Tensor:

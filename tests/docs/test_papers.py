@@ -81,19 +81,22 @@ def near(said: str, value: float) -> bool:
 
 
 def rests_on(part: str, values) -> bool:
-    """`ROW: m ± h`, `ROW over ROW: m ± h`, and the same `in COLUMN over COLUMN`, by Student's t."""
+    """`ROW in COLUMN: m ± h`, `ROW over ROW in COLUMN: m ± h`, and the same `in COLUMN over COLUMN`, by Student's t."""
     name, _, said = re.sub(r" \((against [^)]*|one seed, no interval)\)", "", part).rpartition(": ")
     columns = list(next(iter(next(iter(values.values())).values())))
-    candidates = [[seed[column] for seed in values.get(name, {}).values()] for column in columns]
+    candidates = [
+        [seed[column] for seed in values[row].values()]
+        for row, column in itertools.product(values, columns)
+        if name == f"{row} in {column}"
+    ]
     for a, b in itertools.product(values, repeat=2):
-        for pair in {f"{a} over {b}", *([a] if a == b else [])}:
-            if not name.startswith(pair):
-                continue
-            both = values[a].keys() & values[b].keys()
-            for one, two in itertools.product(columns, repeat=2):
-                called = {pair} if one == two or " over " in pair and a == b else set()
-                if name in {*called, f"{pair} in {one} over {two}"}:
-                    candidates.append([values[a][seed][one] - values[b][seed][two] for seed in both])
+        pair = a if a == b else f"{a} over {b}"
+        if not name.startswith(f"{pair} in "):
+            continue
+        both = values[a].keys() & values[b].keys()
+        for one, two in itertools.product(columns, repeat=2):
+            if name == (f"{pair} in {one}" if one == two else f"{pair} in {one} over {two}"):
+                candidates.append([values[a][seed][one] - values[b][seed][two] for seed in both])
     return any(is_mean(said, seeds, lambda sd, n: STUDENT[n] * sd / math.sqrt(n)) for seeds in candidates if seeds)
 
 

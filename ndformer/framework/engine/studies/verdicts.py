@@ -14,20 +14,18 @@ def ahead(
     results: Results, row: str, over: str, column: str, by: float = 0.0, over_column: str | None = None
 ) -> Verdict:
     """`row` has more than `over`, in another column if one is given, by more than `by`; paired by seed."""
-    beside = "" if over_column is None else f" in {column} over {over_column}"
-    name = f"{row}{beside}: " if row == over else f"{row} over {over}{beside}: "
-    return _judged(results.gains(row, over, column, over_column), by, name, sign=True)
+    return _judged(results.gains(row, over, column, over_column), by, _pair(row, over, column, over_column), sign=True)
 
 
 def above(results: Results, row: str, column: str, limit: float) -> Verdict:
     """The mean of `row` is above a limit."""
-    return _judged(results.of(row, column), limit, f"{row}: ")
+    return _judged(results.of(row, column), limit, f"{row} in {column}: ")
 
 
 def below(results: Results, row: str, column: str, limit: float) -> Verdict:
     values = results.of(row, column)
     word = _judged([-value for value in values], -limit, "").word
-    return Verdict(word, _figure(values, f"{row}: ", limit) if values else "")
+    return Verdict(word, _figure(values, f"{row} in {column}: ", limit) if values else "")
 
 
 def alike(
@@ -46,7 +44,7 @@ def alike(
         word = "does not hold"
     else:
         word = "not told apart"
-    return Verdict(word, _figure(gains, f"{row} over {other}: ", within, sign=True))
+    return Verdict(word, _figure(gains, _pair(row, other, column, other_column), within, sign=True))
 
 
 def each(verdicts: Sequence[Verdict]) -> Verdict:
@@ -54,6 +52,11 @@ def each(verdicts: Sequence[Verdict]) -> Verdict:
     words = [verdict.word for verdict in verdicts]
     order: tuple[Word, ...] = ("not measured", "does not hold", "not told apart", "holds")
     return Verdict(next(word for word in order if word in words), "; ".join(v.figure for v in verdicts if v.figure))
+
+
+def _pair(row: str, other: str, column: str, other_column: str | None) -> str:
+    beside = f" in {column}" if other_column in (None, column) else f" in {column} over {other_column}"
+    return f"{row}{beside}: " if row == other else f"{row} over {other}{beside}: "
 
 
 def _judged(values: Sequence[float], limit: float, name: str, sign: bool = False) -> Verdict:

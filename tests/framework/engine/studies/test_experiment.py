@@ -122,7 +122,7 @@ def test_verdicts_are_by_the_interval():
     assert alike(results, "high", "low", "x", 20).word == "holds"
     assert alike(results, "high", "low", "x", 1).word == "does not hold"
     assert alike(results, "wide", "low", "x", 20).word == "not told apart"
-    assert ahead(results, "high", "low", "x").figure.startswith("high over low: +9 ± 0.2")
+    assert ahead(results, "high", "low", "x").figure.startswith("high over low in x: +9 ± 0.2")
     sizes = Results({"a": {seed: {"28": 90.0 + seed, "40": 80.0} for seed in range(3)}})
     assert ahead(sizes, "a", "a", "28", over_column="40").figure.startswith("a in 28 over 40: +11 ± ")
     assert ahead(sizes, "a", "a", "40", over_column="28").word == "does not hold"
@@ -146,7 +146,7 @@ def test_a_page_has_what_was_measured_beside_the_papers_and_marks_what_was_not(t
     assert "1.100 ± 0.100 | 1.1 ± 0.2 |" in page
     rows = [" ".join(line.split()) for line in page.splitlines()]
     assert any(
-        row.startswith("| the long one is longer | **holds** | long one over a: +7 ± ")
+        row.startswith("| the long one is longer | **holds** | long one over a in ")
         and row.endswith(" | [table1](#table1-lengths) |")
         for row in rows
     )
