@@ -51,23 +51,23 @@ class LookHere(PositionEncoding):
         everywhere = heads // 3 if heads < 12 else heads // 12 * 4
         sets = np.array(directions(dims, fov))  # (n, P)
         looking = np.arange(heads - everywhere)
-        self.directions = Constant([*sets[looking % len(sets)].tolist(), *[[0.0] * dims] * everywhere])  # (H, P)
-        self.cosines = Constant([math.cos(math.radians(fov / 2))] * len(looking) + [-1.0] * everywhere)
+        self.directions = [*sets[looking % len(sets)].tolist(), *[[0.0] * dims] * everywhere]  # (H, P)
+        self.cosines = [math.cos(math.radians(fov / 2))] * len(looking) + [-1.0] * everywhere
         # each time round the directions looks twice as far; heads that look everywhere range widely
         near = [2.0 ** -(1 + i // len(sets)) for i in range(len(looking))]
-        self.slopes = Constant(near + [4.0 ** -(1 + i % 4) for i in range(everywhere)])
+        self.slopes = near + [4.0 ** -(1 + i % 4) for i in range(everywhere)]
+        self.constants = [Constant(numbers) for numbers in (self.directions, self.cosines, self.slopes)]
 
     @property
     def first_reach(self) -> float | None:
-        widest = self.global_slope * min(self.layer_slopes) * min(self.slopes.values)
-        return 5 / widest  # where a token weighs a hundredth
+        return 5 / (self.global_slope * min(self.layer_slopes) * min(self.slopes))  # where a token weighs a hundredth
 
     def covers(self, span: Span) -> list[Coverage]:
-        return [slopes_of([self.global_slope * min(self.layer_slopes) * slope for slope in self.slopes.values], span)]
+        return [slopes_of([self.global_slope * min(self.layer_slopes) * slope for slope in self.slopes], span)]
 
     def tables(self, positions: Tensor, where: Where) -> tuple[Tensor, Tensor, Bias]:
-        cone = ConeBias(self.directions(positions), self.cosines(positions), positions)
-        return positions, self.slopes(positions), cone
+        directions, cosines, slopes = (numbers(positions) for numbers in self.constants)
+        return positions, slopes, ConeBias(directions, cosines, positions)
 
     def layer(self, index: int, depth: int) -> LayerEncoding:
         first, last = self.layer_slopes
