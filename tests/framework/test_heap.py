@@ -27,10 +27,11 @@ print(c.mallinfo2().arena - before)
 """
 
 
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="of glibc")
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="mallopt is of glibc; elsewhere keep_freed does nothing")
 def test_what_is_freed_is_there_for_the_next_step() -> None:
     held = {}
     for how in ("as it is", "kept"):
         said = subprocess.run([sys.executable, "-c", FREED, how], capture_output=True, text=True, check=True)
         held[how] = int(said.stdout)
-    assert held["as it is"] < 2**20 < 24 * 2**20 <= held["kept"]
+    assert held["as it is"] < 2**20  # had pages of its own, which are the system's again
+    assert held["kept"] > 16 * 2**20  # of 24: the heap had some room before
