@@ -1,0 +1,192 @@
+"""The contract passes what keeps its promises, and says of each broken encoding what is broken, and nothing else."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from ndformer.encodings.absolute import Sincos
+from ndformer.encodings.distance import ALiBi
+from ndformer.encodings.rope import AxialRoPE
+from ndformer.framework.composed import build_encoding
+from ndformer.framework.contract import PROMISES, check, trials
+from ndformer.framework.contract.building import compiles
+from ndformer.framework.contract.forms import forms
+from ndformer.framework.contract.places import translation, unplaced
+from ndformer.framework.contract.promise import difference
+from ndformer.framework.contract.trial import Trial
+from ndformer.framework.encoding import PositionEncoding
+from ndformer.framework.registry import ENCODINGS
+from ndformer.framework.tokens import Where
+from tests.framework.contract.broken import BROKEN, NoPackedRows, WholeRows
+
+ENCODINGS.get("NoPE")  # finds them all
+NAMES = sorted(ENCODINGS.module_dict)
+
+
+QUICK = [promise for promise in PROMISES if promise is not compiles]
+
+
+def configured(cfg):
+    return lambda **place: build_encoding(cfg, **place)
+
+
+def verdicts(make, dims=2, promises=PROMISES):
+    """In one number of dimensions: name -> sentence of the promises kept, and of those broken."""
+    results = [promise([Trial(make, dims)]) for promise in promises]
+    return {r.name: r.sentence for r in results if r.passed}, {r.name: r.sentence for r in results if not r.passed}
+
+
+# ------------------------------------------------------------------------------------------------ what keeps them all
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_registered_encodings_keep_every_promise_in_1_to_4_dimensions(name):
+    results = list(check(configured(dict(type=name))))
+    assert [str(r) for r in results if not r.passed] == []
+    assert len(results) == len(PROMISES) == len({r.name for r in results})
+    assert results[0].sentence == "in 1, 2, 3, 4 position dimensions"
+
+
+VARIANTS = [
+    dict(type="Sincos", preset="pape_repo"),
+    dict(type="AxialRoPE", preset="pape_repo"),  # in 3-D it says that it is not translation invariant
+    dict(type="RoPEMixed", preset="pape_repo"),
+    dict(type="LookHere", preset="pape_repo"),
+    dict(type="LookHere", fov=45),
+    dict(type="RelativeBias", joint=True, reach=3, position_scale=0.5),
+    dict(type="PaPE", context=False, activation=False),
+    dict(type="PaPE", distance=False),
+    dict(type="PaPE", direction=False, init_radius=3),
+    dict(type="PaPE", project=False, position_scale=[1, 2, 0.3]),
+    dict(type="PaPERI", preset="pape_repo"),
+    dict(type="LearnableAbsolute", grid=4, extent=(0, 6)),
+    dict(type="LieRE", block=2, normalize=None),
+    dict(type="ComRoPE", kind="AP", block=2, normalize="max"),
+    dict(type="PoPE", directions="golden", learned=True),
+    dict(type="LogCPB", cosine=True),
+    dict(type="LearnableAbsolute", grid=3, class_entries=0),
+    dict(type="LaPE", encoding=dict(type="LearnableAbsolute", grid=3)),
+    [dict(type="Sincos"), dict(type="AxialRoPE"), dict(type="PaPE", m=2), dict(type="ALiBi")],
+]
+
+
+@pytest.mark.parametrize("cfg", VARIANTS, ids=str)
+def test_options_and_compositions_keep_every_promise(cfg):
+    _, broken = verdicts(configured(cfg), dims=3, promises=QUICK)
+    assert broken == {}
+
+
+class GridTable(PositionEncoding):
+    """A learned embedding per token of a grid: it works nowhere else."""
+
+    needs_grid = True
+    translation_invariant = rotation_invariant = True  # of what is stored as positions it reads nothing
+
+    def __init__(self, dim, heads, position_dims, depth):
+        super().__init__(dim, heads, position_dims, depth)
+        self.table = nn.Parameter(torch.zeros(6, dim))
+
+    def embed(self, x, state):
+        return x + F.pad(self.table, (0, 0, x.shape[1] - 6, 0))
+
+
+class RowsOnly(ALiBi):
+    def tables(self, positions, where):
+        return WholeRows(positions)
+
+
+@pytest.mark.parametrize(
+    "make, said",
+    [
+        (GridTable, {"token permutation": "on a grid", "padded = packed = alone": "never padded"}),
+        (RowsOnly, {"dense = sdpa = flex": "not on flex", "pair fits a GPU": "not tried"}),
+        (configured(dict(type="NoPE")), {"precision of positions": "a set", "pair = rows": "there is no bias"}),
+        (configured(dict(type="RelativeBias")), {"rotation invariance": "whole steps"}),
+    ],
+)
+def test_what_does_not_apply_is_not_tried_and_that_is_said(make, said):
+    kept, broken = verdicts(make)
+    assert broken == {}
+    for name, phrase in said.items():
+        assert phrase in kept[name]
+
+
+def test_an_invariance_that_holds_undeclared_is_a_hint():
+    class Modest(AxialRoPE):
+        translation_invariant = False
+
+    kept, _ = verdicts(Modest, promises=[translation])
+    assert "a hint that translation_invariant = True" in kept["translation invariance"]
+
+
+# ------------------------------------------------------------------------------------------------- what breaks some
+
+
+@pytest.mark.parametrize("make, expected", BROKEN)
+def test_a_broken_promise_is_named_and_no_other(make, expected):
+    _, broken = verdicts(make, promises=PROMISES if "torch.compile" in expected else QUICK)
+    assert broken.keys() == expected.keys()
+    for name, phrase in expected.items():
+        assert phrase in broken[name]
+
+
+def test_a_position_stored_for_a_token_without_one_must_not_reach_the_outputs(monkeypatch):
+    monkeypatch.setattr(Where, "real", property(lambda self: None))  # nobody is told, and nobody sets it to 0
+    _, broken = verdicts(configured(dict(type="AxialRoPE")), promises=[unplaced])
+    assert "the position stored for a token that has no place" in broken["unplaced tokens"]
+
+
+def test_an_encoding_that_does_not_run_gets_one_line():
+    class Divides(Sincos):
+        def tables(self, positions, where):
+            return super().tables(positions / (positions - positions), where)
+
+    (result,) = check(lambda **place: Divides(**place))
+    assert not result.passed
+    assert "outputs are NaN or infinite (1-D)" in result.sentence
+
+
+def test_every_promise_is_broken_by_some_encoding():
+    shown = {name for _, expected in BROKEN for name in expected}
+    assert shown | {"builds and runs"} == {promise([]).name for promise in PROMISES}
+
+
+# --------------------------------------------------------------------------------------------------- how it is asked
+
+
+def test_dimensions_that_an_encoding_refuses_are_left_out_with_its_reason():
+    make = configured(dict(type="PaPE", position_scale=[1, 2]))
+    assert [trial.dims for trial in trials(make)] == [2]
+    assert next(check(make)).sentence.startswith("in 2 position dimensions; in 1 it says: position_scale of PaPE takes")
+
+
+def test_an_encoding_that_refuses_all_dimensions_says_why():
+    with pytest.raises(ValueError, match="fov is 180, 90 or 45 degrees, got 17"):
+        trials(configured(dict(type="LookHere", fov=17)))
+
+
+def test_an_error_of_the_encoding_is_kept_for_those_who_want_to_see_it():
+    result = forms([Trial(NoPackedRows, 2)])
+    assert isinstance(result.error, NotImplementedError)
+
+
+def test_checking_leaves_the_random_numbers_and_the_trial_as_they_were():
+    trial = Trial(configured(dict(type="PaPE", m=2)), 2)
+    weights, before = {name: w.clone() for name, w in trial.state_dict().items()}, torch.get_rng_state()
+    for promise in PROMISES:
+        promise([trial])
+    assert torch.equal(torch.get_rng_state(), before)
+    assert all(torch.equal(w, weights[name]) for name, w in trial.state_dict().items())
+
+
+def test_a_difference_is_relative_for_large_values_and_infinite_for_values_that_are_not_numbers():
+    def between(a, b):
+        return difference(torch.tensor(a), torch.tensor(b))
+
+    assert between([0.5, 1.0], [0.25, 1.0]) == 0.25
+    assert between([0.5, 100.0], [0.0, 100.0]) == 0.005
+    assert between([-torch.inf, 1.0], [-torch.inf, 1.0]) == 0
+    for wrong in (torch.nan, -torch.inf, 1.0):
+        assert between([wrong, 1.0], [torch.inf, 1.0]) == torch.inf
+    assert between([torch.nan], [torch.nan]) == torch.inf
