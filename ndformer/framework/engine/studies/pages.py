@@ -139,5 +139,5 @@ def _cell(values: Sequence[float]) -> str:
         return ""
     summary = Summary.of(values)
     digits = 1 if max(map(abs, values)) >= 10 else 3
-    mean = f"{summary.mean:.{digits}f}" if math.isfinite(summary.mean) else str(summary.mean)
+    mean = f"{round(summary.mean, digits) + 0.0:.{digits}f}" if math.isfinite(summary.mean) else str(summary.mean)
     return mean if summary.sd is None else f"{mean} ± {summary.sd:.{digits}f}"
