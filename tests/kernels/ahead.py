@@ -20,7 +20,7 @@ from ndformer.framework.kernels import fused_triton
 from ndformer.framework.kernels.fused_variants import Variant
 
 TOOLS = Path(triton.__path__[0]) / "backends" / "nvidia" / "bin"
-FLOATS = ("forms", "places", "placed", "boxes", "lse", "d_lse", "said", "d_forms")
+FLOATS = ("forms", "places", "placed", "boxes", "lse", "d_lse", "said", "d_forms", "offsets", "measures")
 COUNTS = {"none": 0, "isotropic": 1, "distance": 1, "power": 2, "logarithm": 2, "gaussian": 1}
 
 
@@ -116,6 +116,7 @@ def _source(case: Case, tiles: Variant) -> Any:
         KEYS=tiles.keys,
         CHANNELS=tiles.channels,
     )
+    given |= dict.fromkeys(("riding", "offsets", "measures"), tiles.channels > 0)
     constants |= {name: None for name, here in given.items() if not here}
     signature: dict[str, Any] = {}
     fixed: dict[tuple[int, ...], Any] = {}
@@ -137,6 +138,7 @@ def _source(case: Case, tiles: Variant) -> Any:
             signature[name] = ("i32",) * 3
             attributes |= {(at, axis): aligned for axis in range(3)}
         else:
-            signature[name] = "*i32" if name == "spans" else "*fp32" if name in FLOATS else f"*{case.dtype}"
+            known = {"spans": "i32", "riding": "fp16"} | dict.fromkeys(FLOATS, "fp32")
+            signature[name] = f"*{known.get(name, case.dtype)}"
             attributes[at,] = aligned
     return ASTSource(fn=kernel, signature=signature, constexprs=fixed, attrs=attributes)

@@ -30,16 +30,15 @@ WIDE = [
     for kernel in KERNELS
     for width, spans in ((80, False), (96, True), (128, True))
 ]
-RODE = {  # tiles of each, on all architectures, whichever the table is for
+RODE = {
     Case(kernel, "parabola", P, width, "fp16", arch, spans=masked): tiles
-    for arch in SHARED
-    for (kernel, _, P, width), both in RIDING.items()
+    for (kernel, arch, P, width), both in RIDING.items()
     for masked, tiles in zip((False, True), both)
     if tiles and (not masked or width == 64)  # the widest have the fewest registers left
 }
 RODE |= {
-    Case("forward", "isotropic", P, 64, "bf16", arch): RIDING["forward", 80, P, 64][0]
-    for arch in SHARED
+    Case(kernel, "isotropic", P, 64, "bf16", 90): RIDING[kernel, 90, P, 64][0]
+    for kernel in ("forward", "backward_keys")
     for P in (2, 3)
 }
 

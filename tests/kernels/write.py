@@ -18,7 +18,7 @@ from tests.kernels.expected import PIPES, cycles, ratios
 FOLDER = Path(__file__).resolve().parents[2] / "docs" / "benchmarks"
 KERNELS = {"forward": 2, "backward_queries": 3, "backward_keys": 4}  # matrix products of each
 BIASES = [("none", 2), ("isotropic", 2), ("distance", 2), ("parabola", 2), ("none", 3), ("parabola", 3)]
-RODE = [("isotropic", 2), ("parabola", 2), ("parabola", 3)]  # forward, on the tensor cores
+RODE = [("isotropic", 2), ("parabola", 2), ("parabola", 3)]  # on the tensor cores
 WIDTHS = {2: 64, 3: 16}  # images with ViT's heads, points with those of PTv3
 MEANT = "compiled ahead of time; cycles are expected of a model, nothing was measured on a GPU"
 
@@ -27,7 +27,7 @@ def counted(kernel: str, kind: str, P: int, arch: int, riding: bool = False) -> 
     case = Case(kernel, kind, P, WIDTHS[P], "fp16", arch)
     tiles = chosen(kernel, 2, case.width, 0 if kind == "none" else P, False)
     if riding:
-        tiles = RIDING[kernel, 80, P, case.width][0]
+        tiles = RIDING[kernel, 80 if kernel == "forward" else arch, P, case.width][0]
     code = compiled(case, tiles)
     operations = per_32(code, tiles)
     return dict(
@@ -60,6 +60,8 @@ def _short(operations: Any) -> Any:
 def main() -> None:
     rows = [counted(kernel, kind, P, arch) for arch in PIPES for kernel in KERNELS for kind, P in BIASES]
     rows += [counted("forward", kind, P, arch, riding=True) for arch in PIPES for kind, P in RODE]
+    keys = [(kind, P, arch) for arch in PIPES for kind, P in RODE if ("backward_keys", arch, P, WIDTHS[P]) in RIDING]
+    rows += [counted("backward_keys", *case, riding=True) for case in keys]
     plain = {(row["kernel"], row["dimensions"], row["arch"]): row for row in rows if row["bias"] == "none"}
     for row in rows:
         none = plain[row["kernel"], row["dimensions"], row["arch"]]
@@ -78,7 +80,12 @@ def draw(rows: list[dict[str, Any]]) -> None:
         names = list(dict.fromkeys(map(_name, mine)))
         for at, arch in enumerate(PIPES):
             here = {_name(row): row["instructions"] for row in mine if row["arch"] == f"sm_{arch}"}
-            ax.bar(np.arange(len(names)) + (at - 1) * 0.27, [here[name] for name in names], 0.25, label=f"sm_{arch}")
+            ax.bar(
+                np.arange(len(names)) + (at - 1) * 0.27,
+                [here.get(name, np.nan) for name in names],
+                0.25,
+                label=f"sm_{arch}",
+            )
         ax.set_xticks(range(len(names)), names, fontsize=6)
         ax.set_title(kernel.replace("_", ", of "))
         ax.spines[["top", "right"]].set_visible(False)

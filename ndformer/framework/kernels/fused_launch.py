@@ -8,6 +8,7 @@ import triton  # pyright: ignore[reportMissingImports]
 from torch import Tensor
 
 from ndformer.framework.kernels import fused_triton as kernels
+from ndformer.framework.kernels.fused_features import queries_told
 from ndformer.framework.kernels.fused_reference import Bias
 from ndformer.framework.kernels.fused_variants import Variant, variant
 
@@ -46,12 +47,31 @@ def backward(
         *map(_steps, (q, k, v, out, d_out, dq)), *steps, H, N, scale, **_constants(q, bias, tiles),
     )  # fmt: skip
     tiles = variant("backward_keys", q, bias)
-    told, steps = _told(bias, tiles.queries)
+    told, steps = _told(_each_by_itself(bias) if tiles.channels else bias, tiles.queries)
+    riding = _riding(q, told, said, steps, scale, _constants(q, bias, tiles)) if tiles.channels else (None, None, None)
     kernels.backward_keys[(triton.cdiv(N, tiles.keys) * B * H,)](  # pyright: ignore[reportIndexIssue]
-        q, k, v, *told, d_out, said, dk, dv,
+        q, k, v, *told, d_out, said, *riding, dk, dv,
         *map(_steps, (q, k, v, d_out, dk)), *steps, H, N, scale, **_constants(q, bias, tiles),
     )  # fmt: skip
     return dq, dk, dv, d_forms
+
+
+def _riding(
+    q: Tensor, told: list[Any], said: Tensor, steps: list[Any], scale: float, constants: dict[str, Any]
+) -> tuple[Tensor, ...]:
+    """Parabolas as channels of queries: what gradients of keys read of them."""
+    B, H, N, _ = q.shape
+    channels, tiles = constants["CHANNELS"], triton.cdiv(N, constants["QUERIES"])
+    riding = q.new_empty(B, H, N, channels, dtype=torch.float16)
+    offsets = q.new_empty(B, H, 2, N, dtype=torch.float32)
+    measures = q.new_empty(B, H, tiles, 3, channels, dtype=torch.float32)
+    of_forms, of_places, of_placed, of_spans, _ = steps
+    names = ("KIND", "P", "COUNT", "UNPLACED", "SPANS", "QUERIES", "CHANNELS")
+    queries_told[(tiles * B * H,)](  # pyright: ignore[reportIndexIssue]
+        *told[:4], said, riding, offsets, measures, of_forms, of_places, of_placed, of_spans, H, N, scale,
+        **{name: constants[name] for name in names}, num_warps=4,
+    )  # fmt: skip
+    return riding, offsets, measures
 
 
 def _constants(q: Tensor, bias: Bias, tiles: Variant) -> dict[str, Any]:
@@ -108,10 +128,6 @@ def _boxes(places: Tensor, placed: Tensor | None, size: int) -> Tensor:
     low, high = F.pad(low, (0, missing), value=FAR), F.pad(high, (0, missing), value=-FAR)
     bounds = torch.stack([low.unflatten(2, (-1, size)).amin(3), high.unflatten(2, (-1, size)).amax(3)], -1)
     return bounds.transpose(1, 2).flatten(2).contiguous()  # low and high of each axis in turn
-
-
-def _longer(places: Tensor) -> Tensor:
-    return F.pad(places, (0, SPARE + -places.shape[2] % SPARE)).contiguous()
 
 
 def _side_by_side(t: Tensor) -> Tensor:

@@ -13,15 +13,13 @@ import triton  # pyright: ignore[reportMissingImports]
 import triton.language as tl  # pyright: ignore[reportMissingImports]
 
 from ndformer.framework.kernels.fused_features import (
+    across,
     beyond,
     channels_of_keys,
-    channels_of_queries,
-    constant,
-    middle,
+    made_of,
+    measured,
     places_of_channels,
-    slopes_of,
-    surveyed,
-    told_of_keys,
+    ridden,
 )
 from ndformer.framework.kernels.fused_tiles import (
     LOG2E,
@@ -43,6 +41,7 @@ from ndformer.framework.kernels.fused_tiles import (
 )
 
 ROUNDED = tl.constexpr(3)  # dimensions; in more, few keys share the weight, and what rounding took from `out` is seen
+STEEP = tl.constexpr(2)  # of curves
 
 
 @triton.jit
@@ -70,23 +69,21 @@ def forward(
     total = tl.zeros([QUERIES], tl.float32)
     sums = tl.zeros([QUERIES, D], tl.float32)
     whole, placed_from = N // KEYS * KEYS, 0
-    more, told, pair, offset = 0.0, (), (), 0.0
+    more, made, measure, pair, offset = 0.0, (), (), (), 0.0
     if CHANNELS:
-        origin = middle(own, placed, b, i, N, placed_step, P, UNPLACED)
-        unit, last = surveyed(places, placed, b, origin, low, high, places_step, placed_step, P, UNPLACED)
-        y = differences(origin, own, 1.0, P, False)
-        slope = slopes_of(form, y, KIND, P)
-        offset = constant(form, y, slope, KIND, P)
+        more, offset, origin, unit, last = ridden(
+            own, form, places, placed, b, i, N, low, high, places_step, placed_step, scale, KIND, P, UNPLACED, CHANNELS
+        )
         channels = tl.arange(0, CHANNELS)
-        more = channels_of_queries(form, slope, unit, scale * LOG2E, channels, KIND, P)
-        told = told_of_keys(origin, unit, channels, KIND, P)
+        made = across(made_of(channels, KIND, P), 0)
+        measure = across(measured(origin, unit, channels, KIND, P), 0)
         placed_from = tl.multiple_of(tl.minimum(tl.cdiv(last, KEYS) * KEYS, whole), KEYS)
     for part in tl.static_range(1 if SPANS else 0, 2):  # tiles that are whole and placed, and others
         begin = low if part else 0
         skipped = 0 if SPANS else (whole - placed_from if part else placed_from)
         if CHANNELS:
             coming = beyond(begin, placed_from, skipped, part) + tl.arange(0, KEYS)
-            pair = places_of_channels(places, b, told, coming, places_step)
+            pair = places_of_channels(places, b, made, coming[None, :], places_step)
         for at in range(begin, high - skipped if part else whole - placed_from, KEYS):
             start = beyond(at, placed_from, skipped, part)
             look = True
@@ -97,9 +94,9 @@ def forward(
                 ks = rows(k, j, k_step[2], d, N, WIDTH, D, part == 0)
                 there = placed_of(placed, b, j, N, placed_step, UNPLACED and (part or not CHANNELS), 1, part == 0)
                 if CHANNELS:
-                    theirs = channels_of_keys(pair, told, there, UNPLACED and part)
+                    theirs = channels_of_keys(pair, made, measure, there, UNPLACED and part)
                     coming = beyond(at + KEYS, placed_from, skipped, part) + tl.arange(0, KEYS)
-                    pair = places_of_channels(places, b, told, coming, places_step)
+                    pair = places_of_channels(places, b, made, coming[None, :], places_step)
                     logits = tl.dot(more, theirs, tl.dot(qs, tl.trans(ks))) * (scale * LOG2E) + offset * there
                 else:
                     logits = tl.dot(qs, tl.trans(ks), input_precision=PRECISION) * (scale * LOG2E)
@@ -168,7 +165,8 @@ def backward_queries(
     for _f in tl.static_range(0 if KIND == "cone" else COUNT):
         slopes = slopes + (tl.zeros([QUERIES], tl.float32),)
     whole = N // KEYS * KEYS
-    for last in tl.static_range(0 if P > ROUNDED else 1, 2):
+    steep: tl.constexpr = P > STEEP and (KIND == "power" or KIND == "gaussian")
+    for last in tl.static_range(0 if P > ROUNDED or steep else 1, 2):
         for part in tl.static_range(1 if SPANS else 0, 2):
             for start in range(low if part == SPANS else whole, high if part else whole, KEYS):
                 look = True
@@ -211,7 +209,7 @@ def backward_queries(
 
 @triton.jit
 def backward_keys(
-    q, k, v, forms, places, placed, spans, boxes, d_out, said, dk, dv,
+    q, k, v, forms, places, placed, spans, boxes, d_out, said, riding, offsets, measures, dk, dv,
     q_step, k_step, v_step, d_out_step, dk_step,
     forms_step, places_step, placed_step, spans_step, boxes_step,
     H, N, scale,
@@ -232,10 +230,20 @@ def backward_keys(
     box = box_of(theirs, placed, b, j, N, placed_step, KIND, P, UNPLACED)
     cone = forms_of(forms, b, h, j, N, forms_step, COUNT if KIND == "cone" else 0, KIND)
     first, low, high = span(spans, b, j, N, spans_step, QUERIES, SPANS, -2)
+    pair, made, channels = (), (), 0
+    if CHANNELS:
+        channels = tl.arange(0, CHANNELS)
+        made = across(made_of(channels, KIND, P), 1)
+        pair = places_of_channels(places, b, made, j[:, None], places_step)
+        riding += (b * H + h) * N * CHANNELS
+        offsets += (b * H + h) * 2 * N
+        measures += (b * H + h) * tl.cdiv(N, QUERIES) * (3 * CHANNELS)
     d_keys = tl.zeros([KEYS, D], tl.float32)
     d_values = tl.zeros([KEYS, D], tl.float32)
     whole = N // QUERIES * QUERIES
-    for part in tl.static_range(1 if SPANS else 0, 2):
+    if CHANNELS and UNPLACED:
+        whole = tl.where(tl.min(tl.where((j < N)[:, None], there, 1.0)) > 0, whole, 0)
+    for part in tl.static_range(1 if SPANS else 0, 2):  # tiles of queries that are whole, of keys that are placed
         for start in range(low if part == SPANS else whole, high if part else whole, QUERIES):
             look = True
             if KIND == "cone":
@@ -243,13 +251,26 @@ def backward_keys(
             if look:
                 i = start + tl.arange(0, QUERIES)
                 qs = rows(q, i, q_step[2], d, N, WIDTH, D, part == 0)
-                logits = tl.dot(ks, tl.trans(qs), input_precision=PRECISION) * (scale * LOG2E)
-                here = placed_of(placed, b, i, N, placed_step, UNPLACED, 1, part == 0)
-                own = places_of(places, b, i, N, places_step, P, 1, part == 0)
-                form = said_of(said + 2 * N, i, N, COUNT, part == 0)
-                logits -= row_of(said + N, i, N, part == 0)[None, :]
-                dr = differences(own, theirs, there, P, UNPLACED)
-                weights = tl.exp2(biased(logits, form, dr, here, KIND, P, UNPLACED))
+                if CHANNELS:
+                    at = measures + start // QUERIES * (3 * CHANNELS) + channels
+                    measure = across((tl.load(at), tl.load(at + CHANNELS), tl.load(at + 2 * CHANNELS)), 1)
+                    more = rows(riding, i, CHANNELS, channels, N, CHANNELS, CHANNELS, part == 0)
+                    known = channels_of_keys(pair, made, measure, there, UNPLACED and part)
+                    logits = tl.dot(known, tl.trans(more), tl.dot(ks, tl.trans(qs))) * (scale * LOG2E)
+                    if UNPLACED and part:
+                        logits += row_of(offsets, i, N, False)[None, :] * there
+                        logits -= row_of(said + N, i, N, False)[None, :]
+                    else:
+                        logits -= row_of(offsets + N, i, N, part == 0)[None, :]
+                else:
+                    logits = tl.dot(ks, tl.trans(qs), input_precision=PRECISION) * (scale * LOG2E)
+                    here = placed_of(placed, b, i, N, placed_step, UNPLACED, 1, part == 0)
+                    own = places_of(places, b, i, N, places_step, P, 1, part == 0)
+                    form = said_of(said + 2 * N, i, N, COUNT, part == 0)
+                    logits -= row_of(said + N, i, N, part == 0)[None, :]
+                    dr = differences(own, theirs, there, P, UNPLACED)
+                    logits = biased(logits, form, dr, here, KIND, P, UNPLACED)
+                weights = tl.exp2(logits)
                 if SPANS:
                     theirs_first, _, _ = span(spans, b, i, N, spans_step, QUERIES, SPANS, -1)
                     weights = tl.where(first[:, None] == theirs_first[None, :], weights, 0.0)

@@ -59,16 +59,23 @@ TABLE: dict[tuple[str, int, int], Row] = {
 
 
 # Parabolas of up to three dimensions as channels on the tensor cores, with 16 bit numbers: by kernel, architecture,
-# dimensions and channels of a head. sm_120 has too few tensor cores for its other units, and its bias is made in
-# registers; gradients of forms are sums of differences in float32, and are made there everywhere.
+# dimensions and channels of a head; without and with a mask. sm_120 has too few tensor cores for its other units, and
+# its bias is made in registers; gradients of forms are sums of differences in float32, and are made there everywhere.
 WIDE, LONG, WIDE_SPACE, LONG_SPACE = (Variant(128, keys, 8, 3, channels) for channels in (16, 32) for keys in (64, 32))
-RIDING: dict[tuple[str, int, int, int], tuple[Variant, Variant | None]] = {  # without and with a mask
+KEYS, KEYS_SPACE, FEW_SPACE = Variant(64, 128, 8, 2, 16), Variant(64, 128, 8, 2, 32), Variant(32, 64, 4, 2, 32)
+RIDING: dict[tuple[str, int, int, int], tuple[Variant, Variant | None]] = {
     ("forward", arch, P, width): (WIDE, WIDE) if width < 128 else (LONG, None)
     for arch in (80, 90)
     for P in (1, 2)
     for width in (16, 32, 64, 128)
 }
 RIDING |= {("forward", arch, 3, width): (WIDE_SPACE, LONG_SPACE) for arch in (80, 90) for width in (16, 32, 64)}
+RIDING |= {
+    ("backward_keys", arch, P, width): (KEYS, KEYS) if P < 3 else (KEYS_SPACE, KEYS_SPACE)
+    for arch, width in ((80, 16), (80, 32), (90, 16), (90, 32), (90, 64))
+    for P in (1, 2, 3)
+}
+RIDING["backward_keys", 80, 3, 64] = FEW_SPACE, FEW_SPACE  # in two dimensions registers are as good
 
 
 def variant(kernel: str, q: Tensor, bias: Bias) -> Variant:

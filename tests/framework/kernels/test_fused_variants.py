@@ -12,13 +12,20 @@ def channels(kernel: str, dtype: torch.dtype, P: int, kind: str = "parabola", wi
     return fused_variants.variant(kernel, torch.zeros(1, 1, 4, width, dtype=dtype), bias).channels
 
 
-def test_parabolas_of_16_bits_ride_forward_three_channels_a_monomial() -> None:
+def test_parabolas_of_16_bits_ride_forward_and_to_keys_three_channels_a_monomial() -> None:
     for dtype in (torch.float16, torch.bfloat16):
         assert [channels("forward", dtype, P) for P in range(1, 7)] == [16, 16, 32, 0, 0, 0]
         assert channels("forward", dtype, 3, "isotropic", 16) == 32
         assert channels("forward", dtype, 2, "distance") == 0
-    assert channels("forward", torch.float32, 2) == 0
-    assert channels("backward_queries", torch.float16, 2) == channels("backward_keys", torch.float16, 2) == 0
+        assert [channels("backward_keys", dtype, P, width=16) for P in range(1, 7)] == [16, 16, 32, 0, 0, 0]
+        assert channels("backward_queries", dtype, 2) == 0
+    assert channels("forward", torch.float32, 2) == channels("backward_keys", torch.float32, 2, width=16) == 0
+
+
+def test_wide_heads_in_two_dimensions_ride_to_keys_where_tensor_cores_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert channels("backward_keys", torch.float16, 2) == 0
+    monkeypatch.setattr(fused_variants, "architecture", lambda _: 90)
+    assert channels("backward_keys", torch.float16, 2) == 16
 
 
 @pytest.mark.parametrize(
