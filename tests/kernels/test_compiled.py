@@ -30,15 +30,17 @@ WIDE = [
     for kernel in KERNELS
     for width, spans in ((80, False), (96, True), (128, True))
 ]
-RODE = {
+RODE = {  # forward tiles on all architectures, whichever the table is for; those of keys have no registers to spare
     Case(kernel, "parabola", P, width, "fp16", arch, spans=masked): tiles
-    for (kernel, arch, P, width), both in RIDING.items()
+    for (kernel, like, P, width), both in RIDING.items()
+    for arch in (SHARED if kernel == "forward" else [like])
     for masked, tiles in zip((False, True), both)
     if tiles and (not masked or width == 64)  # the widest have the fewest registers left
 }
 RODE |= {
-    Case(kernel, "isotropic", P, 64, "bf16", 90): RIDING[kernel, 90, P, 64][0]
-    for kernel in ("forward", "backward_keys")
+    Case(kernel, "isotropic", P, 64, "bf16", arch): RIDING[kernel, like, P, 64][0]
+    for kernel, like, archs in (("forward", 80, SHARED), ("backward_keys", 90, [90]))
+    for arch in archs
     for P in (2, 3)
 }
 
