@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ndformer.framework.data.batches import collate
 from ndformer.framework.engine.run import build_loader
 from ndformer.framework.look import Look, looking, on_grid
 from ndformer.framework.model import TokenModel
@@ -16,7 +17,7 @@ from ndformer.framework.pictures.scenes import GridScene
 from ndformer.framework.tokens import Where
 from ndformer.studies.training import Control, Run
 
-IMAGES = 64  # of the test set, the first ones
+IMAGES = 64  # spread evenly over the test set, which may lie class by class
 STATES: dict[str, tuple[bool, Control]] = {  # behind the name of a row -> untrained, control
     "": (False, ""),
     ", untrained": (True, ""),
@@ -26,12 +27,14 @@ STATES: dict[str, tuple[bool, Control]] = {  # behind the name of a row -> untra
 
 
 def seen(found: Run, untrained: bool) -> tuple[TokenModel, list[Look], Tensor]:
-    """A run's model, what its attention layers are given for the first test images, and these (B, C, H, W)."""
+    """A run's model, what its attention layers are given for some test images, and these (B, C, H, W)."""
     settings = found.settings
     torch.manual_seed(settings.seed)  # of an untrained model
     model = found.model(untrained)
-    batch = next(iter(build_loader(settings, "test")))
-    images = model.at_home(batch)["inputs"]["image"][:IMAGES]
+    data = build_loader(settings, "test").data
+    count = min(IMAGES, len(data))
+    batch = collate([data[i * len(data) // count] for i in range(count)])
+    images = model.at_home(batch)["inputs"]["image"]
     with looking(model) as looks, torch.no_grad():
         model.features(dict(image=images))
     return model, looks, images
