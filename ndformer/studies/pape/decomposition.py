@@ -83,15 +83,16 @@ def maps(look: Look, images: Tensor) -> list[Panels]:
 
 
 def draw_heads(results: Results, path: Path) -> None:
-    """z of each head, the mean over seeds: a block for each set of data and state, layers from top to bottom."""
+    """z of each head of the first seed, for heads of one number have nothing in common between seeds: a block for each
+    set of data and state, layers from top to bottom."""
     names = [(name, state) for name in TWO for state in list(STATES)[:3]]
-    with canvas(1 + 1.7 * len(names), 2.6, "positions (red) or semantics (blue): z of each head") as figure:
+    with canvas(1 + 1.7 * len(names), 2.6, "positions (red) or semantics (blue): z of each head, first seed") as figure:
         axes = figure.subplots(1, len(names), squeeze=False)[0]
         for axis, (name, state) in zip(axes, names):
             rows = [f"layer {layer}{state}" for layer in range(1, DEPTH + 1)]
             columns = [f"{name} head {head}" for head in range(1, HEADS + 1)]
-            means = [[np.mean(results.of(row, column) or [np.nan]) for column in columns] for row in rows]
-            axis.imshow(means, cmap="RdBu_r", vmin=-1, vmax=1)
+            heads = [[(results.of(row, column) or [np.nan])[0] for column in columns] for row in rows]
+            axis.imshow(heads, cmap="RdBu_r", vmin=-1, vmax=1)
             axis.set(xticks=range(HEADS), yticks=range(DEPTH), title=f"{name}{state}")
             axis.set_xticklabels([f"H{head}" for head in range(1, HEADS + 1)])
             axis.set_yticklabels([f"L{layer}" for layer in range(1, DEPTH + 1)])
@@ -138,10 +139,11 @@ EXPERIMENTS = [
         ),
         shows=("Figure 2",),
         about=(
-            "Models of Table 1 (PaPE as the paper starts it) on 64 test images: standard deviations of each term over "
-            "the keys of a query, averaged over queries, heads and layers; the mean distance of what is attended to, "
-            "over that of all keys; the largest difference in a token behind the last block, where the same weights "
-            "attend by the paper's concatenation. Maps of one image lie in each cell's folder, maps.png."
+            "Models of Table 1 (PaPE as the paper starts it, class token in the middle) on 64 test images: standard "
+            "deviations of each term over the keys of a query, averaged over queries, heads and layers; the mean "
+            "distance of what is attended to, over that of all keys; the largest difference in a token behind the last "
+            "block, where the same weights attend by the paper's concatenation. Maps of one image lie in each cell's "
+            "folder, maps.png."
         ),
     ),
     Experiment(
@@ -181,9 +183,10 @@ EXPERIMENTS = [
         ),
         shows=("Figure 3",),
         about=(
-            "Equation 16 over the keys that have 80 % of a query's attention, on 64 test images; four layers of four "
-            "heads here, twelve of twelve in the paper. Terms are as attention adds them, divided by the root of the "
-            "head's width."
+            "The same models. Equation 16 over the keys that have 80 % of a query's attention, on 64 test images; four "
+            "layers of four heads here, twelve of twelve in the paper; the picture is of the first seed. A head that "
+            "goes by distance alone has z below 0: P is at most 1 there, and Y is 1. Terms are as attention adds them, "
+            "divided by the root of the head's width."
         ),
         draw=draw_heads,
     ),
