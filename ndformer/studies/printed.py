@@ -74,6 +74,7 @@ def experiment(paper: str, sentences: tuple[Sentence, ...]) -> Experiment:
         scales={"small": Scale(1, minutes=0.1)},
         published={says: {"found": f"{sentence.said:g}"} for says, sentence in by_row.items()},
         claims=tuple(Claim(sentence.says, judged(sentence)) for sentence in sentences),
-        about="Nothing is trained: these are sums and differences of printed figures.",
+        about="Nothing is trained: these are sums and differences of printed figures. Where the text has words and no "
+        "number, the limit in the paper's column is ours.",
         draw=draw,
     )

@@ -30,7 +30,7 @@ COUNTS = PARABOLAS | {"m=50": OTHERS["PaPE"]} | WIDE | BESIDE
 COLUMNS = {"digits": f"{TWO['digits']} (paper: ImageNet-1K)", "signs": TWO["signs"]}
 ABOUT = (
     "The paper ablates on ImageNet-1K with ViT-S, 150 epochs; here on two small sets "
-    "by their shipped recipes, PaPE starting as in the paper. "
+    "by their shipped recipes, PaPE starting as in the paper, its class token in the middle. "
 )
 
 
