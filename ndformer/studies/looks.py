@@ -2,12 +2,15 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import torch
-from torch import Tensor
+import torch.nn.functional as F
+from torch import Tensor, nn
 
 from ndformer.framework.data.batches import collate
+from ndformer.framework.encoding import PositionEncoding
 from ndformer.framework.engine.run import build_loader
 from ndformer.framework.look import Look, looking, on_grid
 from ndformer.framework.model import TokenModel
@@ -27,7 +30,8 @@ STATES: dict[str, tuple[bool, Control]] = {  # behind the name of a row -> untra
 
 
 def seen(found: Run, untrained: bool) -> tuple[TokenModel, list[Look], Tensor]:
-    """A run's model, what its attention layers are given for some test images, and these (B, C, H, W)."""
+    """A run's model, what its attention layers are given for some test images, and these (B, C, H, W), with each patch
+    where the model has it."""
     settings = found.settings
     torch.manual_seed(settings.seed)  # of an untrained model
     model = found.model(untrained)
@@ -37,7 +41,19 @@ def seen(found: Run, untrained: bool) -> tuple[TokenModel, list[Look], Tensor]:
     images = model.at_home(batch)["inputs"]["image"]
     with looking(model) as looks, torch.no_grad():
         model.features(dict(image=images))
-    return model, looks, images
+    return model, looks, dealt_out(images, model, looks[0].where)
+
+
+def dealt_out(images: Tensor, model: nn.Module, where: Where) -> Tensor:
+    """Images as the control of shuffled places has them, if the model has it, so that they are what its tokens hold."""
+    assert where.grid is not None
+    size = images.shape[2] // where.grid[0], images.shape[3] // where.grid[1]
+    for shuffled in (module for module in model.modules() if type(module).__name__ == "Shuffled"):  # not imported here
+        patches = F.unfold(images, size, stride=size).mT  # (B, N, pixels of one)
+        before = where.positions.shape[1] - patches.shape[1]
+        tokens = cast(PositionEncoding, shuffled).embed(F.pad(patches, (0, 0, before, 0)), where)
+        images = F.fold(tokens[:, before:].mT, images.shape[2:], size, stride=size)
+    return images
 
 
 @torch.no_grad()
@@ -56,7 +72,7 @@ def brightness(images: Tensor, where: Where) -> Tensor:
     """(B, rows, columns), the mean of each patch."""
     assert where.grid is not None
     rows, columns = where.grid
-    return torch.nn.functional.adaptive_avg_pool2d(images.mean(1), (rows, columns))
+    return F.adaptive_avg_pool2d(images.mean(1), (rows, columns))
 
 
 def brightest(images: Tensor, where: Where) -> tuple[int, tuple[float, float]]:

@@ -8,7 +8,7 @@ from ndformer.framework.engine.studies.experiment import Cell, Claim, Experiment
 from ndformer.framework.pictures.figures import canvas
 
 Printed = dict[str, dict[str, str]]  # row -> column -> as it is printed
-Rule = Literal["is", "at least", "at most"]
+Rule = Literal["is", "at least", "at most", "above"]
 ROUNDED, EXACT = 0.051, 1e-6  # what rounding to a digit may make of a difference; what float64 does
 
 
@@ -20,8 +20,13 @@ class Sentence(NamedTuple):
 
     @property
     def holds(self) -> bool:
-        above = self.found - self.said
-        return {"is": abs(above) < ROUNDED, "at least": above > -EXACT, "at most": above < EXACT}[self.rule]
+        more = self.found - self.said
+        held = {"is": abs(more) < ROUNDED, "at least": more > -EXACT, "at most": more < EXACT, "above": more > EXACT}
+        return held[self.rule]
+
+    @property
+    def in_words(self) -> str:
+        return f"{self.said:g}" if self.rule == "is" else f"{self.rule} {self.said:g}"
 
 
 def numbers(table: Printed, row: str) -> dict[str, float]:
@@ -43,9 +48,7 @@ def experiment(paper: str, sentences: tuple[Sentence, ...]) -> Experiment:
         def judge(results: Results) -> Verdict:
             if not results.of(sentence.says, "found"):
                 return Verdict("not measured")
-            figure = (
-                f"{sentence.found:.4g}, said: {'' if sentence.rule == 'is' else sentence.rule + ' '}{sentence.said:g}"
-            )
+            figure = f"{sentence.found:.4g}, said: {sentence.in_words}"
             return Verdict("holds" if sentence.holds else "does not hold", figure)
 
         return judge
@@ -72,7 +75,7 @@ def experiment(paper: str, sentences: tuple[Sentence, ...]) -> Experiment:
         columns={"found": "by its tables"},
         measure=measure,
         scales={"small": Scale(1, minutes=0.1)},
-        published={says: {"found": f"{sentence.said:g}"} for says, sentence in by_row.items()},
+        published={says: {"found": sentence.in_words} for says, sentence in by_row.items()},
         claims=tuple(Claim(sentence.says, judged(sentence)) for sentence in sentences),
         about="Nothing is trained: these are sums and differences of printed figures. Where the text has words and no "
         "number, the limit in the paper's column is ours.",

@@ -68,6 +68,19 @@ def test_two_kinds_of_patches_are_two_regions():
     assert found["own"] < 0  # a distance is added: attention goes to the other region
 
 
+def test_patches_are_where_a_model_with_shuffled_places_has_them(shuffled):
+    """Or regions would be those of other tokens, and the control would find no difference between them anywhere."""
+    encoding = build_encoding([dict(type="Shuffled"), dict(type="NoPE")], dim=4, heads=1, position_dims=2, depth=1)
+    images = torch.rand(3, 2, 4, 6)
+    patches = torch.nn.functional.unfold(images, (2, 2), stride=2).mT  # (3, 6, 8)
+    where = Where(torch.zeros(1, 7, 2), grid=(2, 3))
+    tokens = torch.cat([torch.zeros(3, 1, 8), patches], dim=1)
+    seen = torch.nn.functional.unfold(looks.dealt_out(images, encoding.eval(), where), (2, 2), stride=2).mT
+    assert torch.equal(seen, encoding.embed(tokens, encoding.prepare(where))[:, 1:])
+    assert not torch.equal(seen, patches)
+    assert torch.equal(looks.dealt_out(images, torch.nn.Identity(), where), images)
+
+
 def test_images_are_moved_down_and_right(monkeypatch):
     """A model that names the row and column of the bright pixel."""
     images = torch.zeros(3, 1, 4, 4)

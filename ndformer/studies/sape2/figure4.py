@@ -98,7 +98,8 @@ EXPERIMENTS = [
         about=(
             "SaPE2 + APE of Table 1 on 64 test images, means over layers and heads. A region is the bright or the dark "
             "patches of an image, parted half way between its darkest and brightest; the paper shows two photographs. "
-            "Distances enter attention with a plus (equation 16). Maps of one image lie in a cell's folder, maps.png."
+            "Where places are shuffled, a patch is where the model has it. Distances enter attention with a plus "
+            "(equation 16). Maps of one image lie in a cell's folder, maps.png."
         ),
     ),
 ]

@@ -241,11 +241,12 @@ EXPERIMENTS = [
             _below(11, 0, f"{_row(11)} (correlation of cosine and distance)"),
             _below(12, 0.1, f"{_row(12)}, which the note does not say (smallest cosine, 14 x 14)"),
             _above(13, 1e-3, f"{_row(13)} (change of logits where all moves)"),
-            _above(14, 1e-3, f"{_row(14)} (change of products)"),
+            _above(14, 1e-3, f"{_row(14)}, which the note does not say (change of products)"),
         ),
         about=(
-            f"{DIM} channels, a grid of {SIDE} x {SIDE}; where a sentence is about any place or step, it is drawn anew "
-            "for each seed. Nothing is trained: what the note says of training is in sincos2d:trained."
+            f"{DIM} channels, those of y first, where the note has x, on a grid of {SIDE} x {SIDE}; where a sentence "
+            "is about any place or step, it is drawn anew for each seed. Nothing is trained: what the note says of "
+            "training is in sincos2d:trained."
         ),
         draw=draw,
     ),

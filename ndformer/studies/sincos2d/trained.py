@@ -11,7 +11,7 @@ from ndformer.studies.training import Control, Run, run_of
 
 SIDE, DIM, HEADS, DEPTH, PATCH = 7, 64, 4, 4, 4  # digits: 28 px in patches of 4
 LARGER = 40
-FEW = ("train_dataloader.dataset.per_class=20", "train_cfg.max_epochs=120")  # about as many steps as with all
+FEW = ("train_dataloader.dataset.per_class=20", "train_cfg.max_epochs=120")  # half as many steps as with all
 ROWS = {
     "2D sinusoidal": "Sincos",
     "Learned": "LearnableAbsolute(grid={0})",
@@ -108,7 +108,9 @@ EXPERIMENTS = [
         claims=CLAIMS,
         about=(
             "The note's comparison table, and what it says of when to use which. Small sets by their shipped recipes; "
-            "20 digits a class for 120 epochs. Its other sentences on training (stable, may overfit) name no measure."
+            "20 digits a class for 120 epochs. Larger images are enlarged ones, for which the learned table is "
+            "resampled; where images move, what leaves them comes in on the other side. The note's other sentences on "
+            "training (stable, may overfit) name no measure."
         ),
     ),
 ]
