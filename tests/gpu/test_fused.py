@@ -20,7 +20,7 @@ def on_gpu(given: list[Tensor], bias: Bias) -> Results:
     learned = [q, k, v] if forms is None or not learns(bias.kind) else [q, k, v, forms]
     for t in learned:
         t.requires_grad_()
-    out, _ = attention(q, k, v, forms, places, placed, spans, bias.kind, q.shape[-1] ** -0.5)
+    out, *_ = attention(q, k, v, forms, places, placed, spans, bias.kind, q.shape[-1] ** -0.5, learning=True)
     found = [t.cpu() for t in (out.detach(), *torch.autograd.grad(out, learned, d_out))]
     return Results(*found, *[torch.empty(0)] * (5 - len(found)))
 
@@ -50,5 +50,5 @@ def test_kernels_give_the_numbers_of_the_reference(
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("width", [16, 32, 64, 80, 96, 128])
 def test_heads_of_all_widths(width: int, dtype: torch.dtype) -> None:
-    if fits(dtype.itemsize, width, 2, masked=False):
+    if fits(dtype.itemsize, width, 2):
         compare("parabola", 2, "unplaced", width, dtype)

@@ -117,6 +117,7 @@ def _source(case: Case, tiles: Variant) -> Any:
         CHANNELS=tiles.channels,
     )
     given |= dict.fromkeys(("riding", "offsets", "measures"), tiles.channels > 0)
+    given["rest"] = P > 2 and case.dtype != "fp32"
     constants |= {name: None for name, here in given.items() if not here}
     signature: dict[str, Any] = {}
     fixed: dict[tuple[int, ...], Any] = {}

@@ -73,8 +73,8 @@ def exactly(given: list[Tensor], bias: Bias) -> Results:
     forms, places = (None if t is None else t.double() for t in (bias.forms, bias.places))
     bias = bias._replace(forms=forms, places=places)
     scale = q.shape[-1] ** -0.5
-    out, lse = reference.forward(q, k, v, bias, scale)
-    return Results(out, *reference.backward(q, k, v, bias, out, lse, d_out, torch.zeros_like(lse), scale))
+    out, lse, rest = reference.forward(q, k, v, bias, scale, learning=True)
+    return Results(out, *reference.backward(q, k, v, bias, out, lse, rest, d_out, torch.zeros_like(lse), scale))
 
 
 def bias_of(kind: str, P: int, mask: str, extent: float = 14, about: float = 0) -> Bias:

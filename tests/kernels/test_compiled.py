@@ -15,7 +15,7 @@ EVERY = [
     for arch in SHARED
     for P in (2, 3, 6)  # as the table has them
     for kernel, size, width in TABLE
-    if fits(size, width, P, masked=False)
+    if fits(size, width, P)
 ]
 OTHERS = [
     Case(kernel, kind, P, 64, "bf16", arch, spans=True)

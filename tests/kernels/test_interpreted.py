@@ -30,8 +30,8 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*encountered.*:RuntimeWarning")
 def interpreted(given: list[Tensor], bias: Bias) -> Results:
     q, k, v, d_out = given
     scale = q.shape[-1] ** -0.5
-    out, lse = fused_launch.forward(q, k, v, bias, scale)
-    return Results(out, *fused_launch.backward(q, k, v, bias, out, lse, d_out, torch.zeros_like(lse), scale))
+    out, lse, rest = fused_launch.forward(q, k, v, bias, scale, learning=True)
+    return Results(out, *fused_launch.backward(q, k, v, bias, out, lse, rest, d_out, torch.zeros_like(lse), scale))
 
 
 def errors(given: list[Tensor], bias: Bias) -> dict[str, float]:
@@ -80,7 +80,7 @@ def rides(kind: str, P: int) -> bool:
 def built(kind: str, P: int, design: str) -> bool:
     """Whether it is served at all, and is not in registers in any case."""
     if design == "fp32":
-        return fused_variants.fits(4, WIDTH, P, masked=True)
+        return fused_variants.fits(4, WIDTH, P)
     return "registers" not in design or rides(kind, P)
 
 
@@ -145,17 +145,17 @@ def test_a_row_without_places_has_no_bias_on_the_tensor_cores() -> None:
     forms, places = shape("parabola", 2, (1, 2)), torch.rand(1, 2, 70)
     assert forms is not None
     bias = Bias(forms[:1, :1, :, :70], places, torch.zeros(1, 70, dtype=torch.bool), None, "parabola")
-    ours, _ = fused_launch.forward(q, k, v, bias, 0.25)
-    plain, _ = fused_launch.forward(q, k, v, Bias(None, None, None, None, "none"), 0.25)
+    ours, *_ = fused_launch.forward(q, k, v, bias, 0.25, learning=True)
+    plain, *_ = fused_launch.forward(q, k, v, Bias(None, None, None, None, "none"), 0.25, learning=True)
     torch.testing.assert_close(ours, plain)
 
 
 def off(q: Tensor, k: Tensor, v: Tensor, bias: Bias) -> float:
     """The relative error of the output."""
-    out, _ = fused_launch.forward(q, k, v, bias, 0.25)
+    out, *_ = fused_launch.forward(q, k, v, bias, 0.25, learning=False)
     forms, places = (None if t is None else t.double() for t in (bias.forms, bias.places))
     exact = bias._replace(forms=forms, places=places)
-    expected, _ = reference.forward(q.double(), k.double(), v.double(), exact, 0.25)
+    expected, *_ = reference.forward(q.double(), k.double(), v.double(), exact, 0.25, learning=False)
     return ((out.double() - expected).norm() / expected.norm()).item()
 
 
@@ -181,7 +181,7 @@ def test_blocks_outside_of_cones_are_not_looked_at() -> None:
     q, k, v = (torch.randn(1, 1, 256, WIDTH) for _ in range(3))
     forms = torch.tensor([1.0, 0.5])[None, None, :, None].expand(1, 1, 2, 256)
     bias = Bias(forms, line, None, None, "cone")
-    expected, _ = reference.forward(q, k, v, bias, q.shape[-1] ** -0.5)
+    expected, *_ = reference.forward(q, k, v, bias, q.shape[-1] ** -0.5, learning=False)
     k[:, :, :64], v[:, :, :64] = math.nan, math.nan
-    out, _ = fused_launch.forward(q, k, v, bias, q.shape[-1] ** -0.5)
+    out, *_ = fused_launch.forward(q, k, v, bias, q.shape[-1] ** -0.5, learning=False)
     torch.testing.assert_close(out[:, :, 128:], expected[:, :, 128:])

@@ -36,8 +36,7 @@ class Fused(Backend):
             return True
         places = bias.axes if isinstance(bias, PositionBias) else []
         exact = len(places) <= AXES and all(axis.dtype == torch.float32 for axis in places)
-        masked = where.valid is not None or isinstance(bias, ConeBias)
-        known = exact and q.dtype in DTYPES and fits(q.dtype.itemsize, q.shape[-1], len(places), masked)
+        known = exact and q.dtype in DTYPES and fits(q.dtype.itemsize, q.shape[-1], len(places))
         return known and on_gpu(q) and TRITON
 
     def preferred(self, q: Tensor, where: Where, bias: Bias | None) -> bool:
@@ -50,16 +49,16 @@ class Fused(Backend):
         if not self.serves(q, k, v, where, bias):
             raise ValueError(
                 "backend 'fused' is for parabolas (PaPE, PaPE-RI ...), distances, curves and cones, in up to "
-                f"{AXES} dimensions, with float32 positions, heads of up to 64 channels (128 in up to 2 dimensions; in "
-                "float32 16 to 64, in up to 3), and triton on a GPU (pip install 'ndformer[gpu]'): take 'auto'"
+                f"{AXES} dimensions, with float32 positions, heads of up to 128 channels (in float32 64, and not 16 in "
+                "more than 3 dimensions), and triton on a GPU (pip install 'ndformer[gpu]'): take 'auto'"
             )
         kind, forms, places = "none", None, None
         if isinstance(bias, PositionBias):
             kind, places = kind_of(bias) or kind, torch.stack(bias.axes, 1)
             forms = forms_of(bias, q)
         placed = None if places is None else where.placed
-        out, _ = attention(q, k, v, forms, places, placed, spans(where), kind, scale)
-        return out
+        learning = torch.is_grad_enabled()
+        return attention(q, k, v, forms, places, placed, spans(where), kind, scale, learning)[0]
 
 
 def kind_of(bias: Bias | None) -> str | None:

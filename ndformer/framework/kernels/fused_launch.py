@@ -9,32 +9,35 @@ from torch import Tensor
 
 from ndformer.framework.kernels import fused_triton as kernels
 from ndformer.framework.kernels.fused_features import queries_told
-from ndformer.framework.kernels.fused_reference import Bias
+from ndformer.framework.kernels.fused_reference import Bias, empty_like, empty_rest
 from ndformer.framework.kernels.fused_variants import Variant, variant
 
 FAR = 1e30
 SPARE = 128  # places may be read up to a tile beyond the last, four at once
 
 
-def forward(q: Tensor, k: Tensor, v: Tensor, bias: Bias, scale: float) -> tuple[Tensor, Tensor]:
+def forward(q: Tensor, k: Tensor, v: Tensor, bias: Bias, scale: float, learning: bool) -> tuple[Tensor, Tensor, Tensor]:
     B, H, N, _ = q.shape
     q, k, v = (_side_by_side(t) for t in (q, k, v))
-    out, lse = _like(q), q.new_empty(B, H, N, dtype=torch.float32)
+    out, lse = empty_like(q), q.new_empty(B, H, N, dtype=torch.float32)
+    rest = empty_rest(q, bias.places, learning)
     tiles = variant("forward", q, bias)
     told, steps = _told(_each_by_itself(bias) if tiles.channels else bias, tiles.keys)
     if out.numel():
         kernels.forward[(triton.cdiv(N, tiles.queries) * B * H,)](  # pyright: ignore[reportIndexIssue]
-            q, k, v, *told, out, lse, *map(_steps, (q, k, v, out)), *steps, H, N, scale, **_constants(q, bias, tiles)
-        )
-    return out, lse
+            q, k, v, *told, out, lse, rest if rest.numel() else None, *map(_steps, (q, k, v, out)), *steps,
+            H, N, scale, **_constants(q, bias, tiles),
+        )  # fmt: skip
+    return out, lse, rest
 
 
 def backward(
-    q: Tensor, k: Tensor, v: Tensor, bias: Bias, out: Tensor, lse: Tensor, d_out: Tensor, d_lse: Tensor, scale: float
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    q: Tensor, k: Tensor, v: Tensor, bias: Bias, out: Tensor, lse: Tensor, rest: Tensor, d_out: Tensor, d_lse: Tensor,
+    scale: float,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
     B, H, N, _ = q.shape
     q, k, v, out, d_out = (_side_by_side(t) for t in (q, k, v, out, d_out))
-    dq, dk, dv = _like(q), _like(k), _like(v)
+    dq, dk, dv = (empty_like(t) for t in (q, k, v))
     learned = bias.forms is not None and bias.kind != "cone"
     d_forms = lse.new_empty(bias.forms.shape if learned and bias.forms is not None else 0)
     said = lse.new_empty(B, H, 2 + (0 if bias.forms is None else bias.forms.shape[2]), N)
@@ -43,7 +46,7 @@ def backward(
     tiles = variant("backward_queries", q, bias)
     told, steps = _told(bias, tiles.keys)
     kernels.backward_queries[(triton.cdiv(N, tiles.queries) * B * H,)](  # pyright: ignore[reportIndexIssue]
-        q, k, v, *told, out, lse, d_out, d_lse.contiguous(), said, dq, d_forms,
+        q, k, v, *told, out, rest if rest.numel() else None, lse, d_out, d_lse.contiguous(), said, dq, d_forms,
         *map(_steps, (q, k, v, out, d_out, dq)), *steps, H, N, scale, **_constants(q, bias, tiles),
     )  # fmt: skip
     tiles = variant("backward_keys", q, bias)
@@ -133,11 +136,6 @@ def _boxes(places: Tensor, placed: Tensor | None, size: int) -> Tensor:
 def _side_by_side(t: Tensor) -> Tensor:
     """With the channels of a token one after the other."""
     return t if t.stride(-1) == 1 else t.contiguous()
-
-
-def _like(t: Tensor) -> Tensor:
-    B, H, N, h = t.shape
-    return t.new_empty(B, N, H, h).transpose(1, 2)
 
 
 def _steps(t: Tensor) -> tuple[int, ...]:

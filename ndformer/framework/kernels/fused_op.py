@@ -39,15 +39,18 @@ def attention(
     spans: Tensor | None,
     kind: str,
     scale: float,
-) -> tuple[Tensor, Tensor]:
-    """softmax(q k' scale + bias) v over the keys in a query's span: (B, H, N, h), 0 for padding; and the logarithm of
-    each softmax's sum, (B, H, N) in float32 or finer."""
-    return reference.forward(q, k, v, reference.Bias(forms, places, placed, spans, kind), scale)
+    learning: bool,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """softmax(q k' scale + bias) v over the keys in a query's span: (B, H, N, h), 0 for padding; the logarithm of each
+    softmax's sum, (B, H, N) in float32 or finer; and, when learning, what rounding to 16 bits took from the first,
+    where gradients would show it, or else an empty tensor."""
+    return reference.forward(q, k, v, reference.Bias(forms, places, placed, spans, kind), scale, learning)
 
 
 @attention.register_fake
-def _(q, k, v, forms, places, placed, spans, kind, scale):
-    return empty_like(q), q.new_empty(q.shape[:3], dtype=torch.promote_types(q.dtype, torch.float32))
+def _(q, k, v, forms, places, placed, spans, kind, scale, learning):
+    lse = q.new_empty(q.shape[:3], dtype=torch.promote_types(q.dtype, torch.float32))
+    return reference.empty_like(q), lse, reference.empty_rest(q, places, learning)
 
 
 @torch.library.custom_op("ndformer::attention_backward", mutates_args=())
@@ -61,6 +64,7 @@ def attention_backward(
     spans: Tensor | None,
     out: Tensor,
     lse: Tensor,
+    rest: Tensor,
     d_out: Tensor,
     d_lse: Tensor,
     kind: str,
@@ -68,28 +72,28 @@ def attention_backward(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Gradients of q, k, v and the forms; of none or of cones an empty one."""
     bias = reference.Bias(forms, places, placed, spans, kind)
-    return reference.backward(q, k, v, bias, out, lse, d_out, d_lse, scale)
+    return reference.backward(q, k, v, bias, out, lse, rest, d_out, d_lse, scale)
 
 
 @attention_backward.register_fake
-def _(q, k, v, forms, places, placed, spans, out, lse, d_out, d_lse, kind, scale):
+def _(q, k, v, forms, places, placed, spans, out, lse, rest, d_out, d_lse, kind, scale):
     d_forms = forms.new_empty(forms.shape) if learns(kind) else lse.new_empty(0)
-    return empty_like(q), empty_like(k), empty_like(v), d_forms
+    return *map(reference.empty_like, (q, k, v)), d_forms
 
 
 @attention.register_kernel("cuda")
-def _(q, k, v, forms, places, placed, spans, kind, scale):
+def _(q, k, v, forms, places, placed, spans, kind, scale, learning):
     from ndformer.framework.kernels import fused_launch
 
-    return fused_launch.forward(q, k, v, reference.Bias(forms, places, placed, spans, kind), scale)
+    return fused_launch.forward(q, k, v, reference.Bias(forms, places, placed, spans, kind), scale, learning)
 
 
 @attention_backward.register_kernel("cuda")
-def _(q, k, v, forms, places, placed, spans, out, lse, d_out, d_lse, kind, scale):
+def _(q, k, v, forms, places, placed, spans, out, lse, rest, d_out, d_lse, kind, scale):
     from ndformer.framework.kernels import fused_launch
 
     bias = reference.Bias(forms, places, placed, spans, kind)
-    return fused_launch.backward(q, k, v, bias, out, lse, d_out, d_lse, scale)
+    return fused_launch.backward(q, k, v, bias, out, lse, rest, d_out, d_lse, scale)
 
 
 def learns(kind: str) -> bool:
@@ -97,21 +101,16 @@ def learns(kind: str) -> bool:
     return kind not in ("none", "cone")
 
 
-def empty_like(t: Tensor) -> Tensor:
-    """(B, H, N, h) with the heads of a token side by side: what comes after attention joins them."""
-    B, H, N, h = t.shape
-    return t.new_empty(B, N, H, h).transpose(1, 2)
-
-
 def _keep(ctx, inputs, output):
-    *tensors, ctx.kind, ctx.scale = inputs
+    *tensors, ctx.kind, ctx.scale, _ = inputs
     ctx.save_for_backward(*tensors, *output)
+    ctx.mark_non_differentiable(output[2])
 
 
-def _gradients(ctx, d_out, d_lse):
+def _gradients(ctx, d_out, d_lse, _):
     kept = ctx.saved_tensors
     dq, dk, dv, d_forms = attention_backward(*kept, d_out, d_lse, ctx.kind, ctx.scale)
-    return dq, dk, dv, d_forms if learns(ctx.kind) else None, *[None] * 5
+    return dq, dk, dv, d_forms if learns(ctx.kind) else None, *[None] * 6
 
 
 attention.register_autograd(_gradients, setup_context=_keep)

@@ -40,20 +40,17 @@ from ndformer.framework.kernels.fused_tiles import (
     which,
 )
 
-ROUNDED = tl.constexpr(3)  # dimensions; in more, few keys share the weight, and what rounding took from `out` is seen
-STEEP = tl.constexpr(2)  # of curves
-
 
 @triton.jit
 def forward(
-    q, k, v, forms, places, placed, spans, boxes, out, lse,
+    q, k, v, forms, places, placed, spans, boxes, out, lse, rest,
     q_step, k_step, v_step, out_step, forms_step, places_step, placed_step, spans_step, boxes_step,
     H, N, scale,
     KIND: tl.constexpr, P: tl.constexpr, COUNT: tl.constexpr, UNPLACED: tl.constexpr, SPANS: tl.constexpr,
     WIDTH: tl.constexpr, D: tl.constexpr, PRECISION: tl.constexpr, QUERIES: tl.constexpr, KEYS: tl.constexpr,
     CHANNELS: tl.constexpr,
 ):  # fmt: skip
-    """A tile of queries, over all keys in their spans."""
+    """A tile of queries, over all keys in their spans. What rounding takes from `out` is `rest`, if it is asked."""
     tile, b, h = which(H, tl.cdiv(N, QUERIES))
     i, d = tile * QUERIES + tl.arange(0, QUERIES), tl.arange(0, D)
     qs = rows(q + b * q_step[0] + h * q_step[1], i, q_step[2], d, N, WIDTH, D, False)
@@ -117,16 +114,20 @@ def forward(
                 most = highest
     seen = total > 0  # not by padding
     total = tl.where(seen, total, 1.0)
-    at = out + b * out_step[0] + h * out_step[1] + i[:, None] * out_step[2] + d[None, :]
+    at = b * out_step[0] + h * out_step[1] + i[:, None] * out_step[2] + d[None, :]
     within = (i < N)[:, None] & (d < WIDTH)[None, :]
-    tl.store(at, (sums / total[:, None]).to(out.dtype.element_ty), mask=within)
+    sums /= total[:, None]
+    rounded = sums.to(out.dtype.element_ty)
+    tl.store(out + at, rounded, mask=within)
+    if rest is not None:
+        tl.store(rest + at, (sums - rounded.to(tl.float32)).to(rest.dtype.element_ty), mask=within)
     logarithm = tl.where(seen, (most + tl.log2(total)) / LOG2E, float("-inf"))
     tl.store(lse + (b * H + h) * N + i, logarithm, mask=i < N)
 
 
 @triton.jit
 def backward_queries(
-    q, k, v, forms, places, placed, spans, boxes, out, lse, d_out, d_lse, said, dq, d_forms,
+    q, k, v, forms, places, placed, spans, boxes, out, rest, lse, d_out, d_lse, said, dq, d_forms,
     q_step, k_step, v_step, out_step, d_out_step, dq_step,
     forms_step, places_step, placed_step, spans_step, boxes_step,
     H, N, scale,
@@ -139,14 +140,14 @@ def backward_queries(
     tile, b, h = which(H, tl.cdiv(N, QUERIES))
     i, d = tile * QUERIES + tl.arange(0, QUERIES), tl.arange(0, D)
     qs = rows(q + b * q_step[0] + h * q_step[1], i, q_step[2], d, N, WIDTH, D, False)
-    outs = rows(out + b * out_step[0] + h * out_step[1], i, out_step[2], d, N, WIDTH, D, False)
+    outs = rows(out + b * out_step[0] + h * out_step[1], i, out_step[2], d, N, WIDTH, D, False).to(tl.float32)
+    if rest is not None:
+        outs += rows(rest + b * out_step[0] + h * out_step[1], i, out_step[2], d, N, WIDTH, D, False).to(tl.float32)
     d_outs = rows(d_out + b * d_out_step[0] + h * d_out_step[1], i, d_out_step[2], d, N, WIDTH, D, False)
     k += b * k_step[0] + h * k_step[1]
     v += b * v_step[0] + h * v_step[1]
     row = (b * H + h) * N + i
-    taken = tl.sum(outs.to(tl.float32) * d_outs.to(tl.float32), 1)
-    late = tl.load(d_lse + row, mask=i < N, other=0.0)
-    taken -= late
+    taken = tl.sum(outs * d_outs.to(tl.float32), 1) - tl.load(d_lse + row, mask=i < N, other=0.0)
     logarithm = tl.load(lse + row, mask=i < N, other=float("-inf"))
     logarithm = tl.where(logarithm > float("-inf"), logarithm * LOG2E, float("inf"))  # no weights: padding
     here = placed_of(placed, b, i, N, placed_step, UNPLACED, 0, False)
@@ -160,41 +161,33 @@ def backward_queries(
     box = box_of(own, placed, b, i, N, placed_step, KIND, P, UNPLACED)
     first, low, high = span(spans, b, i, N, spans_step, KEYS, SPANS, -1)
     sums = tl.zeros([QUERIES, D], tl.float32)
-    exact = tl.zeros([QUERIES], tl.float32)
     slopes = ()
     for _f in tl.static_range(0 if KIND == "cone" else COUNT):
         slopes = slopes + (tl.zeros([QUERIES], tl.float32),)
     whole = N // KEYS * KEYS
-    steep: tl.constexpr = P > STEEP and (KIND == "power" or KIND == "gaussian")
-    for last in tl.static_range(0 if P > ROUNDED or steep else 1, 2):
-        for part in tl.static_range(1 if SPANS else 0, 2):
-            for start in range(low if part == SPANS else whole, high if part else whole, KEYS):
-                look = True
-                if KIND == "cone":
-                    look = meets(cone, box, box_at(boxes, b, start // KEYS, boxes_step, P), P)
-                if look:
-                    j = start + tl.arange(0, KEYS)
-                    ks = rows(k, j, k_step[2], d, N, WIDTH, D, part == 0)
-                    logits = tl.dot(qs, tl.trans(ks), input_precision=PRECISION) * (scale * LOG2E)
-                    there = placed_of(placed, b, j, N, placed_step, UNPLACED, 1, part == 0)
-                    theirs = places_of(places, b, j, N, places_step, P, 1, part == 0)
-                    dr = differences(own, theirs, there, P, UNPLACED)
-                    weights = tl.exp2(biased(logits - logarithm[:, None], form, dr, here, KIND, P, UNPLACED))
-                    if SPANS:
-                        theirs_first, _, _ = span(spans, b, j, N, spans_step, KEYS, SPANS, -2)
-                        weights = tl.where(first[:, None] == theirs_first[None, :], weights, 0.0)
-                    elif part:
-                        weights = tl.where((j < N)[None, :], weights, 0.0)
-                    vs = rows(v, j, v_step[2], d, N, WIDTH, D, part == 0)
-                    d_weights = tl.dot(d_outs, tl.trans(vs), input_precision=PRECISION)
-                    if last:
-                        d_logits = weights * (d_weights - taken[:, None])
-                        slopes = summed(slopes, d_logits, form, dr, here, KIND, P, UNPLACED)
-                        sums = tl.dot(d_logits.to(ks.dtype), ks, sums, input_precision=PRECISION)
-                    else:
-                        exact += tl.sum(weights * d_weights, 1)
-        if not last:
-            taken = exact - late
+    for part in tl.static_range(1 if SPANS else 0, 2):
+        for start in range(low if part == SPANS else whole, high if part else whole, KEYS):
+            look = True
+            if KIND == "cone":
+                look = meets(cone, box, box_at(boxes, b, start // KEYS, boxes_step, P), P)
+            if look:
+                j = start + tl.arange(0, KEYS)
+                ks = rows(k, j, k_step[2], d, N, WIDTH, D, part == 0)
+                logits = tl.dot(qs, tl.trans(ks), input_precision=PRECISION) * (scale * LOG2E)
+                there = placed_of(placed, b, j, N, placed_step, UNPLACED, 1, part == 0)
+                theirs = places_of(places, b, j, N, places_step, P, 1, part == 0)
+                dr = differences(own, theirs, there, P, UNPLACED)
+                weights = tl.exp2(biased(logits - logarithm[:, None], form, dr, here, KIND, P, UNPLACED))
+                if SPANS:
+                    theirs_first, _, _ = span(spans, b, j, N, spans_step, KEYS, SPANS, -2)
+                    weights = tl.where(first[:, None] == theirs_first[None, :], weights, 0.0)
+                elif part:
+                    weights = tl.where((j < N)[None, :], weights, 0.0)
+                vs = rows(v, j, v_step[2], d, N, WIDTH, D, part == 0)
+                d_weights = tl.dot(d_outs, tl.trans(vs), input_precision=PRECISION)
+                d_logits = weights * (d_weights - taken[:, None])
+                slopes = summed(slopes, d_logits, form, dr, here, KIND, P, UNPLACED)
+                sums = tl.dot(d_logits.to(ks.dtype), ks, sums, input_precision=PRECISION)
     tl.store(said, taken, mask=i < N)
     at = dq + b * dq_step[0] + h * dq_step[1] + i[:, None] * dq_step[2] + d[None, :]
     within = (i < N)[:, None] & (d < WIDTH)[None, :]

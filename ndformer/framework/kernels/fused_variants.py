@@ -29,32 +29,33 @@ class Row(NamedTuple):
 
 
 LARGE, FLAT, SMALL, THIN = Variant(128, 64, 8, 3), Variant(128, 32, 8, 3), Variant(64, 32, 4, 2), Variant(128, 16, 8, 2)
-SQUARE, LOW, SLOW, LEAST = Variant(64, 64, 4, 2), Variant(128, 32, 8, 2), Variant(128, 32, 8, 1), Variant(64, 16, 4, 1)
+SQUARE, LOW, LEAST = Variant(64, 64, 4, 2), Variant(128, 32, 8, 2), Variant(64, 16, 4, 1)
 FEW, TINY = Variant(32, 64, 4, 2), Variant(16, 32, 4, 2)  # queries, for keys
+EVEN, LEAN, BIT, LIMB = (Variant(*tile, 4, 1) for tile in ((32, 32), (16, 32), (16, 16), (32, 16)))
 
 # by kernel, bytes of a number, and channels of a head, which are padded to a power of two
 TABLE: dict[tuple[str, int, int], Row] = {
     ("forward", 2, 16): Row(LARGE, FLAT, SMALL),
     ("forward", 2, 32): Row(LARGE, FLAT, SMALL),
     ("forward", 2, 64): Row(LARGE, FLAT, SMALL),
-    ("forward", 2, 128): Row(FLAT, LOW, LOW),
+    ("forward", 2, 128): Row(FLAT, LOW, EVEN),
     ("forward", 4, 16): Row(THIN, THIN, LEAST),
     ("forward", 4, 32): Row(THIN, THIN, LEAST),
-    ("forward", 4, 64): Row(THIN, THIN, LEAST),
+    ("forward", 4, 64): Row(LEAST, LEAST, LEAN),
     ("backward_queries", 2, 16): Row(LOW, LOW, LEAST),
     ("backward_queries", 2, 32): Row(LOW, LOW, LEAST),
     ("backward_queries", 2, 64): Row(LOW, LOW, LEAST),
-    ("backward_queries", 2, 128): Row(LOW, SLOW, SLOW),
+    ("backward_queries", 2, 128): Row(LOW, EVEN, LEAN),
     ("backward_queries", 4, 16): Row(LEAST, LEAST, LEAST),
-    ("backward_queries", 4, 32): Row(LEAST, LEAST, LEAST),
-    ("backward_queries", 4, 64): Row(LEAST, LEAST, LEAST),
+    ("backward_queries", 4, 32): Row(LEAST, LEAST, LEAN),
+    ("backward_queries", 4, 64): Row(LEAN, LEAN, BIT),
     ("backward_keys", 2, 16): Row(SQUARE, FEW, TINY),
     ("backward_keys", 2, 32): Row(SQUARE, FEW, TINY),
     ("backward_keys", 2, 64): Row(SQUARE, FEW, TINY),
-    ("backward_keys", 2, 128): Row(FEW, TINY, TINY),
+    ("backward_keys", 2, 128): Row(FEW, TINY, LIMB),
     ("backward_keys", 4, 16): Row(TINY, TINY, TINY),
-    ("backward_keys", 4, 32): Row(TINY, TINY, TINY),
-    ("backward_keys", 4, 64): Row(TINY, TINY, TINY),
+    ("backward_keys", 4, 32): Row(TINY, TINY, LIMB),
+    ("backward_keys", 4, 64): Row(TINY, TINY, LIMB),
 }
 
 
@@ -106,11 +107,9 @@ def chosen(kernel: str, size: int, width: int, P: int, masked: bool) -> Variant:
     return TABLE[kernel, size, _padded(width)][_column(P, masked)]
 
 
-def fits(size: int, width: int, P: int, masked: bool) -> bool:
+def fits(size: int, width: int, P: int) -> bool:
     """Whether there is a variant that does not spill."""
-    if size == 4:
-        return P <= 3 and width <= (64 if P < 2 else 32, 32, 16)[_column(P, masked)]
-    return width <= (128 if P <= 2 else 64)
+    return width <= 128 if size == 2 else width <= 64 and (P <= 3 or width > 16)
 
 
 def _column(P: int, masked: bool) -> int:
