@@ -88,7 +88,7 @@ def trained(
 
 
 def to_test(task: Task, seed: int, control: Control = "") -> Scenes:
-    """Images that nobody has learnt from; after Table 4's colours have changed."""
+    """Drawn anew: with so few places most are among those learnt from, but for Table 4, whose colours are others."""
     scenes = images(task, TEST, 1_000_000 + seed, OTHERS if task == "colour" else COLOURS)
     return controlled(scenes, control, 1_000_000 + seed)
 

@@ -24,7 +24,10 @@ ABOUT = (
     "One block, 64 channels, 4 heads, 20 epochs in batches of 100. The thesis reads the class token, and does not say "
     "how it is related to patches under relative embeddings: without a place of its own, in a single block, it learns "
     "nothing of where they are, so the mean of the tokens is read beside it. Read so, what is only relative may know "
-    "where a grid ends: a token at its border has others on one side alone."
+    "where a grid ends: a token at its border has others on one side alone. The thesis keeps all but the depth of the "
+    "original ViT, repeats each ten times and holds 1,000 images to validate; it gives neither sizes of images nor how "
+    "it trains. There are no more than 4,032 different images: 69 to 76 in 100 of those that test direction and "
+    "distance, and 90 to 93 of location's, are also among those learnt from."
 )
 
 
@@ -61,7 +64,7 @@ TABLE1 = Experiment(
     },
     claims=(
         Claim("Absolute, sinusoidal and Fourier tell direction (above 95 %)", _all_above(ABSOLUTE, "direction", 95)),
-        Claim("so do relative ones", lambda r: above(r, "Relative", "direction", 95)),
+        Claim("so do relative ones, by the class token", lambda r: above(r, "Relative", "direction", 95)),
         Claim("read as the mean of tokens", lambda r: above(r, "Relative, mean of tokens", "direction", 95)),
         Claim("all of them tell distance (R² above 0.8)", _all_above((*ABSOLUTE, "Relative"), "distance", 0.8)),
         Claim(
@@ -91,7 +94,7 @@ TABLE3 = Experiment(
         Claim("relative ones cannot (below 65 %)", lambda r: below(r, "Relative", "location", 65)),
         Claim("nor as the mean of tokens", lambda r: below(r, "Relative, mean of tokens", "location", 65)),
         Claim(
-            "what is only relative cannot: PaPE, read as the mean of tokens, cannot",
+            "ours: nor can PaPE, read as the mean of tokens",
             lambda r: below(r, "PaPE, mean of tokens", "location", 65),
         ),
         Claim("the control, labels at random, is guessed", lambda r: below(r, [*ROWS][-2], "location", 60)),

@@ -43,16 +43,20 @@ def large_ones(grid: Grid) -> Grid:
 
 
 def rings(rng: np.random.Generator) -> Grid:
-    """Outlines of rectangles, some with a gap."""
-    stamps = []
-    for _ in range(rng.integers(2, 5)):
-        stamp = np.ones(rng.integers(3, 6, 2), np.uint8)
-        stamp[1:-1, 1:-1] = 0
-        if rng.random() < 0.5:
-            edge = np.argwhere(stamp)
-            stamp[tuple(edge[rng.integers(len(edge))])] = 0
-        stamps.append(stamp)
-    return put(rng, black(rng, 7), stamps)
+    """Outlines of rectangles, a whole one and one with a gap among them: if one kind were often alone, one colour for
+    all of them would often be right."""
+    while True:
+        stamps = []
+        for gap in rng.permutation([False, True, rng.random() < 0.5]):
+            stamp = np.ones(rng.integers(3, 6, 2), np.uint8)
+            stamp[1:-1, 1:-1] = 0
+            if gap:
+                edge = np.argwhere(stamp)
+                stamp[tuple(edge[rng.integers(len(edge))])] = 0
+            stamps.append(stamp)
+        grid = put(rng, black(rng, 7), stamps)
+        if {1, 3} <= set(closed_ones(grid).flat):
+            return grid
 
 
 def closed_ones(grid: Grid) -> Grid:
