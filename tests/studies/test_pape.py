@@ -7,7 +7,7 @@ from ndformer.framework.engine.config.text import parse_encoding
 from ndformer.framework.engine.studies import conduct
 from ndformer.framework.engine.studies.experiment import Cell, DataSet, Experiment
 from ndformer.studies import every, find
-from ndformer.studies.pape import encodings
+from ndformer.studies.pape import encodings, table1
 from ndformer.studies.pape.ablation import SWITCHES, WITHOUT
 from ndformer.studies.pape.decomposition import of_layer, of_terms
 from ndformer.studies.pape.efficiency import parameters
@@ -109,6 +109,20 @@ def test_what_needs_gpus_names_configs_that_load(tmp_path):
         run = run_of(cell, f"{config}_{NAMES['PaPE-RI']}")
         assert run.cfg.model.backbone.encoding["type"] == "PaPERI"
         assert metric in ("accuracy", "mAP", "mIoU")
+
+
+def test_a_row_with_a_class_token_nowhere_have_it_so_on_every_set(tmp_path, monkeypatch):
+    found = {}
+
+    def run(cell, name, encoding, control, options):
+        found[name] = run_of(cell, SETS[name].config, encoding, options=options).cfg.model.modalities
+        return dict(test=dict(accuracy=0.5))
+
+    monkeypatch.setattr(table1, "run", run)
+    values = table1.measure(Cell(table1.NOWHERE, 0, "small", tmp_path / "w" / "t" / "c"))
+    assert values == dict.fromkeys((*SETS, "average"), 50)
+    for name, modalities in found.items():
+        assert [one.get("class_at") for one in modalities.values()] == ["nowhere" if SETS[name].adapter else None]
 
 
 def test_a_trained_model_is_taken_apart(tmp_path, monkeypatch):

@@ -133,7 +133,7 @@ EXPERIMENTS = [
                 lambda r: each([ahead(r, name, f"{name}, places shuffled", "direction") for name in TWO]),
             ),
             Claim(
-                "control: it does not before any training, whose radius alone would do it",
+                "control: this is learnt, for untrained models attend farther than half",
                 lambda r: each([above(r, f"{name}, untrained", "near", 0.5) for name in TWO]),
             ),
         ),

@@ -33,15 +33,15 @@ ABOUT_ROWS = (
 class SmallSet(NamedTuple):
     config: str
     data: DataSet
-    class_token: bool = True
+    adapter: str = ""  # whose class token has a place
 
 
 SETS = {
-    "digits": SmallSet("mnist_small", MNIST),
-    "signs": SmallSet("sign_digits", SIGN_DIGITS),
-    "actions": SmallSet("lpc_actions", LPC_ACTIONS),
-    "events": SmallSet("nmnist_small", NMNIST),
-    "bricks": SmallSet("ldraw10", LDRAW10, class_token=False),
+    "digits": SmallSet("mnist_small", MNIST, "image"),
+    "signs": SmallSet("sign_digits", SIGN_DIGITS, "image"),
+    "actions": SmallSet("lpc_actions", LPC_ACTIONS, "video"),
+    "events": SmallSet("nmnist_small", NMNIST, "events"),
+    "bricks": SmallSet("ldraw10", LDRAW10),
 }
 TWO = {"digits": "digits, accuracy %", "signs": "hand signs, accuracy %"}  # columns of most experiments here
 TWO_DATA = (MNIST, SIGN_DIGITS)
@@ -50,7 +50,7 @@ TWO_DATA = (MNIST, SIGN_DIGITS)
 def run(cell: Cell, name: str, encoding: str, control: Control = "", options: Sequence[str] = ()) -> Run:
     """On one of the sets."""
     chosen = SETS[name]
-    if control == "places" and not chosen.class_token:
+    if control == "places" and not chosen.adapter:
         options = [*options, "model.backbone.encoding.0.class_tokens=0"]
     return run_of(cell, chosen.config, encoding, chosen.data, options, control)
 
