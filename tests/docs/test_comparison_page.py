@@ -1,5 +1,6 @@
 """docs/comparison.md: tables that `python -m tests.docs.test_comparison_page` writes, commands that are understood."""
 
+import argparse
 import json
 import re
 import shlex
@@ -31,6 +32,7 @@ from tools import compare, rank
 
 PAGE = "docs/comparison.md"
 DOCS = made.ROOT / "docs"
+SETS = ["mnist_small", "sign_digits", "ldraw10", "lpc_actions", "nmnist_small"]
 DIM, HEADS, DEPTH, SIDE = 192, 3, 12, 14  # ViT-Tiny on 224 pixels
 ENCODINGS.get("NoPE")  # finds them all
 LISTED = re.findall(r"^\| \[(\w+)\]\(#\w+\) \|", (DOCS / "encodings.md").read_text(), re.MULTILINE)
@@ -159,58 +161,79 @@ def test_the_text_beside_the_figures_is_theirs() -> None:
 
 
 def block(start: str) -> list[str]:
-    """Lines of the indented block that begins so, `\\` at the end of a line joined with the next."""
+    """Lines of the indented block that begins so."""
     page = (made.ROOT / PAGE).read_text()
     (found,) = re.findall(rf"^    {re.escape(start)}.*?(?=\n\n)", page, re.MULTILINE | re.DOTALL)
-    return [line.strip() for line in found.replace("\\\n", "").splitlines()]
+    return [line.strip() for line in found.splitlines()]
 
 
-def commands() -> list[list[str]]:
-    """Arguments of tools/compare.py, with the list of encodings in its place."""
-    head, *lines = block("E=(")
-    shared = shlex.split(head.removeprefix("E=(").removesuffix(")"))
-    found = []
-    for line in lines:
-        tool, *words = shlex.split(line)
-        assert tool == "tools/compare.py"
-        i = words.index("${E[@]}")
-        found.append([*words[:i], *shared, *words[i + 1 :]])
-    return found
+def commands(start: str) -> tuple[list[argparse.Namespace], dict[str, list[str]]]:
+    """Arguments of tools/compare.py, with lists of encodings in the place of their names; and these lists."""
+    lists, found = {}, []
+    for line in block(start):
+        if line.startswith("tools/compare.py "):
+            words = [lists.get(word.strip("${[@]}"), [word]) for word in shlex.split(line)[1:]]
+            found.append(compare.parse([word for some in words for word in some]))
+        else:
+            name, words = line.removesuffix(")").split("=(", 1)
+            lists[name] = shlex.split(words)
+    return found, lists
 
 
-def test_the_plan_has_five_sets_and_three_learning_rates_and_its_encodings_can_be_built(monkeypatch, tmp_path) -> None:
+def test_heads_are_tried_with_three_learning_rates_on_five_sets(monkeypatch, tmp_path) -> None:
     monkeypatch.chdir(made.ROOT)
-    sets = []
-    for command in commands():
-        given = compare.parse(command)
-        sets.append(given.config.stem)
-        assert (given.seeds, len(points(given.grid))) == ([0, 1, 2], 3)
-        own = load(given.config).optimizer.lr
-        assert [float(point["optimizer.lr"]) / own for point in points(given.grid)] == [0.5, 1, 2]
-        plan(given.config, given.encodings[:1], [0], tmp_path, points=points(given.grid)[:1])
-        dims = load(given.config).model.backbone.position_dims
-        for encoding in given.encodings:
+    given, _ = commands("HEADS=(")
+    for one in given:
+        assert (one.seeds, len(points(one.grid)), len(one.encodings)) == ([0, 1, 2], 3, 6)
+        own = load(one.config).optimizer.lr
+        assert [float(point["optimizer.lr"]) / own for point in points(one.grid)] == [0.5, 1, 2]
+        plan(one.config, one.encodings[:1], [0], tmp_path, points=points(one.grid)[:1])
+    assert [one.config.stem for one in given] == SETS
+
+
+def test_families_can_be_built_for_all_sets(monkeypatch) -> None:
+    monkeypatch.chdir(made.ROOT)
+    (first,), families = commands("ADDED=(")
+    assert (first.encodings, points(first.grid)) == (families["ADDED"], [{"optimizer.lr": "0.0015"}])
+    for one in commands("HEADS=(")[0]:
+        dims = load(one.config).model.backbone.position_dims
+        for encoding in [*one.encodings, *(name for names in families.values() for name in names)]:
             parsed = parse_encoding(encoding)
             options = ENCODINGS.get(parsed["type"]).from_data(dict(parsed), None)
             assert not build_encoding(options, dim=96, heads=4, position_dims=dims, depth=4).needs_grid
-    assert sets == ["mnist_small", "sign_digits", "ldraw10", "lpc_actions", "nmnist_small"]
+
+
+def test_rates_of_families_are_those_that_validated_best() -> None:
+    """In the single runs that results.md has: added, turned and parabolas."""
+    runs = json.loads((DOCS / "results" / "start.json").read_text())
+    page = (made.ROOT / PAGE).read_text()
+    for name in SETS:
+        (cells,) = re.findall(rf"^\| {name} +\|(.*)\|$", page.split("the rates are")[1], re.MULTILINE)
+        expected = []
+        for family in (["Sincos"], ["AxialRoPE", "RoPEMixed"], ["PaPE"]):
+            tried = [runs[name][one] for one in family]
+            means = {rate: sum(one[rate]["0"]["val"] for one in tried) for rate in sorted(tried[0], key=float)}
+            expected.append(max(means, key=means.__getitem__))
+        assert [cell.strip() for cell in cells.split("|")[:3]] == expected, name
 
 
 def test_the_plans_numbers_are_those_of_its_commands() -> None:
-    page, given = (made.ROOT / PAGE).read_text(), [compare.parse(command) for command in commands()]
-    (count,) = {len(one.encodings) for one in given}
+    page = (made.ROOT / PAGE).read_text()
+    heads, (_, families) = commands("HEADS=(")[0], commands("ADDED=(")
+    others = sum(map(len, families.values()))
+    count = len(heads[0].encodings) + others
     assert count >= 18
     assert f"\n{count} encodings on five small" in page
-    runs = sum(count * (len(points(one.grid)) + len(one.seeds) - 1) for one in given)
+    runs = sum(len(one.encodings) * (len(points(one.grid)) + len(one.seeds) - 1) + 3 * others for one in heads)
     assert f"{runs} runs in all" in page
     assert f"{runs * 1.4 / 60:.0f} to {runs * 3.0 / 60:.0f} hours" in page
-    apart = f"{critical_difference(count, len(given)):.1f} apart, of the {count - 1} that there are"
+    apart = f"{critical_difference(count, len(heads)):.1f} apart, of the {count - 1} that there are"
     assert f"{count} encodings are told apart where their average ranks lie {apart}" in page.replace("\n", " ")
 
 
 def test_ranks_are_joined_by_a_command_that_is_understood(monkeypatch) -> None:
     monkeypatch.chdir(made.ROOT)
-    tool, *words = shlex.split(" ".join(block("tools/rank.py work_dirs")[:1]))
+    tool, *words = shlex.split(block("tools/rank.py work_dirs")[0])
     assert tool == "tools/rank.py"
     assert rank.parse(words).out == Path("docs/results")
 
