@@ -76,8 +76,8 @@ def answers() -> str:
         (
             "What learns best from little data?",
             "Test accuracy of small transformers, learning rates by validation; ± is the 95 % interval of the mean "
-            "over three to five seeds or folds, and ahead by more than chance is who has an interval of paired gains above 0: "
-            "[all figures](comparison.md#what-came-out).\n\n" + accuracy(),
+            "over three to five seeds or folds, and ahead by more than chance is who has an interval of paired gains "
+            "above 0: [all figures](comparison.md#what-came-out).\n\n" + accuracy(),
         ),
         (
             "My inputs will be larger than those of training",
