@@ -116,19 +116,21 @@ def _sign(s: Summary | None) -> int:
 
 
 def _gaps(table: Table) -> str:
-    """What is not there, and where there is less of it."""
+    """What is not there, and where there is less of it, set by set."""
     notes = []
     if table.missing:
-        cells = ", ".join(f"{name} on {on}" for name, on in table.missing)
+        where = {on: [name for name, at in table.missing if at == on] for on in table.sets}
+        cells = "; ".join(f"on {on} {_list(names)}" for on, names in where.items() if names)
         notes.append(f"**Missing:** {cells}. Nothing is put in their place, and encodings with a gap have no rank.")
-    runs = {on: max((len(cell.values) for cell in one.cells.values()), default=0) for on, one in table.sets.items()}
-    fewer = [
-        f"{name} on {on} ({len(cell.values)} of {runs[on]})"
-        for on, one in table.sets.items()
-        for name, cell in one.cells.items()
-        if 0 < len(cell.values) < runs[on]
-    ]
-    return "\n".join([*notes, *([f"Fewer runs than others have: {', '.join(fewer)}."] if fewer else [])])
+    fewer = []
+    for on in table.sets:
+        runs = {name: len(cell.values) for name in table.names if (cell := table.cell(name, on)) is not None}
+        most = max(runs.values(), default=0)
+        fewer += [
+            f"on {on} {count} of {most} runs: {_list([name for name, own in runs.items() if own == count])}"
+            for count in sorted(set(runs.values()) - {most})
+        ]
+    return "\n".join([*notes, *([f"Fewer runs than others have: {'; '.join(fewer)}."] if fewer else [])])
 
 
 def _about(found: Ranking) -> str:

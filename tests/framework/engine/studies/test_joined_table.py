@@ -62,7 +62,7 @@ def test_gains_are_of_seeds_that_both_have():
     assert (gain.n, gain.mean) == (1, pytest.approx(0.1))
     assert found.gain("C", "one") is None
     says = text(found)
-    assert "Fewer runs than others have: C on one (1 of 2)." in says
+    assert "Fewer runs than others have: on one 1 of 2 runs: C." in says
     assert "not told apart B." in says  # one run has no interval
 
 
@@ -73,7 +73,7 @@ def test_what_is_missing_is_named_has_no_rank_and_changes_no_other():
     assert gap.ranking == whole.ranking
     says = text(gap)
     assert (
-        "**Missing:** D on one, B on one. Nothing is put in their place, and encodings with a gap have no rank" in says
+        "**Missing:** on one D, B. Nothing is put in their place, and encodings with a gap have no rank" in says
     )
     assert re.search(r"\| B +\| +- \| +- \| +65.00 \|", says)
     assert "Missing" not in text(whole)
