@@ -72,9 +72,7 @@ def test_what_is_missing_is_named_has_no_rank_and_changes_no_other():
     assert gap.missing == [("D", "one"), ("B", "one")]
     assert gap.ranking == whole.ranking
     says = text(gap)
-    assert (
-        "**Missing:** on one D, B. Nothing is put in their place, and encodings with a gap have no rank" in says
-    )
+    assert "**Missing:** on one D, B. Nothing is put in their place, and encodings with a gap have no rank" in says
     assert re.search(r"\| B +\| +- \| +- \| +65.00 \|", says)
     assert "Missing" not in text(whole)
 
