@@ -151,6 +151,7 @@ def listed() -> str:
 
 
 def write_pages(folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
     for paper in papers():
         intro = PAPERS[paper.name][1]
         said = pages.page(paper.title, intro, paper.experiments, folder, paper.without)

@@ -39,3 +39,8 @@ def test_the_list_has_every_experiment_with_what_it_needs():
     said = reproduce.listed()
     assert re.search(r"pape:table7 .*\(Table 7\)\n +paper: needs a GPU", said)
     assert "reads mnist_idx, sign_digits" in said
+
+
+def test_pages_are_made_where_there_is_no_folder_yet(tmp_path):
+    reproduce.main(["--pages", str(tmp_path / "new" / "pages")])
+    assert "Not run here" in (tmp_path / "new" / "pages" / "thesis.md").read_text(encoding="utf-8")
