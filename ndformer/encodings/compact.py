@@ -76,7 +76,7 @@ class PaPECompactLayer(LayerEncoding):
         c = (project(x, self.wc, q).permute(1, 2, 0, 3) * per_unit).contiguous()
         pairs = [(a, b) for a in range(len(c)) for b in range(a, len(c))]
         M = [-sum((L[a, k] * L[b, k] for k in range(1, a + 1)), L[a, 0] * L[b, 0]) for a, b in pairs]
-        return QuadraticBias(M, c.unbind(0), state.positions, state.halvings)
+        return QuadraticBias(M, c.unbind(0), state.positions, state.near)
 
 
 if __name__ == "__main__":

@@ -24,6 +24,7 @@ from ndformer.encodings.projection import project
 from ndformer.encodings.radius import MEAN_SOFTPLUS, Radius, WithRadius, radii
 from ndformer.framework.bias.base import Bias
 from ndformer.framework.bias.parabolas import QuadraticBias
+from ndformer.framework.bias.riding import Near
 from ndformer.framework.encoding import LayerEncoding, centred
 from ndformer.framework.ranges import Width
 from ndformer.framework.registry import ENCODINGS
@@ -32,7 +33,7 @@ from ndformer.framework.tokens import Where
 
 class Scene(NamedTuple):
     positions: Tensor  # (B or 1, N, P), in their own precision
-    halvings: tuple[int, ...] | None
+    near: Near | None
     places: Tensor  # (B or 1, N, P) near 0
     real: Tensor | None  # (B or 1, N) tokens that have a place
     sample: Tensor | None  # (B, N) the number of each token's sample in its row, where rows are packed
@@ -55,9 +56,9 @@ class PaPEDirectional(WithRadius):
         self.radii = radii(init_radius, self.heads, "PaPEDirectional")
 
     def tables(self, positions: Tensor, where: Where) -> Scene:
-        near = centre(positions, where, self.factors, self.falls, 2 * self.falls)
+        placed = centre(positions, where, self.factors, self.falls, 2 * self.falls)
         sample = None if where.segment is None else where.runs()
-        return Scene(*near, centred(positions, where, where.real), where.real, sample)
+        return Scene(*placed, centred(positions, where, where.real), where.real, sample)
 
     def layer(self, index: int, depth: int) -> LayerEncoding:
         return PaPEDirectionalLayer(self)
@@ -85,7 +86,7 @@ class PaPEDirectionalLayer(LayerEncoding):
         alpha, c = alpha.transpose(0, 1).contiguous(), c.permute(3, 1, 0, 2).contiguous()
         P, none = len(c), torch.zeros_like(alpha)
         M = torch.stack([alpha if a == b else none for a in range(P) for b in range(a, P)])
-        return QuadraticBias(M.unbind(0), c.unbind(0), state.positions, state.halvings)
+        return QuadraticBias(M.unbind(0), c.unbind(0), state.positions, state.near)
 
 
 def landmarks(scores: Tensor, places: Tensor, scene: Scene) -> Tensor:

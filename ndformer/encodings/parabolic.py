@@ -29,7 +29,7 @@ from ndformer.encodings.radius import (
 )
 from ndformer.framework.bias.base import Bias
 from ndformer.framework.bias.parabolas import IsotropicBias, QuadraticBias
-from ndformer.framework.bias.riding import halvings
+from ndformer.framework.bias.riding import Near, halvings, near
 from ndformer.framework.encoding import (
     LayerEncoding,
     Preset,
@@ -43,13 +43,16 @@ from ndformer.framework.tokens import Where
 
 class Centred(NamedTuple):
     positions: Tensor  # (B or 1, N, P), in their own precision
-    halvings: tuple[int, ...] | None  # for features of q and k; None: too far apart for them
+    near: Near | None  # for features of q and k; None: too far apart for them
 
 
 def centre(positions: Tensor, where: Where, factors: tuple[float, ...], curvature: float, slope: float) -> Centred:
     """Positions near 0, where the bias will ride on q and k: differences need no such place."""
     times = halvings(where, factors, curvature, slope)
-    return Centred(positions if times is None else centred(positions, where, where.real), times)
+    if times is None:
+        return Centred(positions, None)
+    positions = centred(positions, where, where.real)
+    return Centred(positions, near(positions, where, times))
 
 
 @ENCODINGS.register_module()
@@ -199,7 +202,7 @@ class PaPELayer(_Parabolas):
         elif self.direction:
             c = slope(self._of_tokens(x, "b", q), wp, self.head_dim)
         return QuadraticBias(
-            None if M is None else M.unbind(0), None if c is None else c.unbind(0), state.positions, state.halvings
+            None if M is None else M.unbind(0), None if c is None else c.unbind(0), state.positions, state.near
         )
 
     def _slopes(self, wp: Tensor, wb: Tensor) -> Tensor:
@@ -265,7 +268,7 @@ class PaPERILayer(LayerEncoding):
         x = x.to(torch.promote_types(x.dtype, torch.float32))
         a = linear(x, self.wa, q).transpose(1, 2).contiguous()  # (B, H, N)
         alpha = -F.softplus(a) * (self.scale.to(x.dtype) ** 2 * self.head_dim**-0.5)[:, None]
-        return IsotropicBias(alpha, state.positions, state.halvings)
+        return IsotropicBias(alpha, state.positions, state.near)
 
 
 def form(a: Tensor, wp: Tensor, head_dim: int) -> Tensor:

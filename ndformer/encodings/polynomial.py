@@ -133,7 +133,7 @@ class _PolynomialLayer(LayerEncoding):
             return PolynomialBias(terms, state.positions)
         c = [terms[n] for n in self.monomials[1]]
         M = [terms[n] / ways for n, ways in zip(self.monomials[2], self.ways[2])] if self.degree == 2 else None
-        return QuadraticBias(M, c, state.positions, state.halvings)
+        return QuadraticBias(M, c, state.positions, state.near)
 
 
 class ElementwiseLayer(_PolynomialLayer):

@@ -15,6 +15,7 @@ import ndformer.framework.kernels.sdpa as sdpa_module
 from ndformer.framework.bias.base import Bias, SumBias
 from ndformer.framework.bias.parabolas import IsotropicBias, QuadraticBias
 from ndformer.framework.bias.pointwise import ConeBias, DistanceBias, TableBias
+from ndformer.framework.bias.riding import together
 from ndformer.framework.kernels import attend
 from ndformer.framework.kernels.choose import AUTO, choose
 from ndformer.framework.kernels.choose import BACKENDS as ALL
@@ -138,20 +139,24 @@ def make(kind: str, where: Where, dtype: torch.dtype) -> Made:
         second = torch.einsum("bhipq,bxijp,bxijq->bhij", full, dr, dr)
         first = torch.einsum("bhip,bxijp->bhij", torch.stack(c, -1), dr)
         if kind == "quadratic, distance":
-            return QuadraticBias(M, None, r, halvings=()), second, M
+            return QuadraticBias(M, None, r, near=together(r)), second, M
         if kind == "quadratic, direction":
-            return QuadraticBias(None, c, r, halvings=()), first, c
-        return QuadraticBias(M, c, r, halvings=() if kind == "quadratic, features" else None), second + first, [*M, *c]
+            return QuadraticBias(None, c, r, near=together(r)), first, c
+        return (
+            QuadraticBias(M, c, r, near=together(r) if kind == "quadratic, features" else None),
+            second + first,
+            [*M, *c],
+        )
     if kind.startswith("isotropic"):
         alpha = learned(B, HEADS, N)
         return (
-            IsotropicBias(alpha, r, () if kind == "isotropic, features" else None),
+            IsotropicBias(alpha, r, together(r) if kind == "isotropic, features" else None),
             alpha[..., None] * size**2,
             [alpha],
         )
     if kind == "sum":
         alpha = learned(B, HEADS, N)
-        both = SumBias([DistanceBias(slopes, r), IsotropicBias(alpha, r, halvings=())])
+        both = SumBias([DistanceBias(slopes, r), IsotropicBias(alpha, r, near=together(r))])
         return both, distance + alpha[..., None] * size**2, [alpha]
     values = learned(B, HEADS, N, N)
     return (RowsOnly if kind == "rows only" else PairOnly)(values), values, [values]
@@ -414,7 +419,7 @@ def test_auto_takes(
     biases: dict[str, Bias | None] = {
         "none": None,
         "distance": DistanceBias(torch.ones(4), r),
-        "features": IsotropicBias(torch.zeros(1, 4, tokens), r, halvings=()),
+        "features": IsotropicBias(torch.zeros(1, 4, tokens), r, near=together(r)),
         "rows only": RowsOnly(torch.zeros(())),
         "sum with rows only": SumBias([DistanceBias(torch.ones(4), r), RowsOnly(torch.zeros(()))]),
     }

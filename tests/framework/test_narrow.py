@@ -13,6 +13,7 @@ from ndformer.framework.attention import build_encoding
 from ndformer.framework.backbones.ptv3.network import PTv3
 from ndformer.framework.bias.base import Bias
 from ndformer.framework.bias.parabolas import IsotropicBias, QuadraticBias
+from ndformer.framework.bias.riding import together
 from ndformer.framework.kernels import BACKENDS, attend
 from ndformer.framework.tokens import TokenSet, Where
 
@@ -138,7 +139,7 @@ def test_auto_takes_it_where_no_gradient_is_wanted(monkeypatch: pytest.MonkeyPat
     middle = slice(0, 50)
     near, far = (bias_of(r[:, middle], 2, g), bias_of(r[:, middle], 2, g))
     assert isinstance(near, QuadraticBias)
-    near.halvings = (0, 0, 0)  # may ride on q and k; the other would be a mask
+    near.near = together(r[:, middle])  # may ride on q and k; the other would be a mask
     for bias, backend in ((near, "sdpa"), (far, "narrow")):
         attend(q[:, :, middle], k[:, :, middle], v[:, :, middle], Where(r[:, middle]), bias)
         assert calls[-1] == backend

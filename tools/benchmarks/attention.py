@@ -109,11 +109,9 @@ def attention(args: argparse.Namespace) -> list[dict[str, Any]]:
             curvature = m * 0.7344 / 6 * width**-0.5
 
             def call() -> Tensor:
-                positions, halvings = centre(
-                    where.positions, where, (1.0, 1.0), curvature, steepest(curvature, m, width)
-                )
+                positions, near = centre(where.positions, where, (1.0, 1.0), curvature, steepest(curvature, m, width))
                 M, c = form(a, wp, width).unbind(0), slope(b, wp, width).unbind(0)
-                return attend(q, k, v, where, QuadraticBias(M, c, positions, halvings))
+                return attend(q, k, v, where, QuadraticBias(M, c, positions, near))
 
             return call
 

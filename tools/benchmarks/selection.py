@@ -56,7 +56,7 @@ def measure(side: int, radius: float, args: argparse.Namespace) -> None:
 
     def both(backend: str) -> None:
         leaves = [t.clone().requires_grad_() for t in given]
-        learned = QuadraticBias(leaves[3:6], leaves[6:], torch.stack(bias.axes, -1), bias.halvings)
+        learned = QuadraticBias(leaves[3:6], leaves[6:], torch.stack(bias.axes, -1), bias.near)
         out = attend(leaves[0], leaves[1], leaves[2], where, learned, backend=backend)
         torch.autograd.grad(out.sum(), leaves)
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ndformer.framework.bias.base import Bias, PositionBias, squares
-from ndformer.framework.bias.riding import Split
+from ndformer.framework.bias.riding import Local, Near, together
 from ndformer.framework.tokens import Rows
 
 
@@ -23,26 +23,34 @@ class Parabolas(NamedTuple):
 class SeparableBias(PositionBias):
     """dr' M_i dr + c_i' dr with dr = r_j - r_i, which is also a product of features of queries and of keys.
 
-    `halvings`: how often riding.py bisects the grid of queries along each axis for float32 to have the digits for
-    such features; None where it has not.
+    `near`: the positions as such features have them (riding.py); None where float32 has not the digits for them.
     """
 
-    def __init__(self, positions: Tensor, dtype: torch.dtype, halvings: tuple[int, ...] | None = None) -> None:
+    def __init__(self, positions: Tensor, dtype: torch.dtype, near: Near | None = None) -> None:
         super().__init__(positions, dtype)
-        self.halvings = halvings
+        self.near = near
 
     @property
     def separable(self) -> bool:
         """Whether it may ride on q and k."""
-        return self.halvings is not None
+        return self.near is not None
 
     def parabolas(self) -> Parabolas:
         raise NotImplementedError
 
-    def features(self, split: Split | None = None) -> tuple[Tensor, Tensor]:
-        """Extra channels of q and k, (B, H, N, F) and (calls, B or 1, 1, N, F), whose products are the bias: for all
-        queries in one call of attention, or as `split` has it."""
+    def features(self) -> tuple[Tensor, Tensor]:
+        """Extra channels of q and k, (B, H, N, F) and (calls, B or 1, 1, N, F), whose products are the bias where it is
+        separable."""
         raise NotImplementedError
+
+    def cut_near(self, positions: Tensor) -> Near | None:
+        """Of rows cut from packed ones, which have no grid."""
+        return together(positions) if self.separable else None
+
+    @property
+    def _near(self) -> list[Local]:
+        assert self.near is not None
+        return self.near.axes
 
 
 class QuadraticBias(SeparableBias):
@@ -56,9 +64,9 @@ class QuadraticBias(SeparableBias):
         M: Sequence[Tensor] | None,
         c: Sequence[Tensor] | None,
         positions: Tensor,
-        halvings: tuple[int, ...] | None = None,
+        near: Near | None = None,
     ) -> None:
-        super().__init__(positions, (M or c or [positions])[0].dtype, halvings)
+        super().__init__(positions, (M or c or [positions])[0].dtype, near)
         self.M = None if M is None else list(M)
         self.c = None if c is None else list(c)
 
@@ -92,9 +100,9 @@ class QuadraticBias(SeparableBias):
         entries: dict[tuple[int, ...], Tensor] = dict(zip(self._entries, self.M or []))
         return Parabolas(entries | {(p,): c for p, c in enumerate(self.c or [])}, self.axes)
 
-    def features(self, split: Split | None = None) -> tuple[Tensor, Tensor]:
+    def features(self) -> tuple[Tensor, Tensor]:
         """dr' M dr + c' dr as a polynomial in r_j: its constant, linear and quadratic coefficients, and the powers."""
-        entries, axes = self._entries, _about(self.axes, split, self.dtype)
+        entries, axes = self._entries, self._near
         r = [axis.queries for axis in axes]
         none = torch.zeros_like((self.M or self.c or [])[0])
         M, c = self.M or [none] * len(entries), self.c or [none] * len(axes)
@@ -121,7 +129,8 @@ class QuadraticBias(SeparableBias):
     def cut(self, rows: Rows) -> Bias:
         M = None if self.M is None else [_cut_heads(m, rows) for m in self.M]
         c = None if self.c is None else [_cut_heads(c, rows) for c in self.c]
-        return QuadraticBias(M, c, self.cut_positions(rows), self.halvings)
+        positions = self.cut_positions(rows)
+        return QuadraticBias(M, c, positions, self.cut_near(positions))
 
     def parts(self) -> dict[str, Bias]:
         positions = torch.stack(self.axes, dim=-1)
@@ -138,8 +147,8 @@ class IsotropicBias(SeparableBias):
 
     term = "distance"
 
-    def __init__(self, alpha: Tensor, positions: Tensor, halvings: tuple[int, ...] | None = None) -> None:
-        super().__init__(positions, alpha.dtype, halvings)
+    def __init__(self, alpha: Tensor, positions: Tensor, near: Near | None = None) -> None:
+        super().__init__(positions, alpha.dtype, near)
         self.alpha = alpha  # (B, H, N)
 
     def pair(self, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
@@ -151,8 +160,8 @@ class IsotropicBias(SeparableBias):
     def parabolas(self) -> Parabolas:
         return Parabolas({(p, p): self.alpha for p in range(len(self.axes))}, self.axes)
 
-    def features(self, split: Split | None = None) -> tuple[Tensor, Tensor]:
-        axes = _about(self.axes, split, self.dtype)
+    def features(self) -> tuple[Tensor, Tensor]:
+        axes = self._near
         ours, theirs = [self.alpha * squares([axis.queries for axis in axes])], [torch.ones_like(axes[0].keys[0])]
         for axis in axes:
             linear = -2 * self.alpha * axis.queries
@@ -162,37 +171,8 @@ class IsotropicBias(SeparableBias):
         return torch.stack(ours, dim=-1), torch.stack(theirs, dim=-1)
 
     def cut(self, rows: Rows) -> Bias:
-        return IsotropicBias(_cut_heads(self.alpha, rows), self.cut_positions(rows), self.halvings)
-
-
-class Local(NamedTuple):
-    """One axis of positions about origins near the queries: one, or one for each of two halves."""
-
-    queries: Tensor  # (B or 1, 1, N), each about its own origin
-    keys: list[Tensor]  # (calls, B or 1, 1, N) about each origin
-    shares: list[Tensor | None]  # (N,), 1 for the queries with this origin and 0 for others; None: all of them
-
-
-def _about(axes: Sequence[Tensor], split: Split | None, dtype: torch.dtype) -> list[Local]:
-    """Each axis (B or 1, N) about origins near the queries; there `dtype` has the digits."""
-    axes = [axis[:, None] for axis in axes]
-    if split is None:
-        return [Local(axis, [axis[None]], [None]) for axis in (axis.to(dtype) for axis in axes)]
-    return [_local(axis, late, split.calls, dtype) for axis, late in zip(axes, split.second)]
-
-
-def _local(axis: Tensor, second: Tensor | None, calls: Sequence[Tensor], dtype: torch.dtype) -> Local:
-    """Origins are whole numbers near the means, so that whole positions stay whole."""
-    shares: list[Tensor | None] = [None] if second is None else [1 - second, second]
-    queries, keys = torch.zeros_like(axis, dtype=dtype), []
-    for share in shares:
-        weights = torch.ones_like(axis[0]) if share is None else share
-        sums = [((axis * weights)[..., call].sum(-1, keepdim=True), weights[..., call].sum()) for call in calls]
-        own = torch.stack([axis - (total / count).round() for total, count in sums]).to(dtype)
-        for call, centred in zip(calls, own):
-            queries[..., call] += (centred * weights)[..., call]
-        keys.append(own)
-    return Local(queries, keys, shares)
+        positions = self.cut_positions(rows)
+        return IsotropicBias(_cut_heads(self.alpha, rows), positions, self.cut_near(positions))
 
 
 def _share(coefficient: Tensor, share: Tensor | None) -> Tensor:

@@ -45,30 +45,59 @@ def halvings(where: Where, factors: Sequence[float], curvature: float, slope: fl
     return tuple(times)
 
 
-class Split(NamedTuple):
-    """How a grid's queries are taken, for features about places near them: in one call of attention or several, and in
-    each by halves along the axes, where a query speaks only to the channels of its own half."""
+class Local(NamedTuple):
+    """One axis of positions about origins near the queries: one, or one for each of two halves; in float32."""
 
-    calls: list[Tensor]  # the tokens (K,) of each call; prefix tokens go with the first
-    # per axis (N,), 1.0 in the second half of a call and 0.0 in the first; None: not halved
-    second: list[Tensor | None]
+    queries: Tensor  # (B or 1, 1, N), each about its own origin
+    keys: list[Tensor]  # (calls, B or 1, 1, N) about each origin
+    shares: list[Tensor | None]  # (N,), 1 for the queries with this origin and 0 for others; None: all of them
 
 
-def split(where: Where, times: Sequence[int]) -> Split | None:
-    """For a grid halved so often along each axis; None where it is not."""
+class Near(NamedTuple):
+    """Positions as features have them, found once for all blocks of a model. Queries are taken in one call of attention
+    or several, and in each by halves along the axes, where a query speaks only to the channels of its own half."""
+
+    axes: list[Local]
+    calls: list[Tensor]  # the tokens (K,) of each call, prefix tokens with the first; empty: all of them in one
+
+
+def together(positions: Tensor) -> Near:
+    """Positions (B or 1, N, P) as they are, for all queries at once."""
+    axes = [axis[:, None].float() for axis in positions.unbind(-1)]
+    return Near([Local(axis, [axis[None]], [None]) for axis in axes], [])
+
+
+def near(positions: Tensor, where: Where, times: Sequence[int]) -> Near:
+    """Positions (B or 1, N, P) of a grid halved so often along each axis."""
     grid = where.grid
     if grid is None or not any(times):
-        return None
-    index = torch.arange(where.positions.shape[1], device=where.positions.device)
+        return together(positions)
+    index = torch.arange(positions.shape[1], device=positions.device)
     prefix, parts = index[: -math.prod(grid)], [index[-math.prod(grid) :].view(grid)]
-    second: list[Tensor | None] = [None] * len(grid)
+    second: list[Tensor | None] = [None] * len(grid)  # (N,), 1.0 in the second half of a call and 0.0 in the first
     for axis, (size, halved) in enumerate(zip(grid, times)):
         if halved == 0:
             continue
         half = torch.arange(size, device=index.device) * 2**halved // size  # of 2**halved, two for a call
         bounds = [-(-call * size // 2 ** (halved - 1)) for call in range(2 ** (halved - 1) + 1)]
         parts = [part.narrow(axis, lo, hi - lo) for part in parts for lo, hi in zip(bounds, bounds[1:])]
-        along = (half % 2).to(where.positions.dtype).view([-1 if a == axis else 1 for a in range(len(grid))])
+        along = (half % 2).to(positions.dtype).view([-1 if a == axis else 1 for a in range(len(grid))])
         second[axis] = F.pad(along.expand(grid).flatten(), (len(prefix), 0))
     first, *others = [part.flatten() for part in parts]
-    return Split([torch.cat([prefix, first]), *others], second)
+    calls = [torch.cat([prefix, first]), *others]
+    axes = [_local(axis[:, None], late, calls) for axis, late in zip(positions.unbind(-1), second)]
+    return Near(axes, calls if others else [])
+
+
+def _local(axis: Tensor, second: Tensor | None, calls: Sequence[Tensor]) -> Local:
+    """Origins are whole numbers near the means, so that whole positions stay whole."""
+    shares: list[Tensor | None] = [None] if second is None else [1 - second, second]
+    queries, keys = torch.zeros_like(axis, dtype=torch.float32), []
+    for share in shares:
+        weights = torch.ones_like(axis[0]) if share is None else share
+        sums = [((axis * weights)[..., call].sum(-1, keepdim=True), weights[..., call].sum()) for call in calls]
+        own = torch.stack([axis - (total / count).round() for total, count in sums]).float()
+        for call, centred in zip(calls, own):
+            queries[..., call] += (centred * weights)[..., call].float()
+        keys.append(own)
+    return Local(queries, keys, [None if share is None else share.float() for share in shares])

@@ -14,7 +14,6 @@ from torch import Tensor
 
 from ndformer.framework.bias.base import Bias
 from ndformer.framework.bias.parabolas import SeparableBias
-from ndformer.framework.bias.riding import Split, split
 from ndformer.framework.kernels.backend import Backend, on_gpu, samples
 from ndformer.framework.kernels.masks import bias_rows, seen
 from ndformer.framework.tokens import Where
@@ -71,12 +70,11 @@ def riding(
     q: Tensor, k: Tensor, v: Tensor, where: Where, bias: SeparableBias, mask: Tensor | None, scale: float
 ) -> Tensor:
     """With the bias as extra channels of q and k: as many as make the heads' width a multiple of 8."""
-    parts = split(where, bias.halvings or ())
-    fq, fk = features(where, bias, parts, scale)
+    fq, fk = features(where, bias, scale)
     spare = -(q.shape[-1] + fq.shape[-1]) % 8
     q = torch.cat([q, fq.expand(*q.shape[:3], -1), q.new_zeros(1).expand(*q.shape[:3], spare)], dim=-1)
     width, v = v.shape[-1], _as_wide(v, q.shape[-1])
-    calls = [] if parts is None or len(parts.calls) == 1 else parts.calls  # else all tokens at once
+    calls = bias.near.calls if bias.near is not None else []
     outputs = []
     for call, keys in zip(calls or [slice(None)], fk):
         wide = torch.cat([k, keys.expand(*k.shape[:3], -1), k.new_zeros(1).expand(*k.shape[:3], spare)], dim=-1)
@@ -86,9 +84,9 @@ def riding(
     return torch.cat(outputs, dim=2)[:, :, torch.cat(calls).argsort(), :width]
 
 
-def features(where: Where, bias: SeparableBias, parts: Split | None, scale: float) -> tuple[Tensor, Tensor]:
+def features(where: Where, bias: SeparableBias, scale: float) -> tuple[Tensor, Tensor]:
     """The bias as extra channels of q and, for each call, of k, in float32."""
-    fq, fk = bias.features(parts)
+    fq, fk = bias.features()
     fq = fq / scale
     if where.placed is not None:
         placed = where.placed[:, None, :, None]

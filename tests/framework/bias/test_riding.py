@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
+import ndformer.encodings.parabolic as parabolic_module
 import ndformer.framework.kernels.sdpa as sdpa_module
 from ndformer.framework.attention import Attention, build_encoding
 from ndformer.framework.bias import (
@@ -17,7 +18,9 @@ from ndformer.framework.bias import (
     SeparableBias,
     SumBias,
 )
-from ndformer.framework.tokens import Where
+from ndformer.framework.bias.riding import together
+from ndformer.framework.tokens import TokenSet, Where
+from ndformer.framework.transformer import Transformer
 from tests.framework.helpers import relative, spy
 
 
@@ -29,12 +32,12 @@ def _seeded() -> None:
 def test_only_what_rides_knows_of_riding() -> None:
     """A stranger's bias has pair() or rows(), and nothing to leave alone."""
     for kind in (Bias, PositionBias, DistanceBias, SumBias):
-        assert not {"halvings", "separable", "parabolas", "features"} & set(dir(kind))
+        assert not {"near", "separable", "parabolas", "features"} & set(dir(kind))
     r, none = torch.zeros(1, 3, 2), torch.zeros(1, 1, 3)
     for bias in (IsotropicBias(none, r), QuadraticBias(None, [none, none], r)):
         assert isinstance(bias, SeparableBias)
         assert not bias.separable
-    assert IsotropicBias(none, r, halvings=()).separable
+    assert IsotropicBias(none, r, near=together(r)).separable
 
 
 def pape(positions: Tensor, dtype: torch.dtype = torch.float32, name: str = "PaPE", **masks: Any) -> Any:
@@ -139,3 +142,16 @@ def test_packed_samples_ride_each_about_its_own_middle(monkeypatch: pytest.Monke
     assert called
     attention.backend = "dense"
     torch.testing.assert_close(y, attention(x, where, state), rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["PaPE", "PaPERI", "PaPECompact", "PaPEDirectional"])
+def test_a_grid_is_halved_once_for_all_blocks(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    halved = spy(monkeypatch, parabolic_module, "near")
+    called = spy(monkeypatch, sdpa_module, "features")
+    model = Transformer(64, 3, 1, 2, dict(type=name))
+    positions = torch.cartesian_prod(*2 * [torch.arange(24.0)])[None]
+    where = Where(positions, grid=(24, 24))
+    model(TokenSet(torch.randn(1, 576, 64), where))
+    assert (len(halved), len(called)) == (1, 3)
+    state = build_encoding(dict(type=name), dim=64, heads=1, position_dims=2, depth=3).prepare(where)
+    assert any(len(axis.keys) == 2 for axis in state.near.axes)

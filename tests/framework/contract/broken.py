@@ -15,6 +15,7 @@ from ndformer.encodings.rope import AxialRoPE, RoPEMixed
 from ndformer.framework.bias.base import Bias, PositionBias
 from ndformer.framework.bias.parabolas import IsotropicBias
 from ndformer.framework.bias.pointwise import DistanceBias
+from ndformer.framework.bias.riding import together
 from ndformer.framework.encoding import LayerEncoding, PositionEncoding, centred
 from ndformer.framework.tokens import Where
 
@@ -107,14 +108,14 @@ def pape_ri_with(bias):
 
 
 class WrongFeatures(IsotropicBias):
-    def features(self, split=None):
-        q, k = super().features(split)
+    def features(self):
+        q, k = super().features()
         return 1.1 * q, k
 
 
 def wrong_features(self, q, k, x, state):
     right = PaPERILayer.bias(self, q, k, x, state)
-    return WrongFeatures(right.alpha, state.positions, halvings=())
+    return WrongFeatures(right.alpha, state.positions, near=together(state.positions))
 
 
 def detached(self, q, k, x, state):
