@@ -5,7 +5,7 @@ import torch
 
 from ndformer.studies.small import accuracy
 from ndformer.studies.thesis.probes import direction_probe, distance_probe, logistic
-from ndformer.studies.thesis.red_green import SIDE, controlled, grid_positions, images, to_test, trained
+from ndformer.studies.thesis.red_green import SIDE, TEST, TRAIN, grid_positions, images, to_test, trained
 
 
 def places(scenes, colour):
@@ -22,6 +22,7 @@ def test_targets_are_those_of_the_pictures(task):
     assert (scenes.tokens.view(500, SIDE**2, 48).sum(2) > 0).sum(1).eq(2).all()  # two squares, one patch each
     if task == "direction":
         assert torch.equal(scenes.targets == 0, green[:, 1] < red[:, 1])
+        assert (green[:, 1] != red[:, 1]).all()
     if task == "directions":
         assert torch.equal(scenes.targets, 2 * (red[:, 0] > green[:, 0]).long() + (red[:, 1] > green[:, 1]).long())
         assert (red != green).all()
@@ -39,14 +40,42 @@ def test_other_colours_are_none_of_those_learnt():
     assert sorted(seen) == [[0, 0, 1], [1, 1, 0]]
 
 
-def test_controls_break_what_they_should():
-    scenes = images("location", 400, seed=0)
-    dealt = []  # agree with the true ones as often as by chance: where both came from one seed, it was 53 %
+def arrangement(scenes):
+    """(B,): the number of where both squares are."""
+    red, green = places(scenes, 0), places(scenes, 1)
+    return ((red[:, 0] * SIDE + red[:, 1]) * SIDE + green[:, 0]) * SIDE + green[:, 1]
+
+
+@pytest.mark.parametrize("task, possible", [("direction", 3584), ("distance", 4032), ("location", 1984)])
+def test_arrangements_to_test_were_not_learnt_from(task, possible):
+    for seed in (0, 1):
+        learnt, asked = images(task, TRAIN, seed), to_test(task, seed)
+        assert len(learnt.tokens) == TRAIN
+        assert len(asked.tokens) == TEST
+        learnt, asked = arrangement(learnt).unique(), arrangement(asked).unique()
+        assert not torch.isin(asked, learnt).any()
+        assert len(learnt) > 0.6 * possible
+        assert len(asked) > 0.1 * possible
+    assert not torch.equal(arrangement(to_test(task, 0)).unique(), arrangement(to_test(task, 1)).unique())
+
+
+def test_labels_at_random_are_of_the_arrangement_and_agree_with_the_true_ones_by_chance():
+    agree = []  # where both came from one seed, it was 53 %
     for seed in range(20):
-        true = images("location", 2000, seed)
-        dealt.append((controlled(true, "labels", seed).targets == true.targets).float().mean())
-    assert abs(torch.stack(dealt).mean() - 0.5) < 0.01
-    shuffled = controlled(scenes, "places", 0)
+        true, dealt = images("location", 2000, seed), images("location", 2000, seed, control="labels")
+        assert torch.equal(true.tokens, dealt.tokens)
+        agree.append((dealt.targets == true.targets).float().mean())
+        numbers = arrangement(true)
+        of = dict(zip(numbers.tolist(), dealt.targets.tolist()))
+        assert [of[number] for number in numbers.tolist()] == dealt.targets.tolist()
+    assert abs(torch.stack(agree).mean() - 0.5) < 0.01
+    dealt, true = (images("distance", 2000, 0, control=control).targets for control in ("labels", ""))
+    assert dealt.std() > 3
+    assert torch.corrcoef(torch.stack([dealt[:, 0], true[:, 0]]))[0, 1].abs() < 0.1
+
+
+def test_places_dealt_out_anew_say_nothing():
+    scenes, shuffled = images("location", 400, 0), images("location", 400, 0, control="places")
     assert torch.equal(shuffled.tokens.sum(1), scenes.tokens.sum(1))
     upper = (places(shuffled, 0)[:, 0] < SIDE // 2).float()
     assert abs((upper == (scenes.targets == 0).float()).float().mean() - 0.5) < 0.1

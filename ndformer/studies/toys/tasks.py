@@ -1,7 +1,8 @@
 """Questions about a dozen tokens at random places, each of which wants one kind of knowledge about positions.
 
 Tokens are words: 0 says nothing, 1, 2 and 3 are A, B and C. Places are uniform in a cube of SIDE, in any number of
-dimensions, so that no question can be answered by counting words.
+dimensions, so that no question can be answered by counting words; where a shell about A is asked for, words of no
+weight stand so that as many places of each shell are taken, whatever the answer.
 """
 
 from collections.abc import Callable
@@ -22,6 +23,7 @@ class Task(NamedTuple):
     outputs: int
     draw: Draw
     least_dims: int = 1
+    times: int = 1  # as many steps as the others take
 
 
 def direction(generator: Generator, count: int, dims: int) -> Scenes:
@@ -30,24 +32,26 @@ def direction(generator: Generator, count: int, dims: int) -> Scenes:
 
 
 def distance(generator: Generator, count: int, dims: int) -> Scenes:
-    """B stands on a shell about A, near or far: what is near or far is the same everywhere."""
+    """B stands on a shell about A, near or far: what is near or far is the same everywhere. Another word stands on the
+    other shell."""
     tokens, positions = _scene(generator, count, dims, [1, 2])
     near = torch.rand(count, generator=generator) < 0.5
-    away = torch.rand(count, generator=generator) * 1.5 + torch.where(near, 0.5, 2.5)
-    positions[:, 0] = positions[:, 0] * 0.5 + SIDE / 4  # A in the middle, so that B may stand on any side
-    positions[:, 1] = positions[:, 0] + away[:, None] * _unit(generator, count, dims)
+    away = torch.rand(count, 2, generator=generator) * 1.5 + torch.where(torch.stack([near, ~near], 1), 0.5, 2.5)
+    positions[:, 0] = positions[:, 0] * 0.5 + SIDE / 4  # A in the middle, so that others may stand on any side
+    positions[:, 1:3] = positions[:, :1] + away[..., None] * _unit(generator, count * 2, dims).view(count, 2, dims)
     return Scenes(tokens, positions, near.long())
 
 
 def counting(generator: Generator, count: int, dims: int) -> Scenes:
-    """How many of six B stand within 2 of A; each of 0 to 3 as often."""
+    """How many of six B stand within 2 of A; each of 0 to 3 as often. Of the others so many do that it is always 3."""
     tokens, positions = _scene(generator, count, dims, [1, *[2] * 6])
     inside = torch.randint(4, (count,), generator=generator)
-    near = torch.arange(6) < inside[:, None]
-    away = torch.rand(count, 6, generator=generator) * 1.3 + torch.where(near, 0.5, 2.4)
+    others = TOKENS - 7
+    near = torch.cat([torch.arange(6) < inside[:, None], torch.arange(others) < 3 - inside[:, None]], 1)
+    away = torch.rand(near.shape, generator=generator) * 1.3 + torch.where(near, 0.5, 2.4)
     positions[:, 0] = positions[:, 0] * 0.25 + SIDE * 3 / 8
-    sides = _unit(generator, count * 6, dims).view(count, 6, dims)
-    positions[:, 1:7] = positions[:, :1] + away[..., None] * sides
+    sides = _unit(generator, near.numel(), dims).view(*near.shape, dims)
+    positions[:, 1:] = positions[:, :1] + away[..., None] * sides
     return Scenes(tokens, positions, inside)
 
 
@@ -58,10 +62,11 @@ def place(generator: Generator, count: int, dims: int) -> Scenes:
 
 
 def turn(generator: Generator, count: int, dims: int) -> Scenes:
-    """Whether the way from A over B to C bends to the left, in the plane of the first two axes; A to B goes one way."""
+    """Whether the way from A over B to C bends to the left, in the plane of the first two axes. A to B goes any way,
+    so that it takes all three to tell."""
     tokens, positions = _scene(generator, count, dims, [1, 2, 3])
     left = torch.rand(count, generator=generator) < 0.5
-    angle = (torch.rand(count, generator=generator) - 0.5) * torch.pi / 2  # of A to B
+    angle = torch.rand(count, generator=generator) * 2 * torch.pi  # of A to B
     bend = (0.15 + 0.7 * torch.rand(count, generator=generator)) * torch.pi * torch.where(left, 1.0, -1.0)
     for at, way in ((1, angle), (2, angle + bend)):
         positions[:, at] = positions[:, at - 1]
@@ -74,7 +79,7 @@ TASKS = {
     "distance": Task("are A and B near each other", 2, distance),
     "counting": Task("how many of six B are near A, 0 to 3", 4, counting),
     "place": Task("in which half of the space is A", 2, place),
-    "turn": Task("does the way A, B, C bend to the left", 2, turn, least_dims=2),
+    "turn": Task("does the way A, B, C bend to the left", 2, turn, least_dims=2, times=2),
 }
 
 
