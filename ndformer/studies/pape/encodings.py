@@ -18,9 +18,10 @@ BASELINES = {
 PAPER = BASELINES | {"PaPE": "PaPE(m=50)", "PaPE-RI": "PaPERI"}
 SPREAD = "PaPE, spread start"
 OURS = {SPREAD: "PaPE(m=50, init_radius='spread', position_scale='auto')", "NoPE": "NoPE"}
+NOWHERE = "PaPE, class token nowhere"  # as the other encodings have theirs
 PLACES, LABELS = "PaPE, places shuffled", "PaPE, labels at random"
 CONTROLS: dict[str, Control] = {PLACES: "places", LABELS: "labels"}
-ENCODINGS = PAPER | OURS | dict.fromkeys(CONTROLS, PAPER["PaPE"])  # row -> as on a command line
+ENCODINGS = PAPER | OURS | dict.fromkeys((NOWHERE, *CONTROLS), PAPER["PaPE"])  # row -> as on a command line
 ABOUT_ROWS = (
     "PaPE and PaPE-RI start as in the paper; the spread start, ours, begins with radii from a token's neighbours to "
     "half of its sample. A class token is in the middle of the sample for PaPE, nowhere for others, as the recipes "
@@ -53,6 +54,13 @@ def run(cell: Cell, name: str, encoding: str, control: Control = "", options: Se
     if control == "places" and not chosen.adapter:
         options = [*options, "model.backbone.encoding.0.class_tokens=0"]
     return run_of(cell, chosen.config, encoding, chosen.data, options, control)
+
+
+def run_row(cell: Cell, name: str) -> Run:
+    """On one of the sets, what the cell's row of ENCODINGS says."""
+    adapter = SETS[name].adapter
+    moved = [f"model.modalities.{adapter}.class_at=nowhere"] if cell.row == NOWHERE and adapter else []
+    return run(cell, name, ENCODINGS[cell.row], CONTROLS.get(cell.row, ""), moved)
 
 
 def accuracy(found: Run | dict[str, Any]) -> float:

@@ -9,7 +9,17 @@ from ndformer.framework.engine.studies.extrapolate import extrapolate
 from ndformer.framework.engine.studies.interval import Summary, in_percent
 from ndformer.framework.engine.studies.verdicts import ahead, each
 from ndformer.framework.pictures.figures import canvas
-from ndformer.studies.pape.encodings import ABOUT_ROWS, BASELINES, CONTROLS, ENCODINGS, PLACES, SPREAD, TWO_DATA, run
+from ndformer.studies.pape.encodings import (
+    ABOUT_ROWS,
+    BASELINES,
+    CONTROLS,
+    ENCODINGS,
+    NOWHERE,
+    PLACES,
+    SPREAD,
+    TWO_DATA,
+    run_row,
+)
 from ndformer.studies.pape.published import INTERPOLATED
 
 BIASES = ("nD-ALiBi", "LookHere", "PaPE", "PaPE-RI")
@@ -35,7 +45,7 @@ LARGER = [f"{name} {size}" for name, sizes in SIZES.items() for size in sizes.la
 def measure(cell: Cell) -> Values:
     values: Values = {}
     for name, sizes in SIZES.items():
-        found = run(cell, name, ENCODINGS[cell.row], CONTROLS.get(cell.row, ""))
+        found = run_row(cell, name)
         tested = extrapolate(found.settings, found.checkpoint, (sizes.trained, *sizes.larger))
         for figure in tested.figures:
             way = " interpolated" if figure.interpolated else ""
@@ -107,6 +117,7 @@ def draw(results: Results, path: Path) -> None:
 CLAIMS = (
     Claim("Table 5: PaPE is ahead of all baselines at every larger size", continued("PaPE", tuple(BASELINES))),
     Claim("Table 5: so it is from a spread start", continued(SPREAD, tuple(BASELINES))),
+    Claim("Table 5: so it is with its class token nowhere, as they have theirs", continued(NOWHERE, tuple(BASELINES))),
     Claim("Table 5: and ahead of PaPE-RI", continued("PaPE", ("PaPE-RI",))),
     Claim(
         "Table 5: at 1.43 times the size (hand signs: 1.5) PaPE is better than at its own (1 point on ImageNet-1K)",
@@ -121,6 +132,7 @@ CLAIMS = (
     Claim("Table 6: interpolation helps nD-sincos at every larger size", interpolating("nD-sincos", pays=True)),
     *(Claim(f"Table 6: it harms {row}, an attention bias", interpolating(row, pays=False)) for row in BIASES),
     Claim("Table 7: PaPE is ahead of all baselines in their best way", best_way("PaPE")),
+    Claim("Table 7: so it is with its class token nowhere", best_way(NOWHERE)),
     Claim(
         "control: what PaPE keeps at larger sizes is of places: ahead of no positions",
         continued("PaPE", ("NoPE",)),

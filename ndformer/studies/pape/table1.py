@@ -5,21 +5,18 @@ from ndformer.framework.engine.studies.verdicts import ahead, below, each
 from ndformer.studies.pape.encodings import (
     ABOUT_ROWS,
     BASELINES,
-    CONTROLS,
     ENCODINGS,
     LABELS,
-    PAPER,
+    NOWHERE,
     PLACES,
     SETS,
     SPREAD,
     accuracy,
-    run,
+    run_row,
 )
 from ndformer.studies.pape.published import TABLE1
 
 STANDS_FOR = {"digits": "ImageNet-1K", "bricks": "ModelNet40", "actions": "UCF101", "events": "DvsGesture"}
-NOWHERE = "PaPE, class token nowhere"  # as the other encodings have theirs
-ROWS = ENCODINGS | {NOWHERE: PAPER["PaPE"]}
 CHANCE = {"digits": 10, "signs": 10, "actions": 100 / 6, "events": 10, "bricks": 10}
 SAYS = {
     "digits": "6,000 digits",
@@ -31,10 +28,7 @@ SAYS = {
 
 
 def measure(cell: Cell) -> Values:
-    control = CONTROLS.get(cell.row, "")
-    moved = {name: f"model.modalities.{one.adapter}.class_at=nowhere" for name, one in SETS.items() if one.adapter}
-    options = {name: [moved[name]] if cell.row == NOWHERE and name in moved else [] for name in SETS}
-    values = {name: accuracy(run(cell, name, ROWS[cell.row], control, options[name])) for name in SETS}
+    values = {name: accuracy(run_row(cell, name)) for name in SETS}
     return values | {"average": sum(values.values()) / len(values)}
 
 
@@ -95,7 +89,7 @@ EXPERIMENTS = [
     Experiment(
         "pape:table1",
         "Encodings on images, videos, event streams and point clouds, small; accuracy in %",
-        rows=tuple(ROWS),
+        rows=tuple(ENCODINGS),
         columns={name: SAYS[name] + (f" (paper: {STANDS_FOR[name]})" if name in STANDS_FOR else "") for name in SETS}
         | {"average": "average"},
         measure=measure,
