@@ -82,7 +82,7 @@ EXPERIMENTS = [
             "near after": "after",
         },
         measure=measure,
-        scales={"small": Scale(5)},
+        scales={"small": Scale(5, minutes=23)},
         claims=(
             Claim(
                 "before training, Absolute ones have no pattern (both differences within 0.05)",
