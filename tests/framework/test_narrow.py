@@ -15,10 +15,12 @@ from ndformer.framework.bias.base import Bias
 from ndformer.framework.bias.parabolas import IsotropicBias, QuadraticBias
 from ndformer.framework.bias.riding import together
 from ndformer.framework.kernels import BACKENDS, attend
+from ndformer.framework.kernels import narrow as narrow_module
 from ndformer.framework.tokens import TokenSet, Where
+from tests.framework.helpers import relative, spy
 
 
-def bias_of(r: Tensor, heads: int, g: torch.Generator, kind: str = "both") -> Bias:
+def bias_of(r: Tensor, heads: int, g: torch.Generator, kind: str = "both") -> IsotropicBias | QuadraticBias:
     B, N, P = r.shape
     some = lambda n: [torch.randn(B, heads, N, generator=g).to(r.dtype) for _ in range(n)]
     if kind == "isotropic":
@@ -73,6 +75,82 @@ def test_it_gives_the_numbers_of_the_reference(
     torch.testing.assert_close(y.double(), exactly(q, k, v, where, bias), rtol=0, atol=1e-5)
 
 
+@settings(max_examples=25, deadline=None)
+@given(
+    seed=st.integers(0, 99),
+    tokens=st.sampled_from([1, 2, 15, 16, 31, 63, 64, 65, 127, 129, 300]),
+    dims=st.integers(1, 3),
+    widths=st.sampled_from([(8, 8), (16, 16), (24, 24), (16, 8), (8, 40)]),
+    kind=st.sampled_from(["both", "distance", "direction", "isotropic"]),
+    layout=st.sampled_from(["plain", "shared", "padded"]),
+    threads=st.integers(1, 2),
+)
+def test_its_gradients_are_those_of_the_reference(
+    seed: int, tokens: int, dims: int, widths: tuple[int, int], kind: str, layout: str, threads: int
+) -> None:
+    """Of queries, keys, values, which lie in memory as a layer has them, and each coefficient; what padding holds gets
+    none."""
+    g = torch.Generator().manual_seed(seed)
+    B, H = 3, 2
+    r = torch.rand(1 if layout == "shared" else B, tokens, dims, generator=g) * 2
+    valid = torch.rand(B, tokens, generator=g) < torch.tensor([[0.6], [0.0], [1.0]]) if layout == "padded" else None
+    some = lambda width: torch.randn(B, tokens, H, width, generator=g).transpose(1, 2)
+    upstream, given = some(widths[1]), [some(w).requires_grad_() for w in (widths[0], *widths)]
+    bias = bias_of(r.expand(B, -1, -1), H, g, kind)
+    learned = [bias.alpha] if isinstance(bias, IsotropicBias) else [*(bias.M or ()), *(bias.c or ())]
+    learned = [t.requires_grad_() for t in learned]
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        found = gradients(given, learned, kind, r, valid, upstream, "narrow")
+    finally:
+        torch.set_num_threads(before)
+    exact = [t.detach().double().requires_grad_() for t in (*given, *learned)]
+    expected = gradients(exact[:3], exact[3:], kind, r.double(), valid, upstream.double(), "dense")
+    for ours, theirs in zip(found, expected):
+        assert relative(ours, theirs) <= 5e-6
+    if valid is not None:
+        for ours in found:
+            assert (ours[~valid[:, None].expand(ours.shape[:3])] == 0).all()
+
+
+def gradients(
+    qkv: list[Tensor],
+    learned: list[Tensor],
+    kind: str,
+    r: Tensor,
+    valid: Tensor | None,
+    upstream: Tensor,
+    backend: str,
+) -> list[Tensor]:
+    """Of q, k, v and the coefficients."""
+    where = Where(r, valid=valid)
+    places, n = where.positions, r.shape[-1] * (r.shape[-1] + 1) // 2
+    if kind == "isotropic":
+        bias: Bias = IsotropicBias(learned[0], places)
+    else:
+        forms = 0 if kind == "direction" else n
+        bias = QuadraticBias(learned[:forms] or None, learned[forms:] or None, places)
+    out = attend(qkv[0], qkv[1], qkv[2], where, bias, backend=backend)
+    return list(torch.autograd.grad(out, [*qkv, *learned], upstream))
+
+
+def test_gradients_far_from_the_origin_lose_nothing_and_threads_do_not_matter() -> None:
+    g = torch.Generator().manual_seed(0)
+    r = torch.randint(0, 8, (4, 130, 3), generator=g).float()
+    qkv = [torch.randn(4, 2, 130, 16, generator=g).requires_grad_() for _ in range(3)]
+    learned = [(0.1 * torch.randn(4, 2, 130, generator=g)).requires_grad_() for _ in range(9)]
+    upstream = torch.randn(4, 2, 130, 16, generator=g)
+    near = gradients(qkv, learned, "both", r, None, upstream, "narrow")
+    before = torch.get_num_threads()
+    torch.set_num_threads(3 - min(before, 2))
+    try:
+        far = gradients(qkv, learned, "both", r + 2.0**20, None, upstream, "narrow")
+    finally:
+        torch.set_num_threads(before)
+    assert all(map(torch.equal, near, far))
+
+
 def test_packed_rows_are_cut_into_samples() -> None:
     g = torch.Generator().manual_seed(0)
     segment = torch.tensor([[0] * 40 + [1] * 3 + [2] * 85, [3] * 128])
@@ -105,7 +183,7 @@ def test_a_key_that_is_not_finite_is_seen_in_every_output(bad: float) -> None:
     assert not ours.isfinite().all()
 
 
-def test_auto_takes_it_where_no_gradient_is_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_auto_takes_it_where_torch_would_take_longer(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[str] = []
     for backend in BACKENDS.values():
         inner = type(backend).__call__
@@ -128,11 +206,20 @@ def test_auto_takes_it_where_no_gradient_is_wanted(monkeypatch: pytest.MonkeyPat
     assert taken(q, where, None) == "sdpa"
     assert taken(q.double(), where, learned) == "sdpa"
     assert taken(q, Where(r, placed=torch.arange(100)[None] > 0), learned) == "sdpa"
+    assert taken(q.clone().requires_grad_(), where, learned) == "narrow"  # where that would be a mask
+    learned.near = together(r)  # and where it may ride on q and k, from more tokens on
     assert taken(q.clone().requires_grad_(), where, learned) == "sdpa"
     learned.M[0].requires_grad_()
     assert taken(q, where, learned) == "sdpa"
     with torch.no_grad():
         assert taken(q, where, learned) == "narrow"
+    many = torch.rand(1, 400, 3, generator=g)
+    long, forms = torch.randn(1, 2, 400, 16, generator=g).requires_grad_(), bias_of(many, 2, g)
+    assert isinstance(forms, QuadraticBias)
+    forms.near = together(many)
+    calls.clear()
+    attend(long, long, long, Where(many), forms)
+    assert calls == ["narrow"]
     short = torch.randn(1, 2, 9, 16)
     attend(short, short, short, Where(r[:, :9]), bias_of(r[:, :9], 2, g))
     assert calls[-1] == "sdpa"  # nothing to win there
@@ -153,7 +240,6 @@ def test_what_it_cannot_do_is_refused() -> None:
     for given_q, where, bias in [
         (q, Where(r), None),
         (q.double(), Where(r), bias_of(r, 2, g)),
-        (q.requires_grad_(), Where(r), bias_of(r, 2, g)),
         (odd, Where(r), bias_of(r, 2, g)),
         (q.detach(), Where(four), bias_of(four, 2, g)),
         (q.detach(), Where(r, placed=torch.arange(8)[None] > 0), bias_of(r, 2, g)),
@@ -163,20 +249,32 @@ def test_what_it_cannot_do_is_refused() -> None:
 
 
 @pytest.mark.parametrize("encoding", [dict(type="PaPE", m=5), dict(type="PaPERI")])
-def test_point_transformer_v3_evaluates_with_it(encoding: dict[str, object]) -> None:
-    """Windows of 128 points, the last one short: the numbers of torch's kernel."""
+def test_point_transformer_v3_learns_and_evaluates_with_it(
+    encoding: dict[str, object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Windows of 512 points, the last one short: the numbers of torch's kernel, and its gradients."""
     torch.manual_seed(0)
-    points = torch.rand(1, 300, 3)
+    points = torch.rand(1, 700, 3)
     sizes: dict[str, Any] = dict(
         enc_depths=(1, 1), enc_channels=(16, 32), enc_heads=(2, 2), dec_depths=(1,), dec_channels=(16,)
     )
-    model = PTv3(in_channels=3, grid_size=0.01, encoding=encoding, window=128, dec_heads=(2,), **sizes).eval()
+    model = PTv3(in_channels=3, grid_size=0.01, encoding=encoding, window=512, dec_heads=(2,), **sizes).eval()
     tokens = TokenSet(points, Where(points))
-    with_gradients = model(tokens).features
+    taken, upstream = spy(monkeypatch, narrow_module, "_narrow"), torch.randn(1, 700, 16)
+
+    def learnt() -> list[Tensor]:
+        features = model(tokens).features
+        return [features.detach(), *torch.autograd.grad((features * upstream).sum(), [*model.parameters()])]
+
+    ours = learnt()
+    assert taken
     with torch.no_grad():
-        without = model(tokens).features
-    assert not torch.equal(without, with_gradients)  # another kernel
-    torch.testing.assert_close(without, with_gradients, rtol=0, atol=1e-5)
+        assert torch.equal(model(tokens).features, ours[0])
+    monkeypatch.setattr(narrow_module.Narrow, "preferred", lambda *_: False)
+    torchs = learnt()
+    assert not torch.equal(torchs[0], ours[0])  # another kernel
+    for one, other in zip(ours, torchs):
+        assert relative(one, other) <= 1e-5
 
 
 def test_encodings_of_more_than_three_dimensions_go_elsewhere() -> None:

@@ -1,4 +1,4 @@
-"""Parabolas in narrow heads, on a CPU and without gradients, where numba is installed.
+"""Parabolas in narrow heads, on a CPU, where numba is installed.
 
 As channels of q and k, nine coefficients make a head of 16 channels one of 32, v included, for which torch's kernel
 takes half as long again; where positions are too far apart for that, it is given a mask, for several times as long.
@@ -7,27 +7,33 @@ taken before they are squared, so it does not matter how far apart tokens are.
 """
 
 import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from ndformer.framework.bias.base import Bias
 from ndformer.framework.bias.parabolas import Parabolas, SeparableBias
 from ndformer.framework.jit import numba_works
+from ndformer.framework.kernels import narrow_backward, narrow_numba
 from ndformer.framework.kernels.backend import Backend, samples
-from ndformer.framework.kernels.narrow_numba import ROW, TILE, compiled
+from ndformer.framework.kernels.narrow_numba import ROW, TILE
 from ndformer.framework.tokens import Where
 
-WIDEST, FEWEST = 24, 100  # channels of a head and tokens of a row: with more, or fewer, torch's kernel is as fast
-FEWEST_MASKED = 40  # tokens of a row, where that would need a mask
+# Channels of a head and tokens of a row: with more, or fewer, torch's kernel is as fast
+WIDEST, FEWEST = 24, 100
+FEWEST_LEARNED = 400  # where gradients are wanted
+FEWEST_MASKED = 40  # where torch's kernel would be given a mask
 AXES = 3
 # of dr' M dr + c' dr, as the kernel has them
 TERMS = [(0, 0), (0, 1), (0, 2), (1, 1), (1, 2), (2, 2), (0,), (1,), (2,)]
 
 
 class Narrow(Backend):
-    """Serves parabolas of placed tokens in up to three dimensions, all in float32 on a CPU, without gradients."""
+    """Serves parabolas of placed tokens in up to three dimensions, all in float32 on a CPU."""
 
     name = "narrow"
 
@@ -39,54 +45,130 @@ class Narrow(Backend):
         parts = bias.parabolas()
         if any(axis.dtype != torch.float32 for axis in parts.axes):
             return False
-        learned = torch.is_grad_enabled() and any(t.requires_grad for t in (q, k, v, *parts.entries.values()))
         whole = where.segment is not None and samples(q, where) is None
-        return len(parts.axes) <= AXES and not learned and not whole and numba_works()
+        return len(parts.axes) <= AXES and not whole and numba_works()
 
     def preferred(self, q: Tensor, where: Where, bias: Bias | None) -> bool:
-        fewest = FEWEST if isinstance(bias, SeparableBias) and bias.separable else FEWEST_MASKED
+        fewest = FEWEST_MASKED
+        if isinstance(bias, SeparableBias) and bias.separable:
+            learned = torch.is_grad_enabled() and any(t.requires_grad for t in (q, *bias.parabolas().entries.values()))
+            fewest = FEWEST_LEARNED if learned else FEWEST
         return q.shape[-1] <= WIDEST and q.shape[2] >= fewest
 
     def __call__(self, q: Tensor, k: Tensor, v: Tensor, where: Where, bias: Bias | None, scale: float) -> Tensor:
         if not self.serves(q, k, v, where, bias):
             raise ValueError(
                 f"backend 'narrow' is for parabolas (PaPE, PaPE-RI) of placed tokens in up to {AXES} dimensions, and "
-                "heads of 8, 16 ... channels, in float32 on a CPU, without gradients, with numba installed: take 'auto'"
+                "heads of 8, 16 ... channels, in float32 on a CPU, with numba installed: take 'auto'"
             )
         assert isinstance(bias, SeparableBias)
-        with torch.no_grad():
-            return _narrow(q, k, v, where, bias.parabolas(), scale)
+        return _narrow(q, k, v, where, bias.parabolas(), scale)
 
 
 def _narrow(q: Tensor, k: Tensor, v: Tensor, where: Where, parts: Parabolas, scale: float) -> Tensor:
-    B, H, N, D = q.shape
-    log2 = math.log2(math.e)  # the kernel has powers of two
+    B, H, N, _ = q.shape
     none = q.new_zeros(1).expand(B, H, N)
-    terms = torch.stack([parts.entries.get(term, none).expand(B, H, N) for term in TERMS], -1)
-    times = q.new_tensor([log2 * (1 + (len(set(term)) == 2)) for term in TERMS])  # M has off-diagonal entries twice
-    places = F.pad(torch.stack(parts.axes, -1), (0, AXES - len(parts.axes)))  # (B or 1, N, 3)
-    parabolas = torch.cat([terms * times, places[:, None].expand(B, H, N, AXES)], -1)  # (B, H, N, 9 + 3)
-    kT, vT, rT, counts = k.mT, v.mT, places.mT.expand(B, -1, -1), torch.full((B,), N)
-    if where.valid is not None:  # keys that are, first
-        valid = where.valid.expand(B, N)
-        counts, order = valid.sum(1), (~valid).to(torch.uint8).argsort(dim=1, stable=True)
-        kT, vT = (t.gather(3, order[:, None, None].expand_as(t)) for t in (kT, vT))
-        rT = rT.gather(2, order[:, None].expand_as(rT))
-    arrays = dict(
-        q=(q * (scale * log2)).flatten(0, 1),
-        kT=_tiled(kT).unflatten(3, (D // 8, 8)).flatten(4).flatten(0, 1),  # (B H, tiles, D / 8, 8 ROW)
-        rT=_tiled(rT).flatten(2),  # (B, tiles, 3 ROW)
-        vT=F.pad(vT, (0, -N % TILE)).flatten(0, 1),
-        parabolas=parabolas.flatten(0, 1),
-        counts=counts,
-    )
-    out = q.new_zeros(B * H, N, v.shape[-1])
-    compiled()(torch.get_num_threads(), H, *(t.contiguous().numpy() for t in arrays.values()), out.numpy())
-    return out.unflatten(0, (B, H))
+    terms = torch.stack([parts.entries.get(term, none).expand(B, H, N) for term in TERMS], -1)  # (B, H, N, 9)
+    places = F.pad(torch.stack(parts.axes, -1).detach(), (0, AXES - len(parts.axes)))  # (B or 1, N, 3)
+    valid = None if where.valid is None else where.valid.expand(B, N)
+    return _Loops.apply(q, k, v, terms, places, valid, scale)[0]
+
+
+class _Loops(torch.autograd.Function):
+    """Attention by the compiled loops, forward and backward; beside it log2 of the sum of weights of each query."""
+
+    @staticmethod
+    def forward(  # pyright: ignore[reportIncompatibleMethodOverride]
+        q: Tensor, k: Tensor, v: Tensor, terms: Tensor, places: Tensor, valid: Tensor | None, scale: float
+    ) -> tuple[Tensor, Tensor]:
+        keys, queries = _Keys(places, valid, len(q)), _queries(q, terms, places, scale)
+        out, weights = q.new_zeros(*queries.q.shape[:3], v.shape[-1]), q.new_zeros(queries.q.shape[:3])
+        rows = queries.q, keys.in_eights(k), keys.long(v), queries.parabolas, out, weights
+        _run(narrow_numba.compiled(), [keys.counts, keys.tiled_places], rows)
+        return out[:, :, : q.shape[2]], weights
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+        ctx.save_for_backward(*inputs[:-1], *output)
+        ctx.mark_non_differentiable(output[1])
+        ctx.scale = inputs[-1]
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        q, k, v, terms, places, valid, out, weights = ctx.saved_tensors
+        N = q.shape[2]
+        keys, queries = _Keys(places, valid, len(q)), _queries(q, terms, places, ctx.scale)
+        kT, vT = keys.in_eights(k), keys.in_eights(v)
+        own = weights, _even(gradient), F.pad((gradient * out).sum(-1), (0, N % 2))
+        dq, dk, dv = (q.new_zeros(t.shape) for t in (queries.q, kT, vT))  # contiguous, which q may not be
+        dterms = q.new_zeros(*queries.q.shape[:3], len(TERMS))
+        rows = queries.q, kT, vT, keys.long(k), queries.parabolas, *own, dq, dk, dv, dterms
+        _run(narrow_backward.compiled(), [keys.counts, keys.tiled_places, keys.long_places], rows)
+        of_k = keys.out_of_eights(dk) * math.log(2)  # of queries that were multiplied with log2(e)
+        return dq[:, :, :N] * ctx.scale, of_k, keys.out_of_eights(dv), dterms[:, :, :N] * _twice(q), None, None, None
+
+
+class _Queries(NamedTuple):
+    """An even number of them, as the loops take them in pairs, for logits in powers of 2; one too many is all 0."""
+
+    q: Tensor  # (B, H, N, D)
+    parabolas: Tensor  # (B, H, N, 9 + 3), each with its place
+
+
+def _queries(q: Tensor, terms: Tensor, places: Tensor, scale: float) -> _Queries:
+    log2 = math.log2(math.e)
+    own = places[:, None].expand(*q.shape[:3], AXES)
+    return _Queries(_even(q * (scale * log2)), _even(torch.cat([terms * (_twice(q) * log2), own], -1)))
+
+
+def _even(t: Tensor) -> Tensor:
+    return F.pad(t, (0, 0, 0, 1)) if t.shape[2] % 2 else t
+
+
+def _twice(like: Tensor) -> Tensor:
+    """(9,) 2 for off-diagonal entries of M, which count twice."""
+    return like.new_tensor([1.0 + (len(set(term)) == 2) for term in TERMS])
+
+
+class _Keys:
+    """Keys and what is theirs, as the loops want it: those that are, first."""
+
+    def __init__(self, places: Tensor, valid: Tensor | None, batch: int) -> None:
+        N = places.shape[1]
+        self.order = None if valid is None else (~valid).to(torch.uint8).argsort(dim=1, stable=True)  # (B, N)
+        self.counts = torch.full((batch,), N) if valid is None else valid.sum(1)
+        self.N = N
+        self.long_places = self.long(places[:, None].expand(batch, 1, N, AXES))[:, 0]  # (B, 3, tiles TILE)
+        self.tiled_places = _tiled(self.long_places).flatten(2)  # (B, tiles, 3 ROW)
+
+    def long(self, t: Tensor) -> Tensor:
+        """(B, H, N, C) -> (B, H, C, tiles TILE)."""
+        t = t.mT
+        if self.order is not None:
+            t = t.gather(3, self.order[:, None, None].expand_as(t))
+        return F.pad(t, (0, -self.N % TILE))
+
+    def in_eights(self, t: Tensor) -> Tensor:
+        """(B, H, N, C) -> (B, H, tiles, C / 8, 8 ROW)."""
+        return _tiled(self.long(t)).unflatten(3, (t.shape[-1] // 8, 8)).flatten(4)
+
+    def out_of_eights(self, eights: Tensor) -> Tensor:
+        """(B, H, tiles, C / 8, 8 ROW) -> (B, H, N, C), each key where it was."""
+        tiled = eights.unflatten(4, (8, ROW)).flatten(3, 4)[..., :TILE]  # (B, H, tiles, C, TILE)
+        t = tiled.transpose(2, 3).flatten(3)[..., : self.N].mT  # (B, H, N, C)
+        if self.order is None:
+            return t
+        return torch.zeros_like(t).scatter(2, self.order[:, None, :, None].expand_as(t), t)
 
 
 def _tiled(channels: Tensor) -> Tensor:
-    """(..., C, N) -> (..., tiles, C, ROW)."""
-    tiles = -(-channels.shape[-1] // TILE)
-    cut = F.pad(channels, (0, tiles * TILE - channels.shape[-1])).unflatten(-1, (tiles, TILE))
-    return F.pad(cut.transpose(-2, -3), (0, ROW - TILE))
+    """(..., C, tiles TILE) -> (..., tiles, C, ROW)."""
+    return F.pad(channels.unflatten(-1, (-1, TILE)).transpose(-2, -3), (0, ROW - TILE))
+
+
+def _run(loops: Callable[..., Any], samples: Sequence[Tensor], rows: Sequence[Tensor]) -> None:
+    """Of samples (B, ...), and of samples and heads (B, H, ...); what is written comes last, and is contiguous."""
+    heads = rows[0].shape[1]
+    arrays = [*samples, *(t.flatten(0, 1) for t in rows)]
+    loops(torch.get_num_threads(), heads, *(t.contiguous().numpy() for t in arrays))

@@ -3,26 +3,27 @@
 import functools
 import math
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import torch
 
 TILE, ROW = 128, 144  # keys that lie together, and from one channel of them to the next: no power of 2, for the cache
 TOGETHER = 32  # queries, an even number: keys and values come from the cache for all of them
+OPTIONS: dict[str, Any] = dict(cache=True, error_model="numpy", fastmath={"reassoc", "contract", "arcp", "nsz"})
 
 
 @functools.cache
-def compiled() -> Callable[..., Any]:
-    """(threads, heads, q (R, N, D), kT, rT, vT (R, Dv, tiles TILE), parabolas (R, N, 12), counts (B,), out (R, N, Dv))
-    of R = B heads rows: 2^(q k' + parabolas) of the first `counts` keys, divided by their sum, times v."""
+def pieces(length: int) -> SimpleNamespace:
+    """What loops are made of, for so many keys at a time: a number that the compiler knows."""
     import numpy as np
     from llvmlite import ir
-    from numba import config, get_num_threads, njit, prange, set_num_threads, types
+    from numba import njit, types
     from numba.extending import intrinsic
 
     p0, p1, p2, p3, p4, p5, p6 = (np.float32(c) for c in _polynomial(lambda f: 2.0**f, 6))
-    smallest, one = np.float32(-126), np.float32(1)
-    options: dict[str, Any] = dict(cache=True, error_model="numpy", fastmath={"reassoc", "contract", "arcp", "nsz"})
+    smallest = np.float32(-126)
+    options = OPTIONS
 
     @intrinsic
     def bits(_, number):
@@ -36,7 +37,7 @@ def compiled() -> Callable[..., Any]:
         """s = dr' M dr + c' dr for one query and a tile of keys."""
         xx, xy, xz, yy, yz, zz, cx, cy, cz = c[0], c[1], c[2], c[3], c[4], c[5], c[6], c[7], c[8]
         x, y, z = c[9], c[10], c[11]
-        for j in range(TILE):
+        for j in range(length):
             dx, dy, dz = r[j] - x, r[ROW + j] - y, r[2 * ROW + j] - z
             s[j] = dx * (cx + xx * dx + xy * dy + xz * dz) + dy * (cy + yy * dy + yz * dz) + dz * (cz + zz * dz)
 
@@ -45,30 +46,11 @@ def compiled() -> Callable[..., Any]:
         """Eight channels of two queries and a tile of keys."""
         p0, p1, p2, p3, p4, p5, p6, p7 = p[0], p[1], p[2], p[3], p[4], p[5], p[6], p[7]
         q0, q1, q2, q3, q4, q5, q6, q7 = q[0], q[1], q[2], q[3], q[4], q[5], q[6], q[7]
-        for j in range(TILE):
+        for j in range(length):
             k0, k1, k2, k3 = k[j], k[ROW + j], k[2 * ROW + j], k[3 * ROW + j]
             k4, k5, k6, k7 = k[4 * ROW + j], k[5 * ROW + j], k[6 * ROW + j], k[7 * ROW + j]
             s[j] += p0 * k0 + p1 * k1 + p2 * k2 + p3 * k3 + p4 * k4 + p5 * k5 + p6 * k6 + p7 * k7
             t[j] += q0 * k0 + q1 * k1 + q2 * k2 + q3 * k3 + q4 * k4 + q5 * k5 + q6 * k6 + q7 * k7
-
-    @njit(**options)
-    def largest(s, most):
-        for j in range(TILE):
-            most[j] = s[j]
-        for lo in range(TILE, len(s), TILE):
-            part = s[lo : lo + TILE]
-            for j in range(TILE):
-                most[j] = max(most[j], part[j])
-        for j in range(TILE // 2):
-            most[j] = max(most[j], most[TILE // 2 + j])
-        for j in range(TILE // 4):
-            most[j] = max(most[j], most[TILE // 4 + j])
-        for j in range(TILE // 8):
-            most[j] = max(most[j], most[TILE // 8 + j])
-        top = most[0]
-        for j in range(1, TILE // 8):  # few: a chain of these is slow
-            top = max(top, most[j])
-        return top
 
     @njit(**options)
     def powers_of_2(s, most):
@@ -111,8 +93,41 @@ def compiled() -> Callable[..., Any]:
         b[0], b[1], b[2], b[3], b[4], b[5], b[6], b[7] = b0, b1, b2, b3, b4, b5, b6, b7
         a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7] = a0, a1, a2, a3, a4, a5, a6, a7
 
+    return SimpleNamespace(bias=bias, add_products=add_products, powers_of_2=powers_of_2, sums=sums)
+
+
+@functools.cache
+def compiled() -> Callable[..., Any]:
+    """(threads, heads, counts (B,), rT, q (R, N, D), kT, vT (R, Dv, tiles TILE), parabolas (R, N, 12), out (R, N, Dv),
+    weights (R, N)) of R = B heads rows, for an even N: 2^(q k' + parabolas) of the first `counts` keys, over their sum,
+    times v; and log2 of that sum."""
+    import numpy as np
+    from numba import njit, prange
+
+    loops, one, options = pieces(TILE), np.float32(1), OPTIONS
+    bias, add_products, powers_of_2, sums = loops.bias, loops.add_products, loops.powers_of_2, loops.sums
+
     @njit(**options)
-    def attention(begin, end, heads, q, kT, rT, vT, parabolas, counts, out):
+    def largest(s, most):
+        for j in range(TILE):
+            most[j] = s[j]
+        for lo in range(TILE, len(s), TILE):
+            part = s[lo : lo + TILE]
+            for j in range(TILE):
+                most[j] = max(most[j], part[j])
+        for j in range(TILE // 2):
+            most[j] = max(most[j], most[TILE // 2 + j])
+        for j in range(TILE // 4):
+            most[j] = max(most[j], most[TILE // 4 + j])
+        for j in range(TILE // 8):
+            most[j] = max(most[j], most[TILE // 8 + j])
+        top = most[0]
+        for j in range(1, TILE // 8):  # few: a chain of these is slow
+            top = max(top, most[j])
+        return top
+
+    @njit(**options)
+    def attention(begin, end, heads, counts, rT, q, kT, vT, parabolas, out, weights):
         N, D = q.shape[1:]
         scores, over = np.empty((TOGETHER, vT.shape[2]), np.float32), np.empty(TOGETHER, np.float32)
         most = np.empty(TILE, np.float32)
@@ -127,8 +142,7 @@ def compiled() -> Callable[..., Any]:
                 for tile in range(tiles):
                     lo, hi = tile * TILE, (tile + 1) * TILE
                     for a in range(0, queries, 2):
-                        other = min(a + 1, queries - 1)  # of an odd one, itself
-                        i, j, s, t = first + a, first + other, scores[a, lo:hi], scores[a + 1, lo:hi]
+                        i, j, s, t = first + a, first + a + 1, scores[a, lo:hi], scores[a + 1, lo:hi]
                         bias(parabolas[row, i], rT[b, tile], s)
                         bias(parabolas[row, j], rT[b, tile], t)
                         for c in range(0, D, 8):
@@ -136,28 +150,38 @@ def compiled() -> Callable[..., Any]:
                 for a in range(queries):
                     s = scores[a]
                     s[n:] = -np.inf
-                    over[a] = one / powers_of_2(s[:full], largest(s[: tiles * TILE], most))
+                    top = largest(s[: tiles * TILE], most)
+                    total = powers_of_2(s[:full], top)
+                    over[a], weights[row, first + a] = one / total, top + np.log2(total)
                 for c in range(0, out.shape[2], 8):
                     for a in range(0, queries, 2):
-                        other, o = min(a + 1, queries - 1), out[row, first : first + queries, c : c + 8]
-                        sums(scores[a], scores[a + 1], v[c : c + 8], o[a], o[other], full)
+                        o = out[row, first : first + queries, c : c + 8]
+                        sums(scores[a], scores[a + 1], v[c : c + 8], o[a], o[a + 1], full)
                 for a in range(queries):
                     for c in range(out.shape[2]):
                         out[row, first + a, c] *= over[a]
 
     @njit(parallel=True, **options)
-    def shared(parts, heads, q, kT, rT, vT, parabolas, counts, out):
-        rows = len(q)
+    def shared(parts, heads, counts, rT, q, kT, vT, parabolas, out, weights):
+        n = len(q)
         for part in prange(parts):
-            attention(rows * part // parts, rows * (part + 1) // parts, heads, q, kT, rT, vT, parabolas, counts, out)
+            attention(n * part // parts, n * (part + 1) // parts, heads, counts, rT, q, kT, vT, parabolas, out, weights)
 
-    def call(threads: int, *given: Any) -> None:
+    return threaded(attention, shared)
+
+
+def threaded(rows: Callable[..., Any], shared: Callable[..., Any]) -> Callable[..., Any]:
+    """(threads, heads, arrays) -> rows(begin, end, heads, arrays) by one thread, or shared(parts, heads, arrays) by
+    several; the first array is of samples, with `heads` rows each."""
+    from numba import config, get_num_threads, set_num_threads
+
+    def call(threads: int, heads: int, *arrays: Any) -> None:
         if threads == 1:
-            attention(0, len(given[1]), *given)
+            rows(0, len(arrays[0]) * heads, heads, *arrays)
         else:
             before = get_num_threads()
             set_num_threads(min(threads, before))
-            shared(4 * threads, *given)
+            shared(4 * threads, heads, *arrays)
             set_num_threads(before)
 
     # OpenMP's threads are torch's own; others would fight with them for the cores
