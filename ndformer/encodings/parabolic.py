@@ -187,28 +187,42 @@ class _Parabolas(LayerEncoding):
 class PaPELayer(_Parabolas):
     def __init__(self, config: PaPE, index: int) -> None:
         super().__init__(config, index)
-        self.folded = Folded()
+        self.rows, self.products = Folded(), Folded()
 
     def bias(self, q: Tensor, k: Tensor, x: Tensor, state: Centred) -> Bias:
         x = x.to(torch.promote_types(x.dtype, torch.float32))
-        wp = self.wp.to(x.dtype)
-        M = -form(self._falls(x, q), wp, self.head_dim) if self.distance else None
-        c = None
-        if self.direction and self.context:
-            c = project(x, self.folded(self._slopes, self.wp, self.wb).to(x.dtype), q)
-            c = c.permute(1, 2, 0, 3).contiguous()
-            if self.offsets:
-                c = c + slope(self.b0.to(x.dtype)[..., None, None], wp, self.head_dim)
-        elif self.direction:
-            c = slope(self._of_tokens(x, "b", q), wp, self.head_dim)
+        falls, c = self._of_content(x, q) if self.context else self._constant(x, q)
+        M = None if falls is None else _summed(self.products(self._falling, self.wp).to(x.dtype), falls)
         return QuadraticBias(
             None if M is None else M.unbind(0), None if c is None else c.unbind(0), state.positions, state.near
         )
 
-    def _slopes(self, wp: Tensor, wb: Tensor) -> Tensor:
-        """Wp' Wb / sqrt(h) (H, P, dim), which tokens are multiplied with: m is gone."""
-        wp, wb = (w.to(torch.promote_types(w.dtype, torch.float32)) for w in (wp, wb))
-        return (wp * self.head_dim**-0.5).transpose(1, 2).contiguous() @ wb
+    def _of_content(self, x: Tensor, like: Tensor) -> tuple[Tensor | None, Tensor | None]:
+        """-a (H, m, B, N) and c (P, B, H, N), by one product with the tokens."""
+        weights = [*([self.wa] if self.distance else []), *([self.wb] if self.direction else [])]
+        values = project(x, self.rows(self._rows, self.wp, *weights).to(x.dtype), like)  # (H, m + P, B, N)
+        if self.offsets:
+            c0 = slope(self.b0.to(x.dtype)[..., None, None], self.wp.to(x.dtype), self.head_dim)  # (P, 1, H, 1)
+            values = values + torch.cat([self.a0.to(x.dtype), c0[:, 0, :, 0].T], 1)[..., None, None]
+        falls = F.softplus(values) if self.activation and self.distance else values  # all: parts of rows take longer
+        m = len(values[0]) - len(self.wp[0, 0]) * self.direction
+        c = values[:, m:].permute(1, 2, 0, 3).contiguous() if self.direction else None
+        return falls[:, :m] if self.distance else None, c
+
+    def _constant(self, x: Tensor, like: Tensor) -> tuple[Tensor | None, Tensor | None]:
+        falls = self._falls(x, like) if self.distance else None
+        c = slope(self._of_tokens(x, "b", like), self.wp.to(x.dtype), self.head_dim) if self.direction else None
+        return falls, c
+
+    def _rows(self, wp: Tensor, *weights: Tensor) -> Tensor:
+        """Wa, and Wp' Wb / sqrt(h), in which m is gone (H, m + P, dim)."""
+        wp, *rows = (w.to(torch.promote_types(w.dtype, torch.float32)) for w in (wp, *weights))
+        if self.direction:
+            rows[-1] = (wp * self.head_dim**-0.5).transpose(1, 2).contiguous() @ rows[-1]
+        return torch.cat(rows, 1) if len(rows) > 1 else rows[0]
+
+    def _falling(self, wp: Tensor) -> Tensor:
+        return -products(wp.to(torch.promote_types(wp.dtype, torch.float32)), self.head_dim)
 
 
 class _PaperConcat(_Parabolas):
@@ -273,9 +287,14 @@ class PaPERILayer(LayerEncoding):
 
 def form(a: Tensor, wp: Tensor, head_dim: int) -> Tensor:
     """M: a (H, m, B, N) and Wp (H, m, P) -> the P(P+1)/2 upper entries (T, B, H, N) of Wp' diag(a) Wp / sqrt(h)."""
+    return _summed(products(wp, head_dim), a)
+
+
+def products(wp: Tensor, head_dim: int) -> Tensor:
+    """(H, m, P) -> (H, m, T), what each parabola adds to the entries of M."""
     axes = wp.unbind(-1)  # one by one: a tensor of indices would have to be sent to a GPU
-    products = [axes[p] * axes[q] for p in range(len(axes)) for q in range(p, len(axes))]
-    return _summed(torch.stack(products, -1) * head_dim**-0.5, a)
+    upper = [axes[p] * axes[q] for p in range(len(axes)) for q in range(p, len(axes))]
+    return torch.stack(upper, -1) * head_dim**-0.5
 
 
 def slope(b: Tensor, wp: Tensor, head_dim: int) -> Tensor:
