@@ -9,8 +9,10 @@
 
 The same command again goes on where it was stopped: cells that are done are not measured again. Leaves in
 work_dirs/reproduce/PAPER_ITEM_SCALE: results.json, table.md, picture.png, and a folder for each cell. --keep copies
-results and picture to a folder, and --pages makes a page a paper of what a folder has kept. --list says which folders
-of data sets an experiment reads, as they are called in --data; without one, it says where to get it.
+results and picture to a folder, and --pages makes a page a paper of what a folder has kept. --onto keeps them there
+beside the rows and seeds that it has, which are not measured again: tables of hours grow so, on one machine after
+another. --list says which folders of data sets an experiment reads, as they are called in --data; without one, it says
+where to get it.
 """
 
 import argparse
@@ -51,6 +53,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         "--pages", metavar="DIR", type=Path, help="write a page a paper, of results that --keep left there"
     )
     parser.add_argument("--keep", metavar="DIR", type=Path, help="copy results and picture there, for --pages")
+    parser.add_argument("--onto", metavar="DIR", type=Path, help="as --keep, beside the rows and seeds kept there")
     parser.add_argument("--cell", nargs=2, help=argparse.SUPPRESS)  # a row and a seed, measured in this process
     given = parser.parse_args(arguments)
     if not (given.name or given.list or given.pages):
@@ -117,7 +120,10 @@ def hindered(experiment: Experiment, given: argparse.Namespace) -> str:
 
 def run(experiment: Experiment, given: argparse.Namespace) -> None:
     wants, scale = check(experiment, given), scale_of(experiment, given)
-    seeds = given.seeds or range(wants.seeds)
+    seeds, before = given.seeds or range(wants.seeds), None
+    if given.onto:
+        before = pages.kept(experiment, scale, given.onto)
+        conduct.take_over(experiment, scale, before, given.work_dir)
     program = [sys.executable, str(Path(__file__).resolve())]
     begin = time.monotonic()
     folder = given.work_dir / pages.name_of(experiment, scale)
@@ -132,11 +138,12 @@ def run(experiment: Experiment, given: argparse.Namespace) -> None:
     for measured, (done, total, cell) in enumerate(ends, 1):
         left = (time.monotonic() - begin) / measured * (total - done)
         print(f"[{done}/{total}] {cell.row}, seed {cell.seed}; about {left / 60:.0f} min left", flush=True)
-    results = conduct.measured(experiment, scale, seeds, given.work_dir)
+    every_seed = sorted({*seeds, *(before.seeds if before else ())})
+    results = conduct.measured(experiment, scale, every_seed, given.work_dir)
     print(f"\n{pages.write(experiment, scale, results, folder)}\n{folder}")
     print(f"{60 * conduct.minutes(experiment, scale, seeds, given.work_dir):.0f} seconds of a core in all")
-    if given.keep:
-        kept = given.keep / folder.name
+    for home in filter(None, (given.keep, given.onto)):
+        kept = home / folder.name
         kept.mkdir(parents=True, exist_ok=True)
         for name in (pages.RESULTS, "picture.png"):
             shutil.copy(folder / name, kept / name)

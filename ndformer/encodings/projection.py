@@ -12,13 +12,15 @@ from torch import Tensor
 
 
 def project(x: Tensor, weight: Tensor, like: Tensor) -> Tensor:
-    """(B, N, D) and (H, m, D) -> (H, m, B, N), in x's precision: tokens last, so that each head's are a matrix, which
-    lies transposed on a CPU. `like`: the layer's q, whose type says whether it computes in 16 bit."""
+    """(B, N, D) and (H, m, D) -> (H, m, B, N), in x's precision: tokens last, so that each head's are a matrix. `like`:
+    the layer's q, whose type says whether it computes in 16 bit."""
     rows, tokens = weight.flatten(0, 1), x.flatten(0, 1)
     if half(like):
         values = Mixed.apply(rows, tokens, like.dtype)
     else:
         values = F.linear(tokens, rows.to(x.dtype)).T  # faster on CPU than a product with x transposed
+        if torch.is_grad_enabled():
+            values = values.contiguous()  # gradients come tokens last: where values lay otherwise, CPUs would be slow
     return values.unflatten(0, weight.shape[:2]).unflatten(-1, x.shape[:2])
 
 

@@ -106,8 +106,19 @@ def larger() -> dict[str, str]:
 
 def benchmark(file: str, title: str, figure: Callable[[dict[str, Any]], str]) -> dict[str, str]:
     results = json.loads((DOCS / "benchmarks" / file).read_text())["results"]
-    found = [{name: figure(row) for name, row in one["rows"].items()} for one in results if one["title"] == title]
-    return found[0] if found else {}
+    (found,) = [one["rows"] for one in results if one["title"] == title]
+    return by_kind(found, figure)
+
+
+def by_kind(rows: dict[str, dict[str, Any]], figure: Callable[[dict[str, Any]], str]) -> dict[str, str]:
+    """What was measured with an option alone, as RotaryND(directions='simplex'), is its class' too: the first one."""
+    figures = {name: figure(row) for name, row in rows.items()}
+    return {name.split("(")[0]: found for name, found in reversed(figures.items())} | figures
+
+
+def on_points() -> dict[str, str]:
+    rows = json.loads((DOCS / "benchmarks" / "points_cpu_xcpe.json").read_text())["rows"]
+    return by_kind({"NoPE": rows["none"], **rows}, lambda row: f"{row['ratio']:.2f}")
 
 
 def chooser() -> str:
@@ -128,6 +139,7 @@ def chooser() -> str:
         "digits x 2": larger(),
         "time, 197": benchmark("block_cpu.json", "ViT-B block, 197 tokens, training step", ratio),
         "time, 1025": benchmark("block_cpu.json", "ViT-B block, 1025 tokens, training step", ratio),
+        "time, points": on_points(),
         "memory, 16385": benchmark(
             "memory_cpu.json",
             "peak memory, 16385 tokens, forward and backward, MiB",

@@ -232,6 +232,18 @@ def test_auto_takes_it_where_torch_would_take_longer(monkeypatch: pytest.MonkeyP
         assert calls[-1] == backend
 
 
+def test_transforms_of_torch_func_go_elsewhere() -> None:
+    g = torch.Generator().manual_seed(0)
+    r = torch.rand(1, 410, 3, generator=g)
+    q, k, v = (torch.randn(1, 1, 410, 8, generator=g) for _ in range(3))
+    bias = bias_of(r, 1, g)
+    loss = lambda q: attend(q, k, v, Where(r), bias).square().sum()
+    learned = q.clone().requires_grad_()
+    loss(learned).backward()
+    assert learned.grad is not None
+    assert relative(torch.func.grad(loss)(q), learned.grad.double()) <= 1e-5
+
+
 def test_what_it_cannot_do_is_refused() -> None:
     g = torch.Generator().manual_seed(0)
     r = torch.rand(1, 8, 3, generator=g)

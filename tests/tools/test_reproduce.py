@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from ndformer.framework.engine.studies import pages
+from ndformer.framework.engine.studies.experiment import Cell, Experiment, Scale, Values
 from ndformer.framework.errors import ConfigError, DataError
 from ndformer.studies import find
 from tools import reproduce
@@ -44,3 +46,32 @@ def test_the_list_has_every_experiment_with_what_it_needs():
 def test_pages_are_made_where_there_is_no_folder_yet(tmp_path):
     reproduce.main(["--pages", str(tmp_path / "new" / "pages")])
     assert "Not run here" in (tmp_path / "new" / "pages" / "thesis.md").read_text(encoding="utf-8")
+
+
+def test_onto_what_is_kept_only_what_it_lacks_is_measured(tmp_path, monkeypatch):
+    measured: list[tuple[str, int]] = []
+
+    def measure(cell: Cell) -> Values:
+        measured.append((cell.row, cell.seed))
+        return dict(a=100.0 + cell.seed)
+
+    def experiment(columns: dict[str, str]) -> Experiment:
+        return Experiment("toys:made", "Made", ("one", "two"), columns, measure, {"small": Scale(3, minutes=0.1)})
+
+    def ran(home: str, *more: str) -> dict[str, list[float]]:
+        measured.clear()
+        reproduce.main(["toys:made", "--work-dir", str(tmp_path / home), "--onto", str(tmp_path / "kept"), *more])
+        kept = pages.kept(found, "small", tmp_path / "kept")
+        assert kept is not None
+        return {row: kept.of(row, "a") for row in kept.values}
+
+    found = experiment(dict(a="a"))
+    monkeypatch.setattr(reproduce, "find", lambda name: found)
+    assert ran("here", "--seeds", "0", "--rows", "one") == dict(one=[100])
+    assert ran("there", "--seeds", "0", "1") == dict(one=[100, 101], two=[100, 101])
+    assert measured == [("two", 0), ("one", 1), ("two", 1)]
+    assert ran("elsewhere", "--seeds", "2") == dict(one=[100, 101, 102], two=[100, 101, 102])
+    assert measured == [("one", 2), ("two", 2)]
+    found = experiment(dict(a="a", b="asked for later"))  # then what is kept is of another table
+    with pytest.raises(DataError, match="measured no b of one"):
+        ran("again", "--seeds", "0")

@@ -37,6 +37,7 @@ from ndformer.framework.transformer import Transformer
 
 ENCODINGS = [
     *["NoPE", "Sincos", "LearnableAbsolute", "LearnableSincos", "LearnableFourier", "LaPE", "PEMixer", "ObjectSincos"],
+    *["LearnableMLP", "RotaryND(directions='simplex')"],
     *["CPE", "AxialRoPE", "RoPEMixed", "ALiBi", "DirectionalRPE", "LookHere", "RelativeBias", "Relative", "CoPE"],
     *["SaPE2", "PaPE", "PaPERI", "PaPECompact", "PaPEDirectional", "Polynomial", "RotaryND(directions='golden')"],
     *["RadialBias", "FIRE", "LogCPB", "STRING", "LieRE", "ComRoPE", "PoPE"],

@@ -45,6 +45,8 @@ class Narrow(Backend):
         parts = bias.parabolas()
         if any(axis.dtype != torch.float32 for axis in parts.axes):
             return False
+        if not all(map(_in_memory, (q, k, v, *parts.entries.values()))):
+            return False
         whole = where.segment is not None and samples(q, where) is None
         return len(parts.axes) <= AXES and not whole and numba_works()
 
@@ -63,6 +65,15 @@ class Narrow(Backend):
             )
         assert isinstance(bias, SeparableBias)
         return _narrow(q, k, v, where, bias.parabolas(), scale)
+
+
+def _in_memory(t: Tensor) -> bool:
+    """Not one that torch.func transforms, or that stands for another."""
+    try:
+        t.data_ptr()
+    except RuntimeError:
+        return False
+    return True
 
 
 def _narrow(q: Tensor, k: Tensor, v: Tensor, where: Where, parts: Parabolas, scale: float) -> Tensor:

@@ -57,11 +57,13 @@ def measure(experiment: Experiment, cell: Cell) -> None:
     missing = set(experiment.columns) - set(values)
     if missing:
         raise DataError(f"{experiment.name} measured no {', '.join(sorted(missing))} of {cell.row}")
-    kept = {name: float(value) for name, value in values.items()}
-    atomic.write(
-        cell.folder / CELL,
-        json.dumps(dict(row=cell.row, seed=cell.seed, minutes=minutes, values=kept), indent=1) + "\n",
-    )
+    _write(cell, {name: float(value) for name, value in values.items()}, minutes=minutes)
+
+
+def _write(cell: Cell, values: Values, **more: float) -> None:
+    cell.folder.mkdir(parents=True, exist_ok=True)
+    content = dict(row=cell.row, seed=cell.seed, **more, values=dict(values))
+    atomic.write(cell.folder / CELL, json.dumps(content, indent=1) + "\n")
 
 
 def _seconds() -> float:
@@ -121,6 +123,15 @@ def measured(experiment: Experiment, scale: ScaleName, seeds: Sequence[int], hom
         if found is not None:
             values.setdefault(cell.row, {})[cell.seed] = found
     return Results(values)
+
+
+def take_over(experiment: Experiment, scale: ScaleName, results: Results | None, home: Path) -> None:
+    """Cells of results that were measured elsewhere count as done here, where they have all columns."""
+    for row, seeds in results.values.items() if results else ():
+        for seed, values in seeds.items():
+            cell = Cell(row, seed, scale, _folder(experiment, scale, row, seed, home))
+            if row in experiment.rows and set(experiment.columns) <= set(values) and not done(cell):
+                _write(cell, dict(values))
 
 
 def done(cell: Cell) -> bool:

@@ -52,6 +52,11 @@ class Results:
 
     values: Mapping[str, Mapping[int, Mapping[str, float]]]
 
+    @property
+    def seeds(self) -> set[int]:
+        """Of any row."""
+        return {seed for seeds in self.values.values() for seed in seeds}
+
     def of(self, row: str, column: str) -> list[float]:
         """Over seeds, in their order."""
         return [self.values[row][seed][column] for seed in sorted(self.values.get(row, {}))]
