@@ -185,8 +185,8 @@ EXPERIMENTS = [
         about=(
             "The same models. Equation 16 over the keys that have 80 % of a query's attention, on 64 test images; four "
             "layers of four heads here, twelve of twelve in the paper; the picture is of the first seed. A head that "
-            "goes by distance alone has z below 0: P is at most 1 there, and Y is 1. As it is defined, z has no bounds: "
-            "a head that looks far away has exp(q k') without the P that holds it down, and one such head of one seed "
+            "goes by distance alone has z below 0: P is at most 1 there, and Y is 1. As it is defined, z has no bounds:"
+            " a head that looks far away has exp(q k') without the P that holds it down, and one such head of one seed "
             "may decide a mean, as it did for hand signs with labels at random. Terms are as attention adds them, "
             "divided by the root of the head's width."
         ),
