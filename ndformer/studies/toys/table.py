@@ -171,7 +171,7 @@ def _experiment(dims: int, depth: int, seeds: int, minutes: float | None) -> Exp
 
 EXPERIMENTS = [
     _experiment(2, 1, 5, 88),
-    _experiment(2, 4, 5, None),
+    _experiment(2, 4, 3, None),
     _experiment(1, 1, 3, 37),
     *(_experiment(dims, 1, 3, None) for dims in (3, 4)),
 ]
