@@ -364,7 +364,8 @@ def test_a_bias_that_writes_nothing_is_told_what_to_write() -> None:
 
 
 def query(tokens: int, dtype: torch.dtype = torch.float32, device: str = "cpu") -> Any:
-    return SimpleNamespace(shape=(1, 4, tokens, 64), dtype=dtype, device=torch.device(device), requires_grad=False)
+    said = dict(shape=(1, 4, tokens, 64), dtype=dtype, device=torch.device(device), requires_grad=False)
+    return SimpleNamespace(**said, data_ptr=lambda: 0)
 
 
 @pytest.mark.parametrize(
