@@ -1,7 +1,7 @@
 """Time and memory of attention with positions, as ratios against the obvious alternative.
 
     tools/benchmarks/attention.py attention   the attention call from q, k, v, a, b: PaPE's forms against no position
-    tools/benchmarks/attention.py block       a whole ViT-B block with each encoding against NoPE, both ways
+    tools/benchmarks/attention.py block       a whole ViT-B block with each encoding against NoPE, both ways; --depth 12
     tools/benchmarks/attention.py memory --tokens 16385     peak memory of a block with each encoding, both ways
 
 All variants run in one process, one after the other in every round, so that a busy machine slows them alike; the
@@ -152,7 +152,8 @@ def _ratio(above: list[float], below: list[float]) -> float:
 
 
 def block(args: argparse.Namespace) -> list[dict[str, Any]]:
-    """One pre-norm block, 768 wide, 12 heads, MLP x 4, with its share of prepare()."""
+    """Pre-norm blocks, 768 wide, 12 heads, MLP x 4, one or more, with prepare() for all of them."""
+    called = "ViT-B block" if args.depth == 1 else f"{args.depth} ViT-B blocks"
     results = []
     for tokens in args.tokens:
         where = image(math.isqrt(tokens - 1), args.device)
@@ -160,7 +161,7 @@ def block(args: argparse.Namespace) -> list[dict[str, Any]]:
         models = {}
         for name in args.encodings:
             torch.manual_seed(0)
-            models[name] = Transformer(768, 1, 12, 2, parse_encoding(name)).to(args.device)
+            models[name] = Transformer(768, args.depth, 12, 2, parse_encoding(name)).to(args.device)
 
         def forward(model: Transformer, x: Tensor = features, where: Where = where) -> Tensor:
             with torch.no_grad():
@@ -173,7 +174,7 @@ def block(args: argparse.Namespace) -> list[dict[str, Any]]:
         for title, call in (("forward", forward), ("training step", step)):
             calls = {name: (lambda model=model, call=call: call(model)) for name, model in models.items()}
             seconds = rounds(calls, args.repeats, args.device)
-            results.append(table(f"ViT-B block, {features.shape[1]} tokens, {title}", seconds, args.encodings[0]))
+            results.append(table(f"{called}, {features.shape[1]} tokens, {title}", seconds, args.encodings[0]))
     return results
 
 
@@ -237,6 +238,7 @@ def main() -> None:
     parser.add_argument("suite", choices=suites)
     parser.add_argument("--tokens", type=int, nargs="+", default=[197, 1025], help="patches plus one class token")
     parser.add_argument("--batch", type=int, default=1)
+    parser.add_argument("--depth", type=int, default=1, help="blocks, of the block suite")
     parser.add_argument("--repeats", type=int, default=15)
     parser.add_argument("--backend", default="dense", help="of the memory suite")
     parser.add_argument("--encodings", nargs="+", default=ENCODINGS, help="the first is the base")
