@@ -114,7 +114,7 @@ EXPERIMENTS = [
             "rest": "difference from the paper's form",
         },
         measure=of_terms,
-        scales={"small": Scale(3, data=TWO_DATA)},
+        scales={"small": Scale(3, minutes=39, data=TWO_DATA)},
         claims=(
             Claim(
                 "the three maps sum to what the paper's own form computes",
@@ -156,7 +156,7 @@ EXPERIMENTS = [
             for what, says in (("z", "mean z of heads"), ("strongest", "largest |z| of a head"))
         },
         measure=of_layer,
-        scales={"small": Scale(3, data=TWO_DATA)},
+        scales={"small": Scale(3, minutes=26, data=TWO_DATA)},
         claims=(
             Claim(
                 "positions are used most strongly in early layers: z of the first is above the last's",
