@@ -108,9 +108,9 @@ class QuadraticBias(SeparableBias):
         M, c = self.M or [none] * len(entries), self.c or [none] * len(axes)
         linear = list(c)  # c - 2 M r_i
         for m, (a, b) in zip(M, entries):
-            linear[a] = torch.addcmul(linear[a], m, r[b], value=-2)
+            linear[a] = linear[a] - 2 * m * r[b]
             if a != b:
-                linear[b] = torch.addcmul(linear[b], m, r[a], value=-2)
+                linear[b] = linear[b] - 2 * m * r[a]
         halves = [place * (slope + own) for place, slope, own in zip(r, linear, c)]
         constant = -0.5 * sum(halves[1:], halves[0])  # r_i' M r_i - c' r_i
         ours, theirs = [constant], [torch.ones_like(axes[0].keys[0])]
