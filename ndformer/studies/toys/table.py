@@ -173,5 +173,6 @@ EXPERIMENTS = [
     _experiment(2, 1, 5, 88),
     _experiment(2, 4, 3, None),
     _experiment(1, 1, 3, 37),
-    *(_experiment(dims, 1, 3, None) for dims in (3, 4)),
+    _experiment(3, 1, 3, 55),
+    _experiment(4, 1, 3, None),
 ]
