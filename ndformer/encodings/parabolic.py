@@ -202,11 +202,11 @@ class PaPELayer(_Parabolas):
         weights = [*([self.wa] if self.distance else []), *([self.wb] if self.direction else [])]
         values = project(x, self.rows(self._rows, self.wp, *weights).to(x.dtype), like)  # (H, m + P, B, N)
         if self.offsets:
-            c0 = slope(self.b0.to(x.dtype)[..., None, None], self.wp.to(x.dtype), self.head_dim)  # (P, 1, H, 1)
-            values = values + torch.cat([self.a0.to(x.dtype), c0[:, 0, :, 0].T], 1)[..., None, None]
+            c0 = (self.wp * self.b0[..., None]).sum(1) * self.head_dim**-0.5  # (H, P)
+            values = values + torch.cat([self.a0, c0], 1).to(x.dtype)[..., None, None]
         falls = F.softplus(values) if self.activation and self.distance else values  # all: parts of rows take longer
-        m = len(values[0]) - len(self.wp[0, 0]) * self.direction
-        c = values[:, m:].permute(1, 2, 0, 3).contiguous() if self.direction else None
+        m, P = self.wp.shape[1:]
+        c = values[:, -P:].permute(1, 2, 0, 3).contiguous() if self.direction else None
         return falls[:, :m] if self.distance else None, c
 
     def _constant(self, x: Tensor, like: Tensor) -> tuple[Tensor | None, Tensor | None]:

@@ -19,6 +19,16 @@ from ndformer.framework.kernels import narrow as narrow_module
 from ndformer.framework.tokens import TokenSet, Where
 from tests.framework.helpers import relative, spy
 
+CASES: dict[str, Any] = dict(
+    seed=st.integers(0, 99),
+    tokens=st.sampled_from([1, 2, 15, 16, 17, 31, 63, 64, 65, 127, 128, 129, 300]),
+    dims=st.integers(1, 3),
+    widths=st.sampled_from([(8, 8), (16, 16), (24, 24), (16, 8), (8, 40)]),
+    kind=st.sampled_from(["both", "distance", "direction", "isotropic"]),
+    layout=st.sampled_from(["plain", "shared", "padded"]),
+    threads=st.integers(1, 2),
+)
+
 
 def bias_of(r: Tensor, heads: int, g: torch.Generator, kind: str = "both") -> IsotropicBias | QuadraticBias:
     B, N, P = r.shape
@@ -43,15 +53,7 @@ def exactly(q: Tensor, k: Tensor, v: Tensor, where: Where, bias: Bias) -> Tensor
 
 
 @settings(max_examples=25, deadline=None)
-@given(
-    seed=st.integers(0, 99),
-    tokens=st.sampled_from([1, 2, 15, 16, 17, 31, 127, 128, 129, 300]),
-    dims=st.integers(1, 3),
-    widths=st.sampled_from([(8, 8), (16, 16), (24, 24), (16, 8), (8, 40)]),
-    kind=st.sampled_from(["both", "distance", "direction", "isotropic"]),
-    layout=st.sampled_from(["plain", "shared", "padded"]),
-    threads=st.integers(1, 2),
-)
+@given(**CASES)
 def test_it_gives_the_numbers_of_the_reference(
     seed: int, tokens: int, dims: int, widths: tuple[int, int], kind: str, layout: str, threads: int
 ) -> None:
@@ -76,15 +78,7 @@ def test_it_gives_the_numbers_of_the_reference(
 
 
 @settings(max_examples=25, deadline=None)
-@given(
-    seed=st.integers(0, 99),
-    tokens=st.sampled_from([1, 2, 15, 16, 31, 63, 64, 65, 127, 129, 300]),
-    dims=st.integers(1, 3),
-    widths=st.sampled_from([(8, 8), (16, 16), (24, 24), (16, 8), (8, 40)]),
-    kind=st.sampled_from(["both", "distance", "direction", "isotropic"]),
-    layout=st.sampled_from(["plain", "shared", "padded"]),
-    threads=st.integers(1, 2),
-)
+@given(**CASES)
 def test_its_gradients_are_those_of_the_reference(
     seed: int, tokens: int, dims: int, widths: tuple[int, int], kind: str, layout: str, threads: int
 ) -> None:

@@ -72,6 +72,9 @@ def test_onto_what_is_kept_only_what_it_lacks_is_measured(tmp_path, monkeypatch)
     assert measured == [("two", 0), ("one", 1), ("two", 1)]
     assert ran("elsewhere", "--seeds", "2") == dict(one=[100, 101, 102], two=[100, 101, 102])
     assert measured == [("one", 2), ("two", 2)]
-    found = experiment(dict(a="a", b="asked for later"))  # then what is kept is of another table
-    with pytest.raises(DataError, match="measured no b of one"):
-        ran("again", "--seeds", "0")
+    before = (tmp_path / "kept" / "toys_made_small" / "results.json").read_bytes()
+    found = experiment(dict(a="a", b="asked for later"))
+    with pytest.raises(DataError, match="is of another table .one lacks b., and would be lost"):
+        ran("again", "--seeds", "3")
+    assert measured == []
+    assert (tmp_path / "kept" / "toys_made_small" / "results.json").read_bytes() == before

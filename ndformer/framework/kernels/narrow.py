@@ -80,7 +80,7 @@ def _narrow(q: Tensor, k: Tensor, v: Tensor, where: Where, parts: Parabolas, sca
     B, H, N, _ = q.shape
     none = q.new_zeros(1).expand(B, H, N)
     terms = torch.stack([parts.entries.get(term, none).expand(B, H, N) for term in TERMS], -1)  # (B, H, N, 9)
-    places = F.pad(torch.stack(parts.axes, -1).detach(), (0, AXES - len(parts.axes)))  # (B or 1, N, 3)
+    places = F.pad(torch.stack(parts.axes, -1), (0, AXES - len(parts.axes)))  # (B or 1, N, 3)
     valid = None if where.valid is None else where.valid.expand(B, N)
     return _Loops.apply(q, k, v, terms, places, valid, scale)[0]
 

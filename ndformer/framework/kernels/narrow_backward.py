@@ -23,7 +23,7 @@ def compiled() -> Callable[..., Any]:
     each coefficient multiplies, and p times given.
     """
     import numpy as np
-    from numba import njit, prange
+    from numba import njit
 
     loops, options = pieces(PART), OPTIONS
     bias, add_products, powers_of_2, sums = loops.bias, loops.add_products, loops.powers_of_2, loops.sums
@@ -115,13 +115,4 @@ def compiled() -> Callable[..., Any]:
                     moments(u, parabolas[row, i], rL[b, 0], rL[b, 1], rL[b, 2], dparabolas[row, i], full)
                     moments(w, parabolas[row, j], rL[b, 0], rL[b, 1], rL[b, 2], dparabolas[row, j], full)
 
-    @njit(parallel=True, **options)
-    def shared(parts, heads, counts, rT, rL, q, kT, vT, kL, parabolas, weights, given, delta, dq, dkT, dvT, dparabolas):
-        n = len(q)
-        for part in prange(parts):
-            lo, hi = n * part // parts, n * (part + 1) // parts
-            gradients(
-                lo, hi, heads, counts, rT, rL, q, kT, vT, kL, parabolas, weights, given, delta, dq, dkT, dvT, dparabolas
-            )
-
-    return threaded(gradients, shared)
+    return threaded(gradients)

@@ -102,7 +102,7 @@ def compiled() -> Callable[..., Any]:
     weights (R, N)) of R = B heads rows, for an even N: 2^(q k' + parabolas) of the first `counts` keys, over their sum,
     times v; and log2 of that sum."""
     import numpy as np
-    from numba import njit, prange
+    from numba import njit
 
     loops, one, options = pieces(TILE), np.float32(1), OPTIONS
     bias, add_products, powers_of_2, sums = loops.bias, loops.add_products, loops.powers_of_2, loops.sums
@@ -161,19 +161,19 @@ def compiled() -> Callable[..., Any]:
                     for c in range(out.shape[2]):
                         out[row, first + a, c] *= over[a]
 
-    @njit(parallel=True, **options)
-    def shared(parts, heads, counts, rT, q, kT, vT, parabolas, out, weights):
-        n = len(q)
+    return threaded(attention)
+
+
+def threaded(rows: Callable[..., Any]) -> Callable[..., Any]:
+    """(threads, heads, arrays) -> rows(begin, end, heads, arrays), shared among threads; the first array is of samples,
+    with `heads` rows each."""
+    from numba import config, get_num_threads, njit, prange, set_num_threads
+
+    @njit(parallel=True, **OPTIONS)
+    def shared(parts, heads, arrays):
+        n = len(arrays[0]) * heads
         for part in prange(parts):
-            attention(n * part // parts, n * (part + 1) // parts, heads, counts, rT, q, kT, vT, parabolas, out, weights)
-
-    return threaded(attention, shared)
-
-
-def threaded(rows: Callable[..., Any], shared: Callable[..., Any]) -> Callable[..., Any]:
-    """(threads, heads, arrays) -> rows(begin, end, heads, arrays) by one thread, or shared(parts, heads, arrays) by
-    several; the first array is of samples, with `heads` rows each."""
-    from numba import config, get_num_threads, set_num_threads
+            rows(n * part // parts, n * (part + 1) // parts, heads, *arrays)
 
     def call(threads: int, heads: int, *arrays: Any) -> None:
         if threads == 1:
@@ -181,7 +181,7 @@ def threaded(rows: Callable[..., Any], shared: Callable[..., Any]) -> Callable[.
         else:
             before = get_num_threads()
             set_num_threads(min(threads, before))
-            shared(4 * threads, heads, *arrays)
+            shared(4 * threads, heads, arrays)
             set_num_threads(before)
 
     # OpenMP's threads are torch's own; others would fight with them for the cores

@@ -126,11 +126,18 @@ def measured(experiment: Experiment, scale: ScaleName, seeds: Sequence[int], hom
 
 
 def take_over(experiment: Experiment, scale: ScaleName, results: Results | None, home: Path) -> None:
-    """Cells of results that were measured elsewhere count as done here, where they have all columns."""
+    """Cells of results that were measured elsewhere count as done here."""
     for row, seeds in results.values.items() if results else ():
         for seed, values in seeds.items():
+            lacks = sorted(set(experiment.columns) - set(values))
+            if row not in experiment.rows or lacks:
+                what = f"{row} lacks {', '.join(lacks)}" if lacks else f"it has no row {row} now"
+                raise DataError(
+                    f"what is kept of {experiment.name} is of another table ({what}), and would be lost: keep the new "
+                    "one in another folder, or remove the old one"
+                )
             cell = Cell(row, seed, scale, _folder(experiment, scale, row, seed, home))
-            if row in experiment.rows and set(experiment.columns) <= set(values) and not done(cell):
+            if not done(cell):
                 _write(cell, dict(values))
 
 
