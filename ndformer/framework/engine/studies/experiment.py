@@ -74,6 +74,7 @@ Word = Literal["holds", "does not hold", "not told apart", "not measured"]
 class Verdict:
     word: Word
     figure: str = ""  # what it rests on
+    sure: float = 0.0  # how many half intervals a mean is on the claim's side of its limit; below 0: on the other side
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,10 @@ A claim holds if all of the interval is on its side, does not hold if all is on 
 otherwise.
 """
 
+import math
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 
 from ndformer.framework.engine.studies.experiment import Results, Verdict, Word
 from ndformer.framework.engine.studies.interval import Summary
@@ -24,8 +27,8 @@ def above(results: Results, row: str, column: str, limit: float) -> Verdict:
 
 def below(results: Results, row: str, column: str, limit: float) -> Verdict:
     values = results.of(row, column)
-    word = _judged([-value for value in values], -limit, "").word
-    return Verdict(word, _figure(values, f"{row} in {column}: ", limit) if values else "")
+    mirrored = _judged([-value for value in values], -limit, "")
+    return replace(mirrored, figure=_figure(values, f"{row} in {column}: ", limit) if values else "")
 
 
 def alike(
@@ -36,22 +39,21 @@ def alike(
     if not gains:
         return Verdict("not measured")
     summary = Summary.of(gains)
-    if summary.half is None:
-        word: Word = "not told apart"
-    elif abs(summary.mean) + summary.half < within:
-        word = "holds"
-    elif abs(summary.mean) - summary.half > within:
-        word = "does not hold"
-    else:
-        word = "not told apart"
-    return Verdict(word, _figure(gains, _pair(row, other, column, other_column), within, sign=True))
+    figure = _figure(gains, _pair(row, other, column, other_column), within, sign=True)
+    return _verdict(within - abs(summary.mean), summary.half, figure)
 
 
 def each(verdicts: Sequence[Verdict]) -> Verdict:
-    """Of a claim in several parts: it holds where all do, and fails where one does."""
-    words = [verdict.word for verdict in verdicts]
+    """Of a claim in several parts: it holds where all do, and fails where one does. It rests on that part of those with
+    its word which speaks for it least; of two, on both."""
+    words = Counter(verdict.word for verdict in verdicts)
     order: tuple[Word, ...] = ("not measured", "does not hold", "not told apart", "holds")
-    return Verdict(next(word for word in order if word in words), "; ".join(v.figure for v in verdicts if v.figure))
+    word = next(word for word in order if words[word])
+    least = min((verdict for verdict in verdicts if verdict.word == word), key=lambda verdict: verdict.sure)
+    if len(verdicts) <= 2 or word == "not measured":
+        return replace(least, figure="; ".join(v.figure for v in verdicts if v.figure))
+    counts = [f"{bad}: {words[bad]} of {len(verdicts)}" for bad in order[1:3] if words[bad]]
+    return replace(least, figure=f"{least.figure}; {', '.join(counts) or f'the closest of {len(verdicts)}'}")
 
 
 def _pair(row: str, other: str, column: str, other_column: str | None) -> str:
@@ -63,12 +65,14 @@ def _judged(values: Sequence[float], limit: float, name: str, sign: bool = False
     if not values:
         return Verdict("not measured")
     summary = Summary.of(values)
-    figure = _figure(values, name, limit, sign)
-    if summary.half is None:
+    return _verdict(summary.mean - limit, summary.half, _figure(values, name, limit, sign))
+
+
+def _verdict(on_its_side: float, half: float | None, figure: str) -> Verdict:
+    if half is None:
         return Verdict("not told apart", figure)  # one seed tells nothing
-    if summary.mean - summary.half > limit:
-        return Verdict("holds", figure)
-    return Verdict("does not hold" if summary.mean + summary.half <= limit else "not told apart", figure)
+    sure = on_its_side / half if half else math.copysign(math.inf, on_its_side or -1.0)
+    return Verdict("holds" if sure > 1 else "does not hold" if sure <= -1 else "not told apart", figure, sure)
 
 
 def _figure(values: Sequence[float], name: str, limit: float, sign: bool = False) -> str:

@@ -136,6 +136,19 @@ def test_a_claim_in_parts_is_as_weak_as_its_weakest():
     assert each([strong, weak, wrong]).word == "does not hold"
 
 
+def test_a_claim_in_many_parts_says_the_one_that_speaks_for_it_least_and_how_many_fail():
+    results = of(close=[6.0, 6.1], far=[90.0, 91.0], wide=[0.0, 30.0], wider=[-40.0, 30.0], low=[1.0, 1.1])
+
+    def told(*rows: str) -> str:
+        return each([above(results, row, "x", 5) for row in rows]).figure
+
+    assert told("far", "close") == f"{told('far')}; {told('close')}"
+    assert told("far", "close", "far") == "close in x: 6.05 ± 0.635 (against 5); the closest of 3"
+    assert told("far", "wide", "wider") == "wider in x: -5 ± 445 (against 5); not told apart: 2 of 3"
+    counts = "does not hold: 1 of 4, not told apart: 2 of 4"
+    assert told("wide", "low", "wide", "far") == f"{above(results, 'low', 'x', 5).figure}; {counts}"
+
+
 def test_a_page_has_what_was_measured_beside_the_papers_and_marks_what_was_not(tmp_path):
     for seed in range(3):
         for cell in conduct.cells(LENGTHS, "small", [seed], tmp_path):
