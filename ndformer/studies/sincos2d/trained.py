@@ -104,7 +104,7 @@ EXPERIMENTS = [
             "params": "positional parameters",
         },
         measure=measure,
-        scales={"small": Scale(3, data=(MNIST, SIGN_DIGITS))},
+        scales={"small": Scale(3, 104, data=(MNIST, SIGN_DIGITS))},
         claims=CLAIMS,
         about=(
             "The note's comparison table, and what it says of when to use which. Small sets by their shipped recipes; "
