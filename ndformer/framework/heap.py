@@ -9,12 +9,12 @@ import platform
 
 TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3  # mallopt's numbers of them
 NEVER = -1
-LARGEST = 2**30, 32 * 2**20  # bytes; what is larger has pages of its own. Before version 2.35 glibc takes the second
+LARGEST = 32 * 2**20  # bytes; what is larger has pages of its own, before version 2.35 at any setting
 
 
 def keep_freed() -> None:
     """For this process and those that it forks, on Linux with glibc; elsewhere, and under another malloc, nothing."""
     if platform.libc_ver()[0] == "glibc":
         mallopt = ctypes.CDLL(None).mallopt
-        any(mallopt(MMAP_THRESHOLD, size) for size in LARGEST)
+        mallopt(MMAP_THRESHOLD, LARGEST)
         mallopt(TRIM_THRESHOLD, NEVER)
