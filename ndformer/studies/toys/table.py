@@ -174,5 +174,5 @@ EXPERIMENTS = [
     _experiment(2, 4, 3, None),
     _experiment(1, 1, 3, 37),
     _experiment(3, 1, 3, 55),
-    _experiment(4, 1, 3, None),
+    _experiment(4, 1, 3, 55),
 ]
