@@ -94,6 +94,7 @@ elsewhere: $(READY)
 
 exports: $(READY)
 	$(BIN)/python -m tests.soak.exports
+	$(BIN)/python -m tests.soak.exports --encodings LearnableAbsolute PoPE CoPE SaPE2 --tasks classification
 
 docs: $(READY)
 	$(BIN)/python -m pip install -q -c constraints.txt --group docs

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from ndformer.framework.attention import Attention, build_encoding
+from ndformer.framework.kernels.flex import untraced
 from ndformer.framework.tokens import Where
 from tests.encodings.references.all import REFERENCES
 from tests.encodings.references.distance import published_slopes
@@ -109,9 +110,7 @@ def slopes() -> Callable[[int], list[float]]:
 
 @pytest.fixture(scope="module")
 def plain_flex() -> Iterator[None]:
-    """torch's switch for debugging: flex calls the bias itself, not a trace of it, a hundred times sooner."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("torch.nn.attention.flex_attention._FLEX_ATTENTION_DISABLE_COMPILE_DEBUG", True, raising=False)
+    with untraced():
         yield
 
 

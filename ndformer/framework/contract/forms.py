@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -12,8 +13,10 @@ from ndformer.framework.bias.base import Bias
 from ndformer.framework.contract.promise import CLOSE, CLOSE_FLOAT32, Broken, Worst, difference, name_of, promise
 from ndformer.framework.contract.trial import Trial
 from ndformer.framework.kernels import attend
+from ndformer.framework.kernels.flex import untraced
 
-# Flex takes a while to trace: it is tried once per number of dimensions, each dtype padded and packed.
+# Flex is tried once per number of dimensions, each dtype padded and packed; tracing takes a while, so it is traced,
+# as it is on a GPU, in two dimensions or in what is nearest.
 FLEX = {
     1: (torch.float64, "padded"),
     2: (torch.float32, "packed"),
@@ -42,16 +45,17 @@ def padding(tried: Sequence[Trial]) -> str:
 
 @promise("dense = sdpa = flex")
 def backends(tried: Sequence[Trial]) -> str:
-    worst, pointwise = Worst(), True
+    worst, pointwise, traced = Worst(), True, min(tried, key=lambda t: abs(t.dims - 2)).dims
     for dtype, close in ((torch.float64, CLOSE), (torch.float32, CLOSE_FLOAT32)):
         for trial in (t.cast(dtype) for t in tried):
+            calling = nullcontext if trial.dims == traced else untraced
             for layout, (x, where) in trial.layouts().items():
                 at = f"{name_of(dtype)}, {layout}, {trial.dims}-D"
                 slopes = [trial.using(backend).gradients(x, where) for backend in ("dense", "sdpa")]
                 for a, b in zip(*slopes):
                     if a is not None and b is not None and a.isfinite().all():  # if not, that is said elsewhere
                         worst.see(difference(b, a) / close, f"gradients of sdpa, {at}")
-                with torch.no_grad():
+                with torch.no_grad(), calling():
                     for i, (q, k, v, bias) in enumerate(trial.each_layer(x, where)):
                         pointwise = bias is None or bias.pointwise
                         flex = i == 0 and pointwise and FLEX[trial.dims] == (dtype, layout)

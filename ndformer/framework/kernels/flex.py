@@ -6,6 +6,8 @@ and run it uncompiled, with a table of all pairs, it is the reference that goes 
 
 import copy
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
@@ -65,6 +67,20 @@ class Flex(Backend):
                 raise
             warnings.warn(MANY, stacklevel=2)
             return Dense()(q, k, v, where, bias, scale)[..., :width]
+
+
+@contextmanager
+def untraced() -> Iterator[None]:
+    """On a CPU the bias itself is called, not a trace of it: soon done. It is a switch of torch for debugging."""
+    from torch.nn.attention import flex_attention as module
+
+    name = "_FLEX_ATTENTION_DISABLE_COMPILE_DEBUG"
+    was = getattr(module, name, False)
+    setattr(module, name, True)
+    try:
+        yield
+    finally:
+        setattr(module, name, was)
 
 
 def _learning_on_cpu(q: Tensor, k: Tensor, v: Tensor) -> bool:

@@ -71,7 +71,7 @@ EXPERIMENTS = [
             "own": "attention it moves to one's own region, %",
         },
         measure=measure,
-        scales={"small": Scale(3, data=(MNIST, SIGN_DIGITS))},
+        scales={"small": Scale(3, 44, data=(MNIST, SIGN_DIGITS))},
         claims=(
             Claim(
                 "patches of one region are less distant than those of two",

@@ -118,7 +118,7 @@ EXPERIMENTS = [
             "distance after": "after",
         },
         measure=measure,
-        scales={"small": Scale(5)},
+        scales={"small": Scale(5, minutes=33)},
         published={
             "Absolute": {
                 "left-right before": "51.47",
