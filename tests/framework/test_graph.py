@@ -1,5 +1,5 @@
 """A model as a graph: one for batches of any length and images of any size, that gives the model's numbers without its
-code. `make exports` has all encodings and tasks."""
+code. `make exports` has more encodings, and all tasks."""
 
 import json
 import re

@@ -1,6 +1,7 @@
 """Every way to compute attention gives the numbers of attention written out pair by pair."""
 
 import math
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -19,6 +20,7 @@ from ndformer.framework.bias.riding import together
 from ndformer.framework.kernels import attend
 from ndformer.framework.kernels.choose import AUTO, choose
 from ndformer.framework.kernels.choose import BACKENDS as ALL
+from ndformer.framework.kernels.flex import untraced
 from ndformer.framework.tokens import Where
 from tests.framework.helpers import relative, spy
 
@@ -27,10 +29,10 @@ BACKENDS = ["dense", "sdpa", "flex"]  # which take everything
 
 
 @pytest.fixture(autouse=True)
-def _seeded(monkeypatch: pytest.MonkeyPatch) -> None:
+def _seeded() -> Iterator[None]:
     torch.manual_seed(0)
-    # uncompiled flex traces every call anew, which takes a hundred times as long as the call
-    monkeypatch.setattr(flex_attention, "_FLEX_ATTENTION_DISABLE_COMPILE_DEBUG", True)
+    with untraced():
+        yield
 
 
 # ---------------------------------------------------------------------------------------------------- places

@@ -41,7 +41,7 @@ class DataSet:
 @dataclass(frozen=True)
 class Scale:
     seeds: int  # as many as the table wants
-    minutes: float | None = None  # of all of them on one core; None: not run here
+    minutes: float | None = None  # of all cells on one core, or of one times their number; None: not timed
     needs: str = ""  # in words, what it takes to run it, where that is not two CPU cores: a GPU
     data: tuple[DataSet, ...] = ()  # that it reads
 
