@@ -18,7 +18,8 @@ from ndformer.framework.pictures.figures import Panels
 from ndformer.framework.pictures.looks import Painting
 from ndformer.framework.pictures.scenes import GridScene
 from ndformer.framework.tokens import Where
-from ndformer.studies.training import Control, Run
+from ndformer.studies.small import Control
+from ndformer.studies.training import Run
 
 IMAGES = 64  # spread evenly over the test set, which may lie class by class
 STATES: dict[str, tuple[bool, Control]] = {  # behind the name of a row -> untrained, control

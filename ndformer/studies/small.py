@@ -19,6 +19,7 @@ from ndformer.framework.tokens import TokenSet, Where
 from ndformer.framework.transformer import Transformer
 
 ClassAt = Literal["nowhere", "origin"]
+Control = Literal["", "labels", "places"]  # labels dealt out at random; tokens dealt out among places, in each sample
 
 
 class Scenes(NamedTuple):

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from mmengine.config import Config
 
@@ -29,8 +29,8 @@ from ndformer.framework.engine.studies.experiment import Cell, DataSet
 from ndformer.framework.engine.training import checkpoint
 from ndformer.framework.engine.training.work_dir import CONFIG, RESULTS, begun
 from ndformer.framework.model import TokenModel
+from ndformer.studies.small import Control
 
-Control = Literal["", "labels", "places"]  # labels dealt out at random; tokens dealt out among places, in each sample
 OWN = "config"  # the encoding that the config has
 POOL = "runs"
 NO_MATTER = ("work_dir", "visualizer", "sample", "versions", "data_root", "seed")  # the last two are in the name

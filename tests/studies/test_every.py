@@ -6,6 +6,15 @@ from ndformer.framework.engine.studies.experiment import Results
 from ndformer.framework.errors import UnknownNameError
 from ndformer.studies import PAPERS, every, find
 
+NOTHING_IS_LEARNT = {
+    *("pape:equations", "pape:text", "pape:table4", "pape:table8"),
+    *("sape2:equations", "sape2:text", "sape2:table3", "sincos2d:note"),
+}
+LOOKED_INTO = {  # embeddings or attention, of which there is none without positions: untrained ones are beside them
+    *("pape:figure2", "pape:figure3", "sape2:figure4"),
+    *("thesis:table2", "thesis:figure5", "thesis:pretraining"),
+}
+
 
 def test_every_experiment_is_of_a_paper_and_whole():
     assert {experiment.paper for experiment in every().values()} == set(PAPERS)
@@ -21,6 +30,18 @@ def test_claims_name_rows_and_columns_that_are_measured(name):
     full = {row: {s: dict.fromkeys(experiment.columns, 50.0 + s) for s in range(3)} for row in experiment.rows}
     for claim in experiment.claims:
         assert claim.judge(Results(full)).word != "not measured", claim.says
+
+
+@pytest.mark.parametrize(
+    "name", [name for name, e in every().items() if "small" in e.scales and name not in NOTHING_IS_LEARNT]
+)
+def test_wherever_positions_are_learnt_from_there_are_controls(name):
+    """Labels at random, positions shuffled among tokens, and none at all."""
+    experiment = find(name)
+    words = [*experiment.rows, *experiment.columns.values()]
+    absent = ("untrained", "before", "as drawn") if name in LOOKED_INTO else ("NoPE", "None")
+    for controls in (("labels at random",), ("places shuffled",), absent):
+        assert any(control in word for control in controls for word in words), controls
 
 
 def test_a_name_that_is_none_is_told_with_the_nearest():

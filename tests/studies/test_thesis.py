@@ -39,6 +39,26 @@ def test_figure_6_is_of_gains_over_absolute_however_few_rows_there_are(rows, tmp
     assert (tmp_path / "picture.png").stat().st_size > 5000
 
 
+@pytest.mark.parametrize("name", ["thesis:table2", "thesis:figure5", "thesis:pretraining"])
+def test_controls_learn_from_what_they_say(name, tmp_path, monkeypatch):
+    """Labels of other images, and images whose patches are dealt out; other rows from neither."""
+    experiment, asked = find(name), []
+    true = red_green.images
+
+    def images(*args, control="", **rest):
+        asked.append(control)
+        return true(*args, control=control, **rest)
+
+    monkeypatch.setattr(red_green, "images", images)
+    monkeypatch.setattr(red_green, "fit", lambda *args: None)
+    for row in experiment.rows:
+        asked.clear()
+        experiment.measure(Cell(row, 0, "small", tmp_path))
+        control = "labels" if "labels at random" in row else "places" if "places shuffled" in row else ""
+        assert control in asked, row
+        assert set(asked) <= {control, ""}, row
+
+
 def test_halves_and_neighbours_are_told_apart():
     rows, columns = grid_positions()[0].T
     halves = torch.stack([rows < SIDE // 2, rows >= SIDE // 2], 1).double()

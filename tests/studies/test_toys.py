@@ -9,7 +9,7 @@ from ndformer.framework.engine.studies.experiment import Cell, Results
 from ndformer.studies.small import Reader
 from ndformer.studies.toys import table
 from ndformer.studies.toys.pictures import learnt
-from ndformer.studies.toys.table import ENCODINGS, EXPERIMENTS, SHUFFLED, measure
+from ndformer.studies.toys.table import CONTROLS, ENCODINGS, EXPERIMENTS, LABELS, SHUFFLED, measure
 from ndformer.studies.toys.tasks import SIDE, TASKS, TOKENS, WORDS, moved, rotated, scaled
 
 
@@ -84,14 +84,31 @@ def test_every_encoding_reads_the_scenes(row):
     assert reader(scenes).shape == (3, 2)
 
 
-@pytest.mark.parametrize("row, dims", [("Sincos, PaPE", 2), ("AxialRoPE", 1), ("PaPE, spread", 3), (SHUFFLED, 2)])
+@pytest.mark.parametrize(
+    "row, dims", [("Sincos, PaPE", 2), ("AxialRoPE", 1), ("PaPE, spread", 3), (SHUFFLED, 2), (LABELS, 1)]
+)
 def test_every_row_measures_every_column_and_the_same_again(row, dims, tmp_path, monkeypatch):
     monkeypatch.setattr(table, "TEST", 40)
     experiment = next(e for e in EXPERIMENTS if e.name == f"toys:{dims}d-1block")
     values = measure(Cell(row, 3, "small", tmp_path), dims, 1, least=4)
     assert set(experiment.columns) <= set(values)
-    if row == SHUFFLED:
+    if row in CONTROLS:
         assert measure(Cell(row, 3, "small", tmp_path), dims, 1, least=4) == values
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_controls_deal_out_tokens_in_a_scene_and_answers_among_scenes(name):
+    true = table.drawn(name, 2, 200, Generator().manual_seed(1))
+    places = table.drawn(name, 2, 200, Generator().manual_seed(1), "places")
+    labels = table.drawn(name, 2, 200, Generator().manual_seed(1), "labels")
+    assert torch.equal(places.tokens.sort(1).values, true.tokens.sort(1).values)
+    assert (places.tokens != true.tokens).any(1).double().mean() > 0.8
+    assert torch.equal(places.targets, true.targets)
+    assert torch.equal(labels.targets.sort().values, true.targets.sort().values)
+    assert (labels.targets == true.targets).double().mean() < 1 / TASKS[name].outputs + 0.15
+    for control in (places, labels):
+        assert torch.equal(control.positions, true.positions)
+    assert torch.equal(labels.tokens, true.tokens)
 
 
 def test_the_picture_has_every_column_and_the_curves_that_were_looked_at(tmp_path, monkeypatch):

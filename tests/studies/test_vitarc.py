@@ -6,7 +6,7 @@ import torch
 from ndformer.framework.engine.studies.experiment import Cell
 from ndformer.studies.small import fit
 from ndformer.studies.vitarc import tasks
-from ndformer.studies.vitarc.painter import CANVAS, SYMBOLS, Painter, batches, drawn, solve_rate
+from ndformer.studies.vitarc.painter import CANVAS, SYMBOLS, Painter, batches, dealt_out, drawn, solve_rate
 from ndformer.studies.vitarc.tasks import EXPERIMENTS, MEANS, ROWS, TASKS, measure
 
 
@@ -55,6 +55,13 @@ def test_a_grid_is_solved_where_every_cell_is_right(scenes):
     assert solve_rate(painter, scenes._replace(targets=one_wrong)) == 75
 
 
+def test_answers_at_random_are_those_of_other_canvases(scenes):
+    other = dealt_out(scenes, 0)
+    assert torch.equal(other.tokens, scenes.tokens)
+    assert torch.equal(other.targets.unique(dim=0), scenes.targets.unique(dim=0))
+    assert (other.targets == scenes.targets).all(1).double().mean() < 0.2
+
+
 def test_it_learns_a_few_pairs_by_heart():
     torch.manual_seed(0)
     few = drawn("mirror", "train", 4, seed=0)
@@ -63,10 +70,11 @@ def test_it_learns_a_few_pairs_by_heart():
     assert solve_rate(painter, few) == 100
 
 
-def test_a_cell_measures_every_column_and_the_same_again(tmp_path, monkeypatch):
+@pytest.mark.parametrize("row", ["Sincos, places shuffled", tasks.LABELS])
+def test_a_cell_measures_every_column_and_the_same_again(row, tmp_path, monkeypatch):
     monkeypatch.setattr(tasks, "TASKS", ("swap", "boxes"))
     monkeypatch.setattr(tasks, "MEANS", dict.fromkeys(MEANS, ("swap", "boxes")))
-    cell = Cell("Sincos, places shuffled", 3, "small", tmp_path)
+    cell = Cell(row, 3, "small", tmp_path)
     values = measure(cell, steps=2, train=10, test=6)
     assert values == measure(cell, steps=2, train=10, test=6)
     assert set(EXPERIMENTS[0].columns) - set(values) == set(TASKS) - {"swap", "boxes"}

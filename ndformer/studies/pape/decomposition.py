@@ -24,7 +24,7 @@ from ndformer.studies.training import Run
 DEPTH, HEADS = 4, 4
 POSITIONAL = ("distance", "direction")
 LAYERS = {
-    f"layer {layer}{state}": (layer, state) for state in list(STATES)[:3] for layer in range(1, DEPTH + 1)
+    f"layer {layer}{state}": (layer, state) for state in STATES for layer in range(1, DEPTH + 1)
 }  # rows of Figure 3
 MAPS = {f"{name}{state}": (name, state) for name in TWO for state in STATES}  # rows of Figure 2
 
@@ -85,7 +85,7 @@ def maps(look: Look, images: Tensor) -> list[Panels]:
 def draw_heads(results: Results, path: Path) -> None:
     """z of each head of the first seed, for heads of one number have nothing in common between seeds: a block for each
     set of data and state, layers from top to bottom."""
-    names = [(name, state) for name in TWO for state in list(STATES)[:3]]
+    names = [(name, state) for name in TWO for state in STATES]
     with canvas(1 + 1.7 * len(names), 2.6, "positions (red) or semantics (blue): z of each head, first seed") as figure:
         axes = figure.subplots(1, len(names), squeeze=False)[0]
         for axis, (name, state) in zip(axes, names):
@@ -173,6 +173,10 @@ EXPERIMENTS = [
             Claim(
                 "it is learnt: the first layer's z is above that of random labels",
                 lambda r: each([ahead(r, "layer 1", "layer 1, labels at random", f"{name} z") for name in TWO]),
+            ),
+            Claim(
+                "and above that of shuffled places",
+                lambda r: each([ahead(r, "layer 1", "layer 1, places shuffled", f"{name} z") for name in TWO]),
             ),
             Claim(
                 "control: untrained, the first layer's z is above the last's too",

@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 
 from ndformer.framework.engine.studies.experiment import Cell, DataSet
 from ndformer.studies.data import LDRAW10, LPC_ACTIONS, MNIST, NMNIST, SIGN_DIGITS
-from ndformer.studies.training import Control, Run, run_of
+from ndformer.studies.small import Control
+from ndformer.studies.training import Run, run_of
 
 BASELINES = {
     "nD-sincos": "Sincos",
@@ -44,6 +45,7 @@ SETS = {
     "events": SmallSet("nmnist_small", NMNIST, "events"),
     "bricks": SmallSet("ldraw10", LDRAW10),
 }
+CHANCE = {"digits": 10, "signs": 10, "actions": 100 / 6, "events": 10, "bricks": 10}  # in %
 TWO = {"digits": "digits, accuracy %", "signs": "hand signs, accuracy %"}  # columns of most experiments here
 TWO_DATA = (MNIST, SIGN_DIGITS)
 

@@ -7,13 +7,14 @@ from typing import NamedTuple
 from ndformer.framework.engine.studies.experiment import Cell, Claim, Experiment, Results, Scale, Values, Verdict
 from ndformer.framework.engine.studies.extrapolate import extrapolate
 from ndformer.framework.engine.studies.interval import Summary, in_percent
-from ndformer.framework.engine.studies.verdicts import ahead, each
+from ndformer.framework.engine.studies.verdicts import ahead, below, each
 from ndformer.framework.pictures.figures import canvas
 from ndformer.studies.pape.encodings import (
     ABOUT_ROWS,
     BASELINES,
-    CONTROLS,
+    CHANCE,
     ENCODINGS,
+    LABELS,
     NOWHERE,
     PLACES,
     SPREAD,
@@ -31,7 +32,6 @@ class Sizes(NamedTuple):
 
 
 SIZES = {"digits": Sizes(28, (40, 56)), "signs": Sizes(48, (72, 96))}
-ROWS = tuple(row for row in ENCODINGS if CONTROLS.get(row) != "labels")
 COLUMNS = {
     f"{name} {size}{way}": f"{name}, {size} px{way}, %"
     for name, sizes in SIZES.items()
@@ -138,12 +138,16 @@ CLAIMS = (
         continued("PaPE", ("NoPE",)),
     ),
     Claim("control: and of shuffled places", continued("PaPE", (PLACES,))),
+    Claim(
+        "control: random labels are guessed (within 10 points of chance)",
+        lambda r: each([below(r, LABELS, column, CHANCE[column.split()[0]] + 10) for column in LARGER]),
+    ),
 )
 EXPERIMENTS = [
     Experiment(
         "pape:extrapolation",
         "Tested on larger images than trained on, accuracy in %",
-        rows=ROWS,
+        rows=tuple(ENCODINGS),
         columns=COLUMNS,
         measure=measure,
         scales={"small": Scale(3, minutes=72, data=TWO_DATA)},

@@ -5,6 +5,7 @@ from ndformer.framework.engine.studies.verdicts import ahead, below, each
 from ndformer.studies.pape.encodings import (
     ABOUT_ROWS,
     BASELINES,
+    CHANCE,
     ENCODINGS,
     LABELS,
     NOWHERE,
@@ -17,7 +18,6 @@ from ndformer.studies.pape.encodings import (
 from ndformer.studies.pape.published import TABLE1
 
 STANDS_FOR = {"digits": "ImageNet-1K", "bricks": "ModelNet40", "actions": "UCF101", "events": "DvsGesture"}
-CHANCE = {"digits": 10, "signs": 10, "actions": 100 / 6, "events": 10, "bricks": 10}
 SAYS = {
     "digits": "6,000 digits",
     "signs": "hand signs",

@@ -6,7 +6,8 @@ from ndformer.framework.engine.studies.verdicts import ahead, below, each
 from ndformer.studies.data import MNIST, SIGN_DIGITS
 from ndformer.studies.looks import accuracy_moved
 from ndformer.studies.sape2.published import TABLE1, TABLE2
-from ndformer.studies.training import Control, Run, run_of
+from ndformer.studies.small import Control
+from ndformer.studies.training import Run, run_of
 
 APE = "LearnableAbsolute(grid={})"  # of the set's own grid
 PAPER = {

@@ -7,7 +7,8 @@ from ndformer.framework.engine.studies.extrapolate import extrapolate
 from ndformer.framework.engine.studies.verdicts import above, ahead, alike, below, each
 from ndformer.studies.data import MNIST, SIGN_DIGITS
 from ndformer.studies.looks import accuracy_moved
-from ndformer.studies.training import Control, Run, run_of
+from ndformer.studies.small import Control
+from ndformer.studies.training import Run, run_of
 
 SIDE, DIM, HEADS, DEPTH, PATCH = 7, 64, 4, 4, 4  # digits: 28 px in patches of 4
 LARGER = 40

@@ -13,9 +13,10 @@ from ndformer.framework.engine.studies.experiment import (
     Verdict,
 )
 from ndformer.framework.engine.studies.interval import Summary
-from ndformer.framework.engine.studies.verdicts import ahead, each
+from ndformer.framework.engine.studies.verdicts import ahead, below, each
 from ndformer.framework.pictures.studies import learning_curves
 from ndformer.studies.data import CIFAR10, CIFAR100, FLOWERS, SIGN_DIGITS, TINY_IMAGENET
+from ndformer.studies.small import Control
 from ndformer.studies.thesis.pretraining import STARTS, pretrained, taken_from
 from ndformer.studies.training import trained
 
@@ -30,6 +31,11 @@ ROWS = {
     PRETRAINED: "",
     "None": "NoPE",
 }
+CONTROLS: dict[str, Control] = {
+    "Fixed sinusoidal, labels at random": "labels",
+    "Fixed sinusoidal, places shuffled": "places",
+}
+LABELS, SHUFFLED = CONTROLS
 EPOCHS = {20: 90, 60: 45, 126: 30}  # images of each sign -> epochs: with few images there are still some steps
 VIT_BASE = ("model.backbone.dim=768", "model.backbone.heads=12", "model.backbone.depth=12")
 AS_FOLDERS = "imagefolder_sincos"
@@ -46,10 +52,11 @@ def encoding_of(cell: Cell, dim: int) -> str:
 
 
 def on_signs(cell: Cell) -> Values:
-    encoding, values = encoding_of(cell, 64), Values()
+    control, values = CONTROLS.get(cell.row, ""), Values()
+    encoding = ROWS["Fixed sinusoidal"] if control else encoding_of(cell, 64)
     for amount, epochs in EPOCHS.items():
         few = [f"train_dataloader.dataset.per_class={amount}", f"train_cfg.max_epochs={epochs}"]
-        run = trained(cell, "sign_digits", encoding, SIGN_DIGITS, few)
+        run = trained(cell, "sign_digits", encoding, SIGN_DIGITS, few, control)
         values[f"signs@{amount}"] = 100 * run["test"]["accuracy"]
     return values
 
@@ -84,7 +91,7 @@ def _on_each(results: Results, row: str) -> Verdict:
 FIGURE6 = Experiment(
     "thesis:figure6",
     "Hand signs: accuracy in % by the number of images of each class",
-    rows=tuple(ROWS),
+    rows=(*ROWS, *CONTROLS),
     columns={f"signs@{amount}": f"{amount} of each" for amount in EPOCHS},
     measure=on_signs,
     scales={"small": Scale(3, 89, data=(SIGN_DIGITS,))},
@@ -102,6 +109,11 @@ FIGURE6 = Experiment(
             lambda r: ahead(r, "Absolute", "Relative", f"signs@{max(EPOCHS)}"),
         ),
         Claim("without any, less than with Absolute", _ahead("Absolute", "None")),
+        Claim("control: fixed sines are ahead of shuffled places", _ahead("Fixed sinusoidal", SHUFFLED)),
+        Claim(
+            "control: random labels are guessed (below 20 %)",
+            lambda r: each([below(r, LABELS, f"signs@{amount}", 20) for amount in EPOCHS]),
+        ),
     ),
     shows=("Figure 6",),
     about="Ten hand signs on 8 x 8 patches instead of the thesis' four sets; its figure has no numbers. Four blocks of "

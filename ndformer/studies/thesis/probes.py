@@ -15,23 +15,27 @@ from ndformer.framework.engine.studies.experiment import Cell, Claim, Experiment
 from ndformer.framework.engine.studies.verdicts import above, ahead, alike, below, each
 from ndformer.framework.probe import FOLDS, folds
 from ndformer.framework.tokens import Where
-from ndformer.studies.small import Reader
+from ndformer.studies.small import Control, Reader
 from ndformer.studies.thesis.red_green import EPOCHS, SIDE, Task, grid_positions, trained
 
-ROWS = {
-    "Absolute": "LearnableAbsolute(grid=8)",
-    "Sinusoidal": "Sincos",
-    "Fourier": "LearnableFourier",
-    "Fourier, gamma 1": "LearnableFourier(gamma=1)",
+ROWS: dict[str, tuple[str, Control]] = {  # name -> encoding, control
+    "Absolute": ("LearnableAbsolute(grid=8)", ""),
+    "Sinusoidal": ("Sincos", ""),
+    "Fourier": ("LearnableFourier", ""),
+    "Fourier, gamma 1": ("LearnableFourier(gamma=1)", ""),
+    "Absolute, labels at random": ("LearnableAbsolute(grid=8)", "labels"),
+    "Absolute, places shuffled": ("LearnableAbsolute(grid=8)", "places"),
 }
+CONTROLS = [*ROWS][-2:]
 
 
 def measure(cell: Cell) -> Values:
+    encoding, control = ROWS[cell.row]
     values: Values = {}
     tasks: dict[str, Task] = {"direction": "direction", "distance": "distance"}
     for name, task in tasks.items():
         for when, epochs in (("before", 0), ("after", EPOCHS)):
-            reader = trained(task, ROWS[cell.row], cell.seed, epochs=epochs)
+            reader = trained(task, encoding, cell.seed, control=control, epochs=epochs)
             table = embeddings(reader)
             if name == "direction":
                 values[f"left-right {when}"] = direction_probe(table, axis=1, seed=cell.seed)
@@ -180,6 +184,16 @@ EXPERIMENTS = [
             Claim(
                 "not of what is not (within 5 points)",
                 lambda r: alike(r, "Fourier", "Fourier", "up-down after", 5, "up-down before"),
+            ),
+            Claim(
+                "the controls, labels at random and places shuffled, learn neither (below 70 %, R² below 0.1)",
+                lambda r: each(
+                    [
+                        below(r, row, column, limit)
+                        for row in CONTROLS
+                        for column, limit in (("left-right after", 70), ("distance after", 0.1))
+                    ]
+                ),
             ),
         ),
         shows=("Table 2", "Table 8", "Table 9"),

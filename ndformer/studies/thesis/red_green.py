@@ -12,10 +12,9 @@ import torch
 from torch import Generator, Tensor, nn
 
 from ndformer.framework.engine.config.text import parse_encoding
-from ndformer.studies.small import Reader, Scenes, fit
+from ndformer.studies.small import Control, Reader, Scenes, fit
 
 Task = Literal["direction", "directions", "distance", "location", "colour"]
-Control = Literal["", "labels", "places"]
 Readout = Literal["class", "mean"]
 SIDE, PATCH, TRAIN, TEST = 8, 4, 5000, 1000
 EPOCHS, BATCH, DIM, HEADS, LR = 20, 100, 64, 4, 2e-3

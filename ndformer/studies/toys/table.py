@@ -8,7 +8,7 @@ from torch import Generator, nn
 from ndformer.framework.engine.config.text import parse_encoding
 from ndformer.framework.engine.studies.experiment import Cell, Claim, Experiment, Results, Scale, Values, Verdict
 from ndformer.framework.engine.studies.verdicts import above, below, each
-from ndformer.studies.small import Reader, Scenes, accuracy, fit
+from ndformer.studies.small import Control, Reader, Scenes, accuracy, fit
 from ndformer.studies.toys.pictures import draw
 from ndformer.studies.toys.tasks import SIDE, TASKS, WORDS, moved, rotated, scaled
 
@@ -38,7 +38,8 @@ ENCODINGS = {  # as on a command line; places are floats in a cube of 8
     "Polynomial": "Polynomial(degree=3, m=8)",
     "Sincos, PaPE": "Sincos, PaPE(m=50)",
 }
-SHUFFLED = "PaPE, places shuffled"  # the control: what places say where none is any token's
+SHUFFLED, LABELS = "PaPE, places shuffled", "PaPE, labels at random"
+CONTROLS: dict[str, Control] = {SHUFFLED: "places", LABELS: "labels"}
 COLUMNS = {
     "direction": "direction",
     "direction moved": "… moved",
@@ -66,7 +67,19 @@ def columns(dims: int) -> dict[str, str]:
     return {k: v for k, v in COLUMNS.items() if dims > 1 or not (k.startswith("turn") or k.endswith("rotated"))}
 
 
+def drawn(name: str, dims: int, count: int, generator: Generator, control: Control = "") -> Scenes:
+    """Scenes of a task; as controls, with tokens dealt out among the places of their scene, or answers among scenes."""
+    scenes = TASKS[name].draw(generator, count, dims)
+    if control == "places":
+        order = torch.rand(scenes.tokens.shape, generator=generator).argsort(1)
+        return scenes._replace(tokens=scenes.tokens.gather(1, order))
+    if control == "labels":
+        return scenes._replace(targets=scenes.targets[torch.randperm(count, generator=generator)])
+    return scenes
+
+
 def measure(cell: Cell, dims: int, depth: int, least: int = STEPS) -> Values:
+    control = CONTROLS.get(cell.row, "")
     values: Values = {}
     for name, task in TASKS.items():
         if dims < task.least_dims:
@@ -75,21 +88,13 @@ def measure(cell: Cell, dims: int, depth: int, least: int = STEPS) -> Values:
         for class_at in ("nowhere", "origin") if name == "place" else ("nowhere",):
             torch.manual_seed(cell.seed)
             generator, tester = Generator().manual_seed(cell.seed), Generator().manual_seed(10_000 + cell.seed)
-            shuffled = cell.row == SHUFFLED
-
-            def drawn(count: int, generator: Generator, name: str = name, shuffled: bool = shuffled) -> Scenes:
-                scenes = TASKS[name].draw(generator, count, dims)
-                if not shuffled:
-                    return scenes
-                order = torch.rand(scenes.tokens.shape, generator=generator).argsort(1)
-                return scenes._replace(tokens=scenes.tokens.gather(1, order))
-
-            encoding = parse_encoding(ENCODINGS["PaPE" if shuffled else cell.row])
-            like = drawn(BATCH, Generator().manual_seed(cell.seed))
+            encoding = parse_encoding(ENCODINGS["PaPE" if control else cell.row])
+            like = drawn(name, dims, BATCH, Generator().manual_seed(cell.seed))
             readout = "class" if name == "place" else "mean"  # without a place, it learns of none in one block
             words = nn.Embedding(WORDS, 48)
             reader = Reader(words, task.outputs, like, encoding, depth=depth, class_at=class_at, readout=readout)
-            test = drawn(TEST, tester)
+            test = drawn(name, dims, TEST, tester, "places" if control == "places" else "")  # by true answers
+            learnt = (drawn(name, dims, BATCH, generator, control) for _ in range(steps))
             called = "place origin" if class_at == "origin" else name
 
             def look(
@@ -102,7 +107,7 @@ def measure(cell: Cell, dims: int, depth: int, least: int = STEPS) -> Values:
                 if step % every == 0:
                     values[f"{called}@{step}"] = accuracy(reader, test)
 
-            fit(reader, (drawn(BATCH, generator) for _ in range(steps)), steps, seen=look)
+            fit(reader, learnt, steps, seen=look)
             values[called] = accuracy(reader, test)
             for change in CHANGED:
                 if f"{called} {change}" in columns(dims):
@@ -123,9 +128,9 @@ def _all(rows: tuple[str, ...], judge: str, column: str, limit: float) -> Claim:
 
 def _claims(dims: int) -> tuple[Claim, ...]:
     claims = [
-        _all(("NoPE", SHUFFLED), "below", "direction", 55),
-        _all(("NoPE", SHUFFLED), "below", "distance", 55),
-        _all(("NoPE", SHUFFLED), "below", "counting", 30),
+        _all(("NoPE", *CONTROLS), "below", "direction", 55),
+        _all(("NoPE", *CONTROLS), "below", "distance", 55),
+        _all(("NoPE", *CONTROLS), "below", "counting", 30),
         _all(("ALiBi", "PaPERI"), "below", "direction", 60),
         _all(("PaPE, spread", "PaPECompact", "AxialRoPE", "Relative"), "above", "direction", 90),
         _all(("PaPE, spread", "PaPECompact", "AxialRoPE", "Relative"), "above", "direction moved", 90),
@@ -154,7 +159,7 @@ def _experiment(dims: int, depth: int, seeds: int, minutes: float | None) -> Exp
     return Experiment(
         f"toys:{dims}d-{depth}block{'s' * (depth > 1)}",
         title,
-        rows=(*ENCODINGS, SHUFFLED),
+        rows=(*ENCODINGS, *CONTROLS),
         columns=columns(dims),
         measure=lambda cell: measure(cell, dims, depth),
         scales={"small": Scale(seeds, minutes)},
@@ -164,7 +169,8 @@ def _experiment(dims: int, depth: int, seeds: int, minutes: float | None) -> Exp
         "learnt, moved as by another crop, scaled to twice as far apart, and each rotated by an angle of its own. "
         "Which places are taken says nothing; where B stands, without where A does, is enough for "
         "{} % of distance and {} % of counting. ".format(*WHERE_B_IS[dims])
-        + "CoPE as published sees no later token, and a class token at the origin is the first.",
+        + "CoPE as published sees no later token, and a class token at the origin is the first. Controls: no "
+        "positions; tokens dealt out among the places of their scene; answers dealt out among the scenes learnt from.",
         draw=lambda results, path: draw(results, path, title, columns(dims)),
     )
 

@@ -47,6 +47,12 @@ def batches(scenes: Scenes, seed: int) -> Iterator[Scenes]:
             yield scenes._replace(tokens=scenes.tokens[chosen], targets=scenes.targets[chosen])
 
 
+def dealt_out(scenes: Scenes, seed: int) -> Scenes:
+    """As a control, with answers dealt out among the canvases."""
+    order = torch.randperm(len(scenes.targets), generator=Generator().manual_seed(10_000_000 + seed))
+    return scenes._replace(targets=scenes.targets[order])
+
+
 class Painter(nn.Module):
     """Tokens of GridCells through a transformer; a symbol for each cell. `places` says where tokens are: on their grid,
     at their numbers in raster order as in a ViT of one dimension, with their object as an axis more, or, as a control,
