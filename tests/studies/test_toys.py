@@ -96,6 +96,36 @@ def test_every_row_measures_every_column_and_the_same_again(row, dims, tmp_path,
         assert measure(Cell(row, 3, "small", tmp_path), dims, 1, least=4) == values
 
 
+CAN = {  # tells direction in one dimension, a place by a class token that is nowhere, and by one at the origin:
+    "nnn": ("NoPE", SHUFFLED, LABELS),  # y, n, or ? where a hundred steps are too few to say
+    "yyy": ("Sincos", "LearnableSincos", "LaPE", "Sincos, PaPE", "AxialRoPE", "RoPEMixed"),  # the last two turn what
+    "?yy": ("LearnableFourier", "LearnableAbsolute"),  # is nowhere as if it were at 0
+    "nny": ("ALiBi", "PaPERI", "PaPEDirectional", "CoPE, two-sided"),
+    "yny": ("LookHere", "Relative", "PaPE", "PaPE, spread", "PaPECompact", "Polynomial"),
+    "?ny": ("DirectionalRPE",),
+    "?n?": ("RelativeBias",),
+    "ynn": ("CoPE",),  # sees no later token, and the class token at the origin is the first
+}
+MOVES = ("Sincos", "LearnableSincos", "LearnableFourier", "LearnableAbsolute", "LaPE", "Sincos, PaPE")
+
+
+def test_of_every_row_is_said_what_it_can():
+    assert sorted(row for rows in CAN.values() for row in rows) == sorted([*ENCODINGS, *CONTROLS])
+
+
+@pytest.mark.parametrize("can, row", [(can, row) for can, rows in CAN.items() for row in rows])
+def test_what_each_encoding_can_do_at_all_at_a_tiny_scale(can, row, tmp_path, monkeypatch):
+    monkeypatch.setattr(table, "TASKS", {name: TASKS[name] for name in ("direction", "place")})
+    monkeypatch.setattr(table, "BATCH", 64)
+    monkeypatch.setattr(table, "TEST", 300)
+    values = measure(Cell(row, 0, "small", tmp_path), 1, 1, least=100)
+    found = [values[name] for name in ("direction", "place", "place origin")]
+    for answer, value in zip(can, found):
+        assert answer == "?" or (value > 75 if answer == "y" else value < 65), found
+    if row not in (*MOVES, "AxialRoPE", "RoPEMixed"):  # of these two, a class token that is nowhere moves not with all
+        assert values["direction moved"] == values["direction"]
+
+
 @pytest.mark.parametrize("name", TASKS)
 def test_controls_deal_out_tokens_in_a_scene_and_answers_among_scenes(name):
     true = table.drawn(name, 2, 200, Generator().manual_seed(1))
