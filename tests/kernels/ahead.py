@@ -17,7 +17,7 @@ from triton.backends.compiler import GPUTarget  # pyright: ignore[reportMissingI
 from triton.compiler import ASTSource  # pyright: ignore[reportMissingImports]
 
 from ndformer.framework.kernels import fused_triton
-from ndformer.framework.kernels.fused_variants import Variant
+from ndformer.framework.kernels.fused_variants import Variant, padded
 
 TOOLS = Path(triton.__path__[0]) / "backends" / "nvidia" / "bin"
 FLOATS = ("forms", "places", "placed", "boxes", "lse", "d_lse", "said", "d_forms", "offsets", "measures")
@@ -110,7 +110,7 @@ def _source(case: Case, tiles: Variant) -> Any:
         UNPLACED=unplaced,
         SPANS=case.spans,
         WIDTH=case.width,
-        D=max(16, triton.next_power_of_2(case.width)),
+        D=padded(4 if case.dtype == "fp32" else 2, case.width, P),
         PRECISION="tf32x3" if case.dtype == "fp32" else "tf32",
         QUERIES=tiles.queries,
         KEYS=tiles.keys,

@@ -13,9 +13,9 @@ KERNELS = ("forward", "backward_queries", "backward_keys")
 EVERY = [
     Case(kernel, "parabola", P, width, DTYPES[size], arch)
     for arch in SHARED
-    for P in (2, 3, 6)  # as the table has them
+    for P in (2, 3, 4, 6)  # as the table has them; 4 where 6 are too many
     for kernel, size, width in TABLE
-    if fits(size, width, P)
+    if fits(size, width, P) and not (P == 4 and fits(size, width, 6))
 ]
 OTHERS = [
     Case(kernel, kind, P, 64, "bf16", arch, spans=True)
@@ -25,10 +25,13 @@ OTHERS = [
     + [("cone", 2), ("parabola", 1), ("parabola", 3)]
 ]
 WIDE = [
-    Case(kernel, "parabola", 2, width, "bf16", arch, spans=spans)
+    Case(kernel, "parabola", P, width, dtype, arch, spans=spans)
     for arch in SHARED
     for kernel in KERNELS
-    for width, spans in ((80, False), (96, True), (128, True))
+    for P, width, dtype, spans in (
+        *((2, width, "bf16", spans) for width, spans in ((80, False), (96, True), (128, True))),
+        *((P, width, "fp32", True) for P, width in ((2, 80), (3, 96), (4, 128), (6, 16))),
+    )
 ]
 RODE = {  # forward tiles on all architectures, whichever the table is for; those of keys have no registers to spare
     Case(kernel, "parabola", P, width, "fp16", arch, spans=masked): tiles

@@ -49,8 +49,8 @@ class Fused(Backend):
         if not self.serves(q, k, v, where, bias):
             raise ValueError(
                 "backend 'fused' is for parabolas (PaPE, PaPE-RI ...), distances, curves and cones, in up to "
-                f"{AXES} dimensions, with float32 positions, heads of up to 128 channels (in float32 64, and not 16 in "
-                "more than 3 dimensions), and triton on a GPU (pip install 'ndformer[gpu]'): take 'auto'"
+                f"{AXES} dimensions, with float32 positions, heads of up to 128 channels (64 in float32 and more "
+                "than 4 dimensions), and triton on a GPU (pip install 'ndformer[gpu]'): take 'auto'"
             )
         kind, forms, places = "none", None, None
         if isinstance(bias, PositionBias):

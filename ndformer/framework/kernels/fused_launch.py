@@ -10,7 +10,7 @@ from torch import Tensor
 from ndformer.framework.kernels import fused_triton as kernels
 from ndformer.framework.kernels.fused_features import queries_told
 from ndformer.framework.kernels.fused_reference import Bias, empty_like, empty_rest
-from ndformer.framework.kernels.fused_variants import Variant, variant
+from ndformer.framework.kernels.fused_variants import Variant, padded, variant
 
 FAR = 1e30
 SPARE = 128  # places may be read up to a tile beyond the last, four at once
@@ -79,14 +79,15 @@ def _riding(
 
 def _constants(q: Tensor, bias: Bias, tiles: Variant) -> dict[str, Any]:
     """What a kernel is compiled for."""
+    P = 0 if bias.places is None else bias.places.shape[1]
     return dict(
         KIND=bias.kind,
-        P=0 if bias.places is None else bias.places.shape[1],
+        P=P,
         COUNT=0 if bias.forms is None else bias.forms.shape[2],
         UNPLACED=bias.placed is not None,
         SPANS=bias.spans is not None,
         WIDTH=q.shape[-1],
-        D=max(16, triton.next_power_of_2(q.shape[-1])),
+        D=padded(q.element_size(), q.shape[-1], P),
         PRECISION="tf32x3" if q.dtype == torch.float32 else "tf32",
         QUERIES=tiles.queries,
         KEYS=tiles.keys,

@@ -32,6 +32,8 @@ LARGE, FLAT, SMALL, THIN = Variant(128, 64, 8, 3), Variant(128, 32, 8, 3), Varia
 SQUARE, LOW, LEAST = Variant(64, 64, 4, 2), Variant(128, 32, 8, 2), Variant(64, 16, 4, 1)
 FEW, TINY = Variant(32, 64, 4, 2), Variant(16, 32, 4, 2)  # queries, for keys
 EVEN, LEAN, BIT, LIMB = (Variant(*tile, 4, 1) for tile in ((32, 32), (16, 32), (16, 16), (32, 16)))
+# many warps for few numbers, and keys and values that wait in shared memory: for heads of 128 in float32
+THEIRS, BOTH, OWN = Variant(16, 32, 8, 2), Variant(16, 16, 8, 2), Variant(32, 16, 8, 1)
 
 # by kernel, bytes of a number, and channels of a head, which are padded to a power of two
 TABLE: dict[tuple[str, int, int], Row] = {
@@ -42,6 +44,7 @@ TABLE: dict[tuple[str, int, int], Row] = {
     ("forward", 4, 16): Row(THIN, THIN, LEAST),
     ("forward", 4, 32): Row(THIN, THIN, LEAST),
     ("forward", 4, 64): Row(LEAST, LEAST, LEAN),
+    ("forward", 4, 128): Row(THEIRS, THEIRS, THEIRS),
     ("backward_queries", 2, 16): Row(LOW, LOW, LEAST),
     ("backward_queries", 2, 32): Row(LOW, LOW, LEAST),
     ("backward_queries", 2, 64): Row(LOW, LOW, LEAST),
@@ -49,6 +52,7 @@ TABLE: dict[tuple[str, int, int], Row] = {
     ("backward_queries", 4, 16): Row(LEAST, LEAST, LEAST),
     ("backward_queries", 4, 32): Row(LEAST, LEAST, LEAN),
     ("backward_queries", 4, 64): Row(LEAN, LEAN, BIT),
+    ("backward_queries", 4, 128): Row(BOTH, BOTH, BOTH),
     ("backward_keys", 2, 16): Row(SQUARE, FEW, TINY),
     ("backward_keys", 2, 32): Row(SQUARE, FEW, TINY),
     ("backward_keys", 2, 64): Row(SQUARE, FEW, TINY),
@@ -56,6 +60,7 @@ TABLE: dict[tuple[str, int, int], Row] = {
     ("backward_keys", 4, 16): Row(TINY, TINY, TINY),
     ("backward_keys", 4, 32): Row(TINY, TINY, LIMB),
     ("backward_keys", 4, 64): Row(TINY, TINY, LIMB),
+    ("backward_keys", 4, 128): Row(OWN, OWN, OWN),
 }
 
 
@@ -89,7 +94,7 @@ def rides(kernel: str, arch: int, kind: str, size: int, width: int, P: int, mask
     """With the bias on the tensor cores, where that is thought to be faster."""
     if kind not in ("parabola", "isotropic") or size != 2:
         return None
-    return RIDING.get((kernel, arch, P, _padded(width)), (None, None))[masked]
+    return RIDING.get((kernel, arch, P, padded(size, width, P)), (None, None))[masked]
 
 
 def architecture(device: torch.device) -> int:
@@ -104,12 +109,12 @@ def architecture(device: torch.device) -> int:
 
 def chosen(kernel: str, size: int, width: int, P: int, masked: bool) -> Variant:
     """`size`: bytes of a number. `masked`: logits are compared with something, in padding, packed rows and cones."""
-    return TABLE[kernel, size, _padded(width)][_column(P, masked)]
+    return TABLE[kernel, size, padded(size, width, P)][_column(P, masked)]
 
 
 def fits(size: int, width: int, P: int) -> bool:
     """Whether there is a variant that does not spill."""
-    return width <= 128 if size == 2 else width <= 64 and (P <= 3 or width > 16)
+    return width <= 64 or (width <= 128 and (size == 2 or P <= 4))
 
 
 def _column(P: int, masked: bool) -> int:
@@ -117,5 +122,7 @@ def _column(P: int, masked: bool) -> int:
     return min(2, (P > 2) + (P > 3) + masked)
 
 
-def _padded(width: int) -> int:
-    return max(16, 1 << (width - 1).bit_length())
+def padded(size: int, width: int, P: int) -> int:
+    """Channels of a head in registers. In float32 tiles of 16 spill where there are more than three dimensions, and
+    those of 32 do not."""
+    return max(32 if size == 4 and P > 3 else 16, 1 << (width - 1).bit_length())
