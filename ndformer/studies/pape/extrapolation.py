@@ -150,7 +150,7 @@ EXPERIMENTS = [
         rows=tuple(ENCODINGS),
         columns=COLUMNS,
         measure=measure,
-        scales={"small": Scale(3, minutes=72, data=TWO_DATA)},
+        scales={"small": Scale(3, minutes=89, data=TWO_DATA)},
         claims=CLAIMS,
         shows=("Figure 1", "Table 5", "Table 6", "Table 7"),
         about=(

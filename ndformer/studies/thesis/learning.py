@@ -61,7 +61,7 @@ EXPERIMENTS = [
         rows=tuple(ROWS),
         columns={f"{task}@{n}": f"{task}, {n}" for task in TASKS for n in AMOUNTS},
         measure=measure,
-        scales={"small": Scale(5, minutes=65)},
+        scales={"small": Scale(5, minutes=97)},
         claims=(
             *(
                 Claim(

@@ -76,7 +76,7 @@ EXPERIMENTS = [
         rows=tuple(ROWS),
         columns={"left-right": "left-right, %", "up-down": "up-down, %", "distance": "distance, R²"},
         measure=measure,
-        scales={"small": Scale(5, minutes=20)},
+        scales={"small": Scale(5, minutes=28)},
         published={
             DRAWN: {"left-right": "92", "up-down": "92", "distance": "0.91"},
             BOTH: {"left-right": "99", "up-down": "99", "distance": "0.98"},

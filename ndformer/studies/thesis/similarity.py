@@ -85,7 +85,7 @@ EXPERIMENTS = [
             "near after": "after",
         },
         measure=measure,
-        scales={"small": Scale(5, minutes=23)},
+        scales={"small": Scale(5, minutes=27)},
         claims=(
             Claim(
                 "before training, Absolute ones have no pattern (both differences within 0.05)",
