@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from ndformer.framework.engine.studies.experiment import Experiment
+from ndformer.framework.engine.studies.experiment import Experiment, Results
+from ndformer.framework.engine.studies.pages import measured
 from ndformer.studies import PAPERS, of_paper
 from tools import reproduce
 
@@ -129,6 +130,13 @@ def test_every_number_of_made_up_results_is_theirs(made):
         page = (made / f"{paper}.md").read_text(encoding="utf-8")
         assert wrong(page, paper, made) == []
         assert "±" in page
+
+
+def test_numbers_of_many_digits_have_a_power_of_ten():
+    experiment = Experiment("toys:made", "Made", ("row",), {"a": "a", "b": "b"}, lambda cell: {}, {})
+    results = Results({"row": {0: {"a": 1.5e23, "b": 123456.0}, 1: {"a": 0.5e23, "b": 123456.0}}})
+    assert "| 1.000e+23 ± 7.071e+22 | 123456.0 ± 0.0 |" in measured(experiment, results)
+    assert is_mean("1.000e+23 ± 7.071e+22", [1.5e23, 0.5e23], lambda sd, n: sd)
 
 
 def test_a_number_that_is_not_theirs_is_found(made):

@@ -156,7 +156,7 @@ EXPERIMENTS = [
             for what, says in (("z", "mean z of heads"), ("strongest", "largest |z| of a head"))
         },
         measure=of_layer,
-        scales={"small": Scale(3, minutes=26, data=TWO_DATA)},
+        scales={"small": Scale(3, minutes=39, data=TWO_DATA)},
         claims=(
             Claim(
                 "positions are used most strongly in early layers: z of the first is above the last's",
@@ -191,8 +191,8 @@ EXPERIMENTS = [
             "layers of four heads here, twelve of twelve in the paper; the picture is of the first seed. A head that "
             "goes by distance alone has z below 0: P is at most 1 there, and Y is 1. As it is defined, z has no bounds:"
             " a head that looks far away has exp(q k') without the P that holds it down, and one such head of one seed "
-            "may decide a mean, as it did for hand signs with labels at random. Terms are as attention adds them, "
-            "divided by the root of the head's width."
+            "may decide a mean, as it did for hand signs with labels at random; with shuffled places many do, "
+            "and z has up to 24 digits. Terms are as attention adds them, divided by the root of the head's width."
         ),
         draw=draw_heads,
     ),

@@ -94,7 +94,7 @@ FIGURE6 = Experiment(
     rows=(*ROWS, *CONTROLS),
     columns={f"signs@{amount}": f"{amount} of each" for amount in EPOCHS},
     measure=on_signs,
-    scales={"small": Scale(3, 89, data=(SIGN_DIGITS,))},
+    scales={"small": Scale(3, 109, data=(SIGN_DIGITS,))},
     claims=(
         Claim("pretrained Fourier features are always ahead of drawn ones", _ahead(PRETRAINED, "Learnable Fourier")),
         Claim("fixed sines always ahead of Absolute", _ahead("Fixed sinusoidal", "Absolute")),

@@ -17,6 +17,7 @@ from ndformer.framework.errors import DataError
 from ndformer.framework.pictures.studies import rows_of_dots
 
 RESULTS = "results.json"
+LONG = 1e6  # from here on numbers have a power of ten
 
 
 def write(experiment: Experiment, scale: ScaleName, results: Results, folder: Path) -> str:
@@ -138,6 +139,8 @@ def _cell(values: Sequence[float]) -> str:
     if not values:
         return ""
     summary = Summary.of(values)
+    if max(map(abs, values)) >= LONG and math.isfinite(summary.mean):
+        return f"{summary.mean:.3e}" + ("" if summary.sd is None else f" ± {summary.sd:.3e}")
     digits = 1 if max(map(abs, values)) >= 10 else 3
     mean = f"{round(summary.mean, digits) + 0.0:.{digits}f}" if math.isfinite(summary.mean) else str(summary.mean)
     return mean if summary.sd is None else f"{mean} ± {summary.sd:.{digits}f}"
