@@ -122,7 +122,7 @@ EXPERIMENTS = [
             "distance after": "after",
         },
         measure=measure,
-        scales={"small": Scale(5, minutes=33)},
+        scales={"small": Scale(5, minutes=48)},
         published={
             "Absolute": {
                 "left-right before": "51.47",
