@@ -19,7 +19,7 @@ import argparse
 import shutil
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import torch
@@ -41,9 +41,9 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("name", metavar="PAPER[:ITEM]", nargs="?")
     parser.add_argument("--list", action="store_true", help="what there is")
     parser.add_argument("--scale", choices=["small", "paper"], help="(small, where there is one)")
-    parser.add_argument("--seeds", metavar="N", type=int, nargs="+", help="(as many as the table wants, from 0)")
+    parser.add_argument("--seeds", metavar="N", type=from_(0), nargs="+", help="(as many as the table wants, from 0)")
     parser.add_argument("--rows", metavar="ROW", nargs="+", help="these rows alone")
-    parser.add_argument("--jobs", metavar="K", type=int, default=1, help="cells at once, of one thread each (1)")
+    parser.add_argument("--jobs", metavar="K", type=from_(1), default=1, help="cells at once, of one thread each (1)")
     parser.add_argument("--anyway", action="store_true", help="also what needs more than two CPU cores")
     parser.add_argument("--work-dir", metavar="DIR", type=Path, default=Path("work_dirs/reproduce"))
     parser.add_argument(
@@ -91,6 +91,15 @@ def named(name: str) -> list[Experiment]:
     return of_paper(name)
 
 
+def from_(least: int) -> Callable[[str], int]:
+    def whole(text: str) -> int:
+        if not text.isdecimal() or int(text) < least:
+            raise argparse.ArgumentTypeError(f"takes whole numbers from {least}, got {text!r}")
+        return int(text)
+
+    return whole
+
+
 def check(experiment: Experiment, given: argparse.Namespace) -> Scale:
     scale = scale_of(experiment, given)
     if scale not in experiment.scales:
@@ -98,7 +107,7 @@ def check(experiment: Experiment, given: argparse.Namespace) -> Scale:
     wants = experiment.scales[scale]
     if wants.needs and not given.anyway:
         raise ConfigError(
-            f"{experiment.name} on the scale '{scale}' needs {wants.needs}", "where there is, --anyway runs it"
+            f"{experiment.name} on the scale '{scale}' needs {wants.needs}: where these are, --anyway runs it"
         )
     conduct.check_data(experiment, scale, given.data)
     return wants

@@ -30,11 +30,20 @@ def test_of_a_paper_it_runs_what_it_can_and_says_why_it_leaves_the_rest(tmp_path
 def test_what_is_asked_for_by_its_name_and_cannot_run_is_an_error(tmp_path):
     with pytest.raises(ConfigError, match="has no scale 'small'"):
         reproduce.run(find("pape:table5"), given(tmp_path, "small"))
-    with pytest.raises(ConfigError, match="on the scale 'paper' needs a GPU"):
+    with pytest.raises(ConfigError, match="on the scale 'paper' needs a GPU .*, --anyway runs it$"):
         reproduce.run(find("pape:table5"), given(tmp_path))  # the only scale that it has
     willing = argparse.Namespace(**vars(given(tmp_path, "paper")) | dict(anyway=True))
     with pytest.raises(DataError, match="pape:table5 reads .*imagenet"):  # so it would, with the data
         reproduce.run(find("pape:table5"), willing)
+
+
+@pytest.mark.parametrize("wrong", [["--seeds", "-1"], ["--seeds", "0", "x"], ["--jobs", "0"]])
+def test_seeds_and_jobs_are_whole_numbers(wrong, tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        reproduce.main(["toys:1d-1block", "--work-dir", str(tmp_path), *wrong])
+    assert (
+        f"argument {wrong[0]}: takes whole numbers from {'10'[wrong[0] == '--seeds']}, got" in capsys.readouterr().err
+    )
 
 
 def test_the_list_has_every_experiment_with_what_it_needs():

@@ -109,7 +109,7 @@ EXPERIMENTS = [
         rows=tuple(ROWS),
         columns=HEADINGS | {task: task for task in TASKS},
         measure=measure,
-        scales={"small": Scale(3, minutes=250)},
+        scales={"small": Scale(3, minutes=265)},
         claims=CLAIMS,
         shows=("Figure 1", "Figure 6", "equations 11 to 13"),
         about=" ".join(ABOUT.split()),
