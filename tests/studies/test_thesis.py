@@ -5,6 +5,7 @@ import torch
 
 from ndformer.framework.engine.studies.experiment import Cell, Results
 from ndformer.studies import find
+from ndformer.studies.small import Control
 from ndformer.studies.thesis import images, learning, pretraining, red_green, similarity
 from ndformer.studies.thesis.probes import embeddings
 from ndformer.studies.thesis.red_green import SIDE, grid_positions, trained
@@ -45,7 +46,7 @@ def test_controls_learn_from_what_they_say(name, tmp_path, monkeypatch):
     experiment, asked = find(name), []
     true = red_green.images
 
-    def images(*args, control="", **rest):
+    def images(*args, control: Control = "", **rest):
         asked.append(control)
         return true(*args, control=control, **rest)
 
