@@ -275,7 +275,8 @@ def test_point_transformer_v3_learns_and_evaluates_with_it(
     ours = learnt()
     assert taken
     with torch.no_grad():
-        assert torch.equal(model(tokens).features, ours[0])
+        evaluated = model(tokens).features
+    assert relative(evaluated, ours[0]) <= 1e-6  # products of other shapes have the same bits on some CPUs alone
     monkeypatch.setattr(narrow_module.Narrow, "preferred", lambda *_: False)
     torchs = learnt()
     assert not torch.equal(torchs[0], ours[0])  # another kernel
