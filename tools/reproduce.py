@@ -27,7 +27,7 @@ import torch
 from ndformer.framework import atomic
 from ndformer.framework.engine.programs import cli
 from ndformer.framework.engine.studies import conduct, index, pages
-from ndformer.framework.engine.studies.experiment import Experiment, Scale, ScaleName
+from ndformer.framework.engine.studies.experiment import Cell, Experiment, Results, Scale, ScaleName
 from ndformer.framework.errors import ConfigError, DataError, UnknownNameError
 from ndformer.studies import PAPERS, find, of_paper
 from ndformer.studies.contents import NOT_MEASURED
@@ -73,12 +73,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         (cell,) = [cell for cell in every_row if cell.row == row]
         conduct.measure(experiment, cell)
     elif given.name:
-        for experiment in named(given.name):
-            hindrance = "" if ":" in given.name else hindered(experiment, given)
-            if hindrance:
-                print(f"left out: {hindrance}")
-            else:
-                run(experiment, given)
+        ran = [attempt(experiment, given) for experiment in named(given.name)]
+        if not any(ran):
+            raise ConfigError(f"nothing of {given.name} can run here")
     if given.pages:
         write_pages(given.pages)
 
@@ -100,14 +97,34 @@ def from_(least: int) -> Callable[[str], int]:
     return whole
 
 
+def attempt(experiment: Experiment, given: argparse.Namespace) -> bool:
+    """Whether it ran: of a whole paper, what cannot run here is left out."""
+    hindrance = "" if ":" in given.name else hindered(experiment, given)
+    if hindrance:
+        print(f"left out: {hindrance}")
+        return False
+    try:
+        run(experiment, given)
+    except KeyboardInterrupt:
+        print("stopped: the same command again goes on from here", file=sys.stderr)
+        raise
+    return True
+
+
 def check(experiment: Experiment, given: argparse.Namespace) -> Scale:
     scale = scale_of(experiment, given)
     if scale not in experiment.scales:
         raise ConfigError(f"{experiment.name} has no scale '{scale}', only {', '.join(experiment.scales)}")
     wants = experiment.scales[scale]
     if wants.needs and not given.anyway:
+        others = [
+            other.name
+            for other in of_paper(experiment.paper)
+            if set(other.shows) & set(experiment.shows) and not all(one.needs for one in other.scales.values())
+        ]
         raise ConfigError(
             f"{experiment.name} on the scale '{scale}' needs {wants.needs}: where these are, --anyway runs it"
+            + (f"; {' and '.join(others)} is of it at a scale for two CPU cores" if others else "")
         )
     conduct.check_data(experiment, scale, given.data)
     return wants
@@ -137,11 +154,16 @@ def run(experiment: Experiment, given: argparse.Namespace) -> None:
     begin = time.monotonic()
     folder = given.work_dir / pages.name_of(experiment, scale)
     every = conduct.cells(experiment, scale, seeds, given.work_dir)
-    there = sum(conduct.done(cell) for cell in every)
-    print(f"{experiment.name}: {experiment.title}")
-    print(f"{len(every)} cells, {there} of them done; what each says: {folder}/*/{conduct.LOG}", flush=True)
-
+    asked = [cell for cell in every if cell.row in (given.rows or experiment.rows)]
+    if given.keep:
+        check_nothing_is_lost(pages.kept(experiment, scale, given.keep), every, given.keep / folder.name)
+    there = sum(conduct.done(cell) for cell in asked)
     quick = wants.minutes is not None and wants.minutes <= QUICK
+    print(f"{experiment.name}: {experiment.title}")
+    print(f"{len(asked)} cells, {there} of them done{'' if quick else expected(wants, experiment, len(asked) - there)}")
+    if not quick:
+        print(f"what each says, if anything: {folder}/*/{conduct.LOG}", flush=True)
+
     more = given.rows, given.data, quick
     ends = conduct.conduct(experiment, scale, seeds, given.work_dir, given.jobs, program, *more)
     for measured, (done, total, cell) in enumerate(ends, 1):
@@ -158,6 +180,23 @@ def run(experiment: Experiment, given: argparse.Namespace) -> None:
             shutil.copy(folder / name, kept / name)
 
 
+def expected(wants: Scale, experiment: Experiment, cells: int) -> str:
+    if wants.minutes is None or wants.needs:
+        return ""
+    return f"; the others are about {wants.minutes * cells / (wants.seeds * len(experiment.rows)):.0f} min of a core"
+
+
+def check_nothing_is_lost(before: Results | None, cells: Sequence[Cell], kept: Path) -> None:
+    known = {(cell.row, cell.seed) for cell in cells}
+    lost = [(row, seed) for row, seeds in (before.values if before else {}).items() for seed in seeds]
+    lost = [cell for cell in lost if cell not in known]
+    if lost:
+        raise ConfigError(
+            f"{kept} has {len(lost)} cells that this run has not, such as {lost[0][0]}, seed {lost[0][1]}, and --keep "
+            "would lose them: --onto keeps both"
+        )
+
+
 def papers() -> list[index.Paper]:
     return [index.Paper(name, title, of_paper(name), NOT_MEASURED.get(name, {})) for name, (title, _) in PAPERS.items()]
 
@@ -167,7 +206,8 @@ def listed() -> str:
 
 
 def write_pages(folder: Path) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
+    if not any(folder.glob(f"*/{pages.RESULTS}")):
+        raise DataError(f"{folder} has no results to make pages of: --keep {folder} leaves them there")
     for paper in papers():
         intro = PAPERS[paper.name][1]
         said = pages.page(paper.title, intro, paper.experiments, folder, paper.without)

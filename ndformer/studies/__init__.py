@@ -8,12 +8,13 @@ A file here that has EXPERIMENTS brings its own.
 """
 
 import importlib
+import re
 from functools import cache
 from pathlib import Path
 
 from ndformer.framework.engine.studies.experiment import Experiment
 from ndformer.framework.errors import UnknownNameError, nearest
-from ndformer.studies.contents import CONTENTS
+from ndformer.studies.contents import CONTENTS, NOT_MEASURED
 
 HERE = Path(__file__).parent
 PAPERS = {  # name -> title, and what a reader of its page should know first
@@ -23,7 +24,8 @@ PAPERS = {  # name -> title, and what a reader of its page should know first
     ),
     "thesis": (
         "Position embeddings in vision transformers (a master's thesis, 2022)",
-        "Red-green images: a red and a green square on black, 32 x 32 pixels, in patches of 4 x 4.",
+        "Xiangxie Zhang, *How to encode location in the Vision Transformer? A study on position embeddings*, TU "
+        "Delft. Red-green images: a red and a green square on black, 32 x 32 pixels, in patches of 4 x 4.",
     ),
     "pape": (
         "Parabolic Position Encoding: Vision-Centric, Principled, Extrapolatable, General (2026)",
@@ -39,12 +41,14 @@ PAPERS = {  # name -> title, and what a reader of its page should know first
     ),
     "sincos2d": (
         "A note on 2D sinusoidal position encoding",
-        "A page of an on-line glossary without tables or figures of its own. What it says is checked sentence by "
-        "sentence; what it reports of other works (the defaults of ViT, MAE, DeiT and DETR) nothing here can measure.",
+        "A page of an on-line glossary, whose address we do not have, without tables or figures of its own. What it "
+        "says is checked sentence by sentence; what it reports of other works (the defaults of ViT, MAE, DeiT and "
+        "DETR) nothing here can measure.",
     ),
     "vitarc": (
         "Tackling the Abstraction and Reasoning Corpus with Vision Transformers (ViTARC, 2024), an excerpt",
-        "One page of the paper, on 2D-RPE, OPE and PEmixer. Tokens are cells of grids: [docs/arc.md](../arc.md).",
+        "Li et al., [arXiv 2410.06405](https://arxiv.org/abs/2410.06405): one page of it, on 2D-RPE, OPE and PEmixer. "
+        "Tokens are cells of grids: [docs/arc.md](../arc.md).",
     ),
 }
 
@@ -67,6 +71,17 @@ def of_paper(name: str) -> list[Experiment]:
 
 
 def find(name: str) -> Experiment:
-    if name not in every():
-        raise UnknownNameError(f"no experiment '{name}'{nearest(name, every())} There are {len(every())}.")
-    return every()[name]
+    if name in every():
+        return every()[name]
+    paper, _, item = name.partition(":")
+    label = re.sub(r"^([a-z]+)(\d.*)", r"\1 \2", item).capitalize()  # figure1: Figure 1
+    shown = [experiment.name for experiment in of_paper(paper) if label in experiment.shows]
+    why = NOT_MEASURED.get(paper, {}).get(label)
+    if shown:
+        raise UnknownNameError(f"no experiment '{name}': {label} is shown by {', '.join(shown)}")
+    if why:
+        raise UnknownNameError(f"no experiment '{name}': {label} is {why}, with nothing to measure")
+    known = of_paper(paper) or every().values()
+    raise UnknownNameError(
+        f"no experiment '{name}'{nearest(name, every())} Known: {', '.join(one.name for one in known)}"
+    )

@@ -47,3 +47,12 @@ def test_wherever_positions_are_learnt_from_there_are_controls(name):
 def test_a_name_that_is_none_is_told_with_the_nearest():
     with pytest.raises(UnknownNameError, match="did you mean 'thesis:table3'"):
         find("thesis:tabel3")
+
+
+def test_a_figure_of_a_paper_leads_to_what_shows_it():
+    with pytest.raises(UnknownNameError, match="'pape:figure1': Figure 1 is shown by pape:extrapolation"):
+        find("pape:figure1")
+    with pytest.raises(UnknownNameError, match="Figure 2 is sample images of the data of Table 1, with nothing to"):
+        find("thesis:figure2")
+    with pytest.raises(UnknownNameError, match="'mine:first'. Known: pape:equations, "):
+        find("mine:first")

@@ -30,7 +30,7 @@ def test_of_a_paper_it_runs_what_it_can_and_says_why_it_leaves_the_rest(tmp_path
 def test_what_is_asked_for_by_its_name_and_cannot_run_is_an_error(tmp_path):
     with pytest.raises(ConfigError, match="has no scale 'small'"):
         reproduce.run(find("pape:table5"), given(tmp_path, "small"))
-    with pytest.raises(ConfigError, match="on the scale 'paper' needs a GPU .*, --anyway runs it$"):
+    with pytest.raises(ConfigError, match="on the scale 'paper' needs a GPU .*, --anyway runs it; pape:extrap"):
         reproduce.run(find("pape:table5"), given(tmp_path))  # the only scale that it has
     willing = argparse.Namespace(**vars(given(tmp_path, "paper")) | dict(anyway=True))
     with pytest.raises(DataError, match="pape:table5 reads .*imagenet"):  # so it would, with the data
@@ -52,9 +52,26 @@ def test_the_list_has_every_experiment_with_what_it_needs():
     assert "reads mnist_idx, sign_digits" in said
 
 
-def test_pages_are_made_where_there_is_no_folder_yet(tmp_path):
-    reproduce.main(["--pages", str(tmp_path / "new" / "pages")])
-    assert "Not run here" in (tmp_path / "new" / "pages" / "thesis.md").read_text(encoding="utf-8")
+def test_pages_are_not_made_of_nothing(tmp_path):
+    with pytest.raises(DataError, match="typo has no results to make pages of: --keep .*typo leaves them there"):
+        reproduce.main(["--pages", str(tmp_path / "typo")])
+    assert not (tmp_path / "typo").exists()
+
+
+def test_a_paper_of_which_nothing_can_run_is_an_error(tmp_path, capsys):
+    with pytest.raises(ConfigError, match="nothing of thesis can run here"):
+        reproduce.main(["thesis", "--scale", "paper", "--data", str(tmp_path)])
+    assert "left out: thesis:table7" in capsys.readouterr().out
+
+
+def test_keep_loses_nothing_that_was_kept(tmp_path, capsys):
+    made = ["sape2:equations", "--work-dir", str(tmp_path / "work"), "--keep", str(tmp_path / "kept"), "--seeds"]
+    reproduce.main([*made, "0", "1"])
+    with pytest.raises(ConfigError, match="4 cells that this run has not, such as key, step by step, seed 1, .*--onto"):
+        reproduce.main([*made, "0"])
+    capsys.readouterr()
+    reproduce.main([*made, "0", "1", "--rows", "CoPE with open gates"])
+    assert "2 cells, 2 of them done" in capsys.readouterr().out
 
 
 def test_onto_what_is_kept_only_what_it_lacks_is_measured(tmp_path, monkeypatch):

@@ -99,7 +99,7 @@ EXPERIMENTS = [
                 lambda r: each([alike(r, "m=64", "m=8", name, within=1) for name in TWO]),
             ),
             Claim(
-                "it is m, not the start radius that goes with it: from a spread start m=64 is ahead of m=2 too",
+                "ours: it is m, not the start radius that goes with it: from a spread start m=64 is ahead of m=2 too",
                 on_both("m=64, spread start", "m=2, spread start"),
             ),
             *controls("m=50"),

@@ -129,7 +129,7 @@ EXPERIMENTS = [
                 lambda r: each([ahead(r, name, f"{name}, untrained", "direction") for name in TWO]),
             ),
             Claim(
-                "and more than where places are shuffled",
+                "control: directions spread more than where places are shuffled",
                 lambda r: each([ahead(r, name, f"{name}, places shuffled", "direction") for name in TWO]),
             ),
             Claim(
@@ -139,11 +139,11 @@ EXPERIMENTS = [
         ),
         shows=("Figure 2",),
         about=(
-            "Models of Table 1 (PaPE as the paper starts it, class token in the middle) on 64 test images: standard "
-            "deviations of each term over the keys of a query, averaged over queries, heads and layers; the mean "
-            "distance of what is attended to, over that of all keys; the largest difference in a token behind the last "
-            "block, where the same weights attend by the paper's concatenation. Maps of one image lie in each cell's "
-            "folder, maps.png."
+            "Models as in table1, trained anew (PaPE as the paper starts it, class token in the middle), on 64 test "
+            "images: standard deviations of each term over the keys of a query, averaged over queries, heads and "
+            "layers; the mean distance of what is attended to, over that of all keys; the largest difference in a "
+            "token behind the last block, where the same weights attend by the paper's concatenation. Maps of one "
+            "image lie in each cell's folder, maps.png."
         ),
     ),
     Experiment(
@@ -171,11 +171,11 @@ EXPERIMENTS = [
                 lambda r: each([above(r, "layer 1", f"{name} strongest", 0.5) for name in TWO]),
             ),
             Claim(
-                "it is learnt: the first layer's z is above that of random labels",
+                "control: the first layer's z is above that of random labels",
                 lambda r: each([ahead(r, "layer 1", "layer 1, labels at random", f"{name} z") for name in TWO]),
             ),
             Claim(
-                "and above that of shuffled places",
+                "control: the first layer's z is above that of shuffled places",
                 lambda r: each([ahead(r, "layer 1", "layer 1, places shuffled", f"{name} z") for name in TWO]),
             ),
             Claim(
@@ -187,12 +187,13 @@ EXPERIMENTS = [
         ),
         shows=("Figure 3",),
         about=(
-            "The same models. Equation 16 over the keys that have 80 % of a query's attention, on 64 test images; four "
-            "layers of four heads here, twelve of twelve in the paper; the picture is of the first seed. A head that "
-            "goes by distance alone has z below 0: P is at most 1 there, and Y is 1. As it is defined, z has no bounds:"
-            " a head that looks far away has exp(q k') without the P that holds it down, and one such head of one seed "
-            "may decide a mean, as it did for hand signs with labels at random; with shuffled places many do, "
-            "and z has up to 24 digits. Terms are as attention adds them, divided by the root of the head's width."
+            "The same models as in figure2. Equation 16 over the keys that have 80 % of a query's attention, on 64 "
+            "test images; four layers of four heads here, twelve of twelve in the paper; the picture is of the "
+            "first seed. A head that goes by distance alone has z below 0: P is at most 1 there, and Y is 1. As it "
+            "is defined, z has no bounds: a head that looks far away has exp(q k') without the P that holds it "
+            "down, and one such head of one seed may decide a mean, as it did for hand signs with labels at random; "
+            "with shuffled places many do, and z has up to 24 digits. Terms are as attention adds them, divided by "
+            "the root of the head's width."
         ),
         draw=draw_heads,
     ),

@@ -26,8 +26,8 @@ ENCODINGS = PAPER | OURS | dict.fromkeys((NOWHERE, *CONTROLS), PAPER["PaPE"])  #
 ABOUT_ROWS = (
     "PaPE and PaPE-RI start as in the paper; the spread start, ours, begins with radii from a token's neighbours to "
     "half of its sample. A class token is in the middle of the sample for PaPE, nowhere for others, as the recipes "
-    "have it; in the paper nothing but the encoding differs. That place decides much: on seed 0 of the hand signs PaPE "
-    "has 96.4 % in the middle and 58.4 % nowhere (docs/results.md). Controls: no positions at all; tokens dealt out "
+    "have it; in the paper nothing but the encoding differs. That place decides much, so PaPE has a row without it. "
+    "Controls: no positions at all; tokens dealt out "
     "among the places of their sample anew each time; labels dealt out among the samples that are learnt from."
 )
 

@@ -80,7 +80,7 @@ EXPERIMENTS = [
         measure=measure,
         scales={"small": Scale(1, minutes=0.1)},
         published=PUBLISHED,
-        claims=tuple(Claim(f"the config of {row} has the paper's", as_printed(row)) for row in CONFIGS),
+        claims=tuple(Claim(f"the config of {row} has the paper's hyperparameters", as_printed(row)) for row in CONFIGS),
         shows=("Table 8",),
         about=(
             "Read off the configs; resolutions are in their transforms. nuScenes' follows UniTR's published code: 3 "

@@ -143,7 +143,7 @@ EXPERIMENTS = [
                 WHOLE - min(ABLATED),
             ),
             Sentence("Wp adds 0.3", "is", 0.3, WHOLE - float(TABLE2["without Wp"])),
-            Sentence("it takes m=8: what less parabolas cost", "at least", 1, WHOLE - float(TABLE3["m=4"])),
+            Sentence("it takes m=8: what fewer parabolas cost", "at least", 1, WHOLE - float(TABLE3["m=4"])),
             Sentence(
                 "beyond m=8 returns diminish: what is left to gain",
                 "at most",

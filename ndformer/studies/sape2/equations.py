@@ -101,7 +101,9 @@ EXPERIMENTS = [
             Claim(
                 "figure 3, key: what is computed is equations 9 to 16", lambda r: below(r, [*ROWS][0], "apart", EXACT)
             ),
-            Claim("figure 3, query: so it is", lambda r: below(r, [*ROWS][1], "apart", EXACT)),
+            Claim(
+                "figure 3, query: what is computed is equations 9 to 16", lambda r: below(r, [*ROWS][1], "apart", EXACT)
+            ),
             Claim(
                 "the listing of appendix D, whose gates are of scaled products, is something else (above 1e-6)",
                 lambda r: above(r, [*ROWS][2], "apart", -6),

@@ -78,15 +78,15 @@ EXPERIMENTS = [
                 on_both(lambda r, name: above(r, name, "across", 1)),
             ),
             Claim(
-                "it is learnt: more so than untrained",
+                "control: they are so more than untrained",
                 on_both(lambda r, name: ahead(r, name, f"{name}, untrained", "across")),
             ),
             Claim(
-                "and more than with random labels",
+                "control: they are so more than with random labels",
                 on_both(lambda r, name: ahead(r, name, f"{name}, labels at random", "across")),
             ),
             Claim(
-                "it needs places: more than where they are shuffled",
+                "control: they are so more than where places are shuffled",
                 on_both(lambda r, name: ahead(r, name, f"{name}, places shuffled", "across")),
             ),
             Claim(

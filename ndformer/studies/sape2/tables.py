@@ -87,32 +87,40 @@ def best(row: str):
 CLAIMS = (
     Claim("SaPE2 + APE is ahead of all others of the table", best("SaPE2 + APE")),
     Claim("5.2 (1): meaning helps: SaPE2 is ahead of ViT", on_both("SaPE2", "ViT")),
-    Claim("and of 2D RoPE", on_both("SaPE2", "2D RoPE")),
+    Claim("5.2 (1): SaPE2 is ahead of 2D RoPE", on_both("SaPE2", "2D RoPE")),
     Claim("CoPE + APE is ahead of 2D RoPE + APE", on_both("CoPE + APE", "2D RoPE + APE")),
     Claim("5.2 (2): two axes help: SaPE2 + APE is ahead of CoPE + APE", on_both("SaPE2 + APE", "CoPE + APE")),
-    Claim("still so where CoPE sees both sides", on_both("SaPE2 + APE", "CoPE, two-sided + APE")),
+    Claim(
+        "ours: SaPE2 + APE is ahead of CoPE + APE where CoPE sees both sides",
+        on_both("SaPE2 + APE", "CoPE, two-sided + APE"),
+    ),
     Claim("5.2 (3): APE adds to SaPE2", on_both("SaPE2 + APE", "SaPE2")),
-    Claim("and to 2D RoPE", on_both("2D RoPE + APE", "2D RoPE")),
+    Claim("5.2 (3): APE adds to 2D RoPE", on_both("2D RoPE + APE", "2D RoPE")),
     Claim(
         "abstract: it generalises across resolutions: on larger digits SaPE2 + APE is ahead of ViT",
         lambda r: ahead(r, "SaPE2 + APE", "ViT", "digits larger"),
     ),
     Claim(
-        "and SaPE2 of 2D RoPE",
+        "abstract: on larger digits SaPE2 is ahead of 2D RoPE",
         lambda r: ahead(r, "SaPE2", "2D RoPE", "digits larger"),
     ),
     Claim(
         "abstract: it improves translation equivariance: ViT loses more than SaPE2 + APE where images move",
         on_both("ViT", "SaPE2 + APE", "{} lost"),
     ),
-    Claim("and 2D RoPE more than SaPE2", on_both("2D RoPE", "SaPE2", "{} lost")),
+    Claim("abstract: 2D RoPE loses more than SaPE2 where images move", on_both("2D RoPE", "SaPE2", "{} lost")),
     Claim(
         "equation 16 adds distances, so unlike tokens attend to each other more; its text has like ones do: sign -1 is "
         "ahead",
         on_both("SaPE2, sign -1 + APE", "SaPE2 + APE"),
     ),
-    Claim("control: ahead of no positions", on_both("SaPE2 + APE", "NoPE")),
-    Claim("control: ahead of shuffled places", on_both("SaPE2 + APE", PLACES)),
+    Claim("control: SaPE2 + APE is ahead of no positions", on_both("SaPE2 + APE", "NoPE")),
+    Claim("control: SaPE2 alone is ahead of no positions", on_both("SaPE2", "NoPE")),
+    Claim(
+        "control: SaPE2 alone is ahead of no positions on larger digits",
+        lambda r: ahead(r, "SaPE2", "NoPE", "digits larger"),
+    ),
+    Claim("control: SaPE2 + APE is ahead of shuffled places", on_both("SaPE2 + APE", PLACES)),
     Claim(
         "control: random labels are guessed (below 20 %)", lambda r: each([below(r, LABELS, name, 20) for name in SETS])
     ),
@@ -156,14 +164,14 @@ EXPERIMENTS = [
         published={row: {f"digits {column}": figure for column, figure in f.items()} for row, f in TABLE2.items()},
         claims=(
             Claim("5.3 (1): with K it is ahead of APE alone", on_both("SaPE2(K) + APE", "APE", "{} top1")),
-            Claim("and with Q", on_both("SaPE2(Q) + APE", "APE", "{} top1")),
+            Claim("5.3 (1): with Q it is ahead of APE alone", on_both("SaPE2(Q) + APE", "APE", "{} top1")),
             Claim("5.3 (2): K is ahead of Q", on_both("SaPE2(K) + APE", "SaPE2(Q) + APE", "{} top1")),
             Claim(
                 "both together, which 5.3 announces and its table lacks, are ahead of K",
                 on_both("SaPE2(Q and K) + APE", "SaPE2(K) + APE", "{} top1"),
             ),
-            Claim("control: ahead of no positions", on_both("SaPE2(K) + APE", "NoPE", "{} top1")),
-            Claim("control: ahead of shuffled places", on_both("SaPE2(K) + APE", PLACES, "{} top1")),
+            Claim("control: SaPE2(K) + APE is ahead of no positions", on_both("SaPE2(K) + APE", "NoPE", "{} top1")),
+            Claim("control: SaPE2(K) + APE is ahead of shuffled places", on_both("SaPE2(K) + APE", PLACES, "{} top1")),
             Claim(
                 "control: random labels are guessed (below 20 %)",
                 lambda r: each([below(r, LABELS, f"{name} top1", 20) for name in SETS]),

@@ -239,9 +239,9 @@ EXPERIMENTS = [
             _below(9, TINY, f"{_row(9)}, so evenly in logarithms (how steps differ)"),
             _below(10, 1 + TINY, f"{_row(10)} (largest)"),
             _below(11, 0, f"{_row(11)} (correlation of cosine and distance)"),
-            _below(12, 0.1, f"{_row(12)}, which the note does not say (smallest cosine, 14 x 14)"),
+            _below(12, 0.1, f"ours, and not in the note: {_row(12)} (smallest cosine, 14 x 14)"),
             _above(13, 1e-3, f"{_row(13)} (change of logits where all moves)"),
-            _above(14, 1e-3, f"{_row(14)}, which the note does not say (change of products)"),
+            _above(14, 1e-3, f"ours, and not in the note: {_row(14)} (change of products)"),
         ),
         about=(
             f"{DIM} channels, those of y first, where the note has x, on a grid of {SIDE} x {SIDE}; where a sentence "

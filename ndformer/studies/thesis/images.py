@@ -97,18 +97,18 @@ FIGURE6 = Experiment(
     scales={"small": Scale(3, 109, data=(SIGN_DIGITS,))},
     claims=(
         Claim("pretrained Fourier features are always ahead of drawn ones", _ahead(PRETRAINED, "Learnable Fourier")),
-        Claim("fixed sines always ahead of Absolute", _ahead("Fixed sinusoidal", "Absolute")),
-        Claim("Fourier features too", _ahead("Learnable Fourier", "Absolute")),
-        Claim("learnable sines ahead of fixed ones", _ahead("Learnable sinusoidal", "Fixed sinusoidal")),
+        Claim("fixed sines are always ahead of Absolute", _ahead("Fixed sinusoidal", "Absolute")),
+        Claim("Fourier features are always ahead of Absolute", _ahead("Learnable Fourier", "Absolute")),
+        Claim("learnable sines are always ahead of fixed ones", _ahead("Learnable sinusoidal", "Fixed sinusoidal")),
         Claim(
             f"relative ones are ahead of Absolute with few images ({min(EPOCHS)} of each)",
             lambda r: ahead(r, "Relative", "Absolute", f"signs@{min(EPOCHS)}"),
         ),
         Claim(
-            f"and behind with all of them ({max(EPOCHS)})",
+            f"relative ones are behind Absolute with all images ({max(EPOCHS)} of each)",
             lambda r: ahead(r, "Absolute", "Relative", f"signs@{max(EPOCHS)}"),
         ),
-        Claim("without any, less than with Absolute", _ahead("Absolute", "None")),
+        Claim("Absolute is always ahead of no positions", _ahead("Absolute", "None")),
         Claim("control: fixed sines are ahead of shuffled places", _ahead("Fixed sinusoidal", SHUFFLED)),
         Claim(
             "control: random labels are guessed (below 20 %)",

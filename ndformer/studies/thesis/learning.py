@@ -76,7 +76,7 @@ EXPERIMENTS = [
                 lambda r: alike(r, "Fixed sinusoidal", "Absolute", f"direction@{AMOUNTS[-1]}", 2),
             ),
             Claim(
-                "the controls, none, labels at random and places shuffled, are guessed at any amount (below 60 %)",
+                "control: none, labels at random and places shuffled are guessed at any amount (below 60 %)",
                 lambda r: each([below(r, row, f"direction@{n}", 60) for row in CONTROLS for n in AMOUNTS]),
             ),
         ),

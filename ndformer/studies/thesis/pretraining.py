@@ -82,13 +82,27 @@ EXPERIMENTS = [
             BOTH: {"left-right": "99", "up-down": "99", "distance": "0.98"},
         },
         claims=(
-            Claim("pretraining adds to left and right", lambda r: ahead(r, BOTH, DRAWN, "left-right")),
-            Claim("to up and down", lambda r: ahead(r, BOTH, DRAWN, "up-down")),
-            Claim("and to distance", lambda r: ahead(r, BOTH, DRAWN, "distance")),
-            Claim("which are then told almost always (above 97 %)", lambda r: above(r, BOTH, "left-right", 97)),
-            Claim("more than the control, labels at random, does", lambda r: ahead(r, BOTH, RANDOM, "left-right")),
-            Claim("and than the control, places shuffled, does", lambda r: ahead(r, BOTH, SHUFFLED, "left-right")),
-            Claim("a gamma that fits needs no pretraining (above 97 %)", lambda r: above(r, TUNED, "left-right", 97)),
+            Claim(
+                "pretraining adds to what probes read of left and right", lambda r: ahead(r, BOTH, DRAWN, "left-right")
+            ),
+            Claim("pretraining adds to up and down", lambda r: ahead(r, BOTH, DRAWN, "up-down")),
+            Claim("pretraining adds to distance", lambda r: ahead(r, BOTH, DRAWN, "distance")),
+            Claim(
+                "after pretraining, left and right are told almost always (above 97 %)",
+                lambda r: above(r, BOTH, "left-right", 97),
+            ),
+            Claim(
+                "control: pretraining adds more than on labels at random",
+                lambda r: ahead(r, BOTH, RANDOM, "left-right"),
+            ),
+            Claim(
+                "control: pretraining adds more than with places shuffled",
+                lambda r: ahead(r, BOTH, SHUFFLED, "left-right"),
+            ),
+            Claim(
+                "ours: a gamma that fits needs no pretraining (left and right above 97 %)",
+                lambda r: above(r, TUNED, "left-right", 97),
+            ),
         ),
         shows=("Section 5.1",),
         about="It has no table. Two red-green tasks one after the other, four directions and distance, "

@@ -118,7 +118,7 @@ def measure(cell: Cell, dims: int, depth: int, least: int = STEPS) -> Values:
 
 def _all(rows: tuple[str, ...], judge: str, column: str, limit: float) -> Claim:
     side = above if judge == "above" else below
-    words = f"{', '.join(rows)}: {column} {judge} {limit:g} %"
+    words = f"{'control: ' * (LABELS in rows)}{', '.join(rows)}: {column} {judge} {limit:g} %"
 
     def judged(results: Results) -> Verdict:
         return each([side(results, row, column, limit) for row in rows])
@@ -131,6 +131,7 @@ def _claims(dims: int) -> tuple[Claim, ...]:
         _all(("NoPE", *CONTROLS), "below", "direction", 55),
         _all(("NoPE", *CONTROLS), "below", "distance", 55),
         _all(("NoPE", *CONTROLS), "below", "counting", 30),
+        _all(("NoPE", *CONTROLS), "below", "place origin", 65),
         _all(("ALiBi", "PaPERI"), "below", "direction", 60),
         _all(("PaPE, spread", "PaPECompact", "AxialRoPE", "Relative"), "above", "direction", 90),
         _all(("PaPE, spread", "PaPECompact", "AxialRoPE", "Relative"), "above", "direction moved", 90),
@@ -152,6 +153,25 @@ def _claims(dims: int) -> tuple[Claim, ...]:
     return tuple(claims)
 
 
+def _about(dims: int) -> str:
+    asked = [
+        f"*{name}*, {task.asks} ({task.outputs} answers)" for name, task in TASKS.items() if dims >= task.least_dims
+    ]
+    turned = ", and each rotated by an angle of its own" if dims > 1 else ""
+    of_distance, of_counting = WHERE_B_IS[dims]
+    return (
+        "Scenes are of twelve tokens; some are words A, B or C, the others say nothing. Questions: "
+        f"{'; '.join(asked)}. {STEPS} steps of {BATCH} scenes{', twice as many for turn' if dims > 1 else ''}; 48 "
+        f"channels, 4 heads; {TEST} scenes to test. The mean of the tokens is read, for places the class token. "
+        f"Scenes are tested as they were learnt, moved as by another crop, scaled to twice as far apart{turned}. "
+        f"Where B stands, without where A does, is enough for {of_distance} % of distance and {of_counting} % of "
+        "counting. CoPE as published sees no later token, and a class token at the origin is the first. Controls: "
+        "no positions; tokens dealt out among the places of their scene; answers dealt out among the scenes learnt "
+        "from. Where A may stand at any of the twelve places, that half of the space is the better guess which has "
+        "more of them: so much of place is left with shuffled places."
+    )
+
+
 def _experiment(dims: int, depth: int, seeds: int, minutes: float) -> Experiment:
     title = (
         f"What encodings can do in {dims} dimension{'s' * (dims > 1)}, {depth} block{'s' * (depth > 1)}, accuracy in %"
@@ -164,13 +184,7 @@ def _experiment(dims: int, depth: int, seeds: int, minutes: float) -> Experiment
         measure=lambda cell: measure(cell, dims, depth),
         scales={"small": Scale(seeds, minutes)},
         claims=_claims(dims),
-        about=f"{STEPS} steps of {BATCH} scenes of twelve tokens, twice as many for turn; 48 channels, 4 heads; {TEST} "
-        "scenes to test. The mean of the tokens is read, for places the class token. Scenes are tested as they were "
-        "learnt, moved as by another crop, scaled to twice as far apart, and each rotated by an angle of its own. "
-        "Which places are taken says nothing; where B stands, without where A does, is enough for "
-        "{} % of distance and {} % of counting. ".format(*WHERE_B_IS[dims])
-        + "CoPE as published sees no later token, and a class token at the origin is the first. Controls: no "
-        "positions; tokens dealt out among the places of their scene; answers dealt out among the scenes learnt from.",
+        about=_about(dims),
         draw=lambda results, path: draw(results, path, title, columns(dims)),
     )
 

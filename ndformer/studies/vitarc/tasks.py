@@ -70,7 +70,12 @@ CLAIMS = (
     _over(
         "an APE beside 2D-RPE improves it, where it harms in Swin (after eq. 12)", "Sincos, 2D-RPE", "2D-RPE", "mean"
     ),
-    _over("… in tasks of space too (there)", "Sincos, 2D-RPE", "Sincos", "space"),
+    _over(
+        "2D-RPE beside a 2-D APE is ahead of the APE alone in tasks of space too (there)",
+        "Sincos, 2D-RPE",
+        "Sincos",
+        "space",
+    ),
     _over("objects of several colours: OPE is ahead of the 2-D APE (eq. 13)", "OPE", "Sincos", "coloured"),
     _over("tasks about objects: OPE is ahead of the 2-D APE (eq. 13)", "OPE", "Sincos", "objects"),
     _over("PEMixer lets OPE do better (end of the excerpt)", "OPE in PEMixer", "OPE", "mean"),
@@ -84,7 +89,7 @@ CLAIMS = (
     _over(
         "all three together are ahead of the vanilla model (of the whole paper)", "ViTARC: all three", "Vanilla", "mean"
     ),
-    Claim("controls: without places tasks of space and of objects are not solved, and that of content is", _controls),
+    Claim("control: without places tasks of space and of objects are not solved, and that of content is", _controls),
     Claim("control: from answers of other pairs nothing is solved, content neither (below 10 %)", _random),
     _over("ours: PaPE alone is ahead of 2D-RPE alone", "PaPE", "2D-RPE", "mean"),
     _over("ours: beside Sincos, PaPE is ahead of 2D-RPE", "Sincos, PaPE", "Sincos, 2D-RPE", "mean"),
@@ -97,9 +102,11 @@ Twelve tasks of ARC as rules, drawn anew on grids of up to 8 x 8 cells: {TRAIN} 
 twice), up to {TEST} others to test, a model for each task. It reads the canvas (three layers, 48 channels, 4 heads) and
 answers all cells at once, after {STEPS} steps of {BATCH} pairs; the paper's has a decoder too, which writes one cell
 after another: that is not built here. *Vanilla* numbers cells in the order of reading, and reads the same borders and
-padding as the others. 2D-RPE is eq. 12 with distances as penalties. OPE's objects are boxes around coloured cells that
-touch; in *boxes* that is the answer. {STEPS} steps are few: *mirror* and *thrown out* are learnt with one seed and not
-with another, and what is compared is how soon. The excerpt has no figures; the paper's 400 tasks would need a GPU and
+padding as the others. Tasks of space are {", ".join(SPACE)}, of objects {", ".join(OBJECTS)}, of these in several
+colours {" and ".join(COLOURED)}, and of content {", ".join(CONTENT)}: [docs/arc.md](../arc.md) has their rules.
+2D-RPE is eq. 12 with distances as penalties. OPE's objects are boxes around coloured cells that touch; in *boxes*
+that is the answer. {STEPS} steps are few: *mirror* and *thrown out* are learnt with one seed and not with another,
+and what is compared is how soon. The excerpt has no figures; the paper's 400 tasks would need a GPU and
 generators, of which 25 are here.
 """
 EXPERIMENTS = [

@@ -38,7 +38,8 @@ def listed(papers: Sequence[Paper], folder: Path) -> str:
             lines.append(f"  {experiment.name:28} {experiment.title}{shows}")
             for scale, wants in experiment.scales.items():
                 minutes = "not timed" if wants.minutes is None else f"{wants.minutes:g} min on one core"
-                says = f"needs {wants.needs}" if wants.needs else f"{wants.seeds} seeds, {minutes}"
+                seeds = f"{wants.seeds} seed{'s' * (wants.seeds > 1)}"
+                says = f"needs {wants.needs}" if wants.needs else f"{seeds}, {minutes}"
                 says += f"; reads {', '.join(one.folder for one in wants.data)}" if wants.data else ""
                 how_far, _, _ = status(experiment, scale, kept(experiment, scale, folder)).partition(":")
                 lines.append(f"  {'':28}   {scale}: {says}; {how_far}")
@@ -46,25 +47,40 @@ def listed(papers: Sequence[Paper], folder: Path) -> str:
     return "\n".join(lines)
 
 
+def _counts(experiment: Experiment, results: Results | None) -> list[str]:
+    """For each word, of how many claims of the paper it is the verdict, and of how many controls and claims of ours."""
+    judged = Counter((claim.judge(results).word, claim.papers) for claim in experiment.claims) if results else Counter()
+    counts = [(judged[word, True], judged[word, False]) for word in WORDS]
+    return [f"{papers}{f' + {others}' if others else ''}" if papers or others else "" for papers, others in counts]
+
+
 def index(papers: Sequence[Paper], folder: Path) -> str:
     """README.md of the pages: every item of every paper, how far it is, and what its claims came to."""
     parts = [
         "# Papers: what they claim, and what comes out here",
         "Made by `tools/reproduce.py --pages docs/papers` from the results.json in each folder. A verdict is by the "
-        "95 % interval of a mean or of a paired gain.",
+        "95 % interval of a mean or of a paired gain. `3 + 1`: of three claims of the paper, and of one that is not in "
+        "it, a control or ours.",
     ]
     for paper in papers:
         rows = []
         for experiment in paper.experiments:
             for scale in experiment.scales:
                 results = kept(experiment, scale, folder)
-                words = Counter(claim.judge(results).word for claim in experiment.claims) if results else Counter()
-                counts = [str(words[word] or "") for word in WORDS]
-                stands = ", ".join(experiment.shows) or experiment.item
-                rows.append([stands, experiment.title, scale, status(experiment, scale, results), *counts])
-        rows += [[name, why, "", "nothing to measure", *[""] * len(WORDS)] for name, why in paper.without.items()]
+                stands = ", ".join(experiment.shows)
+                rows.append(
+                    [
+                        experiment.name,
+                        stands,
+                        experiment.title,
+                        scale,
+                        status(experiment, scale, results),
+                        *_counts(experiment, results),
+                    ]
+                )
+        rows += [["", name, why, "", "nothing to measure", *[""] * len(WORDS)] for name, why in paper.without.items()]
         parts += [
             f"## [{paper.title}]({paper.name}.md)",
-            table(["", "what", "scale", "how far", *WORDS], rows, words=4),
+            table(["", "of", "what", "scale", "how far", *WORDS], rows, words=5),
         ]
     return "\n\n".join(parts) + "\n"

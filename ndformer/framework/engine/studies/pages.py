@@ -18,6 +18,12 @@ from ndformer.framework.pictures.studies import rows_of_dots
 
 RESULTS = "results.json"
 LONG = 1e6  # from here on numbers have a power of ten
+SHORT = 1e-3  # and up to here
+BY = (
+    "By 95 % intervals (Student's t) over seeds: ± is half of one here, and a standard deviation in the tables below. "
+    "What has several parts holds where all do, and by the part that speaks for it least. After *in* is a column, by "
+    "its name in results.json. *control* and *ours* are no claims of the paper."
+)
 
 
 def write(experiment: Experiment, scale: ScaleName, results: Results, folder: Path) -> str:
@@ -128,7 +134,7 @@ def _claims(experiments: Sequence[Experiment], folder: Path) -> str:
     if not rows:
         return "Nothing of it has been measured here yet."
     head = ["claim", "verdict", "by", "of"]
-    return f"## Claims\n\nBy 95 % intervals (Student's t) over seeds.\n\n{table(head, rows, words=4)}"
+    return f"## Claims\n\n{BY}\n\n{table(head, rows, words=4)}"
 
 
 def _published(experiment: Experiment, column: str) -> bool:
@@ -141,6 +147,8 @@ def _cell(values: Sequence[float]) -> str:
     summary = Summary.of(values)
     if max(map(abs, values)) >= LONG and math.isfinite(summary.mean):
         return f"{summary.mean:.3e}" + ("" if summary.sd is None else f" ± {summary.sd:.3e}")
+    if 0 < max(map(abs, values)) < SHORT:
+        return f"{summary.mean:.1e}" + ("" if summary.sd is None else f" ± {summary.sd:.1e}")
     digits = 1 if max(map(abs, values)) >= 10 else 3
     mean = f"{round(summary.mean, digits) + 0.0:.{digits}f}" if math.isfinite(summary.mean) else str(summary.mean)
     return mean if summary.sd is None else f"{mean} ± {summary.sd:.{digits}f}"

@@ -1,7 +1,7 @@
 """Whether measurements bear a claim out: by the 95 % interval of a mean or of a paired gain (Student's t).
 
 A claim holds if all of the interval is on its side, does not hold if all is on the other, and is not told apart
-otherwise.
+otherwise: so where all seeds are level, as two rows that never err.
 """
 
 import math
@@ -43,6 +43,15 @@ def alike(
     return _verdict(within - abs(summary.mean), summary.half, figure)
 
 
+def near(results: Results, row: str, column: str, to: float, within: float) -> Verdict:
+    """The mean of `row` is off a number by less than `within`."""
+    values = results.of(row, column)
+    if not values:
+        return Verdict("not measured")
+    summary, half = Summary.of(values), f" (against {to:g} ± {within:g})"
+    return _verdict(within - abs(summary.mean - to), summary.half, _figure(values, f"{row} in {column}: ") + half)
+
+
 def each(verdicts: Sequence[Verdict]) -> Verdict:
     """Of a claim in several parts: it holds where all do, and fails where one does. It rests on that part of those with
     its word which speaks for it least; of two, on both."""
@@ -71,12 +80,14 @@ def _judged(values: Sequence[float], limit: float, name: str, sign: bool = False
 def _verdict(on_its_side: float, half: float | None, figure: str) -> Verdict:
     if half is None:
         return Verdict("not told apart", figure)  # one seed tells nothing
-    sure = on_its_side / half if half else math.copysign(math.inf, on_its_side or -1.0)
+    sure = on_its_side / half if half else math.copysign(math.inf, on_its_side) if on_its_side else 0.0
     return Verdict("holds" if sure > 1 else "does not hold" if sure <= -1 else "not told apart", figure, sure)
 
 
-def _figure(values: Sequence[float], name: str, limit: float, sign: bool = False) -> str:
+def _figure(values: Sequence[float], name: str, limit: float = 0.0, sign: bool = False) -> str:
     summary = Summary.of(values)
     half = " (one seed, no interval)" if summary.half is None else f" ± {summary.half:.3g}"
-    mean = f"{summary.mean:+.4g}" if sign else f"{summary.mean:.4g}"
-    return f"{name}{mean}{half}" + (f" (against {limit:g})" if limit else "")
+    alike = (digits for digits in range(4, 17) if f"{summary.mean:.{digits}g}" != f"{limit:.{digits}g}")
+    digits = next(alike, 4)  # as many as it takes to see on which side it is
+    mean = f"{summary.mean:{'+' if sign else ''}.{digits}g}"
+    return f"{name}{mean}{half}" + (f" (against {limit:.{digits}g})" if limit else "")

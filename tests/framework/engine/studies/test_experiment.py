@@ -9,7 +9,7 @@ import pytest
 
 from ndformer.framework.engine.studies import conduct, pages
 from ndformer.framework.engine.studies.experiment import Cell, Claim, DataSet, Experiment, Results, Scale, Verdict
-from ndformer.framework.engine.studies.verdicts import above, ahead, alike, below, each
+from ndformer.framework.engine.studies.verdicts import above, ahead, alike, below, each, near
 from ndformer.framework.errors import DataError, UnknownNameError
 
 PROGRAM = """
@@ -126,6 +126,30 @@ def test_verdicts_are_by_the_interval():
     sizes = Results({"a": {seed: {"28": 90.0 + seed, "40": 80.0} for seed in range(3)}})
     assert ahead(sizes, "a", "a", "28", over_column="40").figure.startswith("a in 28 over 40: +11 ± ")
     assert ahead(sizes, "a", "a", "40", over_column="28").word == "does not hold"
+
+
+def test_where_all_seeds_are_level_nothing_is_told_apart():
+    results = of(best=[100.0, 100.0], other=[100.0, 100.0])
+    assert ahead(results, "best", "other", "x").word == "not told apart"
+    assert above(results, "best", "x", 100).word == below(results, "best", "x", 100).word == "not told apart"
+    assert above(results, "best", "x", 99).word == "holds"
+    assert below(results, "best", "x", 99).word == "does not hold"
+
+
+def test_a_mean_is_near_a_number_if_all_of_its_interval_is():
+    results = of(near=[5.0, 5.1, 5.2], wide=[0.0, 9.0, 6.3], off=[8.0, 8.1, 8.2])
+    verdict = near(results, "near", "x", 5, 0.5)
+    assert (verdict.word, verdict.figure) == ("holds", "near in x: 5.1 ± 0.248 (against 5 ± 0.5)")
+    assert verdict.sure == pytest.approx(0.4 / 0.2484, rel=1e-3)
+    assert near(results, "wide", "x", 5, 0.5).word == "not told apart"
+    assert near(results, "off", "x", 5, 0.5).word == "does not hold"
+    assert near(results, "none", "x", 5, 0.5) == Verdict("not measured")
+
+
+def test_a_figure_has_the_digits_to_see_on_which_side_of_its_limit_it_is():
+    results = of(just=[1.0, 1.0, 1.0])
+    assert below(results, "just", "x", 1 + 1e-9).figure == "just in x: 1 ± 0 (against 1.000000001)"
+    assert above(results, "just", "x", 0.5).figure == "just in x: 1 ± 0 (against 0.5)"
 
 
 def test_a_claim_in_parts_is_as_weak_as_its_weakest():

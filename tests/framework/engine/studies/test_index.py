@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from ndformer.framework.engine.studies import index, pages
-from ndformer.framework.engine.studies.experiment import Results, Scale
+from ndformer.framework.engine.studies.experiment import Claim, Results, Scale
 from tests.framework.engine.studies.test_experiment import LENGTHS
 
 PAPER = index.Paper("rulers", "Rulers", [LENGTHS], {"Figure 1": "a drawing of a ruler"})
@@ -35,6 +35,10 @@ def test_the_index_counts_verdicts_of_what_was_measured(tmp_path):
     pages.write(LENGTHS, "small", results(0, 1, 2), tmp_path / "rulers_table1_small")
     rows = [" ".join(line.split()) for line in index.index([PAPER], tmp_path).splitlines()]
     assert "## [Rulers](rulers.md)" in rows
-    assert "| Table 1 | Lengths | small | measured | 1 | | | |" in rows
-    assert "| Table 1 | Lengths | paper | not run: needs a ruler | | | | |" in rows
-    assert "| Figure 1 | a drawing of a ruler | | nothing to measure | | | | |" in rows
+    assert "| rulers:table1 | Table 1 | Lengths | small | measured | 1 | | | |" in rows
+    assert "| rulers:table1 | Table 1 | Lengths | paper | not run: needs a ruler | | | | |" in rows
+    assert "| | Figure 1 | a drawing of a ruler | | nothing to measure | | | | |" in rows
+    more = [Claim(f"{whose}: it is so", LENGTHS.claims[0].judge) for whose in ("control", "ours")]
+    paper = PAPER._replace(experiments=[replace(LENGTHS, claims=(*LENGTHS.claims, *more))])
+    rows = [" ".join(line.split()) for line in index.index([paper], tmp_path).splitlines()]
+    assert "| rulers:table1 | Table 1 | Lengths | small | measured | 1 + 2 | | | |" in rows
