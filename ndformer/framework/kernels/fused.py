@@ -15,7 +15,7 @@ from ndformer.framework.bias.parabolas import IsotropicBias, SeparableBias
 from ndformer.framework.bias.pointwise import ConeBias, DistanceBias
 from ndformer.framework.kernels.backend import Backend, on_gpu
 from ndformer.framework.kernels.fused_op import attention
-from ndformer.framework.kernels.fused_variants import fits
+from ndformer.framework.kernels.fused_variants import WIDEST
 from ndformer.framework.tokens import Where
 
 DTYPES = (torch.bfloat16, torch.float16, torch.float32)
@@ -36,8 +36,7 @@ class Fused(Backend):
             return True
         places = bias.axes if isinstance(bias, PositionBias) else []
         exact = len(places) <= AXES and all(axis.dtype == torch.float32 for axis in places)
-        known = exact and q.dtype in DTYPES and fits(q.dtype.itemsize, q.shape[-1], len(places))
-        return known and on_gpu(q) and TRITON
+        return exact and q.dtype in DTYPES and q.shape[-1] <= WIDEST and on_gpu(q) and TRITON
 
     def preferred(self, q: Tensor, where: Where, bias: Bias | None) -> bool:
         return False  # until a GPU has run tests/gpu/test_fused.py, whoever names it has it: backend="fused"
@@ -49,8 +48,8 @@ class Fused(Backend):
         if not self.serves(q, k, v, where, bias):
             raise ValueError(
                 "backend 'fused' is for parabolas (PaPE, PaPE-RI ...), distances, curves and cones, in up to "
-                f"{AXES} dimensions, with float32 positions, heads of up to 128 channels (64 in float32 and more "
-                "than 4 dimensions), and triton on a GPU (pip install 'ndformer[gpu]'): take 'auto'"
+                f"{AXES} dimensions, with float32 positions, heads of up to {WIDEST} channels, and triton on a GPU "
+                "(pip install 'ndformer[gpu]'): take 'auto'"
             )
         kind, forms, places = "none", None, None
         if isinstance(bias, PositionBias):

@@ -172,35 +172,40 @@ def biased(logits, form, dr, here, KIND: tl.constexpr, P: tl.constexpr, UNPLACED
 
 @triton.jit
 def summed(sums, d_logits, form, dr, here, KIND: tl.constexpr, P: tl.constexpr, UNPLACED: tl.constexpr):
-    """Gradients of the forms, with what a tile of queries by keys adds, in float32."""
+    """Gradients of the forms (queries, F or more), with what a tile of queries by keys adds, in float32."""
     if KIND == "parabola":
-        squares, slopes = (), ()
         for a in tl.static_range(P):
             part = d_logits * dr[a]
-            slopes = slopes + (sums[P * (P + 1) // 2 + a] + tl.sum(part, 1),)
+            sums = added(sums, P * (P + 1) // 2 + a, tl.sum(part, 1))
             for b in tl.static_range(a, P):
                 more = tl.sum(part * dr[b], 1) * (1.0 if a == b else 2.0)
-                squares = squares + (sums[a * P - a * (a - 1) // 2 + b - a] + more,)
-        return squares + slopes
+                sums = added(sums, a * P - a * (a - 1) // 2 + b - a, more)
     elif KIND == "isotropic":
-        return (sums[0] + tl.sum(d_logits * square(dr, P), 1),)
+        sums = added(sums, 0, tl.sum(d_logits * square(dr, P), 1))
     elif KIND == "distance":
-        return (sums[0] - tl.sum(d_logits * norm(dr, here, P, UNPLACED), 1),)
+        sums = added(sums, 0, -tl.sum(d_logits * norm(dr, here, P, UNPLACED), 1))
     elif KIND == "power":
         d = norm(dr, here, P, UNPLACED)
         part = tl.where(d > 0, d_logits * tl.exp2(form[1] * tl.log2(d)), 0.0)
         log = tl.log2(tl.where(d > 0, d, 1.0)) / LOG2E
-        return (sums[0] - tl.sum(part, 1), sums[1] - tl.sum(part * form[0] * log, 1))
+        sums = added(sums, 0, -tl.sum(part, 1))
+        sums = added(sums, 1, -tl.sum(part * form[0] * log, 1))
     elif KIND == "logarithm":
         d = norm(dr, here, P, UNPLACED)
         more = 1.0 + form[0] * d
-        a = sums[0] - tl.sum(d_logits * form[1] * d / more, 1)
-        return (a, sums[1] - tl.sum(d_logits * tl.log2(more), 1) / LOG2E)
+        sums = added(sums, 0, -tl.sum(d_logits * form[1] * d / more, 1))
+        sums = added(sums, 1, -tl.sum(d_logits * tl.log2(more), 1) / LOG2E)
     elif KIND == "gaussian":
         d = norm(dr, here, P, UNPLACED)
-        return (sums[0] + tl.sum(d_logits * d * d * (form[0] * form[0] * form[0]), 1),)
-    else:
-        return sums
+        sums = added(sums, 0, tl.sum(d_logits * d * d * (form[0] * form[0] * form[0]), 1))
+    return sums
+
+
+@triton.jit
+def added(sums, f: tl.constexpr, more):
+    """(queries, F or more) with (queries,) more in column f: a tile, for each of F rows of its own would be in the
+    registers of all threads that share a query."""
+    return tl.where(tl.arange(0, sums.shape[1])[None, :] == f, sums + more[:, None], sums)
 
 
 @triton.jit

@@ -161,9 +161,8 @@ def backward_queries(
     box = box_of(own, placed, b, i, N, placed_step, KIND, P, UNPLACED)
     first, low, high = span(spans, b, i, N, spans_step, KEYS, SPANS, -1)
     sums = tl.zeros([QUERIES, D], tl.float32)
-    slopes = ()
-    for _f in tl.static_range(0 if KIND == "cone" else COUNT):
-        slopes = slopes + (tl.zeros([QUERIES], tl.float32),)
+    f = tl.arange(0, triton.next_power_of_2(COUNT + 1))
+    slopes = tl.zeros([QUERIES, f.shape[0]], tl.float32)
     whole = N // KEYS * KEYS
     for part in tl.static_range(1 if SPANS else 0, 2):
         for start in range(low if part == SPANS else whole, high if part else whole, KEYS):
@@ -192,12 +191,11 @@ def backward_queries(
     at = dq + b * dq_step[0] + h * dq_step[1] + i[:, None] * dq_step[2] + d[None, :]
     within = (i < N)[:, None] & (d < WIDTH)[None, :]
     tl.store(at, (sums * scale).to(dq.dtype.element_ty), mask=within)
-    if KIND != "cone":
-        for f in tl.static_range(COUNT):
-            slope = slopes[f]
-            if UNPLACED:
-                slope *= row_of(placed + b * placed_step, i, N, False)
-            tl.store(d_forms + ((b * H + h) * COUNT + f) * N + i, slope, mask=i < N)
+    if KIND != "cone" and COUNT > 0:
+        if UNPLACED:
+            slopes *= row_of(placed + b * placed_step, i, N, False)[:, None]
+        at = d_forms + ((b * H + h) * COUNT + f[None, :]) * N + i[:, None]
+        tl.store(at, slopes, mask=(f < COUNT)[None, :] & (i < N)[:, None])
 
 
 @triton.jit

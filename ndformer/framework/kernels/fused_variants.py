@@ -31,9 +31,10 @@ class Row(NamedTuple):
 LARGE, FLAT, SMALL, THIN = Variant(128, 64, 8, 3), Variant(128, 32, 8, 3), Variant(64, 32, 4, 2), Variant(128, 16, 8, 2)
 SQUARE, LOW, LEAST = Variant(64, 64, 4, 2), Variant(128, 32, 8, 2), Variant(64, 16, 4, 1)
 FEW, TINY = Variant(32, 64, 4, 2), Variant(16, 32, 4, 2)  # queries, for keys
-EVEN, LEAN, BIT, LIMB = (Variant(*tile, 4, 1) for tile in ((32, 32), (16, 32), (16, 16), (32, 16)))
+EVEN, LEAN, LIMB = (Variant(*tile, 4, 1) for tile in ((32, 32), (16, 32), (32, 16)))
 # many warps for few numbers, and keys and values that wait in shared memory: for heads of 128 in float32
-THEIRS, BOTH, OWN = Variant(16, 32, 8, 2), Variant(16, 16, 8, 2), Variant(32, 16, 8, 1)
+THEIRS, OWN, ONE = (Variant(*tile) for tile in ((16, 32, 8, 2), (32, 16, 8, 1), (16, 16, 8, 1)))
+WIDEST = 128  # channels of a head
 
 # by kernel, bytes of a number, and channels of a head, which are padded to a power of two
 TABLE: dict[tuple[str, int, int], Row] = {
@@ -51,8 +52,8 @@ TABLE: dict[tuple[str, int, int], Row] = {
     ("backward_queries", 2, 128): Row(LOW, EVEN, LEAN),
     ("backward_queries", 4, 16): Row(LEAST, LEAST, LEAST),
     ("backward_queries", 4, 32): Row(LEAST, LEAST, LEAN),
-    ("backward_queries", 4, 64): Row(LEAN, LEAN, BIT),
-    ("backward_queries", 4, 128): Row(BOTH, BOTH, BOTH),
+    ("backward_queries", 4, 64): Row(LEAN, LEAN, TINY),
+    ("backward_queries", 4, 128): Row(TINY, TINY, THEIRS),
     ("backward_keys", 2, 16): Row(SQUARE, FEW, TINY),
     ("backward_keys", 2, 32): Row(SQUARE, FEW, TINY),
     ("backward_keys", 2, 64): Row(SQUARE, FEW, TINY),
@@ -60,7 +61,7 @@ TABLE: dict[tuple[str, int, int], Row] = {
     ("backward_keys", 4, 16): Row(TINY, TINY, TINY),
     ("backward_keys", 4, 32): Row(TINY, TINY, LIMB),
     ("backward_keys", 4, 64): Row(TINY, TINY, LIMB),
-    ("backward_keys", 4, 128): Row(OWN, OWN, OWN),
+    ("backward_keys", 4, 128): Row(OWN, OWN, ONE),
 }
 
 
@@ -110,11 +111,6 @@ def architecture(device: torch.device) -> int:
 def chosen(kernel: str, size: int, width: int, P: int, masked: bool) -> Variant:
     """`size`: bytes of a number. `masked`: logits are compared with something, in padding, packed rows and cones."""
     return TABLE[kernel, size, padded(size, width, P)][_column(P, masked)]
-
-
-def fits(size: int, width: int, P: int) -> bool:
-    """Whether there is a variant that does not spill."""
-    return width <= 64 or (width <= 128 and (size == 2 or P <= 4))
 
 
 def _column(P: int, masked: bool) -> int:
