@@ -118,6 +118,8 @@ $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install -q --upgrade "pip>=25.1"
 	$(BIN)/python -m pip install -q -c constraints.txt -e . --group dev
+	@# yapf, which mmengine brings, writes a cache on its first import, in which two workers of a test run would meet
+	$(BIN)/python -c "import mmengine"
 	touch $@
 
 clean:
