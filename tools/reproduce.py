@@ -124,7 +124,7 @@ def check(experiment: Experiment, given: argparse.Namespace) -> Scale:
         ]
         raise ConfigError(
             f"{experiment.name} on the scale '{scale}' needs {wants.needs}: where these are, --anyway runs it"
-            + (f"; {' and '.join(others)} is of it at a scale for two CPU cores" if others else "")
+            + (f"; at a scale for two CPU cores: {', '.join(others)}" if others else "")
         )
     conduct.check_data(experiment, scale, given.data)
     return wants

@@ -101,7 +101,9 @@ def test_what_the_paper_proves_holds_and_its_controls_fail(tmp_path):
 
 def test_shipped_configs_have_the_papers_hyperparameters(tmp_path):
     said = words(find("pape:table8"), tmp_path)
-    assert {says for says, word in said.items() if word != "holds"} == {"the config of nuScenes has the paper's"}
+    assert {says for says, word in said.items() if word != "holds"} == {
+        "the config of nuScenes has the paper's hyperparameters"
+    }
 
 
 def test_what_needs_gpus_names_configs_that_load(tmp_path):

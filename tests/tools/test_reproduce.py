@@ -30,7 +30,10 @@ def test_of_a_paper_it_runs_what_it_can_and_says_why_it_leaves_the_rest(tmp_path
 def test_what_is_asked_for_by_its_name_and_cannot_run_is_an_error(tmp_path):
     with pytest.raises(ConfigError, match="has no scale 'small'"):
         reproduce.run(find("pape:table5"), given(tmp_path, "small"))
-    with pytest.raises(ConfigError, match="on the scale 'paper' needs a GPU .*, --anyway runs it; pape:extrap"):
+    with pytest.raises(
+        ConfigError,
+        match="on the scale 'paper' needs a GPU .*, --anyway runs it; at a scale for two CPU cores: pape:extrap",
+    ):
         reproduce.run(find("pape:table5"), given(tmp_path))  # the only scale that it has
     willing = argparse.Namespace(**vars(given(tmp_path, "paper")) | dict(anyway=True))
     with pytest.raises(DataError, match="pape:table5 reads .*imagenet"):  # so it would, with the data

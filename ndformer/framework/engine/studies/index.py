@@ -30,7 +30,7 @@ def status(experiment: Experiment, scale: ScaleName, results: Results | None) ->
 
 def listed(papers: Sequence[Paper], folder: Path) -> str:
     """Two lines or more an experiment; results are looked for in `folder`, that of the pages."""
-    lines = []
+    lines = [f"How far each is: by what {folder} has kept."]
     for paper in papers:
         lines.append(paper.title)
         for experiment in paper.experiments:
