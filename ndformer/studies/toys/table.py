@@ -191,8 +191,8 @@ def _experiment(dims: int, depth: int, seeds: int, minutes: float) -> Experiment
 
 EXPERIMENTS = [
     _experiment(2, 1, 5, 92),
-    _experiment(2, 4, 3, 210),
-    _experiment(1, 1, 3, 39),
+    _experiment(2, 4, 3, 204),
+    _experiment(1, 1, 5, 60),
     _experiment(3, 1, 3, 58),
     _experiment(4, 1, 3, 58),
 ]
