@@ -156,7 +156,8 @@ def run(experiment: Experiment, given: argparse.Namespace) -> None:
     every = conduct.cells(experiment, scale, seeds, given.work_dir)
     asked = [cell for cell in every if cell.row in (given.rows or experiment.rows)]
     if given.keep:
-        check_nothing_is_lost(pages.kept(experiment, scale, given.keep), every, given.keep / folder.name)
+        coming = [cell for cell in every if cell in asked or conduct.done(cell)]
+        check_nothing_is_lost(pages.kept(experiment, scale, given.keep), coming, given.keep / folder.name)
     there = sum(conduct.done(cell) for cell in asked)
     quick = wants.minutes is not None and wants.minutes <= QUICK
     print(f"{experiment.name}: {experiment.title}")

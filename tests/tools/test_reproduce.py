@@ -72,6 +72,8 @@ def test_keep_loses_nothing_that_was_kept(tmp_path, capsys):
     reproduce.main([*made, "0", "1"])
     with pytest.raises(ConfigError, match="4 cells that this run has not, such as key, step by step, seed 1, .*--onto"):
         reproduce.main([*made, "0"])
+    with pytest.raises(ConfigError, match="6 cells that this run has not"):  # in a folder where nothing is done yet
+        reproduce.main([*made, "0", "1", "--rows", "CoPE with open gates", "--work-dir", str(tmp_path / "another")])
     capsys.readouterr()
     reproduce.main([*made, "0", "1", "--rows", "CoPE with open gates"])
     assert "2 cells, 2 of them done" in capsys.readouterr().out
