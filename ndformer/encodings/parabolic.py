@@ -9,6 +9,7 @@ so P(P+1)/2 + P numbers per token and head say it all, whatever m: 5 for images,
 """
 
 from typing import Any, Literal, NamedTuple
+from weakref import WeakKeyDictionary
 
 import torch
 import torch.nn.functional as F
@@ -28,7 +29,7 @@ from ndformer.encodings.radius import (
     steepest,
 )
 from ndformer.framework.bias.base import Bias
-from ndformer.framework.bias.parabolas import IsotropicBias, QuadraticBias
+from ndformer.framework.bias.parabolas import IsotropicBias, MixtureBias, QuadraticBias
 from ndformer.framework.bias.riding import Near, halvings, near
 from ndformer.framework.encoding import (
     LayerEncoding,
@@ -36,6 +37,8 @@ from ndformer.framework.encoding import (
     centred,
     from_repo,
 )
+from ndformer.framework.jit import in_memory
+from ndformer.framework.kernels.channels import pays
 from ndformer.framework.ranges import Width
 from ndformer.framework.registry import ENCODINGS
 from ndformer.framework.tokens import Where
@@ -46,8 +49,25 @@ class Centred(NamedTuple):
     near: Near | None  # for features of q and k; None: too far apart for them
 
 
+_made: WeakKeyDictionary[Where, tuple[tuple[Any, ...], Tensor, Centred]] = WeakKeyDictionary()
+
+
 def centre(positions: Tensor, where: Where, factors: tuple[float, ...], curvature: float, slope: float) -> Centred:
-    """Positions near 0, where the bias will ride on q and k: differences need no such place."""
+    """Positions near 0, where the bias will ride on q and k: differences need no such place. On a CPU they are found
+    once for a layout that comes again."""
+    asked, at_once = (factors, curvature, slope), torch.compiler.is_compiling() or torch.is_inference_mode_enabled()
+    kept = positions.device.type == "cpu" and not (at_once or positions.requires_grad) and in_memory(positions)
+    if kept and where in _made:
+        before, same, made = _made[where]
+        if before == asked and torch.equal(same, positions):
+            return made
+    made = _centre(positions, where, *asked)
+    if kept:
+        _made[where] = asked, positions.clone(), made
+    return made
+
+
+def _centre(positions: Tensor, where: Where, factors: tuple[float, ...], curvature: float, slope: float) -> Centred:
     times = halvings(where, factors, curvature, slope)
     if times is None:
         return Centred(positions, None)
@@ -188,9 +208,17 @@ class PaPELayer(_Parabolas):
     def __init__(self, config: PaPE, index: int) -> None:
         super().__init__(config, index)
         self.rows, self.products = Folded(), Folded()
+        terms = config.distance and config.direction and config.context and config.activation
+        self.mixes = terms and not config.offsets
 
     def bias(self, q: Tensor, k: Tensor, x: Tensor, state: Centred) -> Bias:
         x = x.to(torch.promote_types(x.dtype, torch.float32))
+        H, m, _ = self.wp.shape
+        if self.mixes and pays(x, q, state.near, H * m):
+            rows = self.rows(self._rows, self.wp, self.wa, self.wb).flatten(0, 1)
+            values = linear(x, rows, q).unflatten(-1, (H, -1))
+            weights = self.products(self._falling, self.wp).mT
+            return MixtureBias(values, weights, state.positions, state.near)
         falls, c = self._of_content(x, q) if self.context else self._constant(x, q)
         M = None if falls is None else _summed(self.products(self._falling, self.wp).to(x.dtype), falls)
         return QuadraticBias(

@@ -1,8 +1,11 @@
-"""Whether numba, a just-in-time compiler, works here. Where it does not, torch and numpy do the same more slowly."""
+"""Whether numba, a just-in-time compiler, works here, and on what. Where it does not, torch and numpy do the same more
+slowly."""
 
 import functools
 import importlib.util
 import warnings
+
+from torch import Tensor
 
 
 @functools.cache
@@ -21,6 +24,15 @@ def numba_works() -> bool:
             "that it knows, and a folder to write in, which NUMBA_CACHE_DIR names",
             stacklevel=2,
         )
+        return False
+    return True
+
+
+def in_memory(t: Tensor) -> bool:
+    """Not one that torch.func transforms, or that stands for another."""
+    try:
+        t.data_ptr()
+    except RuntimeError:
         return False
     return True
 

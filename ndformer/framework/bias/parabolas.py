@@ -8,10 +8,11 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from ndformer.framework.bias.base import Bias, PositionBias, squares
-from ndformer.framework.bias.riding import Local, Near, together
+from ndformer.framework.bias.riding import Near, together
 from ndformer.framework.tokens import Rows
 
 
@@ -40,17 +41,25 @@ class SeparableBias(PositionBias):
 
     def features(self) -> tuple[Tensor, Tensor]:
         """Extra channels of q and k, (B, H, N, F) and (calls, B or 1, 1, N, F), whose products are the bias where it is
-        separable."""
-        raise NotImplementedError
+        separable: dr' M dr + c' dr as a polynomial in r_j, by its constant, linear and quadratic coefficients."""
+        assert self.near is not None
+        entries = self.parabolas().entries
+        M = {key: m for key, m in entries.items() if len(key) == 2}
+        none = torch.zeros_like(next(iter(entries.values())))
+        c = [entries.get((p,), none) for p in range(len(self.axes))]
+        r = [axis.queries for axis in self.near.axes]
+        linear = list(c)  # c - 2 M r_i
+        for (a, b), m in M.items():
+            linear[a] = linear[a] - 2 * m * r[b]
+            if a != b:
+                linear[b] = linear[b] - 2 * m * r[a]
+        halves = [place * (slope + own) for place, slope, own in zip(r, linear, c)]
+        constant = -0.5 * sum(halves[1:], halves[0])  # r_i' M r_i - c' r_i
+        return self.near.spoken(constant, linear, M), self.near.powers(list(M))
 
     def cut_near(self, positions: Tensor) -> Near | None:
         """Of rows cut from packed ones, which have no grid."""
         return together(positions) if self.separable else None
-
-    @property
-    def _near(self) -> list[Local]:
-        assert self.near is not None
-        return self.near.axes
 
 
 class QuadraticBias(SeparableBias):
@@ -100,32 +109,6 @@ class QuadraticBias(SeparableBias):
         entries: dict[tuple[int, ...], Tensor] = dict(zip(self._entries, self.M or []))
         return Parabolas(entries | {(p,): c for p, c in enumerate(self.c or [])}, self.axes)
 
-    def features(self) -> tuple[Tensor, Tensor]:
-        """dr' M dr + c' dr as a polynomial in r_j: its constant, linear and quadratic coefficients, and the powers."""
-        entries, axes = self._entries, self._near
-        r = [axis.queries for axis in axes]
-        none = torch.zeros_like((self.M or self.c or [])[0])
-        M, c = self.M or [none] * len(entries), self.c or [none] * len(axes)
-        linear = list(c)  # c - 2 M r_i
-        for m, (a, b) in zip(M, entries):
-            linear[a] = linear[a] - 2 * m * r[b]
-            if a != b:
-                linear[b] = linear[b] - 2 * m * r[a]
-        halves = [place * (slope + own) for place, slope, own in zip(r, linear, c)]
-        constant = -0.5 * sum(halves[1:], halves[0])  # r_i' M r_i - c' r_i
-        ours, theirs = [constant], [torch.ones_like(axes[0].keys[0])]
-        for coefficient, axis in zip(linear, axes):
-            ours += [_share(coefficient, share) for share in axis.shares]
-            theirs += axis.keys
-        for m, (a, b) in zip(M, entries):
-            if a == b:
-                ours += [_share(m, share) for share in axes[a].shares]
-                theirs += [key * key for key in axes[a].keys]
-            else:
-                ours += [_share(_share(m, one), two) for one in axes[a].shares for two in axes[b].shares]
-                theirs += [2 * one * two for one in axes[a].keys for two in axes[b].keys]
-        return torch.stack(ours, dim=-1), torch.stack(theirs, dim=-1)
-
     def cut(self, rows: Rows) -> Bias:
         M = None if self.M is None else [_cut_heads(m, rows) for m in self.M]
         c = None if self.c is None else [_cut_heads(c, rows) for c in self.c]
@@ -140,6 +123,34 @@ class QuadraticBias(SeparableBias):
         if self.c is not None:
             parts["direction"] = QuadraticBias(None, self.c, positions)
         return parts
+
+
+class MixtureBias(QuadraticBias):
+    """PaPE's parabolas as the content gives them (mixture): M and c are summed once somebody asks for them.
+
+    Values (B, N, H, m + P): of each parabola, before softplus, and c. Weights (H, T, m): what each adds to the upper
+    entries of M.
+    """
+
+    def __init__(self, values: Tensor, weights: Tensor, positions: Tensor, near: Near | None = None) -> None:
+        SeparableBias.__init__(self, positions, values.dtype, near)
+        self.values, self.weights = values, weights
+        self._sums: tuple[list[Tensor], list[Tensor]] | None = None
+
+    @property
+    def M(self) -> list[Tensor]:
+        return self._summed()[0]
+
+    @property
+    def c(self) -> list[Tensor]:
+        return self._summed()[1]
+
+    def _summed(self) -> tuple[list[Tensor], list[Tensor]]:
+        if self._sums is None:
+            falls, c = self.values.tensor_split([self.weights.shape[2]], dim=-1)
+            M = torch.einsum("htm,bnhm->tbhn", self.weights, F.softplus(falls))
+            self._sums = list(M.contiguous().unbind(0)), list(c.permute(3, 0, 2, 1).contiguous().unbind(0))
+        return self._sums
 
 
 class IsotropicBias(SeparableBias):
@@ -160,23 +171,9 @@ class IsotropicBias(SeparableBias):
     def parabolas(self) -> Parabolas:
         return Parabolas({(p, p): self.alpha for p in range(len(self.axes))}, self.axes)
 
-    def features(self) -> tuple[Tensor, Tensor]:
-        axes = self._near
-        ours, theirs = [self.alpha * squares([axis.queries for axis in axes])], [torch.ones_like(axes[0].keys[0])]
-        for axis in axes:
-            linear = -2 * self.alpha * axis.queries
-            for share, key in zip(axis.shares, axis.keys):
-                ours += [_share(linear, share), _share(self.alpha, share)]
-                theirs += [key, key * key]
-        return torch.stack(ours, dim=-1), torch.stack(theirs, dim=-1)
-
     def cut(self, rows: Rows) -> Bias:
         positions = self.cut_positions(rows)
         return IsotropicBias(_cut_heads(self.alpha, rows), positions, self.cut_near(positions))
-
-
-def _share(coefficient: Tensor, share: Tensor | None) -> Tensor:
-    return coefficient if share is None else coefficient * share
 
 
 def _power(r: Sequence[Tensor], a: int, b: int) -> Tensor:

@@ -60,6 +60,30 @@ class Near(NamedTuple):
     axes: list[Local]
     calls: list[Tensor]  # the tokens (K,) of each call, prefix tokens with the first; empty: all of them in one
 
+    def powers(self, pairs: Sequence[tuple[int, ...]]) -> Tensor:
+        """What coefficients multiply: 1, each axis and the products of `pairs`, (calls, B or 1, 1, N, F). What lies off
+        the diagonal counts twice."""
+        channels = [torch.ones_like(self.axes[0].keys[0])]
+        channels += [key for axis in self.axes for key in axis.keys]
+        for a, b in pairs:
+            if a == b:
+                channels += [key * key for key in self.axes[a].keys]
+            else:
+                channels += [2 * one * two for one in self.axes[a].keys for two in self.axes[b].keys]
+        return torch.stack(channels, dim=-1)
+
+    def spoken(self, constant: Tensor, linear: Sequence[Tensor], entries: dict[tuple[int, ...], Tensor]) -> Tensor:
+        """The coefficients of `powers`, each for the half that a query is of, (B, H, N, F)."""
+        shares = [axis.shares for axis in self.axes]
+        channels = [constant]
+        channels += [_share(slope, share) for slope, of_axis in zip(linear, shares) for share in of_axis]
+        for (a, b), m in entries.items():
+            if a == b:
+                channels += [_share(m, share) for share in shares[a]]
+            else:
+                channels += [_share(_share(m, one), two) for one in shares[a] for two in shares[b]]
+        return torch.stack(channels, dim=-1)
+
 
 def together(positions: Tensor) -> Near:
     """Positions (B or 1, N, P) as they are, for all queries at once."""
@@ -101,3 +125,7 @@ def _local(axis: Tensor, second: Tensor | None, calls: Sequence[Tensor]) -> Loca
             queries[..., call] += (centred * weights)[..., call].float()
         keys.append(own)
     return Local(queries, keys, [None if share is None else share.float() for share in shares])
+
+
+def _share(coefficient: Tensor, share: Tensor | None) -> Tensor:
+    return coefficient if share is None else coefficient * share

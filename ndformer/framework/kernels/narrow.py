@@ -17,7 +17,7 @@ from torch.autograd.function import once_differentiable
 
 from ndformer.framework.bias.base import Bias
 from ndformer.framework.bias.parabolas import Parabolas, SeparableBias
-from ndformer.framework.jit import numba_works
+from ndformer.framework.jit import in_memory, numba_works
 from ndformer.framework.kernels import narrow_backward, narrow_numba
 from ndformer.framework.kernels.backend import Backend, samples
 from ndformer.framework.kernels.narrow_numba import ROW, TILE
@@ -45,7 +45,7 @@ class Narrow(Backend):
         parts = bias.parabolas()
         if any(axis.dtype != torch.float32 for axis in parts.axes):
             return False
-        if not all(map(_in_memory, (q, k, v, *parts.entries.values()))):
+        if not all(map(in_memory, (q, k, v, *parts.entries.values()))):
             return False
         whole = where.segment is not None and samples(q, where) is None
         return len(parts.axes) <= AXES and not whole and numba_works()
@@ -65,15 +65,6 @@ class Narrow(Backend):
             )
         assert isinstance(bias, SeparableBias)
         return _narrow(q, k, v, where, bias.parabolas(), scale)
-
-
-def _in_memory(t: Tensor) -> bool:
-    """Not one that torch.func transforms, or that stands for another."""
-    try:
-        t.data_ptr()
-    except RuntimeError:
-        return False
-    return True
 
 
 def _narrow(q: Tensor, k: Tensor, v: Tensor, where: Where, parts: Parabolas, scale: float) -> Tensor:
@@ -182,4 +173,4 @@ def _run(loops: Callable[..., Any], samples: Sequence[Tensor], rows: Sequence[Te
     """Of samples (B, ...), and of samples and heads (B, H, ...); what is written comes last, and is contiguous."""
     heads = rows[0].shape[1]
     arrays = [*samples, *(t.flatten(0, 1) for t in rows)]
-    loops(torch.get_num_threads(), heads, *(t.contiguous().numpy() for t in arrays))
+    loops(torch.get_num_threads(), len(samples[0]) * heads, heads, *(t.contiguous().numpy() for t in arrays))

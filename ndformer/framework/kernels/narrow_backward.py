@@ -8,14 +8,15 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from ndformer.framework.kernels.narrow_numba import OPTIONS, ROW, TILE, TOGETHER, pieces, threaded
+from ndformer.framework.kernels.loops import OPTIONS, threaded
+from ndformer.framework.kernels.narrow_numba import ROW, TILE, TOGETHER, pieces
 
 PART = 64  # keys at a time: their channels and gradients lie in 32 KiB
 
 
 @functools.cache
 def compiled() -> Callable[..., Any]:
-    """(threads, heads, counts (B,), rT, rL (B, 3, tiles TILE), q (R, N, D), kT, vT, kL (R, D, tiles TILE),
+    """(threads, R, heads, counts (B,), rT, rL (B, 3, tiles TILE), q (R, N, D), kT, vT, kL (R, D, tiles TILE),
     parabolas (R, N, 12), weights (R, N), given (R, N, Dv), delta (R, N), and what is written: dq (R, N, D), dkT, dvT as
     kT, vT, dparabolas (R, N, 9)), for an even N.
 

@@ -1,36 +1,24 @@
 """The loops of narrow.py, compiled: each over keys, which a compiler turns into vectors, with the rest in registers."""
 
 import functools
-import math
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
-import torch
+from ndformer.framework.kernels.loops import OPTIONS, bits, polynomial, threaded
 
 TILE, ROW = 128, 144  # keys that lie together, and from one channel of them to the next: no power of 2, for the cache
 TOGETHER = 32  # queries, an even number: keys and values come from the cache for all of them
-OPTIONS: dict[str, Any] = dict(cache=True, error_model="numpy", fastmath={"reassoc", "contract", "arcp", "nsz"})
 
 
 @functools.cache
 def pieces(length: int) -> SimpleNamespace:
     """What loops are made of, for so many keys at a time: a number that the compiler knows."""
     import numpy as np
-    from llvmlite import ir
-    from numba import njit, types
-    from numba.extending import intrinsic
+    from numba import njit
 
-    p0, p1, p2, p3, p4, p5, p6 = (np.float32(c) for c in _polynomial(lambda f: 2.0**f, 6))
-    smallest = np.float32(-126)
-    options = OPTIONS
-
-    @intrinsic
-    def bits(_, number):
-        """The float32 that an int32 is in memory."""
-        return types.float32(types.int32), lambda context, builder, signature, given: builder.bitcast(
-            given[0], ir.FloatType()
-        )
+    p0, p1, p2, p3, p4, p5, p6 = polynomial(lambda f: 2.0**f, 6, 0, 1)
+    smallest, as_float, options = np.float32(-126), bits(), OPTIONS
 
     @njit(**options)
     def bias(c, r, s):
@@ -62,7 +50,7 @@ def pieces(length: int) -> SimpleNamespace:
             whole = np.floor(f)
             f -= whole
             p = p0 + f * (p1 + f * (p2 + f * (p3 + f * (p4 + f * (p5 + f * p6)))))
-            p *= bits((np.int32(whole) + np.int32(127)) << np.int32(23))  # pyright: ignore[reportCallIssue]
+            p *= as_float((np.int32(whole) + np.int32(127)) << np.int32(23))
             s[j] = p
             total += p
         return total
@@ -98,9 +86,9 @@ def pieces(length: int) -> SimpleNamespace:
 
 @functools.cache
 def compiled() -> Callable[..., Any]:
-    """(threads, heads, counts (B,), rT, q (R, N, D), kT, vT (R, Dv, tiles TILE), parabolas (R, N, 12), out (R, N, Dv),
-    weights (R, N)) of R = B heads rows, for an even N: 2^(q k' + parabolas) of the first `counts` keys, over their sum,
-    times v; and log2 of that sum."""
+    """(threads, R, heads, counts (B,), rT, q (R, N, D), kT, vT (R, Dv, tiles TILE), parabolas (R, N, 12), out
+    (R, N, Dv), weights (R, N)) of R = B heads rows, for an even N: 2^(q k' + parabolas) of the first `counts` keys,
+    over their sum, times v; and log2 of that sum."""
     import numpy as np
     from numba import njit
 
@@ -162,35 +150,3 @@ def compiled() -> Callable[..., Any]:
                         out[row, first + a, c] *= over[a]
 
     return threaded(attention)
-
-
-def threaded(rows: Callable[..., Any]) -> Callable[..., Any]:
-    """(threads, heads, arrays) -> rows(begin, end, heads, arrays), shared among threads; the first array is of samples,
-    with `heads` rows each."""
-    from numba import config, get_num_threads, njit, prange, set_num_threads
-
-    @njit(parallel=True, **OPTIONS)
-    def shared(parts, heads, arrays):
-        n = len(arrays[0]) * heads
-        for part in prange(parts):
-            rows(n * part // parts, n * (part + 1) // parts, heads, *arrays)
-
-    def call(threads: int, heads: int, *arrays: Any) -> None:
-        if threads == 1:
-            rows(0, len(arrays[0]) * heads, heads, *arrays)
-        else:
-            before = get_num_threads()
-            set_num_threads(min(threads, before))
-            shared(4 * threads, heads, arrays)
-            set_num_threads(before)
-
-    # OpenMP's threads are torch's own; others would fight with them for the cores
-    config.THREADING_LAYER_PRIORITY = ["omp", "tbb", "workqueue"]  # pyright: ignore[reportAttributeAccessIssue]
-    return call
-
-
-def _polynomial(f: Callable[[float], float], degree: int) -> list[float]:
-    """Coefficients of the polynomial that meets f at Chebyshev's points of 0..1."""
-    points = (1 + torch.cos(math.pi * (torch.arange(degree + 1, dtype=torch.float64) + 0.5) / (degree + 1))) / 2
-    values = torch.tensor([f(float(point)) for point in points], dtype=torch.float64)
-    return torch.linalg.solve(torch.vander(points, increasing=True), values).tolist()

@@ -63,7 +63,7 @@ def test_pape_rides_on_q_and_k_in_float32_on_images(name: str, masks: str, monke
     given: dict[str, Any] = dict(
         plain={}, unplaced={"placed": n > 0}, padded={"valid": n < 190}, packed={"segment": n // 60}
     )[masks]
-    called = spy(monkeypatch, sdpa_module, "features")
+    called = spy(monkeypatch, sdpa_module, "widened")
     attention, x, where, state = pape(image(8), name=name, **given)
     y = attention(x, where, state)
     assert len(called) == (2 if masks == "packed" else 1)  # rows of 60 and of 16
@@ -72,7 +72,7 @@ def test_pape_rides_on_q_and_k_in_float32_on_images(name: str, masks: str, monke
 
 
 def test_pape_rides_in_16_bit_on_cpu_by_way_of_float32(monkeypatch: pytest.MonkeyPatch) -> None:
-    called = spy(monkeypatch, sdpa_module, "features")
+    called = spy(monkeypatch, sdpa_module, "widened")
     for dtype in (torch.bfloat16, torch.float16):
         attention, x, where, state = pape(image(8), dtype)
         attention(x, where, state)
@@ -81,7 +81,7 @@ def test_pape_rides_in_16_bit_on_cpu_by_way_of_float32(monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize("case", ["float64", "wide", "fractions", "unknown extent", "composed"])
 def test_pape_does_not_ride_where_digits_would_be_lost(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    called = spy(monkeypatch, sdpa_module, "features")
+    called = spy(monkeypatch, sdpa_module, "widened")
     if case == "float64":
         attention, x, where, state = pape(image(14).double(), torch.float64)
     elif case == "wide":
@@ -115,7 +115,7 @@ def test_wherever_pape_rides_it_loses_less_than_1e5th(
     for side in (4, 8, 14, 32, 45, 64, 100, 128, 256, 512):
         n = torch.arange(196)[None]
         masks = {"placed": n > 0} if unplaced else {}
-        called = spy(monkeypatch, sdpa_module, "features")
+        called = spy(monkeypatch, sdpa_module, "widened")
         results = []
         for dtype in (torch.float32, torch.float64):
             positions = (image(side) * factor + 400).float().to(dtype)
@@ -135,7 +135,7 @@ def test_wherever_pape_rides_it_loses_less_than_1e5th(
 
 
 def test_packed_samples_ride_each_about_its_own_middle(monkeypatch: pytest.MonkeyPatch) -> None:
-    called = spy(monkeypatch, sdpa_module, "features")
+    called = spy(monkeypatch, sdpa_module, "widened")
     segment = torch.arange(196)[None] // 49
     attention, x, where, state = pape(image(8) + 5000.0 * segment[..., None], segment=segment)
     y = attention(x, where, state)
@@ -147,7 +147,7 @@ def test_packed_samples_ride_each_about_its_own_middle(monkeypatch: pytest.Monke
 @pytest.mark.parametrize("name", ["PaPE", "PaPERI", "PaPECompact", "PaPEDirectional"])
 def test_a_grid_is_halved_once_for_all_blocks(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     halved = spy(monkeypatch, parabolic_module, "near")
-    called = spy(monkeypatch, sdpa_module, "features")
+    called = spy(monkeypatch, sdpa_module, "widened")
     model = Transformer(64, 3, 1, 2, dict(type=name))
     positions = torch.cartesian_prod(*2 * [torch.arange(24.0)])[None]
     where = Where(positions, grid=(24, 24))
@@ -155,3 +155,30 @@ def test_a_grid_is_halved_once_for_all_blocks(name: str, monkeypatch: pytest.Mon
     assert (len(halved), len(called)) == (1, 3)
     state = build_encoding(dict(type=name), dim=64, heads=1, position_dims=2, depth=3).prepare(where)
     assert any(len(axis.keys) == 2 for axis in state.near.axes)
+
+
+def test_a_layout_that_comes_again_is_not_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same tokens at the same places, for the same unit: what moved, is learnt from, or is made for a graph or for
+    inference alone is looked at anew."""
+    looked = spy(monkeypatch, parabolic_module, "near")
+    encoding = build_encoding(dict(type="PaPE"), dim=64, heads=2, position_dims=2, depth=1)
+    moving = build_encoding(dict(type="PaPE", shift=1.0), dim=64, heads=2, position_dims=2, depth=1)
+    where = Where(image(8), grid=(14, 14))
+    first = encoding.prepare(where)
+    assert encoding.prepare(where) is first
+    assert len(looked) == 1
+    assert encoding.prepare(Where(image(8), grid=(14, 14))) is not first
+    moving.prepare(where)
+    moving.prepare(where)  # in training: each time somewhere else
+    encoding.scale_positions = 0.5
+    nearer = encoding.prepare(where)
+    assert len(looked) == 5
+    assert not torch.equal(nearer.positions, first.positions)
+    where.positions[:, -1] += 3
+    moved = encoding.prepare(where)
+    assert len(looked) == 6
+    assert moved.positions[0, -1, 0] == nearer.positions[0, -1, 0] + 1.5
+    with torch.inference_mode():
+        for_now = encoding.prepare(where)
+    assert for_now.positions.is_inference()
+    assert not encoding.prepare(where).positions.is_inference()

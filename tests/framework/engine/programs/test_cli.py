@@ -1,6 +1,7 @@
 """What all programs share."""
 
 import pickle
+import subprocess
 import sys
 import warnings
 
@@ -92,3 +93,19 @@ def test_a_program_names_the_option_that_helps_and_the_error_alone_does_not(monk
     with pytest.raises(SystemExit, match="data/mnist is missing; --sample works without it$"):
         cli.run(main)
     assert pickle.loads(pickle.dumps(error)).option == error.option  # from a loader's worker too
+
+
+TINY = """
+import torch
+from ndformer.framework.engine.programs import cli
+torch.set_num_threads(2)
+cli.run(lambda: print(int((torch.full((2**20,), 1e-20) * 1e-20).count_nonzero())))
+"""
+
+
+@pytest.mark.skipif(not torch.set_flush_denormal(False), reason="this processor knows no such switch")
+def test_in_a_program_a_weight_below_1e_38_is_0_on_all_threads():
+    """Else a processor may take five times as long for the gradients of attention that falls with distance."""
+    assert 0 < 1e-20 * 1e-20
+    said = subprocess.run([sys.executable, "-c", TINY], capture_output=True, text=True, check=True)
+    assert int(said.stdout) == 0
