@@ -56,6 +56,7 @@ def run(main: Callable[[], object]) -> None:
         words = "\n".join(map(foreign.one_line, several))
         sys.exit(f"{program()}: {words}{';' * (bool(option) and words[-1:] != '?')} {option}".rstrip() + where)
     finally:
+        torch.set_flush_denormal(False)  # of this thread, which a test goes on with
         warnings.formatwarning = plain
 
 
