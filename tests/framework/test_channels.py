@@ -69,6 +69,7 @@ CASES: dict[str, Any] = {
     "padding": (cloud(3, 70, 2, valid=True), 3, 50),
     "few parabolas": (cloud(2, 80, 2), 4, 2),
     "many": (cloud(2, 80, 3), 2, 70),
+    "heads of no multiple of 8": (cloud(2, 80, 2), 2, 50, 36),
 }
 
 
@@ -210,3 +211,25 @@ def test_gradients_of_gradients_are_there_where_torch_has_them() -> None:
     (second,) = torch.autograd.grad(first.square().sum(), x)
     assert second.isfinite().all()
     assert second.abs().max() > 0
+
+
+def test_beside_an_encoding_that_widens_queries_it_goes_torchs_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    where = grid(14, 14)
+    made = spy(monkeypatch, channels_module, "_places")
+    two = [dict(type="PaPE", m=3, impl="paper_concat"), dict(type="PaPE")]
+    encoding = build_encoding(two, dim=128, heads=4, position_dims=2, depth=1)
+    attention, x, state = Attention(128, 4, encoding.layer(0, 1)), torch.randn(2, 196, 128), encoding.prepare(where)
+    assert isinstance(attention.vectors(x, where, state).bias, MixtureBias)
+    ours = learned(attention, x, where, state)
+    attention.backend = "dense"
+    theirs = learned(attention, x, where, state)
+    assert made == []
+    assert max(map(relative, ours, theirs)) <= 1e-5
+
+
+def test_no_rows_and_transforms_of_torch_func_go_torchs_way() -> None:
+    where = grid(14, 14)
+    attention, x, state = layer(where, 4, 50)
+    assert attention(x[:0], where, state).shape == (0, 196, 128)
+    gradient = torch.func.grad(lambda x: attention(x, where, state).square().sum())(x)
+    assert relative(gradient, learned(attention, x, where, state)[1]) <= 1e-5

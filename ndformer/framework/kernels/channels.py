@@ -32,8 +32,8 @@ class Wide(NamedTuple):
 
 def widened(q: Tensor, k: Tensor, v: Tensor, where: Where, bias: SeparableBias, scale: float) -> Wide:
     """q, k and v, all as wide, to a multiple of 8, so that q k' has the bias in it, once it is scaled."""
-    if isinstance(bias, MixtureBias) and bias.near is not None and all(map(_plain, (q, k, v))):
-        places = _places(bias.near, where, scale)
+    if isinstance(bias, MixtureBias) and bias.near is not None and _in_one_pass(q, k, v, bias.near):
+        places = _places(bias.near, where, scale, q.shape[-1])
         make = _Channels.apply if torch.is_grad_enabled() else _Channels.forward
         q, k, v = make(q, k, v, bias.values, bias.weights, places)
         return Wide(q, [k], v)
@@ -76,8 +76,10 @@ def pays(x: Tensor, q: Tensor, near: Near | None, said: int) -> bool:
     )
 
 
-def _plain(t: Tensor) -> bool:
-    return t.dtype == torch.float32 and t.stride(-1) == 1 and in_memory(t)
+def _in_one_pass(q: Tensor, k: Tensor, v: Tensor, near: Near) -> bool:
+    """Not where an encoding beside it has widened q and k already."""
+    plain = all(t.dtype == torch.float32 and t.stride(-1) == 1 and in_memory(t) for t in (q, k, v))
+    return plain and q.device.type == "cpu" and q.shape == v.shape and q.numel() > 0 and not near.calls
 
 
 class _Places(NamedTuple):
@@ -87,21 +89,23 @@ class _Places(NamedTuple):
     powers: Any  # (B or 1, N, W - h) a key's
 
 
-_made: WeakKeyDictionary[Where, tuple[Near, float, _Places]] = WeakKeyDictionary()  # for all layers of a model
+_made: WeakKeyDictionary[Where, tuple[Near, tuple[float, int], _Places]] = (
+    WeakKeyDictionary()
+)  # for all layers of a model
 
 
-def _places(near: Near, where: Where, scale: float) -> _Places:
+def _places(near: Near, where: Where, scale: float, h: int) -> _Places:
     made = _made.get(where)
-    if made is not None and made[0] is near and made[1] == scale:
+    if made is not None and made[0] is near and made[1] == (scale, h):
         return made[2]
     P, (B, _, N) = len(near.axes), near.axes[0].queries.shape
     entries = P * (P + 1) // 2
     units = [unit[None, :, None].expand(B, -1, N) for unit in torch.eye(entries + P)]  # each as if it were of a head
     bias = QuadraticBias(units[:entries], units[entries:], where.positions, near)
     queries, keys = features(where, bias, scale)  # (B or 1, T + P, N, F), (1, B or 1, 1, N, F)
-    pad = (0, -queries.shape[-1] % 8)
+    pad = (0, -(h + queries.shape[-1]) % 8)
     places = _Places(F.pad(queries.transpose(1, 2), pad).numpy(), F.pad(keys[0, :, 0], pad).numpy())
-    _made[where] = near, scale, places
+    _made[where] = near, (scale, h), places
     return places
 
 
