@@ -51,7 +51,8 @@ def image(side: int, device: str) -> Where:
     patches = torch.cartesian_prod(axis, axis)
     positions = torch.cat([patches.new_zeros(1, 2), patches])[None]
     placed = torch.arange(side * side + 1, device=device)[None] > 0
-    quarters = 1 + (patches >= side / 2).long() @ torch.tensor([2, 1], device=device)
+    half = (patches >= side / 2).long()
+    quarters = 1 + 2 * half[:, 0] + half[:, 1]  # no product: CUDA has none for integers
     objects = torch.cat([quarters.new_zeros(1), quarters])[None]
     return Where(positions, placed=placed, grid=(side, side), objects=objects)
 

@@ -58,7 +58,8 @@ class Flex(Backend):
         if not on_gpu(q) or torch.compiler.is_compiling():
             return flex_attention(q, k, v, **given)[..., :width]  # pyright: ignore[reportIndexIssue]
         try:
-            with torch._dynamo.config.patch(recompile_limit=VARIANTS):
+            # plain integers of a bias (the reach of a table) stay constants: Inductor cannot capture symbolic ones
+            with torch._dynamo.config.patch(recompile_limit=VARIANTS, specialize_int=True):
                 return compiled()(q, k, v, **given)[..., :width]
         except Exception as error:
             from torch._dynamo.exc import FailOnRecompileLimitHit  # here: importing dynamo takes long
@@ -88,7 +89,8 @@ def score_mod(where: Where, bias: Bias | None, batch: int) -> Any:
     placed = None if placed is None else buffer(placed.expand(batch, -1))
     if isinstance(bias, SeparableBias):
         bias.parabolas()  # what is summed once somebody asks for it: not in the graph
-    bias = with_buffers(bias)
+    if where.positions.device.type == "cpu" or not torch.compiler.is_compiling():  # torch 2.11 cannot trace the copy
+        bias = with_buffers(bias)
 
     def modify(score: Tensor, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
         value = bias.pair(b, h, i, j)

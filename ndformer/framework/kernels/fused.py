@@ -5,6 +5,7 @@ size of all pairs is ever made. Packed rows and padding are spans of keys: no wo
 """
 
 import importlib.util
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
@@ -21,6 +22,7 @@ from ndformer.framework.tokens import Where
 DTYPES = (torch.bfloat16, torch.float16, torch.float32)
 TRITON = importlib.util.find_spec("triton") is not None  # asked once: compiled graphs cannot
 AXES = 6
+_cached_spans: WeakKeyDictionary[Where, Tensor | None] = WeakKeyDictionary()
 CURVES = {power: "power", logarithm: "logarithm", gaussian: "gaussian"}
 
 
@@ -39,7 +41,7 @@ class Fused(Backend):
         return exact and q.dtype in DTYPES and q.shape[-1] <= WIDEST and on_gpu(q) and TRITON
 
     def preferred(self, q: Tensor, where: Where, bias: Bias | None) -> bool:
-        return False  # until a GPU has run tests/gpu/test_fused.py, whoever names it has it: backend="fused"
+        return on_gpu(q) and (bias is not None or where.segment is not None)  # docs/benchmarks.md, "On a GPU"
 
     def held(self, q: Tensor, where: Where, bias: Bias | None) -> int:
         return 0 if on_gpu(q) else q.shape[0] * q.shape[1] * q.shape[2] ** 2
@@ -94,8 +96,17 @@ def forms_of(bias: PositionBias, q: Tensor) -> Tensor:
 
 
 def spans(where: Where) -> Tensor | None:
-    """(B or 1, 2, N) the first key that a token may see and the one after the last; padding: -1 and 0. On a device, and
-    nobody waits for it."""
+    """Return the first key that each token may see and the one after the last, (B or 1, 2, N); padding: -1 and 0.
+
+    Computed on the device without a synchronization, once for all layers that share `where`."""
+    if where.valid is None or torch.compiler.is_compiling():
+        return _spans(where)
+    if where not in _cached_spans:
+        _cached_spans[where] = _spans(where)
+    return _cached_spans[where]
+
+
+def _spans(where: Where) -> Tensor | None:
     if where.valid is None:
         return None
     n = torch.arange(1, where.valid.shape[1] + 1, device=where.valid.device)

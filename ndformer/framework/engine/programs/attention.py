@@ -42,9 +42,10 @@ class Through(NamedTuple):
 
     def values(self, term: Tensor) -> Tensor:
         """(R, H, K, K) -> (H, N), NaN where the query does not see."""
-        query = self.query[self.row]
-        found = term[self.row, :, query.clamp(min=0), self.slot.clamp(min=0)].float().cpu()  # (N, H)
-        unseen = ((query < 0) | (self.slot < 0)).cpu()
+        row, slot = self.row.cpu(), self.slot.cpu()
+        query = self.query.cpu()[row]
+        found = term.cpu()[row, :, query.clamp(min=0), slot.clamp(min=0)].float()  # (N, H)
+        unseen = (query < 0) | (slot < 0)
         return found.masked_fill(unseen[:, None] | found.isinf(), math.nan).T
 
 
