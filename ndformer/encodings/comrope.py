@@ -27,6 +27,7 @@ class ComRoPE(PositionEncoding):
     """
 
     rotation_invariant = False
+    scaled_positions = "float64"
 
     def __init__(
         self,

@@ -34,6 +34,7 @@ class LieRE(PositionEncoding):
 
     translation_invariant = False
     rotation_invariant = False
+    scaled_positions = "float64"
 
     def __init__(
         self,

@@ -256,7 +256,8 @@ def test_the_camera_axis_is_0(moved):
     """Issue 44.17: the published code embeds (x, y, 0) in the image plane, not (x, y, -0.5)."""
     net, flat = network(**LEARNED), Flat.of(tokens())
     inside = net._told("image", flat, moved)
-    assert inside.shape[1] == 3 and not inside[:, 2].any()
+    assert inside.shape[1] == 3
+    assert not inside[:, 2].any()
     assert not net._uncut("image", flat).positions[..., 2].any()
 
 
