@@ -26,6 +26,7 @@ class Sincos(PositionEncoding):
 
     translation_invariant = False
     rotation_invariant = False
+    scaled_positions = "float64"
 
     def __init__(
         self,
@@ -60,10 +61,8 @@ class Sincos(PositionEncoding):
         return found
 
     def tables(self, positions: Tensor, where: Where) -> Tensor:
-        table = torch.cat(
-            [self._channels(*one).to(positions.dtype) for one in zip(self.angles(positions.double()), self.widths)],
-            dim=-1,
-        )  # (B, N, dim)
+        channels = [self._channels(*axis) for axis in zip(self.angles(positions.double()), self.widths)]
+        table = torch.cat(channels, dim=-1).to(where.positions.dtype)  # (B, N, dim)
         return table if where.real is None else table.masked_fill(~where.real[..., None], 0)
 
     def angles(self, r: Tensor) -> list[Tensor]:

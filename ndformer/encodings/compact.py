@@ -38,6 +38,7 @@ class PaPECompact(WithRadius):
 
     content_dependent = True
     rotation_invariant = False
+    scaled_positions = "centered"
     class_at = "centre"
 
     def __init__(self, *args: Any, init_radius: Radius = 2.0, **rest: Any) -> None:

@@ -27,6 +27,7 @@ class ComRoPE(PositionEncoding):
     """
 
     rotation_invariant = False
+    scaled_positions = "float64"
 
     def __init__(
         self,
@@ -81,7 +82,7 @@ class _Commuting(LayerEncoding):
             theta = own[torch.arange(self.b.shape[1], device=state.device) % len(own)][None]
         exact = torch.promote_types(q.dtype, torch.float32)
         B = self.b.double()[:, None]
-        turns = Flow.apply(B - B.mT, angles(state, theta), exact)  # (B or 1, H, N, blocks, b, b)
+        turns = Flow.apply(B - B.mT, angles(state, theta), exact)[0]  # (B or 1, H, N, blocks, b, b)
         return blockwise(q, turns), blockwise(k, turns)
 
 

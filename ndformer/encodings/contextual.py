@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from ndformer.encodings.buckets import IRPE, T5, Spans, clipped, log, piecewise
-from ndformer.framework.bias.base import Bias, PositionBias, norm
+from ndformer.framework.bias.base import Bias, PositionBias, norm, whole_steps
 from ndformer.framework.coverage import Coverage, Span, steps
 from ndformer.framework.devices import Constant
 from ndformer.framework.encoding import LayerEncoding, PositionEncoding, one_of
@@ -22,6 +22,7 @@ MOST = 4096  # entries of a table: each query is multiplied with them all
 
 class Places(NamedTuple):
     positions: Tensor
+    dtype: torch.dtype  # of the bias, or a finer one of q
     placed: Tensor | None  # (B or 1, N), where pairs with unplaced tokens have entries
 
 
@@ -39,6 +40,7 @@ class Relative(PositionEncoding):
     float_positions = False
     content_dependent = True
     rotation_invariant = False
+    scaled_positions = "float64"
 
     def __init__(
         self,
@@ -95,7 +97,7 @@ class Relative(PositionEncoding):
         return steps([of[-1] for of in begins], begins, span, "reach={}" if simple else "spans that end at {}")
 
     def tables(self, positions: Tensor, where: Where) -> Places:
-        return Places(positions, where.placed if self.class_entries else None)
+        return Places(positions, where.positions.dtype, where.placed if self.class_entries else None)
 
     def layer(self, index: int, depth: int) -> LayerEncoding:
         return _Vectors(self.shapes, [Constant(found) for found in self.of_steps], self.method, self.class_entries)
@@ -112,7 +114,7 @@ class _Vectors(LayerEncoding):
         self.tables = nn.ParameterList([nn.init.trunc_normal_(torch.empty(shape), std=0.02) for shape in shapes])
 
     def bias(self, q: Tensor, k: Tensor, x: Tensor, state: Places) -> Bias:
-        exact = torch.promote_types(q.dtype, state.positions.dtype)
+        exact = torch.promote_types(q.dtype, state.dtype)
         widths = [table.shape[1] for table in self.tables]
         parts = q.to(exact).split(widths, -1) if self.method == "split" else [q.to(exact)] * len(widths)
         scores = [part @ table.to(exact) * q.shape[-1] ** -0.5 for part, table in zip(parts, self.tables)]
@@ -161,7 +163,7 @@ class VectorBias(PositionBias):
 
     def _bucket(self, p: int, distance: Tensor) -> Tensor:
         last = len(self.buckets[p]) - 1
-        return self.buckets[p][torch.floor(distance + 0.5).clamp(max=last).long()]
+        return self.buckets[p][whole_steps(distance).clamp(max=last).long()]
 
     def pair(self, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
         here = there = None
@@ -186,7 +188,7 @@ class VectorBias(PositionBias):
     def cut(self, rows: Rows) -> Bias:
         scores = [rows.gather(score.transpose(1, 2).flatten(0, 1)).transpose(1, 2) for score in self.scores]
         placed = None if self.placed is None else rows.gather(self.placed.flatten())
-        places = Places(self.cut_positions(rows), placed)
+        places = Places(self.cut_positions(rows), self.scores[0].dtype, placed)
         return VectorBias(scores, self.of_steps, self.method, places, self.handles_unplaced)
 
 

@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ndformer.framework.bias.base import whole_steps
 from ndformer.framework.encoding import PositionEncoding
 from ndformer.framework.registry import ENCODINGS
 from ndformer.framework.sparse import XCPE, Sites
@@ -26,6 +27,7 @@ class CPE(PositionEncoding):
     needs_grid = True
     content_dependent = True
     rotation_invariant = False
+    scaled_positions = "float64"
     instead = "CPE(voxels=True)"
 
     def __init__(self, *args: Any, before: bool = False, voxels: bool = False, **rest: Any) -> None:
@@ -39,6 +41,7 @@ class CPE(PositionEncoding):
         self.conv: nn.Module = XCPE(self.dim) if voxels else GridConv(self.dim, self.position_dims)
         if voxels:
             self.needs_grid = self.float_positions = self.one_graph = False
+            self.translation_invariant = False  # places are rounded, not differences: whole moves alone change nothing
 
     @property
     def first_reach(self) -> float | None:
@@ -47,7 +50,7 @@ class CPE(PositionEncoding):
     def tables(self, positions: Tensor, where: Where) -> Any:
         if not self.voxels:
             return where.grid
-        voxel = torch.floor(positions + 0.5).long()  # as RelativeBias rounds: whole positions are in the middle of one
+        voxel = whole_steps(positions).long()  # whole positions are in the middle of one
         return Places(F.pad(voxel, (0, 3 - self.position_dims)), where)
 
     def between_blocks(self, x: Tensor, state: Any, passed: int) -> Tensor:

@@ -32,6 +32,7 @@ class CoPE(PositionEncoding):
 
     content_dependent = True
     rotation_invariant = False
+    scaled_positions = "float64"
 
     def __init__(
         self,

@@ -28,6 +28,7 @@ class DirectionalRPE(PositionEncoding):
     """
 
     rotation_invariant = False
+    scaled_positions = "centered"
 
     def __init__(
         self, *args: Any, diagonals: bool | None = None, preset: Literal["paper", "repo"] = "paper", **rest: Any

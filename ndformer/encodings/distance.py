@@ -26,6 +26,8 @@ def alibi_slopes(heads: int) -> list[float]:
 class ALiBi(PositionEncoding):
     """-slope_h |r_j - r_i| added to the logits, with the Euclidean distance (Press 2021; Fuller 2023 for 2-D)."""
 
+    scaled_positions = "centered"
+
     def __init__(self, *args: Any, **rest: Any) -> None:
         super().__init__(*args, **rest)
         self.slopes = Constant(alibi_slopes(self.heads))

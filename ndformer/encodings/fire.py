@@ -27,6 +27,8 @@ class FIRE(PositionEncoding):
     its farthest token. So a larger sample is looked at as a smaller one, drawn out. Flex cannot use it.
     """
 
+    scaled_positions = "centered"
+
     def __init__(self, *args: Any, **rest: Any) -> None:
         super().__init__(*args, **rest)
         self.rotation_invariant = self.position_dims == 1  # a box turns into another one

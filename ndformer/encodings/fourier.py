@@ -31,6 +31,7 @@ class LearnableFourier(PositionEncoding):
 
     translation_invariant = False
     rotation_invariant = False
+    scaled_positions = "float64"
     no_weight_decay = ("frequencies",)
 
     def __init__(
@@ -71,7 +72,7 @@ class LearnableFourier(PositionEncoding):
         r = positions.unflatten(-1, (self.groups, -1)).double()  # (B, N, G, M): far from 0, float32 has no digits
         angles = r @ self.frequencies.double().T
         waves = torch.cat([angles.cos(), angles.sin()], dim=-1) / math.sqrt(2 * angles.shape[-1])
-        code = F.gelu(_linear(self.first, waves.to(positions.dtype)))
+        code = F.gelu(_linear(self.first, waves.to(where.positions.dtype)))
         code = _linear(self.last, code).flatten(-2)  # (B, N, dim)
         return code if where.real is None else code.masked_fill(~where.real[..., None], 0)
 

@@ -35,20 +35,27 @@ class Flow(torch.autograd.Function):
 
     Its derivative, i S = U diag(w) U*, is that of Daleckii and Krein: U ((U* dS U) o F) U*, where F is the divided
     difference of exp(-i w t). Written with a sinc it needs no distance between eigenvalues, which derivatives of
-    eigenvectors divide by: they come in pairs w, -w, and all are 0 where S is.
+    eigenvectors divide by: they come in pairs w, -w, and all are 0 where S is. Beside it w and U, for backward.
     """
 
+    generate_vmap_rule = True
+
     @staticmethod
-    def forward(ctx: Any, S: Tensor, t: Tensor, dtype: torch.dtype) -> Tensor:
+    def forward(S: Tensor, t: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:  # pyright: ignore[reportIncompatibleMethodOverride]
         w, U = torch.linalg.eigh(torch.complex(torch.zeros_like(S), S))
-        U, t = torch.complex(U.real.to(dtype), U.imag.to(dtype)), t[..., None].to(S.dtype)
-        ctx.save_for_backward(w, U, t)
-        return ((U * _wave(w * t, dtype)[..., None, :]) @ U.mH).real
+        U = torch.complex(U.real.to(dtype), U.imag.to(dtype))
+        return ((U * _wave(w * t[..., None].to(S.dtype), dtype)[..., None, :]) @ U.mH).real, w, U
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+        ctx.save_for_backward(inputs[1], *output[1:])
+        ctx.mark_non_differentiable(*output[1:])
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor | None, None]:  # pyright: ignore[reportIncompatibleMethodOverride]
-        w, U, t = ctx.saved_tensors  # (..., b), (..., b, b), (..., 1)
+    def backward(ctx: Any, grad: Tensor, *_: Any) -> tuple[Tensor, Tensor | None, None]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        t, w, U = ctx.saved_tensors  # (...), (..., b), (..., b, b)
+        t = t[..., None].to(w.dtype)
         slope, half = (U.mH @ grad.to(U.dtype) @ U).conj(), _wave(w * t / 2, grad.dtype)
         apart = (w[..., :, None] - w[..., None, :]) * t[..., None]
         divided = (t[..., None] * torch.sinc(apart / (2 * torch.pi))).to(grad.dtype)

@@ -47,6 +47,7 @@ class PaPEDirectional(WithRadius):
     """
 
     content_dependent = True
+    scaled_positions = "centered"
 
     def __init__(self, *args: Any, landmarks: Width | None = None, init_radius: Radius = 2.0, **rest: Any) -> None:
         super().__init__(*args, **rest)
@@ -58,7 +59,7 @@ class PaPEDirectional(WithRadius):
     def tables(self, positions: Tensor, where: Where) -> Scene:
         placed = centre(positions, where, self.factors, self.falls, 2 * self.falls)
         sample = None if where.segment is None else where.runs()
-        return Scene(*placed, centred(positions, where, where.real), where.real, sample)
+        return Scene(*placed, centred(positions, where), where.real, sample)
 
     def layer(self, index: int, depth: int) -> LayerEncoding:
         return PaPEDirectionalLayer(self)

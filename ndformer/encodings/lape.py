@@ -27,6 +27,7 @@ class LaPE(PositionEncoding):
 
     translation_invariant = False
     rotation_invariant = False
+    scaled_positions = "float64"
 
     def __init__(self, *args: Any, encoding: dict[str, Any] | None = None, **rest: Any) -> None:
         super().__init__(*args, **rest)
@@ -50,7 +51,8 @@ class LaPE(PositionEncoding):
         return self.encoding.first_reach
 
     def coverage(self, wheres: Sequence[Where]) -> list[Coverage]:
-        return self.encoding.coverage([replace(one, positions=scaled(one.positions, self.factors)) for one in wheres])
+        places = [scaled(where.positions.double(), self.factors) for where in wheres]
+        return self.encoding.coverage([replace(where, positions=at) for where, at in zip(wheres, places)])
 
     def layer(self, index: int, depth: int) -> LayerEncoding:
         if str(index) not in self.norms:
@@ -59,8 +61,8 @@ class LaPE(PositionEncoding):
         return _Added(index)
 
     def tables(self, positions: Tensor, where: Where) -> State:
-        state = self.encoding.tables(scaled(positions, self.encoding.factors), where)
-        code = self.encoding.embed(positions.new_zeros(*positions.shape[:2], self.dim), state)
+        state = self.encoding.tables(self.encoding.to_own_unit(positions, where), where)
+        code = self.encoding.embed(where.positions.new_zeros(*positions.shape[:2], self.dim), state)
         codes: State = {}
         for index in self.chain:
             norm = cast(nn.LayerNorm, self.norms[str(index)])

@@ -34,6 +34,7 @@ class LieRE(PositionEncoding):
 
     translation_invariant = False
     rotation_invariant = False
+    scaled_positions = "float64"
 
     def __init__(
         self,
@@ -80,7 +81,7 @@ class _Generators(LayerEncoding):
         generators = torch.einsum("mp,hnpe->mhne", state.places, self.entries.to(state.places.dtype))
         exact = torch.promote_types(q.dtype, torch.float32)
         turns = Flow.apply(skew(generators, self.block), generators.new_ones(()).expand(generators.shape[:-1]), exact)
-        turns = turns[state.of].transpose(1, 2)  # (M, H, blocks, b, b) -> (B or 1, H, N, blocks, b, b)
+        turns = turns[0][state.of].transpose(1, 2)  # (M, H, blocks, b, b) -> (B or 1, H, N, blocks, b, b)
         return blockwise(q, turns), blockwise(k, turns)
 
 

@@ -15,7 +15,7 @@ from ndformer.framework.bias.base import Bias, SumBias
 from ndformer.framework.bias.pointwise import ConeBias, DistanceBias
 from ndformer.framework.coverage import Coverage, Span, slopes_of
 from ndformer.framework.devices import Constant
-from ndformer.framework.encoding import LayerEncoding, PositionEncoding, Preset, from_repo
+from ndformer.framework.encoding import LayerEncoding, PositionEncoding, Preset, centred, from_repo
 from ndformer.framework.ranges import Positive
 from ndformer.framework.registry import ENCODINGS
 from ndformer.framework.tokens import Where
@@ -32,6 +32,7 @@ class LookHere(PositionEncoding):
     """
 
     rotation_invariant = False
+    scaled_positions = "float64"  # a key on the border of a cone stays inside it
 
     def __init__(
         self,
@@ -67,7 +68,11 @@ class LookHere(PositionEncoding):
 
     def tables(self, positions: Tensor, where: Where) -> tuple[Tensor, Tensor, Bias]:
         directions, cosines, slopes = (numbers(positions) for numbers in self.constants)
-        return positions, slopes, ConeBias(directions, cosines, positions)
+        cone = ConeBias(directions, cosines, positions)
+        own = where.positions.dtype
+        if positions.dtype != own:
+            positions, slopes = centred(positions, where).to(own), slopes.to(own)
+        return positions, slopes, cone
 
     def layer(self, index: int, depth: int) -> LayerEncoding:
         first, last = self.layer_slopes

@@ -178,7 +178,7 @@ class PEMixer(Composed):
         options = super().from_data(options, wheres)
         if wheres is not None:
             factors = per_axis(options.get("position_scale", 1.0), wheres[0].positions.shape[2], "position_scale")
-            wheres = [replace(where, positions=scaled(where.positions, factors)) for where in wheres]
+            wheres = [replace(where, positions=scaled(where.positions.double(), factors)) for where in wheres]
         nested = {name: part for name, part in options.items() if isinstance(part, dict)}
         return options | {n: ENCODINGS.get(part["type"]).from_data(dict(part), wheres) for n, part in nested.items()}
 

@@ -24,6 +24,7 @@ class ObjectSincos(PositionEncoding):
 
     translation_invariant = False
     rotation_invariant = False
+    scaled_positions = "float64"
 
     def __init__(
         self, *args: Any, base: Positive = 10000.0, preset: Literal["paper", "repo"] = "paper", **rest: Any
@@ -53,7 +54,7 @@ class ObjectSincos(PositionEncoding):
         rows = max(len(r), len(objects))
         numbers = [objects, *(r[..., axis] for axis in self.axes)]
         parts = [self._waves(n.expand(rows, -1), width) for n, width in zip(numbers, self.widths)]
-        table = torch.cat(parts, dim=-1).to(positions.dtype)  # (B, N, dim)
+        table = torch.cat(parts, dim=-1).to(where.positions.dtype)  # (B, N, dim)
         return table if where.real is None else table.masked_fill(~where.real[..., None], 0)
 
     def _waves(self, n: Tensor, width: int) -> Tensor:

@@ -71,7 +71,7 @@ def _centre(positions: Tensor, where: Where, factors: tuple[float, ...], curvatu
     times = halvings(where, factors, curvature, slope)
     if times is None:
         return Centred(positions, None)
-    positions = centred(positions, where, where.real)
+    positions = centred(positions, where)
     return Centred(positions, near(positions, where, times))
 
 
@@ -96,6 +96,7 @@ class PaPE(WithRadius):
 
     content_dependent = True
     rotation_invariant = False
+    scaled_positions = "centered"
     class_at = "centre"
 
     def __init__(
@@ -149,7 +150,7 @@ class PaPE(WithRadius):
 
     def tables(self, positions: Tensor, where: Where) -> Centred | tuple[Tensor, Tensor | None]:
         if self.impl == "paper_concat":
-            return centred(positions, where, where.real), where.real
+            return centred(positions, where), where.real
         return centre(positions, where, self.factors, self.falls, steepest(self.falls, self.m, self.head_dim))
 
     def layer(self, index: int, depth: int) -> LayerEncoding:
@@ -277,6 +278,7 @@ class PaPERI(WithRadius):
     """
 
     content_dependent = True
+    scaled_positions = "centered"
 
     def __init__(self, *args: Any, init_radius: Radius | None = None, preset: Preset = "original", **rest: Any) -> None:
         super().__init__(*args, **rest)

@@ -43,6 +43,7 @@ class Polynomial(PositionEncoding):
 
     content_dependent = True
     rotation_invariant = False
+    scaled_positions = "centered"
 
     def __init__(
         self,

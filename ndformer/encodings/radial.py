@@ -25,6 +25,8 @@ class RadialBias(PositionEncoding):
     ALiBi's), 'linear' -a d (ALiBi that learns its slopes): their numbers stay above 0.01.
     """
 
+    scaled_positions = "centered"
+
     def __init__(
         self, *args: Any, curve: Literal["log", "power", "bam", "gaussian", "linear"] = "log", **rest: Any
     ) -> None:

@@ -1,7 +1,7 @@
 """Learned values for relative positions."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -12,6 +12,12 @@ from ndformer.framework.coverage import Coverage, Span, steps
 from ndformer.framework.encoding import LayerEncoding, PositionEncoding
 from ndformer.framework.ranges import WidthOrNone
 from ndformer.framework.registry import ENCODINGS
+from ndformer.framework.tokens import Where
+
+
+class Steps(NamedTuple):
+    positions: Tensor  # (B or 1, N, P), of which differences are rounded
+    dtype: torch.dtype  # of the bias
 
 
 @ENCODINGS.register_module()
@@ -25,6 +31,7 @@ class RelativeBias(PositionEncoding):
 
     float_positions = False
     rotation_invariant = False
+    scaled_positions = "float64"
 
     def __init__(
         self, *args: Any, reach: WidthOrNone | Sequence[WidthOrNone] = 16, joint: bool = False, **rest: Any
@@ -45,6 +52,9 @@ class RelativeBias(PositionEncoding):
     def covers(self, span: Span) -> list[Coverage]:
         return steps(self.reach, [range(reach + 1) for reach in self.reach], span, "reach={}")
 
+    def tables(self, positions: Tensor, where: Where) -> Steps:
+        return Steps(positions, where.positions.dtype)
+
     def layer(self, index: int, depth: int) -> LayerEncoding:
         return _Tables(self.heads, self.sizes, self.reach)
 
@@ -57,8 +67,8 @@ class _Tables(LayerEncoding):
         self.reach = reach
         self.tables = nn.ParameterList([nn.init.trunc_normal_(torch.empty(heads, size), std=0.02) for size in sizes])
 
-    def bias(self, q: Tensor, k: Tensor, x: Tensor, state: Tensor) -> Bias:
-        return TableBias([table.to(state.dtype) for table in self.tables], self.reach, state)
+    def bias(self, q: Tensor, k: Tensor, x: Tensor, state: Steps) -> Bias:
+        return TableBias([table.to(state.dtype) for table in self.tables], self.reach, state.positions)
 
 
 if __name__ == "__main__":

@@ -42,7 +42,7 @@ def near(positions: Tensor, where: Where, relative: bool = True) -> Tensor:
     """Positions whose angles have their digits: about the mean, which leaves turns between tokens as they are. But
     tokens without a place act as if at the origin, which then has to stay: there, angles are in float64."""
     if relative and where.placed is None:
-        return centred(positions, where, where.valid)
+        return centred(positions, where).to(where.positions.dtype)
     return positions.double()
 
 
@@ -89,6 +89,7 @@ class RotaryND(PositionEncoding):
     """
 
     rotation_invariant = False
+    scaled_positions = "float64"
 
     def __init__(
         self,
@@ -192,8 +193,9 @@ class RotaryND(PositionEncoding):
         if self.learned:
             return ToTurn(near, change, gain)
         table = self.drawn if self.directions in RANDOM else self.frequencies(positions.device)
+        own = where.positions.dtype
         turn = angles(near, table if change is None else change(table))
-        return Turns(turn.cos().to(positions.dtype), turn.sin().to(positions.dtype), gain)
+        return Turns(turn.cos().to(own), turn.sin().to(own), gain)
 
     def near(self, positions: Tensor, where: Where) -> Tensor:
         return near(positions, where, self.translation_invariant)

@@ -35,6 +35,7 @@ class LearnableAbsolute(PositionEncoding):
     instead = "an extent, as in LearnableAbsolute(extent=(0, 32)), PaPE or ALiBi"
     translation_invariant = False
     rotation_invariant = False
+    scaled_positions = "float64"
     no_weight_decay = ("table",)
 
     def __init__(
@@ -82,7 +83,7 @@ class LearnableAbsolute(PositionEncoding):
         return found
 
     def tables(self, positions: Tensor, where: Where) -> Tensor:
-        table = self.table.to(positions.dtype)
+        table = self.table.to(where.positions.dtype)
         own, cells = table[: self.class_entries], table[self.class_entries :]
         if where.grid is None or self.extent is not None:
             return self._free(own, cells, positions, where)
@@ -131,11 +132,11 @@ def _bicubic(old: int, new: int, like: Tensor) -> Tensor:
 def between(cells: Tensor, grid: Sequence[int], extent: Sequence[tuple[float, float]], r: Tensor) -> Tensor:
     """(cells, dim) at places (B, N, P): the mean of the 2^P cells around each, nearer ones weighing more."""
     index = torch.zeros(*r.shape[:2], 1, dtype=torch.int64, device=r.device)  # (B, N, corners so far)
-    weight = torch.ones_like(r[..., :1])
+    weight = torch.ones_like(r[..., :1], dtype=cells.dtype)
     for p, (size, (low, high)) in enumerate(zip(grid, extent)):
         at = ((r[..., p, None] - low) * ((size - 1) / (high - low))).clamp(0, size - 1)
         first = at.detach().floor().clamp(max=max(0, size - 2))
-        share, first = at - first, first.long()
+        share, first = (at - first).to(cells.dtype), first.long()
         sides = torch.stack([first, (first + 1).clamp(max=size - 1)], dim=-1)  # (B, N, 1, 2)
         index = (index[..., None] * size + sides).flatten(-2)
         weight = (weight[..., None] * torch.stack([1 - share, share], dim=-1)).flatten(-2)

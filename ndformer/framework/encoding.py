@@ -11,7 +11,7 @@ q, k, bias = layers[i](q, k, x, state)                  # in each attention laye
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
@@ -45,6 +45,10 @@ class PositionEncoding(nn.Module):
     bounded: bool = False  # beyond a stated extent all places are those of its border
     scales_waves: bool = False  # has frequencies that `scaling` can change
     one_graph: bool = True  # torch.compile and torch.export can take it whole
+    # The positions that tables() gets where position_scale is no power of two and float32 would round the product.
+    # "own": in the dtype of where.positions. "centered": the same, but a whole number near the mean of each sample is
+    # subtracted first, for biases, where differences alone matter. "float64": for functions of the place itself.
+    scaled_positions: ClassVar[Literal["own", "centered", "float64"]] = "own"
     class_at: ClassVar[Literal["nowhere", "centre"]] = "nowhere"  # of a class token, under adapters' class_at='auto'
     min_dims: int = 1
     max_dims: int | None = None
@@ -102,7 +106,8 @@ class PositionEncoding(nn.Module):
 
     def coverage(self, wheres: Sequence[Where]) -> list[Coverage]:
         """What tokens at such places use of the encoding, untrained."""
-        placed = [replace(one, positions=self.unit(scaled(one.positions, self.factors), one)) for one in wheres]
+        places = [self.unit(scaled(where.positions.double(), self.factors), where) for where in wheres]
+        placed = [replace(where, positions=at) for where, at in zip(wheres, places)]
         span = Span.of(placed, (1.0,) * self.position_dims)
         return [] if span is None else self.covers(span)
 
@@ -124,8 +129,18 @@ class PositionEncoding(nn.Module):
                 f"{self.instead}"
             )
         with without_autocast(where.positions):
-            positions = self.unit(scaled(where.positions, self.factors), where)
-            return self.tables(self._disturbed(positions, where) if self.training else positions, where)
+            return self.tables(self.to_own_unit(where.positions, where), where)
+
+    def to_own_unit(self, positions: Tensor, where: Where) -> Tensor:
+        """Return positions in the encoding's unit of length, in training with random moves, as tables() gets them."""
+        disturbs = self.training and (self.shift != 0 or self.jitter != 1 or self.rescale != 1)
+        exact = not disturbs and all(math.frexp(factor)[0] == 0.5 for factor in self.factors)  # powers of two
+        finer = not exact and self.scaled_positions != "own"
+        r = self.unit(scaled(positions.double() if finer else positions, self.factors), where)
+        r = self._disturbed(r, where) if disturbs else r
+        if finer and self.scaled_positions == "centered":
+            r = centred(r, where)
+        return r if self.scaled_positions == "float64" else r.to(where.positions.dtype)
 
     @property
     def factors(self) -> tuple[float, ...]:
@@ -143,16 +158,15 @@ class PositionEncoding(nn.Module):
 
     def _disturbed(self, positions: Tensor, where: Where) -> Tensor:
         """Moved and stretched by chance, about 0, one way for the whole batch (DINOv3's augmentation of positions)."""
-        if self.shift == 0 and self.jitter == self.rescale == 1:
-            return positions
-        draw = torch.rand(2 * self.position_dims + 1, dtype=positions.dtype, device=positions.device) * 2 - 1
+        like = where.positions
+        draw = torch.rand(2 * self.position_dims + 1, dtype=like.dtype, device=like.device) * 2 - 1
         move, each, whole = draw.split([self.position_dims, self.position_dims, 1])
         factor = torch.exp(each * math.log(self.jitter) + whole * math.log(self.rescale))
         moved = (positions + move * self.shift) * factor
         return moved if where.real is None else torch.where(where.real[..., None], moved, 0.0)
 
     def tables(self, positions: Tensor, where: Where) -> Any:
-        """The state, from scaled positions (B or 1, N, P), float32 or float64. Padding and unplaced stand at 0."""
+        """The state, from positions (B or 1, N, P) as `scaled_positions` says. Padding and unplaced stand at 0."""
         return positions
 
     def embed(self, x: Tensor, state: Any) -> Tensor:
@@ -260,31 +274,22 @@ def scaled(positions: Tensor, factors: tuple[float, ...]) -> Tensor:
     return torch.stack([axis * factor for axis, factor in zip(positions.unbind(-1), factors)], -1)  # nothing is sent
 
 
-def centred(positions: Tensor, where: Where, kept: Tensor | None) -> Tensor:
-    """Scaled positions about a whole number near their mean, in each row (each sample, where rows are packed): far from
-    0, angles and squares have no digits left. Differences stay as they are. Tokens that are not `kept`, (B, N), stand
-    at 0; unplaced ones that are move with the others.
+def centred(positions: Tensor, where: Where) -> Tensor:
+    """Subtract from the scaled positions of each sample a whole number near their mean: far from 0, angles and squares
+    have no digits left. Differences stay as they are; tokens without a place stand at 0. No value is looked at, so that
+    packed samples are centered one by one on GPUs and in graphs too.
     """
-    moved = by_rows(_about_mean, positions, where)
-    return moved if kept is None else torch.where(kept[..., None], moved, 0.0)
-
-
-def _about_mean(r: Tensor, real: Tensor | None) -> Tensor:
-    if real is None:
-        return r - r.detach().mean(1, keepdim=True).round()
-    count = real.sum(1)[:, None, None].clamp(min=1)
-    return r - (r.detach().sum(1, keepdim=True) / count).round()  # tokens that are not real stand at 0
-
-
-def by_rows(change: Callable[[Tensor, Tensor | None], Tensor], positions: Tensor, where: Where) -> Tensor:
-    """`change(positions, real)` of each row, of each sample where rows are packed: (B or 1, N, P), tokens in no row at
-    0. It gets rows (R, K, P) with a mask (R, K) of the tokens in them that have a place, or None, for all."""
+    real = where.real
     if positions.shape[1] == 0:
         return positions
-    if where.cut is None:
-        return change(positions, where.real)
-    moved = torch.zeros_like(positions)
-    for rows, place in where.cut:
-        part = change(rows.gather(positions.flatten(0, 1)), place.real)
-        moved = moved + rows.scatter(part, positions.shape[0] * positions.shape[1]).view_as(positions)
-    return moved
+    if real is None:
+        return positions - positions.detach().mean(1, keepdim=True).round()
+    known = positions.detach(), real[..., None].to(positions.dtype).expand_as(positions)
+    if where.segment is None:
+        sums, count = (t.sum(1, keepdim=True) for t in known)  # tokens that are not real stand at 0
+        middle = sums / count.clamp(min=1)
+    else:
+        run = where.runs()[..., None].expand_as(positions)
+        sums, count = (torch.zeros_like(t).scatter_add(1, run, t) for t in known)
+        middle = (sums / count.clamp(min=1)).gather(1, run)
+    return torch.where(real[..., None], positions - middle.round(), 0.0)

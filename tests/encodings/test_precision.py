@@ -11,6 +11,8 @@ from torch import Tensor
 
 from ndformer.framework.attention import Attention, build_encoding
 from ndformer.framework.tokens import TokenSet, Where, join
+from tests.encodings.conftest import Model
+from tests.encodings.references.all import CASES, allows, needs_grid
 
 PARABOLAS = "PaPE", "PaPERI"
 RELATIVE = ("AxialRoPE", "RoPEMixed", "ALiBi", "LookHere", *PARABOLAS)
@@ -97,6 +99,59 @@ def test_a_far_move_changes_no_logit_in_float32(name: str, placed: bool) -> None
     with torch.no_grad():
         near, far = logits(0.0), logits(1e4)
     assert (far - near).abs().max() <= 3e-5
+
+
+FREE = {name: cfg for name, cfg in CASES.items() if allows(cfg, 2) and not needs_grid(cfg)}
+THIRD = {name: cfg for name, cfg in FREE.items() if not {"extent", "joint"} & set(cfg)}
+
+
+@pytest.mark.parametrize("placed", [False, True])
+@pytest.mark.parametrize("name", THIRD)
+def test_a_scale_that_float32_rounds_costs_no_digit_far_from_the_origin(name: str, placed: bool) -> None:
+    """Issue 44.18: float32 positions times 1/3 had lost digits before differences were taken."""
+    r = (torch.rand(1, 20, 2, generator=torch.Generator().manual_seed(0)) * 256).round() / 16
+    mask = torch.arange(20)[None] >= (0 if placed else 1)
+
+    def logits(offset: float, dtype: torch.dtype) -> Tensor:
+        model = Model(THIRD[name] | dict(position_scale=1 / 3), 2, width=24).to(dtype)
+        x = torch.randn(1, 20, model.dim, generator=torch.Generator().manual_seed(1)).to(dtype)
+        with torch.no_grad():
+            return model.logits(x, Where((r + offset).to(dtype), placed=None if placed else mask))[
+                :, :, 1:, 1:
+            ].double()
+
+    def error(offset: float) -> float:
+        found, exact = (logits(offset, dtype) for dtype in (torch.float32, torch.float64))
+        assert torch.equal(found.isinf(), exact.isinf())
+        return ((found - exact).masked_fill(exact.isinf(), 0).abs().max()).item()
+
+    near = error(0.0)
+    assert max(error(30_000.0), error(1e6)) <= 3 * near + 3e-6
+
+
+@pytest.mark.parametrize("segment", [False, True])
+def test_jitter_and_packed_samples_far_apart_cost_no_digit(segment: bool) -> None:
+    """Issue 44.18: training stretches positions too, and samples of one row may be far from each other."""
+    r = (torch.rand(1, 20, 2) * 256).round() / 16
+    offset = torch.tensor([0.0, 1e6]).repeat_interleave(10)[None, :, None] if segment else torch.tensor(1e6)
+    numbers = torch.tensor([0, 1]).repeat_interleave(10)[None] if segment else None
+    encoding = build_encoding(dict(type="ALiBi", jitter=1.5), dim=8, heads=2, position_dims=2, depth=1)
+
+    def bias(positions: Tensor) -> Tensor:
+        torch.manual_seed(0)
+        rows: Tensor = encoding.prepare(Where(positions, segment=numbers)).rows(0, 20)
+        return rows if numbers is None else rows.masked_fill(numbers[0] != numbers[0][:, None], 0)
+
+    assert (bias(r + offset) - bias(r)).abs().max() <= 1e-5
+
+
+@pytest.mark.parametrize("scale", [1.0, 0.25])
+def test_a_power_of_two_leaves_positions_as_they_are(scale: float) -> None:
+    """Issue 44.18: these products are exact, and numbers stay what they were to the last bit."""
+    r = torch.rand(1, 20, 2) * 100
+    for name in ("ALiBi", "CoPE", "RelativeBias"):
+        encoding = build_encoding(dict(type=name, position_scale=scale), dim=8, heads=2, position_dims=2, depth=1)
+        assert torch.equal(encoding.to_own_unit(r, Where(r)), r * scale)
 
 
 def test_sincos_far_from_the_origin_is_that_of_float64() -> None:

@@ -89,6 +89,30 @@ def test_a_move_of_all_positions_changes_no_logit(name: str, make: Make, data: A
     assert difference(placed_logits(model, x, positions), placed_logits(model, x, moved)) <= 1e-9
 
 
+STEPPED = {
+    **{name: cfg for name, cfg in CASES.items() if cfg["type"] in ("RelativeBias", "Relative")},
+    "Relative-euclidean": dict(type="Relative", method="euclidean"),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("name", STEPPED)
+def test_a_step_that_scales_to_a_half_has_one_value_wherever_it_is(name: str, dtype: torch.dtype, make: Make) -> None:
+    """Issue 44.19: at a scale of 0.1, steps of 5, 15, 25 ... had two values, and a move by 7 changed some of them."""
+    model = make(STEPPED[name] | dict(position_scale=0.1), 2).to(dtype)
+    r = torch.cartesian_prod(torch.arange(5.0), torch.arange(8.0))[None] * 5
+    x = torch.randn(1, 1, model.dim, dtype=dtype).expand(-1, r.shape[1], -1)
+    with torch.no_grad():
+        logits = model.logits(x, Where(r))
+        moved = torch.cat([model.logits(x, Where(r + shift)) for shift in (7, 1003, 30_001)])
+    assert difference(logits, moved) <= 1e-5
+    between = logits[0].unflatten(1, (5, 8)).unflatten(3, (5, 8))  # (H, row, column, row, column)
+    for step in range(1, 8):  # along a row
+        values = between.diagonal(step, 2, 4).diagonal(0, 1, 2)
+        assert (values - values[:, :1, :1]).abs().max() <= 1e-5
+    assert (logits[0, :, 0, 1] - logits[0, :, 0, 4]).abs().max() > 1e-4  # and steps differ
+
+
 @pytest.mark.parametrize("name", TURNED)
 @given(data=st.data(), seed=seeds)
 @few
@@ -104,8 +128,10 @@ def test_a_turn_about_the_origin_changes_no_logit(name: str, make: Make, data: A
 def test_the_declared_invariances_are_those_measured(name: str, dims: int, make: Make) -> None:
     model = make(CASES[name], dims, width=24).double()
     x, positions = scene(model, seed=1)
+    if not model.encoding.float_positions:
+        positions = positions * 0.7  # what is rounded is between whole steps, and at a half of one
     logits = placed_logits(model, x, positions)
-    moved = difference(logits, placed_logits(model, x, positions + 3))
+    moved = difference(logits, placed_logits(model, x, positions + 3.3))
     undone = needs_grid(CASES[name]) or getattr(model.encoding, "normalize", None)  # cells are counted, places measured
     if not undone or model.encoding.translation_invariant:
         assert (moved <= 1e-9) if model.encoding.translation_invariant else (moved > 1e-3)

@@ -233,3 +233,30 @@ def test_no_rows_and_transforms_of_torch_func_go_torchs_way() -> None:
     assert attention(x[:0], where, state).shape == (0, 196, 128)
     gradient = torch.func.grad(lambda x: attention(x, where, state).square().sum())(x)
     assert relative(gradient, learned(attention, x, where, state)[1]) <= 1e-5
+
+
+@pytest.mark.filterwarnings("ignore:There is a performance drop:UserWarning")
+@pytest.mark.parametrize("weights", [("wp",), ("wa", "wb"), ("wp", "wa", "wb")])
+def test_transforms_of_the_weights_alone_go_torchs_way(weights: tuple[str, ...]) -> None:
+    """Issue 44.20: vmap over an encoding's weights failed, as q, k and v alone were looked at."""
+    where = grid(14, 14)
+    attention, x, state = layer(where, 4, 50)
+    own = {f"encoding.{name}": attention.get_parameter(f"encoding.{name}").detach() for name in weights}
+
+    def output(changed: dict[str, Tensor]) -> Tensor:
+        return torch.func.functional_call(attention, changed, (x, where, state))
+
+    several = {name: torch.stack([weight, 1.5 * weight]) for name, weight in own.items()}
+    one_by_one = [output({name: weight[i] for name, weight in several.items()}) for i in range(2)]
+    torch.testing.assert_close(torch.func.vmap(output)(several), torch.stack(one_by_one), rtol=0, atol=2e-5)
+
+    def loss(changed: dict[str, Tensor]) -> Tensor:
+        return output(changed).square().sum()
+
+    slopes = torch.func.grad(loss)(own)
+    attention.zero_grad()
+    loss({}).backward()
+    for name, slope in slopes.items():
+        expected = attention.get_parameter(name).grad
+        assert expected is not None
+        assert relative(slope, expected) <= 1e-5

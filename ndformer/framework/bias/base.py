@@ -17,6 +17,8 @@ from torch import Tensor
 
 from ndformer.framework.tokens import Rows
 
+TIE = 1e-9
+
 
 class Bias:
     """Extend it with `pair` or `rows` or both. The attention layer says for which queries it is, with `made_for`."""
@@ -168,3 +170,9 @@ def squares(dr: Sequence[Tensor]) -> Tensor:
 
 def norm(dr: Sequence[Tensor]) -> Tensor:
     return dr[0].abs() if len(dr) == 1 else squares(dr).sqrt()
+
+
+def whole_steps(d: Tensor) -> Tensor:
+    """Round differences to whole steps, halves up. A step of 5 times 0.1 is a half but for the last digit of float64:
+    `TIE`, too small for float32 to see, puts all such steps on one side."""
+    return torch.floor(d + (0.5 + TIE))

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from ndformer.framework.bias.base import Bias, PositionBias, norm
+from ndformer.framework.bias.base import Bias, PositionBias, norm, whole_steps
 from ndformer.framework.tokens import Rows
 
 
@@ -52,7 +52,7 @@ class ConeBias(PositionBias):
         dr = [d[:, None] for d in self.differences(lo, hi)]  # P of (B or 1, 1, n, N)
         along = sum((u[:, None, None] * d for u, d in zip(self.directions, dr)), torch.zeros_like(dr[0]))
         inside = along >= (self.cosines[:, None, None] - self.tolerance) * norm(dr)
-        return torch.zeros_like(along).masked_fill(~inside, -torch.inf)
+        return torch.where(inside, 0.0, -torch.inf)
 
     def cut(self, rows: Rows) -> Bias:
         return ConeBias(torch.stack(self.directions, dim=-1), self.cosines, self.cut_positions(rows))
@@ -72,7 +72,7 @@ class TableBias(PositionBias):
         self.reach = tuple(reach)
 
     def _indices(self, dr: Sequence[Tensor]) -> list[Tensor]:
-        steps = [torch.floor(d + 0.5).clamp(-reach, reach).long() + reach for d, reach in zip(dr, self.reach)]
+        steps = [whole_steps(d).clamp(-reach, reach).long() + reach for d, reach in zip(dr, self.reach)]
         if len(self.tables) == len(steps):
             return steps
         joint = steps[0]

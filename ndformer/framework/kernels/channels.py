@@ -32,7 +32,7 @@ class Wide(NamedTuple):
 
 def widened(q: Tensor, k: Tensor, v: Tensor, where: Where, bias: SeparableBias, scale: float) -> Wide:
     """q, k and v, all as wide, to a multiple of 8, so that q k' has the bias in it, once it is scaled."""
-    if isinstance(bias, MixtureBias) and bias.near is not None and _in_one_pass(q, k, v, bias.near):
+    if isinstance(bias, MixtureBias) and bias.near is not None and _in_one_pass(q, k, v, bias, bias.near):
         places = _places(bias.near, where, scale, q.shape[-1])
         make = _Channels.apply if torch.is_grad_enabled() else _Channels.forward
         q, k, v = make(q, k, v, bias.values, bias.weights, places)
@@ -76,9 +76,10 @@ def pays(x: Tensor, q: Tensor, near: Near | None, said: int) -> bool:
     )
 
 
-def _in_one_pass(q: Tensor, k: Tensor, v: Tensor, near: Near) -> bool:
-    """Not where an encoding beside it has widened q and k already."""
-    plain = all(t.dtype == torch.float32 and t.stride(-1) == 1 and in_memory(t) for t in (q, k, v))
+def _in_one_pass(q: Tensor, k: Tensor, v: Tensor, bias: MixtureBias, near: Near) -> bool:
+    """Not where an encoding beside it has widened q and k already, nor where torch.func transforms weights alone."""
+    plain = all(t.dtype == torch.float32 and t.stride(-1) == 1 for t in (q, k, v))
+    plain = plain and all(map(in_memory, (q, k, v, bias.values, bias.weights)))
     return plain and q.device.type == "cpu" and q.shape == v.shape and q.numel() > 0 and not near.calls
 
 

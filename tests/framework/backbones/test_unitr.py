@@ -107,7 +107,7 @@ class Slow:
             c = math.floor(c) if self.published else c
             at.append((c + i * (window // 2)) % window - window / 2)
         scale = SMALL["cell"] if name in ("lidar", "bev") and not self.published else 1.0
-        return [scale * c for c in at] + ([-0.5] if name == "image" and self.published else [])
+        return [scale * c for c in at] + ([0.0] if name == "image" and self.published else [])
 
     def attention(self, x: Tensor, attention: Any, name: str, k: int, i: int) -> Tensor:
         planes = ["lidar", "camera"] if name == "own" else [name]
@@ -249,6 +249,16 @@ def test_empty_slots_change_nothing(options):
     by_length = net(given).features
     net.at_once = True
     assert torch.allclose(net(given).features, by_length, atol=1e-5)
+
+
+@pytest.mark.parametrize("moved", [False, True])
+def test_the_camera_axis_is_0(moved):
+    """Issue 44.17: the published code embeds (x, y, 0) in the image plane, not (x, y, -0.5)."""
+    net, flat = network(**LEARNED), Flat.of(tokens())
+    inside = net._told("image", flat, moved)
+    assert inside.shape[1] == 3
+    assert not inside[:, 2].any()
+    assert not net._uncut("image", flat).positions[..., 2].any()
 
 
 def test_batch_norm_is_of_all_sets_at_once():

@@ -16,7 +16,7 @@ from ndformer.framework.bias.base import Bias, PositionBias
 from ndformer.framework.bias.parabolas import IsotropicBias
 from ndformer.framework.bias.pointwise import DistanceBias
 from ndformer.framework.bias.riding import together
-from ndformer.framework.encoding import LayerEncoding, PositionEncoding, centred
+from ndformer.framework.encoding import LayerEncoding, PositionEncoding
 from ndformer.framework.tokens import Where
 
 
@@ -147,7 +147,7 @@ class MovesClassTokens(AxialRoPE):
     changes_unplaced = True
 
     def tables(self, positions, where):
-        return super().tables(centred(positions, where, where.valid), where)
+        return super().tables(positions - positions.mean(1, keepdim=True).round(), where)
 
 
 class CountsTokens(ALiBi):

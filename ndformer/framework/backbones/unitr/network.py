@@ -147,8 +147,11 @@ class UniTR(nn.Module):
         return Where(flat.padded(at), valid=valid, placed=placed)
 
     def _axes(self, name: str, at: Tensor) -> Tensor:
-        """(T, 2) -> (T, 2), with the view behind, which is the same for all that see each other."""
-        return torch.cat([at, torch.full_like(at[:, :1], -0.5)], 1) if name == "image" and self.view_axis else at
+        """Append the camera axis to (T, 2) coordinates of the image plane, under `view_axis`.
+
+        Windows are one camera deep, and the published code subtracts half of a depth of 0: the coordinate is 0.
+        """
+        return torch.cat([at, torch.zeros_like(at[:, :1])], 1) if name == "image" and self.view_axis else at
 
     def _placed(self, name: str, flat: Flat) -> Tensor:
         """(T,) which tokens a modality's own plane has."""

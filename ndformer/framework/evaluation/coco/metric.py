@@ -74,7 +74,15 @@ class CocoMetric(Metric):
 
 def gather(results: Sequence[Evaluated]) -> tuple[list[Any], Truth, Detections]:
     """All images as one, by sorted id."""
-    results = sorted(results, key=lambda one: one[0])
+    for image, truth, found in results:
+        _check(image, truth, found)
+    kinds = sorted({type(image).__name__ for image, *_ in results})
+    try:
+        results = sorted(results, key=lambda one: one[0])
+    except TypeError as error:
+        raise DataError(
+            f"image_id is of one type in a set, got {' and '.join(kinds)}. Make all of them integers or all strings"
+        ) from error
     images = [one[0] for one in results]
     if len(set(images)) < len(images):
         twice = next(a for a, b in zip(images, images[1:]) if a == b)
@@ -94,6 +102,17 @@ def gather(results: Sequence[Evaluated]) -> tuple[list[Any], Truth, Detections]:
     labels, others = whole(1, "labels").astype(np.int64), whole(2, "labels").astype(np.int64)
     truth = Truth(places(1), labels, box, whole(1, "area"), whole(1, "crowd").astype(bool))
     return images, truth, Detections(places(2), others, found, whole(2, "scores"))
+
+
+def _check(image: Any, truth: dict[str, np.ndarray], found: dict[str, np.ndarray]) -> None:
+    """Raise for scores that are NaN, which would count as the best or the worst, and for labels below 0."""
+    if np.isnan(found["scores"]).any():
+        raise DataError(f"scores of detections are numbers, got NaN in image {image!r}. Look for NaN in the weights")
+    for name, boxes in (("truth", truth), ("detections", found)):
+        if boxes["labels"].size and boxes["labels"].min() < 0:
+            raise DataError(
+                f"labels of the {name} count from 0, got {boxes['labels'].min()} in image {image!r}. Leave them out"
+            )
 
 
 def _sides(corners: np.ndarray) -> np.ndarray:

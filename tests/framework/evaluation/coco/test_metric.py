@@ -85,6 +85,24 @@ def test_an_image_evaluated_twice_is_refused():
         measured([SAMPLES[0], SAMPLES[0]])
 
 
+@pytest.mark.parametrize(
+    "samples, message",
+    [
+        ([sample(7, [(0, 0, 9, 9)], [0], [(0, 0, 9, 9)], [0], [float("nan")])], "got NaN in image 7"),
+        (
+            [sample(7, [(0, 0, 9, 9)], [0], [(0, 0, 9, 9)], [-1], [0.5])],
+            "labels of the detections count from 0, got -1",
+        ),
+        ([sample(7, [(0, 0, 9, 9)], [-1])], "labels of the truth count from 0, got -1 in image 7"),
+        ([sample(7, [], []), sample("b", [], [])], "image_id is of one type in a set, got int and str"),
+    ],
+)
+def test_what_cannot_be_counted_is_refused_in_a_sentence(samples, message):
+    """Issue 44.21: a NaN score counted as a find (mAP 1.0); label -1 and mixed ids gave numpy's errors."""
+    with pytest.raises(DataError, match=message):
+        measured(samples)
+
+
 def test_an_unknown_backend_names_the_nearest():
     with pytest.raises(ValueError, match="did you mean 'pycocotools'"):
         measured([], backend="pycoco")

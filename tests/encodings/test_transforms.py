@@ -1,0 +1,63 @@
+"""torch.func over an encoding's weights alone: ensembles by vmap, derivatives by grad and jvp."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from ndformer.framework.tokens import Where
+from tests.encodings.conftest import Model
+from tests.encodings.references.all import CASES, allows
+
+OWN = "encoding.", "attention.encoding."  # the weights of an encoding and of its part in a layer
+
+SPARSE = "CPE-voxels"  # a sparse convolution has no batching rule
+BACKWARD_ONLY = {
+    "LieRE",
+    "ComRoPE",
+    "SaPE2",
+    "LearnableAbsolute",
+    "LaPE",
+    "PEMixer",
+}  # torch or Flow has no forward derivative
+
+
+NAMES = [name for name, cfg in CASES.items() if allows(cfg, 2) and "joint" not in cfg]
+
+
+class Given(torch.nn.Module):
+    """A model whose tokens are given: a function of its weights."""
+
+    def __init__(self, cfg: Any, backend: str) -> None:
+        super().__init__()
+        self.model, self.backend = Model(cfg, 2).double(), backend
+        self.where = Where(torch.cartesian_prod(torch.arange(3.0), torch.arange(4.0))[None].double(), grid=(3, 4))
+        self.x = torch.randn(1, 12, self.model.dim).double()
+
+    def forward(self) -> Tensor:
+        return self.model(self.x, self.where, self.backend)
+
+
+@pytest.mark.filterwarnings("ignore:There is a performance drop:UserWarning")
+@pytest.mark.parametrize("name", [name for name in NAMES if name != SPARSE])
+def test_weights_alone_can_be_transformed(name: str) -> None:
+    """Issue 44.20: vmap over the weights is one model after the other; grad and jvp are one derivative."""
+    given = Given(CASES[name], "dense")
+    weights = {n: p.detach() for n, p in given.model.named_parameters() if n.startswith(OWN)}
+    weights = {f"model.{n}": p for n, p in weights.items()}
+    if not weights:
+        pytest.skip("it has no weights")
+
+    def output(own: dict[str, Tensor]) -> Tensor:
+        return torch.func.functional_call(given, own)
+
+    others = {n: p + 0.1 * torch.randn_like(p) for n, p in weights.items()}
+    both = torch.func.vmap(output)({n: torch.stack([p, others[n]]) for n, p in weights.items()})
+    torch.testing.assert_close(both, torch.stack([output(weights), output(others)]))
+    slopes = torch.func.grad(lambda own: output(own).sum())(weights)
+    steps = {n: torch.randn_like(p) for n, p in weights.items()}
+    along = sum((slopes[n] * steps[n]).sum() for n in weights)
+    if CASES[name]["type"] not in BACKWARD_ONLY:
+        change = torch.func.jvp(output, (weights,), (steps,))[1]
+        torch.testing.assert_close(change.sum(), along)
