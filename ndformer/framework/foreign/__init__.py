@@ -17,7 +17,7 @@ from ndformer.framework.foreign.files import (
     text_rows,
 )
 from ndformer.framework.foreign.hdf5 import Table, notes, read_tables, tables
-from ndformer.framework.foreign.packed import archive, frame_size, gunzipped, inflated
+from ndformer.framework.foreign.packed import archive, frame_size, gunzipped, has_zip_entry, inflated
 from ndformer.framework.foreign.pickles import plain_pickle
 from ndformer.framework.foreign.pictures import PICTURES, as_seen, image, picture, size_of
 from ndformer.framework.foreign.plain import lines, plain_json, plain_xml, plain_yaml, words_of
@@ -38,6 +38,7 @@ __all__ = [
     "content",
     "frame_size",
     "gunzipped",
+    "has_zip_entry",
     "image",
     "inflated",
     "inside",

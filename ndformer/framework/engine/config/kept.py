@@ -9,18 +9,22 @@ JSON has neither tuples nor numbers as keys nor NaN: {"__tuple__": [...]}, {"__d
 import hashlib
 import json
 import math
+import os
 from pathlib import Path
 from typing import Any
 
 from ndformer.framework import atomic
 from ndformer.framework.engine.config.inherit import plain
+from ndformer.framework.engine.config.shipped import CONFIGS
 from ndformer.framework.engine.config.text import spelled
 from ndformer.framework.errors import ConfigError, DataError
+from ndformer.framework.foreign import has_zip_entry
 
 CODE, DATA = "config.py", "config.json"
 SIZE = 2**24  # bytes of a config, at most
 TRUST = "--trust-config runs it"
-LEFT = ("last.pth", "best.pth", "previous.pth", "results.json")  # by which the folder of a run is known
+RESULTS = "results.json"
+WEIGHTS = (".pth", ".pt", ".pt2", ".ckpt", ".safetensors", ".onnx")
 
 
 def write(folder: Path, cfg: dict[str, Any]) -> None:
@@ -34,24 +38,51 @@ def write(folder: Path, cfg: dict[str, Any]) -> None:
 
 
 def data_for(path: Path) -> Path | None:
-    """The config.json that says the same as `path`, or is it. None: `path` is a config of the user's own, which is code
-    that he chose. A sentence where it is a run's, and there is only code."""
+    """Return the config.json to read in place of `path`, or None where `path` is code that the user chose to run.
+
+    Any .py file beside weights or results.json may be part of a run's folder from somebody else, whatever its name is.
+    So it is not run, except if ndformer ships it. A DataError is raised where there is no config.json for it.
+    """
     if path.suffix == ".json":
         return path
     data = path.with_name(DATA)
-    if path.name != CODE:
+    if path.name == CODE and data.is_file():
+        if path.is_file() and (path.stat().st_size > SIZE or _content(data)["digest"] != _digest(path.read_bytes())):
+            sentence = f"{path} was changed after its run wrote it, and is code: name {data}, or have it run"
+            raise DataError(sentence, TRUST)
+        return data
+    neighbor = _file_of_run_beside(path) if path.is_file() else None
+    if neighbor is not None:
+        lack = "" if data.is_file() else f", and there is no {DATA} beside it"
+        remedy = f"name {data}" if data.is_file() else "give the CONFIG that the run was of"
+        raise DataError(
+            f"{path} is code{lack}; it lies beside {neighbor}, as in the folder of a run: {remedy}, move a config of "
+            "your own to another folder, or where you know who wrote this one, have it run",
+            TRUST,
+        )
+    return None
+
+
+def _file_of_run_beside(path: Path) -> str | None:
+    """Return the name of weights or results.json in the folder of a config, also of the file that a link leads to."""
+    home = path.resolve().parent
+    if home.is_relative_to(CONFIGS.resolve()):
         return None
-    if not data.is_file():
-        if path.is_file() and any((path.parent / name).is_file() for name in LEFT):
-            raise DataError(
-                f"{path} is code, and there is no {DATA} beside it, which would be read without running anything: "
-                "give the CONFIG that the run was of, or where you know who wrote this one, have it run",
-                TRUST,
-            )
-        return None
-    if path.is_file() and (path.stat().st_size > SIZE or _content(data)["digest"] != _digest(path.read_bytes())):
-        raise DataError(f"{path} was changed after its run wrote it, and is code: name {data}, or have it run", TRUST)
-    return data
+    for folder in dict.fromkeys((path.parent, home)):
+        try:
+            found = sorted(entry.name for entry in os.scandir(folder) if entry.is_file() and _is_of_run(Path(entry)))
+        except OSError:  # a folder that cannot be listed may hold weights, which open by their names
+            return "files that cannot be listed"
+        if found:
+            return found[0]
+    return None
+
+
+def _is_of_run(path: Path) -> bool:
+    """Whether a file is results.json or weights, which are known by their ending or as an archive of torch.save."""
+    if path.name == RESULTS or path.suffix.lower() in WEIGHTS:
+        return True
+    return has_zip_entry(path, "data.pkl")
 
 
 def read(path: Path) -> dict[str, Any]:
