@@ -17,6 +17,8 @@ from ndformer.framework.engine.config.load import load
 from ndformer.framework.engine.programs import cli
 from ndformer.framework.engine.training import checkpoint
 from ndformer.framework.heads.head import Head
+from ndformer.framework.registry import TRANSFORMS
+from ndformer.modalities.image.formats.files import open_image
 from ndformer.modalities.video.formats.writing import write_avi
 from tests.modalities.events.conftest import random_events, write_evt3
 from tests.modalities.image import test_detection_files as boxes
@@ -120,8 +122,11 @@ SETS = {
     "video": [Set("custom_videos", class_folders("avi", moving), "train/a/0.avi")],
     "events": [Set("custom_events", class_folders("raw", recording), "train/a/0.raw")],
 }
+SETS["sides"] = SETS["picture"]
+CHAINS = ("coco_pape", "ade20k_pape", "imagenet1k_pape")  # whose transforms of training change pictures
 MODELS = {  # which reads such files in predict
     "picture": "imagefolder_pape",
+    "sides": "imagefolder_pape",
     "ply": "modelnet40_plain_pape",
     "text": "modelnet40_plain_pape",
     "pcd": "modelnet40_plain_pape",
@@ -175,6 +180,19 @@ def predicted(kind: str, path: Path, home: Path) -> Call:
     return program(predict.main, config, trained, path, *options(config))
 
 
+def transformed(config: str, path: Path) -> Call:
+    """The picture as a training sample of that config."""
+    steps = [TRANSFORMS.create(one) for one in load(cli.config_path(config)).train_dataloader.dataset.transforms]
+
+    def call() -> None:
+        image = open_image(path)
+        sample = dict(image=image, mask=Image.new("L", image.size), path=str(path))
+        for step in steps:
+            sample = step(sample, np.random.default_rng(0))
+
+    return call
+
+
 def warm(home: Path) -> None:
     """numba compiles once, for all that are forked."""
     path = home / "whole.raw"
@@ -201,7 +219,7 @@ def sets(kind: str, crafted: list[tuple[str, Content]], home: Path) -> Iterator[
                 continue
             placed(strange, made)
             yield f"check_data {one.strange} {name}", checked(one, root)
-            if kind == "picture":
+            if kind in ("picture", "sides"):
                 words = ("--data-root", root, "--work-dir", home / f"run {name}", *options(one.config))
                 yield f"train {name}", program(train.main, one.config, *words)
                 yield (

@@ -19,7 +19,7 @@ from ndformer.framework.foreign.files import (
 from ndformer.framework.foreign.hdf5 import Table, notes, read_tables, tables
 from ndformer.framework.foreign.packed import archive, frame_size, gunzipped, has_zip_entry, inflated
 from ndformer.framework.foreign.pickles import plain_pickle
-from ndformer.framework.foreign.pictures import PICTURES, as_seen, image, picture, size_of
+from ndformer.framework.foreign.pictures import PICTURES, as_seen, check_pixels, image, picture, size_of
 from ndformer.framework.foreign.plain import lines, plain_json, plain_xml, plain_yaml, words_of
 from ndformer.framework.foreign.rows import json_rows
 from ndformer.framework.foreign.words import cell, one_line, plain_streams, printable, rewritable
@@ -34,6 +34,7 @@ __all__ = [
     "as_seen",
     "below",
     "cell",
+    "check_pixels",
     "check_size",
     "content",
     "frame_size",

@@ -32,7 +32,7 @@ def size_from(text: str) -> int:
     return int(float(match[1]) * 1024 ** " KMGT".index(match[2].upper() or " "))
 
 
-def check_size(path: Path, size: float) -> None:
+def check_size(path: Path | str, size: float) -> None:
     """That many bytes are few enough to be made of a file."""
     if size > limit():
         raise DataError(
