@@ -20,7 +20,7 @@ from ndformer.framework.foreign.hdf5 import Table, notes, read_tables, tables
 from ndformer.framework.foreign.packed import archive, frame_size, gunzipped, has_zip_entry, inflated
 from ndformer.framework.foreign.pickles import plain_pickle
 from ndformer.framework.foreign.pictures import PICTURES, as_seen, check_pixels, image, picture, size_of
-from ndformer.framework.foreign.plain import lines, plain_json, plain_xml, plain_yaml, words_of
+from ndformer.framework.foreign.plain import lines, parsed_json, plain_json, plain_xml, plain_yaml, words_of
 from ndformer.framework.foreign.rows import json_rows
 from ndformer.framework.foreign.words import cell, one_line, plain_streams, printable, rewritable
 
@@ -49,6 +49,7 @@ __all__ = [
     "notes",
     "one_line",
     "opened",
+    "parsed_json",
     "picture",
     "plain_json",
     "plain_pickle",

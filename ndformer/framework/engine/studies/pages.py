@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from ndformer.framework import atomic
+from ndformer.framework import atomic, foreign
 from ndformer.framework.engine.studies.experiment import Experiment, Results, ScaleName
 from ndformer.framework.engine.studies.interval import Summary
 from ndformer.framework.engine.studies.markdown import table
@@ -47,7 +47,7 @@ def write(experiment: Experiment, scale: ScaleName, results: Results, folder: Pa
 
 def read(path: Path) -> Results:
     try:
-        values = json.loads(path.read_text(encoding="utf-8"))["values"]
+        values = foreign.plain_json(path)["values"]
         return Results({row: {int(seed): v for seed, v in seeds.items()} for row, seeds in values.items()})
     except (ValueError, LookupError, AttributeError, TypeError) as error:
         raise DataError(f"{path} is not what tools/reproduce.py writes: {error}") from error
