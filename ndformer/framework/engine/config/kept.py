@@ -13,15 +13,16 @@ import os
 from pathlib import Path
 from typing import Any
 
-from ndformer.framework import atomic
+from ndformer.framework import atomic, foreign
 from ndformer.framework.engine.config.inherit import plain
 from ndformer.framework.engine.config.shipped import CONFIGS
 from ndformer.framework.engine.config.text import spelled
 from ndformer.framework.errors import ConfigError, DataError
-from ndformer.framework.foreign import has_zip_entry
 
 CODE, DATA = "config.py", "config.json"
-SIZE = 2**24  # bytes of a config, at most
+SIZE = 2**22  # bytes of a config, at most
+MARKS = (b"[", b"{", b"(", b",", b";", b"\n")  # that begin a value of a config, in JSON or Python
+VALUES = 2**17  # of a config: 200 times those of the largest that ships
 TRUST = "--trust-config runs it"
 RESULTS = "results.json"
 WEIGHTS = (".pth", ".pt", ".pt2", ".ckpt", ".safetensors", ".onnx")
@@ -47,7 +48,8 @@ def data_for(path: Path) -> Path | None:
         return path
     data = path.with_name(DATA)
     if path.name == CODE and data.is_file():
-        if path.is_file() and (path.stat().st_size > SIZE or _content(data)["digest"] != _digest(path.read_bytes())):
+        written = _content(data)["digest"]
+        if path.is_file() and (path.stat().st_size > SIZE or written != _digest(foreign.content(path))):
             sentence = f"{path} was changed after its run wrote it, and is code: name {data}, or have it run"
             raise DataError(sentence, TRUST)
         return data
@@ -82,7 +84,7 @@ def _is_of_run(path: Path) -> bool:
     """Whether a file is results.json or weights, which are known by their ending or as an archive of torch.save."""
     if path.name == RESULTS or path.suffix.lower() in WEIGHTS:
         return True
-    return has_zip_entry(path, "data.pkl")
+    return foreign.has_zip_entry(path, "data.pkl")
 
 
 def read(path: Path) -> dict[str, Any]:
@@ -107,25 +109,35 @@ def _content(path: Path) -> dict[str, Any]:
     if path.stat().st_size > SIZE:
         raise ConfigError(f"{path} has {path.stat().st_size} bytes, and a config has {SIZE} at most: take it away")
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError):
+        raw = foreign.content(path)
+        check_values(raw, path)
+        content = foreign.parsed_json(raw, path)
+    except ValueError as error:
+        if isinstance(error, ConfigError):
+            raise
         content = None
     if not isinstance(content, dict) or not isinstance(content.get("config"), dict) or "digest" not in content:
         raise _damaged(path)
     return content
 
 
+def check_values(text: bytes, path: Path) -> None:
+    """Raise a ConfigError before a text is parsed that would become more values than any config has."""
+    if len(text) > SIZE or sum(map(text.count, MARKS)) > VALUES:
+        raise ConfigError(f"{path} has a config of more than {VALUES} values: give the CONFIG that the run was of")
+
+
 def _damaged(path: Path) -> ConfigError:
     return ConfigError(f"{path} is damaged, it is not what a run writes: give the CONFIG that the run was of")
 
 
-MARKS = {"__tuple__", "__dict__", "__float__"}
+STAND_INS = {"__tuple__", "__dict__", "__float__"}
 
 
 def _marked(value: Any) -> Any:
     if isinstance(value, dict):
         marked = {key: _marked(one) for key, one in value.items()}
-        words = all(isinstance(key, str) for key in value) and not MARKS & set(value)
+        words = all(isinstance(key, str) for key in value) and not STAND_INS & set(value)
         return marked if words else dict(__dict__=[list(pair) for pair in marked.items()])
     if isinstance(value, tuple):
         return dict(__tuple__=[_marked(one) for one in value])
@@ -139,7 +151,7 @@ def _unmarked(value: Any) -> Any:
         return [_unmarked(one) for one in value]
     if not isinstance(value, dict):
         return value
-    if not MARKS & set(value):
+    if not STAND_INS & set(value):
         return {key: _unmarked(one) for key, one in value.items()}
     ((mark, held),) = value.items()
     if mark == "__float__":

@@ -13,7 +13,7 @@ import torch
 
 from ndformer.framework.engine.config import kept
 from ndformer.framework.engine.config.inherit import read
-from ndformer.framework.engine.config.load import load
+from ndformer.framework.engine.config.load import load, told
 from ndformer.framework.errors import ConfigError, DataError
 
 CONFIGS = Path(__file__).parents[4] / "configs"
@@ -214,3 +214,19 @@ def test_a_config_of_ones_own_is_code_that_runs(tmp_path: Path) -> None:
         archive.writestr("a.png", b"")
     (tmp_path / "config.py").write_text(f"_base_ = [{str(CONFIGS / 'cifar10_pape.py')!r}]\nseed = 3 + 4\n")
     assert load(tmp_path / "config.py").seed == 7
+
+
+LARGE = {
+    "empty lists": json.dumps(dict(digest="", config=dict(a=[[]] * 200_000))),
+    "numbers": json.dumps(dict(digest="", config=dict(a=[1] * 200_000))),
+}
+
+
+@pytest.mark.parametrize("name", LARGE)
+def test_a_config_of_too_many_values_is_a_sentence_before_it_is_parsed(name: str, folder: Path) -> None:
+    """Issue 44.26: 5 million empty lists took 39 s and 1 GiB; a checkpoint can tell as many."""
+    (folder / "config.json").write_text(LARGE[name])
+    with pytest.raises(ConfigError, match="config.json has a config of more than 131072 values"):
+        load(folder / "config.json")
+    with pytest.raises(ConfigError, match="best.pth has a config of more than 131072 values"):
+        told(f"a = {LARGE[name]}", folder / "best.pth")
