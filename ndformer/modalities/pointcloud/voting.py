@@ -169,7 +169,8 @@ def submit(folder: Path, data: Dataset, labels: Sequence[np.ndarray]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     numbers = np.array(list(SCANNET.values()))
     for name, found in zip(names(data), labels):
-        np.savetxt(folder / f"{name}.txt", numbers[found], fmt="%d")
+        with atomic.whole(folder / f"{name}.txt") as half:
+            np.savetxt(half, numbers[found], fmt="%d")
 
 
 def objects(

@@ -37,11 +37,12 @@ def write(experiment: Experiment, scale: ScaleName, results: Results, folder: Pa
     atomic.write(folder / RESULTS, json.dumps(content, indent=1) + "\n")
     said = f"{measured(experiment, results)}\n\n{verdicts(experiment, results)}\n"
     atomic.write(folder / "table.md", said)
-    if experiment.draw is not None:
-        experiment.draw(results, folder / "picture.png")
-    else:
-        summaries = {c: {r: Summary.of(results.of(r, c)) for r in results.values} for c in experiment.columns}
-        rows_of_dots(folder / "picture.png", experiment.title, experiment.columns, summaries)
+    with atomic.whole(folder / "picture.png") as half:
+        if experiment.draw is not None:
+            experiment.draw(results, half)
+        else:
+            summaries = {c: {r: Summary.of(results.of(r, c)) for r in results.values} for c in experiment.columns}
+            rows_of_dots(half, experiment.title, experiment.columns, summaries)
     return said
 
 
