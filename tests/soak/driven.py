@@ -31,7 +31,10 @@ from tools import (
     extrapolate,
     peek,
     predict,
+    print_config,
     probe_positions,
+    rank,
+    report,
     show_attention,
     show_tokens,
     train,
@@ -232,6 +235,40 @@ def sets(kind: str, crafted: list[tuple[str, Content]], home: Path) -> Iterator[
                 yield f"eval truth {name}", program(eval_tool.main, "coco", strange, root / "none.json")
                 yield f"eval found {name}", program(eval_tool.main, "coco", root / TRUTH, strange)
             cleared(strange)
+
+
+def configs(good: Path, image: Path, home: Path, outside: Path) -> Iterator[tuple[str, Call]]:
+    """Folders of runs from somebody else: code beside weights of any name, and configs of too many values."""
+    code = f"import os\nos.system('touch {outside}/ran')\n_base_ = ['imagefolder_pape.py']\n"
+    large = '{"digest": "", "config": {"a": [' + "[]," * 1_300_000 + "0]}}"
+    names = [
+        f"{stem}{end}" for stem in ("model", "epoch_3", "BEST") for end in (".pth", ".PTH", ".pt", ".ckpt", "", ".dat")
+    ]
+    for number, name in enumerate([*names, "weights.safetensors", "results.json"]):
+        for config, text in {"config.py": code, "other.py": code, "config.json": large}.items():
+            folder = home / f"{number}{config}"
+            folder.mkdir()
+            (folder / name).write_bytes(good.read_bytes())
+            (folder / config).write_text(text)
+            yield f"predict {config} {name}", program(predict.main, folder / config, folder / name, image)
+            yield f"print_config {config} {name}", program(print_config.main, folder / config)
+            yield f"test {config} {name}", program(test_tool.main, folder / config, folder / name)
+
+
+def no_files(good: Path, image: Path, home: Path) -> Iterator[tuple[str, Call]]:
+    """Pipes, devices and folders by the name of what each program reads."""
+    words, config = options("imagefolder_pape"), "imagefolder_pape"
+    for kind, made in PLACES.items():
+        for ending in (".pth", ".safetensors", ".json", ".png"):
+            path = home / f"{kind}{ending}"
+            made(path)
+            yield f"convert_checkpoint {path.name}", program(convert_checkpoint.main, "dinov2", path, home / "out.pth")
+            yield f"predict with {path.name}", program(predict.main, config, path, image, *words)
+            yield f"predict {path.name}", program(predict.main, config, good, path, *words)
+            yield f"eval {path.name}", program(eval_tool.main, "coco", path, path)
+            yield f"rank {path.name}", program(rank.main, path, "--out", home / "rank")
+            yield f"report {path.name}", program(report.main, path, "--out", home / "report.html")
+            yield f"print_config {path.name}", program(print_config.main, path)
 
 
 def given_weights(content: Content, path: Path, root: Path, home: Path) -> Iterator[tuple[str, Call]]:

@@ -67,6 +67,7 @@ def cases(folder: Path, outside: Path, mutations: int, pictures: int, wanted: Ca
     yield from damaged(folder, mutations, wanted)
     if wanted("weights"):
         yield from of_weights(folder, outside)
+    yield from of_folders(folder, outside, wanted)
 
 
 def damaged(folder: Path, mutations: int, wanted: Callable[[str], bool]) -> Iterator[Case]:
@@ -104,6 +105,18 @@ def of_weights(folder: Path, outside: Path) -> Iterator[Case]:
             yield Case("weights", told, call)
         yield Case("weights", f"load {name}", lambda path=path: checkpoint.load(path))
         yield Case("weights", f"anyone's {name}", lambda path=path: tensors_of(path))
+
+
+def of_folders(folder: Path, outside: Path, wanted: Callable[[str], bool]) -> Iterator[Case]:
+    """Configs beside weights, and what is no file."""
+    home, image = folder / "folders", folder / "photo.png"
+    home.mkdir()
+    driven.picture(image)
+    good = driven.weights("imagefolder_pape", folder / "whole.pth")
+    for name, call in driven.configs(good, image, home, outside) if wanted("config") else ():
+        yield Case("config", name, call)
+    for name, call in driven.no_files(good, image, home) if wanted("no file") else ():
+        yield Case("no file", name, call)
 
 
 def run(

@@ -110,6 +110,8 @@ def _texts(outside: Path) -> Iterator[File]:
         (f"../{outside.name}/secret", f"{outside}/secret", "\x1b[2J\x1b[31m", "a\0b", "9" * 10**5)
     ):
         yield "list", f"list{i}.txt", f"{line}\n".encode() * 3
+    yield "list", "missing.txt", "".join(f"box_{i:07}\n" for i in range(10**6)).encode()
+    yield "list", "letters.txt", b"b" * 60_000
     yield "list", "bytes.txt", b"\xff\xfe\x00\x01"
     yield "list", "zeros.txt", lambda path: os.truncate(begun(path, b""), LARGE)
 
@@ -229,6 +231,7 @@ def _events() -> Iterator[File]:
     for name, content in heads.items():
         yield "events", "large_" + name, large(content)
     yield "events", "comments.dat", repeated(b"", b"% x\n", 10**6)
+    yield "events", "comments.raw", repeated(b"", b"% x\n", 3 * 10**6)
     yield "events", "comment.dat", repeated(b"", b"%", 10**7)
     packet = struct.pack("<HHIIIIII", 1, 1, 8, 4, 0, 0, 0, 0)
     yield "events", "packets.aedat", b"#!AER-DAT3.1\n#!END-HEADER\n" + packet * 100_000
