@@ -2,6 +2,8 @@
 
 python examples/serve.py work_dirs/mnist_small_sample
 curl --data-binary @seven.png http://127.0.0.1:8000/seven.png          (the ending of the name says what is in it)
+
+An example with limits of its own: TLS and users are the business of a proxy before it (nginx, Caddy).
 """
 
 import asyncio
@@ -14,12 +16,14 @@ from pathlib import Path, PurePosixPath
 import ndformer
 from ndformer.framework.errors import DataError
 
-LARGEST = 16 * 2**20  # bytes of a file
+LARGEST, TOTAL = 16 * 2**20, 64 * 2**20  # bytes of a file, and of all that arrive or wait
+REQUESTS, SECONDS = 32, 20.0  # at once, and in which a file has to arrive
+BUSY = HTTPStatus.SERVICE_UNAVAILABLE, "too many files at once: try again later"
 
 
 def serving(path):
     """The ASGI application for a run's folder or a file of weights."""
-    model, turn = ndformer.load(path), asyncio.Lock()
+    model, turn, bodies = ndformer.load(path), asyncio.Lock(), {}
 
     def answer(name, body):
         with tempfile.TemporaryDirectory() as folder:
@@ -31,20 +35,36 @@ def serving(path):
                 return HTTPStatus.UNPROCESSABLE_ENTITY, str(error).replace(str(file), "the file")
         return HTTPStatus.OK, [{key: value for key, value in row.items() if key != "path"} for row in rows]
 
+    async def refused(receive, body):
+        more = True
+        while more:
+            message = await receive()
+            body += message.get("body", b"")
+            if len(body) > LARGEST:
+                return HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"a file has at most {LARGEST} bytes"
+            if message["type"] == "http.disconnect" or sum(map(len, bodies.values())) > TOTAL:
+                return BUSY
+            more = message.get("more_body", False)
+
     async def answered(scope, receive):
-        name, body, more = PurePosixPath(scope["path"]), b"", True
+        name, body = PurePosixPath(scope["path"]), bytearray()
         if scope["method"] != "POST":
             return HTTPStatus.METHOD_NOT_ALLOWED, "POST a file here"
         if name.suffix.lower() not in model.prepared.endings:
             known = ", ".join(model.prepared.endings)
             return HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"the path ends as the file's name does: {known}"
-        while more:
-            message = await receive()
-            body, more = body + message.get("body", b""), message.get("more_body", False)
-            if len(body) > LARGEST:
-                return HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"a file has at most {LARGEST} bytes"
-        async with turn:  # one at a time: each takes all cores
-            return await asyncio.to_thread(answer, name, body)
+        if len(bodies) >= REQUESTS:
+            return BUSY
+        try:
+            bodies[id(body)] = body
+            if wrong := await asyncio.wait_for(refused(receive, body), SECONDS):
+                return wrong
+            async with turn:  # one at a time: each takes all cores
+                return await asyncio.to_thread(answer, name, body)
+        except asyncio.TimeoutError:
+            return HTTPStatus.REQUEST_TIMEOUT, f"a file has to arrive within {SECONDS:g} seconds"
+        finally:
+            del bodies[id(body)]
 
     async def app(scope, receive, send):
         if scope["type"] == "http":
@@ -63,4 +83,4 @@ if __name__ == "__main__":
         import uvicorn  # pyright: ignore[reportMissingImports]
     except ImportError:
         sys.exit("serving takes an ASGI server: pip install uvicorn")
-    uvicorn.run(serving(sys.argv[1]))
+    uvicorn.run(serving(sys.argv[1]), limit_concurrency=2 * REQUESTS, timeout_keep_alive=5)

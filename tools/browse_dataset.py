@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageDraw
 
+from ndformer.framework import atomic
 from ndformer.framework.answer import Answer
 from ndformer.framework.data.dataset import Dataset
 from ndformer.framework.engine.building import prepare_data
@@ -93,7 +94,9 @@ def main() -> None:
     if given.count < 1:
         raise DataError(f"--count is 1 or more, got {given.count}")
     output.ready(given.out, (".png", ".jpg", ".pdf"))
-    sheets(parts(dataset_of(given)), given.count).save(given.out)
+    sheet = sheets(parts(dataset_of(given)), given.count)
+    with atomic.whole(given.out) as half:
+        sheet.save(half)
     print(given.out)
 
 

@@ -9,7 +9,7 @@ Exit code 1 where something is wrong. Training stops at a bad sample, or with sk
 from ndformer.framework import processes
 from ndformer.framework.data.dataset import SPLITS
 from ndformer.framework.engine.building import prepare_data
-from ndformer.framework.engine.programs.check import check_split
+from ndformer.framework.engine.programs.check import MOST, check_split
 from ndformer.framework.engine.programs.cli import config_arguments, config_from, new_parser, run
 from ndformer.framework.errors import DataError
 from ndformer.framework.foreign import one_line
@@ -30,7 +30,8 @@ def main() -> None:
     for split in given.splits:
         count, wrong = check_split(cfg, split, given.workers)
         total += len(wrong)
-        print(f"{split}: {count} samples, {len(wrong)} bad")
+        stopped = f"; with {MOST} bad ones it ends here" if len(wrong) == MOST else ""
+        print(f"{split}: {count} samples, {len(wrong)} bad{stopped}")
         for what in wrong[: given.show]:
             print(f"  {one_line(what)}")
         if len(wrong) > given.show:

@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from ndformer.framework import atomic
 from ndformer.framework.engine.programs import cli, output
 from ndformer.framework.evaluation.coco import views as coco_views
 from ndformer.framework.evaluation.coco.average import evaluate
@@ -80,7 +81,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     numbers = (of_images if given.protocol == "coco" else of_drives)(given)
     text = json.dumps(numbers, indent=1)
     if given.out is not None:
-        given.out.write_text(text + "\n", encoding="utf-8")
+        atomic.write(given.out, text + "\n")
     print(text)
 
 

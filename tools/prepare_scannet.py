@@ -66,7 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     report.unlink(missing_ok=True)
     if bad:
         given.out.mkdir(parents=True, exist_ok=True)
-        report.write_text("".join(f"{line}\n" for line in bad), encoding="utf-8")
+        atomic.write(report, "".join(f"{line}\n" for line in bad))
         print(f"{len(bad)} scenes could not be read ({report}):", *map(foreign.one_line, bad[:20]), sep="\n  ")
     missing = [split for split in SPLITS if split not in there]
     if missing:

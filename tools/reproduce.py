@@ -16,7 +16,6 @@ where to get it.
 """
 
 import argparse
-import shutil
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -178,7 +177,7 @@ def run(experiment: Experiment, given: argparse.Namespace) -> None:
         kept = home / folder.name
         kept.mkdir(parents=True, exist_ok=True)
         for name in (pages.RESULTS, "picture.png"):
-            shutil.copy(folder / name, kept / name)
+            atomic.copy(folder / name, kept / name)
 
 
 def expected(wants: Scale, experiment: Experiment, cells: int) -> str:

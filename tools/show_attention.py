@@ -19,6 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
+from ndformer.framework import atomic
 from ndformer.framework.engine.building import build_model, encoding_name
 from ndformer.framework.engine.programs import attention, output
 from ndformer.framework.engine.programs.cli import config_arguments, config_from, device_argument, new_parser, run
@@ -110,7 +111,8 @@ def main(words: Sequence[str] | None = None) -> None:
         z = of_heads(looked)
         out = given.out or Path("z_scores.png")
         of = f"{len(samples)} samples" if len(samples) > 1 else samples[0][0]
-        z_map(f"z of each head: {encoding_name(cfg)}, {of}, {TAU:.0%} of attention", z).savefig(out)
+        with atomic.whole(out) as half:
+            z_map(f"z of each head: {encoding_name(cfg)}, {of}, {TAU:.0%} of attention", z).savefig(half)
         print(f"{table(z)}\n{out}")
         return
     (of,) = looked

@@ -19,6 +19,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from ndformer.framework import atomic
 from ndformer.framework.engine.programs import coverage, output
 from ndformer.framework.engine.programs.cli import new_parser
 from ndformer.framework.engine.programs.naming import find, in_a_sentence, options
@@ -48,7 +49,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     output.ready(out, output.PICTURES)
     compare = [options(column) for column in given.compare]
     picture = draw(find(given.encoding), options(given.options), compare, given.dims, given.heads)
-    picture.savefig(out)
+    with atomic.whole(out) as half:
+        picture.savefig(half)
     print(out)
 
 

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from PIL import Image
 
+from ndformer.framework import atomic
 from ndformer.framework.data.batches import collate
 from ndformer.framework.engine.building import build_model
 from ndformer.framework.engine.programs import output
@@ -22,6 +23,7 @@ from ndformer.framework.engine.programs.cli import config_arguments, config_from
 from ndformer.framework.engine.programs.files import Preparation
 from ndformer.framework.errors import DataError
 from ndformer.framework.foreign import printable
+from ndformer.framework.pictures.looks import save_gif
 from ndformer.framework.pictures.samples import pack_of
 from ndformer.framework.tokens import Where
 
@@ -46,7 +48,7 @@ def save(pictures: list[np.ndarray], path: Path, seconds: float) -> None:
     """One as a PNG; several as a GIF, or in rows."""
     images = [Image.fromarray(one) for one in pictures]
     if path.suffix == ".gif":
-        images[0].save(path, save_all=True, append_images=images[1:], duration=round(1000 * seconds), loop=0)
+        save_gif(images, path, seconds)
         return
     chosen = [images[i] for i in np.linspace(0, len(images) - 1, min(MOST, len(images))).round().astype(int)]
     columns = min(ROW, len(chosen))
@@ -54,7 +56,8 @@ def save(pictures: list[np.ndarray], path: Path, seconds: float) -> None:
     sheet = Image.new("RGB", (columns * wide - 6, -(-len(chosen) // columns) * high - 6), (190, 190, 190))
     for i, image in enumerate(chosen):
         sheet.paste(image, (i % columns * wide, i // columns * high))
-    sheet.save(path)
+    with atomic.whole(path) as half:
+        sheet.save(half)
 
 
 @torch.no_grad()

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from ndformer.framework import atomic
 from ndformer.framework.answers.label import Label
 from ndformer.framework.answers.points import Points
 from ndformer.framework.answers.tables import write_table
@@ -71,7 +72,7 @@ def objects(model: Any, data: Any, repeats: int, out: Path | None) -> str:
     if out is not None:
         write_table(out / "predictions.csv", found, data.classes)
         values = dict(accuracy=float(accuracy.mean()), repeats=accuracy.tolist())
-        (out / "results.json").write_text(json.dumps(dict(test=values, voting=10), indent=1) + "\n", encoding="utf-8")
+        atomic.write(out / "results.json", json.dumps(dict(test=values, voting=10), indent=1) + "\n")
         said += f"\n{out / 'predictions.csv'}"
     return said
 
@@ -96,7 +97,7 @@ def scenes(model: Any, data: Any, metric: Any, out: Path, batch: int) -> list[np
         values = metric.compute_metrics(metric.results)
         print(metric.views(None, data.classes))
         print(f"with voting: {as_line(values)}")
-        (out / "results.json").write_text(json.dumps(dict(test=values, voting=13), indent=1) + "\n", encoding="utf-8")
+        atomic.write(out / "results.json", json.dumps(dict(test=values, voting=13), indent=1) + "\n")
     return found
 
 

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ndformer.framework import atomic
 from ndformer.framework.errors import DataError
 from ndformer.framework.pictures.cards import card, fitted
 
@@ -117,7 +118,8 @@ class Answer:
         """Its card, among others: 000_VERDICT_NAME.png."""
         file = f"{place:03}_{self.verdict(classes, least)}_{Path(self.path).stem or i}"[:120]
         drawn = self.card(self.below(source, i), classes, least)
-        drawn.save(folder / f"{re.sub(UNFIT, '-', file).rstrip('-.')}.png")
+        with atomic.whole(folder / f"{re.sub(UNFIT, '-', file).rstrip('-.')}.png") as half:
+            drawn.save(half)
 
     @classmethod
     def annotated(

@@ -35,6 +35,11 @@ def write(path: Path, text: str) -> None:
         half.write_text(text, encoding="utf-8")
 
 
+def copy(source: Path, path: Path) -> None:
+    with whole(path) as half:
+        shutil.copyfile(source, half)
+
+
 def clear(folder: Path) -> None:
     """Take away what killed processes have left half written. For who alone writes there."""
     for left in folder.glob(f".*{ENDING}"):

@@ -21,6 +21,7 @@ from typing import Any
 
 from mmengine.config import Config
 
+from ndformer.framework import foreign
 from ndformer.framework.engine.building import build_model, prepare_data
 from ndformer.framework.engine.config.load import load
 from ndformer.framework.engine.config.shipped import config_path
@@ -49,7 +50,7 @@ class Run:
             if not (self.folder / RESULTS).is_file():
                 prepare_data(self.cfg, self.sample)
                 train(self.cfg, self.folder, resume=begun(self.folder))
-        return json.loads((self.folder / RESULTS).read_text(encoding="utf-8"))
+        return foreign.plain_json(self.folder / RESULTS)
 
     @property
     def checkpoint(self) -> Path:

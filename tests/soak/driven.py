@@ -17,6 +17,8 @@ from ndformer.framework.engine.config.load import load
 from ndformer.framework.engine.programs import cli
 from ndformer.framework.engine.training import checkpoint
 from ndformer.framework.heads.head import Head
+from ndformer.framework.registry import TRANSFORMS
+from ndformer.modalities.image.formats.files import open_image
 from ndformer.modalities.video.formats.writing import write_avi
 from tests.modalities.events.conftest import random_events, write_evt3
 from tests.modalities.image import test_detection_files as boxes
@@ -29,7 +31,10 @@ from tools import (
     extrapolate,
     peek,
     predict,
+    print_config,
     probe_positions,
+    rank,
+    report,
     show_attention,
     show_tokens,
     train,
@@ -120,8 +125,11 @@ SETS = {
     "video": [Set("custom_videos", class_folders("avi", moving), "train/a/0.avi")],
     "events": [Set("custom_events", class_folders("raw", recording), "train/a/0.raw")],
 }
+SETS["sides"] = SETS["picture"]
+CHAINS = ("coco_pape", "ade20k_pape", "imagenet1k_pape")  # whose transforms of training change pictures
 MODELS = {  # which reads such files in predict
     "picture": "imagefolder_pape",
+    "sides": "imagefolder_pape",
     "ply": "modelnet40_plain_pape",
     "text": "modelnet40_plain_pape",
     "pcd": "modelnet40_plain_pape",
@@ -175,6 +183,19 @@ def predicted(kind: str, path: Path, home: Path) -> Call:
     return program(predict.main, config, trained, path, *options(config))
 
 
+def transformed(config: str, path: Path) -> Call:
+    """The picture as a training sample of that config."""
+    steps = [TRANSFORMS.create(one) for one in load(cli.config_path(config)).train_dataloader.dataset.transforms]
+
+    def call() -> None:
+        image = open_image(path)
+        sample = dict(image=image, mask=Image.new("L", image.size), path=str(path))
+        for step in steps:
+            sample = step(sample, np.random.default_rng(0))
+
+    return call
+
+
 def warm(home: Path) -> None:
     """numba compiles once, for all that are forked."""
     path = home / "whole.raw"
@@ -201,7 +222,7 @@ def sets(kind: str, crafted: list[tuple[str, Content]], home: Path) -> Iterator[
                 continue
             placed(strange, made)
             yield f"check_data {one.strange} {name}", checked(one, root)
-            if kind == "picture":
+            if kind in ("picture", "sides"):
                 words = ("--data-root", root, "--work-dir", home / f"run {name}", *options(one.config))
                 yield f"train {name}", program(train.main, one.config, *words)
                 yield (
@@ -214,6 +235,40 @@ def sets(kind: str, crafted: list[tuple[str, Content]], home: Path) -> Iterator[
                 yield f"eval truth {name}", program(eval_tool.main, "coco", strange, root / "none.json")
                 yield f"eval found {name}", program(eval_tool.main, "coco", root / TRUTH, strange)
             cleared(strange)
+
+
+def configs(good: Path, image: Path, home: Path, outside: Path) -> Iterator[tuple[str, Call]]:
+    """Folders of runs from somebody else: code beside weights of any name, and configs of too many values."""
+    code = f"import os\nos.system('touch {outside}/ran')\n_base_ = ['imagefolder_pape.py']\n"
+    large = '{"digest": "", "config": {"a": [' + "[]," * 1_300_000 + "0]}}"
+    names = [
+        f"{stem}{end}" for stem in ("model", "epoch_3", "BEST") for end in (".pth", ".PTH", ".pt", ".ckpt", "", ".dat")
+    ]
+    for number, name in enumerate([*names, "weights.safetensors", "results.json"]):
+        for config, text in {"config.py": code, "other.py": code, "config.json": large}.items():
+            folder = home / f"{number}{config}"
+            folder.mkdir()
+            (folder / name).write_bytes(good.read_bytes())
+            (folder / config).write_text(text)
+            yield f"predict {config} {name}", program(predict.main, folder / config, folder / name, image)
+            yield f"print_config {config} {name}", program(print_config.main, folder / config)
+            yield f"test {config} {name}", program(test_tool.main, folder / config, folder / name)
+
+
+def no_files(good: Path, image: Path, home: Path) -> Iterator[tuple[str, Call]]:
+    """Pipes, devices and folders by the name of what each program reads."""
+    words, config = options("imagefolder_pape"), "imagefolder_pape"
+    for kind, made in PLACES.items():
+        for ending in (".pth", ".safetensors", ".json", ".png"):
+            path = home / f"{kind}{ending}"
+            made(path)
+            yield f"convert_checkpoint {path.name}", program(convert_checkpoint.main, "dinov2", path, home / "out.pth")
+            yield f"predict with {path.name}", program(predict.main, config, path, image, *words)
+            yield f"predict {path.name}", program(predict.main, config, good, path, *words)
+            yield f"eval {path.name}", program(eval_tool.main, "coco", path, path)
+            yield f"rank {path.name}", program(rank.main, path, "--out", home / "rank")
+            yield f"report {path.name}", program(report.main, path, "--out", home / "report.html")
+            yield f"print_config {path.name}", program(print_config.main, path)
 
 
 def given_weights(content: Content, path: Path, root: Path, home: Path) -> Iterator[tuple[str, Call]]:

@@ -7,6 +7,7 @@ python -m tests.soak.foreign --kinds video hdf5
 
 import argparse
 import contextlib
+import itertools
 import os
 import sys
 import tempfile
@@ -25,7 +26,7 @@ from ndformer.framework.foreign.weights import tensors_of
 from ndformer.modalities.video.formats.files import VideoFile
 from tests.modalities.events.conftest import WRITERS, random_events
 from tests.soak import driven, fuzz, fuzz_video
-from tests.soak.hostile import checkpoints, crafted
+from tests.soak.hostile import checkpoints, crafted, sides
 from tests.soak.watched import ROOT, Watch, judged, prepare
 
 EACH = 6  # of the crafted videos, which differ little, one is given to the programs
@@ -40,10 +41,10 @@ class Case(NamedTuple):
     call: Callable[[], object]
 
 
-def cases(folder: Path, outside: Path, mutations: int, wanted: Callable[[str], bool]) -> Iterator[Case]:
+def cases(folder: Path, outside: Path, mutations: int, pictures: int, wanted: Callable[[str], bool]) -> Iterator[Case]:
     """Files are made when their turn comes: together they fill a disk."""
     kinds: dict[str, list[tuple[str, driven.Content]]] = defaultdict(list)
-    for kind, name, made in crafted(outside, wanted):
+    for kind, name, made in itertools.chain(crafted(outside, wanted), sides(pictures) if wanted("sides") else ()):
         kinds[kind].append((name, made))
     for kind, files in kinds.items():
         home = folder / kind
@@ -57,12 +58,16 @@ def cases(folder: Path, outside: Path, mutations: int, wanted: Callable[[str], b
                 yield Case(kind, f"predict {name}", driven.predicted(kind, path, folder))
             if kind == "video":
                 yield Case(kind, f"decord {name}", lambda path=path: VideoFile(path, "decord").frames([0, 1]))
+            if kind == "sides":
+                for config in driven.CHAINS:
+                    yield Case(kind, f"{config} {name}", driven.transformed(config, path))
             driven.cleared(path)
-        for name, call in driven.sets(kind, files[:: EACH if kind == "video" else 1], home):
+        for name, call in driven.sets(kind, files[:: EACH if kind in ("video", "sides") else 1], home):
             yield Case(kind, name, call)
     yield from damaged(folder, mutations, wanted)
     if wanted("weights"):
         yield from of_weights(folder, outside)
+    yield from of_folders(folder, outside, wanted)
 
 
 def damaged(folder: Path, mutations: int, wanted: Callable[[str], bool]) -> Iterator[Case]:
@@ -102,7 +107,21 @@ def of_weights(folder: Path, outside: Path) -> Iterator[Case]:
         yield Case("weights", f"anyone's {name}", lambda path=path: tensors_of(path))
 
 
-def run(wanted: Callable[[str], bool], mutations: int, tell: Callable[[str], object]) -> tuple[Table, list[str]]:
+def of_folders(folder: Path, outside: Path, wanted: Callable[[str], bool]) -> Iterator[Case]:
+    """Configs beside weights, and what is no file."""
+    home, image = folder / "folders", folder / "photo.png"
+    home.mkdir()
+    driven.picture(image)
+    good = driven.weights("imagefolder_pape", folder / "whole.pth")
+    for name, call in driven.configs(good, image, home, outside) if wanted("config") else ():
+        yield Case("config", name, call)
+    for name, call in driven.no_files(good, image, home) if wanted("no file") else ():
+        yield Case("no file", name, call)
+
+
+def run(
+    wanted: Callable[[str], bool], mutations: int, pictures: int, tell: Callable[[str], object]
+) -> tuple[Table, list[str]]:
     """Outcomes by kind, and a line for each that must not be."""
     prepare()
     with contextlib.suppress(DataError):
@@ -115,7 +134,7 @@ def run(wanted: Callable[[str], bool], mutations: int, tell: Callable[[str], obj
         (outside / "secret").write_bytes(bytes(64))
         os.mkfifo(outside / "pipe")
         watch = Watch(outside)
-        for case in cases(Path(inside), outside, mutations, wanted):
+        for case in cases(Path(inside), outside, mutations, pictures, wanted):
             watch.seen()  # what writing it opened
             told = judged(case.call, Path(inside))
             told += " OUTSIDE" * watch.seen()
@@ -132,11 +151,12 @@ def run(wanted: Callable[[str], bool], mutations: int, tell: Callable[[str], obj
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--mutations", type=int, default=6, help="damaged files of each format")
+    parser.add_argument("--sides", type=int, default=60, help="pictures of extreme sides")
     parser.add_argument("--kinds", nargs="+", help="these alone, as the table has them")
     given = parser.parse_args()
     begin = time.monotonic()
     wanted = lambda kind: given.kinds is None or kind in given.kinds
-    table, bad = run(wanted, given.mutations, lambda line: print(line, flush=True))
+    table, bad = run(wanted, given.mutations, given.sides, lambda line: print(line, flush=True))
     print(f"{'kind':24}{'said':>6}{'read':>6}{'bad':>6}")
     for kind, tally in table.items():
         print(f"{kind:24}{tally['said']:6}{tally['read']:6}{tally['bad']:6}")

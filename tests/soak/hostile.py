@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import math
 import os
 import pickle
 import struct
@@ -16,7 +17,7 @@ import numpy as np
 import torch
 
 from tests.framework.foreign.test_pickles import HOSTILE
-from tests.framework.foreign.test_pictures import BOMBS, png, progressive
+from tests.framework.foreign.test_pictures import BOMBS, chunk, png, progressive
 from tests.framework.foreign.test_plain import EPS
 from tests.soak.fuzz import mutated
 
@@ -58,6 +59,24 @@ def _pictures() -> Iterator[File]:
     yield "picture", "frames.gif", b"GIF89a" + struct.pack("<HHBBB", 65535, 65535, 0, 0, 0) + b",\0" * 10**5
 
 
+def sides(count: int) -> Iterator[File]:
+    """Pictures of extreme sides, up to more pixels than one may have."""
+    rng = np.random.default_rng(0)
+    for number in range(count):
+        pixels = 2 ** rng.uniform(10, 27)
+        long = min(2**21, 2 ** rng.uniform(math.log2(pixels) / 2, math.log2(pixels)))
+        width, height = (round(long), max(1, round(pixels / long)))[:: rng.choice([-1, 1])]
+        depth, kind = ((1, 0), (8, 0), (8, 2))[number % 3 if width * height < 2**22 else 0]
+        row = bytes(1 + -(-width * depth * (3 if kind == 2 else 1) // 8))
+
+        def write(path: Path, row: bytes = row, shape: tuple[int, ...] = (width, height, depth, kind)) -> None:
+            chunks = {b"IHDR": struct.pack(">LLBBBBB", *shape, 0, 0, 0)}
+            chunks |= {b"IDAT": zlib.compress(row * shape[1], 1), b"IEND": b""}
+            path.write_bytes(b"\x89PNG\r\n\x1a\n" + b"".join(chunk(name, body) for name, body in chunks.items()))
+
+        yield "sides", f"{width}x{height}.png", write
+
+
 def _texts(outside: Path) -> Iterator[File]:
     """YAML, JSON, XML and lists."""
     calls = ("object/apply:os.system", "object/new:os.system", "object/apply:subprocess.check_call")
@@ -91,6 +110,8 @@ def _texts(outside: Path) -> Iterator[File]:
         (f"../{outside.name}/secret", f"{outside}/secret", "\x1b[2J\x1b[31m", "a\0b", "9" * 10**5)
     ):
         yield "list", f"list{i}.txt", f"{line}\n".encode() * 3
+    yield "list", "missing.txt", "".join(f"box_{i:07}\n" for i in range(10**6)).encode()
+    yield "list", "letters.txt", b"b" * 60_000
     yield "list", "bytes.txt", b"\xff\xfe\x00\x01"
     yield "list", "zeros.txt", lambda path: os.truncate(begun(path, b""), LARGE)
 
@@ -210,6 +231,7 @@ def _events() -> Iterator[File]:
     for name, content in heads.items():
         yield "events", "large_" + name, large(content)
     yield "events", "comments.dat", repeated(b"", b"% x\n", 10**6)
+    yield "events", "comments.raw", repeated(b"", b"% x\n", 3 * 10**6)
     yield "events", "comment.dat", repeated(b"", b"%", 10**7)
     packet = struct.pack("<HHIIIIII", 1, 1, 8, 4, 0, 0, 0, 0)
     yield "events", "packets.aedat", b"#!AER-DAT3.1\n#!END-HEADER\n" + packet * 100_000

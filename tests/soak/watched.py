@@ -46,7 +46,7 @@ class Watch:
 def forbid(folder: Path, tell: Callable[[str], object]) -> None:
     """From now on, this process starts nothing but our decoder of videos, talks to nobody, changes nothing outside of
     `folder`, and reads there, in Python and in this repository alone."""
-    own = (str(folder), str(ROOT), sys.prefix, sys.base_prefix, *SYSTEM)
+    own = (str(folder), str(ROOT), sys.prefix, os.path.realpath(sys.prefix), sys.base_prefix, *SYSTEM)
 
     def hook(event: str, given: tuple[Any, ...]) -> None:
         own_program = event == "subprocess.Popen" and (given[1] == VERSION or DECODER in " ".join(given[1][:4]))

@@ -5,6 +5,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
+from ndformer.framework import atomic
 from ndformer.framework.answer import Answer
 from ndformer.framework.foreign import cell
 
@@ -14,9 +15,9 @@ def write_table(path: Path, answers: Sequence[Answer], classes: Sequence[str], k
     there is no answer at all, `kind` says the columns."""
     rows = [row for answer in answers for row in answer.rows(classes)]
     if path.suffix == ".json":
-        path.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+        atomic.write(path, json.dumps(rows, indent=1) + "\n")
     elif path.suffix == ".csv":
-        with path.open("w", newline="", encoding="utf-8") as file:
+        with atomic.whole(path) as half, half.open("w", newline="", encoding="utf-8") as file:
             names = dict.fromkeys(name for row in rows for name in row) or (answers[0] if answers else kind).header(
                 classes
             )

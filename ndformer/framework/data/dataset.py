@@ -29,6 +29,7 @@ from ndformer.framework.signature import arguments
 Sample = dict[str, Any]
 Transform = Callable[[Sample, np.random.Generator], Sample]
 SPLITS = ("train", "val", "test")
+LETTERS = 1000  # of a class's name, which pictures and tables draw
 TRIES = 100  # bad samples in a row, at most
 MANY = 200  # folders that are looked through for a set that is not where it was said to be
 
@@ -97,6 +98,12 @@ class Dataset(torch.utils.data.Dataset[Sample]):
             raise DataError(f"{error}. Did you mean {home} as data_root?", error.option) from None
         if not hasattr(self, "classes"):
             raise TypeError(f"{type(self).__name__}.index() has to set self.classes, the names of the classes: a list")
+        longest = max((str(name) for name in self.classes), key=len, default="")
+        if len(longest) > LETTERS:
+            raise DataError(
+                f"{self.data_root} has a class name of {len(longest)} letters, which begins with '{longest:.40}', "
+                f"and a name has {LETTERS} at most: shorten it"
+            )
         self.classes = [foreign.printable(name) for name in self.classes]
         if held_out and split != "test":
             val = self.held_out(records, labels, holdout)

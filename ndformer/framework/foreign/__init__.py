@@ -17,10 +17,10 @@ from ndformer.framework.foreign.files import (
     text_rows,
 )
 from ndformer.framework.foreign.hdf5 import Table, notes, read_tables, tables
-from ndformer.framework.foreign.packed import archive, frame_size, gunzipped, inflated
+from ndformer.framework.foreign.packed import archive, frame_size, gunzipped, has_zip_entry, inflated
 from ndformer.framework.foreign.pickles import plain_pickle
-from ndformer.framework.foreign.pictures import PICTURES, as_seen, image, picture, size_of
-from ndformer.framework.foreign.plain import lines, plain_json, plain_xml, plain_yaml, words_of
+from ndformer.framework.foreign.pictures import PICTURES, as_seen, check_pixels, image, picture, size_of
+from ndformer.framework.foreign.plain import lines, parsed_json, plain_json, plain_xml, plain_yaml, words_of
 from ndformer.framework.foreign.rows import json_rows
 from ndformer.framework.foreign.words import cell, one_line, plain_streams, printable, rewritable
 
@@ -34,10 +34,12 @@ __all__ = [
     "as_seen",
     "below",
     "cell",
+    "check_pixels",
     "check_size",
     "content",
     "frame_size",
     "gunzipped",
+    "has_zip_entry",
     "image",
     "inflated",
     "inside",
@@ -47,6 +49,7 @@ __all__ = [
     "notes",
     "one_line",
     "opened",
+    "parsed_json",
     "picture",
     "plain_json",
     "plain_pickle",

@@ -7,7 +7,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.lib import format as npy
 
-from ndformer.framework.foreign.files import check_size, opened
+from ndformer.framework.foreign.files import check_size, opened, regular
 from ndformer.framework.foreign.packed import archive
 
 HEADERS: dict[tuple[int, int], Any] = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
@@ -22,7 +22,7 @@ def array(path: Path, mapped: bool = False) -> np.ndarray:
             raise ValueError(f"it says to hold {size} bytes and has {file.tell()}")
     if not mapped:
         check_size(path, size)
-    return np.load(path, mmap_mode="r" if mapped and size else None, allow_pickle=False)
+    return np.load(regular(path), mmap_mode="r" if mapped and size else None, allow_pickle=False)
 
 
 def arrays(path: Path) -> dict[str, np.ndarray]:

@@ -50,6 +50,20 @@ def archive(path: Path) -> list[zipfile.ZipInfo]:
     return found
 
 
+def has_zip_entry(path: Path, ending: str) -> bool:
+    """Whether a file is a zip archive whose list of names has one that ends so."""
+    with opened(path) as file:
+        if file.read(4) != b"PK\3\4":
+            return False
+        try:
+            size = min(_directory(path) + END, os.fstat(file.fileno()).st_size)
+        except zipfile.BadZipFile:
+            return False
+        check_size(path, size)
+        file.seek(-size, os.SEEK_END)
+        return ending.encode() in file.read(size)
+
+
 def frame_size(begin: bytes, packed: int) -> int:
     """What a frame of zstd or LZ4, of `packed` bytes that begin so, unpacks to at most; a ValueError where it does not
     say so and nobody knows."""

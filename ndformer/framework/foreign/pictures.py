@@ -23,6 +23,7 @@ PICTURES = (".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".bmp", ".webp", ".ppm", "
 PICTURES += (".gif", ".avif", ".heic", ".heif", ".hif")  # endings of their names
 HEVC = {b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx"}  # brands of HEIF whose pictures are H.265: phones' photos
 PIXEL = 8  # bytes that one takes: decoded, and once more as it is wanted
+SIDE = 2**20  # pixels: resizing takes memory for each of a side, whatever the other
 SCANS = 2**34  # pixels of a progressive JPEG, over all its scans: some seconds
 WORDS = 2**22  # pixels of a plain PPM, each of them words that Pillow reads in Python: some seconds
 READS = 2**20  # of parts of a file
@@ -41,7 +42,9 @@ def image(path: Path) -> Iterator[ImageFile.ImageFile]:
     try:
         with _Metered(io.FileIO(regular(path))) as file:
             found = _begun(file, path)
-            check_size(path, PIXEL * found.width * found.height)
+            check_pixels(path, found.width, found.height)
+            if max(found.size) > SIDE:
+                raise ValueError(f"it has a side of {max(found.size)} pixels, more than {SIDE}")
             _check_time(path, found)
             yield found
     except FileNotFoundError:
@@ -77,6 +80,11 @@ def size_of(path: Path) -> tuple[int, int]:
     with image(path) as found:
         width, height = found.size
         return (height, width) if _orientation(found) >= 5 else (width, height)
+
+
+def check_pixels(path: Path | str, width: int, height: int) -> None:
+    """Raise a DataError where a picture of that size would take more memory than one file may."""
+    check_size(path, PIXEL * width * height)
 
 
 class _Metered(io.BufferedReader):

@@ -28,7 +28,11 @@ def plain_json(path: Path) -> Any:
     own annotations, 450 MB, take less than six times their bytes, which is allowed where it is more than the limit.
     (What stands in its texts counts too.)
     """
-    raw = content(path)
+    return parsed_json(content(path), path)
+
+
+def parsed_json(raw: bytes, path: Path) -> Any:
+    """The same of the bytes of a JSON text that a file holds."""
     made = sum(size * raw.count(mark) for mark, size in MADE.items())
     if made > EXPANSION * len(raw):
         check_size(path, made)

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from ndformer.framework import archive
 from ndformer.framework.errors import DataError
+from ndformer.framework.foreign.files import regular
 
 
 def tensors_of(path: Path, inside: Sequence[str] = ("state_dict", "model")) -> dict[str, Tensor]:
@@ -19,7 +20,7 @@ def tensors_of(path: Path, inside: Sequence[str] = ("state_dict", "model")) -> d
     plain = [scalar, scalar[0], np.dtype, *(type(np.dtype(t)) for t in (np.float64, np.float32, np.int64))]
     try:
         with torch.serialization.safe_globals(plain):
-            content = _safe(path) if path.suffix == ".safetensors" else archive.read(path)[0]
+            content = _safe(path) if path.suffix == ".safetensors" else archive.read(regular(path))[0]
     except FileNotFoundError:
         raise DataError(f"no checkpoint at {path}") from None
     except DataError:
@@ -41,4 +42,4 @@ def _safe(path: Path) -> dict[str, Tensor]:
         from safetensors.torch import load_file
     except ImportError:
         raise DataError(".safetensors takes a package that is not installed: pip install safetensors") from None
-    return load_file(path)
+    return load_file(regular(path))

@@ -17,7 +17,7 @@ from ndformer.framework.ranges import Classes, Few, NonNegative, Width
 from ndformer.framework.registry import HEADS, NECKS
 from ndformer.framework.tokens import TokenSet
 
-ROWS = 64  # of an image on disk, that are answered at once: scores of many classes are large
+PIXELS = 2**16  # of an image on disk, that are answered at once: scores of many classes are large
 
 
 @HEADS.register_module()
@@ -70,11 +70,12 @@ class Segmenter(Head):
     def _on_disk(self, logits: Tensor, sample: dict[str, Any]) -> Tensor:
         """(H, W) the class with the largest score, interpolated, at the centre of each pixel."""
         height, width = (round(side * self.stride) for side in logits.shape[-2:])
-        rows = []
-        for grid in original_grid(sample, (height, width), logits.device).split(ROWS):
-            scores = F.grid_sample(logits[None], grid[None], padding_mode="border", align_corners=False)
-            rows.append(scores[0].argmax(0).to(torch.uint8 if self.classes < 256 else torch.int32))
-        return torch.cat(rows)
+        grid = original_grid(sample, (height, width), logits.device)
+        parts = []
+        for places in grid.flatten(0, 1).split(PIXELS):
+            scores = F.grid_sample(logits[None], places[None, None], padding_mode="border", align_corners=False)
+            parts.append(scores[0, :, 0].argmax(0).to(torch.uint8 if self.classes < 256 else torch.int32))
+        return torch.cat(parts).view(grid.shape[:2])
 
 
 def _enlarged(x: Tensor, size: Any) -> Tensor:

@@ -38,11 +38,13 @@ def font(size: int) -> Any:
 
 def shortened(text: str, width: int, size: int, end: bool = False) -> str:
     """As much of a text as fits, from its start or its end."""
-    whole, letters = font(size), len(text)
+    drawn = font(size)
     cut = lambda n: text if n == len(text) else f"…{text[len(text) - n :]}" if end else f"{text[:n]}…"
-    while letters > 1 and whole.getlength(cut(letters)) > width:
-        letters -= 1
-    return cut(letters)
+    fewest, most = 1, min(len(text), 4 * width)  # letters; hardly any is narrower than a quarter of a pixel
+    while fewest < most:
+        letters = (fewest + most + 1) // 2
+        fewest, most = (letters, most) if drawn.getlength(cut(letters)) <= width else (fewest, letters - 1)
+    return cut(fewest)
 
 
 def card(drawn: Any, says: str, title: str, colour: tuple[int, int, int] = INK) -> Any:

@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ndformer.framework import atomic
 from ndformer.framework.composed import build_encoding
 from ndformer.framework.encoding import PositionEncoding
 from ndformer.framework.pictures.figures import Panels, curves, heat_maps
@@ -158,5 +159,6 @@ def draw_file(*kinds: type[PositionEncoding]) -> None:
     folder = parser.parse_args().out
     folder.mkdir(parents=True, exist_ok=True)
     for kind in kinds:
-        draw(kind, {}, [], 2, 4).savefig(folder / f"{kind.__name__}.png")
+        with atomic.whole(folder / f"{kind.__name__}.png") as half:
+            draw(kind, {}, [], 2, 4).savefig(half)
         print(folder / f"{kind.__name__}.png")

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ndformer.framework import atomic
 from ndformer.framework.pictures.figures import Panels, canvas, ring
 from ndformer.framework.pictures.scenes import Scene
 
@@ -94,7 +95,8 @@ class Painting:
             ax.set_xlabel(block.beneath[row][column], fontsize=7.5, color="0.35", labelpad=2)
 
     def save(self, path: Path) -> None:
-        self.figure.savefig(path)
+        with atomic.whole(path) as half:
+            self.figure.savefig(half)
 
     def moving(self, path: Path) -> None:
         """A GIF of all moments."""
@@ -124,7 +126,8 @@ class Painting:
 
 def save_gif(frames: Sequence[Any], path: Path, seconds: float) -> None:
     """PIL images, one after the other, for ever."""
-    frames[0].save(path, save_all=True, append_images=frames[1:], duration=round(1000 * seconds), loop=0)
+    with atomic.whole(path) as half:
+        frames[0].save(half, save_all=True, append_images=frames[1:], duration=round(1000 * seconds), loop=0)
 
 
 def sheet(

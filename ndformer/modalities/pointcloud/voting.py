@@ -18,7 +18,7 @@ from typing import Any, cast
 import numpy as np
 import torch
 
-from ndformer.framework import atomic
+from ndformer.framework import atomic, foreign
 from ndformer.framework.data.batches import collate
 from ndformer.framework.data.dataset import Dataset, Sample
 from ndformer.framework.errors import DataError
@@ -122,7 +122,7 @@ def keep(folder: Path, checkpoint: Path, of: dict[str, Any]) -> None:
     about = dict(checkpoint=hashlib.sha256(checkpoint.read_bytes()).hexdigest()) | about
     folder.mkdir(parents=True, exist_ok=True)
     kept = folder / "about.json"
-    if kept.is_file() and json.loads(kept.read_text(encoding="utf-8")) != about:
+    if kept.is_file() and foreign.plain_json(kept) != about:
         raise DataError(f"{folder} holds predictions of another checkpoint or config: name another folder")
     atomic.clear(folder)
     atomic.write(kept, json.dumps(about, indent=1) + "\n")
@@ -153,7 +153,7 @@ def scenes(
             )
             _write(file, labels)
             seconds = time.perf_counter() - begin
-        labels = np.load(file).astype(np.int64)
+        labels = foreign.array(file).astype(np.int64)
         if len(labels) != len(sample["points"]):
             raise DataError(
                 f"{file} has labels of {len(labels)} points, and the scene of that name {len(sample['points'])}: "
@@ -169,7 +169,8 @@ def submit(folder: Path, data: Dataset, labels: Sequence[np.ndarray]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     numbers = np.array(list(SCANNET.values()))
     for name, found in zip(names(data), labels):
-        np.savetxt(folder / f"{name}.txt", numbers[found], fmt="%d")
+        with atomic.whole(folder / f"{name}.txt") as half:
+            np.savetxt(half, numbers[found], fmt="%d")
 
 
 def objects(
@@ -179,7 +180,7 @@ def objects(
     for i, record in enumerate(data.records):
         sample, file = data.read(record) | dict(index=i), None if folder is None else folder / f"{i:05}.npy"
         if file is not None and file.is_file():
-            yield sample, np.load(file)
+            yield sample, foreign.array(file)
             continue
         votes = np.array(object_votes(model, sample, data.transforms, repeats, data.seed))
         if file is not None:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import torch
 
+from ndformer.framework import atomic
 from ndformer.framework.engine.studies.experiment import Cell, Claim, Experiment, Scale, Values
 from ndformer.framework.engine.studies.verdicts import above, ahead
 from ndformer.studies.small import Control, Reader
@@ -48,7 +49,8 @@ def pretrained(
 def keep(reader: Reader, path: Path) -> None:
     encoding = reader.transformer.encoding
     assert encoding is not None
-    torch.save(encoding.state_dict(), path)
+    with atomic.whole(path) as half:
+        torch.save(encoding.state_dict(), half)
 
 
 def taken_from(path: Path) -> str:

@@ -225,11 +225,13 @@ def test_a_checkpoint_without_config_or_classes_says_what_to_give(tmp_path, pixe
     checkpoint.save(path, content)
     with pytest.raises(DataError, match="give config=..., the one that it was of"):
         ndformer.load(path)
-    (tmp_path / "own.py").write_text(text)
-    assert ndformer.load(path, config=tmp_path / "own.py")(pixels).scores.shape == (10,)
+    own = tmp_path / "configs" / "own.py"  # beside the weights it would be code of whoever gave them
+    own.parent.mkdir()
+    own.write_text(text)
+    assert ndformer.load(path, config=own)(pixels).scores.shape == (10,)
     checkpoint.save(path, {key: value for key, value in content.items() if key != "classes"})
     with pytest.raises(DataError, match="no names of classes"):
-        ndformer.load(path, config=tmp_path / "own.py")
+        ndformer.load(path, config=own)
 
 
 def test_another_models_weights_are_a_sentence(runs, tmp_path):

@@ -33,12 +33,12 @@ def on_white(colours, share):
     return colours * share + 255 * (1 - share)
 
 
+def chunk(name, data):
+    return struct.pack(">L", len(data)) + name + data + struct.pack(">L", zlib.crc32(name + data))
+
+
 def png(kind, depth, rows, *chunks):
     """A png made by hand: what a writer other than Pillow might write."""
-
-    def chunk(name, data):
-        return struct.pack(">L", len(data)) + name + data + struct.pack(">L", zlib.crc32(name + data))
-
     height, width = rows.shape[:2]
     head = chunk(b"IHDR", struct.pack(">LLBBBBB", width, height, depth, kind, 0, 0, 0))
     body = b"".join(b"\0" + row.tobytes() for row in rows)
@@ -285,3 +285,10 @@ def test_a_text_that_unpacks_to_a_bomb_is_a_sentence(tmp_path):
     Image.fromarray(COLOURS).save(tmp_path / "a.png", pnginfo=about)
     with pytest.raises(DataError, match="a.png cannot be read as an image .*too large"):
         foreign.picture(tmp_path / "a.png")
+
+
+def test_a_side_that_no_camera_has_is_a_sentence(tmp_path):
+    """Issue 44.23: resizing it takes memory for each pixel of a side."""
+    Image.new("1", (2**20 + 1, 1)).save(tmp_path / "a.png")
+    with pytest.raises(DataError, match="it has a side of 1048577 pixels, more than 1048576"):
+        read(tmp_path / "a.png")

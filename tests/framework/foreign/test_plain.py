@@ -3,6 +3,9 @@
 import json
 import os
 import pickle
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from xml.etree import ElementTree
 
 import numpy as np
@@ -10,10 +13,12 @@ import pytest
 from PIL import EpsImagePlugin, Image
 
 from ndformer.framework import foreign
+from ndformer.framework.engine.training.owner import Owner
 from ndformer.framework.errors import DataError
 from ndformer.framework.evaluation.coco.files import read_truth
 from ndformer.framework.foreign.files import size_from
 from ndformer.framework.foreign.plain import SIZE
+from ndformer.framework.foreign.weights import tensors_of
 from ndformer.framework.registry import DATASETS
 from ndformer.modalities.image.formats.files import open_image
 
@@ -146,16 +151,49 @@ def test_xml_is_of_a_bounded_size_and_of_a_known_encoding(tmp_path):
         foreign.plain_xml(path)
 
 
-READERS = ["opened", "content", "lines", "plain_json", "plain_yaml", "plain_xml", "picture", "size_of"]
+READERS: dict[str, Callable[[Path], object]] = {
+    name: vars(foreign)[name]
+    for name in ("opened", "content", "text", "lines", "plain_json", "plain_yaml", "plain_xml", "picture", "size_of")
+}
+READERS |= {name: vars(foreign)[name] for name in ("array", "arrays", "archive", "tables", "notes", "plain_pickle")}
+READERS |= dict(
+    gunzipped=lambda path: foreign.gunzipped(path, 8),
+    has_zip_entry=lambda path: foreign.has_zip_entry(path, "a"),
+    json_rows=lambda path: list(foreign.json_rows(path)),
+    text_rows=lambda path: list(foreign.text_rows(path)),
+    tensors_of=tensors_of,
+    tensors_of_safetensors=lambda path: tensors_of(path.with_name(f"{path.name}.safetensors")),
+    owner=Owner.read,
+)
 
 
+@pytest.fixture
+def in_seconds() -> Iterator[None]:
+    """A test that waits for a pipe fails instead."""
+
+    def late(*_: object) -> None:
+        raise TimeoutError
+
+    before = signal.signal(signal.SIGALRM, late)
+    signal.alarm(10)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.usefixtures("in_seconds")
 @pytest.mark.parametrize("reader", READERS)
 def test_pipes_devices_and_folders_are_no_files(tmp_path, reader):
-    os.mkfifo(tmp_path / "pipe")
-    (tmp_path / "link").symlink_to("/dev/zero")
-    for path, kind in ((tmp_path / "pipe", "pipe"), (tmp_path / "link", "device"), (tmp_path, "folder")):
-        with pytest.raises(DataError, match=f"{path} is a .*{kind}.*, and a file was expected"):
-            vars(foreign)[reader](path)
+    """Issue 44.25: tensors_of, which convert_checkpoint reads by, waited for ever; so did the owner of a work dir."""
+    for ending in ("", ".safetensors"):
+        os.mkfifo(tmp_path / f"pipe{ending}")
+        (tmp_path / f"link{ending}").symlink_to("/dev/zero")
+        (tmp_path / f"folder{ending}").mkdir()
+    for name, kind in dict(pipe="pipe", link="device", folder="folder").items():
+        if (reader, name) == ("owner", "link"):
+            continue  # links are no owners, wherever they lead
+        with pytest.raises(DataError, match=f"{name}.* is a .*{kind}.*, and a file was expected"):
+            READERS[reader](tmp_path / name)
 
 
 def test_sizes_are_numbers_with_a_letter():

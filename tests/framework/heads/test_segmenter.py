@@ -98,3 +98,17 @@ def test_a_small_head_learns_by_heart():
         optimizer.step()
     assert losses[-1].item() < 0.5 * math.log(2)
     assert (own.predict(given, [{}])[0].predicted == masks[0]).float().mean() > 0.9
+
+
+def test_one_long_row_is_answered_in_parts(monkeypatch):
+    """Issue 44.23: the scores of all classes at once took 150 times the memory of the picture."""
+    sizes, sample_grid = [], F.grid_sample
+
+    def counted(x, grid, **more):
+        sizes.append(grid[..., 0].numel())
+        return sample_grid(x, grid, **more)
+
+    monkeypatch.setattr(F, "grid_sample", counted)
+    (found,) = head().predict(tokens(), [dict(frame=[1.0, 1.0, 0.0, 0.0], size=(1, 100_000))])
+    assert found.predicted.shape == (1, 100_000)
+    assert max(sizes) <= 2**16

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from ndformer.framework.data.fingerprint import changed, fingerprint
+from ndformer.framework.errors import DataError
 from ndformer.framework.pictures.solids import corners
 from ndformer.framework.registry import DATASETS
 from ndformer.modalities.driving.datasets.nuscenes.balance import balanced
@@ -279,3 +280,17 @@ def test_corners_of_a_box_are_where_its_sides_say():
     assert np.ptp(found, axis=0) == pytest.approx([2, 4, 1])
     assert found.mean(0) == pytest.approx([1, 2, 3])
     assert (found[:4, 1] > 2).all()  # the front
+
+
+def test_all_sweeps_and_all_pictures_of_a_sample_share_the_limit(made, monkeypatch):
+    """Issue 44.26: each of ten sweeps had the limit of one file, and a sample took ten times as much."""
+    data = opened(made, sweeps=10)
+    sample = data.read(data.records[-1])
+    monkeypatch.setenv("NDFORMER_FILE_LIMIT", str(20 * len(sample["points"])))  # more than a sweep takes
+    with pytest.raises(DataError, match="would take .* MiB of memory, and one file may take"):
+        data.read(data.records[-1])
+    monkeypatch.setenv("NDFORMER_FILE_LIMIT", "4G")
+    width, height = sample["images"][0].size
+    monkeypatch.setattr("ndformer.framework.foreign.pictures.PIXEL", 2**32 / (3.5 * width * height))
+    with pytest.raises(DataError, match="would take .* MiB of memory, and one file may take"):
+        data.read(data.records[-1])

@@ -9,18 +9,23 @@ JSON has neither tuples nor numbers as keys nor NaN: {"__tuple__": [...]}, {"__d
 import hashlib
 import json
 import math
+import os
 from pathlib import Path
 from typing import Any
 
-from ndformer.framework import atomic
+from ndformer.framework import atomic, foreign
 from ndformer.framework.engine.config.inherit import plain
+from ndformer.framework.engine.config.shipped import CONFIGS
 from ndformer.framework.engine.config.text import spelled
 from ndformer.framework.errors import ConfigError, DataError
 
 CODE, DATA = "config.py", "config.json"
-SIZE = 2**24  # bytes of a config, at most
+SIZE = 2**22  # bytes of a config, at most
+MARKS = (b"[", b"{", b"(", b",", b";", b"\n")  # that begin a value of a config, in JSON or Python
+VALUES = 2**17  # of a config: 200 times those of the largest that ships
 TRUST = "--trust-config runs it"
-LEFT = ("last.pth", "best.pth", "previous.pth", "results.json")  # by which the folder of a run is known
+RESULTS = "results.json"
+WEIGHTS = (".pth", ".pt", ".pt2", ".ckpt", ".safetensors", ".onnx")
 
 
 def write(folder: Path, cfg: dict[str, Any]) -> None:
@@ -34,24 +39,52 @@ def write(folder: Path, cfg: dict[str, Any]) -> None:
 
 
 def data_for(path: Path) -> Path | None:
-    """The config.json that says the same as `path`, or is it. None: `path` is a config of the user's own, which is code
-    that he chose. A sentence where it is a run's, and there is only code."""
+    """Return the config.json to read in place of `path`, or None where `path` is code that the user chose to run.
+
+    Any .py file beside weights or results.json may be part of a run's folder from somebody else, whatever its name is.
+    So it is not run, except if ndformer ships it. A DataError is raised where there is no config.json for it.
+    """
     if path.suffix == ".json":
         return path
     data = path.with_name(DATA)
-    if path.name != CODE:
+    if path.name == CODE and data.is_file():
+        written = _content(data)["digest"]
+        if path.is_file() and (path.stat().st_size > SIZE or written != _digest(foreign.content(path))):
+            sentence = f"{path} was changed after its run wrote it, and is code: name {data}, or have it run"
+            raise DataError(sentence, TRUST)
+        return data
+    neighbor = _file_of_run_beside(path) if path.is_file() else None
+    if neighbor is not None:
+        lack = "" if data.is_file() else f", and there is no {DATA} beside it"
+        remedy = f"name {data}" if data.is_file() else "give the CONFIG that the run was of"
+        raise DataError(
+            f"{path} is code{lack}; it lies beside {neighbor}, as in the folder of a run: {remedy}, move a config of "
+            "your own to another folder, or where you know who wrote this one, have it run",
+            TRUST,
+        )
+    return None
+
+
+def _file_of_run_beside(path: Path) -> str | None:
+    """Return the name of weights or results.json in the folder of a config, also of the file that a link leads to."""
+    home = path.resolve().parent
+    if home.is_relative_to(CONFIGS.resolve()):
         return None
-    if not data.is_file():
-        if path.is_file() and any((path.parent / name).is_file() for name in LEFT):
-            raise DataError(
-                f"{path} is code, and there is no {DATA} beside it, which would be read without running anything: "
-                "give the CONFIG that the run was of, or where you know who wrote this one, have it run",
-                TRUST,
-            )
-        return None
-    if path.is_file() and (path.stat().st_size > SIZE or _content(data)["digest"] != _digest(path.read_bytes())):
-        raise DataError(f"{path} was changed after its run wrote it, and is code: name {data}, or have it run", TRUST)
-    return data
+    for folder in dict.fromkeys((path.parent, home)):
+        try:
+            found = sorted(entry.name for entry in os.scandir(folder) if entry.is_file() and _is_of_run(Path(entry)))
+        except OSError:  # a folder that cannot be listed may hold weights, which open by their names
+            return "files that cannot be listed"
+        if found:
+            return found[0]
+    return None
+
+
+def _is_of_run(path: Path) -> bool:
+    """Whether a file is results.json or weights, which are known by their ending or as an archive of torch.save."""
+    if path.name == RESULTS or path.suffix.lower() in WEIGHTS:
+        return True
+    return foreign.has_zip_entry(path, "data.pkl")
 
 
 def read(path: Path) -> dict[str, Any]:
@@ -76,25 +109,35 @@ def _content(path: Path) -> dict[str, Any]:
     if path.stat().st_size > SIZE:
         raise ConfigError(f"{path} has {path.stat().st_size} bytes, and a config has {SIZE} at most: take it away")
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError):
+        raw = foreign.content(path)
+        check_values(raw, path)
+        content = foreign.parsed_json(raw, path)
+    except ValueError as error:
+        if isinstance(error, ConfigError):
+            raise
         content = None
     if not isinstance(content, dict) or not isinstance(content.get("config"), dict) or "digest" not in content:
         raise _damaged(path)
     return content
 
 
+def check_values(text: bytes, path: Path) -> None:
+    """Raise a ConfigError before a text is parsed that would become more values than any config has."""
+    if len(text) > SIZE or sum(map(text.count, MARKS)) > VALUES:
+        raise ConfigError(f"{path} has a config of more than {VALUES} values: give the CONFIG that the run was of")
+
+
 def _damaged(path: Path) -> ConfigError:
     return ConfigError(f"{path} is damaged, it is not what a run writes: give the CONFIG that the run was of")
 
 
-MARKS = {"__tuple__", "__dict__", "__float__"}
+STAND_INS = {"__tuple__", "__dict__", "__float__"}
 
 
 def _marked(value: Any) -> Any:
     if isinstance(value, dict):
         marked = {key: _marked(one) for key, one in value.items()}
-        words = all(isinstance(key, str) for key in value) and not MARKS & set(value)
+        words = all(isinstance(key, str) for key in value) and not STAND_INS & set(value)
         return marked if words else dict(__dict__=[list(pair) for pair in marked.items()])
     if isinstance(value, tuple):
         return dict(__tuple__=[_marked(one) for one in value])
@@ -108,7 +151,7 @@ def _unmarked(value: Any) -> Any:
         return [_unmarked(one) for one in value]
     if not isinstance(value, dict):
         return value
-    if not MARKS & set(value):
+    if not STAND_INS & set(value):
         return {key: _unmarked(one) for key, one in value.items()}
     ((mark, held),) = value.items()
     if mark == "__float__":

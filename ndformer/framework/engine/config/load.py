@@ -73,6 +73,7 @@ def load(
 
 def told(text: str, by: Path, trusted: bool = False) -> StrictConfig:
     """The config of a run, as its checkpoint `by` tells it. It is data, and nothing in it runs."""
+    kept.check_values(text.encode(errors="replace"), by)
     try:
         cfg = plain(unspelled(text), "config", by)
     except (ValueError, SyntaxError, RecursionError, MemoryError):

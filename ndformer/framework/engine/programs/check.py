@@ -16,6 +16,8 @@ from ndformer.framework.engine.training.loading import begin_worker, build_datas
 from ndformer.framework.engine.training.progress import clock
 from ndformer.framework.errors import DataError, no_class
 
+MOST = 10_000  # bad samples of a split
+
 
 class _Checked(torch.utils.data.Dataset[Any]):
     """What is wrong with each sample of a dataset, "" for nothing."""
@@ -49,7 +51,7 @@ def fault(data: Dataset, sample: dict[str, Any]) -> str:
 
 
 def check_split(cfg: Config, split: str, workers: int) -> tuple[int, list[str]]:
-    """(samples read, what is wrong, sample by sample)."""
+    """(samples read, what is wrong, sample by sample). After MOST bad ones the others are not read."""
     data = build_dataset(cfg, split)
     data.board = new_board(workers)
     found: Any = DataLoader(
@@ -59,8 +61,14 @@ def check_split(cfg: Config, split: str, workers: int) -> tuple[int, list[str]]:
         worker_init_fn=begin_worker,
         prefetch_factor=8 if workers else None,
     )
+    count, wrong = 0, list[str]()
     with workers_explained([data]):
-        return len(data), [what for _, what in _shown(found, split, len(data)) if what]
+        for _, what in _shown(found, split, len(data)):
+            count += 1
+            wrong += [what] if what else []
+            if len(wrong) == MOST:
+                break
+    return count, wrong
 
 
 def _shown(found: Any, split: str, count: int) -> Iterator[tuple[int, str]]:

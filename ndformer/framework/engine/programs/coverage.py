@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import torch
 from mmengine.config import Config
 
+from ndformer.framework import atomic
 from ndformer.framework.coverage import Coverage, Span
 from ndformer.framework.data.dataset import SPLITS
 from ndformer.framework.engine.building import build_model, prepare_data
@@ -126,4 +127,5 @@ def draw(path: Path, found: Sequence[Look]) -> None:
         axis.set_ylim(len(kinds) - 0.5, -0.5)
         axis.set_xlabel("length, in the encoding's own unit (grey: from one token to the next up to the extent)")
         figure.legend(loc="outside right upper")
-    figure.savefig(path)
+    with atomic.whole(path) as half:
+        figure.savefig(half)

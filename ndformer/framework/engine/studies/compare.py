@@ -7,7 +7,6 @@ for end in train_all(runs, [sys.executable, "tools/train.py"], jobs=2, threads=1
 
 import argparse
 import itertools
-import json
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -17,6 +16,7 @@ from typing import Any
 
 from mmengine.config import Config
 
+from ndformer.framework import foreign
 from ndformer.framework.data.dataset import SPLITS
 from ndformer.framework.engine.building import prepare_data
 from ndformer.framework.engine.config import kept
@@ -190,11 +190,11 @@ def _results(run: Run) -> dict[str, Any]:
     path, needed = run.folder / "results.json", METRICS.get(run.cfg.metrics[0].type).main
     content: Any = None
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = foreign.plain_json(path)
         numbers = [*content["test"].values(), content["test"][needed], content["minutes"], content["params"]]
         numbers += [content["val"][needed]] if run.point else []
         whole = all(isinstance(one, (int, float)) for one in numbers) and math.isfinite(content["minutes"])
-    except (ValueError, RecursionError, LookupError, TypeError, AttributeError, OverflowError):
+    except (DataError, ValueError, LookupError, TypeError, AttributeError, OverflowError):
         whole = False
     if not whole:
         raise DataError(f"{path} is not what a run writes; {ANEW}")

@@ -172,7 +172,8 @@ def draw(path: Path, title: str, rows: Sequence[Row], metric: str, baseline: str
         picture = _points(title, shown, metric)
     else:
         picture = _curves(title, shown, metric, baseline)
-    picture.savefig(path)
+    with atomic.whole(path) as half:
+        picture.savefig(half)
 
 
 def _points(title: str, rows: Sequence[Row], metric: str) -> Any:

@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from ndformer.framework import atomic
+from ndformer.framework import atomic, foreign
 from ndformer.framework.engine.studies.experiment import Cell, Experiment, Results, ScaleName, Values
 from ndformer.framework.errors import DataError, UnknownNameError, nearest
 
@@ -148,7 +148,7 @@ def done(cell: Cell) -> bool:
 def minutes(experiment: Experiment, scale: ScaleName, seeds: Sequence[int], home: Path) -> float:
     """Of a core, of all cells that are done."""
     done = [cell for cell in cells(experiment, scale, seeds, home) if _read(cell) is not None]
-    return sum(json.loads((cell.folder / CELL).read_text(encoding="utf-8")).get("minutes", 0.0) for cell in done)
+    return sum(foreign.plain_json(cell.folder / CELL).get("minutes", 0.0) for cell in done)
 
 
 def _start(experiment: Experiment, cell: Cell, home: Path, program: Sequence[str]) -> subprocess.Popen[bytes]:
@@ -163,7 +163,7 @@ def _start(experiment: Experiment, cell: Cell, home: Path, program: Sequence[str
 def _read(cell: Cell) -> Values | None:
     """None: not measured yet, or the file is not what was written."""
     try:
-        found = json.loads((cell.folder / CELL).read_text(encoding="utf-8"))
+        found = foreign.plain_json(cell.folder / CELL)
         values = {str(name): float(value) for name, value in found["values"].items()}
         whole = (found["row"], found["seed"]) == (cell.row, cell.seed) and all(map(math.isfinite, values.values()))
     except (OSError, ValueError, LookupError, TypeError, AttributeError):
@@ -172,5 +172,5 @@ def _read(cell: Cell) -> Values | None:
 
 
 def _last_words(cell: Cell) -> str:
-    lines = (cell.folder / LOG).read_text(encoding="utf-8", errors="replace").splitlines()
+    lines = foreign.text(cell.folder / LOG, errors="replace").splitlines()
     return next((line.strip() for line in reversed(lines) if line.strip()), "it ended without a word")

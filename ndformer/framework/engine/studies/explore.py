@@ -9,6 +9,7 @@ import torch
 from mmengine.config import Config
 from torch import Tensor
 
+from ndformer.framework import atomic
 from ndformer.framework.adapter import Adapter
 from ndformer.framework.data.batches import collate
 from ndformer.framework.data.dataset import Sample
@@ -74,7 +75,7 @@ def write(out: Path, sides: Sequence[Side], given: Sequence[str], chosen: Sequen
             texts |= {f"{at}-{i}": text for i, text in enumerate(numbers)}
         shown.append(dict(name=name, sides=told))
     title = f"{shown[0]['name']}: where {' and '.join(side.name for side in sides)} look{'s' * (len(sides) == 1)}"
-    out.write_text(page(title, shown, texts), encoding="utf-8")
+    atomic.write(out, page(title, shown, texts))
 
 
 @torch.no_grad()

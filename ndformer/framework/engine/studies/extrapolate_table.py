@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ndformer.framework import atomic
 from ndformer.framework.engine.studies import markdown
 from ndformer.framework.engine.studies.extrapolate import Shape, Tested, Way
 from ndformer.framework.engine.studies.interval import Summary, in_percent
@@ -87,8 +88,8 @@ def save(out: Path, tested: Sequence[Tested], rows: Rows, tables: str) -> None:
         figure["interpolated"] = one.interpolated
     out.mkdir(parents=True, exist_ok=True)
     content = dict(rows=means, runs=runs)
-    (out / "extrapolate.json").write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-    (out / "extrapolate.md").write_text(tables, encoding="utf-8")
+    atomic.write(out / "extrapolate.json", json.dumps(content, indent=1) + "\n")
+    atomic.write(out / "extrapolate.md", tables)
 
 
 def draw(path: Path, rows: Rows, sizes: dict[int | str, Shape], metric: str, trained: Sequence[Shape]) -> None:
@@ -128,7 +129,8 @@ def _curves(path: Path, rows: Rows, sizes: dict[int | str, Shape], metric: str, 
         axis.spines[["top", "right"]].set_visible(False)
         figure.legend(loc="outside right upper")
         figure.supxlabel("; ".join(LINES[way][1] for way in ways), fontsize=8, color="0.35")
-    figure.savefig(path)
+    with atomic.whole(path) as half:
+        figure.savefig(half)
 
 
 def _maps(path: Path, rows: Rows, sizes: dict[int | str, Shape], metric: str, trained: Sequence[Shape]) -> None:
@@ -159,4 +161,5 @@ def _maps(path: Path, rows: Rows, sizes: dict[int | str, Shape], metric: str, tr
                     corner = widths.index(shape[1]) - 0.5, heights.index(shape[0]) - 0.5
                     axis.add_patch(Rectangle(corner, 1, 1, fill=False, edgecolor="r", lw=1.5))
         figure.supxlabel("height downwards, width to the right; framed: size of training", fontsize=8, color="0.35")
-    figure.savefig(path)
+    with atomic.whole(path) as half:
+        figure.savefig(half)

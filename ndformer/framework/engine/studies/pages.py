@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from ndformer.framework import atomic
+from ndformer.framework import atomic, foreign
 from ndformer.framework.engine.studies.experiment import Experiment, Results, ScaleName
 from ndformer.framework.engine.studies.interval import Summary
 from ndformer.framework.engine.studies.markdown import table
@@ -37,17 +37,18 @@ def write(experiment: Experiment, scale: ScaleName, results: Results, folder: Pa
     atomic.write(folder / RESULTS, json.dumps(content, indent=1) + "\n")
     said = f"{measured(experiment, results)}\n\n{verdicts(experiment, results)}\n"
     atomic.write(folder / "table.md", said)
-    if experiment.draw is not None:
-        experiment.draw(results, folder / "picture.png")
-    else:
-        summaries = {c: {r: Summary.of(results.of(r, c)) for r in results.values} for c in experiment.columns}
-        rows_of_dots(folder / "picture.png", experiment.title, experiment.columns, summaries)
+    with atomic.whole(folder / "picture.png") as half:
+        if experiment.draw is not None:
+            experiment.draw(results, half)
+        else:
+            summaries = {c: {r: Summary.of(results.of(r, c)) for r in results.values} for c in experiment.columns}
+            rows_of_dots(half, experiment.title, experiment.columns, summaries)
     return said
 
 
 def read(path: Path) -> Results:
     try:
-        values = json.loads(path.read_text(encoding="utf-8"))["values"]
+        values = foreign.plain_json(path)["values"]
         return Results({row: {int(seed): v for seed, v in seeds.items()} for row, seeds in values.items()})
     except (ValueError, LookupError, AttributeError, TypeError) as error:
         raise DataError(f"{path} is not what tools/reproduce.py writes: {error}") from error

@@ -15,6 +15,7 @@ import torch
 from mmengine.config import Config
 from torch import Tensor, nn
 
+from ndformer.framework import atomic
 from ndformer.framework.backbones.factorised import FactorisedTransformer
 from ndformer.framework.backbones.ptv3.layers import Block as WindowBlock
 from ndformer.framework.data.batches import collate
@@ -202,8 +203,8 @@ def save(out: Path, probed: Probed, tables: str) -> None:
     """probe_positions.json and probe_positions.md."""
     content = vars(probed) | dict(folds=FOLDS, penalty=PENALTY, layers=[_plain(layer) for layer in probed.layers])
     out.mkdir(parents=True, exist_ok=True)
-    (out / "probe_positions.json").write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-    (out / "probe_positions.md").write_text(tables, encoding="utf-8")
+    atomic.write(out / "probe_positions.json", json.dumps(content, indent=1) + "\n")
+    atomic.write(out / "probe_positions.md", tables)
 
 
 def _plain(layer: Layer) -> dict[str, Any]:
@@ -235,7 +236,8 @@ def draw(path: Path, probed: Probed) -> None:
         figure.axes[0].set_ylabel("R²")
         figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside right upper")
         figure.supxlabel("layers; solid: trained, dashed: the same model untrained", fontsize=8, color="0.35")
-    figure.savefig(path)
+    with atomic.whole(path) as half:
+        figure.savefig(half)
 
 
 def _r2(readings: Readings, kind: str, own: tuple[int, ...], axis: int) -> float:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ndformer.framework import foreign
 from ndformer.framework.engine.studies.compare import Outcome, Run, outcome
 from ndformer.framework.engine.training.preemption import RESUMABLE
 
@@ -66,7 +67,7 @@ def _reason(run: Run, code: int) -> str:
         return f"ended by {which.name}{', perhaps out of memory' * (which is signal.SIGKILL)}"
     if code == RESUMABLE:
         return ""  # told to end, and saved
-    lines = (run.folder / LOG).read_text(encoding="utf-8", errors="replace").splitlines()
+    lines = foreign.text(run.folder / LOG, errors="replace").splitlines()
     return next((line.strip() for line in reversed(lines) if line.strip()), "")
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ndformer.framework import archive, atomic
+from ndformer.framework import archive, atomic, foreign
 from ndformer.framework.engine.training import contents, exported
 from ndformer.framework.errors import DataError
 
@@ -90,7 +90,7 @@ def load(path: str | Path) -> dict[str, Any]:
         near = sorted(p.name for p in path.parent.glob("*.pth")) if path.parent.is_dir() else []
         raise DataError(f"no checkpoint at {path}" + (f"; beside it: {', '.join(near)}" if near else ""))
     try:
-        content, sealed = (exported.read if path.suffix == ".safetensors" else archive.read)(path)
+        content, sealed = (exported.read if path.suffix == ".safetensors" else archive.read)(foreign.regular(path))
     except DataError:
         raise
     except Exception as error:

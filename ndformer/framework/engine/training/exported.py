@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ndformer.framework import atomic
+from ndformer.framework import atomic, foreign
 from ndformer.framework.errors import DataError
 
 PLACE = "model.safetensors"  # in a folder that is published
@@ -40,13 +40,13 @@ def export(path: Path, content: dict[str, Any]) -> None:
 
 def read(path: Path) -> tuple[dict[str, Any], bool]:
     """As archive.read: the content of a checkpoint, and whether it has a digest, which is then right."""
-    with _safetensors().safe_open(str(path), framework="pt") as file:
+    with _safetensors().safe_open(str(foreign.regular(path)), framework="pt") as file:
         metadata = file.metadata() or {}
         model = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (it is no dict)
     about, digest = metadata.get(ABOUT, "{}"), metadata.get(DIGEST)
     if digest is not None and digest != _digest(about, model):
         raise ValueError("it is damaged: its digest does not fit")
-    told = json.loads(about)
+    told = foreign.parsed_json(about.encode(), path)
     if not isinstance(told, dict):
         raise ValueError("what stands beside its weights is no table")
     return told | dict(model=model), digest is not None

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from ndformer.framework import atomic, processes
+from ndformer.framework import atomic, foreign, processes
 from ndformer.framework.errors import DataError
 
 NAME = "owner.json"
@@ -74,7 +74,7 @@ class Owner:
         try:
             if path.is_symlink():
                 raise ValueError
-            content = json.loads(path.read_text(encoding="utf-8"))
+            content = foreign.plain_json(path)
             process, launch = content["process"], content["launch"]
             return cls(content["host"], process and Process(**process), tuple(Process(**one) for one in launch))
         except FileNotFoundError:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ndformer.framework import foreign
+from ndformer.framework import atomic, foreign
 from ndformer.framework.errors import DataError
 from ndformer.framework.evaluation.coco.match import Detections, Truth
 
@@ -80,7 +80,7 @@ def listed(detections: Detections, images: Sequence[Any], categories: Sequence[A
 
 def write_detections(path: Path, detections: Detections, images: Sequence[Any], categories: Sequence[Any]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(listed(detections, images, categories)), encoding="utf-8")
+    atomic.write(path, json.dumps(listed(detections, images, categories)))
 
 
 def _read(path: Path) -> Any:

@@ -10,6 +10,7 @@ from ndformer.framework.errors import DataError
 from ndformer.modalities.driving.formats.poses import moved
 
 CLOSE = 1.0  # metres to either side, within which points of earlier sweeps are of the car itself
+TIMES = 6  # bytes in memory for one of a scan: as it is read, moved in float64, and joined
 COLUMNS = 5  # of the points of a sample: x, y, z, intensity, lag
 
 

@@ -5,6 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 from PIL import Image
 
+from ndformer.framework import foreign
+
 COLUMNS, WIDE = 3, 240  # cameras in a row, pixels of one
 # CAMERAS, as one stands in the car: the front from left to right, then the back
 ROWS = ((2, 0, 1), (4, 3, 5))
@@ -19,6 +21,7 @@ def sheet(
     """(H, W, 3) uint8 of points (N, 3 or more) up to `reach` metres and pictures (H, W, 3) uint8; (V, 3, 4) from space
     to pixels of each window, and (V, 4) left, top, right, bottom of the windows."""
     windows, views = layout([image.shape[:2] for image in images], intrinsics, camera_to_lidar, reach)
+    foreign.check_pixels("a picture of all cameras", SIDE, int(windows[-1, 3]))
     paper = Image.new("RGB", (SIDE, int(windows[-1, 3])), PAPER)
     for image, (left, top, right, bottom) in zip(images, windows.tolist()):
         paper.paste(Image.fromarray(image).resize((right - left, bottom - top)), (left, top))

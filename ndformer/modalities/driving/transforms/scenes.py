@@ -11,7 +11,7 @@ from ndformer.framework.data.dataset import Sample
 from ndformer.framework.ranges import Degrees, Finite, NonNegative, Share, Span
 from ndformer.framework.registry import TRANSFORMS
 from ndformer.modalities.driving.formats.poses import about_z
-from ndformer.modalities.image.transforms.images import Size, height_width
+from ndformer.modalities.image.transforms.images import Size, height_width, resized_piece
 
 
 @TRANSFORMS.register_module()
@@ -102,7 +102,7 @@ class CameraImages:
         top = full[1] - height
         change = np.diag([full[0] / image.width, full[1] / image.height, 1.0])
         change[:2, 2] = -left, -top
-        image = image.resize(full, Image.Resampling.BILINEAR).crop((left, top, left + width, top + height))
+        image = resized_piece(image, full, left, top, height, width, Image.Resampling.BILINEAR)
         if mirrored:
             image = image.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
             change = np.array([[-1.0, 0, width], [0, 1, 0], [0, 0, 1]]) @ change

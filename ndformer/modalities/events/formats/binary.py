@@ -8,6 +8,7 @@ import numpy as np
 from ndformer.framework import foreign
 
 LINE = 2**16  # bytes that a line of a header may take
+HEADER = 2**22  # bytes of all of them: cameras' settings take some hundred thousand
 
 
 def mapped(path: Path) -> np.ndarray:
@@ -17,14 +18,15 @@ def mapped(path: Path) -> np.ndarray:
 
 def comment_lines(data: np.ndarray, mark: str, end: str | None = None) -> tuple[list[str], int]:
     """The lines at the beginning that start with `mark`, up to the one that is `end`, and the bytes they take."""
-    lines, at = [], 0
-    while at < len(data) and chr(data[at]) == mark:
-        rest = data[at : at + LINE].tobytes()
-        length = rest.find(b"\n") + 1
-        if length == 0:
+    lines, at, begin = [], 0, data[: HEADER + LINE].tobytes()
+    while begin.startswith(mark.encode(), at):
+        if at >= HEADER:
+            raise ValueError(f"its header has more than {HEADER} bytes")
+        stop = begin.find(b"\n", at, at + LINE) + 1
+        if stop == 0:
             raise ValueError(f"the line of its header at byte {at} does not end")
-        lines.append(rest[:length].decode("latin-1").strip())
-        at += length
+        lines.append(begin[at:stop].decode("latin-1").strip())
+        at = stop
         if end is not None and lines[-1].lower() == end:
             break
     return lines, at

@@ -17,6 +17,7 @@ WORDS = (
 def held_image(value: Any, mode: str) -> Image.Image:
     """As people see it, in `mode`, RGB or L."""
     if isinstance(value, Image.Image):
+        foreign.check_pixels("the picture", *value.size)  # Pillow may not have decoded it yet
         return foreign.as_seen(value, mode)
     return foreign.as_seen(Image.fromarray(in_bytes(value)), mode)
 

@@ -5,12 +5,14 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from PIL import Image, ImageEnhance, ImageOps
 
+from ndformer.framework import foreign
 from ndformer.framework.data.dataset import Sample, Transform
 from ndformer.framework.ranges import FewOrNone
 from ndformer.framework.registry import TRANSFORMS
 from ndformer.modalities.image.transforms.boxes import FILL, framed, moved, scaled, taken
 
 STRENGTH, SHIFT, HUE = 0.32, 0.14, 0.16  # of the PaPE paper's recipe: shares of the range and of the image's sides
+BYTES = 4  # of a pixel of Pillow's
 BITS, BRIGHT = 7, 179  # solarize: the recipe's 178.5 inverts from 179 on
 
 
@@ -74,6 +76,7 @@ def mosaic(samples: Sequence[Sample], rng: np.random.Generator) -> Sample:
     off at the canvas (Bochkovskiy 2020). `frame` and `truth` stay the first one's: a mosaic is for training."""
     first = samples[0]["image"]
     width, height = first.size
+    foreign.check_size(samples[0].get("path", "an image"), BYTES * 4 * width * height)
     canvas = Image.new(first.mode, (2 * width, 2 * height), FILL)
     x, y = (round(side * rng.uniform(0.5, 1.5)) for side in (width, height))
     boxes, labels = [], []

@@ -9,7 +9,7 @@ from PIL import Image, ImageOps
 from ndformer.framework.data.dataset import Sample
 from ndformer.framework.ranges import Share, Span
 from ndformer.framework.registry import TRANSFORMS
-from ndformer.modalities.image.transforms.images import RGB_MEAN, PackImage, Size, height_width
+from ndformer.modalities.image.transforms.images import RGB_MEAN, PackImage, Size, height_width, resized
 
 IGNORED = 255  # in a mask: nobody knows what is there
 FILL = tuple(round(255 * mean) for mean in RGB_MEAN)  # about 0 once it is normalised
@@ -58,7 +58,7 @@ def taken(sample: Sample, size: tuple[int, int], left: int, top: int, height: in
     """A piece of the sample as it is at `size` (width, height): image, boxes and, if there, mask."""
     image = sample["image"]
     scale = (size[0] / image.width, size[1] / image.height)
-    new = image if size == image.size else image.resize(size, Image.Resampling.BILINEAR)
+    new = image if size == image.size else resized(image, size, Image.Resampling.BILINEAR, sample.get("path"))
     out = moved(sample, piece(new, left, top, height, width), scale, (-left, -top))
     if "mask" in sample:
         mask = sample["mask"].resize(size, Image.Resampling.NEAREST)

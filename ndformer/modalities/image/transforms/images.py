@@ -6,11 +6,13 @@ changes. Sizes are one number for a square, or (height, width).
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
 from PIL import Image, ImageOps
 
+from ndformer.framework import foreign
 from ndformer.framework.data.dataset import Sample
 from ndformer.framework.data.pack import Pack
 from ndformer.framework.errors import DataError
@@ -25,6 +27,9 @@ FILTERS = {
     "bilinear": Image.Resampling.BILINEAR,
     "bicubic": Image.Resampling.BICUBIC,
 }
+SUPPORT = 2  # pixels on each side that the widest of these filters reads
+WHOLE = 2**24  # pixels of an image that is resized before it is cropped: many times those of a photo made ready
+VALUE = 8  # bytes that packing takes for a value
 
 
 def height_width(size: Size) -> tuple[int, int]:
@@ -32,12 +37,45 @@ def height_width(size: Size) -> tuple[int, int]:
     return height, width
 
 
-def shorter_side_to(image: Image.Image, length: int, resample: Image.Resampling) -> Image.Image:
-    """The same picture with its shorter side `length` long; the longer one is rounded down, as everyone does."""
+def shorter_side_to(image: Image.Image, length: int) -> tuple[int, int]:
+    """Return the width and height with the shorter side `length` long; the longer one is rounded down (torchvision)."""
     width, height = image.size
-    if width <= height:
-        return image.resize((length, int(length * height / width)), resample)
-    return image.resize((int(length * width / height), length), resample)
+    return (length, int(length * height / width)) if width <= height else (int(length * width / height), length)
+
+
+def resized(image: Image.Image, size: tuple[int, int], resample: Image.Resampling, path: Any = None) -> Image.Image:
+    """Return an image at `size` (width, height); a DataError where the result would have too many pixels."""
+    foreign.check_pixels(path or "an image", *size)
+    return image.resize(size, resample)
+
+
+def resized_piece(
+    image: Image.Image, size: tuple[int, int], left: int, top: int, height: int, width: int, resample: Image.Resampling
+) -> Image.Image:
+    """Return a piece of what an image is at `size` (width, height); the area outside of the image is black.
+
+    Where the image at `size` would be large, only the pixels below the piece are resized. So a picture of extreme sides
+    takes no more time and memory than another.
+    """
+    if size[0] * size[1] <= WHOLE:
+        return crop(image.resize(size, resample), top, left, height, width)
+    frame = Image.new(image.mode, (width, height))
+    x0, y0 = max(0, left), max(0, top)
+    x1, y1 = min(size[0], left + width), min(size[1], top + height)
+    if x0 < x1 and y0 < y1:
+        x, y = _source(x0, x1, image.width, size[0]), _source(y0, y1, image.height, size[1])
+        part = image.crop((x[0], y[0], x[1], y[1]))
+        frame.paste(part.resize((x1 - x0, y1 - y0), resample, (x[2], y[2], x[3], y[3])), (x0 - left, y0 - top))
+    return frame
+
+
+def _source(low: int, high: int, old: int, new: int) -> tuple[int, int, float, float]:
+    """Return what lies below pixels low to high of a side that is resized from `old` to `new`: the pixels to cut out
+    for it, from first to last, and where it begins and ends in these."""
+    scale = old / new
+    margin = math.ceil(SUPPORT * max(1.0, scale)) + 1
+    first, last = max(0, math.floor(low * scale) - margin), min(old, math.ceil(high * scale) + margin)
+    return first, last, low * scale - first, min(high * scale - first, last - first)
 
 
 def crop(image: Image.Image, top: int, left: int, height: int, width: int) -> Image.Image:
@@ -45,8 +83,9 @@ def crop(image: Image.Image, top: int, left: int, height: int, width: int) -> Im
     return image.crop((left, top, left + width, top + height))
 
 
-def centre_crop(image: Image.Image, height: int, width: int) -> Image.Image:
-    return crop(image, round((image.height - height) / 2), round((image.width - width) / 2), height, width)
+def center(size: tuple[int, int], height: int, width: int) -> tuple[int, int]:
+    """Return left and top of the middle piece of an image of `size` (width, height)."""
+    return round((size[0] - width) / 2), round((size[1] - height) / 2)
 
 
 @TRANSFORMS.register_module()
@@ -58,10 +97,8 @@ class Resize:
 
     def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
         image = sample["image"]
-        if isinstance(self.size, int):
-            return sample | dict(image=shorter_side_to(image, self.size, self.resample))
-        height, width = self.size
-        return sample | dict(image=image.resize((width, height), self.resample))
+        size = shorter_side_to(image, self.size) if isinstance(self.size, int) else (self.size[1], self.size[0])
+        return sample | dict(image=resized(image, size, self.resample, sample.get("path")))
 
 
 @TRANSFORMS.register_module()
@@ -70,7 +107,9 @@ class CenterCrop:
         self.size = height_width(size)
 
     def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
-        return sample | dict(image=centre_crop(sample["image"], *self.size))
+        image, (height, width) = sample["image"], self.size
+        left, top = center(image.size, height, width)
+        return sample | dict(image=crop(image, top, left, height, width))
 
 
 @TRANSFORMS.register_module()
@@ -87,11 +126,12 @@ class EvalCrop:
         height, width = self.size
         image = sample["image"]
         if height == width:
-            image = shorter_side_to(image, round(height / self.share), self.resample)
+            size = shorter_side_to(image, round(height / self.share))
         else:  # the same for a frame that is not square
             scale = max(height / image.height, width / image.width) / self.share
-            image = image.resize((round(image.width * scale), round(image.height * scale)), self.resample)
-        return sample | dict(image=centre_crop(image, height, width))
+            size = round(image.width * scale), round(image.height * scale)
+        left, top = center(size, height, width)
+        return sample | dict(image=resized_piece(image, size, left, top, height, width, self.resample))
 
 
 @TRANSFORMS.register_module()
@@ -145,7 +185,7 @@ class RandomResizedCrop:
     def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
         image, (height, width) = sample["image"], self.size
         piece = crop(image, *self.box(image.height, image.width, rng))
-        return sample | dict(image=piece.resize((width, height), self.resample))
+        return sample | dict(image=resized(piece, (width, height), self.resample, sample.get("path")))
 
 
 @TRANSFORMS.register_module()
@@ -197,6 +237,7 @@ class PackImage(Pack):
         pixels = np.asarray(sample["image"])
         pixels = pixels.reshape(*pixels.shape[:2], -1)  # (H, W, C), grey too
         mean, std = self.statistics(pixels.shape[2])
+        foreign.check_size(sample.get("path", "an image"), VALUE * pixels.size)
         values = pixels * (1 / (255 * std)) - mean / std  # float32
         image = torch.from_numpy(np.ascontiguousarray(values.transpose(2, 0, 1)))
         return dict(inputs=dict(image=image), data_sample={k: v for k, v in sample.items() if k != "image"})

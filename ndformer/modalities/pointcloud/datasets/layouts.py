@@ -20,6 +20,8 @@ from ndformer.framework.errors import DataError, MissingError, check_labels, nea
 from ndformer.modalities.pointcloud.formats.columns import Cloud
 from ndformer.modalities.pointcloud.formats.files import ColumnsError, read_cloud, usable
 
+MANY = 10_000  # names of a list, of which one at least is a file
+
 
 class Record(NamedTuple):
     number: int  # in its split; of a file's clouds for hdf5
@@ -80,6 +82,10 @@ class Resampled:
             if kind not in labels:
                 raise DataError(f"{path} lists {name}, but {self.names} has no class '{kind}': get both again")
             found.append(Record(number, labels[kind], foreign.inside(self.home, f"{kind}/{name}.txt")))
+            if len(found) == MANY and not any(one.source.is_file() for one in found):
+                raise DataError(
+                    f"none of the first {MANY} clouds that {path} lists is there, as {found[0].path}: get both"
+                )
         return found
 
     def read(self, record: Record, seed: int) -> Cloud:

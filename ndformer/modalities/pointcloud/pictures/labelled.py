@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageDraw
 
+from ndformer.framework import atomic
 from ndformer.framework.data.dataset import Sample
 from ndformer.framework.pictures.cards import font
 from ndformer.modalities.pointcloud.pictures.clouds import class_colours, draw
@@ -45,7 +46,8 @@ def write(stem: Path, sample: Sample, prediction: np.ndarray, classes: Sequence[
         x, y = 8 + k % per_row * 150, top + 6 + k // per_row * LINE
         pen.rectangle((x, y + 2, x + 11, y + 13), fill=tuple(colours[k].tolist()))
         pen.text((x + 16, y), name, fill=(20, 20, 20), font=font(11))
-    sheet.save(stem.with_name(f"{stem.name}.png"))
+    with atomic.whole(stem.with_name(f"{stem.name}.png")) as half:
+        sheet.save(half)
 
 
 def write_ply(path: Path, points: np.ndarray, colours: np.ndarray, labels: np.ndarray | None = None) -> None:
@@ -60,4 +62,5 @@ def write_ply(path: Path, points: np.ndarray, colours: np.ndarray, labels: np.nd
         fields += "property int label\n"
     table = np.rec.fromarrays(columns, row)
     head = f"ply\nformat binary_little_endian 1.0\nelement vertex {len(points)}\n{fields}end_header\n"
-    path.write_bytes(head.encode() + table.tobytes())
+    with atomic.whole(path) as half:
+        half.write_bytes(head.encode() + table.tobytes())

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from PIL import Image
 
+from ndformer.framework import foreign
 from ndformer.framework.data.dataset import Decoding, Sample, Transform
 from ndformer.framework.data.pack import Pack
 from ndformer.framework.errors import DataError
@@ -74,6 +75,7 @@ class EachFrame:
             for transform in self.transforms:
                 one = transform(one, rng)
             changed.append(np.asarray(one["image"]))
+            foreign.check_size(sample.get("path", "a video"), 2 * changed[0].nbytes * len(sample["video"]))
         return sample | dict(video=np.stack(changed))
 
 

@@ -1,15 +1,19 @@
 """config.json beside a run's config.py: the same config as data, so that nothing of a stranger's folder is run."""
 
 import json
+import os
 import sys
+import zipfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from ndformer.framework.engine.config import kept
 from ndformer.framework.engine.config.inherit import read
-from ndformer.framework.engine.config.load import load
+from ndformer.framework.engine.config.load import load, told
 from ndformer.framework.errors import ConfigError, DataError
 
 CONFIGS = Path(__file__).parents[4] / "configs"
@@ -101,6 +105,60 @@ def test_the_config_py_of_an_old_run_is_not_run_unless_told_to(folder: Path) -> 
     assert ran.exists()
 
 
+def torch_archive(path: Path) -> None:
+    torch.save(dict(x=torch.zeros(1)), path)
+
+
+NAMES = ("weights.safetensors", "BEST.PTH", "epoch_3.pth", "a.ckpt", "a.pt", "results.json")
+BESIDE: dict[str, Callable[[Path], object]] = dict.fromkeys(NAMES, Path.touch)
+BESIDE |= dict.fromkeys(("weights.dat", "weights"), torch_archive)
+
+
+@pytest.mark.parametrize("name", BESIDE)
+@pytest.mark.parametrize("config", ["config.py", "model.py"])
+def test_code_beside_weights_of_any_name_is_not_run_unless_told_to(name: str, config: str, tmp_path: Path) -> None:
+    """Issue 44.22: also through a link that lies elsewhere."""
+    (tmp_path / "T").mkdir()
+    BESIDE[name](tmp_path / "T" / name)
+    code, ran = tmp_path / "T" / config, tmp_path / "ran"
+    code.write_text(f"open({str(ran)!r}, 'w').close()\n_base_ = [{str(CONFIGS / 'cifar10_pape.py')!r}]\n")
+    (tmp_path / "link.py").symlink_to(code)
+    for path in (code, tmp_path / "link.py"):
+        with pytest.raises(DataError, match=f"is code, and there is no config.json beside it; it lies beside {name}"):
+            load(path)
+    assert not ran.exists()
+    load(code, trusted=True)
+    assert ran.exists()
+
+
+def test_code_in_a_folder_that_cannot_be_listed_is_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Issue 44.22: weights there open by their names."""
+
+    def refused(folder: Path) -> None:
+        raise PermissionError(folder)
+
+    (tmp_path / "config.py").touch()
+    monkeypatch.setattr(os, "scandir", refused)
+    with pytest.raises(DataError, match="lies beside files that cannot be listed"):
+        load(tmp_path / "config.py")
+
+
+def test_other_code_beside_a_config_json_is_not_run(folder: Path) -> None:
+    """Issue 44.22: config.json is of config.py, and of no other file."""
+    (folder / "config.py").rename(folder / "model.py")
+    with pytest.raises(DataError, match="is code; it lies beside best.pth.*: name .*config.json, move"):
+        load(folder / "model.py")
+
+
+def test_configs_that_ship_run_beside_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shipped = tmp_path / "configs"
+    shipped.mkdir()
+    (shipped / "weights.pth").touch()
+    (shipped / "mine.py").write_text((CONFIGS / "cifar10_pape.py").read_text())
+    monkeypatch.setattr(kept, "CONFIGS", shipped)
+    assert load(shipped / "mine.py")
+
+
 def test_modules_that_a_config_json_names_are_not_imported_unless_told_to(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -151,6 +209,24 @@ def test_a_damaged_config_json_is_a_sentence(folder: Path, what: str) -> None:
 
 
 def test_a_config_of_ones_own_is_code_that_runs(tmp_path: Path) -> None:
-    """Also where it is called config.py, and no run is beside it."""
+    """Also where it is called config.py, and no run is beside it; an archive of other files is none."""
+    with zipfile.ZipFile(tmp_path / "photos.zip", "w") as archive:
+        archive.writestr("a.png", b"")
     (tmp_path / "config.py").write_text(f"_base_ = [{str(CONFIGS / 'cifar10_pape.py')!r}]\nseed = 3 + 4\n")
     assert load(tmp_path / "config.py").seed == 7
+
+
+LARGE = {
+    "empty lists": json.dumps(dict(digest="", config=dict(a=[[]] * 200_000))),
+    "numbers": json.dumps(dict(digest="", config=dict(a=[1] * 200_000))),
+}
+
+
+@pytest.mark.parametrize("name", LARGE)
+def test_a_config_of_too_many_values_is_a_sentence_before_it_is_parsed(name: str, folder: Path) -> None:
+    """Issue 44.26: 5 million empty lists took 39 s and 1 GiB; a checkpoint can tell as many."""
+    (folder / "config.json").write_text(LARGE[name])
+    with pytest.raises(ConfigError, match="config.json has a config of more than 131072 values"):
+        load(folder / "config.json")
+    with pytest.raises(ConfigError, match="best.pth has a config of more than 131072 values"):
+        told(f"a = {LARGE[name]}", folder / "best.pth")

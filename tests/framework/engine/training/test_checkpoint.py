@@ -192,3 +192,10 @@ def test_names_in_errors_are_printable(tmp_path):
     with pytest.raises(DataError, match="'model' in .* is to be tensors by their names") as error:
         checkpoint.load(tmp_path / "x.pth")
     assert str(error.value).isprintable()
+
+
+def test_a_class_name_has_a_length(tmp_path):
+    """Issue 44.26: pictures drew names of 100,000 letters."""
+    checkpoint.save(tmp_path / "a.pth", dict(model={}, classes=["a" * 1001]))
+    with pytest.raises(DataError, match="'classes' in .*a.pth is to be a list of names of at most 1000 letters"):
+        checkpoint.load(tmp_path / "a.pth")

@@ -25,7 +25,7 @@ from ndformer.modalities.driving.formats.annotations import RACKS
 from ndformer.modalities.driving.formats.classes import CLASSES
 from ndformer.modalities.driving.formats.frames import NO
 from ndformer.modalities.driving.formats.poses import headings, inverse, moved, poses, rotations
-from ndformer.modalities.driving.formats.scans import read_scan, together
+from ndformer.modalities.driving.formats.scans import TIMES, read_scan, together
 from ndformer.modalities.driving.formats.splits import VERSIONS, scenes_of
 
 Version = Literal["v1.0-mini", "v1.0-trainval", "v1.0-test"]
@@ -120,17 +120,24 @@ class NuScenes(OfSensors):
         return poses(car[:3], car[3:]) @ poses(mount[:3], mount[3:])
 
     def cloud(self, key: int, to_global: np.ndarray) -> Sample:
-        frames, frame, scans = self.table.frames, key, []
+        frames, frame, scans, taken = self.table.frames, key, [], 0
         while frame != NO and len(scans) < self.sweeps:
             lag = 1e-6 * float(frames.taken[key] - frames.taken[frame])
-            scans.append((read_scan(self.file(frame)), inverse(to_global) @ self.pose(frame), lag))
+            path = self.file(frame)
+            scan = read_scan(path)
+            taken += TIMES * scan.nbytes
+            foreign.check_size(path, taken)
+            scans.append((scan, inverse(to_global) @ self.pose(frame), lag))
             frame = int(frames.before[frame])
         return dict(points=together(scans), cloud_transform=np.eye(4))
 
     def seen_by_cameras(self, moment: Moment, to_global: np.ndarray) -> Sample:
         """A camera that a sample lacks in the tables sees nothing."""
         frames, numbers = self.table.frames, self.table.frames.sensors[moment.number, 1:]
-        images = [None if frame == NO else foreign.picture(self.file(frame)) for frame in numbers]
+        images: list[Any] = []
+        for frame in numbers:
+            images.append(None if frame == NO else foreign.picture(self.file(frame)))
+            foreign.check_pixels(self.file(frame), sum(one.width * one.height for one in images if one is not None), 1)
         there = np.array([image is not None for image in images])
         posed = [np.eye(4) if frame == NO else inverse(to_global) @ self.pose(frame) for frame in numbers]
         lenses = [np.eye(3) if frame == NO else frames.lens[frames.mount[frame]] for frame in numbers]
