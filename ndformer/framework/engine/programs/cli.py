@@ -14,6 +14,7 @@ from mmengine.config import Config
 
 from ndformer.framework import devices, foreign, heap
 from ndformer.framework.data.dataset import SPLITS
+from ndformer.framework.data.workers import explained
 from ndformer.framework.engine.config.load import load
 from ndformer.framework.engine.config.shipped import config_path
 from ndformer.framework.engine.config.text import parse_option
@@ -49,6 +50,7 @@ def run(main: Callable[[], object]) -> None:
     except Exception as error:
         if os.environ.get("NDFORMER_DEBUG"):
             raise
+        error = explained(error)
         ours = isinstance(error, (DataError, UnknownNameError, ConfigError))
         where = "" if ours else " (NDFORMER_DEBUG=1 shows where)"
         option = error.option if isinstance(error, DataError) else ""
