@@ -209,13 +209,14 @@ def listed() -> str:
 def write_pages(folder: Path) -> None:
     if not any(folder.glob(f"*/{pages.RESULTS}")):
         raise DataError(f"{folder} has no results to make pages of: --keep {folder} leaves them there")
-    for paper in papers():
-        intro = PAPERS[paper.name][1]
-        said = pages.page(paper.title, intro, paper.experiments, folder, paper.without)
-        atomic.write(folder / f"{paper.name}.md", said)
-        print(folder / f"{paper.name}.md")
-    atomic.write(folder / "README.md", index.index(papers(), folder))
-    print(folder / "README.md")
+    written = {  # all of them first: results that cannot be read leave all pages as they are
+        f"{paper.name}.md": pages.page(paper.title, PAPERS[paper.name][1], paper.experiments, folder, paper.without)
+        for paper in papers()
+    }
+    written["README.md"] = index.index(papers(), folder)
+    for name, text in written.items():
+        atomic.write(folder / name, text)
+        print(folder / name)
 
 
 if __name__ == "__main__":

@@ -109,3 +109,16 @@ def test_onto_what_is_kept_only_what_it_lacks_is_measured(tmp_path, monkeypatch)
         ran("again", "--seeds", "3")
     assert measured == []
     assert (tmp_path / "kept" / "toys_made_small" / "results.json").read_bytes() == before
+
+
+@pytest.mark.parametrize("damage", ['{"values": {"a": {"0": {"turn": "x"}}}}', '{"values": {"PaPE": {"0": {}}}}', "["])
+def test_pages_are_all_written_or_none(damage, tmp_path):
+    """Issue 44.30: damaged results of one paper were found after pages of others had been written."""
+    paper = reproduce.papers()[-1]
+    experiment = next(one for one in paper.experiments if one.columns)
+    home = tmp_path / pages.name_of(experiment, next(iter(experiment.scales)))
+    home.mkdir()
+    (home / "results.json").write_text(damage.replace("PaPE", next(iter(experiment.rows))))
+    with pytest.raises(DataError):
+        reproduce.main(["--pages", str(tmp_path)])
+    assert [path.name for path in tmp_path.iterdir()] == [home.name]

@@ -166,7 +166,7 @@ def _read(cell: Cell) -> Values | None:
         found = json.loads((cell.folder / CELL).read_text(encoding="utf-8"))
         values = {str(name): float(value) for name, value in found["values"].items()}
         whole = (found["row"], found["seed"]) == (cell.row, cell.seed) and all(map(math.isfinite, values.values()))
-    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, OverflowError):
         return None
     return values if whole else None
 
