@@ -28,6 +28,7 @@ from ndformer.framework.engine.config.load import load
 from ndformer.framework.engine.programs import cli
 from ndformer.framework.engine.training import checkpoint
 from ndformer.modalities.driving.stand_ins.nuscenes import Writer
+from tests.soak import fuzz
 from tools import eval as evaluation
 from tools import peek, print_config, rank, report, reproduce
 
@@ -55,7 +56,27 @@ def read_nuscenes(folder: Path) -> None:
     for split in ("train", "val"):
         data = create(dict(type="NuScenes", data_root=str(folder), version="v1.0-mini", split=split), 0)
         for i in range(len(data)):
-            data.raw(i)
+            data.sample(0, i)
+
+
+def submission(folder: Path) -> None:
+    nuscenes(folder)
+    row = dict(translation=[0, 0, 0], size=[1, 1, 1], rotation=[1, 0, 0, 0], velocity=[0, 1], detection_name="car")
+    row |= dict(detection_score=0.5, attribute_name="")
+    found = {one["token"]: [row] for one in json.loads((folder / "v1.0-mini/sample.json").read_text())[2:]}
+    (folder / "found.json").write_text(json.dumps(dict(meta=dict(use_lidar=True), results=found)))
+
+
+def measured(folder: Path) -> None:
+    peek.main([str(folder / "found.json")])
+    which = ["--version", "v1.0-mini", "--split", "mini_val"]
+    evaluation.main(["nuscenes", str(folder), str(folder / "found.json"), *which])
+
+
+def read_arc(folder: Path) -> None:
+    data = create(dict(type="ArcTasks", data_root=str(folder), split="train"), 0)
+    for i in range(len(data)):
+        data.sample(0, i)
 
 
 def coco(folder: Path) -> None:
@@ -102,7 +123,11 @@ def comparison(folder: Path) -> None:
 
 KINDS = dict(
     nuscenes=Kind(nuscenes, "v1.0-mini/*.json", read_nuscenes),
-    described=Kind(nuscenes, "v1.0-mini/*.json", lambda folder: peek.main([str(folder)])),
+    described=Kind(
+        nuscenes, "v1.0-mini/*.json", lambda folder: peek.main([*map(str, sorted(folder.glob("v1.0-mini/*.json")))])
+    ),
+    submission=Kind(submission, "found.json", measured),
+    arc=Kind(fuzz.arc, "data/training/*.json", read_arc),
     runs=Kind(run_folder, "run/*.json", written_report),
     shown=Kind(run_folder, "run/shown/*.json", written_report),
     configs=Kind(run_folder, "run/config.json", shown_config),
@@ -130,6 +155,8 @@ def mutated(text: str, rng: random.Random) -> str:
         cut = rng.randrange(len(text))
         return rng.choice([text[:cut], text + text, text[:cut] + text[cut + 1 :], "[" * 5000, "", "null", "0", "[]"])
     value = json.loads(text)
+    if how == "double" and isinstance(value, list) and rng.random() < 0.5:
+        return json.dumps(value + value)
     every = list(places(value))
     at = rng.choice(every) if every else ()
     if not at:

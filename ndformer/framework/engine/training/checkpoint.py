@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from ndformer.framework import archive, atomic
-from ndformer.framework.engine.training import contents, exported
+from ndformer.framework.engine.training import contents, exported, nonfinite
 from ndformer.framework.errors import DataError
 
 FORMAT = 3  # since which checkpoints have a digest, and fingerprints of the data
