@@ -62,6 +62,7 @@ soak: $(READY)
 	$(BIN)/python -m tests.soak.config_edits
 	$(BIN)/python -m tests.soak.samples
 	$(BIN)/python -m tests.soak.foreign
+	$(BIN)/python -m tests.soak.answers
 
 journeys: $(READY)
 	JOURNEYS=all $(BIN)/python -m pytest -q -n 2 tests/journeys

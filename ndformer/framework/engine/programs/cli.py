@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from mmengine.config import Config
 
-from ndformer.framework import devices, foreign, heap
+from ndformer.framework import devices, foreign, heap, processes
 from ndformer.framework.data.dataset import SPLITS
 from ndformer.framework.data.workers import explained
 from ndformer.framework.engine.config.load import load
@@ -39,6 +39,7 @@ def run(main: Callable[[], object]) -> None:
         )
 
     warnings.formatwarning = sentence
+    processes.end_with_parent()
     heap.keep_freed()
     # Far keys have weights below 1e-38, with which some processors compute far more slowly than with 0
     torch.set_flush_denormal(True)
