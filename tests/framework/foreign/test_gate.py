@@ -68,7 +68,6 @@ ALLOWED = {
         "(cell.folder / LOG).read_text": RUN,
         "(cell.folder / LOG).open": WRITES,
     },
-    "ndformer/framework/engine/studies/pages.py": {"json.loads": RUN, "path.read_text": RUN},
     "ndformer/studies/__init__.py": {"file.read_text": OWN},
     "ndformer/studies/training.py": {
         "json.loads": RUN,
