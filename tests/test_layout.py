@@ -160,6 +160,7 @@ FRAMEWORK = [  # each room knows those before it
     ["kernels", "encoding"],
     ["composed"],
     ["attention", "sparse"],
+    ["hooks"],
     ["look", "probe", "transformer"],
     ["backbones", "necks", "losses", "data"],
     ["pictures"],

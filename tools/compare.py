@@ -32,6 +32,7 @@ from ndformer.framework.engine.studies.compare import (
     plan,
 )
 from ndformer.framework.engine.studies.train_all import LOG, train_all
+from ndformer.framework.engine.training.owner import owned
 from ndformer.framework.errors import UnknownNameError, nearest
 from ndformer.framework.registry import METRICS
 
@@ -134,7 +135,8 @@ def trained(
         print(f"what each says: {home}/*/{LOG}", flush=True)
     try:
         begins = lambda run: print(f"{'resumed' if run.begun else 'started'}: {run}", flush=True)
-        with contextlib.closing(train_all(runs, [sys.executable, str(TRAIN)], jobs, threads, begins)) as ends:
+        ending = contextlib.closing(train_all(runs, [sys.executable, str(TRAIN)], jobs, threads, begins))
+        with owned(home), ending as ends:
             for end in ends:
                 done += 1
                 outcomes[end.outcome.run.folder] = end.outcome

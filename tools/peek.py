@@ -48,7 +48,9 @@ def in_words(path: Path, found: dict[str, Any]) -> str:
         lines.append(f"  {name.replace('_', ' '):18} {shown}")
     first = found["first"]
     if first:
-        widths = {name: max(len(str(row[name])) for row in first) for name in first[0]}
+        names = dict.fromkeys(name for row in first for name in row)  # a damaged row may lack some
+        first = [{name: str(row.get(name, "")) for name in names} for row in first]
+        widths = {name: max(len(row[name]) for row in first) for name in names}
         widths = {name: max(width, len(name)) for name, width in widths.items()}
         lines.append("  first    " + "  ".join(f"{name:>{width}}" for name, width in widths.items()))
         lines += ["           " + "  ".join(f"{row[name]:>{width}}" for name, width in widths.items()) for row in first]

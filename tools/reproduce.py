@@ -27,6 +27,7 @@ from ndformer.framework import atomic
 from ndformer.framework.engine.programs import cli
 from ndformer.framework.engine.studies import conduct, index, pages
 from ndformer.framework.engine.studies.experiment import Cell, Experiment, Results, Scale, ScaleName
+from ndformer.framework.engine.training.owner import owned
 from ndformer.framework.errors import ConfigError, DataError, UnknownNameError
 from ndformer.studies import PAPERS, find, of_paper
 from ndformer.studies.contents import NOT_MEASURED
@@ -164,14 +165,16 @@ def run(experiment: Experiment, given: argparse.Namespace) -> None:
     if not quick:
         print(f"what each says, if anything: {folder}/*/{conduct.LOG}", flush=True)
 
-    more = given.rows, given.data, quick
-    ends = conduct.conduct(experiment, scale, seeds, given.work_dir, given.jobs, program, *more)
-    for measured, (done, total, cell) in enumerate(ends, 1):
-        left = (time.monotonic() - begin) / measured * (total - done)
-        print(f"[{done}/{total}] {cell.row}, seed {cell.seed}; about {left / 60:.0f} min left", flush=True)
-    every_seed = sorted({*seeds, *(before.seeds if before else ())})
-    results = conduct.measured(experiment, scale, every_seed, given.work_dir)
-    print(f"\n{pages.write(experiment, scale, results, folder)}\n{folder}")
+    with owned(folder):
+        more = given.rows, given.data, quick
+        ends = conduct.conduct(experiment, scale, seeds, given.work_dir, given.jobs, program, *more)
+        for measured, (done, total, cell) in enumerate(ends, 1):
+            left = (time.monotonic() - begin) / measured * (total - done)
+            print(f"[{done}/{total}] {cell.row}, seed {cell.seed}; about {left / 60:.0f} min left", flush=True)
+        every_seed = sorted({*seeds, *(before.seeds if before else ())})
+        results = conduct.measured(experiment, scale, every_seed, given.work_dir)
+        text = pages.write(experiment, scale, results, folder)
+    print(f"\n{text}\n{folder}")
     print(f"{60 * conduct.minutes(experiment, scale, seeds, given.work_dir):.0f} seconds of a core in all")
     for home in filter(None, (given.keep, given.onto)):
         kept = home / folder.name
@@ -208,13 +211,14 @@ def listed() -> str:
 def write_pages(folder: Path) -> None:
     if not any(folder.glob(f"*/{pages.RESULTS}")):
         raise DataError(f"{folder} has no results to make pages of: --keep {folder} leaves them there")
-    for paper in papers():
-        intro = PAPERS[paper.name][1]
-        said = pages.page(paper.title, intro, paper.experiments, folder, paper.without)
-        atomic.write(folder / f"{paper.name}.md", said)
-        print(folder / f"{paper.name}.md")
-    atomic.write(folder / "README.md", index.index(papers(), folder))
-    print(folder / "README.md")
+    written = {  # all of them first: results that cannot be read leave all pages as they are
+        f"{paper.name}.md": pages.page(paper.title, PAPERS[paper.name][1], paper.experiments, folder, paper.without)
+        for paper in papers()
+    }
+    written["README.md"] = index.index(papers(), folder)
+    for name, text in written.items():
+        atomic.write(folder / name, text)
+        print(folder / name)
 
 
 if __name__ == "__main__":

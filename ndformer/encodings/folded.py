@@ -20,11 +20,12 @@ class Folded(nn.Module):
     def forward(self, product: Callable[..., Tensor], *weights: Tensor) -> Tensor:
         if torch.is_grad_enabled() or torch.compiler.is_compiling() or any(w.is_inference() for w in weights):
             return product(*weights)
-        if self.kept is None or any(w is not old or w._version != n for w, (old, n) in zip(weights, self.kept[1])):
+        kept = self.kept  # once: another thread may move the weights
+        if kept is None or any(w is not old or w._version != n for w, (old, n) in zip(weights, kept[1])):
             made = product(*weights)
             self.kept = None if isinstance(made, FakeTensor) else (made, [(w, w._version) for w in weights])
             return made
-        return self.kept[0]
+        return kept[0]
 
     def train(self, mode: bool = True) -> "Folded":
         self.kept = None

@@ -31,8 +31,9 @@ def whole(path: Path) -> Iterator[Path]:
 
 
 def write(path: Path, text: str) -> None:
+    """Write text in UTF-8; half a character of UTF-16, as names in JSON files may have, becomes an escape."""
     with whole(path) as half:
-        half.write_text(text, encoding="utf-8")
+        half.write_text(text, encoding="utf-8", errors="backslashreplace")
 
 
 def copy(source: Path, path: Path) -> None:

@@ -68,6 +68,13 @@ def when_leaving(close: Callable[[], object]) -> None:
     (atexit.register if _stack is None else _stack.callback)(close)
 
 
+def ignore_dead_workers() -> None:
+    """Until the training that is on has ended, as a second dead worker would interrupt the cleanup after the first."""
+    in_main = threading.current_thread() is threading.main_thread()
+    if _stack is not None and in_main and signal_handling._SIGCHLD_handler_set:
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+
+
 @contextlib.contextmanager
 def _mmengine_forgets() -> Iterator[None]:
     """Loggers, message hubs and scopes by the name of the run."""

@@ -8,7 +8,7 @@ on_grid(looks[3].attention()[0, :, 0], looks[3].where)     # of the first token,
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from ndformer.framework.attention import Attention, Vectors
 from ndformer.framework.encoding import LayerEncoding
+from ndformer.framework.hooks import forward_hooks
 from ndformer.framework.tokens import Where
 
 TAU = 0.8  # of a query's attention: the keys that z-scores are taken over
@@ -69,27 +70,26 @@ class Cutting(nn.Module):
 
 @contextmanager
 def looking(model: nn.Module) -> Iterator[list[Look]]:
-    """A list that fills up, in the order of their calls, with what the attention layers of `model` are given."""
+    """A list that fills up, in the order of their calls, with what the attention layers of `model` are given.
+
+    Calls from other threads or asyncio tasks are not in it: several may look at one model at once.
+    """
     looks: list[Look] = []
     cutting = [module for module in model.modules() if isinstance(module, Cutting)]
     owners = {inner: outer for outer in cutting for inner in outer.modules()}  # the innermost comes last
     called: dict[nn.Module, tuple[Any, ...]] = {}
 
-    def enter(module: nn.Module, args: tuple[Any, ...]) -> None:
+    def enter(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         called[module] = args
 
     def note(layer: Attention, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         owner = owners.get(layer)
         looks.append(Look(layer, *args, **kwargs, cut=None if owner is None else (owner, called[owner])))
 
-    layers = [module for module in model.modules() if isinstance(module, Attention)]
-    hooks = [layer.register_forward_pre_hook(note, with_kwargs=True) for layer in layers]
-    hooks += [module.register_forward_pre_hook(enter) for module in cutting]
-    try:
+    hooks: dict[nn.Module, Callable[..., None]] = dict.fromkeys(cutting, enter)
+    hooks |= {module: note for module in model.modules() if isinstance(module, Attention)}
+    with forward_hooks(hooks):
         yield looks
-    finally:
-        for hook in hooks:
-            hook.remove()
 
 
 def on_grid(values: Tensor, where: Where) -> Tensor:

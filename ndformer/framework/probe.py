@@ -21,6 +21,7 @@ import torch
 from torch import Generator, Tensor, nn
 
 from ndformer.framework.errors import DataError, UnknownNameError, nearest
+from ndformer.framework.hooks import forward_hooks
 from ndformer.framework.spacing import Spacing
 from ndformer.framework.tokens import Where
 
@@ -136,17 +137,13 @@ def outputs_of(model: nn.Module, names: Sequence[str]) -> Iterator[dict[str, Ten
             raise UnknownNameError(f"the model has no module '{name}'{nearest(name, modules)}")
 
     def note(name: str) -> Any:
-        def hook(module: nn.Module, args: Any, output: Any) -> None:
+        def hook(module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
             found[name] = output if isinstance(output, Tensor) else next(o for o in output if isinstance(o, Tensor))
 
         return hook
 
-    hooks = [modules[name].register_forward_hook(note(name)) for name in names]
-    try:
+    with forward_hooks({}, {modules[name]: note(name) for name in names}):
         yield found
-    finally:
-        for hook in hooks:
-            hook.remove()
 
 
 def samples(x: Tensor, where: Where) -> Iterator[tuple[Tensor, Tensor]]:

@@ -8,7 +8,10 @@ import atexit
 import contextlib
 import os
 import re
+import signal
+import subprocess
 import sys
+import threading
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from typing import Any, TypeVar
@@ -24,6 +27,7 @@ from ndformer.framework.errors import DataError
 
 T = TypeVar("T")
 RESTARTS = "TORCHELASTIC_RESTART_COUNT"
+CHILD = "NDFORMER_ENDS_WITH_ITS_PARENT"
 TIMEOUT = timedelta(minutes=30)  # a process that waits longer for the others ends
 
 
@@ -98,6 +102,26 @@ def _leave() -> None:
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(1)
+
+
+def start(command: Sequence[str], environment: dict[str, str], **options: Any) -> subprocess.Popen[bytes]:
+    """Start a program of ours that ends when this process does, even by SIGKILL: it saves what it can first.
+
+    Its standard input is a pipe that nobody writes to, and whose end it waits for. Close it when the program has ended.
+    """
+    return subprocess.Popen(command, stdin=subprocess.PIPE, env=environment | {CHILD: "1"}, **options)
+
+
+def end_with_parent() -> None:
+    """Where start() began this program."""
+    if os.environ.pop(CHILD, None):  # not for programs that this one starts
+        threading.Thread(target=_wait_for_parent, daemon=True).start()
+
+
+def _wait_for_parent() -> None:
+    while os.read(0, 1):
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def launched() -> bool:

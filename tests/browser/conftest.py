@@ -34,7 +34,7 @@ class Tab:
         return [url for url in self.requests[1:] if not url.startswith("data:")]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # its event loop runs until it ends: later modules could run none of their own
 def chromium():
     driver = pytest.importorskip("playwright.sync_api", reason="no playwright: make browser installs it")
     found = next(filter(None, map(shutil.which, NAMES)), None)

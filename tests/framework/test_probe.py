@@ -1,5 +1,7 @@
 """Linear probes of places: against regressions done one by one, and on features whose places are known."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -159,6 +161,15 @@ def test_any_module_of_any_model_is_read():
     assert len(model.last._forward_hooks) == 0
     with pytest.raises(UnknownNameError, match="no module 'lost', did you mean 'last'"), outputs_of(model, ["lost"]):
         pass
+
+
+def test_outputs_of_other_threads_are_not_taken():
+    """Issue 44.27: outputs_of() has the hooks that looking() has."""
+    model = nn.Sequential(nn.Identity())
+    with ThreadPoolExecutor(1) as pool, outputs_of(model, ["0"]) as outputs:
+        model(torch.zeros(1))
+        pool.submit(model, torch.ones(1)).result()
+    assert outputs["0"] == 0
 
 
 def test_what_cannot_be_read_is_a_sentence():

@@ -1,7 +1,9 @@
-"""The suite's core and a short training on every supported Python that is here, with the oldest and the newest torch.
+"""The suite's core and a short training on every supported Python that is here, with the oldest and the newest torch;
+the samples of all recipes in an environment without extras.
 
     make matrix                                        all of it: hours where few processors are, 7 GB for a while
     tests/matrix/run.py --python 3.13 --torch newest   one of them
+    tests/matrix/run.py --plain                        the samples of all recipes after `pip install .`, without extras
 
 Pythons are found by name (python3.13) and among pyenv's; each gets an environment of its own in TMPDIR, made with pip
 as it is set up here, and thrown away afterwards. What came out goes into the table of docs/machines.md.
@@ -97,6 +99,15 @@ def trial(python: str, torch: str, processes: int) -> tuple[dict[str, str], bool
     return row, tests.returncode == 0 and training.returncode == 0
 
 
+def plain(python: str) -> bool:
+    """Whether every recipe's --sample takes a step after `pip install .`, without extras and development tools."""
+    with tempfile.TemporaryDirectory(prefix="ndformer-plain-") as folder:
+        own = Path(folder) / "venv" / "bin" / "python"
+        subprocess.run([python, "-m", "venv", str(own.parents[1])], check=True)
+        subprocess.run([str(own), "-m", "pip", "install", "-q", str(ROOT)], check=True)
+        return subprocess.run([str(own), "-m", "tests.soak.samples"], cwd=ROOT).returncode == 0
+
+
 def note(row: dict[str, str]) -> None:
     """Into the page's table, in place of what the same versions gave before."""
     lines = PAGE.read_text().splitlines()
@@ -113,6 +124,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--python", nargs="*", choices=SUPPORTED, help="these alone")
     parser.add_argument("--torch", nargs="*", choices=["oldest", "newest"], default=["oldest", "newest"])
+    parser.add_argument("--plain", action="store_true", help="the samples of all recipes without extras, alone")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     args = parser.parse_args()
     here = pythons()
@@ -120,7 +132,11 @@ def main() -> None:
     if missing:
         print(f"not on this machine: Python {', '.join(missing)}", flush=True)
     failed = len(missing) if args.python else 0
-    for version in [v for v in args.python or SUPPORTED if v in here]:
+    tried = [v for v in args.python or SUPPORTED if v in here]
+    if tried and not plain(here[tried[-1]]):
+        print(f"Python {tried[-1]}: a recipe's --sample fails without extras", flush=True)
+        failed += 1
+    for version in [] if args.plain else tried:
         for age in args.torch:
             row, well = trial(here[version], oldest_torch() if age == "oldest" else "torch", args.processes)
             note(row)

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.soak.answers import KINDS, series
 from tests.soak.fuzz import READERS, fuzz
 
 
@@ -12,3 +13,12 @@ def test_a_damaged_dataset_is_one_sentence_or_right_samples(name, tmp_path):
     tally = fuzz(name, 20, 0, tmp_path)
     assert tally["said"] + tally["read"] == 20
     assert tally["said"] > 0
+
+
+@pytest.mark.parametrize("kind", ["arc", "coco", "described", "shown"])
+def test_programs_answer_mutated_json_with_a_result_or_a_sentence(kind):
+    """Issue 44.30; tests/soak/answers.py does it ten thousand times."""
+    said: list[str] = []
+    tally = series(KINDS[kind], 6, 0, said.append)
+    assert not said
+    assert tally["result"] + tally["sentence"] == 6

@@ -58,16 +58,21 @@ def half(home: Path) -> None:
         (home / "dog" / f"{i}.bmp").unlink()
 
 
+def seed(home: Path) -> int:
+    """Of a new picture in a split: copies in two splits are refused, before anything else is looked at."""
+    return 990 + len(home.name)
+
+
 def larger(home: Path) -> None:
-    Image.new("RGB", (40, 40)).save(home / "cat" / "3.bmp")
+    Image.new("RGB", (40, 40), (seed(home) % 256, 0, 0)).save(home / "cat" / "3.bmp")
 
 
 WAYS: dict[str, Callable[[Path], object]] = {  # of one split's folder
     "a file removed": lambda home: (home / "cat" / "3.bmp").unlink(),
-    "a file added": lambda home: picture(home / "cat" / "30.bmp", 999),
+    "a file added": lambda home: picture(home / "cat" / "30.bmp", seed(home)),
     "a file renamed": lambda home: (home / "cat" / "3.bmp").rename(home / "cat" / "31.bmp"),
     "a file replaced, of another size": larger,
-    "a file replaced, of the same size": lambda home: picture(home / "cat" / "3.bmp", 999),
+    "a file replaced, of the same size": lambda home: picture(home / "cat" / "3.bmp", seed(home)),
     "half of a class deleted": half,
     "class folders swapped": swap,
     "a class renamed": lambda home: (home / "dog").rename(home / "hound"),

@@ -1,4 +1,4 @@
-"""The small version of every config: its stand-in is made, and a batch of each split goes through its model.
+"""The small version of every config: its stand-in is made; a batch of each split goes through model and metrics.
 
 python -m tests.soak.samples                  in a folder of its own, some minutes
 python -m tests.soak.samples lpc_actions custom_scenes
@@ -16,6 +16,7 @@ from ndformer.framework.engine.building import build_model, prepare_data
 from ndformer.framework.engine.config.load import load
 from ndformer.framework.engine.fitting import fitted
 from ndformer.framework.engine.run import build_loader
+from ndformer.framework.engine.training.evaluate import measure
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 SPLITS = ("train", "val", "test")
@@ -34,7 +35,7 @@ def attempt(name: str) -> None:
             model.train()
             model.total(model(**batch, mode="loss")).backward()
         else:
-            model.eval().val_step(batch)
+            measure(cfg.metrics, model, [batch])
 
 
 def main() -> None:

@@ -10,6 +10,8 @@ import pytest
 from PIL import Image
 
 from ndformer.framework.engine.studies.report import KINDS
+from ndformer.framework.engine.training.owner import owned
+from ndformer.framework.errors import DataError
 from tools import compare
 
 SCRIPT = Path(compare.__file__)
@@ -130,3 +132,9 @@ def test_what_goes_wrong_is_one_sentence_before_any_run(config, arguments, sente
     assert sentence in end.value.code
     assert "\n" not in end.value.code
     assert not (tmp_path / "work_dirs").exists()
+
+
+def test_a_second_comparison_in_one_work_dir_is_refused(config, tmp_path):
+    """Issue 44.30: its runs failed one by one, as the first had their folders."""
+    with owned(tmp_path / "out"), pytest.raises(DataError, match="out is in use by another run, process"):
+        compare.main([str(config), "--encodings", "NoPE", "--work-dir", str(tmp_path / "out")])

@@ -101,6 +101,7 @@ def test_names_of_classes_are_text_in_the_card_and_nothing_else(home: Path, monk
     assert "license: mine" not in front_of(card)
     assert len(re.findall(r"^- .*samples$", body, re.MULTILINE)) == 10  # a line each
     assert plain("a\n# b") == r"a \# b"
+    assert plain('bird\'s "nest"') == 'bird\'s "nest"'  # issue 44.30: was bird&#x27;s
     assert ast.literal_eval(re.findall(r"load\((.*?)\)", body)[0]) == "digits"
 
 

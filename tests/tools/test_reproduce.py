@@ -8,6 +8,7 @@ import pytest
 
 from ndformer.framework.engine.studies import pages
 from ndformer.framework.engine.studies.experiment import Cell, Experiment, Scale, Values
+from ndformer.framework.engine.training.owner import owned
 from ndformer.framework.errors import ConfigError, DataError
 from ndformer.studies import find
 from tools import reproduce
@@ -109,3 +110,23 @@ def test_onto_what_is_kept_only_what_it_lacks_is_measured(tmp_path, monkeypatch)
         ran("again", "--seeds", "3")
     assert measured == []
     assert (tmp_path / "kept" / "toys_made_small" / "results.json").read_bytes() == before
+
+
+@pytest.mark.parametrize("damage", ['{"values": {"a": {"0": {"turn": "x"}}}}', '{"values": {"PaPE": {"0": {}}}}', "["])
+def test_pages_are_all_written_or_none(damage, tmp_path):
+    """Issue 44.30: damaged results of one paper were found after pages of others had been written."""
+    paper = reproduce.papers()[-1]
+    experiment = next(one for one in paper.experiments if one.columns)
+    home = tmp_path / pages.name_of(experiment, next(iter(experiment.scales)))
+    home.mkdir()
+    (home / "results.json").write_text(damage.replace("PaPE", next(iter(experiment.rows))))
+    with pytest.raises(DataError):
+        reproduce.main(["--pages", str(tmp_path)])
+    assert [path.name for path in tmp_path.iterdir()] == [home.name]
+
+
+def test_a_second_run_in_one_work_dir_is_refused(tmp_path):
+    """Issue 44.30: two of them measured the same cells, into the same files."""
+    folder = tmp_path / pages.name_of(find("pape:equations"), "small")
+    with owned(folder), pytest.raises(DataError, match="is in use by another run, process"):
+        reproduce.main(["pape:equations", "--work-dir", str(tmp_path)])

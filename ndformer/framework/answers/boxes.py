@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ndformer.framework import foreign
 from ndformer.framework.answer import Source
 from ndformer.framework.answers.objects import Objects
 from ndformer.framework.evaluation.coco.match import assign, best_first, overlapping
@@ -101,13 +102,13 @@ def draw(pixels: np.ndarray, boxes: Sequence[Box], height: int, width: int) -> A
         pen.rectangle((x1, y1, x2, y2), outline=(0, 0, 0), width=thick + 1)
         pen.rectangle((x1, y1, x2, y2), outline=box.colour, width=thick)
     for box in boxes:  # above all outlines
-        if box.text:
+        if text := foreign.printable(box.text):
             x, y = scale * box.corners[0] + 2, max(0.0, scale * box.corners[1] - 14)
-            left, top, right, bottom = pen.textbbox((x, y), box.text, font=font(11))
+            left, top, right, bottom = pen.textbbox((x, y), text, font=font(11))
             x -= max(0, right + 2 - sheet.width)  # as much as fits
-            left, top, right, bottom = pen.textbbox((x, y), box.text, font=font(11))
+            left, top, right, bottom = pen.textbbox((x, y), text, font=font(11))
             pen.rectangle((left - 2, top - 1, right + 2, bottom + 1), fill=box.tag)
-            pen.text((x, y), box.text, fill="white" if sum(box.tag) < 400 else "black", font=font(11))
+            pen.text((x, y), text, fill="white" if sum(box.tag) < 400 else "black", font=font(11))
     return sheet
 
 

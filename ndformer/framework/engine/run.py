@@ -16,6 +16,7 @@ import torch
 from mmengine.config import Config
 
 from ndformer.framework import atomic, guest, processes
+from ndformer.framework.data.workers import workers_explained
 from ndformer.framework.engine.building import (
     STAND_IN,
     build_model,
@@ -31,7 +32,7 @@ from ndformer.framework.engine.training.agreement import check_data, check_setti
 from ndformer.framework.engine.training.apart import check_apart
 from ndformer.framework.engine.training.console import LOG, logged
 from ndformer.framework.engine.training.evaluate import Evaluation, measure
-from ndformer.framework.engine.training.loading import Loader, all_bad, build_loader, tell_bad, workers_explained
+from ndformer.framework.engine.training.loading import Loader, all_bad, build_loader, tell_bad
 from ndformer.framework.engine.training.owner import owned
 from ndformer.framework.engine.training.work_dir import RESULTS, begun, check_free, clear
 from ndformer.framework.errors import DataError
@@ -116,7 +117,7 @@ def _run(
     params = sum(p.numel() for p in model.parameters())
     sizes = ", ".join(f"{len(loader.data)} {split}" for split, loader in loaders.items())
     print(f"{encoding_name(cfg)} on {dataset_name(cfg)}: {sizes}; {params / 1e6:.2f} M parameters; {work_dir}")
-    with trainer.preemption, workers_explained([loader.data for loader in loaders.values()]), _anomalies(cfg):
+    with trainer.preemption, workers_explained(), _anomalies(cfg):
         trainer.train()
         trainer.preemption.at_once = True  # all is saved
         processes.wait()

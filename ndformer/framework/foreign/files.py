@@ -58,8 +58,9 @@ def opened(path: Path) -> BinaryIO:
 def content(path: Path) -> bytes:
     """All bytes of a file that is small enough."""
     with opened(path) as file:
-        check_size(path, os.fstat(file.fileno()).st_size)
-        return file.read(limit())  # should it grow meanwhile
+        size = os.fstat(file.fileno()).st_size
+        check_size(path, size)
+        return file.read(size)  # and no more: it may grow meanwhile, and room is made for what is asked for
 
 
 def text(path: Path, errors: str = "strict") -> str:

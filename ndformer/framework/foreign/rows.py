@@ -24,6 +24,8 @@ def json_rows(path: Path) -> Iterator[dict[str, Any]]:
         while True:
             at = _end(rest, at)
             if at < len(rest) and rest[at] == "]":
+                if rest[at + 1 :].strip() or file.read(CHUNK).strip():
+                    raise ValueError("more follows behind its end")
                 return
             try:
                 row, at = decode(rest, at)

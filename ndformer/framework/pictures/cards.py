@@ -5,6 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from ndformer.framework import foreign
+
 SIZE, EDGE, LINE = 256, 12, 18  # of a card: its picture, its margin, a line of text
 INK, GREY, RIGHT, WRONG, OTHER = (20, 20, 20), (120, 120, 120), (0, 128, 96), (200, 70, 20), (140, 165, 200)
 
@@ -37,7 +39,8 @@ def font(size: int) -> Any:
 
 
 def shortened(text: str, width: int, size: int, end: bool = False) -> str:
-    """As much of a text as fits, from its start or its end."""
+    """As much of a text as fits, from its start or its end, in one line that Pillow can draw."""
+    text = foreign.printable(text)
     drawn = font(size)
     cut = lambda n: text if n == len(text) else f"…{text[len(text) - n :]}" if end else f"{text[:n]}…"
     fewest, most = 1, min(len(text), 4 * width)  # letters; hardly any is narrower than a quarter of a pixel

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ndformer.framework import atomic
+from ndformer.framework.data.workers import is_worker_death
 
 
 def results(path: Path, content: dict[str, Any]) -> None:
@@ -18,10 +19,15 @@ def results(path: Path, content: dict[str, Any]) -> None:
 
 @contextmanager
 def attempted(what: object) -> Iterator[None]:
-    """A picture is no reason to end a run: one that cannot be drawn is a warning."""
+    """A picture is no reason to end a run: one that cannot be drawn is a warning.
+
+    A worker process that dies meanwhile is: its error passes through.
+    """
     try:
         yield
     except Exception as error:
+        if is_worker_death(error):
+            raise
         why = " ".join(str(error).split()) or type(error).__name__
         warnings.warn(f"cannot draw {what} ({why}): going on without it", stacklevel=2)
 

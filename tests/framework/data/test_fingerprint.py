@@ -16,6 +16,7 @@ from ndformer.framework.data.fingerprint import changed, fingerprint
 from ndformer.framework.data.folders import ClassFolders
 from ndformer.framework.data.mixture import Mixture
 from ndformer.framework.registry import DATASETS
+from tests.soak import changed_data
 
 
 class Texts(ClassFolders):
@@ -152,3 +153,14 @@ def test_parts_of_a_mixture_are_named(home: Path, monkeypatch: pytest.MonkeyPatc
     assert one == "train, one: 'cat' had 4 samples, has 3"
     told = list(changed(before, fingerprint(Mixture(dict(one=part, third=part))), "train"))
     assert told[1:] == ["train: other is gone", "train: third is new"]
+
+
+@pytest.mark.parametrize("way", [way for way in changed_data.WAYS if "added" in way or "replaced" in way])
+def test_the_soak_s_changes_give_each_split_pictures_of_its_own(way: str, tmp_path: Path) -> None:
+    """Issue 44.30: train --resume refused the copy in two splits first, and tests.soak.changed_data ended with 1."""
+    changed_data.data(tmp_path)
+    before = {path.read_bytes() for path in tmp_path.rglob("*.bmp")}
+    for split in ("train", "test"):
+        changed_data.WAYS[way](tmp_path / split)
+    new = [path.read_bytes() for path in sorted(tmp_path.rglob("*.bmp")) if path.read_bytes() not in before]
+    assert len(new) == len(set(new)) == 2

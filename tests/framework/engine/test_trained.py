@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -144,6 +145,24 @@ def test_what_is_none_of_these_is_a_sentence(runs, digits, kind, given, says):
     model = digits if kind == "image" else ndformer.load(runs[kind])
     with pytest.raises(DataError, match=says):
         model(given)
+
+
+def test_requests_from_several_threads_have_their_own_answers_and_layers(digits):
+    """Issue 44.27: predictions, looks() and attention() of one model in eight threads."""
+    pictures = [np.full((28, 28), 30 * i, np.uint8) for i in range(8)]
+    expected = [(digits(one), digits.looks(one)) for one in pictures]
+
+    def request(number):
+        answer, looks = expected[number % 8]
+        found = digits.looks(pictures[number % 8])
+        return (
+            len(found) == len(looks)
+            and all(torch.equal(a.x, b.x) for a, b in zip(found, looks))
+            and same(digits(pictures[number % 8]), answer)
+        )
+
+    with ThreadPoolExecutor(8) as pool:
+        assert all(pool.map(request, range(32)))
 
 
 def test_it_shows_tokens_features_and_where_it_looks(digits, pixels):

@@ -4,6 +4,7 @@ import json
 import os
 import pickle
 import signal
+import tracemalloc
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from xml.etree import ElementTree
@@ -202,3 +203,15 @@ def test_sizes_are_numbers_with_a_letter():
     for wrong in ("", "-1", "G", "1e9", "9" * 99, "2 apples"):
         with pytest.raises(DataError, match="is a size like 512M or 2G"):
             size_from(wrong)
+
+
+def test_a_high_limit_takes_no_more_memory_than_the_file(tmp_path, monkeypatch):
+    """Issue 44.30: --file-limit 16G took 16 GiB for a file of 5 bytes."""
+    (tmp_path / "a.txt").write_text("small")
+    monkeypatch.setenv("NDFORMER_FILE_LIMIT", "4G")
+    tracemalloc.start()
+    try:
+        assert foreign.content(tmp_path / "a.txt") == b"small"
+        assert tracemalloc.get_traced_memory()[1] < 2**20
+    finally:
+        tracemalloc.stop()

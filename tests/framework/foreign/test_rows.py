@@ -12,6 +12,7 @@ ROWS = {
     "cut off": ('[{"a": 1}, {"a"', "is no row"),
     "no end": ('[{"a": 1},', "it ends in the midst of its rows"),
     "too deep": ("[" + '{"a":' * 200_000, "nested too deep|is no row"),
+    "doubled": ('[{"a": 1}]\n[{"a": 1}]', "more follows behind its end"),  # issue 44.30: was read as one
     "empty": ("", "no list of rows"),
 }
 

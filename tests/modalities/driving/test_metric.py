@@ -193,6 +193,7 @@ WRONG = {
     "short place": (dict(a=[ROW | dict(translation=[1, 2])]), "a 'translation' that is not 3 numbers, got \\[1, 2\\]"),
     "NaN": (dict(a=[ROW | dict(size=[1, 1, float("nan")])]), "a 'size' that is not 3 numbers"),
     "a number as text": (dict(a=[ROW | dict(velocity=["1", 2])]), "a 'velocity' that is not 2 numbers"),
+    "400 digits": (dict(a=[ROW | dict(size=[1, 1, 10**400])]), "a 'size' that is not 3 numbers"),  # issue 44.30
     "no side": (dict(a=[ROW | dict(size=[1, 0, 1])]), "a size of \\[1, 0, 1\\], and sides are larger than 0"),
     "no rotation": (dict(a=[ROW | dict(rotation=[0, 0, 0, 0])]), "a rotation of zeros"),
     "no score": (dict(a=[ROW | dict(detection_score=None)]), "a detection_score that is no number, got None"),

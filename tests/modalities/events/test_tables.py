@@ -58,6 +58,17 @@ def test_dsec_packed_by_blosc_and_others(tmp_path, make_events, packing):
     assert (told["events"], told["height"], told["width"]) == (5000, 480, 640)
 
 
+@pytest.mark.parametrize("offset", [[1, 2], 0.5, 2**63])
+def test_an_offset_that_is_no_whole_number_is_a_sentence(tmp_path, make_events, offset):
+    """Issue 44.30: `t_offset` as an array was a TypeError."""
+    with h5py.File(tmp_path / "events.h5", "w") as file:
+        for name in "xytp":
+            file[f"events/{name}"] = getattr(make_events(50), name)
+        file["t_offset"] = offset
+    with pytest.raises(DataError, match="its t_offset is one whole number of microseconds below"):
+        read_events(tmp_path / "events.h5")
+
+
 def test_what_dsec_needs_is_named_where_it_is_missing(tmp_path, make_events, monkeypatch):
     hdf5plugin = pytest.importorskip("hdf5plugin")
     with h5py.File(tmp_path / "events.h5", "w") as file:

@@ -154,7 +154,7 @@ def _with_preset(cfg: dict[str, Any], name: Any, path: str | Path) -> dict[str, 
     versions = cfg.get("versions")
     if name is None or versions == {} or not isinstance(versions, dict | None):
         return cfg
-    if name not in (versions or {}):
+    if not isinstance(name, str) or name not in (versions or {}):
         known = ", ".join(versions or {}) or "none"
         raise ConfigError(f"{path} has no preset '{name}'{nearest(str(name), versions or {})} It has: {known}")
     return merged(cfg, versions[name] if versions else {}) | dict(preset=name, versions={})

@@ -12,7 +12,8 @@ from torch.utils.data import DataLoader
 
 from ndformer.framework import foreign
 from ndformer.framework.data.dataset import Dataset
-from ndformer.framework.engine.training.loading import begin_worker, build_dataset, new_board, workers_explained
+from ndformer.framework.data.workers import begin_worker, watch, workers_explained
+from ndformer.framework.engine.training.loading import build_dataset
 from ndformer.framework.engine.training.progress import clock
 from ndformer.framework.errors import DataError, no_class
 
@@ -53,7 +54,7 @@ def fault(data: Dataset, sample: dict[str, Any]) -> str:
 def check_split(cfg: Config, split: str, workers: int) -> tuple[int, list[str]]:
     """(samples read, what is wrong, sample by sample). After MOST bad ones the others are not read."""
     data = build_dataset(cfg, split)
-    data.board = new_board(workers)
+    watch(data, workers)
     found: Any = DataLoader(
         _Checked(data),
         batch_size=None,

@@ -12,8 +12,9 @@ from typing import Any
 import torch
 from mmengine.config import Config
 
-from ndformer.framework import devices, foreign, heap
+from ndformer.framework import devices, foreign, heap, processes
 from ndformer.framework.data.dataset import SPLITS
+from ndformer.framework.data.workers import explained
 from ndformer.framework.engine.config.load import load
 from ndformer.framework.engine.config.shipped import config_path
 from ndformer.framework.engine.config.text import parse_option
@@ -38,6 +39,7 @@ def run(main: Callable[[], object]) -> None:
         )
 
     warnings.formatwarning = sentence
+    processes.end_with_parent()
     heap.keep_freed()
     # Far keys have weights below 1e-38, with which some processors compute far more slowly than with 0
     torch.set_flush_denormal(True)
@@ -49,6 +51,7 @@ def run(main: Callable[[], object]) -> None:
     except Exception as error:
         if os.environ.get("NDFORMER_DEBUG"):
             raise
+        error = explained(error)
         ours = isinstance(error, (DataError, UnknownNameError, ConfigError))
         where = "" if ours else " (NDFORMER_DEBUG=1 shows where)"
         option = error.option if isinstance(error, DataError) else ""

@@ -77,7 +77,7 @@ def card(name: str, cfg: Config, content: dict[str, Any], results: dict[str, Any
 def plain(text: Any) -> str:
     """In Markdown, this text and nothing else: no tag, link, row of a table or new line of its own."""
     one_line = " ".join("".join(c if c.isprintable() else " " for c in str(text)).split())
-    return re.sub(r"(^-|[\\`*_{}\[\]()#+!|~$:@])", r"\\\1", html.escape(one_line))
+    return re.sub(r"(^-|[\\`*_{}\[\]()#+!|~$:@])", r"\\\1", html.escape(one_line, quote=False))
 
 
 def _use(name: str) -> str:

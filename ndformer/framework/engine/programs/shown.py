@@ -99,20 +99,20 @@ def _drawn(
 def read(folder: Path) -> list[Picture]:
     """Those that a run has left; of a stranger's folder nothing but pictures."""
     path = folder / FOLDER / TOLD
-    if not path.is_file():
+    if not path.is_file() or path.parent.is_symlink():
         return []
     try:
         told = foreign.plain_json(path)
         listed = [(str(one["kind"]), str(one["says"]), str(one["file"])) for one in told[:MOST]]
     except (ValueError, LookupError, TypeError):
         raise DataError(f"{path} is not what a run leaves: take it away") from None
-    found = []
+    found, there = [], {one.name for one in path.parent.iterdir() if one.is_file()}
     for kind, says, name in listed:
         if not name:
             found.append(Picture(kind, says, b""))
             continue
         at = path.parent / name
-        if Path(name).name != name or at.is_symlink() or not at.is_file() or at.stat().st_size > SIZE:
+        if Path(name).name != name or name not in there or at.is_symlink() or at.stat().st_size > SIZE:
             continue
         png = foreign.content(at)
         if png.startswith(PNG):

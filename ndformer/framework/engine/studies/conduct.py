@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from ndformer.framework import atomic, foreign
+from ndformer.framework import atomic, foreign, processes
 from ndformer.framework.engine.studies.experiment import Cell, Experiment, Results, ScaleName, Values
 from ndformer.framework.errors import DataError, UnknownNameError, nearest
 
@@ -103,6 +103,7 @@ def conduct(
             time.sleep(0.05)
             for process in [process for process in running if process.poll() is not None]:
                 cell = running.pop(process)
+                process.communicate()  # closes its pipe
                 if _read(cell) is None:
                     raise DataError(f"{experiment.name}, {cell.row}, seed {cell.seed}: {_last_words(cell)}")
                 done += 1
@@ -112,7 +113,7 @@ def conduct(
             with contextlib.suppress(ProcessLookupError):
                 process.terminate()
         for process in running:
-            process.wait()
+            process.communicate()
 
 
 def measured(experiment: Experiment, scale: ScaleName, seeds: Sequence[int], home: Path) -> Results:
@@ -157,7 +158,7 @@ def _start(experiment: Experiment, cell: Cell, home: Path, program: Sequence[str
     asked += ["--cell", cell.row, str(cell.seed)]
     environment = dict(os.environ, OMP_NUM_THREADS="1", PYTHONUNBUFFERED="1")
     with (cell.folder / LOG).open("wb", buffering=0) as log:
-        return subprocess.Popen([*program, *asked], stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment)
+        return processes.start([*program, *asked], environment, stdout=log, stderr=log)
 
 
 def _read(cell: Cell) -> Values | None:
@@ -166,7 +167,7 @@ def _read(cell: Cell) -> Values | None:
         found = foreign.plain_json(cell.folder / CELL)
         values = {str(name): float(value) for name, value in found["values"].items()}
         whole = (found["row"], found["seed"]) == (cell.row, cell.seed) and all(map(math.isfinite, values.values()))
-    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, OverflowError):
         return None
     return values if whole else None
 

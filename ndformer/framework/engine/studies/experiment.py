@@ -17,6 +17,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from ndformer.framework.errors import DataError
+
 ScaleName = Literal["small", "paper"]
 Values = dict[str, float]  # column -> what came out
 
@@ -59,12 +61,17 @@ class Results:
 
     def of(self, row: str, column: str) -> list[float]:
         """Over seeds, in their order."""
-        return [self.values[row][seed][column] for seed in sorted(self.values.get(row, {}))]
+        return [self._at(row, seed, column) for seed in sorted(self.values.get(row, {}))]
 
     def gains(self, row: str, over: str, column: str, over_column: str | None = None) -> list[float]:
         """Paired by seed; over another column, if one is given."""
         both = sorted(set(self.values.get(row, {})) & set(self.values.get(over, {})))
-        return [self.values[row][seed][column] - self.values[over][seed][over_column or column] for seed in both]
+        return [self._at(row, seed, column) - self._at(over, seed, over_column or column) for seed in both]
+
+    def _at(self, row: str, seed: int, column: str) -> float:
+        if column not in self.values[row][seed]:
+            raise DataError(f"the results of {row}, seed {seed}, have no '{column}': measure them again")
+        return self.values[row][seed][column]
 
 
 Word = Literal["holds", "does not hold", "not told apart", "not measured"]

@@ -8,6 +8,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from ndformer.framework import atomic, foreign
 from ndformer.framework.engine.studies.experiment import Experiment, Results, ScaleName
@@ -49,9 +50,18 @@ def write(experiment: Experiment, scale: ScaleName, results: Results, folder: Pa
 def read(path: Path) -> Results:
     try:
         values = foreign.plain_json(path)["values"]
-        return Results({row: {int(seed): v for seed, v in seeds.items()} for row, seeds in values.items()})
-    except (ValueError, LookupError, AttributeError, TypeError) as error:
+        return Results(
+            {row: {int(seed): _numbers(found) for seed, found in seeds.items()} for row, seeds in values.items()}
+        )
+    except (ValueError, LookupError, AttributeError, TypeError, OverflowError) as error:
         raise DataError(f"{path} is not what tools/reproduce.py writes: {error}") from error
+
+
+def _numbers(values: dict[str, Any]) -> dict[str, float]:
+    for name, value in values.items():
+        if type(value) not in (int, float) or not math.isfinite(value):
+            raise ValueError(f"'{name}' is a finite number, got {value!r:.40}")
+    return {name: float(value) for name, value in values.items()}
 
 
 def measured(experiment: Experiment, results: Results) -> str:

@@ -24,6 +24,7 @@ from ndformer.framework.engine.run import build_loader
 from ndformer.framework.engine.studies import markdown
 from ndformer.framework.engine.training import checkpoint, same_data
 from ndformer.framework.errors import DataError
+from ndformer.framework.hooks import forward_hooks
 from ndformer.framework.model import TokenModel
 from ndformer.framework.pictures.figures import canvas
 from ndformer.framework.probe import FOLDS, PENALTY, Probe, Reading, Readings, samples
@@ -143,16 +144,13 @@ def _calls(model: TokenModel) -> Iterator[list[Call]]:
         return hook
 
     factorised = any(isinstance(module, FactorisedTransformer) for module in model.modules())
-    hooks = []
+    hooks = {}
     for name, module in model.backbone.named_modules():
         if isinstance(module, Block | WindowBlock):
             space = f"{name.split('.blocks.')[0].rpartition('.')[2]} " if factorised else ""
-            hooks.append(module.register_forward_hook(note(space, int(space == "space ")), with_kwargs=True))
-    try:
+            hooks[module] = note(space, int(space == "space "))
+    with forward_hooks({}, hooks):
         yield calls
-    finally:
-        for hook in hooks:
-            hook.remove()
 
 
 # Reports

@@ -13,7 +13,7 @@ from ndformer.framework.engine.config.load import load
 from ndformer.framework.engine.config.shipped import CONFIGS
 from ndformer.framework.engine.config.text import as_argument, spelled
 from ndformer.framework.engine.studies.interval import Summary
-from ndformer.framework.engine.studies.told import Told
+from ndformer.framework.engine.studies.told import Told, is_number
 from ndformer.framework.pictures.page import Markup, bar, element, folded, joined, page, picture, table
 from ndformer.framework.registry import METRICS
 
@@ -60,7 +60,7 @@ def _figures(runs: Sequence[Told]) -> Markup:
         shown = [
             _summary(name, [run.results[part][name] for run in some if name in run.results[part]]) for part, name in of
         ]
-        minutes = [run.results["minutes"] for run in some if isinstance(run.results.get("minutes"), (int, float))]
+        minutes = [run.results["minutes"] for run in some if is_number(run.results.get("minutes"))]
         params = some[0].results.get("params", "")
         params = f"{params:,}" if isinstance(params, int) else ""
         spent = f"{sum(minutes) / len(minutes):.1f}" if minutes else ""

@@ -52,14 +52,49 @@ def read(folder: Path) -> Told:
     best = folder / checkpoint.BEST
     data = checkpoint.load(best).get("data", {}) if best.is_file() else {}
     log = folder / LOG
-    began = foreign.content(log).partition(b"\n")[0].decode(errors="replace") if log.is_file() else ""
-    began = began if "ndformer" in began else ""  # a link may lead to anything
+    own = log.is_file() and not log.is_symlink()
+    began = foreign.content(log).partition(b"\n")[0].decode(errors="replace") if own else ""
+    began = began if "ndformer" in began else ""
     config = kept.read(folder / kept.DATA)
+    _check_config(config, folder / kept.DATA)
     return Told(folder, content, config, data, began, _pictures(folder), shown.read(folder))
 
 
 def _numbers(values: Any) -> bool:
-    return isinstance(values, dict) and all(isinstance(one, (int, float)) for one in values.values())
+    return isinstance(values, dict) and all(map(is_number, values.values()))
+
+
+def is_number(value: Any) -> bool:
+    """NaN and infinity are shown; a whole number that no float holds is none that a run writes."""
+    return type(value) is float or (type(value) is int and abs(value) < 2**63)
+
+
+def _check_config(config: dict[str, Any], path: Path) -> None:
+    """Raise unless what a page shows of a config has the shape that it has in a run's."""
+    backbone = config.get("model", {})
+    backbone = backbone.get("backbone", {}) if isinstance(backbone, dict) else None
+    encoding = backbone.get("encoding") if isinstance(backbone, dict) else None
+    loaders = [config.get(f"{split}_dataloader", {}) for split in ("train", "val", "test")]
+    metrics = config.get("metrics", [])
+    wrong = {
+        "model": not isinstance(backbone, dict),
+        "model.backbone.encoding": not (encoding is None or all(map(_is_named, _listed(encoding)))),
+        "metrics": not (isinstance(metrics, (list, tuple)) and all(map(_is_named, metrics))),
+        "the dataloaders": not all(
+            isinstance(one, dict) and isinstance(one.get("dataset", {}), dict) for one in loaders
+        ),
+    }
+    strange = next((at for at, is_wrong in wrong.items() if is_wrong), None)
+    if strange is not None:
+        raise DataError(f"{path}: {strange} is not as a run writes it: train it again, or take the folder away")
+
+
+def _listed(value: Any) -> Sequence[Any]:
+    return value if isinstance(value, (list, tuple)) else [value]
+
+
+def _is_named(value: Any) -> bool:
+    return isinstance(value, dict) and isinstance(value.get("type"), str)
 
 
 def _without(value: Any, keys: Sequence[str]) -> Any:
@@ -70,5 +105,6 @@ def _without(value: Any, keys: Sequence[str]) -> Any:
 
 def _pictures(folder: Path) -> dict[str, bytes]:
     found = sorted(folder.glob("*.png"), key=lambda path: ((*FIRST, path.stem).index(path.stem), path.name))
-    read = {one.stem: foreign.content(one) for one in found if one.is_file() and one.stat().st_size <= SIZE}
+    own = [one for one in found if one.is_file() and not one.is_symlink()]  # a link may lead to anything
+    read = {one.stem: foreign.content(one) for one in own if one.stat().st_size <= SIZE}
     return {name: png for name, png in read.items() if png.startswith(PNG)}

@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ndformer.framework import foreign
+from ndformer.framework import foreign, processes
 from ndformer.framework.engine.studies.compare import Outcome, Run, outcome
 from ndformer.framework.engine.training.preemption import RESUMABLE
 
@@ -51,6 +51,7 @@ def train_all(
                 time.sleep(0.1)
                 for process in [process for process in running if process.poll() is not None]:
                     run, start = running.pop(process)
+                    process.communicate()  # closes its pipe
                     if run.done:
                         took.setdefault(run.per_class, []).append(time.monotonic() - start)
                     left = _left([*waiting, *(r for r, _ in running.values())], took)
@@ -78,9 +79,7 @@ def _start(run: Run, program: Sequence[str], threads: int) -> subprocess.Popen[b
     with (run.folder / LOG).open("ab", buffering=0) as log:
         log.write(f"{shlex.join(command)}\n".encode())
         # a session of its own, so that Ctrl-C reaches us alone and we end it with all its loader processes
-        return subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment, start_new_session=True
-        )
+        return processes.start(command, environment, stdout=log, stderr=log, start_new_session=True)
 
 
 def _left(runs: Sequence[Run], took: dict[int | None, list[float]]) -> float:
@@ -95,10 +94,10 @@ def _stop(running: dict[subprocess.Popen[bytes], Any]) -> None:
             os.killpg(process.pid, signal.SIGTERM)
     for process in running:
         try:
-            process.wait(timeout=10)
+            process.communicate(timeout=10)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+            process.communicate()
 
 
 @contextlib.contextmanager

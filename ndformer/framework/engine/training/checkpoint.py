@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from ndformer.framework import archive, atomic, foreign
-from ndformer.framework.engine.training import contents, exported
+from ndformer.framework.engine.training import contents, exported, nonfinite
 from ndformer.framework.errors import DataError
 
 FORMAT = 3  # since which checkpoints have a digest, and fingerprints of the data
@@ -161,13 +161,25 @@ def check_weights(
         if not (missing or extra) and set(wrong) == set(fitting):
             hint, option = f"{hint}. These are tables over positions", "--resize-positions resizes them"
         raise DataError(f"{path} is of another model: {'; '.join(named[:3])}{more}{hint}", option)
+    _check_finite(given, path)
     return given
+
+
+def _check_finite(weights: dict[str, Tensor], path: str | Path) -> None:
+    """Every answer of a model with NaN in it would be NaN, or worse, look like one."""
+    strange = [name for name, value in weights.items() if not nonfinite.finite([value])]
+    if strange:
+        more = f" and {len(strange) - 1} more" if len(strange) > 1 else ""
+        raise DataError(
+            f"{path}: weights are finite numbers, got NaN or infinity in {strange[0]}{more}. Take another checkpoint"
+        )
 
 
 def load_fitting(model: nn.Module, content: dict[str, Any], path: str | Path) -> str:
     """Those weights of a checkpoint that fit, to begin with; says which begin anew, as a head of other classes does."""
     own, given = model.state_dict(), content["model"]
     fitting = {name: given[name] for name in own if name in given and given[name].shape == own[name].shape}
+    _check_finite(fitting, path)
     blocks = [name for name in own if name.startswith("backbone.")]
     wrong = next((name for name in blocks if name not in fitting), None)
     if wrong is not None:

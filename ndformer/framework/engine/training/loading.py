@@ -1,28 +1,38 @@
-"""Loaders: batches of a config's datasets, what goes wrong in their workers, and what could not be read."""
+"""Loaders: batches of a config's datasets, and what could not be read."""
 
 import functools
-import os
-import re
-import signal
 import time
 import weakref
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
-from typing import Any, cast
+from typing import Any
 
-import torch
 from mmengine.config import Config
-from torch import Tensor
-from torch.utils.data import DataLoader, get_worker_info
+from torch.utils.data import DataLoader
+from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
 
 from ndformer.framework import devices, foreign, guest, processes
 from ndformer.framework.data.batches import Batches, collate
 from ndformer.framework.data.dataset import Dataset, create, rooted
 from ndformer.framework.data.mixture import Mixture, TurnBatches
+from ndformer.framework.data.workers import begin_worker, watch, workers_explained
 from ndformer.framework.engine.config.schema import Loading
 from ndformer.framework.errors import DataError
 
-GRACE = 30  # seconds that a loader's worker goes on after SIGTERM, so that the training process can save and end
+POLLED = 1.0  # seconds between looks at whether workers that are waited for still live
+
+
+class _Batches(_MultiProcessingDataLoaderIter):
+    """Torch's iterator, which also sees that a worker has died where other code caught the error that tells it.
+
+    With a timeout, torch looks at its workers only when that has passed.
+    """
+
+    def _try_get_data(self, timeout: float = POLLED) -> Any:
+        until = time.monotonic() + timeout
+        while True:
+            found = super()._try_get_data(max(0.0, min(POLLED, until - time.monotonic())))
+            if found[0] or time.monotonic() >= until:
+                return found
 
 
 class Loader(DataLoader[Any]):
@@ -43,7 +53,14 @@ class Loader(DataLoader[Any]):
         self.bad: dict[str, str] = {}
         guest.when_leaving(functools.partial(_close, weakref.ref(self)))  # Python would wait for GRACE
 
+    def _get_iterator(self) -> Any:
+        return _Batches(self) if self.num_workers else super()._get_iterator()
+
     def __iter__(self) -> Iterator[dict[str, Any]]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        with workers_explained([self.data]):
+            yield from self._readable()
+
+    def _readable(self) -> Iterator[dict[str, Any]]:
         try:
             for batch in super().__iter__():
                 self.bad |= dict(batch.pop("bad", ()))
@@ -83,22 +100,12 @@ def build_loader(cfg: Config, split: str, known: Sequence[str] = ()) -> Loader:
     if options.random_labels:
         dataset.deal_labels()
     dataset.check_memory(workers)
-    dataset.board = new_board(workers)
+    watch(dataset, workers)
     loops = options.loops
     if loops < 1 or (loops > 1 and not shuffle):
         raise DataError(f"loops are the passes over the training set in an epoch, 1 or more, got {loops} for {split}")
     batches = kind(length, size, shuffle, cfg.seed, processes.rank(), share, loops)
     return Loader(dataset, split, batches, workers, options.timeout)
-
-
-def end_workers(datasets: Sequence[Dataset]) -> None:
-    """Those that hang would be waited for when the program ends."""
-    for data in datasets:
-        for pid, i in [] if data.board is None else data.board.tolist():
-            if i >= 0:
-                with suppress(ProcessLookupError, RuntimeError):  # torch raises one where a worker's end is seen
-                    os.kill(pid, signal.SIGKILL)
-                    time.sleep(0.2)
 
 
 def all_bad(loaders: dict[str, Loader]) -> dict[str, dict[str, str]]:
@@ -118,52 +125,3 @@ def tell_bad(bad: dict[str, dict[str, str]], all_of_them: str) -> None:
         print("\n".join(f"  {foreign.one_line(one)}" for one in list(why.values())[:20]))
         if len(why) > 20:
             print(f"  and {len(why) - 20} more: {all_of_them}")
-
-
-def new_board(workers: int) -> Tensor | None:
-    """Where each worker writes what it reads; see Dataset.board."""
-    return torch.full((workers, 2), -1, dtype=torch.int64).share_memory_() if workers else None
-
-
-def begin_worker(worker: int) -> None:
-    """A preemption signal often goes to all processes of a job: the training process needs its workers to go on."""
-    signal.signal(signal.SIGTERM, lambda *_: signal.alarm(GRACE))
-    for number in (signal.SIGUSR1, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)
-    info = get_worker_info()
-    board = None if info is None else cast(Dataset, info.dataset).board
-    if board is not None:
-        board[worker] = torch.tensor([os.getpid(), -1])
-
-
-@contextmanager
-def workers_explained(datasets: Sequence[Dataset]) -> Iterator[None]:
-    """The end of a worker, or a wait that is too long, as a sentence that names the samples being read."""
-    try:
-        yield
-    except RuntimeError as error:
-        said = str(error)
-        dead = {
-            int(pid)
-            for ids in re.findall(r"DataLoader worker \(pid\(?s?\)? ([\d, ]+)\)", said)
-            for pid in ids.split(",")
-        }
-        late = said.startswith("DataLoader timed out")
-        if not dead and not late:
-            raise
-        reading = [
-            data.name(int(i))
-            for data in datasets
-            if data.board is not None
-            for pid, i in data.board.tolist()
-            if i >= 0 and (late or pid in dead)
-        ]
-        names = " or ".join(reading[:4]) or "no sample"
-        if late:
-            why = f"no batch came for {said.split()[4]} seconds, in which its workers were reading {names}"
-            what = "see that they can be read, or raise the loader's timeout"
-            end_workers(datasets)
-        else:
-            why = f"a loader's worker died while it read {names} ({said.splitlines()[0].rstrip('.')})"
-            what = "see that it can be read; where memory ran out, take fewer num_workers"
-        raise DataError(f"{why}: {what}") from error

@@ -100,7 +100,7 @@ class Submission(Describer):
             classes = Counter(str(row["detection_name"]) for row in boxes)
             scores = [float(row["detection_score"]) for row in boxes]
             first = [{name: str(value)[:SHOWN] for name, value in row.items()} for row in boxes[:FIRST]]
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
             why = " ".join(str(error).split())[:SHOWN]
             raise DataError(f"{path} cannot be read as nuScenes' predictions ({why}): export it again") from None
         found: dict[str, Any] = dict(format="nuScenes predictions", samples=len(results), boxes=len(boxes))

@@ -48,7 +48,7 @@ def read_annotations(tables: Tables, frames: Frames) -> Annotations:
         if label == NO:
             continue
         sample = tables.found(samples, row["sample_token"], "sample", "sample_annotation")
-        numbers[row["token"]] = len(rows)
+        tables.add(numbers, row["token"], "sample_annotation")
         rows.append(row["translation"] + row["size"] + row["rotation"])
         points = row["num_lidar_pts"] + row["num_radar_pts"]
         whole_numbers.append((sample, label, _attribute(tables, row, attributes), points))

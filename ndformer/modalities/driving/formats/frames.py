@@ -35,10 +35,11 @@ def read_frames(tables: Tables) -> Frames:
     """All frames of the LiDAR, and those of key frames of cameras."""
     scenes = {row["token"]: row["name"] for row in tables.rows("scene", name=text)}
     place = {token: i for i, token in enumerate(scenes)}
-    tokens, scene_of, times = {}, [], []
+    tokens: dict[str, int] = {}
+    scene_of, times = [], []
     for row in tables.rows("sample", scene_token=text, timestamp=whole):
         scene_of.append(tables.found(place, row["scene_token"], "scene", "sample"))
-        tokens[row["token"]] = len(tokens)
+        tables.add(tokens, row["token"], "sample")
         times.append(row["timestamp"])
     channel, mounts, lenses = _mounts(tables)
     sensors = np.full((len(tokens), len(CHANNELS)), NO)
@@ -52,7 +53,7 @@ def read_frames(tables: Tables) -> Frames:
         if row["is_key_frame"]:
             sample = tables.found(tokens, row["sample_token"], "sample", "sample_data")
             sensors[sample, CHANNELS.index(kind)] = len(files)
-        numbers[row["token"]] = len(files)
+        tables.add(numbers, row["token"], "sample_data")
         files.append(row["filename"])
         taken.append(row["timestamp"])
         before.append(row["prev"] if kind == LIDAR else "")
@@ -92,9 +93,11 @@ def _mounts(tables: Tables) -> tuple[dict[str, tuple[int, str]], np.ndarray, np.
     """By token: the number of a calibration and its channel; (M, 7) poses and (M, 3, 3) intrinsics."""
     sensors = {row["token"]: row["channel"] for row in tables.rows("sensor", channel=text)}
     known, mounts, lenses = {}, [], []
+    numbers: dict[str, int] = {}
     for row in tables.rows("calibrated_sensor", sensor_token=text, translation=3, rotation=4):
         channel = tables.found(sensors, row["sensor_token"], "sensor", "calibrated_sensor")
-        known[row["token"]] = len(known), channel
+        number = tables.add(numbers, row["token"], "calibrated_sensor")
+        known[row["token"]] = number, channel
         mounts.append(row["translation"] + row["rotation"])
         lenses.append(_lens(tables, row) if channel in CAMERAS else np.zeros((3, 3)))
     posed = np.array(mounts, np.float64).reshape(-1, 7)
@@ -105,7 +108,7 @@ def _mounts(tables: Tables) -> tuple[dict[str, tuple[int, str]], np.ndarray, np.
 def _lens(tables: Tables, row: dict) -> np.ndarray:
     try:
         lens = np.array(row.get("camera_intrinsic"), np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         lens = np.zeros(0)
     # pinholes alone, as nuScenes' are
     if lens.shape != (3, 3) or not np.isfinite(lens).all() or min(lens[0, 0], lens[1, 1]) <= 0 or lens[2, 2] != 1:

@@ -1,5 +1,6 @@
 """nuScenes' tables (v1.0): lists of rows in JSON that know each other by tokens."""
 
+import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ READ = tuple(name for name in TABLES if name not in ("visibility", "log", "map")
 REMEDY = "get it again"
 
 text, whole, flag = "a text", "a whole number", "true or false"
-KINDS: dict[str, Any] = {text: str, whole: int, flag: bool}
+LARGEST = 2**62
 Kind = str | int  # one of these, or so many numbers
 
 
@@ -49,6 +50,12 @@ class Tables:
         except (OSError, ValueError) as error:
             raise DataError(f"{path} is no table ({error}): {REMEDY}") from None
 
+    def add(self, numbers: dict[str, int], token: str, table: str) -> int:
+        """Give a token the next number."""
+        if token in numbers:
+            raise DataError(f"{self.path(table)} has two rows of the token {token!r:.60}, and each is of one: {REMEDY}")
+        return numbers.setdefault(token, len(numbers))
+
     def found(self, known: Mapping[str, Any], token: str, of: str, said_by: str) -> Any:
         """What stands under a token of the table `of`."""
         if token not in known:
@@ -61,5 +68,12 @@ class Tables:
 
 def _is(value: Any, kind: Kind) -> bool:
     if isinstance(kind, int):
-        return isinstance(value, list) and len(value) == kind and all(type(one) in (int, float) for one in value)
-    return isinstance(value, KINDS[kind]) and (kind == flag or not isinstance(value, bool))
+        return isinstance(value, list) and len(value) == kind and all(map(_is_number, value))
+    if kind == text:
+        return isinstance(value, str) and (value.isascii() or value.encode(errors="replace").decode() == value)
+    return isinstance(value, bool) if kind == flag else _is_number(value) and isinstance(value, int)
+
+
+def _is_number(value: Any) -> bool:
+    """Such as arrays hold: finite, and two of them are no more than 64 bits together."""
+    return type(value) in (int, float) and abs(value) < (LARGEST if isinstance(value, int) else math.inf)

@@ -20,6 +20,7 @@ from ndformer.modalities.events.formats.stream import EVENT, Events
 from ndformer.modalities.events.formats.tables import NAMES, SIZES, columns, sizes_in
 
 GROUPS = ("CD/events/", "events/", "")
+LATEST = 2**62  # microseconds
 ROWS = {"davis/left/events": "xytp", "events": "txyp"}  # of four unnamed columns
 
 
@@ -43,9 +44,23 @@ def read_hdf5(path: Path) -> Events:
             foreign.check_size(path, sum((EVENT // 4 + inside[n].dtype.itemsize) * inside[n].shape[0] for n in used))
             read = foreign.read_tables(path, [group + name for name in used])
             events = columns({name: read[group + name] for name in used}, used, written(path, tables))
-            offset = int(foreign.read_tables(path, ["t_offset"])["t_offset"]) if "t_offset" in tables else 0
-            return Events(events.x, events.y, events.t + offset, events.p, events.height, events.width)
+            t = events.t + offset(path, tables)
+            return Events(events.x, events.y, t, events.p, events.height, events.width)
     raise ValueError(f"no events are in it, only {foreign.printable(', '.join(tables)) or 'nothing'}")
+
+
+def offset(path: Path, tables: dict[str, foreign.Table]) -> int:
+    """Microseconds that DSEC's times count from."""
+    if "t_offset" not in tables:
+        return 0
+    table = tables["t_offset"]
+    if table.dtype.kind not in "iu" or np.prod(table.shape) != 1:
+        got = f"{table.dtype} of shape {tuple(table.shape)}"
+    else:
+        got = int(foreign.read_tables(path, ["t_offset"])["t_offset"].reshape(-1)[0])
+        if abs(got) < LATEST:
+            return got
+    raise ValueError(f"its t_offset is one whole number of microseconds below 2**62, got {got}")
 
 
 def written(path: Path, tables: dict[str, foreign.Table]) -> list[cameras.Size]:

@@ -34,7 +34,7 @@ def _decord_reader(path: str) -> Any:
     import decord
 
     if (container := demuxer(path)) in MISNUMBERED:
-        raise ValueError(f"it loses frames of {container}, which PyAV does not, pip install 'ndformer[video]'")
+        raise ValueError(f"it loses frames of {container}, which PyAV does not")
     return decord.VideoReader(path, ctx=decord.cpu(0), num_threads=1)
 
 

@@ -4,15 +4,11 @@ from pathlib import Path
 
 import numpy as np
 
-from ndformer.framework.errors import DataError
-
 
 def write_avi(path: Path, frames: np.ndarray, rate: int = 25) -> None:
     """(T, H, W, 3) uint8 as MPEG-4 in AVI with B-frames, as XviD makes it."""
-    try:
-        import av
-    except ImportError:
-        raise DataError("writing videos needs PyAV: pip install av, or ndformer[video]") from None
+    import av
+
     with av.open(str(path), "w") as container:
         stream = container.add_stream("mpeg4", rate=rate)
         stream.height, stream.width = frames.shape[1:3]

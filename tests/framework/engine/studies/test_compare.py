@@ -4,6 +4,7 @@ import json
 import os
 import re
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -16,6 +17,7 @@ from ndformer.framework.engine.studies import compare_table, markdown
 from ndformer.framework.engine.studies.compare import Outcome, Run, check_folder, outcome, plan
 from ndformer.framework.engine.studies.train_all import train_all
 from ndformer.framework.engine.training import checkpoint
+from ndformer.framework.engine.training.owner import this
 from ndformer.framework.errors import ConfigError, DataError
 
 CONFIGS = Path(__file__).parents[4] / "configs"
@@ -231,6 +233,36 @@ def test_ctrl_c_and_a_polite_kill_end_the_processes(tmp_path, program, which):
     assert not alive(runs[0].folder)
     assert runs[0].begun  # to be resumed
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+
+
+CHILD = """
+import sys, time
+from ndformer.framework import processes
+processes.end_with_parent()
+print("here", flush=True)
+time.sleep(60)
+"""
+PARENT = f"""
+import os, sys, time
+from ndformer.framework import processes
+child = processes.start([sys.executable, "-c", {CHILD!r}], dict(os.environ))
+print(child.pid, flush=True)
+time.sleep(60)
+"""
+
+
+def test_a_run_ends_when_the_comparison_is_killed():
+    """Issue 44.30: kill -9 of tools/compare.py left its training at work."""
+    with subprocess.Popen([sys.executable, "-c", PARENT], stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        said = {parent.stdout.readline().strip() for _ in range(2)}
+        (child,) = map(int, said - {"here"})
+        assert this(child).start
+        parent.kill()
+    deadline = time.monotonic() + 20
+    while not (ended := this(child).start in (0, None)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert ended
 
 
 def test_a_run_whose_loss_is_no_number_counts_as_failed(tmp_path):

@@ -96,6 +96,40 @@ def test_what_only_calls_itself_a_picture_or_a_log_stays_outside(tmp_path):
     assert "<img" not in page
 
 
+def test_pictures_behind_links_are_not_taken_in(tmp_path):
+    """Issue 44.30: a stranger's run may link to a picture of yours, or its folder to a folder of yours."""
+    own, folder = made(tmp_path / "own", 0.5), made(tmp_path / "run", 0.5)
+    draw(own, ("samples", "one"))
+    (folder / "curves.png").unlink()
+    (folder / "curves.png").symlink_to(own / "curves.png")
+    (folder / "shown").symlink_to(own / "shown")
+    assert "<img" not in report.of_runs([told.read(folder)])
+
+
+CONFIGS = {
+    "model": dict(model=[1]),
+    "model.backbone": dict(model=dict(backbone="x")),
+    "model.backbone.encoding": dict(model=dict(backbone=dict(encoding=dict(m=8)))),
+    "metrics": dict(metrics=[dict(a=1)]),
+    "the dataloaders": dict(test_dataloader=dict(dataset=3)),
+}
+
+
+@pytest.mark.parametrize("at", CONFIGS)
+def test_a_config_that_no_run_writes_is_one_sentence(at, tmp_path):
+    """Issue 44.30: config.json may be anybody's."""
+    folder = made(tmp_path / "run", 0.5)
+    kept.write(folder, load(CONFIG).to_dict() | CONFIGS[at])
+    with pytest.raises(DataError, match=f"config.json: {at.partition('.')[0]}.* is not as a run writes it"):
+        report.of_runs([told.read(folder)])
+
+
+def test_figures_that_no_run_writes_are_one_sentence(tmp_path):
+    """Issue 44.30: no float holds a whole number of 400 digits."""
+    with pytest.raises(DataError, match="is not what a run leaves"):
+        told.read(made(tmp_path / "run", 10**400))  # pyright: ignore[reportArgumentType]
+
+
 def test_what_could_not_be_drawn_says_why(tmp_path):
     folder = made(tmp_path / "run", 0.5)
     draw(folder, ("samples", "one"))

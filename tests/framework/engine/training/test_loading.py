@@ -1,5 +1,6 @@
 """Bad samples, dying and stuck workers: named, counted, never silently replaced and never an endless loop."""
 
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -15,10 +16,11 @@ from ndformer.framework.data.batches import Batches, collate
 from ndformer.framework.data.dataset import Dataset
 from ndformer.framework.data.mixture import Mixture, TurnBatches
 from ndformer.framework.engine.config.schema import Loading
+from ndformer.framework.engine.programs import cli
 from ndformer.framework.engine.programs.check import check_split
 from ndformer.framework.engine.run import train
 from ndformer.framework.engine.training.evaluate import measure
-from ndformer.framework.engine.training.loading import build_loader, workers_explained
+from ndformer.framework.engine.training.loading import build_loader
 from ndformer.framework.errors import DataError
 from ndformer.framework.pictures import runs as report
 from ndformer.framework.registry import DATASETS
@@ -135,9 +137,45 @@ def test_where_all_samples_are_bad_it_ends():
 def test_a_worker_that_dies_or_hangs_names_the_sample(kind, says):
     loader = build_loader(of(kind, num_workers=1, timeout=3.0), "test")
     begin = time.perf_counter()
-    with pytest.raises(DataError, match=says), workers_explained([loader.data]):
+    with pytest.raises(DataError, match=says):
         list(loader)
     assert time.perf_counter() - begin < 30
+
+
+@pytest.mark.parametrize("caught", [False, True], ids=["raised", "caught by other code"])
+def test_a_worker_killed_while_a_picture_is_drawn_ends_the_run(tmp_path, monkeypatch, caught):
+    """Issue 44.24: its error became a warning, and the run waited for the loader's timeout of 600 s."""
+
+    def curves(*given):
+        try:
+            for worker in multiprocessing.active_children():
+                worker.kill()
+            time.sleep(2)  # torch's handler of the signal raises here
+        except RuntimeError:
+            if not caught:
+                raise
+
+    monkeypatch.setattr(report, "curves", curves)
+    cfg = of("SoakSquares", num_workers=1, timeout=600.0)
+    cfg.train_cfg.max_epochs = 2
+    begin = time.perf_counter()
+    with pytest.raises(DataError, match="a loader's worker died between two samples"):
+        train(cfg, tmp_path)
+    assert time.perf_counter() - begin < 30
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_program_names_the_sample_wherever_a_worker_s_death_surfaces(known, monkeypatch):
+    """Issue 44.24: here outside of the loader's loop."""
+    data = build_loader(of("Rotten", num_workers=1), "test").data
+    data.board = torch.tensor([[4321, 7]])
+
+    def main():
+        raise RuntimeError(f"DataLoader worker (pid {4321 if known else 1234}) is killed by signal: Killed. ")
+
+    with pytest.raises(SystemExit, match="died while it read 7.png" if known else "died between two samples") as end:
+        cli.run(main)
+    assert "NDFORMER_DEBUG" not in str(end.value)
 
 
 def test_what_checking_a_dataset_finds():

@@ -113,4 +113,4 @@ def _check(row: dict[str, Any], which: str) -> None:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    return type(value) is float or (type(value) is int and abs(value) < 2**63)
