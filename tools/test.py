@@ -16,7 +16,7 @@ from ndformer.framework.answers.tables import write_table
 from ndformer.framework.engine.building import STAND_IN, build_model, check_classes, on_stand_in, prepare_data
 from ndformer.framework.engine.programs import output, show_dir
 from ndformer.framework.engine.programs.cli import config_arguments, config_from, device_argument, new_parser, run
-from ndformer.framework.engine.run import as_line, build_loader, evaluate
+from ndformer.framework.engine.run import build_loader, evaluate
 from ndformer.framework.engine.training import checkpoint, same_data
 from ndformer.framework.engine.training.loading import all_bad, tell_bad
 from ndformer.framework.engine.training.progress import announced
@@ -45,7 +45,7 @@ def main() -> None:
     check_classes(model, loader)
     same_data.warn(content, loader.data, given.checkpoint)
     result = evaluate(cfg, model, announced(loader, "test"))
-    print(as_line(result.values), flush=True)
+    print(result.line, flush=True)
     if on_stand_in(cfg):
         print(STAND_IN)
     for metric in result.metrics if given.classwise else ():
@@ -55,7 +55,7 @@ def main() -> None:
     for name in model.joined:
         model.masked = {name}
         try:
-            said = as_line(evaluate(cfg, model, announced(loader, f"without {name}")).values)
+            said = evaluate(cfg, model, announced(loader, f"without {name}")).line
         except NothingLeftError:
             said = "samples have nothing else"
         print(f"without {name}:  {said}", flush=True)
@@ -64,7 +64,7 @@ def main() -> None:
     for name, sensors in data.maskable.items():
         if not kept.issuperset(sensors):
             data.masked = kept.union(sensors)
-            said = as_line(evaluate(cfg, model, announced(loader, f"without {name}")).values)
+            said = evaluate(cfg, model, announced(loader, f"without {name}")).line
             print(f"without {name}:  {said}", flush=True)
     data.masked = kept
     tell_bad(all_bad(dict(test=loader)), "tools/check_data.py names them all")

@@ -25,8 +25,9 @@ from ndformer.framework.answers.tables import write_table
 from ndformer.framework.engine.building import build_model, check_classes, prepare_data
 from ndformer.framework.engine.programs import output
 from ndformer.framework.engine.programs.cli import config_arguments, config_from, new_parser, run
-from ndformer.framework.engine.run import as_line, build_loader
+from ndformer.framework.engine.run import build_loader
 from ndformer.framework.engine.training import checkpoint, same_data
+from ndformer.framework.engine.training.evaluate import as_line
 from ndformer.framework.errors import DataError
 from ndformer.framework.foreign import printable
 from ndformer.framework.heads.classifier import Classifier
@@ -95,7 +96,7 @@ def scenes(model: Any, data: Any, metric: Any, out: Path, batch: int) -> list[np
     if metric.results:
         values = metric.compute_metrics(metric.results)
         print(metric.views(None, data.classes))
-        print(f"with voting: {as_line(values)}")
+        print(f"with voting: {as_line(values, {name: metric.quantity(name) for name in values})}")
         (out / "results.json").write_text(json.dumps(dict(test=values, voting=13), indent=1) + "\n", encoding="utf-8")
     return found
 

@@ -111,7 +111,8 @@ def rehearse(cfg: Config, model: TokenModel) -> None:
     if lr * decay >= 1:
         raise ConfigError(f"optimizer.weight_decay={decay:g} at lr={lr:g} takes all of a weight in a step: lower one")
     for metric in cfg.metrics:
-        METRICS.create(metric)
+        made = METRICS.create(metric)
+        made.quantity(made.main)
     SCHEDULES.create(cfg.schedule)
     build_optimizer(model, cfg.optimizer, cfg.get("param_groups"))
     CheckpointTimer(cfg.train_cfg.get("checkpoint_every"))

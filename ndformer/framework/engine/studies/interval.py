@@ -7,6 +7,8 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ndformer.framework.quantity import Quantity
+
 
 @dataclass(frozen=True)
 class Summary:
@@ -51,6 +53,23 @@ def _within(angle: float, freedom: int) -> float:
     return 2 / math.pi * (angle + sine * total) if odd else sine * total
 
 
-def in_percent(limits: tuple[float, float]) -> tuple[float, float]:
-    """Limits of an axis of shares in %, which wide intervals may have pushed beyond 0 and 100."""
-    return max(0.0, limits[0]), min(100.0, limits[1])
+def mean(s: Summary | None, quantity: Quantity) -> str:
+    """Return the mean with its interval, as tables write it, without the unit."""
+    return "-" if s is None else quantity.text(s.mean) + ("" if s.half is None else f" ± {quantity.text(s.half)}")
+
+
+def difference(s: Summary | None, quantity: Quantity) -> str:
+    """Return the mean of differences, with its sign and its interval."""
+    return "-" if s is None else quantity.text(s.mean, "+") + ("" if s.half is None else f" ± {quantity.text(s.half)}")
+
+
+def in_units(quantity: Quantity) -> str:
+    """Return the unit of differences, and what their sign means where lower values are better."""
+    unit = "in points" if quantity.is_share else f"in {quantity.unit}" if quantity.unit else "as plain numbers"
+    return unit + ("" if quantity.better == "higher" else ", positive where the value is lower")
+
+
+def within(limits: tuple[float, float], quantity: Quantity) -> tuple[float, float]:
+    """Return the limits of an axis, which wide intervals may have pushed beyond what a quantity can be."""
+    low, high = quantity.limits
+    return max(low, limits[0]), min(high, limits[1])
