@@ -13,6 +13,7 @@ from pathlib import Path
 
 from ndformer.framework.answers import gallery
 from ndformer.framework.answers.tables import write_table
+from ndformer.framework.data.dataset import TEST_IS_VAL
 from ndformer.framework.engine.building import STAND_IN, build_model, check_classes, on_stand_in, prepare_data
 from ndformer.framework.engine.programs import output, show_dir
 from ndformer.framework.engine.programs.cli import config_arguments, config_from, device_argument, new_parser, run
@@ -46,6 +47,8 @@ def main() -> None:
     same_data.warn(content, loader.data, given.checkpoint)
     result = evaluate(cfg, model, announced(loader, "test"))
     print(result.line, flush=True)
+    if loader.data.test_is_val:
+        print(TEST_IS_VAL)
     if on_stand_in(cfg):
         print(STAND_IN)
     for metric in result.metrics if given.classwise else ():

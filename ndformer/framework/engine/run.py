@@ -17,6 +17,7 @@ import torch
 from mmengine.config import Config
 
 from ndformer.framework import atomic, guest, processes
+from ndformer.framework.data.dataset import TEST_IS_VAL
 from ndformer.framework.engine.building import (
     STAND_IN,
     build_model,
@@ -118,6 +119,8 @@ def _run(
     params = sum(p.numel() for p in model.parameters())
     sizes = ", ".join(f"{len(loader.data)} {split}" for split, loader in loaders.items())
     print(f"{encoding_name(cfg)} on {dataset_name(cfg)}: {sizes}; {params / 1e6:.2f} M parameters; {work_dir}")
+    if loaders["test"].data.test_is_val:
+        print(TEST_IS_VAL + "; validation samples are held out of train" * (not loaders["val"].data.val_is_test))
     with trainer.preemption, workers_explained([loader.data for loader in loaders.values()]), _anomalies(cfg):
         trainer.train()
         trainer.preemption.at_once = True  # all is saved
@@ -165,7 +168,9 @@ def finish(
     if on_stand_in(cfg):
         content["sample"] = True
         print(STAND_IN)
-    if cfg.val_dataloader.dataset.get("val_is_test"):
+    if loaders["test"].data.test_is_val:
+        content["test_is_val"] = True
+    if loaders["val"].data.val_is_test:
         content["val_is_test"] = True
         print(
             "validation was the test set itself (val_is_test): the test figure is the best of all epochs, and flatters"

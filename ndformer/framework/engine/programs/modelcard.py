@@ -67,12 +67,13 @@ def card(name: str, cfg: Config, content: dict[str, Any], results: dict[str, Any
     measured = {name: Quantity.parse(one) for name, one in results.get("quantities", {}).items()}
     quantity = lambda key: measured[key] if key in measured else quantity_of(cfg.metrics, key)
     shown_figures = {key: quantity(key).log_text(value) for key, value in figures.items()}
+    of_val = " (the val split of the data, which has no test split)" if results.get("test_is_val") else ""
     front = "".join(f"{key}: {json.dumps(value)}\n" for key, value in head.items())  # JSON is YAML
     parts = [
         f"---\n{front}---\n\n# {plain(name)}\n",
         f"{plain(encoding)} on {plain(shown)}, a model of ndformer {__version__}.\n",
         _use(name),
-        _table("Results", "On the test set, read once with the checkpoint that was best on validation.", shown_figures),
+        _table("Results", f"On the test set{of_val}, read once with the checkpoint best on validation.", shown_figures),
         _table("Training", "", _told(cfg, content, results)),
         _data(content),
     ]

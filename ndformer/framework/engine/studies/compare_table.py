@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ndformer.framework import atomic
+from ndformer.framework.data.dataset import TEST_IS_VAL
 from ndformer.framework.engine.studies import grid, markdown
 from ndformer.framework.engine.studies.compare import Outcome
 from ndformer.framework.engine.studies.interval import Summary, difference, in_units, within
@@ -113,6 +114,8 @@ def text(title: str, rows: Sequence[Row], outcomes: Sequence[Outcome], metric: s
     results = [one.results for one in outcomes if one.results is not None]
     if any(r.get("sample") for r in results):
         notes.append("On the generated stand-in: these figures say nothing about the dataset of that name.")
+    if any(r.get("test_is_val") for r in results):
+        notes.append(f"{TEST_IS_VAL[0].upper()}{TEST_IS_VAL[1:]}.")
     if any(r.get("val_is_test") for r in results):
         notes.append("Validation was the test set itself (val_is_test): the figures are the best of all epochs.")
     failed = [one for one in outcomes if one.failed]

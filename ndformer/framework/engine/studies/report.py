@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ndformer.framework import atomic
+from ndformer.framework.data.dataset import TEST_IS_VAL
 from ndformer.framework.engine.config.differences import changes
 from ndformer.framework.engine.config.load import load
 from ndformer.framework.engine.config.shipped import CONFIGS
@@ -69,6 +70,8 @@ def _figures(runs: Sequence[Told]) -> Markup:
         data = f"{some[0].results.get('dataset', '')}{' (generated)' * bool(some[0].results.get('sample'))}"
         rows.append([named(some[0]), data, len(some), *shown, params, spent])
     note = "±: the 95 % interval of the mean over runs (Student t). Of one run nobody knows how far chance goes."
+    if any(run.results.get("test_is_val") for run in runs):
+        note = f"{TEST_IS_VAL[0].upper()}{TEST_IS_VAL[1:]}. {note}"
     if any(run.results.get("val_is_test") for run in runs):
         note = f"Validation was the test set itself (val_is_test), which flatters. {note}"
     if any(run.results.get("sample") for run in runs):

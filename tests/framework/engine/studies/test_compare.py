@@ -334,10 +334,11 @@ def test_an_encoding_without_any_result_keeps_its_row():
 
 
 def test_samples_and_val_is_test_are_told():
-    found = outcomes({("A", None): [0.9]}, sample=True, val_is_test=True)
+    found = outcomes({("A", None): [0.9]}, sample=True, val_is_test=True, test_is_val=True)
     table = compare_table.text("", compare_table.tabulate(found, "accuracy", "A"), found, "accuracy", "A")
     assert "generated stand-in" in table
     assert "val_is_test" in table
+    assert "The data has no test split, so its val split is the test set." in table  # issue 44.4
 
 
 @pytest.mark.parametrize("amounts", [[None], [10, 100]])

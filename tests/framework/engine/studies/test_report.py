@@ -120,7 +120,10 @@ def test_what_could_not_be_drawn_says_why(tmp_path):
 
 
 def test_stand_ins_and_flattered_figures_are_told(tmp_path):
-    page = text(report.of_runs([told.read(made(tmp_path / "run", 0.5, sample=True, val_is_test=True))]))
+    page = text(
+        report.of_runs([told.read(made(tmp_path / "run", 0.5, sample=True, val_is_test=True, test_is_val=True))])
+    )
+    assert "The data has no test split, so its val split is the test set." in page  # issue 44.4
     assert "On the generated stand-in" in page
     assert "Validation was the test set itself" in page
 

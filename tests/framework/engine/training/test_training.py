@@ -165,6 +165,23 @@ def test_what_a_run_leaves_behind(tmp_path):
         assert (tmp_path / "run" / name).stat().st_size > 0
 
 
+@pytest.mark.parametrize("validated_on_test", [False, True])
+def test_a_val_split_that_is_the_test_set_is_in_the_log_and_in_results_json(tmp_path, capsys, validated_on_test):
+    """Issue 44.4"""
+    cfg = config(train_cfg=dict(max_epochs=1, accumulate=1, clip_grad=1.0, amp=None, compile=False))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(DATASETS.get("Squares"), "splits", ("train", "val"))
+        for split in ("train", "val"):
+            cfg[f"{split}_dataloader"].dataset.val_is_test = validated_on_test
+        results = train(cfg, tmp_path / "run")
+    said = capsys.readouterr().out
+    held_out = "; validation samples are held out of train" * (not validated_on_test)
+    assert f"the data has no test split, so its val split is the test set{held_out}\n" in said
+    assert results["test_is_val"] is True
+    assert results.get("val_is_test", False) is validated_on_test
+    assert ("validation was the test set itself" in said) == validated_on_test
+
+
 def test_the_reported_figures_are_those_of_the_checkpoint_that_was_best_on_validation(tmp_path):
     results = train(config(ema=None), tmp_path / "run")
     state = checkpoint.load(tmp_path / "run" / "last.pth")
