@@ -38,8 +38,8 @@ def main() -> None:
     if given.out is not None:
         output.ready(given.out, output.TABLES)
     show_dir.check(given)
-    model = build_model(cfg)
     content = checkpoint.load(given.checkpoint)
+    model = build_model(cfg, known=content.get("classes"))
     checkpoint.load_weights(model, content, given.checkpoint, given.resize_positions)
     prepare_data(cfg, given.sample)
     loader = build_loader(cfg, "test", content.get("classes", ()))

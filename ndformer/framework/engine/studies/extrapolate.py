@@ -68,8 +68,8 @@ def extrapolate(
     """Evaluate a checkpoint at every size, with positions dealt with in every way: at the size of training all are one,
     and without rotary frequencies ntk and yarn are left out. `metric` is the value that tables show, the config's main
     one if it is None."""
-    model = build_model(cfg)
     content = checkpoint.load(path)
+    model = build_model(cfg, known=content.get("classes"))
     checkpoint.load_weights(model, content, path)
     known = content.get("classes", ())
     same_data.warn(content, build_loader(cfg, "test", known).data, path)

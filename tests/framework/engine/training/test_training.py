@@ -15,6 +15,7 @@ from torch import nn
 
 from ndformer.framework.data.dataset import Dataset
 from ndformer.framework.engine.building import build_model
+from ndformer.framework.engine.config import kept
 from ndformer.framework.engine.run import build_loader, evaluate, train
 from ndformer.framework.engine.training import checkpoint
 from ndformer.framework.engine.training.ema import EMA
@@ -163,6 +164,23 @@ def test_what_a_run_leaves_behind(tmp_path):
     assert 0 <= written["test"]["accuracy"] <= 1
     for name in ("config.py", "best.pth", "last.pth", "curves.png", "confusion_matrix.png"):
         assert (tmp_path / "run" / name).stat().st_size > 0
+
+
+def test_a_config_without_a_number_of_classes_has_that_of_the_data(tmp_path, capsys):
+    """Issue 44.9: `model.head.classes` had to be typed."""
+    cfg = config(train_cfg=dict(max_epochs=1, accumulate=1, clip_grad=1.0, amp=None, compile=False))
+    given = dict(type="Classifier", label_smoothing=0.1)
+    cfg.model["head"] = Config(dict(head=given)).head
+    results = train(cfg, tmp_path / "run")
+    assert "model.head.classes is 3, as the data has it" in capsys.readouterr().out
+    assert kept.read(tmp_path / "run" / "config.json")["model"]["head"]["classes"] == 3
+    assert "classes" not in cfg.model.head
+    content = checkpoint.load(tmp_path / "run" / "best.pth")
+    model = build_model(cfg, known=content["classes"])  # as programs build it from the user's own config
+    checkpoint.load_weights(model, content, "best.pth")
+    assert evaluate(cfg, model, build_loader(cfg, "test")).values == results["test"]
+    cfg.train_cfg.max_epochs = 2
+    assert train(cfg, tmp_path / "run", resume=True)["epochs"] == 2
 
 
 @pytest.mark.parametrize("validated_on_test", [False, True])
