@@ -11,7 +11,7 @@ from ndformer.framework import atomic
 from ndformer.framework.data.dataset import TEST_IS_VAL
 from ndformer.framework.engine.studies import grid, markdown
 from ndformer.framework.engine.studies.compare import Outcome
-from ndformer.framework.engine.studies.interval import Summary, difference, in_units, within
+from ndformer.framework.engine.studies.interval import ENOUGH, Summary, difference, in_units, interval, within
 from ndformer.framework.engine.studies.train_all import LOG, Ended
 from ndformer.framework.engine.training.evaluate import value_of
 from ndformer.framework.engine.training.progress import clock
@@ -88,7 +88,7 @@ def text(title: str, rows: Sequence[Row], outcomes: Sequence[Outcome], metric: s
     keys = list(rows[0].point) if rows else []
     head = ["encoding", *(["per class"] if amounts else []), *keys]
     head += ["n", f"{metric} {quantity.symbol}".rstrip(), "sd", "95 % interval"]
-    head += [f"gain over {baseline}"] if several else []
+    head += ["vs best", f"gain over {baseline}"] if several else []
     head += ["min a run", "parameters"]
     cells = []
     for row in rows:
@@ -97,20 +97,20 @@ def text(title: str, rows: Sequence[Row], outcomes: Sequence[Outcome], metric: s
             cells.append(cell + ["0"] + ["-"] * (len(head) - len(cell) - 1))
             continue
         s = row.summary
-        cell += [str(s.n), quantity.text(s.mean) + ("*" if several and row.may_be_best else " " * several)]
-        cell += ["-" if s.sd is None else quantity.text(s.sd), _interval(s, quantity)]
-        cell += [difference(row.gain, quantity)] if several else []
+        cell += [str(s.n), quantity.text(s.mean), "-" if s.sd is None else quantity.text(s.sd)]
+        cell += [interval(s, quantity) if s.margin is not None else _runs(row, quantity)]
+        cell += [_against_best(row, rows, quantity), difference(row.gain, quantity)] if several else []
         cell += [f"{row.minutes:.1f}", f"{(row.params or 0) / 1e6:.2f} M"]
         cells.append(cell)
     notes = [title, "", markdown.table(head, cells), ""]
     if several:
         among = f"its amount's {BEST[quantity.better]}" if amounts else f"the {BEST[quantity.better]}"
         notes.append(
-            f"\\*: not told apart from {among}: their 95 % intervals (Student t, over seeds) overlap. Among these\n"
-            f"there is no order. Gains are paired by seed, {in_units(quantity)}."
+            f"vs best: against {among}. n.s.: no significant difference, the 95 % intervals (Student t, over\n"
+            f"seeds) overlap. Gains are paired by seed, {in_units(quantity)}."
         )
-        if any(row.summary is not None and row.summary.half is None for row in rows):
-            notes.append("One run has no interval: nothing is told apart from it.")
+    if any(row.summary is not None and row.summary.margin is None for row in rows):
+        notes.append(f"Fewer than {ENOUGH} seeds are too few seeds for an interval: such rows list their runs.")
     results = [one.results for one in outcomes if one.results is not None]
     if any(r.get("sample") for r in results):
         notes.append("On the generated stand-in: these figures say nothing about the dataset of that name.")
@@ -125,8 +125,21 @@ def text(title: str, rows: Sequence[Row], outcomes: Sequence[Outcome], metric: s
     return "\n".join(notes) + "\n"
 
 
-def _interval(s: Summary, quantity: Quantity) -> str:
-    return "-" if s.half is None else f"{quantity.text(s.mean - s.half)} to {quantity.text(s.mean + s.half)}"
+def _runs(row: Row, quantity: Quantity) -> str:
+    """Where there are too few for an interval."""
+    return "runs: " + ", ".join(quantity.text(value) for value in row.values.values())
+
+
+def _against_best(row: Row, rows: Sequence[Row], quantity: Quantity) -> str:
+    """How a row compares to the best mean on its amount of data."""
+    means = [one.summary for one in rows if one.per_class == row.per_class and one.summary is not None]
+    best = means[quantity.best([s.mean for s in means])]
+    if row.summary is best:
+        return "best"
+    assert row.summary is not None
+    if row.summary.margin is None or best.margin is None:
+        return "-"
+    return "n.s." if row.may_be_best else "worse"
 
 
 def line(end: Ended, metric: str) -> str:
@@ -193,7 +206,7 @@ def _points(title: str, rows: Sequence[Row], metric: str, quantity: Quantity) ->
         axis = figure.subplots()
         for i, row in enumerate(rows):
             assert row.summary is not None
-            half = None if row.summary.half is None else quantity.scaled(row.summary.half)
+            half = None if row.summary.margin is None else quantity.scaled(row.summary.margin)
             axis.errorbar(quantity.scaled(row.summary.mean), i, xerr=half, fmt="D", ms=4.5, capsize=3, color="#3b6ea8")
             values = [quantity.scaled(value) for value in row.values.values()]
             axis.plot(values, [i] * len(values), "o", ms=4, color="0.6", zorder=3)
@@ -217,7 +230,7 @@ def _curves(title: str, rows: Sequence[Row], metric: str, quantity: Quantity, ba
                     continue
                 aside = 1.02 ** (i - (len(names) - 1) / 2)  # so that bars do not hide each other
                 x, y = [aside * amount for amount, _ in points], [quantity.scaled(s.mean) for _, s in points]
-                half = [quantity.scaled(s.half or 0.0) for _, s in points]
+                half = [quantity.scaled(s.margin or 0.0) for _, s in points]
                 axis.errorbar(x, y, half, fmt="o-", ms=3.5, lw=1.2, capsize=2, color=f"C{i}", label=name)
             amounts = sorted({row.per_class for row in rows if row.per_class is not None})
             axis.set_xscale("log")

@@ -72,8 +72,8 @@ def text(rows: Rows, sizes: Sequence[int | str], metric: str, quantity: Quantity
             cells.append(cell)
         head = ["encoding", "n", *map(str, sizes)]
         parts += [f"{about}, trained at {trained}; {SAYS[way]}", "", markdown.table(head, cells), ""]
-    if any(s.half is not None for s in rows.values()):
-        parts.append("±: 95 % intervals (Student t) over runs.\n")
+    if any(s.margin is not None for s in rows.values()):
+        parts.append("± or in brackets: 95 % intervals (Student t) over runs.\n")
     return "\n".join(parts)
 
 
@@ -130,7 +130,7 @@ def _curves(
             found = [rows[name, size, way] for size in sizes if (name, size, way) in rows]
             if found:
                 means = [quantity.scaled(s.mean) for s in found]
-                halves = [quantity.scaled(s.half or 0.0) for s in found]
+                halves = [quantity.scaled(s.margin or 0.0) for s in found]
                 label = name if way == ways[0] else None
                 form, style = LINES[way][0], dict[str, Any](ms=3.5, lw=1.2, capsize=2, color=f"C{i}")
                 axis.errorbar(at, means, halves, fmt=form, label=label, **style)

@@ -8,7 +8,7 @@ from pathlib import Path
 from ndformer.framework import atomic
 from ndformer.framework.engine.studies import markdown
 from ndformer.framework.engine.studies.friedman import ALPHA, Ranking, critical_difference, ranking
-from ndformer.framework.engine.studies.interval import Summary, difference, in_units, mean
+from ndformer.framework.engine.studies.interval import ENOUGH, Summary, difference, in_units, mean
 from ndformer.framework.engine.studies.joined import Cell, Compared
 from ndformer.framework.errors import UnknownNameError, nearest
 from ndformer.framework.pictures import ranks
@@ -110,7 +110,7 @@ def text(table: Table) -> str:
     ]
     parts = [
         markdown.table(["encoding", *(["average rank"] if found else []), *heads], means),
-        "Test figures, ±: 95 % intervals (Student t) over runs.\n" + _gaps(table),
+        "Test figures, ± or in brackets: 95 % intervals (Student t) over runs" + _few(table) + ".\n" + _gaps(table),
         _ranked(table, found),
         markdown.table(heads_of_gains, gains) if gains else "",
         _against(table, order) if gains else "",
@@ -127,7 +127,7 @@ def _gain(s: Summary | None, quantity: Quantity) -> str:
 
 def _sign(s: Summary | None) -> int:
     """1 for better and -1 for worse, where the interval of the gain says so; 0 where it has both."""
-    return 0 if s is None or s.half is None or abs(s.mean) <= s.half else 1 if s.mean > 0 else -1
+    return 0 if s is None or s.margin is None or abs(s.mean) <= s.margin else 1 if s.mean > 0 else -1
 
 
 def _gaps(table: Table) -> str:
@@ -146,6 +146,12 @@ def _gaps(table: Table) -> str:
             for count in sorted(set(runs.values()) - {most})
         ]
     return "\n".join([*notes, *([f"Fewer runs than others have: {'; '.join(fewer)}."] if fewer else [])])
+
+
+def _few(table: Table) -> str:
+    every = (table.mean(name, on) for name in table.names for on in table.sets)
+    few = any(s is not None and s.margin is None for s in every)
+    return f"; fewer than {ENOUGH} are too few for an interval" * few
 
 
 def _about(found: Ranking) -> str:

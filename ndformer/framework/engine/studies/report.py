@@ -69,7 +69,7 @@ def _figures(runs: Sequence[Told]) -> Markup:
         spent = f"{sum(minutes) / len(minutes):.1f}" if minutes else ""
         data = f"{some[0].results.get('dataset', '')}{' (generated)' * bool(some[0].results.get('sample'))}"
         rows.append([named(some[0]), data, len(some), *shown, params, spent])
-    note = "±: the 95 % interval of the mean over runs (Student t). Of one run nobody knows how far chance goes."
+    note = "±: the 95 % interval of the mean over runs (Student t). Fewer than 3 runs are too few for an interval."
     if any(run.results.get("test_is_val") for run in runs):
         note = f"{TEST_IS_VAL[0].upper()}{TEST_IS_VAL[1:]}. {note}"
     if any(run.results.get("val_is_test") for run in runs):

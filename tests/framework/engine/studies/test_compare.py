@@ -289,13 +289,21 @@ def test_rows_have_means_intervals_and_gains_paired_by_seed():
     assert (pape.minutes, pape.params) == (2.0, 1_500_000)
 
 
-def test_what_overlaps_with_the_best_is_marked_as_not_told_apart():
+def test_what_overlaps_with_the_best_is_not_significantly_different():
+    """Issue 44.11: a star beside such means read as "significant"."""
     rows = compare_table.tabulate(outcomes(PLAIN), "accuracy", "Sincos")
     assert [row.may_be_best for row in rows] == [False, True, True, True]  # two runs of ALiBi: a wide interval
     table = compare_table.text("title", rows, outcomes(PLAIN), "accuracy", "Sincos")
-    assert "91.00* " in table
-    assert "82.00  " in table
+    lines = {line.split("|")[1].strip(): line for line in table.splitlines() if line.startswith("|")}
+    expected = dict(Sincos="worse", PaPE="best", PaPERI="n.s.", ALiBi="-")
+    assert {name: line.split("|")[6].strip() for name, line in lines.items() if name in expected} == expected
+    assert "91.00 |" in table
+    assert "*" not in table
+    assert "n.s.: no significant difference" in table
     assert "88.52 to 93.48" in table
+    assert "| runs: 85.00, 86.00 |" in lines["ALiBi"]
+    assert "+2.50 |" in lines["ALiBi"]
+    assert "Fewer than 3 seeds are too few seeds for an interval" in table
     assert "+9.00 ± 2.48" in table
     assert "1 of 12 runs are not in it:\n\n- ALiBi, seed 0: it broke" in table
 
@@ -319,7 +327,7 @@ def test_where_lower_values_are_better_the_lowest_mean_is_the_best(tmp_path):
 
 
 def test_amounts_of_data_are_compared_each_by_itself():
-    values = {("A", 50): [0.9, 0.91], ("B", 50): [0.5, 0.51], ("A", 10): [0.1, 0.2], ("B", 10): [0.3, 0.31]}
+    values = {("A", 50): [0.9, 0.91, 0.92], ("B", 50): [0.5, 0.51, 0.52], ("A", 10): [0.1, 0.2], ("B", 10): [0.3, 0.31]}
     rows = compare_table.tabulate(outcomes(values), "accuracy", "A")
     assert [(row.per_class, row.encoding) for row in rows] == [(10, "A"), (10, "B"), (50, "A"), (50, "B")]
     assert [row.may_be_best for row in rows] == [True, True, True, False]
