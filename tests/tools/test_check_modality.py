@@ -130,7 +130,7 @@ def test_an_adapter_with_a_batch_norm_is_tried_as_it_is_evaluated(check):
 
 def test_a_metric_that_does_not_say_which_values_are_better_is_one_sentence(check, monkeypatch):
     """Issue 44.1: the program asks for `better` and `unit`."""
-    monkeypatch.delattr(Accuracy, "better")
+    monkeypatch.setattr(Accuracy, "better", None)
     lines, status = check(GOOD)
     assert status == 1
     assert lines[-1].startswith("FAIL  answers")

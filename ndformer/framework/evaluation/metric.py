@@ -23,9 +23,9 @@ with guest.importing():
 class Metric(BaseMetric):
     """Extend it with `main`, `better`, `unit`, `process` and `compute_metrics`, and register it in METRICS."""
 
-    main: str  # the value that the best checkpoint is best at
-    better: Better  # which of two values is better: "higher" or "lower"
-    unit: str  # "share": 0 to 1, written in %; "": a plain number; else the name of the unit: "px", "Ha"
+    main: str = ""  # the value that the best checkpoint is best at
+    better: Better | None = None  # which of two values is better: "higher" or "lower"; None is refused
+    unit: str | None = None  # "share": 0 to 1, written in %; "": a plain number; else the name of the unit: "px", "Ha"
     decimals: int | None = None  # as written; None: 2 of a share, else 4
     quantities: Mapping[str, Quantity] = {}  # of values that differ from the main one in these
     default_prefix = ""
@@ -80,7 +80,7 @@ def quantity_of(metrics: Sequence[dict[str, Any]], name: str) -> Quantity:
 def shipped_quantity(name: str) -> Quantity:
     """Return the quantity of a value in a file that does not describe it: by the registered metric that has its name,
     else a plain number."""
-    kinds = [kind for kind in METRICS.all().values() if hasattr(kind, "main") and _declares(kind, name)]
+    kinds = [kind for kind in METRICS.all().values() if issubclass(kind, Metric) and _declares(kind, name)]
     return _quantity(kinds[0], name) if kinds else Quantity.of("higher", "")
 
 
@@ -89,9 +89,9 @@ def _declares(metric: Metric | type[Metric], name: str) -> bool:
 
 
 def _quantity(metric: Metric | type[Metric], name: str) -> Quantity:
-    lacks = [key for key in ("better", "unit") if not hasattr(metric, key)]
-    if lacks:
+    if metric.better is None or metric.unit is None:
         kind = metric if isinstance(metric, type) else type(metric)
+        lacks = [key for key, value in dict(better=metric.better, unit=metric.unit).items() if value is None]
         raise ConfigError(
             f"{kind.__name__} is expected to declare better and unit, got no {' and no '.join(lacks)}. Write "
             'better = "higher" or "lower", and unit = "share" (0 to 1, written in %), "" (a plain number) or the name '
