@@ -10,6 +10,7 @@ data_root = "data/mine"
 model = dict(
     modalities=dict(points=dict(centres=128, features=0, unit=0.2)),
     backbone=dict(dim=192, depth=6, heads=3, drop_path=0.0, encoding=dict(type="PaPE", m=50)),
+    head=dict(classes=None),  # as many as the data has
 )
 
 _pack = dict(type="PackPoints", features=())

@@ -3,7 +3,7 @@
 _base_ = ["_base_/coco_vitt.py"]
 data_root = "data/mine"
 weights = "work_dirs/coco_vitt_pape/best.pth"
-model = dict(backbone=dict(encoding=dict(type="PaPE", m=50)))
+model = dict(backbone=dict(encoding=dict(type="PaPE", m=50)), head=dict(classes=None))  # as many as the data has
 train_dataloader = dict(batch_size=16, num_workers=4, dataset=dict(holdout=0.1))
 val_dataloader = dict(batch_size=16, num_workers=4, dataset=dict(holdout=0.1))
 test_dataloader = dict(batch_size=16, num_workers=4)

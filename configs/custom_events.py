@@ -9,6 +9,7 @@ data_root = "data/mine"
 model = dict(
     modalities=dict(events=dict(class_at="auto")),
     backbone=dict(dim=192, depth=6, heads=3, drop_path=0.0, encoding=dict(type="PaPE", m=50)),
+    head=dict(classes=None),  # as many as the data has
 )
 
 _spikes = dict(type="PackSpikes", threshold=256, refractory=100_000, patch=16, bins=10, reference="start")
@@ -22,4 +23,9 @@ train_cfg = dict(max_epochs=50, amp=None, clip_grad=1.0)
 
 versions = None  # the recipe's own, for its own classes
 _of_sample = dict(dataset=dict(type="DvsGesture"))
-sample = dict(train_dataloader=_of_sample, val_dataloader=_of_sample, test_dataloader=_of_sample)
+sample = dict(
+    model=dict(head=dict(classes=11)),
+    train_dataloader=_of_sample,
+    val_dataloader=_of_sample,
+    test_dataloader=_of_sample,
+)

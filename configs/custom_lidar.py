@@ -1,6 +1,6 @@
 """Your own LiDAR scans with boxes, or KITTI's: pillars, UniTR's blocks without cameras, PaPE; docs/custom-lidar.md.
 
-Pillars of 0.4 m between -51.2 and 51.2 m. Give model.head.classes; lists of three numbers say another range.
+Pillars of 0.4 m between -51.2 and 51.2 m. Lists of three numbers say another range.
 """
 
 data_root = "data/mine"
@@ -19,7 +19,6 @@ model = dict(
     ),
     head=dict(
         type="CentrePoint",
-        classes=4,
         neck=dict(type="BirdsEyeNet", low=_low[:2], high=_high[:2], cell=_cell, blocks=(1, 1, 1), strides=(1, 2, 2),
                   widths=(64, 96, 128), up=64, norm_momentum=0.1),
         norm_momentum=0.1,
@@ -49,7 +48,7 @@ sample = dict(
         backbone=dict(
             dim=48, heads=4, blocks=("own",), corner=_small_low[:2], cell=_small_cell, window=(10, 10), size=64
         ),
-        head=dict(neck=dict(widths=(32, 48, 64), stride=1, up=32, **_small_plane)),
+        head=dict(classes=4, neck=dict(widths=(32, 48, 64), stride=1, up=32, **_small_plane)),
     ),
     train_dataloader=dict(num_workers=0, dataset=dict(transforms=_small_train, paste=0.0)),
     val_dataloader=dict(num_workers=0, dataset=dict(transforms=_small_keep)),

@@ -21,6 +21,7 @@ model = dict(
         drop_path=0.0,
         cpe="xcpe",
     ),
+    head=dict(classes=None),  # as many as the data has
     mix=None,
 )
 
@@ -51,6 +52,7 @@ train_cfg = dict(max_epochs=50, amp=None, clip_grad=1.0)
 
 versions = None  # the recipe's own
 sample = dict(
+    model=dict(head=dict(classes=20)),
     train_dataloader=dict(dataset=dict(type="ScanNet", labels="segment20.npy", classes=None, test_on="val")),
     val_dataloader=dict(dataset=dict(type="ScanNet", labels="segment20.npy", classes=None, test_on="val")),
     test_dataloader=dict(dataset=dict(type="ScanNet", labels="segment20.npy", classes=None, test_on="val")),

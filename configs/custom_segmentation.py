@@ -2,7 +2,10 @@
 
 _base_ = ["_base_/ade20k.py"]
 data_root = "data/mine"
-model = dict(backbone=dict(dim=192, heads=3, drop_path=0.0, encoding=dict(type="PaPE", m=50)))
+model = dict(
+    backbone=dict(dim=192, heads=3, drop_path=0.0, encoding=dict(type="PaPE", m=50)),
+    head=dict(classes=None),  # as many as the data has
+)
 train_dataloader = dict(num_workers=4, dataset=dict(zero_is_nothing=False, holdout=0.1))
 val_dataloader = dict(num_workers=4, dataset=dict(zero_is_nothing=False, holdout=0.1))
 test_dataloader = dict(num_workers=4, dataset=dict(zero_is_nothing=False))

@@ -9,7 +9,7 @@ data_root = "data/mine"
 model = dict(
     modalities=dict(video=dict(class_at="auto", start=0)),
     backbone=dict(dim=192, depth=6, heads=3, drop_path=0.0, encoding=dict(type="PaPE", m=50)),
-    head=dict(classes=10),
+    head=dict(classes=None),  # as many as the data has
 )
 
 _frames = dict(type="SampleFrames", together=2, every=10, count=5)

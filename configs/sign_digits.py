@@ -11,6 +11,7 @@ model = dict(
         drop_path=0.0,
         encoding=dict(type="PaPE", m=50, init_radius=[1, 3.5]),
     ),
+    head=dict(classes=10),
     mix=None,
 )
 _train = [dict(type="RandomResizedCrop", size=48, scale=(0.7, 1.0)), dict(type="PackImage")]

@@ -110,7 +110,7 @@ def run_of(
     for name, weight in model.named_parameters():
         if weight.dim() > 1 and "tokens" not in name:
             torch.nn.init.normal_(weight, std=0.15)
-    count = int(cfg.model.head.classes)
+    count = int(model.head.classes)  # type: ignore[arg-type]
     names = [*classes, *(f"class {i}" for i in range(len(classes), count))]
     where = folder / f"{path.stem}_{len(list(folder.iterdir()))}.pth"
     checkpoint.save(where, dict(model=model.state_dict(), classes=names))

@@ -34,7 +34,7 @@ from ndformer.framework.engine.studies.compare import (
 from ndformer.framework.engine.studies.train_all import LOG, train_all
 from ndformer.framework.engine.training.owner import owned
 from ndformer.framework.errors import UnknownNameError, nearest
-from ndformer.framework.registry import METRICS
+from ndformer.framework.evaluation.metric import main_metric
 
 TRAIN = Path(__file__).with_name("train.py")
 
@@ -98,7 +98,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         points,
     )
     cfg = runs[0].cfg
-    metric = given.metric or METRICS.get(cfg.metrics[0].type).main
+    metric = given.metric or main_metric(cfg.metrics)[0]
     title = f"{given.config.stem}{' --sample' if given.sample else ''}, test {metric} on "
     title += cfg.train_dataloader.dataset.type
     report = compare_table.Report(home, title, metric, given.baseline or runs[0].encoding)

@@ -19,7 +19,7 @@ import torch
 from mmengine.config import Config
 
 from ndformer.framework import graph
-from ndformer.framework.engine.building import Framing, build_model
+from ndformer.framework.engine.building import Framing, build_model, with_classes
 from ndformer.framework.engine.programs import modelcard
 from ndformer.framework.engine.programs.cli import config_arguments, config_from, new_parser, run
 from ndformer.framework.engine.training import checkpoint, exported
@@ -82,8 +82,9 @@ def main() -> None:
         known = " or ".join(graph.ENDINGS)
         raise DataError(f"weights are exported as .safetensors, graphs as {known}, got {given.out}")
     (graph.can_save if kind in graph.ENDINGS else exported.can_export if kind else modelcard.can_write)(given.out)
-    model = build_model(cfg, "cpu")
     content = checkpoint.load(given.checkpoint)
+    cfg = with_classes(cfg, content.get("classes"))
+    model = build_model(cfg, "cpu")
     checkpoint.load_weights(model, content, given.checkpoint, given.resize_positions)
     whole = content | dict(model=model.state_dict())
     if kind in graph.ENDINGS:

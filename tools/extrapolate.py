@@ -76,14 +76,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
         generated = generated or on_stand_in(cfg)
         tested.append(extrapolate.extrapolate(cfg, path, given.sizes, given.metric, given.scalings))
         print(f"[{number}/{len(found)}] {tested[-1].encoding}, {path}", flush=True)
-    metric = tested[0].metric
+    metric, quantity = tested[0].metric, tested[0].quantity
     rows, sizes = extrapolate_table.summarised(tested), extrapolate_table.shapes(tested)
     trained = sorted({one.trained for one in tested})
     sides = " and ".join(str(h) if h == w else f"{h}x{w}" for h, w in trained)
-    tables = extrapolate_table.text(rows, list(sizes), metric, sides) + f"\n{STAND_IN.capitalize()}.\n" * generated
+    tables = (
+        extrapolate_table.text(rows, list(sizes), metric, quantity, sides) + f"\n{STAND_IN.capitalize()}.\n" * generated
+    )
     out = given.out or Path(os.path.commonpath([path.parent for _, path in found]))
     extrapolate_table.save(out, tested, rows, tables)
-    extrapolate_table.draw(out / "extrapolate.png", rows, sizes, metric, trained)
+    extrapolate_table.draw(out / "extrapolate.png", rows, sizes, metric, quantity, trained)
     print(f"\n{tables}\n{out / 'extrapolate.md'}  {out / 'extrapolate.json'}  {out / 'extrapolate.png'}")
 
 

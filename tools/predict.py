@@ -50,10 +50,10 @@ def main() -> None:
     if given.out is not None:
         output.ready(given.out, output.TABLES)
     show_dir.check(given)
-    model = build_model(cfg).eval()
+    content = checkpoint.load(given.checkpoint)
+    model = build_model(cfg, known=content.get("classes")).eval()
     prepared = Preparation(cfg, model)
     samples = prepared.samples_in(given.files)
-    content = checkpoint.load(given.checkpoint)
     checkpoint.load_weights(model, content, given.checkpoint, given.resize_positions)
     named = sum(part.classes for part in model.modules() if isinstance(part, Head))
     prepared.trained_on = content.get("data", {}).get("train", {})

@@ -97,8 +97,8 @@ def main(words: Sequence[str] | None = None) -> None:
         output.ready(path, ENDINGS)
     if given.z_scores and given.out and given.out.suffix == ".gif":
         raise DataError("z-scores do not move: name a .png with --out")
-    model = build_model(cfg).eval()
     content = checkpoint.load(given.checkpoint)
+    model = build_model(cfg, known=content.get("classes")).eval()
     checkpoint.load_weights(model, content, given.checkpoint, given.resize_positions)
     named = sum(part.classes for part in model.modules() if isinstance(part, Head))
     classes = contents.class_names(content, given.checkpoint, named)

@@ -72,7 +72,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if given.out is not None:
         output.ready(given.out, (".png", ".gif"))
     cfg = config_from(given, ["test"])
-    model = build_model(cfg).eval()
+    model = build_model(cfg, known=["any"]).eval()  # tokens do not depend on the head
     prepared = Preparation(cfg, model)
     if len(prepared.samples_in([given.file])) != 1:
         raise DataError(f"{given.file} holds several files: name one")

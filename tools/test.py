@@ -13,10 +13,11 @@ from pathlib import Path
 
 from ndformer.framework.answers import gallery
 from ndformer.framework.answers.tables import write_table
+from ndformer.framework.data.dataset import TEST_IS_VAL
 from ndformer.framework.engine.building import STAND_IN, build_model, check_classes, on_stand_in, prepare_data
 from ndformer.framework.engine.programs import output, show_dir
 from ndformer.framework.engine.programs.cli import config_arguments, config_from, device_argument, new_parser, run
-from ndformer.framework.engine.run import as_line, build_loader, evaluate
+from ndformer.framework.engine.run import build_loader, evaluate
 from ndformer.framework.engine.training import checkpoint, same_data
 from ndformer.framework.engine.training.loading import all_bad, tell_bad
 from ndformer.framework.engine.training.progress import announced
@@ -37,15 +38,17 @@ def main() -> None:
     if given.out is not None:
         output.ready(given.out, output.TABLES)
     show_dir.check(given)
-    model = build_model(cfg)
     content = checkpoint.load(given.checkpoint)
+    model = build_model(cfg, known=content.get("classes"))
     checkpoint.load_weights(model, content, given.checkpoint, given.resize_positions)
     prepare_data(cfg, given.sample)
     loader = build_loader(cfg, "test", content.get("classes", ()))
     check_classes(model, loader)
     same_data.warn(content, loader.data, given.checkpoint)
     result = evaluate(cfg, model, announced(loader, "test"))
-    print(as_line(result.values), flush=True)
+    print(result.line, flush=True)
+    if loader.data.test_is_val:
+        print(TEST_IS_VAL)
     if on_stand_in(cfg):
         print(STAND_IN)
     for metric in result.metrics if given.classwise else ():
@@ -55,7 +58,7 @@ def main() -> None:
     for name in model.joined:
         model.masked = {name}
         try:
-            said = as_line(evaluate(cfg, model, announced(loader, f"without {name}")).values)
+            said = evaluate(cfg, model, announced(loader, f"without {name}")).line
         except NothingLeftError:
             said = "samples have nothing else"
         print(f"without {name}:  {said}", flush=True)
@@ -64,7 +67,7 @@ def main() -> None:
     for name, sensors in data.maskable.items():
         if not kept.issuperset(sensors):
             data.masked = kept.union(sensors)
-            said = as_line(evaluate(cfg, model, announced(loader, f"without {name}")).values)
+            said = evaluate(cfg, model, announced(loader, f"without {name}")).line
             print(f"without {name}:  {said}", flush=True)
     data.masked = kept
     tell_bad(all_bad(dict(test=loader)), "tools/check_data.py names them all")

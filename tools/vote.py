@@ -26,8 +26,9 @@ from ndformer.framework.answers.tables import write_table
 from ndformer.framework.engine.building import build_model, check_classes, prepare_data
 from ndformer.framework.engine.programs import output
 from ndformer.framework.engine.programs.cli import config_arguments, config_from, new_parser, run
-from ndformer.framework.engine.run import as_line, build_loader
+from ndformer.framework.engine.run import build_loader
 from ndformer.framework.engine.training import checkpoint, same_data
+from ndformer.framework.engine.training.evaluate import as_line
 from ndformer.framework.errors import DataError
 from ndformer.framework.foreign import printable
 from ndformer.framework.heads.classifier import Classifier
@@ -96,7 +97,7 @@ def scenes(model: Any, data: Any, metric: Any, out: Path, batch: int) -> list[np
     if metric.results:
         values = metric.compute_metrics(metric.results)
         print(metric.views(None, data.classes))
-        print(f"with voting: {as_line(values)}")
+        print(f"with voting: {as_line(values, {name: metric.quantity(name) for name in values})}")
         atomic.write(out / "results.json", json.dumps(dict(test=values, voting=13), indent=1) + "\n")
     return found
 
@@ -111,8 +112,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--repeats", type=int, default=1, help="objects: how often ten votes are taken (1)")
     given = parser.parse_args(arguments)
     cfg = config_from(given, ["test"])
-    model = build_model(cfg).eval()
     content = checkpoint.load(given.checkpoint)
+    model = build_model(cfg, known=content.get("classes")).eval()
     checkpoint.load_weights(model, content, given.checkpoint)
     prepare_data(cfg, given.sample)
     loader = build_loader(cfg, "test", content.get("classes", ()))

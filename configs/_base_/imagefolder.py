@@ -1,6 +1,6 @@
 """Your own images, one folder per class: ViT-S/16 at 224 px with the augmentation of the ImageNet recipe.
 
-Say how many classes there are: --data-root data/mine --cfg-options model.head.classes=37
+As many classes as there are folders: --data-root data/mine
 """
 
 _base_ = ["_transformer.py"]
@@ -8,7 +8,7 @@ data_root = "data/imagefolder"
 model = dict(
     modalities=dict(image=dict(type="ImagePatches", patch=16, class_at="auto")),
     backbone=dict(dim=384, heads=6, position_dims=2),
-    head=dict(type="Classifier", classes=10, label_smoothing=0.1),
+    head=dict(type="Classifier", label_smoothing=0.1),  # as many classes as the data has
     mix=dict(type="ImageMix", mixup=0.8, cutmix=1.0),
 )
 
@@ -40,6 +40,7 @@ sample = dict(
     model=dict(
         modalities=dict(image=dict(patch=6)),
         backbone=dict(dim=96, depth=4, heads=4, drop_path=0.0),
+        head=dict(classes=10),
         mix=None,
     ),
     train_dataloader=dict(batch_size=64, num_workers=2, dataset=dict(transforms=_small_train)),

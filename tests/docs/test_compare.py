@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from mmengine.config import Config
 
 from ndformer.framework.engine.config.load import load
 from ndformer.framework.engine.studies import compare_table
@@ -50,7 +51,7 @@ def test_the_table_is_what_such_runs_give():
     found = []
     for name, accuracies in values.items():
         for seed, accuracy in enumerate(accuracies):
-            run = Run(name, None, seed, Path(name), [], None)  # type: ignore[arg-type]
+            run = Run(name, None, seed, Path(name), [], Config(dict(metrics=[dict(type="Accuracy")])))
             results = dict(test=dict(accuracy=accuracy / 100), minutes=minutes[name], params=params[name])
             found.append(Outcome(run, results))
     rows = compare_table.tabulate(found, "accuracy", "Sincos")

@@ -20,7 +20,7 @@ def test_its_three_commands_work_on_scans_of_ones_own(tmp_path, monkeypatch, cap
     run(monkeypatch, look, "--count", "2")
     assert (tmp_path / "sheet.png").stat().st_size > 2_000
     options = [*TINY, "train_cfg.max_epochs=1", "train_dataloader.batch_size=2"]
-    run(monkeypatch, fit, *options)
+    run(monkeypatch, fit, "--cfg-options", *options)
     capsys.readouterr()
     run(monkeypatch, ask, "--show-score", "0.05")
     said = capsys.readouterr().out

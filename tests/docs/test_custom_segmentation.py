@@ -41,9 +41,9 @@ def mine(tmp_path, monkeypatch):
 def test_three_commands_from_a_folder_to_what_is_where(mine, monkeypatch, capsys):
     assert [command[0] for command in COMMANDS] == ["browse_dataset.py", "train.py", "predict.py"]
     look, fit, find = COMMANDS
-    run(monkeypatch, look, "--cfg-options", "model.head.classes=2", *TINY)
+    run(monkeypatch, look, "--cfg-options", *TINY)
     assert (mine / "sheet.png").stat().st_size > 5_000
-    run(monkeypatch, fit, *TINY)
+    run(monkeypatch, fit, "--cfg-options", *TINY)
     home = mine / "work_dirs" / "custom_segmentation"
     assert set(json.loads((home / "results.json").read_text())["test"]) == {"mIoU", "mean_accuracy", "accuracy"}
     assert "square" in (home / "classes.txt").read_text()
@@ -57,4 +57,4 @@ def test_masks_that_nobody_knows_are_said_to_be_so(mine, monkeypatch):
     for path in (mine / "data/mine/masks").rglob("*.png"):
         Image.new("L", (64, 48), 255).save(path)
     with pytest.raises(DataError, match="what nobody knows is 255 in a mask"):
-        run(monkeypatch, COMMANDS[1], *TINY)
+        run(monkeypatch, COMMANDS[1], "--cfg-options", *TINY)

@@ -167,6 +167,12 @@ def mixture(split: str = "train", **options: Any) -> Mixture:
     return Mixture(parts, split=split, **options)
 
 
+def test_a_mixture_validates_on_test_where_a_part_does() -> None:
+    """Issue 44.4: only the whole was asked, and its parts have the option."""
+    assert mixture().val_is_test
+    assert not mixture().test_is_val
+
+
 def test_numbers_run_through_the_parts_one_after_the_other() -> None:
     data = mixture()
     assert len(data) == 43

@@ -87,8 +87,8 @@ MISTAKES = {
         "out, or train with them",
     ),
     "another number of classes": (
-        ["train", CONFIG, *MINE, "--work-dir", "x"],
-        "ImageFolder under mine has 2 classes, the model's head 10; add --cfg-options model.head.classes=2",
+        ["train", CONFIG, *MINE, "--work-dir", "x", "--cfg-options", "model.head.classes=7"],
+        "ImageFolder under mine has 2 classes, the model's head 7; add --cfg-options model.head.classes=2",
     ),
     "a broken image": (
         ["train", CONFIG, "--data-root", "broken", "--work-dir", "x", *SMALL],

@@ -4,6 +4,7 @@ import sys
 
 import pytest
 
+from ndformer.framework.evaluation.accuracy import Accuracy
 from ndformer.framework.registry import DATASETS, HEADS, MODALITIES
 from tools import check_modality
 
@@ -14,6 +15,7 @@ from ndformer.framework.adapter import Adapter
 from ndformer.framework.answers.label import Label
 from ndformer.framework.data import Dataset
 from ndformer.framework.heads.head import Head
+from ndformer.framework.evaluation.accuracy import Accuracy
 from ndformer.framework.registry import DATASETS, HEADS, MODALITIES
 from ndformer.framework.tokens import TokenSet, Where
 
@@ -124,3 +126,12 @@ def test_an_adapter_with_a_batch_norm_is_tried_as_it_is_evaluated(check):
     code = GOOD.replace("@MODALITIES", norm + "@MODALITIES", 1)
     lines, status = check(code.replace("Linear(wide, dim)", "Sequential(torch.nn.Linear(wide, dim), Norm(dim))"))
     assert (len(lines), status) == (8, 0), lines[-1]
+
+
+def test_a_metric_that_does_not_say_which_values_are_better_is_one_sentence(check, monkeypatch):
+    """Issue 44.1: the program asks for `better` and `unit`."""
+    monkeypatch.setattr(Accuracy, "better", None)
+    lines, status = check(GOOD)
+    assert status == 1
+    assert lines[-1].startswith("FAIL  answers")
+    assert 'got no better. Write better = "higher" or "lower"' in lines[-1]

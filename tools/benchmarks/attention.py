@@ -16,7 +16,7 @@ import platform
 import statistics
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -233,7 +233,7 @@ class LiveBytes(TorchDispatchMode):
         weakref.finalize(storage, gone)
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     suites = dict(attention=attention, block=block, memory=memory)
     parser = new_parser(__doc__)
     parser.add_argument("suite", choices=suites)
@@ -245,7 +245,7 @@ def main() -> None:
     parser.add_argument("--encodings", nargs="+", default=ENCODINGS, help="the first is the base")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--out", type=Path, default=Path("docs/benchmarks"))
-    args = parser.parse_args()
+    args = parser.parse_args(arguments)
     name = (
         torch.cuda.get_device_name()
         if args.device == "cuda"

@@ -1,5 +1,6 @@
 """Does loading keep up with training? Tokens a second of both, in turn in one run.
 
+tools/benchmarks/pipeline.py                             mnist_small on generated data
 tools/benchmarks/pipeline.py configs/ucf101_pape.py configs/dvsgesture_pape.py --sample
 tools/benchmarks/pipeline.py configs/nmnist_small.py --data-root data/nmnist
 tools/benchmarks/pipeline.py configs/lpc_actions.py --data-root data/lpc_actions --threads 2
@@ -74,7 +75,7 @@ def row(cfg: Config, batches: int, threads: int) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = new_parser(__doc__)
-    parser.add_argument("configs", metavar="CONFIG", nargs="+", type=config_path)
+    parser.add_argument("configs", metavar="CONFIG", nargs="*", type=config_path, help="(mnist_small --sample)")
     parser.add_argument("--sample", action="store_true", help="the small versions, on generated data")
     parser.add_argument("--data-root", metavar="DIR", help="where the data is")
     parser.add_argument(
@@ -83,6 +84,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--batches", type=int, default=20, help="to measure (20)")
     parser.add_argument("--threads", type=int, default=1, help="cores of the model (1)")
     given = parser.parse_args(arguments)
+    if not given.configs:
+        given.configs, given.sample = [config_path("mnist_small")], True
     torch.set_num_threads(1)
     root = [] if given.data_root is None else [f"data_root={given.data_root!r}"]
     print(

@@ -11,13 +11,16 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
+from ndformer.framework import guest
+from ndformer.framework.data.dataset import Dataset
 from ndformer.framework.engine.building import build_model
 from ndformer.framework.engine.config.load import load
 from ndformer.framework.engine.programs.cli import new_parser, run
@@ -26,6 +29,7 @@ from ndformer.framework.engine.training.owner import owned
 from ndformer.framework.engine.training.trainer import Trainer
 
 CONFIG = Path(__file__).parents[2] / "configs" / "imagenet1k_nope.py"
+DEPTH = 12
 SMALL = dict(dim=384, heads=6, drop_path=0.0)  # ViT-S
 WARM = 3  # rounds that do not count
 
@@ -39,7 +43,7 @@ class PlainViT(nn.Module):
         self.cls = nn.Parameter(torch.zeros(1, 1, 384))
         self.first = nn.LayerNorm(384)
         layer = nn.TransformerEncoderLayer(384, 6, 1536, 0.0, nn.functional.gelu, batch_first=True, norm_first=True)
-        self.blocks = nn.TransformerEncoder(layer, 12, nn.LayerNorm(384), enable_nested_tensor=False)
+        self.blocks = nn.TransformerEncoder(layer, DEPTH, nn.LayerNorm(384), enable_nested_tensor=False)
         self.head = nn.Linear(384, 1000)
 
     def forward(self, images: Tensor) -> Tensor:
@@ -62,6 +66,14 @@ def plain_step() -> Callable[[Tensor, Tensor], None]:
     return step
 
 
+class Noise(Dataset):
+    """As many samples as a batch has, whose images the turns draw themselves."""
+
+    def index(self, split: str) -> tuple[list[int], np.ndarray]:
+        self.classes = [str(i) for i in range(1000)]
+        return list(range(int(self.data_root.name))), np.zeros(int(self.data_root.name), np.int64)
+
+
 class Turns:
     """A loader that times what is done between its batches, and between them makes a step of the other loop."""
 
@@ -69,7 +81,7 @@ class Turns:
         self.batch, self.rounds, self.plain = batch, rounds, plain_step()
         self.times: list[tuple[float, float]] = []  # (engine, by hand)
         self.sampler = self.batch_sampler = self  # the engine tells its sampler the epoch
-        self.dataset = [None] * batch
+        self.dataset = Noise(str(batch), "test")  # the engine takes its fingerprint and its classes
 
     def set_epoch(self, epoch: int) -> None:
         pass
@@ -96,18 +108,18 @@ class OneEpoch(Trainer):
         return True
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     parser = new_parser(__doc__)
     parser.add_argument("--batch", type=int, default=8)
     parser.add_argument("--rounds", type=int, default=25)
-    given = parser.parse_args()
+    given = parser.parse_args(arguments)
     cfg = load(CONFIG)
-    cfg.model.backbone.update(SMALL)
+    cfg.model.backbone.update(SMALL, depth=DEPTH)
     cfg.model.mix = None
     cfg.train_cfg.update(amp=None, max_epochs=1)
     torch.manual_seed(0)
     turns: Any = Turns(given.batch, given.rounds)
-    with tempfile.TemporaryDirectory() as folder, owned(Path(folder)) as ownership:
+    with guest.running(), tempfile.TemporaryDirectory() as folder, owned(Path(folder)) as ownership:
         loaders = dict(train=turns, val=turns, test=turns)
         OneEpoch(cfg, ownership, loaders, build_model(cfg), Console(Log(None))).train()
     ours, plain = (statistics.median(t[i] for t in turns.times[WARM:]) for i in (0, 1))

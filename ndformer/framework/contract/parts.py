@@ -175,6 +175,10 @@ def answers(parts: Parts) -> str:
     json.dumps(rows)
     words = one.words(classes, 3, 0.0), one.verdict(classes, 0.0), float(one.mistakes(0.0))
     metric: Metric = METRICS.create(dict(type=one.metric))
+    try:
+        metric.quantity(metric.main)
+    except ValueError as error:
+        raise Broken(str(error)) from None
     metric.process(batch, found)
     values = metric.compute_metrics(metric.results)
     if metric.main not in values:

@@ -30,6 +30,7 @@ Sample = dict[str, Any]
 Transform = Callable[[Sample, np.random.Generator], Sample]
 SPLITS = ("train", "val", "test")
 LETTERS = 1000  # of a class's name, which pictures and tables draw
+TEST_IS_VAL = "the data has no test split, so its val split is the test set"
 TRIES = 100  # bad samples in a row, at most
 MANY = 200  # folders that are looked through for a set that is not where it was said to be
 
@@ -47,9 +48,10 @@ class Decoding:
 class Dataset(torch.utils.data.Dataset[Sample]):
     """Extend it with `index` and `read`, and with `on_disk` where not every copy of the set has the same splits.
 
-    Without a test set, validation is the test set, read once at the end. A set without validation holds out a
-    stratified share of train for it. `val_is_test` validates on test instead, the habit of other codebases; reports say
-    so. `per_class` keeps only so many samples of each class, or so many in all where a sample has none of its own.
+    Without a test set, validation is the test set, read once at the end, and `test_is_val` is true. A set without
+    validation holds out a stratified share of train for it. `val_is_test` validates on test instead, the habit of other
+    codebases; it is true where that happens. Logs, results and reports say both. `per_class` keeps only so many samples
+    of each class, or so many in all where a sample has none of its own.
     `known` are a checkpoint's classes, in its order: those of a test set that comes without what would name them.
     `cache='memory'` keeps decoded samples, as they are before anything random, up to `cache_limit` of memory.
     """
@@ -65,6 +67,8 @@ class Dataset(torch.utils.data.Dataset[Sample]):
     categories: list[Any] | None = None  # what files call the classes, where that is something else: ids in COCO's
     memory: Memory | None = None  # of decoded samples
     masked: frozenset[str] = frozenset()  # sensors that it reads as if they had not been there
+    test_is_val = False  # the split called val on disk is the test set
+    val_is_test = False
     skip_bad = False
     dealt: np.ndarray | None = None  # (N,) labels that are given instead of the samples' own
     board: Tensor | None = None  # (workers, 2) process and number of the sample being read, in shared memory
@@ -119,6 +123,8 @@ class Dataset(torch.utils.data.Dataset[Sample]):
         self.found = self.on_disk()
         if "test" not in self.found and "val" in self.found:
             self.found["test"] = self.found.pop("val")
+            self.test_is_val = True
+        self.val_is_test = val_is_test and "val" not in self.found
         source = self.split
         if self.split == "val" and "val" not in self.found:
             source = "test" if val_is_test else "train"

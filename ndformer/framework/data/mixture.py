@@ -46,6 +46,8 @@ class Mixture(Dataset):
             for name, part in parts.items()
         }
         self.split = split
+        self.test_is_val = any(part.test_is_val for part in self.parts.values())
+        self.val_is_test = any(part.val_is_test for part in self.parts.values())
         self.weights = None if weights is None else [weights[name] for name in parts]
         self.starts = np.cumsum([0, *(len(part) for part in self.parts.values())])
         self.classes = [f"{name}: {label}" for name, part in self.parts.items() for label in part.classes]

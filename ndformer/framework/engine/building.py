@@ -1,8 +1,9 @@
 """What a checked config builds: the model, its data where it is to be, and whether both fit."""
 
 import contextlib
+import copy
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol, cast, runtime_checkable
 
@@ -18,12 +19,14 @@ from ndformer.framework.data.dataset import Dataset, rooted
 from ndformer.framework.data.pack import Pack
 from ndformer.framework.data.stand_ins import MARK, make_sample
 from ndformer.framework.engine.config.data_root import datasets_of, parts_of
+from ndformer.framework.engine.training.loading import build_dataset
 from ndformer.framework.engine.training.optim import build_optimizer
 from ndformer.framework.engine.training.progress import CheckpointTimer
 from ndformer.framework.errors import ConfigError, DataError
 from ndformer.framework.heads.head import Head
 from ndformer.framework.model import TokenModel
-from ndformer.framework.registry import DATASETS, METRICS, MODELS, SCHEDULES, TRANSFORMS
+from ndformer.framework.registry import DATASETS, HEADS, METRICS, MODELS, SCHEDULES, TRANSFORMS
+from ndformer.framework.signature import arguments
 
 
 def prepare_data(cfg: Config, sample: bool) -> None:
@@ -69,7 +72,32 @@ def dataset_kind(cfg: Config) -> type[Dataset]:
     return DATASETS.get(cfg.test_dataloader.dataset.type)
 
 
-def build_model(cfg: Config, device: str | torch.device | None = None) -> TokenModel:
+def with_classes(cfg: Config, known: Sequence[str] | None = None) -> Config:
+    """Return the config with the numbers of classes that its heads leave open: of the `known` names, those of a
+    checkpoint, else of the training data."""
+    head = cfg.model.get("head") or {}
+    heads = {"": head} if "type" in head else dict(head)
+    heads = {
+        name: head
+        for name, head in heads.items()
+        if head.get("classes") is None and "classes" in arguments(HEADS.get(head.type))[0]
+    }
+    if not heads:
+        return cfg
+    names = build_dataset(cfg, "train").classes if known is None else known
+    cfg = copy.deepcopy(cfg)
+    for name in heads:
+        start = f"{name}: " if name else ""  # as a Mixture calls the classes of its parts
+        head = cfg.model.head[name] if name else cfg.model.head
+        head.classes = sum(one.startswith(start) for one in names)
+    return cfg
+
+
+def build_model(
+    cfg: Config, device: str | torch.device | None = None, known: Sequence[str] | None = None
+) -> TokenModel:
+    """Return the model of a config; `known`: the names of a checkpoint's classes, for a config without their number."""
+    cfg = with_classes(cfg, known)
     with _within_memory():
         model: TokenModel = MODELS.create(cfg.model)
     model.amp = AMP[(cfg.get("train_cfg") or {}).get("amp")]
@@ -111,7 +139,8 @@ def rehearse(cfg: Config, model: TokenModel) -> None:
     if lr * decay >= 1:
         raise ConfigError(f"optimizer.weight_decay={decay:g} at lr={lr:g} takes all of a weight in a step: lower one")
     for metric in cfg.metrics:
-        METRICS.create(metric)
+        made = METRICS.create(metric)
+        made.quantity(made.main)
     SCHEDULES.create(cfg.schedule)
     build_optimizer(model, cfg.optimizer, cfg.get("param_groups"))
     CheckpointTimer(cfg.train_cfg.get("checkpoint_every"))

@@ -9,7 +9,8 @@ from mmengine.config import Config
 
 from ndformer.framework import processes
 from ndformer.framework.encoding import FROM_DATA
-from ndformer.framework.engine.building import build_model
+from ndformer.framework.engine.building import build_model, with_classes
+from ndformer.framework.engine.config.differences import changes
 from ndformer.framework.engine.training.first_look import places
 from ndformer.framework.engine.training.loading import build_loader
 from ndformer.framework.errors import ConfigError
@@ -18,12 +19,15 @@ from ndformer.framework.tokens import Where
 
 
 def fitted(cfg: Config) -> tuple[Config, list[str]]:
-    """The config with numbers in the place of 'auto' and 'spread', from the first batch that it trains on, and what was
-    measured in words."""
+    """The config with numbers in the place of 'auto' and 'spread', from the first batch that it trains on, and with the
+    numbers of classes that it leaves open; and what was measured in words."""
+    counted = with_classes(cfg)
+    found = [f"{at} is {now}, as the data has it" for at, _, now in changes(cfg.to_dict(), counted.to_dict())]
+    cfg = counted
     given = cfg.model.backbone.get("encoding")
     parts = [] if given is None else [given] if isinstance(given, dict) else list(given)
     if not any(map(_asks, parts)):
-        return cfg, []
+        return cfg, found
     seen = _first_places(_with(cfg, given, [_measured(part, None) for part in parts]))
     if len({where.positions.shape[2] for where in seen}) > 1:
         raise ConfigError(
@@ -35,7 +39,7 @@ def fitted(cfg: Config) -> tuple[Config, list[str]]:
         for part, numbers in zip(parts, measured)
         for change in _changes(part, numbers)
     ]
-    return _with(cfg, given, measured), said
+    return _with(cfg, given, measured), found + said
 
 
 def _asks(part: dict[str, Any]) -> bool:

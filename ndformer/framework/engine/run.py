@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import warnings
 from collections.abc import Callable, Iterable
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ import torch
 from mmengine.config import Config
 
 from ndformer.framework import atomic, guest, processes
+from ndformer.framework.data.dataset import TEST_IS_VAL
 from ndformer.framework.data.workers import workers_explained
 from ndformer.framework.engine.building import (
     STAND_IN,
@@ -31,11 +33,12 @@ from ndformer.framework.engine.training import checkpoint, same_data
 from ndformer.framework.engine.training.agreement import check_data, check_settings
 from ndformer.framework.engine.training.apart import check_apart
 from ndformer.framework.engine.training.console import LOG, logged
-from ndformer.framework.engine.training.evaluate import Evaluation, measure
+from ndformer.framework.engine.training.evaluate import Evaluation, as_line, measure
 from ndformer.framework.engine.training.loading import Loader, all_bad, build_loader, tell_bad
 from ndformer.framework.engine.training.owner import owned
 from ndformer.framework.engine.training.work_dir import RESULTS, begun, check_free, clear
 from ndformer.framework.errors import DataError
+from ndformer.framework.evaluation.metric import quantity_of
 from ndformer.framework.model import TokenModel
 from ndformer.framework.pictures import runs as report
 
@@ -117,6 +120,8 @@ def _run(
     params = sum(p.numel() for p in model.parameters())
     sizes = ", ".join(f"{len(loader.data)} {split}" for split, loader in loaders.items())
     print(f"{encoding_name(cfg)} on {dataset_name(cfg)}: {sizes}; {params / 1e6:.2f} M parameters; {work_dir}")
+    if loaders["test"].data.test_is_val:
+        print(TEST_IS_VAL + "; validation samples are held out of train" * (not loaders["val"].data.val_is_test))
     with trainer.preemption, workers_explained(), _anomalies(cfg):
         trainer.train()
         trainer.preemption.at_once = True  # all is saved
@@ -124,7 +129,8 @@ def _run(
         best = checkpoint.load(work_dir / checkpoint.BEST)
         checkpoint.load_weights(model, best, work_dir / checkpoint.BEST)
         after = f", after epoch {best['epoch']} of {cfg.train_cfg.max_epochs}" if "epoch" in best else ""
-        print(f"best on validation: {as_line(best['metrics'])}{after}")
+        quantities = {name: quantity_of(cfg.metrics, name) for name in best["metrics"]}
+        print(f"best on validation: {as_line(best['metrics'], quantities)}{after}")
         return finish(cfg, work_dir, model, loaders, best["metrics"], trainer, tested)
 
 
@@ -153,6 +159,8 @@ def finish(
         dataset=dataset_name(cfg),
         test=found.values,
         val=val,
+        main_metric=run.main,
+        quantities={name: asdict(one) for name, one in found.quantities.items()},
         epochs=run.epoch,
         seed=cfg.seed,
         params=sum(p.numel() for p in model.parameters()),
@@ -161,7 +169,9 @@ def finish(
     if on_stand_in(cfg):
         content["sample"] = True
         print(STAND_IN)
-    if cfg.val_dataloader.dataset.get("val_is_test"):
+    if loaders["test"].data.test_is_val:
+        content["test_is_val"] = True
+    if loaders["val"].data.val_is_test:
         content["val_is_test"] = True
         print(
             "validation was the test set itself (val_is_test): the test figure is the best of all epochs, and flatters"
@@ -182,18 +192,11 @@ def finish(
             if metric.confusion is not None:
                 with report.attempted(picture := work_dir / "confusion_matrix.png"):
                     report.confusion_matrix(picture, metric.confusion, classes)
-    print(
-        f"test, with the checkpoint best on validation: {as_line(found.values)}   "
-        f"({content['minutes']:.1f} min of training)"
-    )
+    print(f"test, with the checkpoint best on validation: {found.line}   ({content['minutes']:.1f} min of training)")
     print(work_dir / RESULTS)
     if processes.rank() == 0 and tested is not None:
         tested(cfg, model, loaders["test"], found)
     return content
-
-
-def as_line(values: dict[str, float]) -> str:
-    return "  ".join(f"{name} {value:.4f}" for name, value in values.items())
 
 
 def evaluate(cfg: Config, model: TokenModel, loader: Iterable[dict[str, Any]]) -> Evaluation:

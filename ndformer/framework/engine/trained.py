@@ -138,7 +138,7 @@ def load(
     content = checkpoint.load(path)
     cfg = _config_of(path, content, config, trust_config)
     with torch.random.fork_rng(devices=[]):  # first weights are drawn
-        model = build_model(cfg, device)
+        model = build_model(cfg, device, content.get("classes"))
     checkpoint.load_weights(model, content, path)
     prepared = Preparation(cfg, model)
     prepared.trained_on = content.get("data", {}).get("train", {})

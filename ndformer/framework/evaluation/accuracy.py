@@ -19,7 +19,7 @@ class Accuracy(Metric):
     first, and each thing counts once.
     """
 
-    main = "accuracy"  # what the best checkpoint is best at
+    main, better, unit = "accuracy", "higher", "share"
     words = dict(mean_accuracy="mean accuracy of classes", top5="accuracy among the first 5")
 
     def __init__(self, average_by: str | None = None) -> None:

@@ -20,7 +20,7 @@ class MeanIoU(Metric):
     (`absent='skip'`), or counts as 0 there ('zero'), as ScanNet's benchmark has it.
     """
 
-    main = "mIoU"  # what the best checkpoint is best at
+    main, better, unit = "mIoU", "higher", "share"
     words = dict(
         mIoU="mean IoU of classes", mean_accuracy="mean accuracy of classes", accuracy="accuracy of all places"
     )

@@ -15,7 +15,10 @@ class PerTask(Metric):
     def __init__(self, metric: dict[str, Any]) -> None:
         super().__init__()
         self.metric = metric
-        self.main = METRICS.create(metric).main
+        of_task: Metric = METRICS.create(metric)
+        main = of_task.quantity(of_task.main)
+        self.main, self.quantities = of_task.main, of_task.quantities
+        self.better, self.unit, self.decimals = main.better, main.unit, main.decimals
 
     def process(self, data_batch: Any, data_samples: Sequence[Answer]) -> None:
         self.results += [(answer.task, answer) for answer in data_samples]

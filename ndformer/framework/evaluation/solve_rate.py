@@ -15,7 +15,7 @@ class SolveRate(Metric):
     """Fractions: `solve_rate` of grids, `cell_accuracy` of the cells of all grids together. Of Cells, Pixels and
     Points: cells whose truth is negative are asked by nobody."""
 
-    main = "solve_rate"
+    main, better, unit = "solve_rate", "higher", "share"
     words = dict(solve_rate="tasks solved", cell_accuracy="cells that are right")
 
     def process(self, data_batch: Any, data_samples: Sequence[Any]) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 
 from ndformer.framework import atomic
 from ndformer.framework.data.workers import is_worker_death
+from ndformer.framework.quantity import Quantity
 
 
 def results(path: Path, content: dict[str, Any]) -> None:
@@ -42,15 +43,18 @@ def _plain_words() -> Iterator[None]:
 
 
 @_plain_words()
-def curves(path: Path, history: list[dict[str, float]], main: str) -> None:
-    """Loss, learning rate and the main validation metric over epochs."""
+def curves(path: Path, history: list[dict[str, float]], main: str, quantity: Quantity) -> None:
+    """Draw loss, learning rate and the main validation metric over epochs."""
     if not history:
         return
     epochs = [h["epoch"] for h in history]
     figure = _figure(11, 3)
     axes = figure.subplots(1, 3)
-    for axis, name, title in zip(axes, ("loss", main, "lr"), ("training loss", f"validation {main}", "learning rate")):
-        axis.plot(epochs, [h.get(name, np.nan) for h in history], color="#3b6ea8", marker=".")
+    validation = f"validation {quantity.label(main)} ({quantity.better} is better)"
+    for axis, name, title in zip(axes, ("loss", main, "lr"), ("training loss", validation, "learning rate")):
+        values = [h.get(name, np.nan) for h in history]
+        values = [quantity.scaled(value) for value in values] if axis is axes[1] else values
+        axis.plot(epochs, values, color="#3b6ea8", marker=".")
         axis.set_title(title, fontsize=10, loc="left")
         axis.set_xlabel("epoch", fontsize=9)
         axis.xaxis.get_major_locator().set_params(integer=True)

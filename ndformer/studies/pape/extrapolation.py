@@ -6,9 +6,10 @@ from typing import NamedTuple
 
 from ndformer.framework.engine.studies.experiment import Cell, Claim, Experiment, Results, Scale, Values, Verdict
 from ndformer.framework.engine.studies.extrapolate import extrapolate
-from ndformer.framework.engine.studies.interval import Summary, in_percent
+from ndformer.framework.engine.studies.interval import Summary, within
 from ndformer.framework.engine.studies.verdicts import ahead, below, each
 from ndformer.framework.pictures.figures import canvas
+from ndformer.framework.quantity import Quantity
 from ndformer.studies.pape.encodings import (
     ABOUT_ROWS,
     BASELINES,
@@ -108,7 +109,7 @@ def draw(results: Results, path: Path) -> None:
                     axis.errorbar(at, means, halves, color=f"C{colour}", fmt=line, ms=3, lw=1, capsize=2, label=label)
             axis.set_xticks(at, [str(size) for size in at])
             axis.set(xlabel="pixels", title=name)
-            axis.set_ylim(in_percent(axis.get_ylim()))
+            axis.set_ylim(within(axis.get_ylim(), Quantity.of("higher", "share")))
         figure.legend(*axes[0].get_legend_handles_labels(), loc="outside right upper")
         figure.supxlabel("solid: positions continue; dashed: interpolated", fontsize=8, color="0.35")
     figure.savefig(path)

@@ -70,6 +70,19 @@ def test_what_is_on_disk_decides_what_is_held_out(there, train, val, test):
         assert names("train", there.split(), val_is_test=True) == ({"TRAIN"}, 60)
 
 
+def test_a_val_split_that_is_the_test_set_is_known():
+    """Issue 44.4: val on disk became the test set, and nobody was told."""
+
+    def about(split, there, **options):
+        data = Found("here", split, there=there.split(), **options)
+        return data.test_is_val, data.val_is_test
+
+    assert about("test", "train val") == about("val", "train val") == (True, False)
+    assert about("test", "train test") == about("val", "train val test") == (False, False)
+    assert about("val", "train val", val_is_test=True) == (True, True)
+    assert about("val", "train val test", val_is_test=True) == (False, False)  # there is a val split to validate on
+
+
 def test_there_are_three_splits():
     with pytest.raises(ValueError, match="split is train, val or test, got 'valid'"):
         Uneven("here", "valid")

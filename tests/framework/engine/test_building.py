@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from ndformer.framework.data.dataset import Dataset
-from ndformer.framework.engine.building import build_model, rehearse
+from ndformer.framework.engine.building import build_model, rehearse, with_classes
 from ndformer.framework.engine.config.load import load
 from ndformer.framework.engine.programs.cli import config_path
 from ndformer.framework.engine.run import train
@@ -21,6 +21,19 @@ def squares():
     register()
     yield
     DATASETS.module_dict.pop("SoakSquares")
+
+
+def test_heads_that_leave_the_number_of_classes_open_get_it_from_a_checkpoint_or_the_data():
+    """Issue 44.9"""
+    cfg = config()
+    there = cfg.model.head.classes
+    assert with_classes(cfg, ["x"]) is cfg
+    cfg.model.head.classes = None
+    assert with_classes(cfg, ["a", "b"]).model.head.classes == 2
+    assert with_classes(cfg).model.head.classes == there
+    cfg.model.head = dict(a=dict(type="Classifier"), b=dict(type="Classifier", classes=9))
+    heads = with_classes(cfg, ["a: x", "a: y", "b: x"]).model.head
+    assert (heads.a.classes, heads.b.classes) == (2, 9)
 
 
 def spoiled(place, value):

@@ -56,6 +56,12 @@ def test_validation_holds_out_whole_rooms(home):
     assert [r.name for r in ScanNet(home, "val", val_is_test=True).records] == ["scene0700_00"]
 
 
+def test_scenes_know_that_val_is_the_test_set(home):
+    """Issue 44.4"""
+    assert ScanNet(home, "test").test_is_val
+    assert not ScanNet(home, "test", test_on="test").test_is_val
+
+
 def test_the_benchmarks_test_scenes_have_no_labels(home):
     (record,) = (data := ScanNet(home, "test", test_on="test")).records
     assert "labels" not in data.read(record)

@@ -34,8 +34,15 @@ def that_matter(old: dict[str, Any], new: dict[str, Any]) -> list[tuple[str, Any
     return [
         (at, was, now)
         for at, was, now in found
-        if at not in NO_MATTER and not at.endswith(ENDINGS) and not (isinstance(now, str) and now in FROM_DATA)
+        if at not in NO_MATTER and not at.endswith(ENDINGS) and not _is_from_data(at, now)
     ]
+
+
+def _is_from_data(at: str, value: Any) -> bool:
+    """Whether training takes a value from the data: 'auto' and 'spread', a number of classes that is not given."""
+    if value is None:
+        return at.startswith("model.head.") and at.endswith(".classes")
+    return isinstance(value, str) and value in FROM_DATA
 
 
 def check_resumable(cfg: Config, state: dict[str, Any], allow_change: bool) -> None:

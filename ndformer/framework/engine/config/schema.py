@@ -131,6 +131,7 @@ class Place(NamedTuple):
     named: bool = False  # or several by names of the user's: dict(image=dict(type=...))
     filled: bool = False  # a list has something in it
     hints: Mapping[str, Any] = MappingProxyType({})  # what arguments take, where their class does not say it
+    from_data: tuple[str, ...] = ()  # arguments that may be missing or None: training takes them from the data
 
 
 PLACES = dict(
@@ -138,7 +139,7 @@ PLACES = dict(
     modalities=Place(MODALITIES, ("dim",), named=True),
     backbone=Place(BACKBONES),
     encoding=Place(ENCODINGS, ("dim", "heads", "position_dims", "depth"), filled=True),
-    head=Place(HEADS, ("dim",), named=True),
+    head=Place(HEADS, ("dim",), named=True, from_data=("classes",)),
     neck=Place(NECKS, ("dim",)),
     mix=Place(MIXERS),
     dataset=Place(DATASETS, ("seed", "known"), rooted=True),
@@ -207,12 +208,14 @@ class _Checker:
         for name, value in given.items():
             if name in known and name in from_place:
                 self.found.append(f"{at}{name}: {kind.__name__} is given it by its place, leave it out")
-            elif name in known:
+            elif name in known and not (place and name in place.from_data and value is None):
                 hint = place.hints.get(name, known[name].hint) if place else known[name].hint
                 self.value(value, hint, name, f"{at}{name}")
-            elif not more:
+            elif name not in known and not more:
                 self.unread.append(_Unread(at, name, [*free, "type"] if place else free, kind, place, given))
         for name in free:
+            if place and name in place.from_data:
+                continue
             if name not in given and (known[name].required or (place and name in place.needed)):
                 self.missing.append((f"{at}{name}", "every config" if kind is Keys else kind.__name__))
 

@@ -17,6 +17,8 @@ from ndformer.framework.engine.config import kept
 from ndformer.framework.engine.training import exported
 from ndformer.framework.engine.training.work_dir import RESULTS
 from ndformer.framework.errors import DataError
+from ndformer.framework.evaluation.metric import quantity_of
+from ndformer.framework.quantity import Quantity
 from ndformer.version import __version__
 
 CARD = "README.md"
@@ -62,12 +64,16 @@ def card(name: str, cfg: Config, content: dict[str, Any], results: dict[str, Any
         measured = [dict(type=key, value=value) for key, value in figures.items()]
         result = dict(task=dict(type=task or "other"), dataset=dict(name=shown, type=data.lower()), metrics=measured)
         head["model-index"] = [dict(name=name, results=[result])]
+    measured = {name: Quantity.parse(one) for name, one in results.get("quantities", {}).items()}
+    quantity = lambda key: measured[key] if key in measured else quantity_of(cfg.metrics, key)
+    shown_figures = {key: quantity(key).log_text(value) for key, value in figures.items()}
+    of_val = " (the val split of the data, which has no test split)" if results.get("test_is_val") else ""
     front = "".join(f"{key}: {json.dumps(value)}\n" for key, value in head.items())  # JSON is YAML
     parts = [
         f"---\n{front}---\n\n# {plain(name)}\n",
         f"{plain(encoding)} on {plain(shown)}, a model of ndformer {__version__}.\n",
         _use(name),
-        _table("Results", "On the test set, read once with the checkpoint that was best on validation.", figures),
+        _table("Results", f"On the test set{of_val}, read once with the checkpoint best on validation.", shown_figures),
         _table("Training", "", _told(cfg, content, results)),
         _data(content),
     ]
@@ -91,7 +97,7 @@ def _use(name: str) -> str:
 def _table(title: str, sentence: str, rows: dict[str, Any]) -> str:
     if not rows:
         return ""
-    lines = [f"| {plain(key)} | {plain(f'{v:.4f}' if isinstance(v, float) else v)} |" for key, v in rows.items()]
+    lines = [f"| {plain(key)} | {plain(v)} |" for key, v in rows.items()]
     return "\n".join([f"## {title}\n", *([sentence, ""] if sentence else []), "| | |", "|---|---|", *lines, ""])
 
 
@@ -129,7 +135,8 @@ def _results(path: Path) -> dict[str, Any]:
         return {}
     try:
         found = foreign.plain_json(path)
-    except ValueError:
+        _ = [Quantity.parse(one) for one in found.get("quantities", {}).values()]
+    except (ValueError, AttributeError):
         found = None
     if not isinstance(found, dict) or not isinstance(found.get("test", {}), dict):
         raise DataError(f"{path} is damaged, it is not what a run writes: take it away, and the card has no figures")

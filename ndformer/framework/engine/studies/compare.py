@@ -28,7 +28,8 @@ from ndformer.framework.engine.run import build_loader
 from ndformer.framework.engine.training import checkpoint
 from ndformer.framework.engine.training.apart import check_apart
 from ndformer.framework.errors import ConfigError, DataError
-from ndformer.framework.registry import METRICS
+from ndformer.framework.evaluation.metric import main_metric, quantity_of
+from ndformer.framework.quantity import Quantity
 
 ANEW = "without its folder the same command runs it again"
 
@@ -75,6 +76,11 @@ class Outcome:
     run: Run
     results: dict[str, Any] | None  # as in results.json
     failed: str = ""  # why there are none, or none that count
+
+    def quantity(self, name: str) -> Quantity:
+        """Return the quantity of a value: as the run measured it, else as its config declares it."""
+        measured = (self.results or {}).get("quantities", {})
+        return Quantity.parse(measured[name]) if name in measured else quantity_of(self.run.cfg.metrics, name)
 
 
 def plan(
@@ -187,13 +193,14 @@ def outcome(run: Run, failed: str = "") -> Outcome:
 
 def _results(run: Run) -> dict[str, Any]:
     """As tables need them, or a sentence: the file may be half of one, or somebody else's."""
-    path, needed = run.folder / "results.json", METRICS.get(run.cfg.metrics[0].type).main
+    path, needed = run.folder / "results.json", main_metric(run.cfg.metrics)[0]
     content: Any = None
     try:
         content = foreign.plain_json(path)
         numbers = [*content["test"].values(), content["test"][needed], content["minutes"], content["params"]]
         numbers += [content["val"][needed]] if run.point else []
         whole = all(isinstance(one, (int, float)) for one in numbers) and math.isfinite(content["minutes"])
+        _ = [Quantity.parse(one) for one in content.get("quantities", {}).values()]
     except (DataError, ValueError, LookupError, TypeError, AttributeError, OverflowError):
         whole = False
     if not whole:

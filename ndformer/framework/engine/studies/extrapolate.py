@@ -22,8 +22,10 @@ from ndformer.framework.engine.training import checkpoint, same_data
 from ndformer.framework.engine.training.evaluate import value_of
 from ndformer.framework.engine.training.progress import announced
 from ndformer.framework.errors import DataError
+from ndformer.framework.evaluation.metric import main_metric
 from ndformer.framework.model import TokenModel
-from ndformer.framework.registry import METRICS, TRANSFORMS
+from ndformer.framework.quantity import Quantity
+from ndformer.framework.registry import TRANSFORMS
 from ndformer.framework.scaling import Kind, Scaling
 
 Shape = tuple[int, int]  # height, width
@@ -56,6 +58,7 @@ class Tested:
     seed: int
     trained: Shape
     metric: str
+    quantity: Quantity  # of the metric
     figures: list[Figure]
 
 
@@ -65,8 +68,8 @@ def extrapolate(
     """Evaluate a checkpoint at every size, with positions dealt with in every way: at the size of training all are one,
     and without rotary frequencies ntk and yarn are left out. `metric` is the value that tables show, the config's main
     one if it is None."""
-    model = build_model(cfg)
     content = checkpoint.load(path)
+    model = build_model(cfg, known=content.get("classes"))
     checkpoint.load_weights(model, content, path)
     known = content.get("classes", ())
     same_data.warn(content, build_loader(cfg, "test", known).data, path)
@@ -80,6 +83,7 @@ def extrapolate(
     if not ways:
         raise DataError(f"ntk and yarn scale rotary frequencies, and {encoding} has none: --scalings none linear")
     figures: list[Figure] = []
+    quantities: dict[str, Quantity] = {}
     for shape, size in sorted(shapes.items(), key=lambda item: math.prod(item[0])):
         at, did = resized(cfg, own, shape, known)
         test: dict[str, float] = {}
@@ -87,11 +91,12 @@ def extrapolate(
             if not test or shape != trained:
                 scale(model, way, trained, shape, patch)
                 batches = announced(build_loader(at, "test", known), f"{named(size)} px, {way}")
-                test = evaluate(at, model, batches).values
+                found = evaluate(at, model, batches)
+                test, quantities = found.values, found.quantities
             figures.append(Figure(named(size), shape, way, did, test))
-    shown = metric or METRICS.get(cfg.metrics[0].type).main
+    shown = metric or main_metric(cfg.metrics)[0]
     value_of(shown, figures[0].test)
-    return Tested(str(path), encoding, cfg.seed, trained, shown, figures)
+    return Tested(str(path), encoding, cfg.seed, trained, shown, quantities[shown], figures)
 
 
 def named(size: Size) -> int | str:

@@ -14,8 +14,9 @@ import numpy as np
 from ndformer.framework import atomic
 from ndformer.framework.engine.studies import markdown
 from ndformer.framework.engine.studies.extrapolate import Shape, Tested, Way
-from ndformer.framework.engine.studies.interval import Summary, in_percent
+from ndformer.framework.engine.studies.interval import Summary, mean, within
 from ndformer.framework.pictures.figures import canvas
+from ndformer.framework.quantity import Quantity
 
 Key = tuple[str, int | str, Way]  # encoding, size, scaling
 Rows = dict[Key, Summary]
@@ -57,8 +58,9 @@ def _ways(rows: Rows) -> list[Way]:
     return [way for way in SAYS if any(key[2] == way for key in rows)]
 
 
-def text(rows: Rows, sizes: Sequence[int | str], metric: str, trained: str) -> str:
-    """A table for each way that positions are dealt with, in %."""
+def text(rows: Rows, sizes: Sequence[int | str], metric: str, quantity: Quantity, trained: str) -> str:
+    """A table for each way that positions are dealt with."""
+    about = f"test {quantity.label(metric)}{', lower is better' * (quantity.better == 'lower')}"
     parts = []
     for way in _ways(rows):
         cells = []
@@ -66,13 +68,13 @@ def text(rows: Rows, sizes: Sequence[int | str], metric: str, trained: str) -> s
             cell = [name, str(rows[name, sizes[0], way].n)]
             for size in sizes:
                 s, plain = rows[name, size, way], rows.get((name, size, "none"))
-                change = f" ({100 * (s.mean - plain.mean):+.2f})" if plain and way != "none" else ""
-                cell.append(f"{100 * s.mean:.2f}" + ("" if s.half is None else f" ± {100 * s.half:.2f}") + change)
+                change = f" ({quantity.text(s.mean - plain.mean, '+')})" if plain and way != "none" else ""
+                cell.append(mean(s, quantity) + change)
             cells.append(cell)
         head = ["encoding", "n", *map(str, sizes)]
-        parts += [f"test {metric} in %, trained at {trained}; {SAYS[way]}", "", markdown.table(head, cells), ""]
-    if any(s.half is not None for s in rows.values()):
-        parts.append("±: 95 % intervals (Student t) over runs.\n")
+        parts += [f"{about}, trained at {trained}; {SAYS[way]}", "", markdown.table(head, cells), ""]
+    if any(s.margin is not None for s in rows.values()):
+        parts.append("± or in brackets: 95 % intervals (Student t) over runs.\n")
     return "\n".join(parts)
 
 
@@ -92,11 +94,18 @@ def save(out: Path, tested: Sequence[Tested], rows: Rows, tables: str) -> None:
     atomic.write(out / "extrapolate.md", tables)
 
 
-def draw(path: Path, rows: Rows, sizes: dict[int | str, Shape], metric: str, trained: Sequence[Shape]) -> None:
+def draw(
+    path: Path,
+    rows: Rows,
+    sizes: dict[int | str, Shape],
+    metric: str,
+    quantity: Quantity,
+    trained: Sequence[Shape],
+) -> None:
     """A map where sizes are a grid of heights and widths, and else curves."""
     heights, widths = _sides(sizes)
     grid = min(len(heights), len(widths)) > 1 and len(sizes) == len(heights) * len(widths)
-    (_maps if grid else _curves)(path, rows, sizes, metric, trained)
+    (_maps if grid else _curves)(path, rows, sizes, metric, quantity, trained)
 
 
 def _sides(sizes: dict[int | str, Shape]) -> tuple[list[int], list[int]]:
@@ -104,7 +113,14 @@ def _sides(sizes: dict[int | str, Shape]) -> tuple[list[int], list[int]]:
     return sorted(heights), sorted(widths)
 
 
-def _curves(path: Path, rows: Rows, sizes: dict[int | str, Shape], metric: str, trained: Sequence[Shape]) -> None:
+def _curves(
+    path: Path,
+    rows: Rows,
+    sizes: dict[int | str, Shape],
+    metric: str,
+    quantity: Quantity,
+    trained: Sequence[Shape],
+) -> None:
     """A colour per encoding, a line per way. Sizes of one number are where it says, others one after the other."""
     names, ways = _names(rows), _ways(rows)
     numbers = [size for size in sizes if isinstance(size, int)]
@@ -114,7 +130,8 @@ def _curves(path: Path, rows: Rows, sizes: dict[int | str, Shape], metric: str, 
         for (i, name), way in itertools.product(enumerate(names), ways):
             found = [rows[name, size, way] for size in sizes if (name, size, way) in rows]
             if found:
-                means, halves = [100 * s.mean for s in found], [100 * (s.half or 0.0) for s in found]
+                means = [quantity.scaled(s.mean) for s in found]
+                halves = [quantity.scaled(s.margin or 0.0) for s in found]
                 label = name if way == ways[0] else None
                 form, style = LINES[way][0], dict[str, Any](ms=3.5, lw=1.2, capsize=2, color=f"C{i}")
                 axis.errorbar(at, means, halves, fmt=form, label=label, **style)
@@ -124,8 +141,8 @@ def _curves(path: Path, rows: Rows, sizes: dict[int | str, Shape], metric: str, 
                 axis.axvline(x, color="0.3", lw=0.8, ls=":")
         axis.set_xticks(at, [str(size) for size in sizes])
         axis.set_xlabel("size of test images (dotted: of training)")
-        axis.set_ylabel("%")
-        axis.set_ylim(in_percent(axis.get_ylim()))
+        axis.set_ylabel(f"{quantity.symbol} ({quantity.better} is better)".lstrip())
+        axis.set_ylim(within(axis.get_ylim(), quantity))
         axis.spines[["top", "right"]].set_visible(False)
         figure.legend(loc="outside right upper")
         figure.supxlabel("; ".join(LINES[way][1] for way in ways), fontsize=8, color="0.35")
@@ -133,19 +150,32 @@ def _curves(path: Path, rows: Rows, sizes: dict[int | str, Shape], metric: str, 
         figure.savefig(half)
 
 
-def _maps(path: Path, rows: Rows, sizes: dict[int | str, Shape], metric: str, trained: Sequence[Shape]) -> None:
+def _maps(
+    path: Path,
+    rows: Rows,
+    sizes: dict[int | str, Shape],
+    metric: str,
+    quantity: Quantity,
+    trained: Sequence[Shape],
+) -> None:
     """Heights downwards, widths to the right; an encoding a row, a way a column. A frame marks the size of training."""
     from matplotlib.patches import Rectangle
 
+    written = lambda value: "-" if np.isnan(value) else f"{value:.0f}" if quantity.is_share else f"{value:.3g}"
     heights, widths = _sides(sizes)
     names, ways = _names(rows), _ways(rows)
     values = np.full((len(names), len(ways), len(heights), len(widths)), np.nan)
     for (name, size, way), summary in rows.items():
         at = heights.index(sizes[size][0]), widths.index(sizes[size][1])
-        values[(names.index(name), ways.index(way), *at)] = 100 * summary.mean
-    low, high = np.nanmin(values), max(np.nanmax(values), np.nanmin(values) + 1)
+        values[(names.index(name), ways.index(way), *at)] = quantity.scaled(summary.mean)
+    low, high = np.nanmin(values), np.nanmax(values)
+    high = max(high, low + (1 if quantity.is_share else 1e-3 * abs(low)))
     inches = 1.6 + (0.5 + 0.5 * len(widths)) * len(ways), 0.8 + (0.6 + 0.34 * len(heights)) * len(names)
-    with canvas(max(5, inches[0]), inches[1], f"test {metric} by height and width, in %") as figure:
+    with canvas(
+        max(5, inches[0]),
+        inches[1],
+        f"test {quantity.label(metric)} by height and width",
+    ) as figure:
         axes = figure.subplots(len(names), len(ways), squeeze=False)
         for (n, w), axis in np.ndenumerate(axes):
             axis.grid(False)
@@ -155,7 +185,7 @@ def _maps(path: Path, rows: Rows, sizes: dict[int | str, Shape], metric: str, tr
             axis.imshow(values[n, w], vmin=low, vmax=high, aspect="auto")
             for (i, j), value in np.ndenumerate(values[n, w]):
                 colour = "w" if value < (low + high) / 2 else "k"
-                axis.text(j, i, "-" if np.isnan(value) else f"{value:.0f}", ha="center", va="center", color=colour)
+                axis.text(j, i, written(value), ha="center", va="center", color=colour)
             for shape in trained:
                 if shape in sizes.values():
                     corner = widths.index(shape[1]) - 0.5, heights.index(shape[0]) - 0.5

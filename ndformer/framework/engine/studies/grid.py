@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from ndformer.framework.engine.config.text import parse_choices, parse_option
 from ndformer.framework.engine.studies.compare import Outcome, written
 from ndformer.framework.errors import ConfigError
-from ndformer.framework.registry import METRICS
+from ndformer.framework.evaluation.metric import main_metric
 
 Point = Mapping[str, str]
 
@@ -55,18 +55,14 @@ def choose(outcomes: Sequence[Outcome]) -> dict[tuple[str, int | None], Choice]:
         rows.setdefault(one.run.row, []).append(one)
     chosen = {}
     for row, tried in rows.items():
-        values = [(_validated(one), one.run.point) for one in tried if one.results is not None and not one.failed]
+        main, quantity = main_metric(tried[0].run.cfg.metrics)
+        values = [(one.results["val"][main], one.run.point) for one in tried if one.results and not one.failed]
         values = [(value, point) for value, point in values if math.isfinite(value)]
         if values:
-            best = max(value for value, _ in values)
+            best, _ = values[quantity.best([value for value, _ in values])]
             point, *tied = [point for value, point in values if value == best]
             chosen[row] = Choice(point, best, tied, _edges(point, [one.run.point for one in tried]))
     return chosen
-
-
-def _validated(one: Outcome) -> float:
-    assert one.results is not None
-    return one.results["val"][METRICS.get(one.run.cfg.metrics[0].type).main]
 
 
 def _edges(point: Point, tried: Sequence[Point]) -> list[str]:
@@ -88,6 +84,7 @@ def _number(key: str, text: str) -> bool:
 def told(tried: Sequence[Outcome]) -> str:
     """How points were chosen, for below the table."""
     run, chosen = tried[0].run, choose(tried)
+    _, quantity = main_metric(run.cfg.metrics)
     values = {key: dict.fromkeys(one.run.point[key] for one in tried) for key in run.point}
     grid = "; ".join(f"{key} of {', '.join(texts)}" for key, texts in values.items())
     where = f"seed {run.seed}" if run.fold is None else f"seed {run.seed}, fold {run.fold}"
@@ -100,6 +97,8 @@ def told(tried: Sequence[Outcome]) -> str:
         choice = chosen[row]
         if choice.tied:
             alike = " and ".join(", ".join(written(point)) for point in [choice.point, *choice.tied])
-            notes.append(f"- {name}: {alike} validated alike, {choice.value:.4f}: the first as given is taken.")
+            notes.append(
+                f"- {name}: {alike} validated alike, {quantity.log_text(choice.value)}: the first as given is taken."
+            )
         notes += [f"- {name}: {edge}. A wider grid may have a better one." for edge in choice.edges]
     return "\n".join(notes) + "\n"

@@ -7,6 +7,10 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ndformer.framework.quantity import Quantity
+
+ENOUGH = 3  # runs for an interval in a table
+
 
 @dataclass(frozen=True)
 class Summary:
@@ -24,11 +28,16 @@ class Summary:
         sd = statistics.stdev(values)
         return cls(n, mean, sd, student_t(n - 1) * sd / math.sqrt(n))
 
+    @property
+    def margin(self) -> float | None:
+        """Half the width of the interval, or None of fewer than 3 runs: theirs is too wide to say anything."""
+        return self.half if self.n >= ENOUGH else None
+
     def overlaps(self, other: Summary) -> bool:
-        """Whether the intervals share a value; that of one run has no end."""
-        if self.half is None or other.half is None:
+        """Whether the intervals share a value; that of too few runs has no end."""
+        if self.margin is None or other.margin is None:
             return True
-        return abs(self.mean - other.mean) <= self.half + other.half
+        return abs(self.mean - other.mean) <= self.margin + other.margin
 
 
 def student_t(freedom: int, confidence: float = 0.95) -> float:
@@ -51,6 +60,45 @@ def _within(angle: float, freedom: int) -> float:
     return 2 / math.pi * (angle + sine * total) if odd else sine * total
 
 
-def in_percent(limits: tuple[float, float]) -> tuple[float, float]:
-    """Limits of an axis of shares in %, which wide intervals may have pushed beyond 0 and 100."""
-    return max(0.0, limits[0]), min(100.0, limits[1])
+def bounds(s: Summary, quantity: Quantity) -> tuple[float, float] | None:
+    """Return the ends of the interval as written, within what a quantity can be; None of too few runs."""
+    if s.margin is None:
+        return None
+    low, high = quantity.scaled(s.mean - s.margin), quantity.scaled(s.mean + s.margin)
+    least, most = quantity.limits
+    return (max(low, least), min(high, most)) if least <= quantity.scaled(s.mean) <= most else (low, high)
+
+
+def interval(s: Summary, quantity: Quantity) -> str:
+    """Return the interval as tables write it, without the unit."""
+    ends = bounds(s, quantity)
+    return "-" if ends is None else " to ".join(f"{end:.{quantity.decimals}f}" for end in ends)
+
+
+def mean(s: Summary | None, quantity: Quantity) -> str:
+    """Return the mean with its interval, as tables write it, without the unit: its ends where ± would go too far."""
+    if s is None or s.margin is None:
+        return "-" if s is None else quantity.text(s.mean)
+    low, high = quantity.scaled(s.mean - s.margin), quantity.scaled(s.mean + s.margin)
+    if bounds(s, quantity) != (low, high):
+        return f"{quantity.text(s.mean)} ({interval(s, quantity)})"
+    return f"{quantity.text(s.mean)} ± {quantity.text(s.margin)}"
+
+
+def difference(s: Summary | None, quantity: Quantity) -> str:
+    """Return the mean of differences, with its sign and its interval."""
+    if s is None:
+        return "-"
+    return quantity.text(s.mean, "+") + ("" if s.margin is None else f" ± {quantity.text(s.margin)}")
+
+
+def in_units(quantity: Quantity) -> str:
+    """Return the unit of differences, and what their sign means where lower values are better."""
+    unit = "in points" if quantity.is_share else f"in {quantity.unit}" if quantity.unit else "as plain numbers"
+    return unit + ("" if quantity.better == "higher" else ", positive where the value is lower")
+
+
+def within(limits: tuple[float, float], quantity: Quantity) -> tuple[float, float]:
+    """Return the limits of an axis, which wide intervals may have pushed beyond what a quantity can be."""
+    low, high = quantity.limits
+    return max(low, limits[0]), min(high, limits[1])

@@ -13,7 +13,9 @@ from typing import Any
 
 from ndformer.framework.engine.config.text import as_argument, parse_encoding
 from ndformer.framework.errors import ConfigError, DataError
+from ndformer.framework.evaluation.metric import shipped_quantity
 from ndformer.framework.foreign.plain import plain_json
+from ndformer.framework.quantity import Quantity
 
 FILES = "comparison.json", "compare.json"  # of a work dir: of this program, of tools/compare.py
 
@@ -34,6 +36,7 @@ class Compared:
 
     metric: str
     cells: dict[str, Cell]  # by the encoding's name
+    quantity: Quantity  # of the metric
 
 
 def join(paths: Sequence[Path]) -> dict[str, Compared]:
@@ -41,10 +44,15 @@ def join(paths: Sequence[Path]) -> dict[str, Compared]:
     sets: dict[str, Compared] = {}
     for path in paths:
         for name, found in _read(path).items():
-            before = sets.get(name, Compared(found.metric, {}))
+            before = sets.get(name, replace(found, cells={}))
             if before.metric != found.metric:
                 raise DataError(f"{path} has {found.metric} of {name}, and another file {before.metric}: join one kind")
-            sets[name] = Compared(found.metric, before.cells | found.cells)
+            if before.quantity != found.quantity:
+                raise DataError(
+                    f"{path} and another file are expected to have {found.metric} of {name} in one unit and direction, "
+                    f"got {found.quantity} and {before.quantity}. Run one of the comparisons again"
+                )
+            sets[name] = replace(found, cells=before.cells | found.cells)
     return _named(sets)
 
 
@@ -64,23 +72,26 @@ def _read(path: Path) -> dict[str, Compared]:
         content = plain_json(path)
         form = _own if "sets" in content else _compared if "runs" in content else _by_rate
         sets: dict[str, Compared] = {}
-        for name, metric, cell in form(content):
+        for name, metric, quantity, cell in form(content):
             whole = _kind(cell.encoding)[1]
-            sets.setdefault(str(name), Compared(str(metric), {})).cells[whole] = _checked(replace(cell, encoding=whole))
+            quantity = shipped_quantity(str(metric)) if quantity is None else Quantity.parse(quantity)
+            compared = sets.setdefault(str(name), Compared(str(metric), {}, quantity))
+            compared.cells[whole] = _checked(replace(cell, encoding=whole))
     except (ValueError, LookupError, TypeError, AttributeError, OverflowError) as error:
         said = " ".join(str(error).split())
         raise DataError(f"{path} is not what tools/compare.py or tools/rank.py writes ({said:.80})") from None
     return sets
 
 
-Found = Iterator[tuple[str, str, Cell]]  # set, metric, cell
+Found = Iterator[tuple[str, str, Any, Cell]]  # set, metric, its quantity as far as the file has it, cell
 
 
 def _own(content: dict[str, Any]) -> Found:
     """comparison.json, to which more is added."""
     for name, compared in content["sets"].items():
         for cell in compared["cells"].values():
-            yield name, compared["metric"], Cell(cell["encoding"], cell["values"], cell["minutes"], cell["params"])
+            found = Cell(cell["encoding"], cell["values"], cell["minutes"], cell["params"])
+            yield name, compared["metric"], compared.get("quantity"), found
 
 
 def _compared(content: dict[str, Any]) -> Found:
@@ -95,7 +106,8 @@ def _compared(content: dict[str, Any]) -> Found:
     name = " ".join([Path(config).stem, *(["--sample"] if "--sample" in more else []), *options[:-own]])
     for row in content["rows"]:
         amount = "" if row["per_class"] is None else f" {row['per_class']} per class"
-        yield name + amount, content["metric"], Cell(row["encoding"], row["values"], row["minutes"], row["params"])
+        cell = Cell(row["encoding"], row["values"], row["minutes"], row["params"])
+        yield name + amount, content["metric"], content.get("quantity"), cell
 
 
 def _by_rate(content: dict[str, Any]) -> Found:
@@ -103,7 +115,7 @@ def _by_rate(content: dict[str, Any]) -> Found:
     for name, encodings in content.items():
         for encoding, rates in encodings.items():
             runs = rates[max(sorted(rates, key=float), key=lambda rate: rates[rate]["0"]["val"])]  # the first of equals
-            yield name, "accuracy", Cell(encoding, {seed: run["test"] for seed, run in runs.items()})
+            yield name, "accuracy", None, Cell(encoding, {seed: run["test"] for seed, run in runs.items()})
 
 
 def _checked(cell: Cell) -> Cell:

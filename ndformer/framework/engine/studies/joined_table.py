@@ -8,10 +8,11 @@ from pathlib import Path
 from ndformer.framework import atomic
 from ndformer.framework.engine.studies import markdown
 from ndformer.framework.engine.studies.friedman import ALPHA, Ranking, critical_difference, ranking
-from ndformer.framework.engine.studies.interval import Summary
+from ndformer.framework.engine.studies.interval import ENOUGH, Summary, difference, in_units, mean
 from ndformer.framework.engine.studies.joined import Cell, Compared
 from ndformer.framework.errors import UnknownNameError, nearest
 from ndformer.framework.pictures import ranks
+from ndformer.framework.quantity import Quantity
 
 
 @dataclass(frozen=True)
@@ -39,11 +40,12 @@ class Table:
         return None if found is None else Summary.of(list(found.values.values()))
 
     def gain(self, name: str, on: str) -> Summary | None:
-        """Over the baseline, of the seeds and folds that both have."""
+        """Over the baseline, of the seeds and folds that both have; positive where it is better."""
         own, base = self.cell(name, on), self.cell(self.baseline, on)
         if own is None or base is None or name == self.baseline:
             return None
-        gains = [value - base.values[which] for which, value in own.values.items() if which in base.values]
+        gain = self.sets[on].quantity.gain
+        gains = [gain(value, base.values[which]) for which, value in own.values.items() if which in base.values]
         return Summary.of(gains) if gains else None
 
     @property
@@ -57,14 +59,22 @@ class Table:
         means = {name: [self.mean(name, on) for on in self.sets] for name in self.names if name not in gaps}
         if len(means) < 2 or len(self.sets) < 2:
             return None
+        scores = {
+            name: [one.quantity.oriented(s.mean) for one, s in zip(self.sets.values(), some) if s is not None]
+            for name, some in means.items()
+        }
         # means of the same figures in another order are equal, whatever their last digit says
-        return ranking({name: [round(s.mean, 9) for s in some if s is not None] for name, some in means.items()})
+        return ranking({name: [float(f"{score:.12g}") for score in some] for name, some in scores.items()})
 
     def write(self, out: Path) -> str:
         """comparison.md, .json and .png; the text."""
         found, says = self.ranking, text(self)
         sets = {
-            on: dict(metric=one.metric, cells={name: asdict(cell) for name, cell in one.cells.items()})
+            on: dict(
+                metric=one.metric,
+                quantity=asdict(one.quantity),
+                cells={name: asdict(cell) for name, cell in one.cells.items()},
+            )
             for on, one in self.sets.items()
         }
         content = dict(baseline=self.baseline, ranking=found and asdict(found), missing=self.missing, sets=sets)
@@ -82,18 +92,27 @@ def text(table: Table) -> str:
     """Markdown that also reads well on a terminal; shares in %."""
     found = table.ranking
     order = [*(found.ranks if found else []), *(n for n in table.names if not found or n not in found.ranks)]
-    heads = [f"{on}, {one.metric} %" for on, one in table.sets.items()]
+    heads = [f"{on}, {one.metric} {one.quantity.symbol}".rstrip() for on, one in table.sets.items()]
     means = [
         [name, *([f"{found.ranks[name]:.2f}" if name in found.ranks else "-"] if found else [])]
-        + [_mean(table.mean(name, on)) for on in table.sets]
+        + [mean(table.mean(name, on), one.quantity) for on, one in table.sets.items()]
         for name in order
     ]
-    gains = [[name, *(_gain(table.gain(name, on)) for on in table.sets)] for name in order if name != table.baseline]
+    gains = [
+        [name, *(_gain(table.gain(name, on), one.quantity) for on, one in table.sets.items())]
+        for name in order
+        if name != table.baseline
+    ]
+    units = {in_units(one.quantity) for one in table.sets.values()}
+    heads_of_gains = [f"gain over {table.baseline}{', points' if units == {'in points'} else ''}"]
+    heads_of_gains += [
+        on if units == {"in points"} else f"{on}, {in_units(one.quantity)}" for on, one in table.sets.items()
+    ]
     parts = [
         markdown.table(["encoding", *(["average rank"] if found else []), *heads], means),
-        "Test figures, ±: 95 % intervals (Student t) over runs.\n" + _gaps(table),
+        "Test figures, ± or in brackets: 95 % intervals (Student t) over runs" + _few(table) + ".\n" + _gaps(table),
         _ranked(table, found),
-        markdown.table([f"gain over {table.baseline}, points", *table.sets], gains) if gains else "",
+        markdown.table(heads_of_gains, gains) if gains else "",
         _against(table, order) if gains else "",
         _costs(table, order),
         _options(table, order),
@@ -101,18 +120,14 @@ def text(table: Table) -> str:
     return "\n\n".join(part.rstrip() for part in parts if part) + "\n"
 
 
-def _mean(s: Summary | None) -> str:
-    return "-" if s is None else f"{100 * s.mean:.2f}" + ("" if s.half is None else f" ± {100 * s.half:.2f}")
-
-
-def _gain(s: Summary | None) -> str:
-    said = "-" if s is None else f"{100 * s.mean:+.2f}" + ("" if s.half is None else f" ± {100 * s.half:.2f}")
+def _gain(s: Summary | None, quantity: Quantity) -> str:
+    said = difference(s, quantity)
     return f"**{said}**" if _sign(s) else said
 
 
 def _sign(s: Summary | None) -> int:
     """1 for better and -1 for worse, where the interval of the gain says so; 0 where it has both."""
-    return 0 if s is None or s.half is None or abs(s.mean) <= s.half else 1 if s.mean > 0 else -1
+    return 0 if s is None or s.margin is None or abs(s.mean) <= s.margin else 1 if s.mean > 0 else -1
 
 
 def _gaps(table: Table) -> str:
@@ -131,6 +146,12 @@ def _gaps(table: Table) -> str:
             for count in sorted(set(runs.values()) - {most})
         ]
     return "\n".join([*notes, *([f"Fewer runs than others have: {'; '.join(fewer)}."] if fewer else [])])
+
+
+def _few(table: Table) -> str:
+    every = (table.mean(name, on) for name in table.names for on in table.sets)
+    few = any(s is not None and s.margin is None for s in every)
+    return f"; fewer than {ENOUGH} are too few for an interval" * few
 
 
 def _about(found: Ranking) -> str:

@@ -71,8 +71,9 @@ class Probed:
 def probe(cfg: Config, path: Path, count: int, tokens: int) -> Probed:
     """`count` samples of the test set, drawn by the config's seed, one at a time through both models."""
     torch.manual_seed(cfg.seed)
-    untrained, model = build_model(cfg).eval(), build_model(cfg).eval()
     content = checkpoint.load(path)
+    known = content.get("classes")
+    untrained, model = build_model(cfg, known=known).eval(), build_model(cfg, known=known).eval()
     checkpoint.load_weights(model, content, path)
     loader = build_loader(cfg, "test", content.get("classes", ()))
     data: Any = loader.data

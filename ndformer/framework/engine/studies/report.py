@@ -8,16 +8,17 @@ from pathlib import Path
 from typing import Any
 
 from ndformer.framework import atomic
+from ndformer.framework.data.dataset import TEST_IS_VAL
 from ndformer.framework.engine.config.differences import changes
 from ndformer.framework.engine.config.load import load
 from ndformer.framework.engine.config.shipped import CONFIGS
 from ndformer.framework.engine.config.text import as_argument, spelled
-from ndformer.framework.engine.studies.interval import Summary
+from ndformer.framework.engine.studies.interval import Summary, mean
 from ndformer.framework.engine.studies.told import Told, is_number
 from ndformer.framework.pictures.page import Markup, bar, element, folded, joined, page, picture, table
+from ndformer.framework.quantity import Quantity
 from ndformer.framework.registry import METRICS
 
-PERCENT = ("accuracy", "mAP", "mIoU", "top", "AR", "solve_rate", "cell_accuracy")
 CALLED = dict(curves="learning curves", confusion_matrix="confusion matrix", pr_curves="precision and recall")
 BEGAN = re.compile(r"(?P<when>[\d-]+ [\d:]+)  (?P<versions>ndformer .*?)  (?P<command>.*)")
 KINDS = dict(
@@ -51,14 +52,16 @@ def _figures(runs: Sequence[Told]) -> Markup:
         kinds.setdefault(run.kind, []).append(run)
     metrics = list(dict.fromkeys(name for run in runs for name in run.results["test"]))
     words = {name: in_words(name, runs) for name in metrics}
-    main = [name for name in metrics if any(name in run.results["val"] for run in runs)][:1]
+    main = [str(run.results["main_metric"]) for run in runs if "main_metric" in run.results]
+    main = [name for name in [*main, *metrics] if any(name in run.results["val"] for run in runs)][:1]
     told = [f"test, {words[name]}" for name in metrics] + [f"validation, {words[name]}" for name in main]
     head = ["encoding", "on", "runs", *told, "parameters", "minutes each"]
     rows = []
     for some in kinds.values():
         of = [("test", name) for name in metrics] + [("val", name) for name in main]
         shown = [
-            _summary(name, [run.results[part][name] for run in some if name in run.results[part]]) for part, name in of
+            _summary([run.results[part][name] for run in some if name in run.results[part]], some[0].quantity(name))
+            for part, name in of
         ]
         minutes = [run.results["minutes"] for run in some if is_number(run.results.get("minutes"))]
         params = some[0].results.get("params", "")
@@ -66,7 +69,9 @@ def _figures(runs: Sequence[Told]) -> Markup:
         spent = f"{sum(minutes) / len(minutes):.1f}" if minutes else ""
         data = f"{some[0].results.get('dataset', '')}{' (generated)' * bool(some[0].results.get('sample'))}"
         rows.append([named(some[0]), data, len(some), *shown, params, spent])
-    note = "±: the 95 % interval of the mean over runs (Student t). Of one run nobody knows how far chance goes."
+    note = "±: the 95 % interval of the mean over runs (Student t). Fewer than 3 runs are too few for an interval."
+    if any(run.results.get("test_is_val") for run in runs):
+        note = f"{TEST_IS_VAL[0].upper()}{TEST_IS_VAL[1:]}. {note}"
     if any(run.results.get("val_is_test") for run in runs):
         note = f"Validation was the test set itself (val_is_test), which flatters. {note}"
     if any(run.results.get("sample") for run in runs):
@@ -85,13 +90,10 @@ def in_words(name: str, runs: Sequence[Told]) -> str:
     return f"{task}: " * bool(task) + known.get(own, own.replace("_", " "))
 
 
-def _summary(name: str, values: Sequence[float]) -> str:
+def _summary(values: Sequence[float], quantity: Quantity) -> str:
     if not values or not all(map(math.isfinite, values)):
         return "nan" if values else ""
-    own = name.rpartition("/")[2]
-    share = own.startswith(PERCENT) or own.endswith("accuracy")
-    found = Summary.of([100 * one for one in values] if share else values)
-    return f"{found.mean:.2f}{'' if found.half is None else f' ± {found.half:.2f}'}{' %' * share}"
+    return f"{mean(Summary.of(values), quantity)} {quantity.symbol}".rstrip()
 
 
 def _beside(runs: Sequence[Told]) -> list[Markup]:

@@ -14,6 +14,8 @@ from ndformer.framework.engine.training import checkpoint
 from ndformer.framework.engine.training.console import LOG
 from ndformer.framework.engine.training.work_dir import RESULTS
 from ndformer.framework.errors import DataError
+from ndformer.framework.evaluation.metric import shipped_quantity
+from ndformer.framework.quantity import Quantity
 
 APART = ("seed", "fold")  # of runs of one kind, what their configs may say differently
 FIRST = ("curves", "confusion_matrix")  # of pictures, those to see first
@@ -38,6 +40,11 @@ class Told:
         plain = [_without(loader, APART) for loader in loaders]
         return json.dumps([dataset.get("type"), plain, {**self.config, **apart}], sort_keys=True, default=str)
 
+    def quantity(self, name: str) -> Quantity:
+        """Return the direction, unit and format of a value."""
+        measured = self.results.get("quantities", {})
+        return Quantity.parse(measured[name]) if name in measured else shipped_quantity(name)
+
 
 def read(folder: Path) -> Told:
     path = folder / RESULTS
@@ -45,7 +52,8 @@ def read(folder: Path) -> Told:
         raise DataError(f"{folder} has no {RESULTS}: name the folder of a run that came to its end")
     try:
         content = foreign.plain_json(path)
-    except ValueError:
+        _ = [Quantity.parse(one) for one in content.get("quantities", {}).values()]
+    except (ValueError, AttributeError):
         content = None
     if not isinstance(content, dict) or not all(_numbers(content.get(part)) for part in ("test", "val")):
         raise DataError(f"{path} is not what a run leaves: train it again")

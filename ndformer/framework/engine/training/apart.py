@@ -68,7 +68,7 @@ class _Files:
 def check_apart(cfg: Config, datasets: Mapping[str, Dataset]) -> None:
     """A sentence if two loaders read the same samples and the config does not say that it is wanted."""
     free = [split for split in datasets if not cfg[f"{split}_dataloader"].get("any_split")]
-    tested = cfg.val_dataloader.dataset.get("val_is_test")
+    tested = cfg.val_dataloader.dataset.get("val_is_test") or ("val" in datasets and datasets["val"].val_is_test)
     pairs = [pair for pair in PAIRS if set(pair) <= set(free) and not (tested and pair == ("test", "val"))]
     known = {split: dict(_files_of(datasets[split])) for split in {split for pair in pairs for split in pair}}
     for split, other in pairs:

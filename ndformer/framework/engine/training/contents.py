@@ -80,7 +80,6 @@ RUN = dict(  # all that a run goes on from
     iter=Key(count, "a whole number"),
     batch=Key(count, "a whole number"),
     progress=Key(with_keys(done=count, loss=number, steps=count), "the state of the progress: done, loss and steps"),
-    best=Key(number, "a number"),
     seconds=Key(number, "a number"),
     history=Key(several(by_name(number)), "a list of numbers by their names, one for each epoch"),
     bad=Key(by_name(table), "what could not be read, by split"),

@@ -1,6 +1,6 @@
 """Metrics of a model over exactly a whole set, however many processes share it."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +11,7 @@ from ndformer.framework.answer import Answer
 from ndformer.framework.errors import DataError, UnknownNameError, nearest
 from ndformer.framework.evaluation.metric import Metric
 from ndformer.framework.model import TokenModel
+from ndformer.framework.quantity import Quantity
 from ndformer.framework.registry import METRICS
 
 
@@ -19,6 +20,11 @@ class Evaluation:
     values: dict[str, float]
     metrics: list[Metric]  # with what else they know
     answers: list[Answer]  # one per sample of this process
+    quantities: dict[str, Quantity]  # direction, unit and format of each value
+
+    @property
+    def line(self) -> str:
+        return as_line(self.values, self.quantities)
 
 
 @torch.no_grad()
@@ -44,15 +50,22 @@ def measure(
             end.append(len(metric.results))
         between()
     model.train(was_training)
-    values = {}
+    values, quantities = {}, {}
     for metric, end in zip(made, ends):
         mine = [metric.results[a:b] for a, b in zip(end, end[1:])]
         everyone = [one for parts in zip(*processes.collected(mine)) for part in parts for one in part]
         if not everyone:
             raise DataError("no sample could be read, so there is nothing to measure")
         prefix = f"{metric.prefix}/" if metric.prefix else ""
-        values |= {prefix + name: value for name, value in metric.compute_metrics(everyone).items()}
-    return Evaluation(values, made, answers)
+        measured = {prefix + name: value for name, value in metric.compute_metrics(everyone).items()}
+        values |= measured
+        quantities |= {name: metric.quantity(name) for name in measured}
+    return Evaluation(values, made, answers, quantities)
+
+
+def as_line(values: Mapping[str, float], quantities: Mapping[str, Quantity]) -> str:
+    """Return the values as one line of a log: "accuracy 0.9450  error 0.4512 px"."""
+    return "  ".join(f"{name} {quantities[name].log_text(value)}" for name, value in values.items())
 
 
 def _process(metric: Metric, batch: dict[str, Any], answers: list[Answer]) -> None:

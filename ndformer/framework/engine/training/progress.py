@@ -115,9 +115,8 @@ class Progress:
             f"{self.rate:.0f} samples/s  loader {self.wait_share:.0%}  left {clock(left)}"
         )
 
-    def end_epoch(self, lr: float, metrics: dict[str, float]) -> None:
-        text = "  ".join(f"{name} {value:.4f}" for name, value in metrics.items())
-        self.console.say(f"{self.line(lr)}  {text}")
+    def end_epoch(self, lr: float, metrics: str) -> None:
+        self.console.say(f"{self.line(lr)}  {metrics}")
         if not self.warned and self.wait_share > SLOW and time.perf_counter() - self.epoch_start > 20:
             self.warned = True
             self.console.say(

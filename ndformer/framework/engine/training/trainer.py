@@ -37,9 +37,10 @@ from ndformer.framework.engine.training.progress import CheckpointTimer, Progres
 from ndformer.framework.engine.training.runner import AmpWrapper, QuietRunner
 from ndformer.framework.engine.training.schedules import Schedule
 from ndformer.framework.errors import BadNumbers, DataError
+from ndformer.framework.evaluation.metric import main_metric
 from ndformer.framework.model import TokenModel
 from ndformer.framework.pictures import runs as report
-from ndformer.framework.registry import METRICS, SCHEDULES
+from ndformer.framework.registry import SCHEDULES
 
 SKIPS = 50  # fp16 steps in a row that are too large, after which more will not help
 REDRAWN = 30  # seconds between two pictures of the curves: one takes longer than an epoch of a tiny model may
@@ -132,7 +133,7 @@ class Trainer(QuietRunner):
         self.loaders, self.path, self.text = loaders, work_dir, cfg.pretty_text
         self.console = console
         self.ownership = ownership
-        self.main = METRICS.create(cfg.metrics[0]).main
+        self.main, self.quantity = main_metric(cfg.metrics)
         self.schedule: Schedule = SCHEDULES.create(cfg.schedule)
         accumulate = settings.get("accumulate", 1)
         self.wrapper = AmpWrapper(
@@ -153,7 +154,7 @@ class Trainer(QuietRunner):
             )
         self.ema = EMA(model, **cfg.ema) if cfg.get("ema") else None
         self.history: list[dict[str, float]] = []
-        self.best, self.seconds, self.drawn = -float("inf"), 0.0, -float("inf")
+        self.seconds, self.drawn = 0.0, -float("inf")
         self.preemption, self.told = Preemption(), False  # told: all processes know of it
         self.timer = CheckpointTimer(settings.get("checkpoint_every"))
         self.allow_config_change, self.allow_data_change = allow_config_change, allow_data_change
@@ -274,15 +275,14 @@ class Trainer(QuietRunner):
                 metrics = found.values
                 loop = cast(TrainLoop, self.train_loop)
                 loop._epoch += 1
-                if metrics[self.main] > self.best or not self.history:
-                    self.best = metrics[self.main]
+                if self.quantity.best([*self.validated, metrics[self.main]]) == len(self.history):
                     self._write(checkpoint.BEST, dict(model=self.model.state_dict(), **self._about(metrics)))
         except _InValidation:
             self.told = True
             self._save()
             return True
         lr = self.wrapper.optimizer.param_groups[0]["lr"]
-        self.progress.end_epoch(lr, metrics)
+        self.progress.end_epoch(lr, found.line)
         self.history.append(dict(epoch=self.epoch, loss=self.progress.mean_loss, lr=lr, **metrics))
         self.seconds += time.perf_counter() - self.progress.epoch_start
         loop.batch = 0
@@ -293,7 +293,7 @@ class Trainer(QuietRunner):
         last = stop or self.told or self.epoch == self.max_epochs
         if processes.rank() == 0 and (last or time.monotonic() - self.drawn > REDRAWN):
             with report.attempted(picture := self.path / "curves.png"):
-                report.curves(picture, self.history, self.main)
+                report.curves(picture, self.history, self.main, self.quantity)
             self.drawn = time.monotonic()
         if stop:
             patience = self.config.early_stopping.patience
@@ -307,8 +307,14 @@ class Trainer(QuietRunner):
 
     def out_of_patience(self) -> bool:
         patience = (self.config.get("early_stopping") or {}).get("patience")
-        scores = [h[self.main] for h in self.history]
-        return patience is not None and len(scores) - 1 - int(np.argmax(scores or [0.0])) >= patience
+        if patience is None or not self.history:
+            return False
+        return len(self.history) - 1 - self.quantity.best(self.validated) >= patience
+
+    @property
+    def validated(self) -> list[float]:
+        """The main value of each epoch."""
+        return [epoch[self.main] for epoch in self.history]
 
     def _write(self, name: str, content: dict[str, Any], keep: str | None = None) -> None:
         if not nonfinite.finite(content["model"].values()):
@@ -341,7 +347,6 @@ class Trainer(QuietRunner):
             iter=loop.iter,
             batch=loop.batch,
             progress=progress.state(),
-            best=self.best,
             seconds=self.seconds + time.perf_counter() - progress.epoch_start,
             history=self.history,
             bad={split: getattr(loader, "bad", {}) for split, loader in self.loaders.items()},
@@ -371,7 +376,7 @@ class Trainer(QuietRunner):
         resuming.restore(wrapper, state, path)
         wrapper.updates, wrapper.skipped = state["updates"], state["skipped"]
         loop._epoch, loop._iter, loop.batch = state["epoch"], state["iter"], state["batch"]
-        self.best, self.seconds, self.history = state["best"], state["seconds"], state["history"]
+        self.seconds, self.history = state["seconds"], state["history"]
         self.progress.restore(state["progress"])
         for split, loader in self.loaders.items():
             if isinstance(loader, Loader):

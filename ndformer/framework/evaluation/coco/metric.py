@@ -14,6 +14,7 @@ from ndformer.framework.evaluation.coco.f1 import best_f1
 from ndformer.framework.evaluation.coco.files import write_detections
 from ndformer.framework.evaluation.coco.match import Detections, Truth
 from ndformer.framework.evaluation.metric import Metric
+from ndformer.framework.quantity import Quantity
 from ndformer.framework.registry import METRICS
 
 Evaluated = tuple[Any, dict[str, np.ndarray], dict[str, np.ndarray]]  # image id, truth, found
@@ -28,7 +29,8 @@ class CocoMetric(Metric):
     (G,) where known). Boxes are x1 y1 x2 y2 in pixels of the original image.
     """
 
-    main = "mAP"
+    main, better, unit = "mAP", "higher", "share"
+    quantities = dict(F1_threshold=Quantity("higher", "", 2))  # a score, neither good nor bad
     words = dict(
         mAP="mAP, IoU 0.5 to 0.95",
         mAP50="mAP at IoU 0.5",

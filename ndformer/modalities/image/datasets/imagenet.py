@@ -50,6 +50,8 @@ def classes_of(root: Path, train: Path, known: Sequence[str]) -> tuple[list[str]
 
 @DATASETS.register_module()
 class ImageNet(LabelledImages):
+    test_is_val = True
+
     def __init__(self, *args: Any, holdout: Rate = 0.01, **rest: Any) -> None:
         super().__init__(*args, holdout=holdout, **rest)
 

@@ -19,6 +19,8 @@ from ndformer.modalities.image.formats.files import ENDINGS
 
 @DATASETS.register_module()
 class TinyImageNet(LabelledImages):
+    test_is_val = True
+
     def index(self, split: str) -> tuple[list[Any], np.ndarray]:
         inner = self.data_root / "tiny-imagenet-200"
         root = inner if inner.is_dir() else self.data_root

@@ -58,6 +58,7 @@ class Scenes(Dataset):
         self.columns = columns
         self.named = self.names if classes is None else classes
         self.label_file, self.ignore, self.test_on = labels or self.file, ignore, test_on
+        self.test_is_val = test_on == "val"
         super().__init__(*args, **rest)
 
     def index(self, split: str) -> tuple[list[Any], np.ndarray]:
@@ -74,6 +75,7 @@ class Scenes(Dataset):
         folder = self.data_root / (self.test_on if split == "test" else split)
         if split == "test" and not _there(folder) and _there(self.data_root / "test"):
             folder = self.data_root / "test"
+            self.test_is_val = False
         scenes = scenes_in(folder)
         return scenes, np.zeros(len(scenes), np.int64)
 

@@ -52,7 +52,7 @@ def refusal(function, *arguments, **named):
             "dict(_delete_=True, type='SGD', ...) drops what a base config",
         ),
         (["model.backbone.encoding.preset=pape_repo"], "AxialRoPE would, PaPE does not"),
-        (["model.head=dict(_delete_=True,type=Classifier)"], "model.head.classes is missing: Classifier needs it"),
+        (["model.backbone=dict(_delete_=True,type=Transformer,dim=8,heads=1,depth=1)"], "position_dims is missing"),
         (["optimizer=dict(_delete_=True, type=SGD)"], "optimizer.lr is missing: SGD needs it"),
         (
             ["model.backbone.encoding.heads=8"],

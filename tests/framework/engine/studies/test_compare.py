@@ -11,11 +11,12 @@ import time
 from pathlib import Path
 
 import pytest
+from mmengine.config import Config
 
 from ndformer.framework.engine.config import kept
 from ndformer.framework.engine.studies import compare_table, markdown
 from ndformer.framework.engine.studies.compare import Outcome, Run, check_folder, outcome, plan
-from ndformer.framework.engine.studies.train_all import train_all
+from ndformer.framework.engine.studies.train_all import Ended, train_all
 from ndformer.framework.engine.training import checkpoint
 from ndformer.framework.engine.training.owner import this
 from ndformer.framework.errors import ConfigError, DataError
@@ -145,6 +146,7 @@ BROKEN_RESULTS = {
     "no test": json.dumps(GOOD | dict(test=None)),
     "a text for a number": json.dumps(GOOD | dict(test=dict(accuracy="0.9"))),
     "another metric": json.dumps(GOOD | dict(test=dict(mAP=0.9))),
+    "a metric of no direction": json.dumps(GOOD | dict(quantities=dict(accuracy=dict(better="up")))),
     "no minutes": json.dumps(dict(test=GOOD["test"], params=10)),
     "minutes without an end": json.dumps(GOOD | dict(minutes=float("inf"))),
     "a number of 5000 digits": json.dumps(GOOD).replace("10}", "1" * 5000 + "}"),
@@ -278,13 +280,16 @@ def test_a_run_whose_loss_is_no_number_counts_as_failed(tmp_path):
 # --- the table ---
 
 
-def outcomes(values, **more):
+METRIC = dict(type="Accuracy")
+
+
+def outcomes(values, metric="accuracy", **more):
     """{(encoding, amount): accuracies of seeds 0, 1 ..., None = failed}"""
     found = []
     for (encoding, amount), accuracies in values.items():
         for seed, accuracy in enumerate(accuracies):
-            run = Run(encoding, amount, seed, Path(f"{encoding}{amount}_{seed}"), [], None)  # type: ignore[arg-type]
-            results = dict(test=dict(accuracy=accuracy), minutes=2.0, params=1_500_000, **more)
+            run = Run(encoding, amount, seed, Path(f"{encoding}{amount}_{seed}"), [], Config(dict(metrics=[METRIC])))
+            results = dict(test={metric: accuracy}, minutes=2.0, params=1_500_000, **more)
             found.append(Outcome(run, None, "it broke") if accuracy is None else Outcome(run, results))
     return found
 
@@ -316,19 +321,45 @@ def test_rows_have_means_intervals_and_gains_paired_by_seed():
     assert (pape.minutes, pape.params) == (2.0, 1_500_000)
 
 
-def test_what_overlaps_with_the_best_is_marked_as_not_told_apart():
+def test_what_overlaps_with_the_best_is_not_significantly_different():
+    """Issue 44.11: a star beside such means read as "significant"."""
     rows = compare_table.tabulate(outcomes(PLAIN), "accuracy", "Sincos")
     assert [row.may_be_best for row in rows] == [False, True, True, True]  # two runs of ALiBi: a wide interval
     table = compare_table.text("title", rows, outcomes(PLAIN), "accuracy", "Sincos")
-    assert "91.00* " in table
-    assert "82.00  " in table
+    lines = {line.split("|")[1].strip(): line for line in table.splitlines() if line.startswith("|")}
+    expected = dict(Sincos="worse", PaPE="best", PaPERI="n.s.", ALiBi="-")
+    assert {name: line.split("|")[6].strip() for name, line in lines.items() if name in expected} == expected
+    assert "91.00 |" in table
+    assert "*" not in table
+    assert "n.s.: no significant difference" in table
     assert "88.52 to 93.48" in table
+    assert "| runs: 85.00, 86.00 |" in lines["ALiBi"]
+    assert "+2.50 |" in lines["ALiBi"]
+    assert "Fewer than 3 seeds are too few seeds for an interval" in table
     assert "+9.00 ± 2.48" in table
     assert "1 of 12 runs are not in it:\n\n- ALiBi, seed 0: it broke" in table
 
 
+def test_where_lower_values_are_better_the_lowest_mean_is_the_best(tmp_path):
+    """Issue 44.1: the highest error was the best, as "100 x mean %", and gains had the wrong sign."""
+    values = {("A", None): [5.0, 5.1, 5.2], ("B", None): [0.40, 0.45, 0.50], ("C", None): [0.41, 0.44, 0.53]}
+    quantities = dict(error=dict(better="lower", unit="px", decimals=2))
+    found = outcomes(values, "error", quantities=quantities)
+    rows = compare_table.tabulate(found, "error", "A")
+    assert [row.may_be_best for row in rows] == [False, True, True]
+    assert there(rows[1].gain).mean == pytest.approx(4.65)
+    table = compare_table.Report(tmp_path, "title", "error", "A").write(found)
+    assert "| error px |" in table
+    assert "0.45" in table
+    assert "+4.65 ± 0.12" in table
+    assert "in px, positive where the value is lower" in table
+    assert "the lowest mean" in table
+    assert json.loads((tmp_path / "compare.json").read_text())["quantity"] == quantities["error"]
+    assert "error 5.00 px" in compare_table.line(Ended(found[0], 0.0), "error")
+
+
 def test_amounts_of_data_are_compared_each_by_itself():
-    values = {("A", 50): [0.9, 0.91], ("B", 50): [0.5, 0.51], ("A", 10): [0.1, 0.2], ("B", 10): [0.3, 0.31]}
+    values = {("A", 50): [0.9, 0.91, 0.92], ("B", 50): [0.5, 0.51, 0.52], ("A", 10): [0.1, 0.2], ("B", 10): [0.3, 0.31]}
     rows = compare_table.tabulate(outcomes(values), "accuracy", "A")
     assert [(row.per_class, row.encoding) for row in rows] == [(10, "A"), (10, "B"), (50, "A"), (50, "B")]
     assert [row.may_be_best for row in rows] == [True, True, True, False]
@@ -343,10 +374,11 @@ def test_an_encoding_without_any_result_keeps_its_row():
 
 
 def test_samples_and_val_is_test_are_told():
-    found = outcomes({("A", None): [0.9]}, sample=True, val_is_test=True)
+    found = outcomes({("A", None): [0.9]}, sample=True, val_is_test=True, test_is_val=True)
     table = compare_table.text("", compare_table.tabulate(found, "accuracy", "A"), found, "accuracy", "A")
     assert "generated stand-in" in table
     assert "val_is_test" in table
+    assert "The data has no test split, so its val split is the test set." in table  # issue 44.4
 
 
 @pytest.mark.parametrize("amounts", [[None], [10, 100]])

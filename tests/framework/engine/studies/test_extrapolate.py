@@ -16,6 +16,7 @@ from ndformer.framework.engine.studies import extrapolate, extrapolate_table
 from ndformer.framework.engine.studies.interval import Summary
 from ndformer.framework.engine.training import checkpoint
 from ndformer.framework.errors import DataError
+from ndformer.framework.quantity import Quantity
 from ndformer.framework.registry import DATASETS
 from ndformer.framework.scaling import Scaling
 
@@ -232,12 +233,15 @@ def test_encodings_are_named_as_on_the_command_line(encoding, text):
     assert extrapolate.as_argument(encoding) == text
 
 
+SHARE, PIXELS = Quantity.of("higher", "share"), Quantity.of("lower", "px", 1)
+
+
 def one_run(encoding, seed, accuracies, sizes=((12, (12, 12)), (24, (24, 24))), ways=("none", "linear")):
     at = [(size, shape, way) for size, shape in sizes for way in ways]
     figures = [
         extrapolate.Figure(*of, "", dict(accuracy=accuracy)) for of, accuracy in zip(at, accuracies, strict=True)
     ]
-    return extrapolate.Tested(f"{encoding}{seed}.pth", encoding, seed, (12, 12), "accuracy", figures)
+    return extrapolate.Tested(f"{encoding}{seed}.pth", encoding, seed, (12, 12), "accuracy", SHARE, figures)
 
 
 def test_runs_of_one_encoding_are_averaged_and_reported(tmp_path):
@@ -248,11 +252,11 @@ def test_runs_of_one_encoding_are_averaged_and_reported(tmp_path):
     ]
     rows, sizes = extrapolate_table.summarised(runs), extrapolate_table.shapes(runs)
     assert rows["A", 24, "linear"] == Summary.of([0.6, 0.7])
-    tables = extrapolate_table.text(rows, list(sizes), "accuracy", "12")
+    tables = extrapolate_table.text(rows, list(sizes), "accuracy", SHARE, "12")
     assert "(+20.00)" in tables
     assert "| B        | 1 |" in tables
     extrapolate_table.save(tmp_path, runs, rows, tables)
-    extrapolate_table.draw(tmp_path / "x.png", rows, sizes, "accuracy", [(12, 12)])
+    extrapolate_table.draw(tmp_path / "x.png", rows, sizes, "accuracy", SHARE, [(12, 12)])
     content = json.loads((tmp_path / "extrapolate.json").read_text())
     summary = Summary.of([0.6, 0.7]).__dict__
     place = dict(encoding="A", size=24, shape=[24, 24], scaling="linear", interpolated=True)
@@ -262,15 +266,25 @@ def test_runs_of_one_encoding_are_averaged_and_reported(tmp_path):
     assert (tmp_path / "x.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_a_value_in_pixels_is_not_written_in_percent(tmp_path):
+    """Issue 44.1"""
+    runs = [one_run("A", 0, [4.0, 4.0, 9.5, 7.0])]
+    rows, sizes = extrapolate_table.summarised(runs), extrapolate_table.shapes(runs)
+    tables = extrapolate_table.text(rows, list(sizes), "error", PIXELS, "12")
+    assert "test error in px, lower is better, trained at 12" in tables
+    assert "7.0 (-2.5)" in tables
+    extrapolate_table.draw(tmp_path / "x.png", rows, sizes, "error", PIXELS, [(12, 12)])
+
+
 def test_of_encodings_without_waves_the_other_tables_have_no_row(tmp_path):
     ways = ("none", "ntk")
     runs = [one_run("A", 0, [0.9, 0.9, 0.5, 0.6], ways=ways), one_run("B", 0, [0.7, 0.6], ways=("none",))]
     rows, sizes = extrapolate_table.summarised(runs), extrapolate_table.shapes(runs)
-    plain, ntk = extrapolate_table.text(rows, list(sizes), "accuracy", "12").split("NTK-aware")
+    plain, ntk = extrapolate_table.text(rows, list(sizes), "accuracy", SHARE, "12").split("NTK-aware")
     assert "| B " in plain
     assert "| B " not in ntk
     assert "60.00 (+10.00)" in ntk
-    extrapolate_table.draw(tmp_path / "x.png", rows, sizes, "accuracy", [(12, 12)])
+    extrapolate_table.draw(tmp_path / "x.png", rows, sizes, "accuracy", SHARE, [(12, 12)])
 
 
 @pytest.mark.parametrize("missing, maps", [(0, 1), (1, 0)])
@@ -282,7 +296,7 @@ def test_sizes_that_span_a_grid_are_drawn_as_a_map(tmp_path, monkeypatch, missin
     assert pixels == sorted(pixels)
     drawn = []
     monkeypatch.setattr(Axes, "imshow", lambda self, values, **options: drawn.append(values))
-    extrapolate_table.draw(tmp_path / "x.png", rows, found, "accuracy", [(12, 12)])
+    extrapolate_table.draw(tmp_path / "x.png", rows, found, "accuracy", SHARE, [(12, 12)])
     assert len(drawn) == maps
     if maps:
         assert drawn[0] == pytest.approx(np.arange(6).reshape(2, 3) * 10)

@@ -9,6 +9,7 @@ from mmengine.config import Config
 from ndformer.framework.engine.studies.compare import Outcome, Run, plan
 from ndformer.framework.engine.studies.grid import Choice, choose, points, told
 from ndformer.framework.errors import ConfigError
+from ndformer.framework.evaluation.accuracy import Accuracy
 
 MNIST = Path(__file__).parents[4] / "configs" / "mnist_pape.py"
 
@@ -72,6 +73,15 @@ def test_the_point_that_validates_best_is_chosen_of_those_that_came_to_an_end():
         ("NoPE", None): Choice(dict(x="1"), 0.5, [], []),
     }
     assert choose(some[3:6]) == {}
+
+
+def test_where_lower_values_are_better_the_lowest_is_chosen(monkeypatch):
+    """Issue 44.1: the point with the highest error was chosen."""
+    monkeypatch.setattr(Accuracy, "better", "lower")
+    monkeypatch.setattr(Accuracy, "unit", "px")
+    some = [of(0.7, x=1), of(0.2, x=2), of(0.2, x=3), of(float("nan"), x=4)]
+    assert choose(some) == {("PaPE", None): Choice(dict(x="2"), 0.2, [dict(x="3")], [])}
+    assert "x=2 and x=3 validated alike, 0.2000 px: the first" in told(some)
 
 
 def test_the_end_of_a_grid_is_told_for_numbers_alone():

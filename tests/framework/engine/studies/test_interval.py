@@ -4,7 +4,8 @@ import math
 
 import pytest
 
-from ndformer.framework.engine.studies.interval import Summary, student_t
+from ndformer.framework.engine.studies.interval import Summary, difference, interval, mean, student_t
+from ndformer.framework.quantity import Quantity
 
 TABLE = {  # two-sided 95 % and 99 % points, as statistics books print them
     1: (12.706, 63.657),
@@ -55,3 +56,26 @@ def test_intervals_overlap_when_they_share_a_value():
     low, high = Summary(3, 0.50, 0.1, 0.1), Summary(3, 0.75, 0.1, 0.1)
     assert not low.overlaps(high)
     assert low.overlaps(Summary(3, 0.75, 0.1, 0.15))
+
+
+SHARE, PIXELS = Quantity.of("higher", "share"), Quantity.of("lower", "px", 1)
+
+
+def test_too_few_runs_have_no_interval():
+    """Issue 44.11: two seeds had "-59.91 to 120.51 %"."""
+    two, three = Summary.of([0.2, 0.4]), Summary.of([0.30, 0.31, 0.32])
+    assert two.margin is None
+    assert interval(two, SHARE) == "-"
+    assert mean(two, SHARE) == "30.00"
+    assert difference(two, SHARE) == "+30.00"
+    assert two.overlaps(three)
+    assert mean(three, SHARE) == "31.00 ± 2.48"
+
+
+def test_intervals_of_shares_stay_within_0_and_100_percent():
+    """Issue 44.11"""
+    assert interval(Summary.of([0.90, 0.95, 1.0]), SHARE) == "82.58 to 100.00"
+    assert interval(Summary.of([0.0, 0.01, 0.05]), SHARE) == "0.00 to 8.57"
+    assert mean(Summary.of([0.90, 0.95, 1.0]), SHARE) == "95.00 (82.58 to 100.00)"
+    assert interval(Summary.of([0.0, 1.0, 5.0]), PIXELS) == "-4.6 to 8.6"
+    assert mean(Summary.of([-1.0, -1.0, -1.0]), SHARE) == "-100.00 ± 0.00"  # COCO's -1: no object of that size

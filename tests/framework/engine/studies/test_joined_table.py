@@ -9,6 +9,9 @@ import pytest
 from ndformer.framework.engine.studies.joined import Cell, Compared
 from ndformer.framework.engine.studies.joined_table import Table, text
 from ndformer.framework.errors import UnknownNameError
+from ndformer.framework.quantity import Quantity
+
+SHARE = Quantity.of("higher", "share")
 
 
 def table(baseline="A", /, **sets):
@@ -18,13 +21,32 @@ def table(baseline="A", /, **sets):
         return Cell(name, {str(seed): value for seed, value in enumerate(values) if value is not None})
 
     return Table(
-        {on: Compared("accuracy", {n: cell(n, values) for n, values in one.items()}) for on, one in sets.items()},
+        {on: Compared("accuracy", {n: cell(n, v) for n, v in one.items()}, SHARE) for on, one in sets.items()},
         baseline,
     )
 
 
 ONE = dict(A=[0.90, 0.91, 0.92], B=[0.80, 0.82, 0.81], C=[0.91, 0.90, 0.93])
 TWO = dict(A=[0.50, 0.55, 0.60], C=[0.60, 0.66, 0.69], B=[0.52, 0.50, 0.57])
+
+
+def test_where_lower_values_are_better_the_lowest_mean_has_rank_1():
+    """Issue 44.1: the encoding with the highest error had rank 1, and a loss was called a gain."""
+    shares, errors = table(one=ONE), table(two={name: [10 * (1 - v) for v in values] for name, values in TWO.items()})
+    pixels = Quantity.of("lower", "px", 1)
+    lower = {"two": Compared("error", errors.sets["two"].cells, pixels)}
+    both = Table(shares.sets | lower, "A")
+    found, expected = both.ranking, table(one=ONE, two=TWO).ranking
+    assert found is not None
+    assert expected is not None
+    assert found.ranks == expected.ranks
+    gain, share_gain = both.gain("C", "two"), table(two=TWO).gain("C", "two")
+    assert gain is not None
+    assert share_gain is not None
+    assert gain.mean == pytest.approx(10 * share_gain.mean)
+    says = text(both)
+    assert "| two, error px |" in says
+    assert "two, in px, positive where the value is lower" in says
 
 
 def test_means_gains_and_ranks_are_those_by_hand():
@@ -112,7 +134,7 @@ def test_the_sentences_of_ranks_follow_the_test():
 
 def test_costs_and_options_are_told_where_they_are_known(tmp_path):
     cells = {"PaPE": Cell("PaPE(m=8)", {"0": 0.5}, 2.04, 1_500_000), "NoPE": Cell("NoPE", {"0": 0.4})}
-    says = text(Table(dict(one=Compared("accuracy", cells)), "PaPE"))
+    says = text(Table(dict(one=Compared("accuracy", cells, SHARE)), "PaPE"))
     assert re.search(r"\| PaPE +\| +1.50 M, 2.0 \|", says)
     assert re.search(r"\| NoPE +\| +- \|", says)
     assert "- PaPE is PaPE(m=8) on one." in says

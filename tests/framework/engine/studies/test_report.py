@@ -3,6 +3,7 @@
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from PIL import Image
@@ -66,6 +67,18 @@ def test_runs_that_differ_by_their_seed_are_one_row_with_an_interval(tmp_path):
     assert "<td>3</td>" in row
     assert "92.00 ± 4.97 %" in row  # Student's t: 4.303 * 2 / sqrt(3)
     assert [name in text(page) for name in ("seed0", "seed1", "seed2")] == [True] * 3
+
+
+def test_values_of_a_metric_of_ones_own_have_its_unit(tmp_path):
+    """Issue 44.1: an MAE had no unit, and the first value stood for the main one."""
+    error = dict(better="lower", unit="px", decimals=1)
+    more: dict[str, Any] = dict(test=dict(rmse=3.25, mae=2.0), val=dict(rmse=3.0, mae=1.5), main_metric="mae")
+    folder = made(tmp_path / "run", 0.5, **more, quantities=dict(rmse=error, mae=error))
+    page = text(report.of_runs([told.read(folder)]))
+    assert all(part in page for part in ("3.2 px", "2.0 px", "validation, mae", "1.5 px"))
+    (folder / "results.json").write_text(json.dumps(dict(test={}, val={}, quantities=dict(mae=dict(better="up")))))
+    with pytest.raises(DataError, match="is not what a run leaves"):
+        told.read(folder)
 
 
 def test_names_from_elsewhere_are_text_and_nothing_is_asked_of_a_network(tmp_path):
@@ -141,7 +154,10 @@ def test_what_could_not_be_drawn_says_why(tmp_path):
 
 
 def test_stand_ins_and_flattered_figures_are_told(tmp_path):
-    page = text(report.of_runs([told.read(made(tmp_path / "run", 0.5, sample=True, val_is_test=True))]))
+    page = text(
+        report.of_runs([told.read(made(tmp_path / "run", 0.5, sample=True, val_is_test=True, test_is_val=True))])
+    )
+    assert "The data has no test split, so its val split is the test set." in page  # issue 44.4
     assert "On the generated stand-in" in page
     assert "Validation was the test set itself" in page
 

@@ -62,7 +62,7 @@ def test_short_epochs_have_their_own_lines_alone(tmp_path: Path, clock: list[flo
     def three(progress: Progress) -> None:
         for _ in range(3):
             epoch(progress, clock, 100, 0.01)
-            progress.end_epoch(1e-3, dict(accuracy=0.5))
+            progress.end_epoch(1e-3, "accuracy 0.5000")
             progress.new_epoch()
 
     _, log = said(tmp_path, clock, three, io.StringIO())

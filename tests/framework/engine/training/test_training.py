@@ -3,6 +3,7 @@ references."""
 
 import json
 import math
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from torch import nn
 
 from ndformer.framework.data.dataset import Dataset
 from ndformer.framework.engine.building import build_model
+from ndformer.framework.engine.config import kept
 from ndformer.framework.engine.run import build_loader, evaluate, train
 from ndformer.framework.engine.training import checkpoint
 from ndformer.framework.engine.training.ema import EMA
@@ -21,10 +23,24 @@ from ndformer.framework.engine.training.optim import parameter_groups
 from ndformer.framework.engine.training.runner import AmpWrapper
 from ndformer.framework.engine.training.schedules import OneCycle, WarmupCosine
 from ndformer.framework.errors import DataError
+from ndformer.framework.evaluation.metric import Metric
 from ndformer.framework.heads.classifier import Classifier
-from ndformer.framework.registry import BACKBONES, DATASETS
+from ndformer.framework.registry import BACKBONES, DATASETS, METRICS
 from ndformer.framework.tokens import TokenSet, Where
 from ndformer.modalities.image.transforms.mix import ImageMix, box
+
+
+class Falling(Metric):
+    """A metric whose values are given."""
+
+    main, better, unit = "error", "lower", "px"
+    values: ClassVar[list[float]] = []
+
+    def process(self, data_batch, data_samples):
+        self.results += [0] * len(data_samples)
+
+    def compute_metrics(self, results):
+        return dict(error=self.values.pop(0))
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -45,8 +61,11 @@ def squares():
 
     DATASETS.get("CIFAR10")  # so that all others are there before this one comes and goes
     DATASETS.register_module(module=Squares)
+    METRICS.get("Accuracy")
+    METRICS.register_module(module=Falling)
     yield
     DATASETS.module_dict.pop("Squares")
+    METRICS.module_dict.pop("Falling")
 
 
 def config(**changes):
@@ -137,11 +156,48 @@ def test_what_a_run_leaves_behind(tmp_path):
     results = train(config(), tmp_path / "run")
     written = json.loads((tmp_path / "run" / "results.json").read_text())
     assert written == results
-    assert set(written) == {"config", "encoding", "dataset", "test", "val", "epochs", "seed", "params", "minutes"}
+    told = {"config", "encoding", "dataset", "test", "val", "main_metric", "quantities"}
+    assert set(written) == told | {"epochs", "seed", "params", "minutes"}
+    assert written["main_metric"] == "accuracy"
+    assert written["quantities"]["accuracy"] == dict(better="higher", unit="share", decimals=2)
     assert written["encoding"] == "PaPE"
     assert 0 <= written["test"]["accuracy"] <= 1
     for name in ("config.py", "best.pth", "last.pth", "curves.png", "confusion_matrix.png"):
         assert (tmp_path / "run" / name).stat().st_size > 0
+
+
+def test_a_config_without_a_number_of_classes_has_that_of_the_data(tmp_path, capsys):
+    """Issue 44.9: `model.head.classes` had to be typed."""
+    cfg = config(train_cfg=dict(max_epochs=1, accumulate=1, clip_grad=1.0, amp=None, compile=False))
+    given = dict(type="Classifier", label_smoothing=0.1)
+    cfg.model["head"] = Config(dict(head=given)).head
+    results = train(cfg, tmp_path / "run")
+    assert "model.head.classes is 3, as the data has it" in capsys.readouterr().out
+    assert kept.read(tmp_path / "run" / "config.json")["model"]["head"]["classes"] == 3
+    assert "classes" not in cfg.model.head
+    content = checkpoint.load(tmp_path / "run" / "best.pth")
+    model = build_model(cfg, known=content["classes"])  # as programs build it from the user's own config
+    checkpoint.load_weights(model, content, "best.pth")
+    assert evaluate(cfg, model, build_loader(cfg, "test")).values == results["test"]
+    cfg.train_cfg.max_epochs = 2
+    assert train(cfg, tmp_path / "run", resume=True)["epochs"] == 2
+
+
+@pytest.mark.parametrize("validated_on_test", [False, True])
+def test_a_val_split_that_is_the_test_set_is_in_the_log_and_in_results_json(tmp_path, capsys, validated_on_test):
+    """Issue 44.4"""
+    cfg = config(train_cfg=dict(max_epochs=1, accumulate=1, clip_grad=1.0, amp=None, compile=False))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(DATASETS.get("Squares"), "splits", ("train", "val"))
+        for split in ("train", "val"):
+            cfg[f"{split}_dataloader"].dataset.val_is_test = validated_on_test
+        results = train(cfg, tmp_path / "run")
+    said = capsys.readouterr().out
+    held_out = "; validation samples are held out of train" * (not validated_on_test)
+    assert f"the data has no test split, so its val split is the test set{held_out}\n" in said
+    assert results["test_is_val"] is True
+    assert results.get("val_is_test", False) is validated_on_test
+    assert ("validation was the test set itself" in said) == validated_on_test
 
 
 def test_the_reported_figures_are_those_of_the_checkpoint_that_was_best_on_validation(tmp_path):
@@ -170,6 +226,21 @@ def test_resuming_nothing_and_loading_the_wrong_thing_are_one_sentence_each(tmp_
 def test_early_stopping_counts_epochs_without_a_better_figure(tmp_path):
     cfg = config(optimizer=dict(type="SGD", lr=1e-30), early_stopping=dict(patience=2), ema=None)
     assert train(cfg, tmp_path / "run")["epochs"] == 3
+
+
+@pytest.mark.parametrize("errors, best, epochs", [([5, 3, 4, 3.5, 1], 2, 4), ([float("nan"), 9, 2], 3, 3)])
+def test_where_lower_values_are_better_the_lowest_is_kept_and_ends_training(tmp_path, capsys, errors, best, epochs):
+    """Issue 44.1: the checkpoint with the highest error was kept, and patience counted from it."""
+    train_cfg = dict(max_epochs=len(errors), accumulate=1, clip_grad=1.0, amp=None, compile=False)
+    stopping = dict(early_stopping=dict(patience=2), ema=None)
+    Falling.values = [*errors[:epochs], 7.0]  # the last one is the test's
+    results = train(config(train_cfg=train_cfg, metrics=[dict(type="Falling")], **stopping), tmp_path)
+    assert checkpoint.load(tmp_path / "best.pth")["epoch"] == best
+    assert (results["val"], results["epochs"]) == (dict(error=errors[best - 1]), epochs)
+    assert results["quantities"] == dict(error=dict(better="lower", unit="px", decimals=4))
+    said = capsys.readouterr().out
+    assert f"best on validation: error {errors[best - 1]:.4f} px, after epoch {best} of" in said
+    assert "test, with the checkpoint best on validation: error 7.0000 px" in said
 
 
 @pytest.mark.parametrize("warmup, total", [(0.3, 100), (0.1, 37)])

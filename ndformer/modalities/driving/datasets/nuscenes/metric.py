@@ -8,6 +8,7 @@ import numpy as np
 
 from ndformer.framework.errors import DataError
 from ndformer.framework.evaluation.metric import Metric
+from ndformer.framework.quantity import Quantity
 from ndformer.framework.registry import METRICS
 from ndformer.modalities.driving.datasets.nuscenes import average
 from ndformer.modalities.driving.datasets.nuscenes.rules import MOST, NONE, Boxes, Racks, counted, likely_attributes
@@ -24,7 +25,14 @@ class CentreDistance(Metric):
     tells (then nothing is measured), `to_global` and `ego`.
     """
 
-    main = "mAP"
+    main, better, unit = "mAP", "higher", "share"
+    quantities = dict(
+        mATE=Quantity("lower", "m", 3),
+        mASE=Quantity("lower", "", 3),
+        mAOE=Quantity("lower", "rad", 3),
+        mAVE=Quantity("lower", "m/s", 3),
+        mAAE=Quantity("lower", "", 3),
+    )
 
     def process(self, data_batch: Any, data_samples: Sequence[Any]) -> None:
         for answer in data_samples:

@@ -1,0 +1,91 @@
+"""Every program in tools/ is run by a test: here are the benchmarks that have no file of their own, at tiny sizes."""
+
+import ast
+from pathlib import Path
+
+import pytest
+import torch
+
+from tools.benchmarks import attention, driving, events, loader, pipeline, selection, step
+
+ROOT = Path(__file__).parents[3]
+ELSEWHERE = {"gpu", "soak", "browser", "kernels", "journeys", "matrix", "devkit", "headless"}  # not part of the suite
+FEW = ["--tokens", "17", "--repeats", "2", "--device", "cpu", "--out", "out"]
+
+
+def imported() -> set[str]:
+    """The programs that tests of the suite import: tools.train, tools.benchmarks.step ..."""
+    found = set()
+    for file in (ROOT / "tests").rglob("test_*.py"):
+        text = file.read_text()
+        if "from tools" in text and ELSEWHERE.isdisjoint(file.relative_to(ROOT).parts):
+            for node in ast.walk(ast.parse(text)):
+                if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("tools"):
+                    found |= {f"{node.module}.{alias.name}" for alias in node.names} | {str(node.module)}
+    return found
+
+
+def test_every_program_has_a_test() -> None:
+    """Issue 44.32: nothing ran tools/benchmarks/step.py, which was broken."""
+    programs = {".".join(file.relative_to(ROOT).with_suffix("").parts) for file in (ROOT / "tools").rglob("*.py")}
+    assert "tools.benchmarks.step" in programs
+    assert programs <= imported()
+
+
+@pytest.fixture
+def output_of(tmp_path, monkeypatch, capsys):
+    """What a program prints, run in an empty folder on one thread."""
+    monkeypatch.chdir(tmp_path)
+    threads = torch.get_num_threads()
+
+    def output_of(main, *arguments: str) -> str:
+        main(list(arguments))
+        return capsys.readouterr().out
+
+    yield output_of
+    torch.set_num_threads(threads)
+
+
+def test_training_steps_of_the_engine_beside_those_by_hand(output_of, monkeypatch):
+    """Issue 44.32: it ended with "'list' object has no attribute 'records'"."""
+    monkeypatch.setattr(step, "DEPTH", 1)
+    monkeypatch.setattr(step, "WARM", 0)
+    lines = output_of(step.main, "--batch", "1", "--rounds", "1").splitlines()
+    assert [line.split()[0] for line in lines[-3:]] == ["engine", "by", "engine"]
+    assert float(lines[-1].split()[4]) > 0
+
+
+def test_the_pipeline_has_a_default(output_of, monkeypatch):
+    """Issue 44.32: without arguments it asked for a CONFIG."""
+    rows = []
+    monkeypatch.setattr(pipeline, "prepare_data", lambda cfg, sample: rows.append((cfg.sample_data, sample)))
+    monkeypatch.setattr(pipeline, "row", lambda cfg, batches, threads: "1 | 1 | 1 | 1 |")
+    assert "| mnist_small --sample 1 | 1" in output_of(pipeline.main)
+    assert rows == [("mnist", True)]
+
+
+@pytest.mark.parametrize("suite", ["attention", "block", "memory"])
+def test_attention(output_of, suite):
+    encodings = ["--encodings", "NoPE", "PaPE(m=2)"]
+    assert f"wrote out/{suite}_cpu.json" in output_of(attention.main, suite, *encodings, *FEW)
+    assert Path(f"out/{suite}_cpu.png").stat().st_size > 0
+
+
+def test_driving(output_of, monkeypatch):
+    monkeypatch.setattr(driving, "SIZE", (32, 64))
+    assert "blocks, PaPE" in output_of(driving.main, "--points", "50", "--repeats", "1", "--out", "out")
+
+
+def test_events(output_of):
+    assert "| numpy |" in output_of(events.main, "--events", "1000", "--rounds", "1")
+
+
+def test_loader(output_of):
+    lines = output_of(loader.main, "--images", "2", "--workers", "0", "--seconds", "0.01").splitlines()
+    assert lines[-1].startswith("0 workers, batches")
+    assert lines[-1].endswith("images/s")
+
+
+def test_selection(output_of):
+    given = ["--sides", "8", "--radii", "1", "--heads", "1", "--width", "16", "--repeats", "2"]
+    assert "times as fast" in output_of(lambda words: selection.main(selection.parser().parse_args(words)), *given)
