@@ -38,6 +38,7 @@ class SpikingPatches(Adapter):
     """
 
     endings = ENDINGS  # files that open() reads
+    axes = ("time", "row", "column")
     # and those that lie beside them: GEN1's boxes, DvsGesture's tables
     beside = ("_bbox.npy", "_labels.csv", "trials_to_train.txt", "trials_to_test.txt")
 

@@ -34,6 +34,7 @@ class ImagePatches(Adapter):
     """
 
     endings = ENDINGS  # files that open() reads
+    axes = ("row", "column")
 
     def __init__(
         self,
@@ -50,6 +51,8 @@ class ImagePatches(Adapter):
         if plane is not None and (len(plane) != 3 or len({len(vector) for vector in plane}) != 1):
             raise ValueError(f"plane is (first patch, step to the next row, step to the next column), got {plane}")
         self.plane = plane
+        if plane is not None:
+            self.axes = ("x", "y", "z") if len(plane[0]) == 3 else ()
         self.patch, self.channels, self.start = patch, channels, start
         self.project = nn.Conv2d(channels, dim, kernel_size=patch, stride=patch)
         self.add_tokens(dim, class_token, registers, class_at)

@@ -30,6 +30,7 @@ class Clouds(Adapter):
     """Of clouds of points, each with as many as it has."""
 
     endings = ENDINGS  # files that open() reads
+    axes = ("x", "y", "z")
     unit: float  # that positions are counted in, a length of the data
 
     @property

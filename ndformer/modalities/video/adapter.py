@@ -34,6 +34,7 @@ class Tubelets(Adapter):
     """
 
     endings = ENDINGS  # files that open() reads
+    axes = ("time", "row", "column")
 
     def __init__(
         self,

@@ -53,10 +53,12 @@ def test_a_grid_is_boxes_in_the_explorer_also_where_sides_do_not_divide():
     assert view.captions[5] == "frame 6 of 6"
 
 
-@pytest.mark.parametrize("P", [1, 2, 3])
-def test_tokens_without_a_scene_are_dots_rows_down_and_columns_to_the_right(P):
+@pytest.mark.parametrize("axes", ["", "row column", "x y z", "time", "time frequency"])
+def test_tokens_without_a_scene_are_dots_rows_down_and_columns_to_the_right(axes):
+    names = axes.split()
+    P = len(names) or 2
     places = np.array([[0.0, 0, 0], [0, 1, 0], [1, 0, 0]])[:, :P]
-    scene = Dots(places)
+    scene = Dots(places, names)
     first, second, third = (scene.spot(token, 0) for token in range(3))
     view = scene.view()
     assert isinstance(view, Cloud)
@@ -78,6 +80,20 @@ def test_tokens_without_a_scene_are_dots_rows_down_and_columns_to_the_right(P):
     assert red[int(y), int(x)]
     assert red.sum() == 29
     assert len(scene.plain(0)) == 200
+
+
+def test_a_volume_is_drawn_as_its_axes_are_named():
+    """Issue 44.5: a (depth, row, column) volume was drawn as x, y, z, reversed."""
+    grid = np.stack(np.meshgrid(range(2), range(3), range(4), indexing="ij"), -1).reshape(-1, 3).astype(float)
+    scene = Dots(grid, ("depth", "row", "column"))
+    centres = scene.view().centres
+    np.testing.assert_array_equal(centres, grid[:, [2, 1, 0]] * (1, -1, -1))  # right, down, away
+    assert scene.how == "D,Y,X (depth 0 to 1, row 0 to 2, column 0 to 3)"
+    assert len(np.unique(scene.pixels, axis=0)) == len(grid)  # no token hides another one
+    np.testing.assert_array_equal(Dots(grid).view().centres, centres)  # the order of an array
+    np.testing.assert_array_equal(Dots(grid, ("x", "y", "z")).view().centres, grid)
+    with pytest.raises(DataError, match=r"got 1 names \(time\) for positions of 3 dimensions\. Name 3\."):
+        Dots(grid, ("time",))
 
 
 def test_colours_cover_what_is_under_each_patch_of_its_time():
