@@ -8,6 +8,7 @@ tools/show_tokens.py configs/dvsgesture_pape.py user24_led.aedat           spiki
 The file goes through the transforms of the config's test set. Several pictures are a GIF, or in a PNG side by side.
 """
 
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from ndformer.framework.engine.building import build_model
 from ndformer.framework.engine.programs import output
 from ndformer.framework.engine.programs.cli import config_arguments, config_from, device_argument, new_parser, run
 from ndformer.framework.engine.programs.files import Preparation
+from ndformer.framework.engine.training.first_look import few_tokens, tokens_of
 from ndformer.framework.errors import DataError
 from ndformer.framework.foreign import printable
 from ndformer.framework.pictures.samples import pack_of
@@ -95,8 +97,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print(f"{printable(given.file)} as {name} for {type(adapter).__name__}: ", end="")
     inputs = model.at_home(collate([sample]))["inputs"]
     told = {other: inputs[other] for other in adapter.told if other in inputs}
-    where = adapter(inputs[name], **told).where
+    tokens = adapter(inputs[name], **told)
+    where = tokens.where
     print("\n".join(in_words(where, adapter.axes)))
+    if few := few_tokens(name, adapter, tokens_of(adapter, tokens)):
+        warnings.warn(few, stacklevel=2)
     pack = pack_of(name, prepared.steps[name])
     pictures = adapter.pictures(sample, pack) or dots(adapter.scene(sample, pack, places_of(adapter, where)))
     out = given.out or Path("tokens.png" if len(pictures) == 1 else "tokens.gif")

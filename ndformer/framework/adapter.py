@@ -27,6 +27,7 @@ class Adapter(nn.Module):
     endings: ClassVar[tuple[str, ...]] = ()  # of files that open() reads
     beside: ClassVar[tuple[str, ...]] = ()  # ends of names of files that lie beside those, and are none
     axes: Sequence[str] = ()  # names of the axes of its positions, ("time", "row", "column"), for pictures and programs
+    more_tokens: str = "Make its patches or windows smaller."  # what a warning about few tokens says to do
     told: ClassVar[tuple[str, ...]] = ()  # inputs of no modality, such as calibrations, that forward() is given by name
     tokens: nn.Parameter  # (prefix, dim) class token and registers, of adapters that call add_tokens()
     class_at: ClassAt = "nowhere"  # where they stand

@@ -35,6 +35,7 @@ class ImagePatches(Adapter):
 
     endings = ENDINGS  # files that open() reads
     axes = ("row", "column")
+    more_tokens = "Set a smaller `patch` of the modality, or a larger size in the transforms of each loader."
 
     def __init__(
         self,
