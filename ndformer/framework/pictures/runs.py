@@ -35,6 +35,15 @@ def _plain_words() -> Iterator[None]:
         yield
 
 
+SHARES = ("accuracy", "mAP", "mIoU", "top", "AR", "solve_rate", "cell_accuracy")
+
+
+def is_share(name: str) -> bool:
+    """Return whether a metric's value, `image/accuracy`, is a share of 1, which pages and pictures show in percent."""
+    last = name.rpartition("/")[2]
+    return last.startswith(SHARES) or last.endswith("accuracy")
+
+
 @_plain_words()
 def curves(path: Path, history: list[dict[str, float]], main: str) -> None:
     """Loss, learning rate and the main validation metric over epochs."""
@@ -43,8 +52,10 @@ def curves(path: Path, history: list[dict[str, float]], main: str) -> None:
     epochs = [h["epoch"] for h in history]
     figure = _figure(11, 3)
     axes = figure.subplots(1, 3)
-    for axis, name, title in zip(axes, ("loss", main, "lr"), ("training loss", f"validation {main}", "learning rate")):
-        axis.plot(epochs, [h.get(name, np.nan) for h in history], color="#3b6ea8", marker=".")
+    titles = ("training loss", f"validation {main}{' (%)' * is_share(main)}", "learning rate")
+    for axis, name, title in zip(axes, ("loss", main, "lr"), titles):
+        times = 100 if is_share(name) else 1
+        axis.plot(epochs, [times * h.get(name, np.nan) for h in history], color="#3b6ea8", marker=".")
         axis.set_title(title, fontsize=10, loc="left")
         axis.set_xlabel("epoch", fontsize=9)
         axis.xaxis.get_major_locator().set_params(integer=True)

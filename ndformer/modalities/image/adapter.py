@@ -81,8 +81,9 @@ class ImagePatches(Adapter):
         return [apart(pack.picture(sample, 0), (self.patch, self.patch))]
 
     def scene(self, sample: Sample, pack: Pack, places: np.ndarray) -> Scene:
-        pixels = pack.picture(sample, 0)
-        return GridScene(pixels[None], (pixels.shape[0] // self.patch, pixels.shape[1] // self.patch))
+        """Of the photo, where there is one in more pixels than the model is given."""
+        rows, columns = (side // self.patch for side in sample["inputs"]["image"].shape[-2:])
+        return GridScene(pack.picture(sample.get("photo", sample), 0)[None], (rows, columns))
 
     def forward(self, images: Tensor | list[Tensor]) -> TokenSet:
         if isinstance(images, list):

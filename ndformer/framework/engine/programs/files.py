@@ -36,9 +36,9 @@ class Preparation:
         self.joined = bool(model.joined)
         self.cfg = cfg
         datasets = {name: self._dataset(name)[0] for name in adapters}
-        chains = {name: dataset.get("transforms", ()) for name, dataset in datasets.items()}
+        self.chains = {name: dataset.get("transforms", ()) for name, dataset in datasets.items()}
         self.options = {name: _options(dataset) for name, dataset in datasets.items()}
-        self.steps = {name: [TRANSFORMS.create(one) for one in chain] for name, chain in chains.items()}
+        self.steps = {name: [TRANSFORMS.create(one) for one in chain] for name, chain in self.chains.items()}
         self.trained_on: dict[str, Any] = {}  # the fingerprint of a checkpoint's training data
 
     def _dataset(self, name: str) -> tuple[Any, str]:
