@@ -38,7 +38,7 @@ from tests.explored import told
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "new-modality.md").read_text()
 CHIRPS, CONFIG, PACK, FILES = re.findall(r"^```python\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
-(COMMAND,) = re.findall(r"^    PYTHONPATH=\. python NDFORMER/(.*)$", PAGE, re.MULTILINE)
+(COMMAND,) = re.findall(r"^    PYTHONPATH=\. python NDFORMER/(tools/train.*)$", PAGE, re.MULTILINE)
 HEAD = "    def __init__(self, dim"
 WITH_FILES = CHIRPS.replace(HEAD, f"{FILES}\n{HEAD}")
 SENTENCES = re.findall(r"^\| [^|]*\| `([^`]+)` \|$", PAGE, re.MULTILINE)

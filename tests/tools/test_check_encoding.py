@@ -82,7 +82,7 @@ def test_options_are_python_values_or_words(capsys):
         (
             ["some_encodings.py"],
             "expected FILE.py:CLASS, got some_encodings.py. Name some_encodings.py:",
-        ),  # Issue 44.13
+        ),  # 44.13
         (["nothere.py"], "there is no file 'nothere.py' in "),
         (["some_encodings.py:Layer"], "Layer in some_encodings.py is not a position encoding"),
         (["imports_what_is_missing:Right"], "No module named 'what_is_missing'"),

@@ -199,7 +199,7 @@ def test_the_folder_of_a_run_stands_for_its_config_and_checkpoint(said, weights,
     assert "any/0.png  " in said(predict.main, "--top", "2", tmp_path, "new/any/0.png").replace("new/", "")
     assert "any/0.png  " in said(predict.main, tmp_path, weights, "new/any/0.png").replace("new/", "")
     assert "head=dict(" in said(print_config.main, tmp_path)
-    assert "there is no config at" in said(predict.main, tmp_path / "new", weights, "new/any/0.png")
+    assert "new is not a config" in said(predict.main, tmp_path / "new", weights, "new/any/0.png")
 
 
 def test_a_file_as_data_root_is_said_to_be_one(said, tmp_path):
