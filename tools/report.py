@@ -1,8 +1,10 @@
+#!/usr/bin/env python
 """A page of a run, or of several side by side: report.html, which opens anywhere without a network.
 
-    tools/report.py work_dirs/mnist_small_sample
-    tools/report.py work_dirs/mnist_small --samples 24                 with more samples of its test set
-    tools/report.py work_dirs/compare_mnist_small/* --out mnist.html   seeds of one kind are a row, with an interval
+    python tools/report.py work_dirs/mnist_small_sample
+    python tools/report.py work_dirs/mnist_small --samples 24          with more samples of its test set
+    python tools/report.py work_dirs/compare_mnist_small/* --out mnist.html
+        seeds of one kind are a row, with an interval
 
 It has the figures, curves, samples with most mistakes and the best, where the model looks, its encoding before and
 after training, how many samples each class has, what its config says otherwise than the one that ships, and the command

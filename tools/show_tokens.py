@@ -1,9 +1,10 @@
+#!/usr/bin/env python
 """Look at what a model gets of a file: its tokens, as a picture or a moving one.
 
-tools/show_tokens.py configs/imagenet1k_pape.py photo.jpg                  patches
-tools/show_tokens.py configs/modelnet40_plain_pape.py chair.off            points by the centre they go to
-tools/show_tokens.py configs/ucf101_pape.py video.avi --out video.gif      tubelets, frame by frame
-tools/show_tokens.py configs/dvsgesture_pape.py user24_led.aedat           spiking patches over the time
+python tools/show_tokens.py configs/imagenet1k_pape.py photo.jpg           patches
+python tools/show_tokens.py configs/modelnet40_plain_pape.py chair.off     points by the centre they go to
+python tools/show_tokens.py configs/ucf101_pape.py video.avi --out video.gif      tubelets, frame by frame
+python tools/show_tokens.py configs/dvsgesture_pape.py user24_led.aedat    spiking patches over the time
 
 The file goes through the transforms of the config's test set. Several pictures are a GIF, or in a PNG side by side.
 """
