@@ -345,7 +345,7 @@ def test_the_script_of_the_readme_says_what_it_sees_and_where_it_looked(wheel: P
         assert seen.size == (280, 280)
         red, *cyan = seen.split()
         assert red.getpixel((40 * column + 20, 40 * row + 20)) > 240
-        assert [channel.getpixel((105, 105)) for channel in cyan] == [255, 255]  # Issue 44.13: the digit is below
+        assert all(channel.getpixel((105, 105)) > 240 for channel in cyan)  # Issue 44.13: over the digit
 
 
 def test_the_licence_is_apache() -> None:
