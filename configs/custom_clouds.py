@@ -31,6 +31,16 @@ train_cfg = dict(max_epochs=50, clip_grad=1.0)
 
 _few = [dict(type="SamplePoints", count=512, method="farthest"), dict(type="NormalizePoints"), _pack]
 _few_train = [dict(type="NormalizePoints"), dict(type="SamplePoints", count=512), _pack]
+versions = dict(
+    small=dict(
+        model=dict(modalities=dict(points=dict(centres=64, neighbours=16)), backbone=dict(dim=96, depth=4)),
+        train_dataloader=dict(dataset=dict(transforms=_few_train)),
+        val_dataloader=dict(dataset=dict(transforms=_few)),
+        test_dataloader=dict(dataset=dict(transforms=_few)),
+        train_cfg=dict(max_epochs=30),
+    )
+)
+
 _of_sample = dict(dataset=dict(type="ModelNet40", transforms=_few))
 sample = dict(
     train_dataloader=dict(dataset=dict(type="ModelNet40", transforms=_few_train)),

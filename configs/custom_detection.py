@@ -11,4 +11,26 @@ optimizer = dict(lr=1e-4)
 schedule = dict(warmup=0.05)
 train_cfg = dict(max_epochs=30)
 ema = None
+_small_train = [
+    dict(type="LargeScaleJitter", size=160, scale=(0.5, 1.5)),
+    dict(type="FlipBoxes"),
+    dict(type="PackBoxes"),
+]
+_small = [dict(type="Letterbox", size=160), dict(type="PackBoxes")]
+versions = dict(
+    small=dict(
+        weights=None,
+        model=dict(
+            modalities=dict(image=dict(patch=8)),
+            backbone=dict(dim=96, depth=4, heads=4),
+            head=dict(neck=dict(width=64), patch=8),
+        ),
+        train_dataloader=dict(dataset=dict(transforms=_small_train)),
+        val_dataloader=dict(dataset=dict(transforms=_small)),
+        test_dataloader=dict(dataset=dict(transforms=_small)),
+        optimizer=dict(lr=1e-3),
+        train_cfg=dict(amp=None),
+    )
+)
+
 sample = dict(weights=None)

@@ -21,7 +21,14 @@ test_dataloader = dict(num_workers=2, dataset=dict(type="EventFolder", transform
 optimizer = dict(lr=1e-3)
 train_cfg = dict(max_epochs=50, amp=None, clip_grad=1.0)
 
-versions = None  # the recipe's own, for its own classes
+versions = dict(
+    _delete_=True,
+    small=dict(
+        model=dict(backbone=dict(dim=96, depth=4)),
+        train_cfg=dict(max_epochs=30),
+    ),
+)
+
 _of_sample = dict(dataset=dict(type="DvsGesture"))
 sample = dict(
     model=dict(head=dict(classes=11)),

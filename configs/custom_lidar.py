@@ -55,3 +55,12 @@ sample = dict(
     test_dataloader=dict(num_workers=0, dataset=dict(transforms=_small_keep)),
     train_cfg=dict(max_epochs=12),
 )
+versions = dict(
+    small=dict(
+        model=dict(
+            backbone=dict(dim=48, heads=4, blocks=("own",)),
+            head=dict(neck=dict(widths=(32, 48, 64), up=32)),
+        ),
+        train_cfg=dict(max_epochs=20),
+    )
+)

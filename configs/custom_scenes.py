@@ -50,7 +50,23 @@ test_dataloader = dict(num_workers=2, dataset=_scenes | dict(split="test", trans
 optimizer = dict(lr=4e-3)
 train_cfg = dict(max_epochs=50, amp=None, clip_grad=1.0)
 
-versions = None  # the recipe's own
+versions = dict(
+    _delete_=True,
+    small=dict(
+        model=dict(
+            backbone=dict(
+                enc_depths=(1, 1, 1, 1),
+                enc_channels=(16, 32, 48, 64),
+                enc_heads=(1, 2, 3, 4),
+                dec_channels=(16, 32, 48),
+                dec_heads=(1, 2, 3),
+                window=64,
+            ),
+        ),
+        train_cfg=dict(max_epochs=30),
+    ),
+)
+
 sample = dict(
     model=dict(head=dict(classes=20)),
     train_dataloader=dict(dataset=dict(type="ScanNet", labels="segment20.npy", classes=None, test_on="val")),

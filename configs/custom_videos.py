@@ -23,6 +23,19 @@ test_dataloader = dict(num_workers=2, dataset=dict(type="VideoFolder", transform
 optimizer = dict(lr=1e-3)
 train_cfg = dict(max_epochs=50, amp=None, clip_grad=1.0)
 
-versions = None  # the recipe's own, for its own classes
+_small_crop = [dict(type="RandomResizedCrop", size=64, scale=(0.5, 1.0))]
+_small_train = [_somewhere, dict(type="EachFrame", transforms=_small_crop), dict(type="PackVideo")]
+_small = [_frames, dict(type="EachFrame", transforms=[dict(type="EvalCrop", size=64)]), dict(type="PackVideo")]
+versions = dict(
+    _delete_=True,
+    small=dict(
+        model=dict(backbone=dict(dim=96, depth=4)),
+        train_dataloader=dict(dataset=dict(transforms=_small_train)),
+        val_dataloader=dict(dataset=dict(transforms=_small)),
+        test_dataloader=dict(dataset=dict(transforms=_small)),
+        train_cfg=dict(max_epochs=30),
+    ),
+)
+
 _of_sample = dict(dataset=dict(type="UCF101"))
 sample = dict(train_dataloader=_of_sample, val_dataloader=_of_sample, test_dataloader=_of_sample)

@@ -21,4 +21,5 @@ val_dataloader = dict(num_workers=0, dataset=dict(transforms=_eval, cache="memor
 test_dataloader = dict(num_workers=0, dataset=dict(transforms=_eval))
 optimizer = dict(lr=1e-3)
 train_cfg = dict(max_epochs=30)
+versions = None  # it is small already
 sample = dict(model=dict(backbone=dict(dim=64)))

@@ -335,7 +335,7 @@ def test_the_script_of_the_readme_says_what_it_sees_and_where_it_looked(wheel: P
     (script,) = re.findall(
         r"^```python\n(import ndformer\n.*?)^```$", (ROOT / "README.md").read_text(), re.M | re.DOTALL
     )
-    assert len(script.splitlines()) == 12
+    assert len(script.splitlines()) == 14
     short = ["train_cfg.max_epochs=1", "model.backbone.depth=1", "train_dataloader.batch_size=600"]
     python("-m", "ndformer", "train", "mnist_small", "--sample", "--cfg-options", *short, path=wheel, cwd=tmp_path)
     Image.fromarray(np.eye(28, dtype=np.uint8) * 255).save(tmp_path / "seven.png")
@@ -344,7 +344,9 @@ def test_the_script_of_the_readme_says_what_it_sees_and_where_it_looked(wheel: P
     row, column = map(int, re.findall(r"\d+", looked))
     with Image.open(tmp_path / "seen.png") as seen:
         assert seen.size == (280, 280)
-        assert seen.getpixel((40 * column + 20, 40 * row + 20)) > 240
+        red, *cyan = seen.split()
+        assert red.getpixel((40 * column + 20, 40 * row + 20)) > 240
+        assert all(channel.getpixel((105, 105)) > 240 for channel in cyan)  # Issue 44.13: over the digit
 
 
 def test_the_licence_is_apache() -> None:

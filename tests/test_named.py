@@ -68,3 +68,27 @@ def test_importing_it_costs_nothing_and_changes_nothing():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     assert not done.stdout
+
+
+def test_without_classes_it_gives_features():
+    """Issue 44.13: create(classes=0) is a network whose output is (B, dim), as in timm."""
+    model = ndformer.create("vit_tiny", "NoPE", classes=0, depth=1)
+    images = torch.randn(2, 3, 32, 32)
+    tokens = model.features(images).features
+    torch.testing.assert_close(model(images), tokens[:, 0])
+    mean = ndformer.create("vit_tiny", "NoPE", 0, dict(image=dict(type="ImagePatches", class_token=False)), depth=1)
+    torch.testing.assert_close(mean(images), mean.features(images).features.mean(1))
+    with pytest.raises(TypeError, match="PooledFeatures has no classes to predict. Call model"):
+        model.val_step(dict(inputs=dict(image=images), data_samples=[{}, {}]))
+
+
+@pytest.mark.parametrize("name, meant", [("clases", "classes"), ("num_classes", "classes"), ("dept", "depth")])
+def test_misspelled_arguments_get_a_suggestion(name, meant):
+    """Issue 44.13: they went to the backbone, which knows no `classes`."""
+    with pytest.raises(UnknownNameError, match=rf"create\(\) takes no argument '{name}', did you mean '{meant}'\?"):
+        ndformer.create("vit_tiny", **{name: 3})
+
+
+def test_where_tokens_begin_with_no_class_token_their_mean_is_read():
+    assert ndformer.create("ptv3_small", "NoPE", classes=3).head.pool == "mean"
+    assert ndformer.create("vit_tiny", "NoPE", classes=3, depth=1).head.pool == "class"

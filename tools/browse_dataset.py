@@ -1,8 +1,9 @@
+#!/usr/bin/env python
 """Look at what a model is given: a sheet of samples after their transforms, with class names, boxes or masks.
 
-tools/browse_dataset.py configs/cifar10_pape.py --sample
-tools/browse_dataset.py configs/imagenet1k_pape.py --data-root data/imagenet --count 64 --out sheet.png
-tools/browse_dataset.py ModelNet40 --data-root data/modelnet40 --split test     as it is on disk
+python tools/browse_dataset.py configs/cifar10_pape.py --sample
+python tools/browse_dataset.py configs/imagenet1k_pape.py --data-root data/imagenet --count 64 --out sheet.png
+python tools/browse_dataset.py ModelNet40 --data-root data/modelnet40 --split test     as it is on disk
 
 A mixture shows each of its parts.
 """

@@ -1,7 +1,9 @@
+#!/usr/bin/env python
 """What the data of a config use of its encoding: waves, entries of tables, radii - and what to set where it is little.
 
-    tools/check_coverage.py configs/mnist_pape.py --sample --encoding AxialRoPE
-    tools/check_coverage.py configs/modelnet40_pape.py --data-root data/modelnet40 --encoding "RelativeBias(reach=8)"
+    python tools/check_coverage.py configs/mnist_pape.py --sample --encoding AxialRoPE
+    python tools/check_coverage.py configs/modelnet40_pape.py --data-root data/modelnet40 \\
+        --encoding "RelativeBias(reach=8)"
 
 The tokens of a few batches are measured: how far they stand apart, and how far a sample reaches. A wave that hardly
 turns over the extent is as constant, one that turns more than half around from token to token is aliased; an entry of a

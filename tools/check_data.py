@@ -1,7 +1,8 @@
+#!/usr/bin/env python
 """Read all samples of a config's datasets, and say which cannot be used: before a week is spent on training.
 
-    tools/check_data.py configs/modelnet40_pape.py --workers 8
-    tools/check_data.py configs/modelnet40_pape.py --sample --splits train
+    python tools/check_data.py configs/modelnet40_pape.py --workers 8
+    python tools/check_data.py configs/modelnet40_pape.py --sample --splits train
 
 Exit code 1 where something is wrong. Training stops at a bad sample, or with skip_bad=True in a loader goes on without.
 """

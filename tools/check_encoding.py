@@ -1,8 +1,9 @@
+#!/usr/bin/env python
 """Check what a position encoding promises: a line for each promise, exit code 0 if all are kept.
 
-tools/check_encoding.py PaPE m=8
-tools/check_encoding.py window.py:Window radius=2
-tools/check_encoding.py my_package.encodings:Window
+python tools/check_encoding.py PaPE m=8
+python tools/check_encoding.py window.py:Window radius=2
+python tools/check_encoding.py my_package.encodings:Window
 
 NDFORMER_DEBUG=1 shows where an encoding stopped.
 """

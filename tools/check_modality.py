@@ -1,8 +1,9 @@
+#!/usr/bin/env python
 """Check what a dataset, a pack, an adapter and a head of your own promise: a line for each, exit code 0 if all is kept.
 
-tools/check_modality.py chirps.py
-tools/check_modality.py my_package.sound --data-root data/sound Sound.frame=32
-tools/check_modality.py keypoints.py --config keypoints_config.py        as a config puts them together
+python tools/check_modality.py chirps.py
+python tools/check_modality.py my_package.sound --data-root data/sound Sound.frame=32
+python tools/check_modality.py keypoints.py --config keypoints_config.py        as a config puts them together
 
 Tried is what the module registers. What it lacks - the pack of a known modality, say - comes from the config. After the
 first line that says FAIL there are no more: what is wrong there is wrong behind it too.

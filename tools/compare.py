@@ -1,10 +1,12 @@
+#!/usr/bin/env python
 """Train one config under several encodings and seeds: a table with intervals.
 
-    tools/compare.py configs/mnist_pape.py --encodings Sincos AxialRoPE PaPE --seeds 0 1 2 --sample
-    tools/compare.py configs/mnist_pape.py --encodings Sincos 'PaPE(m=8)' --per-class 10 50 100 --jobs 2
-    tools/compare.py configs/ucf101_pape.py --folds 1 2 3                   the mean over its folds, with an interval
-    tools/compare.py configs/sign_digits.py --encodings Sincos PaPE --learning-rates 5e-4 1e-3 2e-3
-    tools/compare.py configs/sign_digits.py --encodings PaPE --grid optimizer.lr=5e-4,1e-3 optimizer.weight_decay=0,0.1
+    python tools/compare.py configs/mnist_pape.py --encodings Sincos AxialRoPE PaPE --seeds 0 1 2 --sample
+    python tools/compare.py configs/mnist_pape.py --encodings Sincos 'PaPE(m=8)' --per-class 10 50 100 --jobs 2
+    python tools/compare.py configs/ucf101_pape.py --folds 1 2 3            the mean over its folds, with an interval
+    python tools/compare.py configs/sign_digits.py --encodings Sincos PaPE --learning-rates 5e-4 1e-3 2e-3
+    python tools/compare.py configs/sign_digits.py --encodings PaPE \\
+        --grid optimizer.lr=5e-4,1e-3 optimizer.weight_decay=0,0.1
 
 With a grid each encoding gets the point that validates best on the first seed (and fold); all seeds are trained with
 that. tools/rank.py joins the comparisons of several data sets.

@@ -1,8 +1,10 @@
+#!/usr/bin/env python
 """Weights trained elsewhere, as a checkpoint of ndformer.
 
-tools/convert_checkpoint.py pointcept model_best.pth ptv3.pth      Point Transformer V3, of Pointcept or of its authors
-tools/convert_checkpoint.py dinov2 dinov2_vits14_pretrain.pth dinov2.pth
-tools/convert_checkpoint.py lookhere lookhere.pth out.pth --fov 90
+python tools/convert_checkpoint.py pointcept model_best.pth ptv3.pth
+    Point Transformer V3, of Pointcept or of its authors
+python tools/convert_checkpoint.py dinov2 dinov2_vits14_pretrain.pth dinov2.pth
+python tools/convert_checkpoint.py lookhere lookhere.pth out.pth --fov 90
 
 Prints the licence that the source has, the parts of a model to write into a config, and every entry that has no use
 here. What would act there and has no place here is refused by its name and shape.

@@ -1,8 +1,9 @@
+#!/usr/bin/env python
 """Numbers from saved predictions, without a model.
 
-    tools/eval.py coco GT.json DETECTIONS.json
-    tools/eval.py coco GT.json DETECTIONS.json --classwise --out numbers.json --pictures DIR
-    tools/eval.py nuscenes data/nuscenes SUBMISSION.json --version v1.0-mini --split mini_val --out numbers.json
+    python tools/eval.py coco GT.json DETECTIONS.json
+    python tools/eval.py coco GT.json DETECTIONS.json --classwise --out numbers.json --pictures DIR
+    python tools/eval.py nuscenes data/nuscenes SUBMISSION.json --version v1.0-mini --split mini_val --out numbers.json
 
 COCO's twelve numbers for boxes, as JSON; fractions, -1 where no object has that size. F1 is the best one over all
 classes, of detections with a score of F1_threshold or more. GT.json is a COCO annotation

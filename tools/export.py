@@ -1,8 +1,10 @@
+#!/usr/bin/env python
 """A trained model for elsewhere: a graph that runs without ndformer (.onnx, .pt2), weights (.safetensors), a folder.
 
-tools/export.py work_dirs/cifar10_pape/config.py work_dirs/cifar10_pape/best.pth pape.onnx
-tools/export.py work_dirs/cifar10_pape/config.py work_dirs/cifar10_pape/best.pth pape.safetensors
-tools/export.py work_dirs/cifar10_pape/config.py work_dirs/cifar10_pape/best.pth published/pape --licence cc-by-4.0
+python tools/export.py work_dirs/cifar10_pape/config.py work_dirs/cifar10_pape/best.pth pape.onnx
+python tools/export.py work_dirs/cifar10_pape/config.py work_dirs/cifar10_pape/best.pth pape.safetensors
+python tools/export.py work_dirs/cifar10_pape/config.py work_dirs/cifar10_pape/best.pth published/pape \\
+    --licence cc-by-4.0
 
 Needs no data. A graph is of a classifier, detector or segmenter of images, in float32: it takes `inputs` (batch,
 channels, height, width), normalised as the config's test set is, any number and any size that patches divide, and gives

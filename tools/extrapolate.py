@@ -1,8 +1,9 @@
+#!/usr/bin/env python
 """Test trained image models at other input sizes, with and without scaling their positions.
 
-    tools/extrapolate.py configs/cifar10_pape.py work_dirs/cifar10_pape/best.pth --sizes 32 48 64 96
-    tools/extrapolate.py work_dirs/compare_mnist_pape/*_seed? --sizes 28 40 56 84 --scalings none linear ntk yarn
-    tools/extrapolate.py work_dirs/mnist_pape --sizes 28x28 28x56 56x28 56x56       # height x width: drawn as a map
+    python tools/extrapolate.py configs/cifar10_pape.py work_dirs/cifar10_pape/best.pth --sizes 32 48 64 96
+    python tools/extrapolate.py work_dirs/compare_mnist_pape/*_seed? --sizes 28 40 56 84 --scalings none linear ntk yarn
+    python tools/extrapolate.py work_dirs/mnist_pape --sizes 28x28 28x56 56x28 56x56    # height x width: drawn as a map
 
 A CHECKPOINT is a .pth file, or a run's folder for its best.pth; without CONFIG, the config.json beside it counts.
 Several are drawn over each other; those of one encoding are averaged. Leaves extrapolate.json, .md and .png.

@@ -1,12 +1,13 @@
+#!/usr/bin/env python
 """Write a small generated stand-in for a dataset, in the dataset's own format on disk.
 
-tools/make_sample.py cifar10
-tools/make_sample.py cifar10 --out data/cifar10 --seed 1
-tools/make_sample.py cifar10 --baselines        also: how far simple statistics get on it
-tools/make_sample.py modelnet40 --baselines     also: how far extents and moments get on it
-tools/make_sample.py coco --baselines           also: mAP50 of the mean boxes of training; gen1's likewise
-tools/make_sample.py ucf101 --baselines         also: how far frames get without their order; dvsgesture: events
-tools/make_sample.py ade20k --baselines         also: mIoU of the most common class
+python tools/make_sample.py cifar10
+python tools/make_sample.py cifar10 --out data/cifar10 --seed 1
+python tools/make_sample.py cifar10 --baselines        also: how far simple statistics get on it
+python tools/make_sample.py modelnet40 --baselines     also: how far extents and moments get on it
+python tools/make_sample.py coco --baselines    also: mAP50 of the mean boxes of training; gen1's likewise
+python tools/make_sample.py ucf101 --baselines  also: how far frames get without their order; dvsgesture: events
+python tools/make_sample.py ade20k --baselines  also: mIoU of the most common class
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,8 @@
+#!/usr/bin/env python
 """Say what a file holds: format, counts, sizes, time, the first rows, and anything odd.
 
-tools/peek.py user01_led.aedat 17-04-13_td.dat photo.jpg chair.off v_Archery_g01_c01.avi
-tools/peek.py recording.raw --json              for programs: a line of JSON for each file
+python tools/peek.py user01_led.aedat 17-04-13_td.dat photo.jpg chair.off v_Archery_g01_c01.avi
+python tools/peek.py recording.raw --json       for programs: a line of JSON for each file
 
 It knows files of event cameras (AEDAT, .dat, .raw, .bin of N-MNIST and N-Caltech101, .npy, .npz, HDF5, text), images,
 point clouds and meshes (.txt, .xyz, .npy, .ply, .pcd, .las, .laz, .off, .obj, .stl, .glb, a LiDAR's .bin, folders of a

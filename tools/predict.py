@@ -1,10 +1,11 @@
+#!/usr/bin/env python
 """Predict for files or folders: the likeliest classes of each, what is where in it, or how much of it is what.
 
-tools/predict.py configs/cifar10_pape.py work_dirs/cifar10_pape/best.pth photo.jpg folder/ [--out out.json]
-tools/predict.py configs/modelnet40_pape.py work_dirs/modelnet40_pape/best.pth chair.off scan.ply --show-dir seen
-tools/predict.py configs/coco_pape.py work_dirs/coco_pape/best.pth photo.jpg --show-dir seen --show-score 0.5
+python tools/predict.py configs/cifar10_pape.py work_dirs/cifar10_pape/best.pth photo.jpg folder/ [--out out.json]
+python tools/predict.py configs/modelnet40_pape.py work_dirs/modelnet40_pape/best.pth chair.off scan.ply --show-dir seen
+python tools/predict.py configs/coco_pape.py work_dirs/coco_pape/best.pth photo.jpg --show-dir seen --show-score 0.5
 
-tools/predict.py work_dirs/gen1_pape/config.py work_dirs/gen1_pape/best.pth drive_td.dat --show-dir seen
+python tools/predict.py work_dirs/gen1_pape/config.py work_dirs/gen1_pape/best.pth drive_td.dat --show-dir seen
 
 A detector's boxes are x1, y1, x2, y2 in pixels of the file; those below --show-score are in --out alone. Where that
 leaves nothing, the score is said from which on its validation set had the best F1.

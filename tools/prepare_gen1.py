@@ -1,6 +1,7 @@
+#!/usr/bin/env python
 """A small index of GEN1, so that it opens at once and no sample is looked for; and whether all its files can be read.
 
-    tools/prepare_gen1.py data/gen1
+    python tools/prepare_gen1.py data/gen1
 
 A few megabytes in data/gen1/.ndformer_cache: the moments with boxes of each split, and which event of its recording is
 the last one before each. Events stay where they are. Nothing needs it: without it, or where files have changed

@@ -1,7 +1,8 @@
+#!/usr/bin/env python
 """A compact index of nuScenes' tables, so that it opens at once; and whether the files that they name are there.
 
-    tools/prepare_nuscenes.py data/nuscenes
-    tools/prepare_nuscenes.py data/nuscenes --only v1.0-mini
+    python tools/prepare_nuscenes.py data/nuscenes
+    python tools/prepare_nuscenes.py data/nuscenes --only v1.0-mini
 
 One file in data/nuscenes/.ndformer_cache: where all sensors were and what stood around them. Clouds and pictures stay
 where they are. Nothing needs it: without it, or where tables have changed since, the same is read from the tables

@@ -1,6 +1,7 @@
+#!/usr/bin/env python
 """ScanNet's release as folders of arrays, for configs/scannet_*.py.
 
-tools/prepare_scannet.py scannet/ --out data/scannet
+python tools/prepare_scannet.py scannet/ --out data/scannet
 
 `scannet/` holds scans/ (and scans_test/), scannetv2-labels.combined.tsv and the lists scannetv2_train.txt, _val.txt and
 _test.txt, or --labels and --lists say where those are. Scenes that are there already are left alone, so it can be

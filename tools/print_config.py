@@ -1,9 +1,10 @@
+#!/usr/bin/env python
 """Print a config as it will be used: bases merged, defaults filled in, checked. What is printed loads again.
 
-tools/print_config.py configs/cifar10_pape.py
-tools/print_config.py configs/cifar10_pape.py --sample --cfg-options train_cfg.max_epochs=5 optimizer.lr=1e-3
-tools/print_config.py configs/cifar10_pape.py --sample --diff configs/cifar10_pape.py    what --sample changes
-tools/print_config.py --keys                                                             what a config may say
+python tools/print_config.py configs/cifar10_pape.py
+python tools/print_config.py configs/cifar10_pape.py --sample --cfg-options train_cfg.max_epochs=5 optimizer.lr=1e-3
+python tools/print_config.py configs/cifar10_pape.py --sample --diff configs/cifar10_pape.py    what --sample changes
+python tools/print_config.py --keys                                                      what a config may say
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,8 @@
+#!/usr/bin/env python
 """How well linear probes read where tokens are from the features of each layer: does place leak, and where is it lost?
 
-    tools/probe_positions.py configs/mnist_small.py work_dirs/mnist_small/best.pth
-    tools/probe_positions.py configs/mnist_pape.py work_dirs/mnist_pape_sample/best.pth --sample --samples 100
+    python tools/probe_positions.py configs/mnist_small.py work_dirs/mnist_small/best.pth
+    python tools/probe_positions.py configs/mnist_pape.py work_dirs/mnist_pape_sample/best.pth --sample --samples 100
 
 The absolute place of a token, axis by axis, and that of a pair's second token as its first sees it; beside it the same
 model untrained, and places dealt out anew. Leaves probe_positions.json, .md and .png beside the checkpoint.

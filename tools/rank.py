@@ -1,8 +1,9 @@
+#!/usr/bin/env python
 """Join comparisons of several data sets: a table, average ranks with their test, and a critical difference diagram.
 
-    tools/rank.py work_dirs/compare_mnist_small work_dirs/compare_sign_digits --baseline PaPE
-    tools/rank.py docs/results/start.json --baseline PaPE --sets mnist_small sign_digits
-    tools/rank.py work_dirs/comparison work_dirs/compare_ldraw10          another set beside those joined before
+    python tools/rank.py work_dirs/compare_mnist_small work_dirs/compare_sign_digits --baseline PaPE
+    python tools/rank.py docs/results/start.json --baseline PaPE --sets mnist_small sign_digits
+    python tools/rank.py work_dirs/comparison work_dirs/compare_ldraw10   another set beside those joined before
 
 Each is a work dir of tools/compare.py or of this program, or a .json file of theirs. Options of an encoding may differ
 from set to set: it is one row where no set has two of its kind. Leaves comparison.md, comparison.json, comparison.png.

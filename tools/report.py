@@ -1,8 +1,10 @@
+#!/usr/bin/env python
 """A page of a run, or of several side by side: report.html, which opens anywhere without a network.
 
-    tools/report.py work_dirs/mnist_small_sample
-    tools/report.py work_dirs/mnist_small --samples 24                 with more samples of its test set
-    tools/report.py work_dirs/compare_mnist_small/* --out mnist.html   seeds of one kind are a row, with an interval
+    python tools/report.py work_dirs/mnist_small_sample
+    python tools/report.py work_dirs/mnist_small --samples 24          with more samples of its test set
+    python tools/report.py work_dirs/compare_mnist_small/* --out mnist.html
+        seeds of one kind are a row, with an interval
 
 It has the figures, curves, samples with most mistakes and the best, where the model looks, its encoding before and
 after training, how many samples each class has, what its config says otherwise than the one that ships, and the command
@@ -30,6 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("runs", metavar="RUN", type=Path, nargs="+", help="folders of runs")
     parser.add_argument("--samples", metavar="N", type=int, help="of the test set, with answers (as training left)")
     parser.add_argument("--out", metavar="FILE", type=Path, help="(report.html in the run's folder, of several here)")
+    parser.add_argument("--trust-config", action="store_true", help="import the modules that a run's config names")
     device_argument(parser)
     file_arguments(parser)
     given = parser.parse_args(arguments)
@@ -37,17 +40,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
         raise DataError(f"--samples is 1 or more, got {given.samples}")
     if given.samples is not None:
         for folder in given.runs:
-            test(folder, given.samples)
+            test(folder, given.samples, given.trust_config)
     runs = [told.read(folder) for folder in given.runs]
     out = given.out or (given.runs[0] if len(runs) == 1 else Path()) / "report.html"
     report.write(out, runs)
     print(out)
 
 
-def test(folder: Path, count: int) -> None:
+def test(folder: Path, count: int, trusted: bool) -> None:
     """Once more, for its pictures."""
     told.read(folder)
-    cfg = load(folder / kept.DATA)
+    cfg = load(folder / kept.DATA, trusted=trusted)
     prepare_data(cfg, False)
     content = checkpoint.load(folder / checkpoint.BEST)
     model = build_model(cfg, known=content.get("classes"))

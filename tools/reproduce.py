@@ -1,11 +1,12 @@
+#!/usr/bin/env python
 """The papers' tables and figures, each by one command: what is claimed, what comes out here.
 
-    tools/reproduce.py --list                        every table and figure, what it needs, how far it is
-    tools/reproduce.py thesis:table3                 one of them, on a scale for two CPU cores
-    tools/reproduce.py toys --seeds 0 1 --jobs 2     all of a paper, two seeds, two cells at once
-    tools/reproduce.py pape --data sets --keep kept --pages kept
+    python tools/reproduce.py --list                 every table and figure, what it needs, how far it is
+    python tools/reproduce.py thesis:table3          one of them, on a scale for two CPU cores
+    python tools/reproduce.py toys --seeds 0 1 --jobs 2     all of a paper, two seeds, two cells at once
+    python tools/reproduce.py pape --data sets --keep kept --pages kept
                                                      with data sets of your own folder, as a page of your own
-    tools/reproduce.py --pages docs/papers           pages from what was measured, without measuring anything
+    python tools/reproduce.py --pages docs/papers    pages from what was measured, without measuring anything
 
 The same command again goes on where it was stopped: cells that are done are not measured again. Leaves in
 work_dirs/reproduce/PAPER_ITEM_SCALE: results.json, table.md, picture.png, and a folder for each cell. --keep copies

@@ -1,11 +1,14 @@
+#!/usr/bin/env python
 """Draw where a trained model looks on an image, a point cloud, a video or events, and why.
 
-tools/show_attention.py configs/cifar10_pape.py work_dirs/cifar10_pape/best.pth photo.jpg
-tools/show_attention.py configs/cifar10_pape.py work_dirs/cifar10_pape/best.pth photo.jpg --layer 2 --query class 3,4
-tools/show_attention.py configs/modelnet40_ptv3_pape.py work_dirs/modelnet40_ptv3_pape/best.pth chair.off --out turn.gif
-tools/show_attention.py configs/ucf101_pape.py work_dirs/ucf101_pape/best.pth clip.avi --layer 3 --query 2,3,4
-tools/show_attention.py configs/cifar10_pape.py work_dirs/cifar10_pape_sample/best.pth 7 --sample --parts
-tools/show_attention.py configs/cifar10_pape.py work_dirs/cifar10_pape/best.pth 0-63 --z-scores --out z.png
+python tools/show_attention.py configs/cifar10_pape.py work_dirs/cifar10_pape/best.pth photo.jpg
+python tools/show_attention.py configs/cifar10_pape.py work_dirs/cifar10_pape/best.pth photo.jpg --layer 2 \\
+    --query class 3,4
+python tools/show_attention.py configs/modelnet40_ptv3_pape.py work_dirs/modelnet40_ptv3_pape/best.pth chair.off \\
+    --out turn.gif
+python tools/show_attention.py configs/ucf101_pape.py work_dirs/ucf101_pape/best.pth clip.avi --layer 3 --query 2,3,4
+python tools/show_attention.py configs/cifar10_pape.py work_dirs/cifar10_pape_sample/best.pth 7 --sample --parts
+python tools/show_attention.py configs/cifar10_pape.py work_dirs/cifar10_pape/best.pth 0-63 --z-scores --out z.png
 
 All layers and heads, for one query: a map of attention each. One layer, for some queries: its heads. One layer or one
 head also shows the terms of the logits, which sum to what the softmax is taken of, and so does --parts. What moves is

@@ -1,12 +1,13 @@
+#!/usr/bin/env python
 """Draw what an untrained position encoding does to attention.
 
-tools/show_encoding.py PaPE m=50 init_radius=3
-tools/show_encoding.py LookHere fov=180 --heads 6 --out cones.png
-tools/show_encoding.py ALiBi --dims 1
-tools/show_encoding.py window.py:Window radius=5
-tools/show_encoding.py PaPE --compare m=2 --compare m=50 --compare m=50 init_radius=3
-tools/show_encoding.py --config mnist_pape --sample
-tools/show_encoding.py "PaPE(m=8)" --config mnist_pape --data-root data/mnist
+python tools/show_encoding.py PaPE m=50 init_radius=3
+python tools/show_encoding.py LookHere fov=180 --heads 6 --out cones.png
+python tools/show_encoding.py ALiBi --dims 1
+python tools/show_encoding.py window.py:Window radius=5
+python tools/show_encoding.py PaPE --compare m=2 --compare m=50 --compare m=50 init_radius=3
+python tools/show_encoding.py --config mnist_pape --sample
+python tools/show_encoding.py "PaPE(m=8)" --config mnist_pape --data-root data/mnist
 
 An additive encoding is drawn as the similarity of its embeddings, a rotary one as the logit of equal queries and keys,
 a bias as it is; beside them the attention that positions alone would give. With --config it says which of its waves,

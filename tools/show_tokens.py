@@ -1,13 +1,15 @@
+#!/usr/bin/env python
 """Look at what a model gets of a file: its tokens, as a picture or a moving one.
 
-tools/show_tokens.py configs/imagenet1k_pape.py photo.jpg                  patches
-tools/show_tokens.py configs/modelnet40_plain_pape.py chair.off            points by the centre they go to
-tools/show_tokens.py configs/ucf101_pape.py video.avi --out video.gif      tubelets, frame by frame
-tools/show_tokens.py configs/dvsgesture_pape.py user24_led.aedat           spiking patches over the time
+python tools/show_tokens.py configs/imagenet1k_pape.py photo.jpg           patches
+python tools/show_tokens.py configs/modelnet40_plain_pape.py chair.off     points by the centre they go to
+python tools/show_tokens.py configs/ucf101_pape.py video.avi --out video.gif      tubelets, frame by frame
+python tools/show_tokens.py configs/dvsgesture_pape.py user24_led.aedat    spiking patches over the time
 
 The file goes through the transforms of the config's test set. Several pictures are a GIF, or in a PNG side by side.
 """
 
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,32 +18,49 @@ import torch
 from PIL import Image
 
 from ndformer.framework import atomic
+from ndformer.framework.adapter import Adapter
 from ndformer.framework.data.batches import collate
 from ndformer.framework.engine.building import build_model
 from ndformer.framework.engine.programs import output
 from ndformer.framework.engine.programs.cli import config_arguments, config_from, device_argument, new_parser, run
 from ndformer.framework.engine.programs.files import Preparation
+from ndformer.framework.engine.training.first_look import few_tokens, tokens_of
 from ndformer.framework.errors import DataError
 from ndformer.framework.foreign import printable
 from ndformer.framework.pictures.looks import save_gif
 from ndformer.framework.pictures.samples import pack_of
+from ndformer.framework.pictures.scenes import Scene, axis_names, distinct_colors
 from ndformer.framework.tokens import Where
 
 ROW, MOST = 6, 24  # pictures in a row of a sheet, and in all of it
 
 
-def in_words(where: Where) -> list[str]:
-    """How many tokens of each kind, and where they are."""
+def in_words(where: Where, axes: Sequence[str]) -> list[str]:
+    """How many tokens of each kind, and where they are along their axes."""
     real = where.real
     count = where.positions.shape[1]
     placed = count if real is None else int(real.sum())
     lines = [f"{placed} tokens" + (f", and {count - placed} without a place" if count > placed else "")]
     found = where.positions[0] if real is None else where.positions[0][real[0]]
-    for axis, values in enumerate(found.T):
+    for axis, values in zip(axis_names(axes, found.shape[1]), found.T):
         if len(values):
             different = len(values.unique())
-            lines.append(f"  axis {axis}: {float(values.min()):g} to {float(values.max()):g}, {different} values")
+            lines.append(f"  {axis}: {float(values.min()):g} to {float(values.max()):g}, {different} values")
     return lines
+
+
+def places_of(adapter: Adapter, where: Where) -> np.ndarray:
+    """Return the positions (N, P) of the first sample's tokens, without class token and registers."""
+    valid = torch.ones(where.positions.shape[1], dtype=torch.bool) if where.valid is None else where.valid[0].cpu()
+    valid = valid & (torch.arange(len(valid)) >= len(adapter.named))
+    return where.positions[0].cpu()[valid].double().numpy()
+
+
+def dots(scene: Scene) -> list[np.ndarray]:
+    """Draw each token in a color of its own, one picture for each moment."""
+    colors = distinct_colors(len(scene.coordinates))
+    colors[:, 3] = 1
+    return [scene.painted(colors, moment) for moment in range(scene.moments)]
 
 
 def save(pictures: list[np.ndarray], path: Path, seconds: float) -> None:
@@ -82,8 +101,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print(f"{printable(given.file)} as {name} for {type(adapter).__name__}: ", end="")
     inputs = model.at_home(collate([sample]))["inputs"]
     told = {other: inputs[other] for other in adapter.told if other in inputs}
-    print("\n".join(in_words(adapter(inputs[name], **told).where)))
-    pictures = adapter.pictures(sample, pack_of(name, prepared.steps[name]))
+    tokens = adapter(inputs[name], **told)
+    where = tokens.where
+    print("\n".join(in_words(where, adapter.axes)))
+    if few := few_tokens(name, adapter, tokens_of(adapter, tokens)):
+        warnings.warn(few, stacklevel=2)
+    pack = pack_of(name, prepared.steps[name])
+    pictures = adapter.pictures(sample, pack) or dots(adapter.scene(sample, pack, places_of(adapter, where)))
     out = given.out or Path("tokens.png" if len(pictures) == 1 else "tokens.gif")
     save(pictures, out, given.seconds)
     print(out)

@@ -1,8 +1,9 @@
+#!/usr/bin/env python
 """Test a checkpoint: metrics on the test set.
 
-tools/test.py work_dirs/cifar10_pape/config.py work_dirs/cifar10_pape/best.pth [--out predictions.csv]
-tools/test.py configs/cifar10_pape.py work_dirs/cifar10_pape/best.pth --show-dir seen     what it took for what
-tools/test.py configs/coco_pape.py work_dirs/coco_pape/best.pth --classwise --out found.json --show-dir seen
+python tools/test.py work_dirs/cifar10_pape/config.py work_dirs/cifar10_pape/best.pth [--out predictions.csv]
+python tools/test.py configs/cifar10_pape.py work_dirs/cifar10_pape/best.pth --show-dir seen     what it took for what
+python tools/test.py configs/coco_pape.py work_dirs/coco_pape/best.pth --classwise --out found.json --show-dir seen
 
 A detector's .json is COCO's list of detections, which tools/eval.py coco takes; --show-score is for the pictures alone.
 A run's own config.py says how it was trained, --sample included; it is read from the config.json beside it, not run.

@@ -1,8 +1,9 @@
+#!/usr/bin/env python
 """Train a config: files to report.
 
-    tools/train.py configs/cifar10_pape.py                       as the paper did
-    tools/train.py configs/cifar10_pape.py --sample              small, on generated data, in minutes
-    tools/train.py configs/cifar10_pape.py --encoding 'PaPE(m=8)' --cfg-options train_cfg.max_epochs=100
+    python tools/train.py configs/cifar10_pape.py                as the paper did
+    python tools/train.py configs/cifar10_pape.py --sample       small, on generated data, in minutes
+    python tools/train.py configs/cifar10_pape.py --encoding 'PaPE(m=8)' --cfg-options train_cfg.max_epochs=100
 
     torchrun --nproc-per-node 2 tools/train.py CONFIG            several processes, each with batches of its own
 

@@ -1,10 +1,11 @@
+#!/usr/bin/env python
 """Test as the published protocols do: several looks at each cloud vote.
 
-tools/vote.py configs/scannet_pape.py work_dirs/scannet_pape/best.pth --out votes      13 x fragments; can be resumed
-tools/vote.py configs/scannet_pape.py BEST --out votes --submit upload \\
+python tools/vote.py configs/scannet_pape.py work_dirs/scannet_pape/best.pth --out votes  13 x fragments; can be resumed
+python tools/vote.py configs/scannet_pape.py BEST --out votes --submit upload \\
     --cfg-options test_dataloader.dataset.test_on=test                                  files for the benchmark's server
-tools/vote.py configs/modelnet40_pape.py BEST --out votes                               10 votes; can be resumed
-tools/vote.py configs/modelnet40_pape.py BEST --repeats 10                              10 votes, ten times
+python tools/vote.py configs/modelnet40_pape.py BEST --out votes                        10 votes; can be resumed
+python tools/vote.py configs/modelnet40_pape.py BEST --repeats 10                       10 votes, ten times
 
 Prints the figures of voting, and every few seconds how far it is. Those without it are tools/test.py's. Repeats of
 ModelNet40's voting are reported as mean and spread, never as the best of them; each takes as long as the first.

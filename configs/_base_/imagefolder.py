@@ -1,6 +1,8 @@
 """Your own images, one folder per class: ViT-S/16 at 224 px with the augmentation of the ImageNet recipe.
 
-As many classes as there are folders: --data-root data/mine
+As many classes as there are folders: --data-root data/mine. docs/custom-photos.md
+
+preset=small is a small model on the same data: 48 pixels in patches of 6.
 """
 
 _base_ = ["_transformer.py"]
@@ -48,4 +50,18 @@ sample = dict(
     test_dataloader=dict(num_workers=2, dataset=dict(transforms=_small_eval)),
     optimizer=dict(lr=1e-3),
     train_cfg=dict(max_epochs=15),
+)
+versions = dict(
+    small=dict(
+        model=dict(
+            modalities=dict(image=dict(patch=6)),
+            backbone=dict(dim=96, depth=4, heads=4, drop_path=0.0),
+            mix=None,
+        ),
+        train_dataloader=dict(batch_size=64, dataset=dict(transforms=_small_train)),
+        val_dataloader=dict(dataset=dict(transforms=_small_eval)),
+        test_dataloader=dict(dataset=dict(transforms=_small_eval)),
+        optimizer=dict(lr=1e-3),
+        train_cfg=dict(max_epochs=30),
+    )
 )

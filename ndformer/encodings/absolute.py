@@ -106,3 +106,6 @@ if __name__ == "__main__":
     from ndformer.framework.pictures.encodings import draw_file
 
     draw_file(Sincos, LearnableSincos)
+
+
+ENCODINGS.synonyms |= dict.fromkeys(("sinusoidal", "sine", "sin", "fixed"), "Sincos")

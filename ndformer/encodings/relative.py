@@ -75,3 +75,6 @@ if __name__ == "__main__":
     from ndformer.framework.pictures.encodings import draw_file
 
     draw_file(RelativeBias)
+
+
+ENCODINGS.synonyms |= dict.fromkeys(("rpe", "rpb", "relative_position_bias"), "RelativeBias")

@@ -79,3 +79,6 @@ if __name__ == "__main__":
     from ndformer.framework.pictures.encodings import draw_file
 
     draw_file(AxialRoPE, RoPEMixed)
+
+
+ENCODINGS.synonyms |= dict.fromkeys(("rope", "rotary", "2d-rope", "rope2d"), "AxialRoPE")

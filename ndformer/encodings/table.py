@@ -159,3 +159,6 @@ if __name__ == "__main__":
     from ndformer.framework.pictures.encodings import draw_file
 
     draw_file(LearnableAbsolute)
+
+
+ENCODINGS.synonyms |= dict.fromkeys(("ape", "learned", "learnable", "absolute"), "LearnableAbsolute")

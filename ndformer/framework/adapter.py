@@ -1,6 +1,6 @@
 """Adapter: what makes tokens of one modality's inputs, and says where each of them is."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -26,6 +26,8 @@ class Adapter(nn.Module):
 
     endings: ClassVar[tuple[str, ...]] = ()  # of files that open() reads
     beside: ClassVar[tuple[str, ...]] = ()  # ends of names of files that lie beside those, and are none
+    axes: Sequence[str] = ()  # names of the axes of its positions, ("time", "row", "column"), for pictures and programs
+    more_tokens: str = "Make its patches or windows smaller."  # what a warning about few tokens says to do
     told: ClassVar[tuple[str, ...]] = ()  # inputs of no modality, such as calibrations, that forward() is given by name
     tokens: nn.Parameter  # (prefix, dim) class token and registers, of adapters that call add_tokens()
     class_at: ClassAt = "nowhere"  # where they stand
@@ -56,18 +58,19 @@ class Adapter(nn.Module):
         return None
 
     def pictures(self, sample: Sample, pack: Any) -> list[np.ndarray]:
-        """(H, W, 3) uint8 each: the tokens of a sample that `pack` packed, one picture or one for each moment."""
-        raise DataError(f"{type(self).__name__} does not show its tokens: give it pictures(sample, pack)")
+        """(H, W, 3) uint8 each: the tokens of a sample that `pack` packed, one picture or one for each moment. Without
+        one, tokens are drawn on the scene(), each in a color of its own."""
+        return []
 
     def scene(self, sample: Sample, pack: Any, places: np.ndarray) -> Scene:
         """The same sample to draw values of its tokens on, which are at `places` (N, P) of forward(), in their order;
-        those of add_tokens() are left out."""
-        return Dots(places)
+        those of add_tokens() are left out. `pack` is None where the dataset's read() gives what the model takes."""
+        return Dots(places, self.axes)
 
     def joint_scene(self, sample: Sample, pack: Any, places: Mapping[str, np.ndarray]) -> Scene:
         """The same of a model that joins modalities in one token set, of all their tokens: those of each, by its name,
         in the order in which they are joined. The first modality that a sample has is asked."""
-        return Dots(np.concatenate(list(places.values())))
+        return Dots(np.concatenate(list(places.values())), self.axes)
 
     @property
     def patch_sides(self) -> tuple[int, int] | None:

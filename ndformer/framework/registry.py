@@ -22,6 +22,7 @@ class Registry(mmengine.registry.Registry):
     def __init__(self, name: str, *places: str) -> None:
         super().__init__(name, scope="ndformer")
         self._places = places
+        self.synonyms: dict[str, str] = {}  # names in papers and other libraries, in lower case, and ours
 
     def all(self) -> dict[str, Any]:
         """Every name, and what it stands for."""
@@ -34,7 +35,9 @@ class Registry(mmengine.registry.Registry):
         found = self.module_dict.get(key.removeprefix(f"{self.scope}."))
         if found is None:
             names = sorted(self.module_dict)
-            raise UnknownNameError(f"no {self.name} is called '{key}'{nearest(key, names)} Known: {', '.join(names)}")
+            other = self.synonyms.get(key.lower())
+            meant = nearest(key, names) if other is None else f", did you mean '{other}'?"
+            raise UnknownNameError(f"no {self.name} is called '{key}'{meant} Known: {', '.join(names)}")
         return found
 
     def create(self, cfg: dict[str, Any], **context: Any) -> Any:

@@ -183,8 +183,8 @@ def commands(start: str) -> tuple[list[argparse.Namespace], dict[str, list[str]]
     """Arguments of tools/compare.py, with lists of encodings in the place of their names; and these lists."""
     lists, found = {}, []
     for line in block(start):
-        if line.startswith("tools/compare.py "):
-            words = [lists.get(word.strip("${[@]}"), [word]) for word in shlex.split(line)[1:]]
+        if line.startswith("python tools/compare.py "):
+            words = [lists.get(word.strip("${[@]}"), [word]) for word in shlex.split(line)[2:]]
             found.append(compare.parse([word for some in words for word in some]))
         else:
             name, words = line.removesuffix(")").split("=(", 1)
@@ -245,7 +245,7 @@ def test_the_plans_numbers_are_those_of_its_commands() -> None:
 
 def test_ranks_are_joined_by_a_command_that_is_understood(monkeypatch) -> None:
     monkeypatch.chdir(made.ROOT)
-    tool, *words = shlex.split(block("tools/rank.py work_dirs")[0])
+    _, tool, *words = shlex.split(block("python tools/rank.py work_dirs")[0])
     assert tool == "tools/rank.py"
     assert rank.parse(words).out == Path("docs/results")
 

@@ -31,7 +31,7 @@ def test_files_that_are_named_are_there(page):
 
 
 def test_commands_that_check_are_there():
-    named = re.findall(r"`(?:pytest )?((?:tools|tests)/[\w./]+\.py)", CONTRIBUTING)
+    named = re.findall(r"`(?:pytest |python )?((?:tools|tests)/[\w./]+\.py)", CONTRIBUTING)
     assert len(named) >= 6
     assert [name for name in named if not (ROOT / name).is_file()] == []
 

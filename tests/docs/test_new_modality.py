@@ -13,15 +13,34 @@ import pytest
 import torch
 from mmengine.config import Config
 
+import tools.browse_dataset
+import tools.check_coverage
+import tools.check_data
+import tools.check_modality
+import tools.explore
+import tools.export
+import tools.extrapolate
+import tools.predict
+import tools.print_config
+import tools.probe_positions
+import tools.report
+import tools.show_attention
+import tools.show_encoding
+import tools.show_tokens
+import tools.test
+import tools.vote
 from ndformer.framework.data.batches import collate
 from ndformer.framework.engine.programs.files import Preparation
 from ndformer.framework.pictures import samples
 from ndformer.framework.registry import DATASETS, MODALITIES, MODELS, TRANSFORMS
+from tests.explored import told
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "new-modality.md").read_text()
 CHIRPS, CONFIG, PACK, FILES = re.findall(r"^```python\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
-(COMMAND,) = re.findall(r"^    PYTHONPATH=\. python NDFORMER/(.*)$", PAGE, re.MULTILINE)
+(COMMAND,) = re.findall(r"^    PYTHONPATH=\. python NDFORMER/(tools/train.*)$", PAGE, re.MULTILINE)
+HEAD = "    def __init__(self, dim"
+WITH_FILES = CHIRPS.replace(HEAD, f"{FILES}\n{HEAD}")
 SENTENCES = re.findall(r"^\| [^|]*\| `([^`]+)` \|$", PAGE, re.MULTILINE)
 
 
@@ -50,22 +69,106 @@ def test_it_is_under_40_lines():
     assert len(lines) < 40
 
 
-def test_a_program_that_knows_nothing_of_it_trains_it_above_chance(tmp_path):
-    (tmp_path / "chirps.py").write_text(CHIRPS)
-    (tmp_path / "chirps_config.py").write_text(CONFIG)
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """The folder of the page's files, where its command has run."""
+    folder = tmp_path_factory.mktemp("chirps")
+    (folder / "chirps.py").write_text(CHIRPS)
+    (folder / "chirps_config.py").write_text(CONFIG)
     tool, *arguments = COMMAND.split()
     ran = subprocess.run(
         [sys.executable, ROOT / tool, *arguments],
-        env=os.environ | dict(PYTHONPATH=".", OMP_NUM_THREADS="1"),
-        cwd=tmp_path,
+        env=os.environ | dict(PYTHONPATH=f".{os.pathsep}{ROOT}", OMP_NUM_THREADS="1"),
+        cwd=folder,
         capture_output=True,
         text=True,
         check=False,
     )
     assert ran.returncode == 0, ran.stderr
-    results = json.loads((tmp_path / "work_dirs" / "chirps_config" / "results.json").read_text())
+    (folder / "chirps.py").write_text(WITH_FILES)
+    np.save(folder / "a.npy", np.sin(np.arange(1024.0)).astype(np.float32))
+    return folder
+
+
+def test_a_program_that_knows_nothing_of_it_trains_it_above_chance(trained):
+    results = json.loads((trained / "work_dirs" / "chirps_config" / "results.json").read_text())
     assert results["dataset"] == "Chirps"
     assert results["test"]["accuracy"] > 0.8  # one of three by chance
+
+
+def test_its_report_shows_attention_although_nothing_draws_its_samples(trained):
+    """Issue 44.5: the report of a modality without pictures shows dots, and says why its samples are not drawn."""
+    shown = json.loads((trained / "work_dirs/chirps_config/shown/shown.json").read_text())
+    assert [one["kind"] for one in shown if one["file"]] == ["attention", "attention", "encoding"]
+    (missing,) = (one["says"] for one in shown if not one["file"])
+    assert missing.startswith("Not drawn: nothing draws samples of sound: give the transform that packs them `of`")
+
+
+BEST = "work_dirs/chirps_config/best.pth"
+PROGRAMS = [  # every other program that takes a config or a run, and what it prints at its end
+    (tools.test, f"chirps_config.py {BEST} --out out.csv", "out.csv"),
+    (tools.predict, f"chirps_config.py {BEST} a.npy", "a.npy  "),
+    (tools.show_attention, f"chirps_config.py {BEST} 3", "attention.png"),
+    (tools.show_attention, f"chirps_config.py {BEST} a.npy --layer 2 --query 3", "attention.png"),
+    (tools.show_attention, f"chirps_config.py {BEST} 0-3 --z-scores", "z_scores.png"),
+    (tools.explore, f"chirps_config.py {BEST} 3 a.npy", "explorer.html"),
+    (tools.show_tokens, "chirps_config.py a.npy", "  time: 0 to 15, 16 values\ntokens.png"),
+    (tools.show_encoding, "--config chirps_config.py", ""),
+    (tools.check_modality, "chirps.py", "no head"),
+    (tools.check_data, "chirps_config.py", "test: 200 samples, 0 bad"),
+    (tools.check_coverage, "chirps_config.py", ".png"),
+    (tools.probe_positions, f"chirps_config.py {BEST} --samples 60", "probe_positions.png"),
+    (tools.print_config, "chirps_config.py", "sample_data = None"),
+    (tools.export, f"chirps_config.py {BEST} a.safetensors", "a.safetensors"),
+    (tools.report, "work_dirs/chirps_config", "report.html"),
+    (tools.report, "work_dirs/chirps_config --samples 2 --trust-config --out again.html", "again.html"),
+]
+REFUSED = [  # programs that need what this modality does not have, and the sentence about it
+    (tools.browse_dataset, "chirps_config.py", "nothing draws samples of sound: give the transform that packs them"),
+    (tools.test, f"chirps_config.py {BEST} --show-dir seen", "nothing draws samples of sound"),
+    (tools.export, f"chirps_config.py {BEST} a.onnx", "graphs are of models of images, this one takes Sound"),
+    (
+        tools.extrapolate,
+        f"chirps_config.py {BEST} --sizes 32",
+        "other sizes are for models of images alone, not of sound",
+    ),
+    (tools.vote, f"chirps_config.py {BEST}", "voting is for point clouds"),
+]
+
+
+@pytest.fixture
+def program(trained, monkeypatch, capsys):
+    """Run a program in the folder of the page's files; return what it prints."""
+    monkeypatch.chdir(trained)
+    monkeypatch.syspath_prepend(trained)
+
+    def run(module, words):
+        monkeypatch.setattr(sys, "argv", [f"{module.__name__}.py", *words.split()])
+        code = module.main()
+        assert code in (0, None)
+        return capsys.readouterr().out
+
+    yield run
+    sys.modules.pop("chirps", None)
+
+
+@pytest.mark.parametrize("module, words, printed", PROGRAMS, ids=[f"{m.__name__} {w}" for m, w, _ in PROGRAMS])
+def test_every_program_runs_on_it(module, words, printed, program):
+    """Issue 44.5: show_attention, explore and show_tokens ended with "not enough values to unpack"."""
+    assert printed in program(module, words)
+
+
+@pytest.mark.parametrize("module, words, sentence", REFUSED, ids=[f"{m.__name__} {w}" for m, w, _ in REFUSED])
+def test_programs_that_cannot_run_on_it_say_why(module, words, sentence, program):
+    with pytest.raises(RuntimeError, match=re.escape(sentence)):
+        program(module, words)
+
+
+def test_the_explorer_names_its_axis(program, trained):
+    """Issue 44.5: axes are named as the adapter names them; the explorer called them x, y, z."""
+    program(tools.explore, f"chirps_config.py {BEST} 3 --out named.html")
+    about, _ = told((trained / "named.html").read_text())
+    assert about["files"][0]["sides"][0]["axes"] == ["time"]
 
 
 def swapped(text: str, old: str, new: str) -> str:
@@ -123,8 +226,7 @@ def test_packed_by_a_transform_it_is_drawn_and_the_same():
 
 
 def test_its_files_are_predicted(tmp_path):
-    head = "    def __init__(self, dim"
-    model, data, _ = model_and_data(swapped(CHIRPS, head, f"{FILES}\n{head}"))
+    model, data, _ = model_and_data(WITH_FILES)
     np.save(tmp_path / "a.npy", data[0]["inputs"]["sound"].numpy())
     prepared = Preparation(Config(dict(test_dataloader=dict(dataset=dict(type="Chirps")))), model)
     batch = prepared(prepared.samples_in([tmp_path])[0])
@@ -136,4 +238,4 @@ def test_its_files_are_predicted(tmp_path):
 def test_without_them_files_are_refused():
     model, _, _ = model_and_data()
     with pytest.raises(RuntimeError, match=r"Sound opens no files: give it `endings` and open\(path\)"):
-        Preparation(Config(dict(test_dataloader=dict(dataset=dict(type="Chirps")))), model)
+        Preparation(Config(dict(test_dataloader=dict(dataset=dict(type="Chirps")))), model).samples_in([ROOT])

@@ -1,5 +1,6 @@
 """Every ```python block of every page is run somewhere; what is an excerpt says ```py."""
 
+import os
 import re
 
 import pytest
@@ -45,3 +46,28 @@ def test_every_page_is_on_the_site() -> None:
     there = {path.relative_to(made.ROOT / "docs").as_posix() for path in (made.ROOT / "docs").rglob("*.md")}
     hidden = {page for page in there if page.startswith("results/") or re.match(r"papers/\w+/", page)}
     assert there - hidden <= listed
+
+
+def test_every_program_is_executable() -> None:
+    """Issue 44.7: tools/train.py could not be run as it was printed."""
+    programs = [path for path in (made.ROOT / "tools").rglob("*.py") if '__name__ == "__main__"' in path.read_text()]
+    assert len(programs) > 30
+    for path in programs:
+        assert path.read_text().startswith("#!/usr/bin/env python\n"), path
+        assert os.access(path, os.X_OK), path
+
+
+def test_commands_have_one_spelling() -> None:
+    """Issue 44.7: pages had tools/x.py, python tools/x.py and .venv/bin/python tools/x.py."""
+    helps = {str(path): path.read_text() for path in sorted((made.ROOT / "tools").rglob("*.py"))}
+    pages = {page: (made.ROOT / page).read_text() for page in PAGES if not page.startswith("docs/papers")} | helps
+    bare = r"^ *(?:[A-Z_]+=\S+ )*(?:\S*bin/python )?(?:\./)?tools/\S+\.py "
+    other = re.compile(rf"{bare}|`tools/\S+\.py [^`]+`", re.MULTILINE)
+    found = {page: other.findall(text) for page, text in pages.items()}
+    assert {page: lines for page, lines in found.items() if lines} == {}
+
+
+def test_the_readme_says_first_how_to_install_it() -> None:
+    readme = (made.ROOT / "README.md").read_text()
+    assert re.findall(r"^## .*$", readme, re.MULTILINE)[0] == "## Install"
+    assert readme.index("pip install .") < readme.index("tools/")

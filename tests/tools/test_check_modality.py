@@ -97,6 +97,8 @@ def test_what_keeps_its_promises_passes(check):
         ("self.project(tones), Where(places))", "self.project(tones)[..., :5], Where(places))", "tokens",
          "Tones gave features (2, 3, 5) of 2 samples, which are (2, N, 32)"),
         ("Where(places)", "Where(places / 0)", "tokens", "finite"),
+        ("class Tones(Adapter):", "class Tones(Adapter):\n    axes = ('row', 'column')\n", "tokens",
+         "Tones.axes names each axis of its positions, got 2 names for 1 dimensions. Name 1."),
         ("self.project(tones), W", "self.project(tones - tones.mean()), W", "alone", "where another is in the batch"),
         ("self.classes, self.linear =", "self.spare = torch.nn.Linear(2, 2); self.classes, self.linear =", "learns",
          "Ears.spare.weight gets no gradient"),

@@ -9,15 +9,20 @@ from PIL import Image
 
 from ndformer.framework.data.dataset import create
 from ndformer.framework.engine.building import build_model
+from ndformer.framework.engine.config import kept
 from ndformer.framework.engine.config.load import load
 from ndformer.framework.engine.config.shipped import config_path
 from ndformer.framework.engine.programs import cli
+from ndformer.framework.engine.programs.parsing import KEYS
 from ndformer.framework.engine.training import checkpoint
 from ndformer.framework.errors import DataError
-from tools import predict, train
+from ndformer.framework.registry import BACKBONES, DATASETS, HEADS, MODALITIES, OPTIMIZERS, SCHEDULES
+from ndformer.framework.signature import arguments
+from tools import predict, print_config, train
 from tools import test as test_tool
 
 CONFIG = "imagefolder_pape"
+REGISTRIES = (BACKBONES, DATASETS, HEADS, MODALITIES, OPTIMIZERS, SCHEDULES)
 SMALL = ["model.backbone.dim=16", "model.backbone.depth=1", "model.backbone.heads=2", "model.head.classes=3"]
 LOADERS = [
     f"{split}_dataloader.{key}" for split in ("train", "val", "test") for key in ("num_workers=0", "batch_size=2")
@@ -151,3 +156,67 @@ def test_the_commonest_mistakes_are_one_sentence(said, words, sentence):
     told = said(train.main, *words)
     assert sentence in told
     assert len(told.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    "words, sentence",
+    [
+        ("--epochs 5", "there is no option --epochs. Did you mean --cfg-options train_cfg.max_epochs=5?"),
+        ("--lr=5", "there is no option --lr. Did you mean --cfg-options optimizer.lr=5?"),
+        ("--batch_size 64", "Did you mean --cfg-options train_dataloader.batch_size=64?"),
+        ("--num-classes", "Did you mean --cfg-options model.head.classes=VALUE?"),
+        ("--output-dir runs/a", "Did you mean --work-dir runs/a?"),
+        ("--smaple", "there is no option --smaple, did you mean '--sample'? --help lists the options."),
+        ("--qqqqqq", "there is no option --qqqqqq. --help lists the options."),
+    ],
+)
+def test_options_of_other_programs_suggest_the_one_that_is_meant(said, capsys, words, sentence):
+    """Issue 44.13: argparse said "unrecognized arguments: --epochs 5"."""
+    said(train.main, CONFIG, *words.split())  # it ends with code 2, after its sentence
+    with pytest.raises(SystemExit) as end:
+        train.main()
+    assert end.value.code == 2
+    assert capsys.readouterr().err.rstrip().endswith(sentence)
+
+
+def test_keys_that_are_suggested_are_keys_of_a_config(tmp_path):
+    cfg = load(config_path(CONFIG), SMALL).to_dict()
+    for key in set(KEYS.values()):
+        *above, last = key.split(".")
+        place = cfg
+        for one in above:
+            place = place[one]
+        kind = place.get("type") if isinstance(place, dict) else None
+        options = {} if kind is None else arguments(next(r.get(kind) for r in REGISTRIES if kind in r.all()))[0]
+        assert last in place or last in options, key
+
+
+def test_the_folder_of_a_run_stands_for_its_config_and_checkpoint(said, weights, tmp_path):
+    """Issue 44.13: predict.py takes the folder of a run, as ndformer.load does, and so do all programs like it."""
+    photos(tmp_path / "new", ["any"], 1)
+    kept.write(tmp_path, load(config_path(CONFIG), [*SMALL, *LOADERS]).to_dict())
+    assert "any/0.png  " in said(predict.main, tmp_path, "new/any/0.png").replace("new/", "")
+    assert "any/0.png  " in said(predict.main, "--top", "2", tmp_path, "new/any/0.png").replace("new/", "")
+    assert "any/0.png  " in said(predict.main, tmp_path, weights, "new/any/0.png").replace("new/", "")
+    assert "head=dict(" in said(print_config.main, tmp_path)
+    assert "new is not a config" in said(predict.main, tmp_path / "new", weights, "new/any/0.png")
+
+
+def test_a_file_as_data_root_is_said_to_be_one(said, tmp_path):
+    """Issue 44.13: --data-root that is a file was said to be missing."""
+    (tmp_path / "mine.zip").write_bytes(b"PK")
+    (tmp_path / "mine.csv").write_text("a,b")
+    expected = "--data-root is a folder, got the file"
+    assert f"{expected} mine.zip. Unpack it, and name the folder." in said(
+        train.main, CONFIG, "--data-root", "mine.zip"
+    )
+    assert f"{expected} mine.csv. Name the folder" in said(train.main, CONFIG, "--data-root", "mine.csv")
+
+
+@pytest.mark.parametrize(
+    "name, meant",
+    [("RoPE", "AxialRoPE"), ("sinusoidal", "Sincos"), ("APE", "LearnableAbsolute"), ("RPE", "RelativeBias")],
+)
+def test_encodings_by_the_names_of_papers_suggest_ours(said, name, meant):
+    """Issue 44.13: --encoding RoPE suggested three names, ComRoPE first."""
+    assert f"no encoding is called '{name}', did you mean '{meant}'?" in said(train.main, CONFIG, "--encoding", name)

@@ -188,3 +188,18 @@ def test_pictures_of_events_say_their_time_and_what_colours_mean():
     row = in_a_row(found[:3])
     assert row.shape[1] == 3 * found[0].shape[1] + 2 * 5
     assert (row[:, found[0].shape[1] + 2] == 120).all()
+
+
+def test_a_recording_of_few_tokens_is_reported_with_what_to_set(tmp_path, capsys):
+    """Issue 44.3: an N-MNIST recording makes 3 tokens under the defaults of custom_events."""
+    rng, n = np.random.default_rng(0), 900
+    columns = rng.integers(0, 34, n), rng.integers(0, 34, n), np.sort(rng.integers(0, 300_000, n))
+    write_aedat3(tmp_path / "digit.aedat", Events.of(*columns, rng.integers(0, 2, n), 34, 34))
+    few = r"events: a sample needs about 16 tokens or more, got \d \(a sample\)\..* Set a lower `threshold`"
+    words = [str(CONFIGS / "custom_events.py"), str(tmp_path / "digit.aedat"), "--out", str(tmp_path / "out.png")]
+    with pytest.warns(UserWarning, match=few):
+        show_tokens.main(words)
+    steps = "test_dataloader.dataset.transforms.0"
+    smaller = [f"{steps}.threshold=8", f"{steps}.patch=4", "model.modalities.events.patch=4"]
+    show_tokens.main([*words, "--cfg-options", *smaller])
+    assert int(capsys.readouterr().out.rpartition("SpikingPatches: ")[2].split()[0]) >= 16

@@ -1,8 +1,11 @@
+#!/usr/bin/env python
 """Time and memory of attention with positions, as ratios against the obvious alternative.
 
-    tools/benchmarks/attention.py attention   the attention call from q, k, v, a, b: PaPE's forms against no position
-    tools/benchmarks/attention.py block       a whole ViT-B block with each encoding against NoPE, both ways; --depth 12
-    tools/benchmarks/attention.py memory --tokens 16385     peak memory of a block with each encoding, both ways
+    python tools/benchmarks/attention.py attention
+        the attention call from q, k, v, a, b: PaPE's forms against no position
+    python tools/benchmarks/attention.py block
+        a whole ViT-B block with each encoding against NoPE, both ways; --depth 12
+    python tools/benchmarks/attention.py memory --tokens 16385     peak memory of a block with each encoding, both ways
 
 All variants run in one process, one after the other in every round, so that a busy machine slows them alike; the
 figure is the median over rounds. Prints a table and writes NAME.json and NAME.png into --out.

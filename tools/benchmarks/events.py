@@ -1,7 +1,8 @@
+#!/usr/bin/env python
 """How fast events become spiking patches: numpy, numba and torch beside a compiled sequential loop of the rule.
 
-tools/benchmarks/events.py                       500,000 and 5,000,000 events of 304 x 240 pixels, threshold 256, 100 ms
-tools/benchmarks/events.py --events 500000 --rounds 9
+python tools/benchmarks/events.py                500,000 and 5,000,000 events of 304 x 240 pixels, threshold 256, 100 ms
+python tools/benchmarks/events.py --events 500000 --rounds 9
 
 All variants run in turn in each round, on one thread; figures are medians of processor time, ratios of the same run.
 Finding the tokens and numbering the cells of their events are timed apart.

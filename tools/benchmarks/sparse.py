@@ -1,7 +1,8 @@
+#!/usr/bin/env python
 """Our sparse convolution beside the exact one of spconv (`Native`), on a CPU, where a CUDA build of it is installed.
 
 pip install spconv-cu120          any CUDA build does, also without a GPU
-tools/benchmarks/sparse.py         one layer of 64 channels on 90,000 voxels, then all of Point Transformer V3 on 8,700
+python tools/benchmarks/sparse.py  one layer of 64 channels on 90,000 voxels, then all of Point Transformer V3 on 8,700
 
 Both take turns, and the median of each is told, with pairs of neighbours found anew for the whole model, and both ways
 for the layer. The largest difference of their numbers stands beside it.

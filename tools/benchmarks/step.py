@@ -1,7 +1,8 @@
+#!/usr/bin/env python
 """Training steps of ViT-S/16 without positions at 224 px: this engine against a loop around torch's own modules.
 
-tools/benchmarks/step.py
-tools/benchmarks/step.py --batch 16 --rounds 30
+python tools/benchmarks/step.py
+python tools/benchmarks/step.py --batch 16 --rounds 30
 
 Both take turns, batch by batch, in one process: the engine's own loop, with all it does around a step, asks for a
 batch, and is given one once the other loop has made a step with it. The figure is the median.

@@ -116,6 +116,11 @@ def tokens(parts: Parts) -> str:
         place = found.where.positions
         if not place.isfinite().all() or place.dtype not in (torch.float32, torch.float64):
             raise Broken(f"{_name(adapter)} gave positions of {place.dtype}, which are float32 or finer, and finite")
+        if len(adapter.axes) not in (0, place.shape[2]):
+            raise Broken(
+                f"{_name(adapter)}.axes names each axis of its positions, got {len(adapter.axes)} names for "
+                f"{place.shape[2]} dimensions. Name {place.shape[2]}."
+            )
         with torch.autocast("cpu", torch.bfloat16):
             if not torch.equal(parts.made_by(name, batch).where.positions, place):
                 raise Broken(f"{_name(adapter)} gives other positions under autocast: compute them in float32")

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -12,6 +12,7 @@ from ndformer.framework.answer import Answer
 from ndformer.framework.answers.label import Label
 from ndformer.framework.errors import no_class
 from ndformer.framework.heads.head import Head
+from ndformer.framework.heads.pooled import Pool, pooled
 from ndformer.framework.losses.lovasz import lovasz_softmax
 from ndformer.framework.ranges import Classes, NonNegative, Rate, Width
 from ndformer.framework.registry import HEADS
@@ -34,14 +35,15 @@ class Classifier(Head):
         self,
         dim: Width,
         classes: Classes,
-        pool: Literal["class", "mean"] = "class",
+        pool: Pool = "class",
         label_smoothing: Rate = 0.0,
         hidden: Sequence[Width] = (),
         dropout: Rate = 0.0,
         lovasz: NonNegative = 0.0,
     ) -> None:
         super().__init__()
-        self.classes, self.pool, self.label_smoothing, self.lovasz = classes, pool, label_smoothing, lovasz
+        self.classes, self.label_smoothing, self.lovasz = classes, label_smoothing, lovasz
+        self.pool: Pool = pool
         self.hidden = nn.Sequential()
         for width in hidden:
             self.hidden.extend([nn.Linear(dim, width), nn.BatchNorm1d(width), nn.ReLU(), nn.Dropout(dropout)])
@@ -52,17 +54,7 @@ class Classifier(Head):
 
     def forward(self, tokens: TokenSet) -> Tensor:
         """(B, classes) logits."""
-        return self.linear(self.hidden(self._pooled(tokens)))
-
-    def _pooled(self, tokens: TokenSet) -> Tensor:
-        """(B, dim)."""
-        if self.pool == "class":
-            return tokens.features[:, 0]
-        real = tokens.where.real
-        if real is None:
-            return tokens.features.mean(1)
-        weight = real[..., None].to(tokens.features.dtype)
-        return (tokens.features * weight).sum(1) / weight.sum(1).clamp(min=1)
+        return self.linear(self.hidden(pooled(tokens, self.pool)))
 
     def targets(self, data_samples: list[dict[str, Any]], device: torch.device) -> Tensor:
         """(B, classes) one-hot; a sample with `blend`, another label and the share of its own, has both."""

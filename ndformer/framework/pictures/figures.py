@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ import numpy as np
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+LETTERS, TITLE_LINES = 9.5, 4  # of a title: letters that an inch has room for, and lines
 STYLE: dict[Any, Any] = {
     "font.size": 9.0,
     "axes.titlesize": 9.0,
@@ -24,6 +26,19 @@ STYLE: dict[Any, Any] = {
     "legend.frameon": False,
     "text.parse_math": False,  # names are words, not formulas
 }
+
+
+def color_map(kind: str) -> Any:
+    """Return the color map of a kind of Panels, the same in pictures and in the explorer.
+
+    Signed values go from blue to orange, which people who see red as green tell apart, too.
+    """
+    from matplotlib import colormaps
+    from matplotlib.colors import LinearSegmentedColormap
+
+    if kind != "signed":
+        return colormaps["viridis"]
+    return LinearSegmentedColormap.from_list("", ["#084a91", "#5b9bd5", "#f4f4f1", "#f0994a", "#a34700"])
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +76,9 @@ def canvas(width: float, height: float, title: str) -> Iterator[Figure]:
         raise ImportError("pictures are drawn with matplotlib, which is missing: pip install matplotlib") from None
     with matplotlib.rc_context(STYLE):
         fig = Figure((width, height), dpi=120, layout="constrained")
-        fig.suptitle(title, fontsize=11, fontweight="bold")
+        lines = textwrap.wrap(title, max(30, int(LETTERS * width)))[:TITLE_LINES]
+        fig.set_figheight(height + 0.18 * (len(lines) - 1))
+        fig.suptitle("\n".join(lines), fontsize=11, fontweight="bold")
         yield fig
 
 
@@ -103,13 +120,13 @@ def _map(ax: Any, block: Panels, row: int, column: int) -> None:
     low, high = block.range
     colours: dict[str, Any] = dict(cmap="viridis", vmin=low, vmax=high)
     if block.kind == "signed":
-        colours = dict(cmap="RdBu_r", vmin=-max(high, -low), vmax=max(high, -low))
+        colours = dict(cmap=color_map("signed"), vmin=-max(high, -low), vmax=max(high, -low))
     beneath = f"max {values.max():.2g}" if block.kind == "share" else " "  # as tall, so that blocks stand level
     beneath = block.beneath[row][column] if block.beneath else beneath
     ax.set_xlabel(beneath, fontsize=7.5, color="0.35", labelpad=2)
     if block.kind == "share":
         values = values / max(values.max(), np.finfo(np.float32).tiny)
-        colours = dict(cmap="magma", norm=PowerNorm(0.5, 0.0, 1.0))  # the root, to see what is faint
+        colours = dict(cmap=color_map("share"), norm=PowerNorm(0.5, 0.0, 1.0))  # the root, to see what is faint
     ax.imshow(np.ma.masked_invalid(values), interpolation="nearest", **colours)
 
 

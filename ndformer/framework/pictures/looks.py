@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from ndformer.framework import atomic
-from ndformer.framework.pictures.figures import Panels, canvas, ring
+from ndformer.framework.pictures.figures import Panels, canvas, color_map, ring
 from ndformer.framework.pictures.scenes import Scene
 
-UNSEEN = (0.55, 0.55, 0.55, 0.8)  # what a query never sees
+UNSEEN = (0.235, 0.251, 0.263, 0.8)  # what a query never sees
 
 
 class Painting:
@@ -167,20 +167,18 @@ def _mean(values: np.ndarray) -> np.ndarray:
 
 def coloured(values: np.ndarray, block: Panels) -> np.ndarray:
     """(N,) -> (N, 4): shares by their root, to see what is faint, of the largest of them; signed values about 0."""
-    from matplotlib import colormaps
-
     seen = np.isfinite(values)
     if block.kind == "signed":
         low, high = block.range
         most = max(high, -low)
-        found = colormaps["RdBu_r"](0.5 + 0.5 * np.where(seen, values, 0).clip(-most, most) / most)
+        found = color_map("signed")(0.5 + 0.5 * np.where(seen, values, 0).clip(-most, most) / most)
     elif block.kind == "share":
         root = np.sqrt(np.where(seen, values, 0) / max(np.nanmax(values), np.finfo(np.float32).tiny))
-        found = colormaps["magma"](root)
+        found = color_map("share")(root)
         found[:, 3] = 0.25 + 0.6 * root
     else:
         low, high = block.range
-        found = colormaps["viridis"]((np.where(seen, values, low) - low) / (high - low))
+        found = color_map("level")((np.where(seen, values, low) - low) / (high - low))
     found[~seen] = UNSEEN
     return found
 
@@ -195,14 +193,11 @@ def _colour_bar(part: Any, axes: np.ndarray, block: Panels) -> None:
         return
     low, high = block.range
     most = max(high, -low)
-    norm, colours = {
-        "signed": (Normalize(-most, most), "RdBu_r"),
-        "share": (PowerNorm(0.5, 0.0, 1.0), "magma"),
-    }.get(block.kind, (Normalize(low, high), "viridis"))
+    norms = {"signed": Normalize(-most, most), "share": PowerNorm(0.5, 0.0, 1.0)}
     finite = block.values[np.isfinite(block.values)]
     below, above = block.kind != "share" and finite.min() < low, block.kind != "share" and finite.max() > high
     extend = {(False, False): "neither", (True, False): "min", (False, True): "max", (True, True): "both"}
-    shown = ScalarMappable(norm, colours)
+    shown = ScalarMappable(norms.get(block.kind, Normalize(low, high)), color_map(block.kind))
     bar = part.colorbar(shown, ax=axes, fraction=0.05, pad=0.02, extend=extend[bool(below), bool(above)])
     bar.outline.set_linewidth(0.4)
     if block.kind == "share":
@@ -212,12 +207,12 @@ def _colour_bar(part: Any, axes: np.ndarray, block: Panels) -> None:
 
 
 def z_map(title: str, values: np.ndarray) -> Any:
-    """A figure of z-scores (layers, heads), NaN where a layer has fewer; red: by positions, blue: by semantics."""
+    """A figure of z-scores (layers, heads), NaN where a layer has fewer; orange: by positions, blue: by semantics."""
     layers, heads = values.shape
     numbers = heads <= 16
     with canvas(max(4.2, 0.45 * heads + 2.2), max(2.2, 0.32 * layers + 1.3), title) as figure:
         axis = figure.subplots()
-        image = axis.imshow(values, cmap="RdBu_r", vmin=-1, vmax=1, aspect="auto")
+        image = axis.imshow(values, cmap=color_map("signed"), vmin=-1, vmax=1, aspect="auto")
         axis.set_facecolor("0.92")
         axis.set(xticks=range(heads), yticks=range(layers), xlabel="head", ylabel="layer")
         axis.set_xticklabels(map(str, range(1, heads + 1)))

@@ -8,7 +8,7 @@ from typing import Any
 
 STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; color: #1a1a1a; background: #fff; }
-body { margin: 0 auto; padding: 1rem; max-width: 70rem }
+body { margin: 0 auto; padding: 1rem; max-width: 76rem }
 h1, h2, h3 { line-height: 1.2; margin: 2rem 0 .6rem }
 h1 { margin-top: .5rem }
 table { border-collapse: collapse; display: block; overflow-x: auto }
@@ -18,6 +18,10 @@ thead th { border-bottom: 1px solid #999; font-weight: 600 }
 tbody tr:nth-child(even) { background: #f4f6f8 }
 img { max-width: 100%; height: auto }
 .cards, .beside { display: flex; flex-wrap: wrap; gap: .5rem; align-items: flex-start }
+.columns { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(26rem, 100%), 1fr)); gap: 0 2rem }
+.columns section { min-width: 0 }
+.headline { font-size: 1.2rem; margin: .5rem 0 1rem }
+.headline strong { font-size: 2.6rem; font-weight: 600; color: #084a91 }
 .samples img { max-width: min(100%, 33rem) }
 .beside figure { margin: 0; flex: 1 1 20rem; min-width: 0 }
 figcaption { color: #555; font-size: 14px; overflow-wrap: anywhere }
@@ -51,6 +55,20 @@ def table(head: Sequence[Any], rows: Iterable[Sequence[Any]]) -> Markup:
     lines = [element("tr", *(element("td", cell) for cell in row)) for row in rows]
     title = element("thead", element("tr", *(element("th", cell) for cell in head)))
     return element("table", title, element("tbody", *lines))
+
+
+def section(title: str, *inner: Any) -> Markup:
+    return element("section", element("h3", title), *inner)
+
+
+def columns(*sections: Markup) -> Markup:
+    """Put sections beside each other, as many as there is room for."""
+    return element("div", *sections, class_="columns") if sections else Markup("")
+
+
+def width_of(png: bytes) -> int:
+    """Return the width of a PNG in pixels, from its header."""
+    return int.from_bytes(png[16:20], "big")
 
 
 def picture(png: bytes | Any, says: str) -> Markup:

@@ -24,18 +24,21 @@ def packs(transforms: Sequence[Any]) -> Iterator[Pack]:
                 yield from packs(chain)
 
 
-def pack_of(name: str, transforms: Sequence[Any]) -> Pack:
-    """The last that packs this modality."""
-    *_, pack = (one for one in packs(transforms) if name in (one.of, *one.beside))
-    return pack
+def pack_of(name: str, transforms: Sequence[Any]) -> Pack | None:
+    """Return the last Pack of this modality, or the registered one where no transform is; None if there is neither."""
+    found = [one for one in packs(transforms) if name in (one.of, *one.beside)]
+    return found[-1] if found else next((kind() for kind in _pack_kinds() if kind.of == name), None)
+
+
+def _pack_kinds() -> list[type[Pack]]:
+    return [kind for kind in TRANSFORMS.all().values() if isinstance(kind, type) and issubclass(kind, Pack)]
 
 
 def picture(sample: Sample, transforms: Sequence[Any], size: int = SIZE) -> np.ndarray:
     """(H, W, 3) uint8 of a sample, packed or not yet; what none of its transforms packs is drawn by who would."""
     held = sample.get("inputs", sample)
-    kinds = [kind for kind in TRANSFORMS.all().values() if isinstance(kind, type) and issubclass(kind, Pack)]
     own = {one.of: one for one in packs(transforms)}
-    able = {kind.of: kind for kind in kinds if kind.of in held}
+    able = {kind.of: kind for kind in _pack_kinds() if kind.of in held}
     drawers = {name: own.get(name) or able[name]() for name in able | own if held.get(name) is not None}
     shown = {name for one in drawers.values() for name in one.beside}
     found = [one.picture(sample, size) for name, one in drawers.items() if name not in shown]

@@ -1,5 +1,6 @@
 """Scene: a sample as a picture, or as one that moves or turns, with a colour for each of its tokens over it."""
 
+import colorsys
 import math
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
@@ -7,10 +8,12 @@ from typing import ClassVar
 import numpy as np
 
 from ndformer.framework.errors import DataError
-from ndformer.framework.pictures.explorer.view import Moments, View, at_places
+from ndformer.framework.pictures.explorer.view import Cloud, Moments, View, at_places
 
 STILLS = 8  # of a scene that moves, as many as a sheet has room for
 SIDE, DOT = 200, 3  # pixels of a picture of dots, of the radius of one
+TURN = 0.381966  # of the circle of hues, from one token to the next: the golden angle
+OBLIQUE = (-0.23, -0.41)  # how far down and right a step towards the viewer moves a dot
 
 
 class Scene:
@@ -136,16 +139,35 @@ class GridScene(Scene):
         return Moments(list(self.pictures), boxes, [self.says(moment) for moment in range(self.moments)])
 
 
-class Dots(Scene):
-    """Tokens of a modality that says no more of them than their positions (N, P): dots, the first two axes of them;
-    rows and columns as in a picture."""
+def axis_names(axes: Sequence[str], count: int) -> tuple[str, ...]:
+    """Return the names that an adapter gives to its axes, or a default for each of `count` axes."""
+    if not axes:
+        return ("row", "column") if count == 2 else tuple(f"axis {i}" for i in range(count))
+    if len(axes) != count:
+        raise DataError(
+            f"`axes` of an adapter names each axis of its positions, got {len(axes)} names ({', '.join(axes)}) for "
+            f"positions of {count} dimensions. Name {count}."
+        )
+    return tuple(axes)
 
-    def __init__(self, positions: np.ndarray) -> None:
+
+class Dots(Scene):
+    """Dots at the positions (N, P) of tokens, for a modality without a picture of its samples.
+
+    `axes` are the names of the P axes; at_places() says which way each of them points. A third axis is drawn
+    obliquely, so that no token hides behind another one.
+    """
+
+    def __init__(self, positions: np.ndarray, axes: Sequence[str] = ()) -> None:
         super().__init__(positions)
-        P = positions.shape[1]
-        words = ("row", "column") if P == 2 else tuple(f"axis {i + 1}" for i in range(P))
-        self.axes = dict(zip("YX" if P == 2 else "ABCDEFGH", words))  # pyright: ignore[reportAttributeAccessIssue]
-        at = at_places(positions.astype(np.float32)).centres[:, [1, 0]] * (-1, 1)  # (N, 2): down, right
+        self.names = axis_names(axes, positions.shape[1])
+        letters = [dict(row="Y", column="X").get(name, name[:1].upper()) for name in self.names]
+        keys = letters if len(set(letters)) == len(letters) else self.names
+        if not axes and positions.shape[1] != 2:
+            keys = "ABCDEFGH"
+        self.axes = dict(zip(keys, self.names))  # pyright: ignore[reportAttributeAccessIssue]
+        x, y, z = self.view().centres.T
+        at = np.stack([-y - OBLIQUE[0] * z, x + OBLIQUE[1] * z], 1)  # (N, 2): down, right
         low, high = at.min(0), at.max(0)
         share = (at - (low + high) / 2) / max(float((high - low).max()), 1e-9)  # -0.5 to 0.5
         self.pixels = (share * (SIDE - 4 * DOT) + SIDE / 2).astype(int)
@@ -154,6 +176,9 @@ class Dots(Scene):
         y, x = (self.pixels[:, None] + disc[(disc**2).sum(1) <= DOT**2]).transpose(2, 0, 1)  # (N, D) each
         self.shown = np.full((SIDE, SIDE), -1)  # of each pixel
         self.shown[y, x] = np.arange(len(at))[:, None]
+
+    def view(self) -> Cloud:
+        return at_places(self.coordinates.astype(np.float32), self.names)
 
     def plain(self, moment: int) -> np.ndarray:
         return self.painted(np.zeros((len(self.pixels), 4)), moment)
@@ -165,6 +190,12 @@ class Dots(Scene):
     def spot(self, token: int, moment: int) -> tuple[float, float]:
         y, x = self.pixels[token]
         return float(y), float(x)
+
+
+def distinct_colors(tokens: int) -> np.ndarray:
+    """Return a color (N, 4) for each token; neighbors get hues that are far apart."""
+    made = [(*colorsys.hsv_to_rgb(i * TURN % 1, 0.9, (0.95, 0.7)[i % 2]), 0.45) for i in range(tokens)]
+    return np.array(made).reshape(-1, 4)
 
 
 def stills(moments: int) -> list[int]:

@@ -36,6 +36,7 @@ class GridCells(Adapter):
     def __init__(self, dim: Width, object_axis: bool = False) -> None:
         super().__init__()
         self.object_axis = object_axis
+        self.axes = ("object", "row", "column") if object_axis else ("row", "column")
         self.symbols = nn.Embedding(len(SYMBOLS), dim)
         self.add_tokens(dim, class_token=False)
 

@@ -15,13 +15,14 @@ from ndformer.framework.autocast import without_autocast
 from ndformer.framework.backbones.ptv3.layers import Norm
 from ndformer.framework.data.dataset import Sample
 from ndformer.framework.devices import sent
+from ndformer.framework.pictures.scenes import distinct_colors
 from ndformer.framework.ranges import Few, Finite, Positive, Side, Width
 from ndformer.framework.registry import MODALITIES
 from ndformer.framework.sparse import reduce_segments
 from ndformer.framework.tokens import TokenSet, Where
 from ndformer.modalities.driving.datasets.files import held, read_file
 from ndformer.modalities.driving.datasets.nuscenes.dataset import Version
-from ndformer.modalities.driving.pictures.tokens import SensorScene, by_hues
+from ndformer.modalities.driving.pictures.tokens import SensorScene
 from ndformer.modalities.driving.projection import Ground, cells, first_view, matrices
 from ndformer.modalities.driving.transforms.pack import PackDriving
 
@@ -36,6 +37,7 @@ class Scene(Adapter):
     """Tokens stand at (x, y, view, row, column, row off, column off): metres in the bird's-eye view and patches in one
     camera. Each modality knows one of the two, and finds the other by the calibration."""
 
+    axes = ("x", "y", "view", "row", "column", "row offset", "column offset")
     told = TOLD
     patch: int  # pixels
     cell: float  # metres
@@ -127,7 +129,7 @@ class Pillars(Scene):
         patches[:, 2:5] = torch.cartesian_prod(cameras, torch.arange(rows), torch.arange(columns)).numpy()
         patches[:, 3:5] += 0.5
         scene = self.joint_scene(sample, pack, dict(points=pillars, images=patches))
-        return [scene.painted(by_hues(len(scene.coordinates)), 0)]
+        return [scene.painted(distinct_colors(len(scene.coordinates)), 0)]
 
     def forward(
         self,

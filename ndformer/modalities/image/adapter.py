@@ -34,6 +34,8 @@ class ImagePatches(Adapter):
     """
 
     endings = ENDINGS  # files that open() reads
+    axes = ("row", "column")
+    more_tokens = "Set a smaller `patch` of the modality, or a larger size in the transforms of each loader."
 
     def __init__(
         self,
@@ -50,6 +52,8 @@ class ImagePatches(Adapter):
         if plane is not None and (len(plane) != 3 or len({len(vector) for vector in plane}) != 1):
             raise ValueError(f"plane is (first patch, step to the next row, step to the next column), got {plane}")
         self.plane = plane
+        if plane is not None:
+            self.axes = ("x", "y", "z") if len(plane[0]) == 3 else ()
         self.patch, self.channels, self.start = patch, channels, start
         self.project = nn.Conv2d(channels, dim, kernel_size=patch, stride=patch)
         self.add_tokens(dim, class_token, registers, class_at)
@@ -77,8 +81,9 @@ class ImagePatches(Adapter):
         return [apart(pack.picture(sample, 0), (self.patch, self.patch))]
 
     def scene(self, sample: Sample, pack: Pack, places: np.ndarray) -> Scene:
-        pixels = pack.picture(sample, 0)
-        return GridScene(pixels[None], (pixels.shape[0] // self.patch, pixels.shape[1] // self.patch))
+        """Of the photo, where there is one in more pixels than the model is given."""
+        rows, columns = (side // self.patch for side in sample["inputs"]["image"].shape[-2:])
+        return GridScene(pack.picture(sample.get("photo", sample), 0)[None], (rows, columns))
 
     def forward(self, images: Tensor | list[Tensor]) -> TokenSet:
         if isinstance(images, list):

@@ -30,6 +30,8 @@ class Clouds(Adapter):
     """Of clouds of points, each with as many as it has."""
 
     endings = ENDINGS  # files that open() reads
+    axes = ("x", "y", "z")
+    more_tokens = "Set a smaller grid_size of GridSample in the transforms of each loader, or take denser clouds."
     unit: float  # that positions are counted in, a length of the data
 
     @property
@@ -77,6 +79,8 @@ class PointPatches(Clouds):
     Positions, and the points as seen from a centre, are counted in `unit`, a length of the data. Near the distance
     between neighbouring centres it makes clouds what images in patches are, and the encodings' defaults fit both.
     """
+
+    more_tokens = "Set more `centres` of the modality, or take denser clouds."
 
     def __init__(
         self,

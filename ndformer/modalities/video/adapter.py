@@ -34,6 +34,8 @@ class Tubelets(Adapter):
     """
 
     endings = ENDINGS  # files that open() reads
+    axes = ("time", "row", "column")
+    more_tokens = "Set a smaller `tubelet` of the modality, or more or larger frames in the transforms of each loader."
 
     def __init__(
         self,

@@ -71,7 +71,7 @@ def as_printed(row: str, printed: str):
     half = 0.05 * unit + 1e-9
 
     def judged(results: Results) -> Verdict:
-        return near(results, row, "params", number * unit, half)
+        return near(results, row, "params", number * unit, half, exact=True)
 
     return judged
 

@@ -128,11 +128,11 @@ def measure(cell: Cell) -> Values:
 
 
 def _equal(says: str, row: str) -> Claim:
-    return Claim(says, lambda r: each([below(r, row, space, EXACT) for space in SPACES]))
+    return Claim(says, lambda r: each([below(r, row, space, EXACT, exact=True) for space in SPACES]))
 
 
 def _other(says: str, row: str) -> Claim:
-    return Claim(says, lambda r: each([above(r, row, space, -2) for space in SPACES]))
+    return Claim(says, lambda r: each([above(r, row, space, -2, exact=True) for space in SPACES]))
 
 
 EXPERIMENTS = [

@@ -99,18 +99,20 @@ EXPERIMENTS = [
         scales={"small": Scale(3, minutes=0.3)},
         claims=(
             Claim(
-                "figure 3, key: what is computed is equations 9 to 16", lambda r: below(r, [*ROWS][0], "apart", EXACT)
+                "figure 3, key: what is computed is equations 9 to 16",
+                lambda r: below(r, [*ROWS][0], "apart", EXACT, exact=True),
             ),
             Claim(
-                "figure 3, query: what is computed is equations 9 to 16", lambda r: below(r, [*ROWS][1], "apart", EXACT)
+                "figure 3, query: what is computed is equations 9 to 16",
+                lambda r: below(r, [*ROWS][1], "apart", EXACT, exact=True),
             ),
             Claim(
                 "the listing of appendix D, whose gates are of scaled products, is something else (above 1e-6)",
-                lambda r: above(r, [*ROWS][2], "apart", -6),
+                lambda r: above(r, [*ROWS][2], "apart", -6, exact=True),
             ),
             Claim(
                 "section 2: with open gates CoPE is a relative encoding (of i - j + 1)",
-                lambda r: below(r, [*ROWS][3], "apart", EXACT),
+                lambda r: below(r, [*ROWS][3], "apart", EXACT, exact=True),
             ),
         ),
         shows=("Figure 2", "Figure 3"),

@@ -209,11 +209,11 @@ def _row(number: int) -> str:
 
 
 def _below(number: int, limit: float, says: str = "") -> Claim:
-    return Claim(says or _row(number), lambda r: below(r, _row(number), "found", limit))
+    return Claim(says or _row(number), lambda r: below(r, _row(number), "found", limit, exact=True))
 
 
 def _above(number: int, limit: float, says: str = "") -> Claim:
-    return Claim(says or _row(number), lambda r: above(r, _row(number), "found", limit))
+    return Claim(says or _row(number), lambda r: above(r, _row(number), "found", limit, exact=True))
 
 
 EXPERIMENTS = [

@@ -32,6 +32,16 @@ def test_names_of_classes_are_words_and_no_formulas(tmp_path, name):
     assert (tmp_path / "matrix.png").stat().st_size > 1000
 
 
+def test_curves_are_in_the_units_of_tables(tmp_path, monkeypatch):
+    """Issue 44.12: curves had an accuracy of 0.42 where tables say 42 %."""
+    drawn = []
+    monkeypatch.setattr(report, "_save", lambda figure, path: drawn.append(figure))
+    report.curves(tmp_path / "x.png", [dict(epoch=1, loss=2.0, lr=0.1, accuracy=0.42)], "accuracy")
+    report.curves(tmp_path / "x.png", [dict(epoch=1, loss=2.0, lr=0.1, error=0.42)], "error")
+    shown = [(figure.axes[1].get_title("left"), *figure.axes[1].lines[0].get_ydata()) for figure in drawn]
+    assert shown == [("validation accuracy (%)", 42.0), ("validation error", 0.42)]
+
+
 def test_a_run_whose_classes_look_like_formulas_comes_to_its_end(tmp_path, monkeypatch, squares):
     index = SoakSquares.index
 

@@ -1,5 +1,6 @@
 """Scenes: which token is meant, what it is painted on, where it is ringed; still, moving and on a sheet."""
 
+import base64
 from typing import Any
 
 import numpy as np
@@ -7,8 +8,9 @@ import pytest
 from PIL import Image
 
 from ndformer.framework.errors import DataError
+from ndformer.framework.pictures.explorer.page import colours
 from ndformer.framework.pictures.explorer.view import Cloud
-from ndformer.framework.pictures.figures import Panels
+from ndformer.framework.pictures.figures import Panels, canvas
 from ndformer.framework.pictures.looks import UNSEEN, Painting, coloured, sheet, z_map
 from ndformer.framework.pictures.scenes import Dots, GridScene, Scene, stills
 
@@ -53,10 +55,12 @@ def test_a_grid_is_boxes_in_the_explorer_also_where_sides_do_not_divide():
     assert view.captions[5] == "frame 6 of 6"
 
 
-@pytest.mark.parametrize("P", [1, 2, 3])
-def test_tokens_without_a_scene_are_dots_rows_down_and_columns_to_the_right(P):
+@pytest.mark.parametrize("axes", ["", "row column", "x y z", "time", "time frequency"])
+def test_tokens_without_a_scene_are_dots_rows_down_and_columns_to_the_right(axes):
+    names = axes.split()
+    P = len(names) or 2
     places = np.array([[0.0, 0, 0], [0, 1, 0], [1, 0, 0]])[:, :P]
-    scene = Dots(places)
+    scene = Dots(places, names)
     first, second, third = (scene.spot(token, 0) for token in range(3))
     view = scene.view()
     assert isinstance(view, Cloud)
@@ -78,6 +82,20 @@ def test_tokens_without_a_scene_are_dots_rows_down_and_columns_to_the_right(P):
     assert red[int(y), int(x)]
     assert red.sum() == 29
     assert len(scene.plain(0)) == 200
+
+
+def test_a_volume_is_drawn_as_its_axes_are_named():
+    """Issue 44.5: a (depth, row, column) volume was drawn as x, y, z, reversed."""
+    grid = np.stack(np.meshgrid(range(2), range(3), range(4), indexing="ij"), -1).reshape(-1, 3).astype(float)
+    scene = Dots(grid, ("depth", "row", "column"))
+    centres = scene.view().centres
+    np.testing.assert_array_equal(centres, grid[:, [2, 1, 0]] * (1, -1, -1))  # right, down, away
+    assert scene.how == "D,Y,X (depth 0 to 1, row 0 to 2, column 0 to 3)"
+    assert len(np.unique(scene.pixels, axis=0)) == len(grid)  # no token hides another one
+    np.testing.assert_array_equal(Dots(grid).view().centres, centres)  # the order of an array
+    np.testing.assert_array_equal(Dots(grid, ("x", "y", "z")).view().centres, grid)
+    with pytest.raises(DataError, match=r"got 1 names \(time\) for positions of 3 dimensions\. Name 3\."):
+        Dots(grid, ("time",))
 
 
 def test_colours_cover_what_is_under_each_patch_of_its_time():
@@ -142,3 +160,25 @@ def test_what_moves_is_a_gif_and_a_sheet(tmp_path):
 def test_z_of_layers_with_other_numbers_of_heads():
     axis = z_map("z", np.array([[0.5, -0.25], [1e6, np.nan]])).axes[0]
     assert [text.get_text() for text in axis.texts] == ["0.50", "-0.25", "1e+06"]
+
+
+def test_colors_are_those_of_the_explorer():
+    """Issue 44.12: pictures had magma, and red to blue, where the explorer has viridis, and orange to blue."""
+    values = np.linspace(0, 1, 256)
+    shades = {name: np.frombuffer(base64.b64decode(text), np.uint8).reshape(256, 3) for name, text in colours().items()}
+    share = Panels("attention", np.zeros((1, 1, 256)), "share")
+    np.testing.assert_allclose(coloured(values**2, share)[:, :3], shades["share"] / 255, atol=0.01)
+    signed = Panels("semantic", (2 * values - 1)[None, None], "signed")
+    np.testing.assert_allclose(coloured(2 * values - 1, signed)[:, :3], shades["signed"] / 255, atol=0.01)
+
+
+@pytest.mark.parametrize("width", [4.2, 12.0])
+def test_long_titles_are_wrapped_and_not_cut_off(width, tmp_path):
+    """Issue 44.12: titles of pictures of clouds were cut off at both sides."""
+    title = "sample 123 (night_stand): PaPE says night_stand 0.534 dresser 0.323, layer 12, query 0.167,0.154,0.325"
+    with canvas(width, 2.0, title) as figure:
+        figure.subplots()
+    figure.savefig(tmp_path / "wide.png")
+    box = figure._suptitle.get_window_extent()
+    assert 0 <= box.x0 < box.x1 <= width * figure.dpi
+    assert figure.get_suptitle().replace("\n", " ") == title

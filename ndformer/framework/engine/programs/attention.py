@@ -14,8 +14,10 @@ from torch import Tensor
 from ndformer.framework.adapter import Adapter
 from ndformer.framework.data.batches import collate
 from ndformer.framework.data.dataset import Sample
+from ndformer.framework.data.mixture import Mixture
 from ndformer.framework.engine.building import prepare_data
 from ndformer.framework.engine.programs.files import Preparation
+from ndformer.framework.engine.programs.photo import with_photo
 from ndformer.framework.engine.run import build_loader
 from ndformer.framework.errors import DataError
 from ndformer.framework.foreign import printable
@@ -182,7 +184,7 @@ def samples(
     for text in given:
         first, _, last = text.partition("-")
         if Path(text).exists() or not first.isdecimal() or (last and not last.isdecimal()):
-            found += [(files[0].name, prepared.sample(files)) for files in prepared.samples_in([Path(text)])]
+            found += [(files[0].name, _of_files(prepared, files)) for files in prepared.samples_in([Path(text)])]
             continue
         if dataset is None:
             prepare_data(cfg, stand_in)
@@ -194,8 +196,18 @@ def samples(
             sample = dataset[number]
             if "inputs" not in sample:
                 raise DataError(f"sample {number} of the test set cannot be read: name another one")
+            if not isinstance(dataset, Mixture):
+                raw = dataset.read(dataset.records[number])
+                sample = with_photo(sample, raw, cfg.test_dataloader.dataset.get("transforms", ()))
             found.append((f"sample {number}{_truth(sample, dataset.classes)}", sample))
     return found
+
+
+def _of_files(prepared: Preparation, files: tuple[Path, ...]) -> Sample:
+    sample, (first, *others) = prepared.sample(files), files
+    if others or list(sample["inputs"]) != ["image"]:
+        return sample
+    return with_photo(sample, prepared.opened(first), prepared.chains["image"])
 
 
 def _truth(sample: Sample, classes: Sequence[str]) -> str:

@@ -18,6 +18,7 @@ from ndformer.framework.data.workers import explained
 from ndformer.framework.engine.config.load import load
 from ndformer.framework.engine.config.shipped import config_path
 from ndformer.framework.engine.config.text import parse_option
+from ndformer.framework.engine.programs.parsing import Parser
 from ndformer.framework.errors import ConfigError, DataError, UnknownNameError
 from ndformer.framework.foreign.files import VARIABLE, size_from
 from ndformer.framework.pipes import ending_with_their_reader
@@ -80,7 +81,7 @@ def program() -> str:
 
 def new_parser(doc: str | None) -> argparse.ArgumentParser:
     """That of a program with this text at its head."""
-    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = Parser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     versions = f"ndformer {__version__}, torch {torch.__version__}, Python {platform.python_version()}"
     parser.add_argument("--version", action="version", version=versions)
     return parser
@@ -116,7 +117,9 @@ def file_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def config_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("config", metavar="CONFIG", type=config_path, help="a file, or the name of one in configs/")
+    parser.add_argument(
+        "config", metavar="CONFIG", type=config_path, help="a file, the name of one in configs/, or a run's folder"
+    )
     parser.add_argument("--encoding", metavar="NAME", help="another encoding: PaPE, 'PaPE(m=8)'")
     setting_arguments(parser)
 
@@ -137,6 +140,10 @@ def config_from(given: argparse.Namespace, reads: Sequence[str] = SPLITS) -> Con
     root = [] if given.data_root is None else [f"data_root={given.data_root!r}"]
     cfg = load(given.config, [*given.cfg_options, *root], given.encoding, given.sample, given.trust_config)
     home = given.data_root
+    if home is not None and Path(home).is_file():
+        packed = home.lower().endswith((".zip", ".tar", ".gz", ".tgz", ".7z", ".rar", ".bz2", ".xz"))
+        remedy = "Unpack it, and name the folder." if packed else "Name the folder that the data is in."
+        raise DataError(f"--data-root is a folder, got the file {home}. {remedy}")
     if home is not None and cfg.get("sample") == {} and not given.sample and not Path(home).exists():
         raise DataError(f"there is no folder {home}", "add --sample to have generated data made there")
     return cfg

@@ -22,24 +22,23 @@ from ndformer.framework.registry import DATASETS, TRANSFORMS
 class Preparation:
     """Opened by the adapter that knows their ending, then through the config's transforms, as batches of one.
 
-    A modality takes files if its adapter has `endings`. Where two know an ending, the first that can open a file does.
+    A modality takes files if its adapter has `endings`; samples of the test set need none. Where two know an ending,
+    the first that can open a file does.
     Where modalities are joined, files of one name are one sample: mug.png and mug.txt.
     """
 
     def __init__(self, cfg: Config, model: TokenModel) -> None:
         adapters = {name: cast(Adapter, one) for name, one in model.modalities.items()}
         self.adapters = {name: one for name, one in adapters.items() if one.endings}
-        if not self.adapters:
-            kinds = ", ".join(type(one).__name__ for one in model.modalities.values())
-            raise DataError(f"{kinds} opens no files: give it `endings` and open(path), as docs/new-modality.md shows")
+        self.kinds = ", ".join(type(one).__name__ for one in adapters.values())
         self.endings = tuple(dict.fromkeys(end for one in self.adapters.values() for end in one.endings))
         self.beside = tuple(end for one in self.adapters.values() for end in one.beside)
         self.joined = bool(model.joined)
         self.cfg = cfg
-        datasets = {name: self._dataset(name)[0] for name in self.adapters}
-        chains = {name: dataset.get("transforms", ()) for name, dataset in datasets.items()}
+        datasets = {name: self._dataset(name)[0] for name in adapters}
+        self.chains = {name: dataset.get("transforms", ()) for name, dataset in datasets.items()}
         self.options = {name: _options(dataset) for name, dataset in datasets.items()}
-        self.steps = {name: [TRANSFORMS.create(one) for one in chain] for name, chain in chains.items()}
+        self.steps = {name: [TRANSFORMS.create(one) for one in chain] for name, chain in self.chains.items()}
         self.trained_on: dict[str, Any] = {}  # the fingerprint of a checkpoint's training data
 
     def _dataset(self, name: str) -> tuple[Any, str]:
@@ -57,6 +56,7 @@ class Preparation:
 
     def samples_in(self, paths: list[Path]) -> list[tuple[Path, ...]]:
         """The files that paths name or hold, sample by sample."""
+        self._check_endings()
         found: list[Path] = []
         for path in paths:
             if not path.exists():
@@ -68,6 +68,12 @@ class Preparation:
         for path in found:
             together.setdefault(path.with_suffix(""), []).append(path)
         return [tuple(some) for some in together.values()]
+
+    def _check_endings(self) -> None:
+        if not self.adapters:
+            raise DataError(
+                f"{self.kinds} opens no files: give it `endings` and open(path), as docs/new-modality.md shows"
+            )
 
     def _is_sample(self, folder: Path) -> bool:
         """One sample, of a model of one modality: another's might read the files in it one by one."""
@@ -112,6 +118,7 @@ class Preparation:
 
     def taken(self, value: Any) -> Sample:
         """The same of what is in memory: of the model's modality or, by their names, of several."""
+        self._check_endings()
         given = value if isinstance(value, dict) and value and set(value) <= set(self.adapters) else None
         if given is None and len(self.adapters) > 1:
             names = ", ".join(f"{name}=..." for name in self.adapters)

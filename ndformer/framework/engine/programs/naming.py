@@ -1,5 +1,6 @@
 """How a command line names a position encoding: NAME, MODULE:CLASS or FILE.py:CLASS, and its options as KEY=VALUE."""
 
+import ast
 import importlib
 import importlib.util
 import os
@@ -18,8 +19,11 @@ from ndformer.framework.registry import ENCODINGS
 def find(name: str) -> type[PositionEncoding]:
     """An encoding by its name in configs, or as MODULE:CLASS or FILE.py:CLASS."""
     place, colon, kind = name.rpartition(":")
-    if not colon:
+    file_alone = not colon and name.endswith(".py")
+    if not colon and not file_alone:
         return ENCODINGS.get(name)
+    if file_alone:
+        raise DataError(f"expected FILE.py:CLASS, got {name}. {_classes_in(Path(name))}")
     sys.path.append(os.getcwd())
     module = read(Path(place)) if place.endswith(".py") else imported(place)
     classes = [n for n, value in vars(module).items() if isinstance(value, type)]
@@ -29,6 +33,24 @@ def find(name: str) -> type[PositionEncoding]:
     if not (isinstance(found, type) and issubclass(found, PositionEncoding)):
         raise ImportError(f"{kind} in {place} is not a position encoding: it must extend PositionEncoding")
     return found
+
+
+def _classes_in(path: Path) -> str:
+    """Say which classes a file has, without running it."""
+    _check_file(path)
+    try:
+        body = ast.parse(path.read_bytes()).body
+    except (SyntaxError, ValueError):
+        return "It is not Python."
+    own = [f"{path}:{node.name}" for node in body if isinstance(node, ast.ClassDef)]
+    if not own:
+        return "It has no class: write one that extends PositionEncoding, as docs/new-encoding.md shows."
+    return f"Name {' or '.join(own)}."
+
+
+def _check_file(path: Path) -> None:
+    if not path.is_file():
+        raise ImportError(f"there is no file '{path}' in {os.getcwd()}")
 
 
 def imported(name: str) -> ModuleType:
@@ -41,8 +63,7 @@ def imported(name: str) -> ModuleType:
 
 
 def read(path: Path) -> ModuleType:
-    if not path.is_file():
-        raise ImportError(f"there is no file '{path}' in {os.getcwd()}")
+    _check_file(path)
     spec = importlib.util.spec_from_file_location(str(path), path)
     assert spec is not None
     assert spec.loader is not None

@@ -71,8 +71,11 @@ def _drawn(
 ) -> Iterator[tuple[str, str, Callable[[Path], object] | None]]:
     """The kind of each picture, what it says, and what writes it; None: it says why it cannot be drawn."""
     source, classes = OfDataset(loader.data, loader.bad), loader.data.classes
-    for says, card in cards(found.answers, classes, source, count).items():
-        yield "samples", says, card.save
+    try:
+        for says, card in cards(found.answers, classes, source, count).items():
+            yield "samples", says, card.save
+    except DataError as why:  # a modality without picture()
+        yield "samples", f"Not drawn: {why}", None
     prepared, best = None, None
     with attempted("where the model looks"):
         try:

@@ -28,6 +28,7 @@ from ndformer.framework.pictures.explorer.forms import Room
 from ndformer.framework.pictures.explorer.page import page
 from ndformer.framework.pictures.explorer.view import View
 from ndformer.framework.pictures.samples import pack_of
+from ndformer.framework.pictures.scenes import axis_names
 from ndformer.framework.tokens import TokenSet, Where
 
 WORDS = 300  # letters of an answer: of a picture's pixels or a grid's cells they are many
@@ -92,7 +93,7 @@ def _told(side: Side, sample: Sample, name: str, chosen: Sequence[int]) -> tuple
         kept = kept[where.valid[0]]
     if not len(kept):
         raise DataError(f"{name} gives no tokens to look at: take a sample that has something in it")
-    view, prefix = _view(side, sample, tokens, kept)
+    view, axes, prefix = _view(side, sample, tokens, kept)
     wrong = [one for one in chosen if not 1 <= one <= len(looks)]
     if wrong:
         raise DataError(f"layers of {side.name} are 1 to {len(looks)}, got {wrong[0]}")
@@ -109,6 +110,7 @@ def _told(side: Side, sample: Sample, name: str, chosen: Sequence[int]) -> tuple
         prefix=prefix,
         count=len(kept),
         dims=where.positions.shape[2],
+        axes=axes,
         positions=text_of(where.positions[0][kept].cpu().numpy(), "<f4"),
         layers=[layer for layer, _ in found],
     )
@@ -132,16 +134,17 @@ def _check(side: Side, looks: Sequence[Look], where: Where) -> None:
         raise DataError(f"{side.name} has no attention layers to look into")
 
 
-def _view(side: Side, sample: Sample, tokens: TokenSet, kept: Tensor) -> tuple[View, list[str]]:
-    """What the sample looks like, and the names of the tokens that stand before those in it."""
+def _view(side: Side, sample: Sample, tokens: TokenSet, kept: Tensor) -> tuple[View, list[str], list[str]]:
+    """What the sample looks like, the names of its axes, and the names of the tokens that stand before those in it."""
     (name,) = (one for one in sample["inputs"] if one in side.model.modalities)
     adapter = cast(Adapter, side.model.modalities[name])
     prefix = list(adapter.named)
     places = tokens.where.positions[0][kept][len(prefix) :].cpu()
-    view = adapter.scene(sample, pack_of(name, side.prepared.steps[name]), places.double().numpy()).view()
+    scene = adapter.scene(sample, pack_of(name, side.prepared.steps[name]), places.double().numpy())
+    view = scene.view()
     if len(view) + len(prefix) != len(kept):
         raise DataError(
             f"{type(adapter).__name__} made {len(kept)} tokens, {len(prefix)} of them by add_tokens(), and the view() "
             f"of its scene() has {len(view)}: it is to show the others, in their order"
         )
-    return view, prefix
+    return view, list(axis_names(adapter.axes, places.shape[1])), prefix

@@ -131,7 +131,7 @@ def resized(cfg: Config, own: Shape, shape: Shape, known: Sequence[str] = ()) ->
         return cfg, "as in the config"
     at = copy.deepcopy(cfg)
     transforms, did = [], []
-    for transform in at.test_dataloader.dataset.transforms:
+    for transform in at.test_dataloader.dataset.get("transforms", ()):
         size = inspect.signature(TRANSFORMS.get(transform["type"])).parameters.get("size")
         if size is not None:
             old = transform.get("size", size.default)
@@ -166,7 +166,7 @@ def _proportional(old: Any, own: Shape, shape: Shape, kind: str) -> Any:
 
 def _shape(cfg: Config, split: str, known: Sequence[str] = ()) -> Shape:
     """What the transforms of a split make of the first test image: train itself may be absent at test time."""
-    options = dict(cfg.test_dataloader.dataset, transforms=cfg[f"{split}_dataloader"].dataset.transforms)
+    options = dict(cfg.test_dataloader.dataset, transforms=cfg[f"{split}_dataloader"].dataset.get("transforms", ()))
     inputs = create(rooted(options, cfg.get("data_root")), cfg.seed, known)[0]["inputs"]
     if list(inputs) != ["image"]:
         raise DataError(f"other sizes are for models of images alone, not of {', '.join(inputs)}")

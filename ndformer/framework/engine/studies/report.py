@@ -15,10 +15,23 @@ from ndformer.framework.engine.config.shipped import CONFIGS
 from ndformer.framework.engine.config.text import as_argument, spelled
 from ndformer.framework.engine.studies.interval import Summary, mean
 from ndformer.framework.engine.studies.told import Told, is_number
-from ndformer.framework.pictures.page import Markup, bar, element, folded, joined, page, picture, table
+from ndformer.framework.pictures.page import (
+    Markup,
+    bar,
+    columns,
+    element,
+    folded,
+    joined,
+    page,
+    picture,
+    section,
+    table,
+    width_of,
+)
 from ndformer.framework.quantity import Quantity
 from ndformer.framework.registry import METRICS
 
+NARROW = 900  # pixels: two such pictures stand beside each other
 CALLED = dict(curves="learning curves", confusion_matrix="confusion matrix", pr_curves="precision and recall")
 BEGAN = re.compile(r"(?P<when>[\d-]+ [\d:]+)  (?P<versions>ndformer .*?)  (?P<command>.*)")
 KINDS = dict(
@@ -35,7 +48,9 @@ def write(path: Path, runs: Sequence[Told]) -> None:
 
 def of_runs(runs: Sequence[Told]) -> str:
     if len(runs) == 1:
-        return page(f"{named(runs[0])} on {runs[0].results.get('dataset', '')}", _figures(runs), *_of_run(runs[0]))
+        (run,) = runs
+        title = f"{named(run)} on {run.results.get('dataset', '')}"
+        return page(title, *_headline(run), _figures(runs), *_of_run(run))
     others = [folded(run.folder.name, *_of_run(run)) for run in runs]
     return page(f"{len(runs)} runs", _figures(runs), *_beside(runs), element("h2", "Each of them"), *others)
 
@@ -43,6 +58,17 @@ def of_runs(runs: Sequence[Told]) -> str:
 def named(run: Told) -> str:
     backbone = run.config.get("model", {}).get("backbone", {})
     return as_argument(backbone.get("encoding")) if isinstance(backbone, dict) else ""
+
+
+def _headline(run: Told) -> list[Markup]:
+    """The main metric of the test set, and of how many samples it is."""
+    test = run.results["test"]
+    name = next((name for name in test if name in run.results["val"]), next(iter(test), None))
+    if name is None:
+        return []
+    samples = run.data.get("test", {}).get("samples")
+    of = f"{in_words(name, [run])}, test set" + (f" ({samples:,} samples)" if isinstance(samples, int) else "")
+    return [element("p", element("strong", _summary(name, [test[name]])), f" {of}", class_="headline")]
 
 
 def _figures(runs: Sequence[Told]) -> Markup:
@@ -69,7 +95,12 @@ def _figures(runs: Sequence[Told]) -> Markup:
         spent = f"{sum(minutes) / len(minutes):.1f}" if minutes else ""
         data = f"{some[0].results.get('dataset', '')}{' (generated)' * bool(some[0].results.get('sample'))}"
         rows.append([named(some[0]), data, len(some), *shown, params, spent])
-    note = "±: the 95 % interval of the mean over runs (Student t). Fewer than 3 runs are too few for an interval."
+    note = (
+        "±: the 95 % confidence interval of the mean over runs (Student t). Fewer than 3 runs are too few for an "
+        "interval: train more seeds."
+    )
+    if all(len(some) == 1 for some in kinds.values()):
+        note = "One run each: train more seeds to see how much figures vary by chance."
     if any(run.results.get("test_is_val") for run in runs):
         note = f"{TEST_IS_VAL[0].upper()}{TEST_IS_VAL[1:]}. {note}"
     if any(run.results.get("val_is_test") for run in runs):
@@ -128,13 +159,21 @@ def _shown(run: Told, kind: str) -> list[Markup]:
 
 def _of_run(run: Told) -> list[Markup]:
     parts: list[Markup] = []
-    for name, png in run.pictures.items():
-        parts += [element("h3", CALLED.get(name, name)), picture(png, CALLED.get(name, name))]
+    data = [section("Data", *_labels(run.data))] if run.data else []
+    drawn = {
+        name: section(CALLED.get(name, name), picture(png, CALLED.get(name, name)))
+        for name, png in run.pictures.items()
+    }
+    wide = [one for name, one in drawn.items() if width_of(run.pictures[name]) > NARROW]
+    parts += [*wide, columns(*(one for one in drawn.values() if one not in wide), *data)]
     for kind, says in KINDS.items():
         found = _shown(run, kind)
         parts += [element("h3", says), element("div", *found, class_=f"cards {kind}")] if found else []
-    parts += [element("h3", "Data"), *_labels(run.data)] if run.data else []
-    return parts + _config(run) + _began(run.began)
+    return [
+        *parts,
+        columns(*_differs(run), *_began(run.began)),
+        folded("the whole config", element("pre", spelled(run.config))),
+    ]
 
 
 def _labels(data: Mapping[str, Any]) -> list[Markup]:
@@ -151,8 +190,7 @@ def _labels(data: Mapping[str, Any]) -> list[Markup]:
         of = [found[split] for found in counts.values() if split in found]
         like = data[split].get("like")
         kind = f" ({', '.join(map(str, like))})" if isinstance(like, list) and like else ""
-        even = f"{min(of)} to {max(of)} samples of each, {statistics.median(of):g} in the middle" if of else ""
-        classes = "" if set(counts) == {""} else f" in {len(of)} classes, {even}"
+        classes = "" if set(counts) == {""} or not of else f" in {len(of)} classes, {_balance(of)}"
         said.append(f"{split}{kind}: {data[split].get('samples', sum(of))} samples{classes}.")
     most = max((max(of.values()) for of in counts.values()), default=1)
     drawn = lambda of: bar(of.get(splits[0], 0) / max(1, most))
@@ -165,16 +203,22 @@ def _labels(data: Mapping[str, Any]) -> list[Markup]:
     return [*lines, listed if len(rows) <= 40 else folded(f"{len(rows)} classes", listed)]
 
 
-def _config(run: Told) -> list[Markup]:
-    parts = []
+def _balance(counts: Sequence[int]) -> str:
+    """How many samples classes have."""
+    if min(counts) == max(counts):
+        return f"{counts[0]} of each"
+    return f"{min(counts)} to {max(counts)} of each, the median is {statistics.median(counts):g}"
+
+
+def _differs(run: Told) -> list[Markup]:
     base = CONFIGS / Path(str(run.results.get("config", ""))).name
     if base.suffix == ".py" and base.is_file():
         given = load(base).to_dict()
         told = [(at, _short(was), _short(now)) for at, was, now in changes(given, run.config)]
         told = [one for one in told if not one[0].startswith(("sample", "versions"))]
         rows = table(["", base.stem, "this run"], told) if told else element("p", "Nothing.")
-        parts += [element("h3", f"How this run differs from {base.name}"), rows]
-    return [*parts, folded("the whole config", element("pre", spelled(run.config)))]
+        return [section(f"How this run differs from {base.name}", rows)]
+    return []
 
 
 def _began(line: str) -> list[Markup]:
@@ -183,10 +227,9 @@ def _began(line: str) -> list[Markup]:
         return []
     found = BEGAN.fullmatch(line)
     if found is None:
-        return [element("h3", "The command, and the versions that it ran with"), element("pre", line)]
+        return [section("The command, and the versions that it ran with", element("pre", line))]
     rows = [["began", found["when"]], ["environment", found["versions"]]]
-    again = [element("h3", "The command that runs it again"), element("pre", found["command"])]
-    return [*again, element("h3", "Where it ran"), table(["", ""], rows)]
+    return [section("The command that runs it again", element("pre", found["command"]), table(["", ""], rows))]
 
 
 def _short(value: Any) -> str:

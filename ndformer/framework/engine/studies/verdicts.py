@@ -1,7 +1,8 @@
 """Whether measurements bear a claim out: by the 95 % interval of a mean or of a paired gain (Student's t).
 
 A claim holds if all of the interval is on its side, does not hold if all is on the other, and is not told apart
-otherwise: so where all seeds are level, as two rows that never err.
+otherwise: so where all seeds are level, as two rows that never err. A fact that no seed changes (`exact`: an equation,
+a number of parameters) has no interval: it holds or does not hold.
 """
 
 import math
@@ -20,15 +21,15 @@ def ahead(
     return _judged(results.gains(row, over, column, over_column), by, _pair(row, over, column, over_column), sign=True)
 
 
-def above(results: Results, row: str, column: str, limit: float) -> Verdict:
-    """The mean of `row` is above a limit."""
-    return _judged(results.of(row, column), limit, f"{row} in {column}: ")
+def above(results: Results, row: str, column: str, limit: float, exact: bool = False) -> Verdict:
+    """The mean of `row` is above a limit; of an `exact` fact, every value is, and one seed is enough."""
+    return _judged(results.of(row, column), limit, f"{row} in {column}: ", exact=exact)
 
 
-def below(results: Results, row: str, column: str, limit: float) -> Verdict:
+def below(results: Results, row: str, column: str, limit: float, exact: bool = False) -> Verdict:
     values = results.of(row, column)
-    mirrored = _judged([-value for value in values], -limit, "")
-    return replace(mirrored, figure=_figure(values, f"{row} in {column}: ", limit) if values else "")
+    mirrored = _judged([-value for value in values], -limit, "", exact=exact)
+    return replace(mirrored, figure=_figure(values, f"{row} in {column}: ", limit, exact=exact) if values else "")
 
 
 def alike(
@@ -43,13 +44,17 @@ def alike(
     return _verdict(within - abs(summary.mean), summary.half, figure)
 
 
-def near(results: Results, row: str, column: str, to: float, within: float) -> Verdict:
-    """The mean of `row` is off a number by less than `within`."""
+def near(results: Results, row: str, column: str, to: float, within: float, exact: bool = False) -> Verdict:
+    """The mean of `row` is off a number by less than `within`; of an `exact` fact, every value is."""
     values = results.of(row, column)
     if not values:
         return Verdict("not measured")
     summary, half = Summary.of(values), f" (against {to:g} ± {within:g})"
-    return _verdict(within - abs(summary.mean - to), summary.half, _figure(values, f"{row} in {column}: ") + half)
+    figure = _figure(values, f"{row} in {column}: ", exact=exact) + half
+    if not exact:
+        return _verdict(within - abs(summary.mean - to), summary.half, figure)
+    found = _verdict(within - abs(summary.mean - to), summary.half or 0.0, figure)
+    return replace(found, word="holds" if max(abs(value - to) for value in values) < within else "does not hold")
 
 
 def each(verdicts: Sequence[Verdict]) -> Verdict:
@@ -70,11 +75,14 @@ def _pair(row: str, other: str, column: str, other_column: str | None) -> str:
     return f"{row}{beside}: " if row == other else f"{row} over {other}{beside}: "
 
 
-def _judged(values: Sequence[float], limit: float, name: str, sign: bool = False) -> Verdict:
+def _judged(values: Sequence[float], limit: float, name: str, sign: bool = False, exact: bool = False) -> Verdict:
     if not values:
         return Verdict("not measured")
-    summary = Summary.of(values)
-    return _verdict(summary.mean - limit, summary.half, _figure(values, name, limit, sign))
+    summary, figure = Summary.of(values), _figure(values, name, limit, sign, exact)
+    if not exact:
+        return _verdict(summary.mean - limit, summary.half, figure)
+    found = _verdict(summary.mean - limit, summary.half or 0.0, figure)
+    return replace(found, word="holds" if min(values) > limit else "does not hold")
 
 
 def _verdict(on_its_side: float, half: float | None, figure: str) -> Verdict:
@@ -84,9 +92,9 @@ def _verdict(on_its_side: float, half: float | None, figure: str) -> Verdict:
     return Verdict("holds" if sure > 1 else "does not hold" if sure <= -1 else "not told apart", figure, sure)
 
 
-def _figure(values: Sequence[float], name: str, limit: float = 0.0, sign: bool = False) -> str:
+def _figure(values: Sequence[float], name: str, limit: float = 0.0, sign: bool = False, exact: bool = False) -> str:
     summary = Summary.of(values)
-    half = " (one seed, no interval)" if summary.half is None else f" ± {summary.half:.3g}"
+    half = " (one seed, no interval)" * (not exact) if summary.half is None else f" ± {summary.half:.3g}"
     alike = (digits for digits in range(4, 17) if f"{summary.mean:.{digits}g}" != f"{limit:.{digits}g}")
     digits = next(alike, 4)  # as many as it takes to see on which side it is
     mean = f"{summary.mean:{'+' if sign else ''}.{digits}g}"

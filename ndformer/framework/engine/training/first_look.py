@@ -1,15 +1,20 @@
-"""Where the tokens of a first batch are, and whether the untrained encoding can see from one to the next."""
+"""Checks of the first batch: how many tokens its samples have, and whether the untrained encoding can see from one to
+the next."""
 
 import contextlib
+import statistics
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 from torch import nn
 
+from ndformer.framework.adapter import Adapter
 from ndformer.framework.encoding import PositionEncoding, short
 from ndformer.framework.spacing import Spacing
-from ndformer.framework.tokens import Where
+from ndformer.framework.tokens import TokenSet, Where
+
+FEW = 16  # tokens of a sample, below which training and show_tokens warn
 
 
 @contextlib.contextmanager
@@ -30,11 +35,50 @@ def places(model: nn.Module) -> Iterator[list[Where]]:
 
 @contextlib.contextmanager
 def looked_at(model: nn.Module) -> Iterator[list[str]]:
-    """Sentences on encodings whose tokens are too far apart for them, of what the model is shown meanwhile."""
+    """Sentences about samples with few tokens, and about encodings whose tokens are too far apart for them."""
     said: list[str] = []
-    with seen_by(model) as seen:
+    with seen_by(model) as seen, _counting(model) as counts:
         yield said
+    if not getattr(model, "joined", []):  # of joined modalities, one may have few tokens
+        said += filter(None, (few_tokens(name, adapter, found) for name, (adapter, found) in counts.items()))
     said += dict.fromkeys(filter(None, (_too_far(encoding, wheres) for encoding, wheres in seen.items())))
+
+
+def few_tokens(name: str, adapter: Adapter, counts: Sequence[int]) -> str | None:
+    """Return a warning if samples of a modality, with these numbers of tokens, have fewer than FEW; else None."""
+    typical = statistics.median(counts) if counts else FEW
+    if typical >= FEW:
+        return None
+    of = "a sample" if len(counts) == 1 else f"the median of {len(counts)} samples"
+    return (
+        f"{name}: a sample needs about {FEW} tokens or more, got {typical:g} ({of}). With so few, a model may stay at "
+        f"chance. {adapter.more_tokens}"
+    )
+
+
+@contextlib.contextmanager
+def _counting(model: nn.Module) -> Iterator[dict[str, tuple[Adapter, list[int]]]]:
+    """Count the tokens of each sample by modality, without padding, class token and registers."""
+    adapters = {name: one for name, one in getattr(model, "modalities", {}).items() if isinstance(one, Adapter)}
+    counts: dict[str, tuple[Adapter, list[int]]] = {name: (one, []) for name, one in adapters.items()}
+
+    def note(into: list[int], adapter: nn.Module, _: Any, made: Any) -> None:
+        if isinstance(made, TokenSet):
+            into += tokens_of(cast(Adapter, adapter), made)
+
+    hooks = [one.register_forward_hook(partial(note, counts[name][1])) for name, one in adapters.items()]
+    try:
+        yield counts
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def tokens_of(adapter: Adapter, made: TokenSet) -> list[int]:
+    """Return the number of tokens of each sample, without padding, class token and registers."""
+    (rows, count, _), valid = made.features.shape, made.where.valid
+    found = [count] * rows if valid is None else valid.sum(1).expand(rows).tolist()
+    return [one - len(adapter.named) for one in found]
 
 
 def _too_far(encoding: PositionEncoding, wheres: Sequence[Where]) -> str | None:

@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from ndformer.framework.pictures.figures import color_map
+
 SCRIPTS = ("numbers.js", "colours.js", "elements.js", "moments.js", "cloud.js", "hands.js", "panel.js", "explorer.js")
 STYLE = "explorer.css"
 
@@ -40,17 +42,11 @@ def page(title: str, files: Sequence[dict[str, Any]], texts: dict[str, str]) -> 
 
 
 def colours() -> dict[str, str]:
-    """256 colours each, three bytes a colour: viridis for shares, blue to orange for what is signed, which eyes that
-    see red as green tell apart too."""
-    from matplotlib import colormaps
-    from matplotlib.colors import LinearSegmentedColormap
-
-    signed = LinearSegmentedColormap.from_list("", ["#084a91", "#5b9bd5", "#f4f4f1", "#f0994a", "#a34700"])
-    steps = np.linspace(0, 1, 256)
-    maps = dict(share=colormaps["viridis"](steps), signed=signed(steps))
+    """Return 256 colors of each color map, three bytes a color."""
+    maps = {kind: color_map(kind)(np.linspace(0, 1, 256))[:, :3] for kind in ("share", "signed")}
     return {
-        name: base64.b64encode((found[:, :3] * 255).round().astype(np.uint8).tobytes()).decode()
-        for name, found in maps.items()
+        kind: base64.b64encode((found * 255).round().astype(np.uint8).tobytes()).decode()
+        for kind, found in maps.items()
     }
 
 

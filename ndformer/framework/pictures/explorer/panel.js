@@ -56,8 +56,7 @@ class Panel {
   nameOf(token) {
     if (token < this.prefix) return this.told.prefix[token];
     const { dims } = this.told, place = [...this.positions.subarray(token * dims, (token + 1) * dims)].map((x) => String(+x.toFixed(2)).replace("-", "−"));
-    const axes = this.told.scene.kind === "cloud" ? ["x", "y", "z"] : ["time", "row", "column"].slice(3 - dims);
-    return axes.length === dims ? place.map((x, i) => `${axes[i]} ${x}`).join(", ") : `(${place.join(", ")})`;
+    return place.map((x, i) => `${this.told.axes[i]} ${x}`).join(", ");
   }
 
   // ------------------------------------------------------------------------------------------------ what there is

@@ -68,13 +68,18 @@ class Cloud:
 View = Moments | Cloud
 
 
-def at_places(positions: np.ndarray) -> Cloud:
-    """Tokens as points at their positions (N, P)."""
+def at_places(positions: np.ndarray, axes: Sequence[str] = ()) -> Cloud:
+    """Draw tokens as points at their positions (N, P).
+
+    The order of axes is that of an array: the last one points right, the one before down, the third from the end away
+    from the viewer. Axes named x, y, z point right, up and to the viewer.
+    """
     places = np.zeros((len(positions), 3), np.float32)
-    if positions.shape[1] == 2:  # row and column, as in a picture
-        places[:, 0], places[:, 1] = positions[:, 1], -positions[:, 0]
+    if tuple(axes) == ("x", "y", "z")[: len(axes)] and len(axes) > 0:
+        places[:, : len(axes)] = positions
     else:
-        places[:, : min(3, positions.shape[1])] = positions[:, :3]
+        last = positions[:, ::-1][:, :3]
+        places[:, : last.shape[1]] = last * (1, -1, -1)[: last.shape[1]]
     return Cloud(places, np.arange(len(places)), places)
 
 

@@ -1,6 +1,5 @@
 """Tokens of a car's sensors over their picture: pillars from above, patches in their cameras."""
 
-import colorsys
 from collections.abc import Mapping
 from typing import ClassVar
 
@@ -9,7 +8,6 @@ import numpy as np
 from ndformer.framework.errors import DataError
 from ndformer.framework.pictures.scenes import Scene, blended
 
-TURN = 0.381966  # of the circle of hues, from one token to the next: the golden angle, which never comes back
 NONE = -1  # the token of a pixel that shows none
 
 
@@ -110,9 +108,3 @@ class SensorScene(Scene):
             rows, columns = self.plane
             ways.append(f"C,Y,X (a patch of camera {cameras}, row 0 to {rows - 1}, column 0 to {columns - 1})")
         return " or ".join(ways)
-
-
-def by_hues(tokens: int) -> np.ndarray:
-    """(N, 4) colours, of which neighbours are unlike."""
-    made = [(*colorsys.hsv_to_rgb(i * TURN % 1, 0.9, (0.95, 0.7)[i % 2]), 0.45) for i in range(tokens)]
-    return np.array(made).reshape(-1, 4)

@@ -85,4 +85,4 @@ def test_joined_files_of_one_name_are_one_sample(folder):
 
 def test_a_model_that_opens_nothing_says_so():
     with pytest.raises(DataError, match=r"Adapter opens no files: give it `endings` and open\(path\)"):
-        Preparation(config(), model(points=Adapter()))
+        Preparation(config(), model(points=Adapter())).samples_in([])

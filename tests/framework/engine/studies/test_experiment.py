@@ -196,3 +196,17 @@ def test_results_that_are_none_are_refused(tmp_path):
     (tmp_path / "results.json").write_text('{"values": 3}')
     with pytest.raises(DataError, match="is not what tools/reproduce.py writes"):
         pages.read(tmp_path / "results.json")
+
+
+def test_facts_that_no_seed_changes_have_a_verdict_with_one_seed():
+    """Issue 44.13: "It has no parameters ... not told apart", of one seed."""
+    one = Results({"parameters": {0: {"how many": 0.0}}})
+    assert below(one, "parameters", "how many", 0.5).word == "not told apart"
+    fact = below(one, "parameters", "how many", 0.5, exact=True)
+    assert (fact.word, fact.figure) == ("holds", "parameters in how many: 0 (against 0.5)")
+    assert above(one, "parameters", "how many", 0.5, exact=True).word == "does not hold"
+    assert above(one, "parameters", "how many", 0.0, exact=True).word == "does not hold"  # level is not above
+    assert near(one, "parameters", "how many", 0.04, 0.05, exact=True).word == "holds"
+    assert near(one, "parameters", "how many", 0.06, 0.05, exact=True).word == "does not hold"
+    wide = Results({"parameters": {seed: {"how many": 0.4 * seed} for seed in range(3)}})
+    assert below(wide, "parameters", "how many", 0.9, exact=True).word == "holds"  # every seed, whatever the interval

@@ -205,4 +205,27 @@ def test_several_runs_stand_beside_each_other_and_their_differences_are_told(tmp
 
 def test_classes_are_counted_in_words(tmp_path):
     page = text(report.of_runs([told.read(made(tmp_path / "run", 0.5, classes=("ant", "bee", "cow")))]))
-    assert "train: 30 samples in 3 classes, 30 to 32 samples of each, 31 in the middle." in page
+    assert "train: 30 samples in 3 classes, 30 to 32 of each, the median is 31." in page
+
+
+def test_classes_of_one_size_are_one_number(tmp_path):
+    """Issue 44.12: the page said "54 to 54 samples of each, 54 in the middle"."""
+    page = text(report.of_runs([told.read(made(tmp_path / "run", 0.5))]))
+    assert "train: 30 samples in 1 classes, 30 of each." in page
+
+
+def test_the_page_begins_with_the_main_figure_and_fills_its_width(tmp_path):
+    """Issue 44.12: no headline number, and the right half beside the confusion matrix and the data was empty."""
+    folder = made(tmp_path / "run", 0.8765, test=dict(loss=1.0, accuracy=0.8765))
+    Image.new("RGB", (1210, 330)).save(folder / "curves.png")
+    Image.new("RGB", (600, 500)).save(folder / "confusion_matrix.png")
+    page = report.of_runs([told.read(folder)])
+    assert '<p class="headline"><strong>87.65 %</strong> accuracy, test set</p>' in page
+    assert page.index("headline") < page.index("<table>")
+    (beside,) = re.findall(r'<div class="columns">(<section><h3>confusion matrix.*?)</div>', page)
+    assert re.findall(r"<h3>(.*?)</h3>", beside) == ["confusion matrix", "Data"]
+    assert page.index("learning curves") < page.index('<div class="columns">')
+
+
+def test_one_run_is_not_explained_an_interval(tmp_path):
+    assert "±" not in report.of_runs([told.read(made(tmp_path / "run", 0.5))])

@@ -3,7 +3,9 @@
 import pytest
 import torch
 
-from ndformer.framework.engine.training.first_look import looked_at, places
+from ndformer.framework.adapter import Adapter
+from ndformer.framework.engine.training.first_look import FEW, looked_at, places, tokens_of
+from ndformer.framework.model import TokenModel
 from ndformer.framework.tokens import TokenSet, Where
 from ndformer.framework.transformer import Transformer
 
@@ -38,6 +40,33 @@ def test_tokens_beyond_the_first_reach_are_told_with_what_to_set(encoding, near,
 
 def test_an_encoding_that_sees_at_any_distance_is_left_alone():
     assert told(dict(type="NoPE"), 1e9) == []
+
+
+def model_of(**image):
+    image = dict(type="ImagePatches", patch=4) | image
+    backbone = dict(type="Transformer", dim=16, depth=1, heads=2, position_dims=2, encoding=dict(type="NoPE"))
+    return TokenModel(dict(image=image), backbone, dict(type="Classifier", classes=2))
+
+
+@pytest.mark.parametrize("side, tokens", [(16, 16), (12, 9)])
+def test_samples_of_few_tokens_are_reported_with_what_to_set(side, tokens):
+    """Issue 44.3: a model of 3 tokens a sample stayed at chance, and nothing said why."""
+    model = model_of(registers=3)
+    with looked_at(model) as said:
+        model.features(torch.randn(2, 3, side, side))
+    expected = [
+        f"image: a sample needs about {FEW} tokens or more, got {tokens} (the median of 2 samples). With so few, a "
+        "model may stay at chance. Set a smaller `patch` of the modality, or a larger size in the transforms of each "
+        "loader."
+    ]
+    assert said == (expected if tokens < FEW else [])
+    assert not model.modalities["image"]._forward_hooks
+
+
+def test_padding_does_not_count_as_tokens():
+    valid = torch.arange(20)[None] < torch.tensor([[3], [20]])
+    made = TokenSet(torch.zeros(2, 20, 4), Where(torch.zeros(1, 20, 1), valid=valid))
+    assert tokens_of(Adapter(), made) == [3, 20]
 
 
 def test_places_are_those_of_all_encodings():

@@ -1,0 +1,54 @@
+"""The image of a sample in more pixels than its model is given, for pictures of attention and the explorer."""
+
+import inspect
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ndformer.framework.data.dataset import Sample
+from ndformer.framework.errors import DataError
+from ndformer.framework.pictures.samples import pack_of
+from ndformer.framework.registry import TRANSFORMS
+
+SIDE = 448  # pixels, up to which the shorter side is enlarged
+SAME = 12.0  # of 255: how far the two may differ on average to be the same view
+
+
+def with_photo(sample: Sample, raw: Sample, transforms: Sequence[Any]) -> Sample:
+    """Add `photo`, the sample with a larger image, if `transforms` (as a config has them) make one of the same view.
+
+    Every `size` of the transforms is multiplied by one whole number, so that patches cover the same part of the image.
+    """
+    if list(sample.get("inputs", ())) != ["image"] or "image" not in raw:
+        return sample
+    side, large = min(sample["inputs"]["image"].shape[-2:]), min(raw["image"].size)
+    times = min(SIDE, large) // side
+    if times < 2:
+        return sample
+    photo, rng = raw, np.random.default_rng(0)
+    try:
+        for one in transforms:
+            photo = TRANSFORMS.create(_enlarged(one, times))(photo, rng)
+    except (DataError, ValueError):  # a transform that refuses such a size
+        return sample
+    return sample | dict(photo=photo) if _same_view(sample, photo, times) else sample
+
+
+def _enlarged(transform: dict[str, Any], times: int) -> dict[str, Any]:
+    size = inspect.signature(TRANSFORMS.get(transform["type"])).parameters.get("size")
+    if size is None:
+        return transform
+    old = transform.get("size", size.default)
+    return dict(transform, size=times * old if isinstance(old, int) else tuple(times * side for side in old))
+
+
+def _same_view(sample: Sample, photo: Sample, times: int) -> bool:
+    pack = pack_of("image", ())
+    if pack is None or "inputs" not in photo:
+        return False
+    small, large = (pack.picture(one, 0).astype(float) for one in (sample, photo))
+    height, width, channels = small.shape
+    if large.shape != (times * height, times * width, channels):
+        return False
+    return float(np.abs(large.reshape(height, times, width, times, channels).mean((1, 3)) - small).mean()) < SAME
