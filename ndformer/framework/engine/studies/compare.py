@@ -23,7 +23,7 @@ from ndformer.framework.engine.config import kept
 from ndformer.framework.engine.config.differences import that_matter
 from ndformer.framework.engine.config.load import load
 from ndformer.framework.engine.config.text import as_argument, parse_option
-from ndformer.framework.engine.programs.cli import config_arguments, config_from
+from ndformer.framework.engine.programs.cli import config_arguments, config_from, weights_arguments
 from ndformer.framework.engine.run import build_loader
 from ndformer.framework.engine.training import checkpoint
 from ndformer.framework.engine.training.apart import check_apart
@@ -89,9 +89,10 @@ def plan(
     trusted: bool = False,
     folds: Sequence[int | None] = (None,),
     points: Sequence[Mapping[str, str]] = ({},),
+    weights: Sequence[str] = (),
 ) -> list[Run]:
     """All runs, checked; every encoding once before any is repeated with another seed or fold. None: the config's own
-    encoding. `points`: of a grid, see grid.py."""
+    encoding. `points`: of a grid, see grid.py; `weights`: the arguments that name pretrained ones."""
     given = {"seed": "--seeds", "train_dataloader.dataset.per_class": "--per-class"}
     given |= {} if None in folds else {"dataset.fold": "--folds"}
     fixed = {".".join(parse_option(option)[0]) for option in options}
@@ -112,7 +113,7 @@ def plan(
                 more += [] if fold is None else [f"dataset.fold={fold}"]
                 more += written(point)
                 chosen = [] if encoding is None else ["--encoding", encoding]
-                arguments = [str(config), *chosen, *(["--sample"] if sample else [])]
+                arguments = [str(config), *chosen, *weights, *(["--sample"] if sample else [])]
                 arguments += [] if data_root is None else ["--data-root", data_root]
                 arguments += ["--trust-config"] if trusted else []
                 arguments += ["--cfg-options", *options, *more, f"seed={seed}"]
@@ -140,6 +141,7 @@ def _config(arguments: Sequence[str]) -> Config:
     """What the training program makes of its arguments."""
     parser = argparse.ArgumentParser()
     config_arguments(parser)
+    weights_arguments(parser)
     return config_from(parser.parse_args(arguments))
 
 

@@ -164,23 +164,6 @@ def check_weights(
     return given
 
 
-def load_fitting(model: nn.Module, content: dict[str, Any], path: str | Path) -> str:
-    """Those weights of a checkpoint that fit, to begin with; says which begin anew, as a head of other classes does."""
-    own, given = model.state_dict(), content["model"]
-    fitting = {name: given[name] for name in own if name in given and given[name].shape == own[name].shape}
-    blocks = [name for name in own if name.startswith("backbone.")]
-    wrong = next((name for name in blocks if name not in fitting), None)
-    if wrong is not None:
-        there = f"{tuple(given[wrong].shape)} instead of {tuple(own[wrong].shape)}" if wrong in given else "missing"
-        raise DataError(
-            f"{path} is of another backbone: {wrong} is {there}. Give the config the model of that run, or leave "
-            "weights out"
-        )
-    model.load_state_dict(own | fitting)
-    anew = sorted({name.rpartition(".")[0] for name in own if name not in fitting})
-    return f"begun with {path}" + (f"; anew: {', '.join(anew)}" if anew else "")
-
-
 def _resized(model: nn.Module, name: str, given: Tensor, own: Tensor) -> Tensor | None:
     """A table (heads, entries) of one or, with equal sides, of several axes, interpolated to the model's own reach."""
     encoding: Any = model.get_submodule(name.rpartition(".tables.")[0])

@@ -48,7 +48,8 @@ def parameter_groups(
     """Parameters that share a learning rate (layer decay) and weight decay.
 
     `layer_decay` d: the learning rate of block l of L is multiplied by d^(L - l), that of what comes before the blocks
-    by d^(L + 1), of what comes after by 1 (BEiT); the backbone says which they are (`Layered`). `no_decay`: no weight
+    by d^(L + 1), of what comes after by 1 (BEiT); the backbone says which they are (`Layered`). Encodings, which often
+    begin anew where the blocks are pretrained, learn at the full rate. `no_decay`: no weight
     decay for vectors (biases, norms, tokens) and for what an encoding names in `no_weight_decay`. `lr_factors`,
     dict(blocks=0.1): times a factor where a name has that word in it, the first that fits.
     """
@@ -82,9 +83,27 @@ def _layers(model: nn.Module) -> dict[str, int]:
             "`layer_of(name)`: write them, or leave layer_decay out"
         )
     numbers = {f"backbone.{name}": backbone.layer_of(name) for name, _ in backbone.named_parameters()}
+    encoding = _encoding_names(model)
     before = {name for name, _ in model.named_parameters() if name.startswith("modalities.") or name == "kinds"}
     behind = backbone.depth + 1
-    return {name: behind - (0 if name in before else numbers.get(name, behind)) for name, _ in model.named_parameters()}
+    numbers |= dict.fromkeys(before, 0) | dict.fromkeys(encoding, behind)
+    return {name: behind - numbers.get(name, behind) for name, _ in model.named_parameters()}
+
+
+def pretrained_parameters(model: nn.Module) -> list[nn.Parameter]:
+    """Return the parameters of adapters and backbone without its encodings: those that `freeze_epochs` leaves alone."""
+    encoding = _encoding_names(model)
+    named = model.named_parameters()
+    return [p for name, p in named if name.startswith(("modalities.", "backbone.")) and name not in encoding]
+
+
+def _encoding_names(model: nn.Module) -> set[str]:
+    return {
+        f"{path}.{name}"
+        for path, module in model.named_modules()
+        if isinstance(module, LayerEncoding | PositionEncoding)
+        for name, _ in module.named_parameters()
+    }
 
 
 def _spared(model: nn.Module) -> set[str]:
