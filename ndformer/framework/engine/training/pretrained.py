@@ -16,6 +16,7 @@ from mmengine.config import Config
 from torch import Tensor, nn
 
 from ndformer.framework.encoding import LayerEncoding, PositionEncoding
+from ndformer.framework.engine.config import kept
 from ndformer.framework.engine.config.references import Reference, parse_reference
 from ndformer.framework.engine.config.text import unspelled
 from ndformer.framework.engine.training import checkpoint
@@ -60,23 +61,23 @@ def read(text: str) -> Pretrained:
         content = checkpoint.load(reference.path)
     except DataError:  # of somebody else: the importers' reader has the last word
         content = {}
-    if "format" in content or "config" in content:
+    if {"format", "config", "classes"} & content.keys():
         return Pretrained(reference, OWN, content["model"], _architecture(content, reference.path))
     return _recognized(reference)
 
 
 def _architecture(content: dict[str, Any], path: Path) -> dict[str, Any] | None:
-    text = content.get("architecture", content.get("config"))
-    if text is None:
+    text, beside = content.get("architecture", content.get("config")), path.with_name(kept.DATA)
+    if text is None and not beside.is_file():
         return None
     try:
-        found = unspelled(text)
+        found = kept.read(beside) if text is None else unspelled(text)
         found = found if "architecture" in content else found["model"]
         whole = all(isinstance(found[key], dict) for key in ("modalities", "backbone"))
     except (ValueError, SyntaxError, RecursionError, MemoryError, LookupError, TypeError):
         whole, found = False, {}
     if not whole:
-        raise DataError(f"the config in {path} is damaged: give another checkpoint of that run")
+        raise DataError(f"the config of {path} is damaged: give another checkpoint of that run")
     return found
 
 
@@ -168,12 +169,12 @@ def adapted(cfg: dict[str, Any], weights: Pretrained, keep_encoding: bool = Fals
                 f"'{name}'"
             )
         ours = modalities[name]
-        kept = {key: ours[key] for key in OF_DATA if key in ours}
+        data = {key: ours[key] for key in OF_DATA if key in ours}
         if same:
-            modalities[name] = kept | adapter
+            modalities[name] = data | adapter
         else:
             placed = {key: ours[key] for key in OF_PLACES if key in ours}
-            modalities[name] = kept | {key: value for key, value in adapter.items() if key not in OF_PLACES} | placed
+            modalities[name] = data | {key: value for key, value in adapter.items() if key not in OF_PLACES} | placed
     head = _pooled(model.get("head"), theirs)
     changed = model | dict(modalities=modalities, backbone=backbone, head=head)
     return cfg | dict(model=changed, weights=str(weights.reference))
