@@ -56,9 +56,8 @@ class Loading:
 
 @dataclass(kw_only=True)
 class Groups:
-    layer_decay: SomeShare | None = key(
-        "learning rates shrink by this factor from block to block, downwards, but for the encoding", None
-    )
+    layer_decay: SomeShare | None = key("learning rates shrink by this factor from block to block, downwards", None)
+    decay_encoding: bool = key("layer_decay acts on the encoding too; --weights sets False where it begins anew", True)
     no_decay: bool = key("no weight decay for biases, norms, tokens and what an encoding spares", False)
     lr_factors: dict[str, NonNegative] | None = key("learning rates times a factor, where a name has this in it", None)
 

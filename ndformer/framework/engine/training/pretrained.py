@@ -177,7 +177,10 @@ def adapted(cfg: dict[str, Any], weights: Pretrained, keep_encoding: bool = Fals
             modalities[name] = data | {key: value for key, value in adapter.items() if key not in OF_PLACES} | placed
     head = _pooled(model.get("head"), theirs)
     changed = model | dict(modalities=modalities, backbone=backbone, head=head)
-    return cfg | dict(model=changed, weights=str(weights.reference))
+    groups = cfg.get("param_groups")
+    if not set(_types(backbone["encoding"])) <= set(_types(weights.encoding)):
+        groups = (groups or {}) | dict(decay_encoding=False)
+    return cfg | dict(model=changed, weights=str(weights.reference), param_groups=groups)
 
 
 def _listed(encoding: Parts) -> list[dict[str, Any]]:
