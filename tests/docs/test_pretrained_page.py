@@ -8,12 +8,13 @@ from pathlib import Path
 from safetensors.torch import save_file
 
 from ndformer.framework.engine.building import build_model
+from ndformer.framework.engine.config.references import parse_reference
 from ndformer.framework.engine.programs import cli
 from ndformer.framework.engine.training import pretrained
 from ndformer.framework.importers import SOURCES
 from tests.framework.importers.given import vit
 from tests.framework.importers.plain import TIMM
-from tools import convert_checkpoint, train
+from tools import compare, convert_checkpoint, train
 
 PAGE = (Path(__file__).parents[2] / "docs/pretrained.md").read_text()
 CONVERTING = PAGE.partition("## Converting")[2]
@@ -52,6 +53,14 @@ def test_its_command_fine_tunes_and_prints_what_the_page_shows(tmp_path, monkeyp
     (shown,) = re.findall(r"^```\n(weights of .*?)\n```", PAGE, re.DOTALL | re.MULTILINE)
     number = lambda text: re.sub(r"[\d,]+ (tensors|numbers)", r"N \1", text)
     assert number("\n".join(lines)) == number(shown)
+
+
+def test_its_comparison_is_understood():
+    (command,) = re.findall(r"^python tools/compare\.py (.*)$", PAGE, re.MULTILINE)
+    given = compare.parse(shlex.split(command))
+    assert given.config.is_file()
+    assert parse_reference(given.weights).options == dict(head_dim=16)
+    assert [name.partition("(")[0] for name in given.encodings] == ["LearnableAbsolute", "PaPE", "AxialRoPE"]
 
 
 def test_its_command_is_understood(tmp_path):
