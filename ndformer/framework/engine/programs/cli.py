@@ -120,6 +120,7 @@ def config_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def setting_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.set_defaults(weights=None, keep_encoding=False)  # of programs without weights_arguments
     file_arguments(parser)
     parser.add_argument("--sample", action="store_true", help="the small version, on generated data")
     parser.add_argument("--data-root", metavar="DIR", help="where the data is")
@@ -140,7 +141,7 @@ def weights_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _begin_with(given: argparse.Namespace) -> Callable[[dict[str, Any]], dict[str, Any]] | None:
-    text, keep = getattr(given, "weights", None), getattr(given, "keep_encoding", False)
+    text, keep = given.weights, given.keep_encoding
     if text is None:
         if keep:
             raise ConfigError("--keep-encoding keeps the encoding of --weights, got no --weights: add --weights FILE")
