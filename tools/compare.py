@@ -68,6 +68,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--baseline", metavar="NAME", help="the encoding that gains are over (the first)")
     parser.add_argument("--metric", metavar="NAME", help="another value than the main one: mAP50")
     cli.setting_arguments(parser)
+    cli.weights_arguments(parser)
     cli.device_argument(parser)
     parser.add_argument("--work-dir", metavar="DIR", type=Path, help="default: work_dirs/compare_CONFIG")
     parser.add_argument("--jobs", metavar="K", type=int, default=1, help="runs at once (1)")
@@ -86,6 +87,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         baseline = given.baseline
         raise UnknownNameError(f"--baseline {baseline} is none of --encodings{nearest(baseline, given.encodings)}")
     points = grid.points(given.grid)
+    weights = [] if given.weights is None else ["--weights", given.weights]
+    weights += ["--keep-encoding"] if given.keep_encoding else []
     runs = plan(
         given.config,
         given.encodings,
@@ -98,6 +101,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         given.trust_config,
         given.folds,
         points,
+        weights,
     )
     cfg = runs[0].cfg
     metric = given.metric or main_metric(cfg.metrics)[0]

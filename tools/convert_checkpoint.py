@@ -14,8 +14,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from ndformer.framework import atomic
+from ndformer.framework.engine.config.text import spelled
 from ndformer.framework.engine.programs.cli import new_parser, run
 from ndformer.framework.engine.training.checkpoint import check_weights, save
+from ndformer.framework.engine.training.pretrained import architecture_of
 from ndformer.framework.foreign.weights import tensors_of
 from ndformer.framework.importers import SOURCES
 from ndformer.framework.registry import BACKBONES, HEADS, MODALITIES
@@ -29,6 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--head-dim", metavar="N", type=int, help="width of a head, as published: 64, of pointcept 16")
     parser.add_argument("--fov", type=int, choices=[180, 90, 45], default=90, help="of lookhere: its view (90)")
     given = parser.parse_args(arguments)
+    atomic.make_folder_of(given.output)
     source = SOURCES[given.origin]
     more = dict(fov=given.fov) if given.origin == "lookhere" else {}
     imported = source.convert(tensors_of(given.input, source.INSIDE), given.head_dim or source.HEAD_DIM, **more)
@@ -44,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             made = MODALITIES.create(part.config, dim=imported.parts["backbone"].config["dim"])
         fitting = check_weights(made, dict(model=part.weights), given.input)  # every name and shape, or a sentence
         weights |= {f"{name}.{own}": value for own, value in fitting.items()}
-    save(given.output, dict(model=weights))
+    save(given.output, dict(model=weights, architecture=spelled(architecture_of(imported))))
     print(f"licence of {given.origin}: {source.LICENCE}")
     if imported.assumed:
         print(f"taken for given, as weights do not tell it: {imported.assumed}")

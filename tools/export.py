@@ -9,13 +9,15 @@ python tools/export.py work_dirs/cifar10_pape/config.py work_dirs/cifar10_pape/b
 Needs no data. A graph is of a classifier, detector or segmenter of images, in float32: it takes `inputs` (batch,
 channels, height, width), normalised as the config's test set is, any number and any size that patches divide, and gives
 what the head says: `logits`, of a detector `boxes` (x1 y1 x2 y2 in pixels) and `logits` at each place. It is compared
-with the model at three sizes. torch.export.load reads a .pt2; .onnx takes the extra `onnx`.
+with the model at three sizes. The file has the names of classes, mean and std, input sizes and names of axes.
+torch.export.load reads a .pt2; .onnx takes the extra `onnx`.
 
 A name without an ending is a folder ready to be published: README.md with a model card, weights, config, and results
 where they are beside the checkpoint. ndformer.load(FOLDER) answers as the model does. Nothing is uploaded.
 """
 
 from pathlib import Path
+from typing import Any, cast
 
 import torch
 from mmengine.config import Config
@@ -26,9 +28,11 @@ from ndformer.framework.engine.programs import modelcard
 from ndformer.framework.engine.programs.cli import config_arguments, config_from, new_parser, run
 from ndformer.framework.engine.training import checkpoint, exported
 from ndformer.framework.errors import DataError
+from ndformer.framework.heads.head import Head
 from ndformer.framework.model import TokenModel
 from ndformer.framework.registry import TRANSFORMS
 from ndformer.modalities.image.adapter import ImagePatches
+from ndformer.modalities.image.transforms.images import PackImage
 
 WORST = 1e-4  # from the model, as a share of its largest value where that is above 1
 
@@ -48,12 +52,30 @@ def batches_of(cfg: Config, model: TokenModel, size: tuple[int, int] | None) -> 
     return [torch.randn(count, adapters[0].channels, *sides, generator=draw) for count, *sides in sizes]
 
 
-def write_graph(path: Path, model: TokenModel, batches: list[torch.Tensor]) -> str:
+def metadata_of(cfg: Config, model: TokenModel, classes: list[str]) -> dict[str, Any]:
+    """Return what a program needs to know to use a graph: classes, normalization, input sizes, names of axes."""
+    (adapter,) = model.modalities.values()
+    assert isinstance(adapter, ImagePatches)
+    transforms = [TRANSFORMS.create(one) for one in cfg.test_dataloader.dataset.get("transforms", ())]
+    pack = next((one for one in transforms if isinstance(one, PackImage)), PackImage())
+    mean, std = (values.astype(float).round(6).tolist() for values in pack.statistics(adapter.channels))
+    return dict(
+        classes=classes,
+        mean=mean,
+        std=std,
+        color=adapter.mode,
+        input_size=next((one.size for one in reversed(transforms) if isinstance(one, Framing)), None),
+        size_multiple_of=adapter.patch_sides,
+        axes=dict(inputs=("batch", "channels", "height", "width")) | cast(Head, model.head).output_axes,
+    )
+
+
+def write_graph(path: Path, model: TokenModel, batches: list[torch.Tensor], metadata: dict[str, Any]) -> str:
     """What was found when the file was compared with the model."""
     print("making a graph, and comparing it with the model: up to some minutes", flush=True)
     unchecked = path.with_stem(f"{path.stem}-unchecked")  # whoever ends us leaves nothing under the name that was asked
     try:
-        graph.save(unchecked, graph.graph(model, batches[0]))
+        graph.save(unchecked, graph.graph(model, batches[0]), metadata)
         worst = graph.worst(unchecked, model, batches)
         if worst is not None and not worst <= WORST:
             raise DataError(f"{path} was not written: the graph is {worst:.1e} from the model, and may be {WORST:g}")
@@ -91,7 +113,8 @@ def main() -> None:
     whole = content | dict(model=model.state_dict())
     if kind in graph.ENDINGS:
         model.amp = None
-        print(write_graph(given.out, model, batches_of(cfg, model, given.size and tuple(given.size))))
+        batches = batches_of(cfg, model, given.size and tuple(given.size))
+        print(write_graph(given.out, model, batches, metadata_of(cfg, model, content.get("classes", []))))
     elif kind:
         exported.export(given.out, whole)
     else:

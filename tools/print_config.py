@@ -12,7 +12,14 @@ from typing import Any
 
 from ndformer.framework.engine.config.load import load
 from ndformer.framework.engine.config.schema import explained
-from ndformer.framework.engine.programs.cli import config_arguments, config_from, config_path, new_parser, run
+from ndformer.framework.engine.programs.cli import (
+    config_arguments,
+    config_from,
+    config_path,
+    new_parser,
+    run,
+    weights_arguments,
+)
 
 
 def flat(value: Any, at: str = "") -> Iterator[tuple[str, str]]:
@@ -34,6 +41,7 @@ def differences(old: dict[str, Any], new: dict[str, Any]) -> Iterator[str]:
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = new_parser(__doc__)
     config_arguments(parser)
+    weights_arguments(parser)
     parser.add_argument("--diff", metavar="OTHER", type=config_path, help="only what CONFIG changes against it")
     parser.add_argument("--keys", action="version", version=keys(), help="the keys that a config may have")
     given = parser.parse_args(arguments)

@@ -5,6 +5,8 @@
     python tools/train.py configs/cifar10_pape.py --sample       small, on generated data, in minutes
     python tools/train.py configs/cifar10_pape.py --encoding 'PaPE(m=8)' --cfg-options train_cfg.max_epochs=100
 
+    tools/train.py imagefolder --weights timm:vit_small_patch16_224.safetensors --encoding PaPE --data-root mine
+
     torchrun --nproc-per-node 2 tools/train.py CONFIG            several processes, each with batches of its own
 
 Leaves in the work dir: config.py, config.json (the same as data), train.log (all that was said), results.json,
@@ -22,7 +24,14 @@ from mmengine.config import Config
 from ndformer.framework import processes
 from ndformer.framework.engine.building import encoding_name, prepare_data
 from ndformer.framework.engine.programs import output, shown
-from ndformer.framework.engine.programs.cli import config_arguments, config_from, device_argument, new_parser, run
+from ndformer.framework.engine.programs.cli import (
+    config_arguments,
+    config_from,
+    device_argument,
+    new_parser,
+    run,
+    weights_arguments,
+)
 from ndformer.framework.engine.run import train
 from ndformer.framework.engine.studies import report as studies_report
 from ndformer.framework.engine.studies import told
@@ -55,6 +64,7 @@ def report(without: bool, work_dir: Path, cfg: Config, model: TokenModel, loader
 def main() -> None:
     parser = new_parser(__doc__)
     config_arguments(parser)
+    weights_arguments(parser)
     device_argument(parser)
     parser.add_argument("--work-dir", metavar="DIR", help="default: work_dirs/CONFIG")
     parser.add_argument("--resume", action="store_true", help="go on from last.pth in the work dir")

@@ -7,6 +7,8 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from ndformer.framework.errors import DataError
+
 ENDING = ".writing"
 
 
@@ -39,6 +41,14 @@ def write(path: Path, text: str) -> None:
 def copy(source: Path, path: Path) -> None:
     with whole(path) as half:
         shutil.copyfile(source, half)
+
+
+def make_folder_of(path: Path, name: str = "") -> None:
+    """Make the folder that a file or folder is to be written into. A DataError calls `path` by `name`."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise DataError(f"the folder of {name or path} cannot be made ({error.strerror}): name another one") from None
 
 
 def clear(folder: Path) -> None:

@@ -6,10 +6,11 @@ worst(path, model, [images, larger])  # how far the file is from the model, run 
 """
 
 import contextlib
+import json
 import logging
 import re
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -25,6 +26,7 @@ from ndformer.framework.heads.head import Head
 from ndformer.framework.model import TokenModel
 
 ENDINGS = (".pt2", ".onnx")
+METADATA = "metadata.json"  # in a .pt2
 
 
 def graph(model: nn.Module, example: Tensor) -> ExportedProgram:
@@ -66,11 +68,16 @@ def _free(model: nn.Module, example: Tensor) -> dict[int, Any]:
     return {0: Dim("batch")} | {last + i: side * Dim(name) for i, (name, side) in enumerate(named)}
 
 
-def save(path: Path, found: ExportedProgram) -> None:
-    """As .pt2, which torch.export.load reads, or as .onnx."""
+def save(path: Path, found: ExportedProgram, metadata: Mapping[str, Any] | None = None) -> None:
+    """Write a .pt2, which torch.export.load reads, or an .onnx file.
+
+    `metadata`, JSON values by name, says how to use the graph: entries of an .onnx file's metadata, each as JSON, and
+    the extra file METADATA of a .pt2.
+    """
     with atomic.whole(path) as half:
         if path.suffix == ".pt2":
-            torch.export.save(found, half)
+            extra = {METADATA: json.dumps(metadata, indent=1)} if metadata else None
+            torch.export.save(found, half, extra_files=extra)
         else:
             _exporter()
             names = list(_by_name(_outputs(found)))
@@ -83,6 +90,7 @@ def save(path: Path, found: ExportedProgram) -> None:
                 unknown = re.search(r"No ONNX function found for <OpOverload\(op='([\w.]+)'", str(error))
                 why = f"has no {unknown[1]}" if unknown else "does not know all that it computes"
                 raise DataError(f"the model does not become .onnx, which {why}: write a .pt2") from error
+            made.model.metadata_props.update({name: json.dumps(value) for name, value in (metadata or {}).items()})
             made.save(str(half))
 
 
@@ -125,9 +133,8 @@ def _by_name(said: Any) -> dict[str, Any]:
 
 
 def can_save(path: Path) -> None:
-    """A sentence unless there is all that it takes."""
-    if not path.parent.is_dir():
-        raise DataError(f"the folder of {path} is missing: make it, or name another one")
+    """Make the folder of the file, and raise unless the packages that it takes are installed."""
+    atomic.make_folder_of(path)
     if path.suffix == ".onnx":
         _exporter()
 

@@ -6,13 +6,14 @@ Everything here can be copied and pickled with the model that it is in.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, get_args
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ndformer.framework.adapter import ClassAt
 from ndformer.framework.attention import attend, build_encoding
+from ndformer.framework.composed import class_place
 from ndformer.framework.encoding import LayerEncoding
 from ndformer.framework.engine.config.text import parse_encoding
 from ndformer.framework.tokens import Where
@@ -31,19 +32,32 @@ class Place:
 
 
 class Positions(nn.Module):
-    """An encoding of a model of images, `prefix` tokens of which come before the patches and are nowhere."""
+    """An encoding of a model of images, `prefix` tokens of which come before the patches: class token and registers.
 
-    def __init__(self, encoding: Named, dim: int, heads: int, depth: int, prefix: int) -> None:
+    `class_at` places these tokens as the adapters of ndformer do: 'centre' at the mean of the patches' positions,
+    'origin' at 0, 'nowhere' without a position, 'auto' where the encoding uses them best.
+    """
+
+    def __init__(
+        self, encoding: Named, dim: int, heads: int, depth: int, prefix: int, class_at: ClassAt = "auto"
+    ) -> None:
         super().__init__()
+        if class_at not in get_args(ClassAt):
+            raise ValueError(f"class_at is one of {', '.join(get_args(ClassAt))}, got {class_at!r}")
         named = parse_encoding(encoding) if isinstance(encoding, str) else encoding
         self.encoding = build_encoding(named, dim=dim, heads=heads, position_dims=2, depth=depth)
         self.prefix, self.place = prefix, Place()
+        self.class_at = class_place(named) if class_at == "auto" else class_at
 
     def enter(self, rows: int, columns: int, device: torch.device) -> None:
         """A batch of images of so many patches begins."""
         axes = (torch.arange(count, dtype=torch.float32, device=device) for count in (rows, columns))
-        positions = F.pad(torch.cartesian_prod(*axes), (0, 0, self.prefix, 0))[None]  # (1, N, 2)
-        placed = torch.arange(positions.shape[1], device=device)[None] >= self.prefix if self.prefix else None
+        patches = torch.cartesian_prod(*axes)  # (rows columns, 2)
+        middle = patches.mean(0) if self.class_at == "centre" else patches.new_zeros(2)
+        positions = torch.cat([middle.expand(self.prefix, -1), patches])[None]  # (1, N, 2)
+        placed = None
+        if self.prefix and self.class_at == "nowhere":
+            placed = torch.arange(positions.shape[1], device=device)[None] >= self.prefix
         self.place.where = Where(positions, placed=placed, grid=(rows, columns))
         self.place.state = self.encoding.prepare(self.place.where)
 

@@ -9,13 +9,18 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ndformer.framework.adapter import ClassAt
 from ndformer.integrations.hosting import Hosted, Named, Place, Positions, check_dropout
 
 
-def with_encoding(model: Any, encoding: Named, keep_table: bool = False) -> Any:
+def with_encoding(model: Any, encoding: Named, keep_table: bool = False, class_at: ClassAt = "auto") -> Any:
     """The same model, changed in place, be it with a head or without. Its learned table of places is taken out, unless
     `keep_table`; all other weights stay under their names. Without the table it takes any size that patches divide;
-    with it, other sizes are asked for as ever (interpolate_pos_encoding=True of a ViT)."""
+    with it, other sizes are asked for as ever (interpolate_pos_encoding=True of a ViT).
+
+    `class_at` is the position of class token and registers, as in ndformer's own models: 'auto' is the middle of the
+    patches ('centre') for PaPE and PaPECompact and no position ('nowhere') for other encodings; 'origin' is 0.
+    """
     from transformers.models.dinov2 import modeling_dinov2 as dinov2  # pyright: ignore[reportMissingImports]
     from transformers.models.dinov2_with_registers import (  # pyright: ignore[reportMissingImports]
         modeling_dinov2_with_registers as registers,
@@ -36,7 +41,7 @@ def with_encoding(model: Any, encoding: Named, keep_table: bool = False) -> Any:
     check_dropout(first.attention_dropout)
     parts = dict(embeddings.named_parameters(recurse=False))
     prefix = 1 + (parts["register_tokens"].shape[1] if "register_tokens" in parts else 0)
-    positions = Positions(encoding, first.q_proj.in_features, first.num_attention_heads, depth, prefix)
+    positions = Positions(encoding, first.q_proj.in_features, first.num_attention_heads, depth, prefix, class_at)
     for i, layer in enumerate(layers):
         layer.attention = _Attention(layer.attention, positions.encoding.layer(i, depth), positions.place)
     placed = embeddings if keep_table else _Embeddings(embeddings, parts)

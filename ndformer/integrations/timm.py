@@ -8,12 +8,17 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from ndformer.framework.adapter import ClassAt
 from ndformer.integrations.hosting import Hosted, Named, Place, Positions, check_dropout
 
 
-def with_encoding(vit: Any, encoding: Named, keep_table: bool = False) -> Any:
+def with_encoding(vit: Any, encoding: Named, keep_table: bool = False, class_at: ClassAt = "auto") -> Any:
     """The same model, changed in place. Its learned table of places is taken out, unless `keep_table`; all other
-    weights stay under their names. From then on it takes any size that patches divide, and timm resamples a table."""
+    weights stay under their names. From then on it takes any size that patches divide, and timm resamples a table.
+
+    `class_at` is the position of class token and registers, as in ndformer's own models: 'auto' is the middle of the
+    patches ('centre') for PaPE and PaPECompact and no position ('nowhere') for other encodings; 'origin' is 0.
+    """
     from timm.layers import Attention, PatchEmbed  # pyright: ignore[reportMissingImports]
     from timm.layers.format import Format  # pyright: ignore[reportMissingImports]
     from timm.models.vision_transformer import VisionTransformer  # pyright: ignore[reportMissingImports]
@@ -30,7 +35,7 @@ def with_encoding(vit: Any, encoding: Named, keep_table: bool = False) -> Any:
         raise ValueError("the model drops patches in training, and their places with them: build it without")
     first, depth = vit.blocks[0].attn, len(vit.blocks)
     check_dropout(first.attn_drop.p)
-    positions = Positions(encoding, first.qkv.in_features, first.num_heads, depth, vit.num_prefix_tokens)
+    positions = Positions(encoding, first.qkv.in_features, first.num_heads, depth, vit.num_prefix_tokens, class_at)
     for i, block in enumerate(vit.blocks):
         block.attn = _Attention(block.attn, positions.encoding.layer(i, depth), positions.place)
     if not keep_table:

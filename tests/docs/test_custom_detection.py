@@ -88,8 +88,9 @@ def test_three_commands_lead_from_a_folder_to_boxes_in_new_photographs(use, home
     use(1, *TINY, "train_cfg.max_epochs=1")
     said = capsys.readouterr().out
     ends = {f"head.{branch}.score.{level}.4" for branch in ("many", "one") for level in range(3)}
-    anew = re.findall(r"begun with work_dirs/coco_vitt_pape/best.pth; anew: (.*)", said)
-    assert [set(names.split(", ")) for names in anew] == [ends]  # the last layers alone
+    assert "weights of work_dirs/coco_vitt_pape/best.pth (ndformer): " in said
+    new = re.findall(r"^new: (.*)", said, re.MULTILINE)
+    assert [set(names.split(", ")) for names in new] == [ends]  # the last layers alone
     results = json.loads((home / "work_dirs/custom_detection/results.json").read_text())
     assert results["test"]["mAP50"] >= 0
     rows = (home / "work_dirs/custom_detection/classes.txt").read_text().splitlines()

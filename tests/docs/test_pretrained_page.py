@@ -1,13 +1,24 @@
 """docs/pretrained.md: its table has all sources, with their licences; its commands are understood."""
 
+import argparse
 import re
+import shlex
 from pathlib import Path
 
+from safetensors.torch import save_file
+
+from ndformer.framework.engine.building import build_model
+from ndformer.framework.engine.config.references import parse_reference
+from ndformer.framework.engine.programs import cli
+from ndformer.framework.engine.training import pretrained
 from ndformer.framework.importers import SOURCES
-from tools import convert_checkpoint
+from tests.framework.importers.given import vit
+from tests.framework.importers.plain import TIMM
+from tools import compare, convert_checkpoint, train
 
 PAGE = (Path(__file__).parents[2] / "docs/pretrained.md").read_text()
-ROWS = [line.strip("| ").split(" | ") for line in PAGE.splitlines() if line.startswith("| `")]
+CONVERTING = PAGE.partition("## Converting")[2]
+ROWS = [line.strip("| ").split(" | ") for line in CONVERTING.splitlines() if line.startswith("| `")]
 
 
 def test_its_table_has_every_source():
@@ -21,6 +32,35 @@ def test_its_licences_begin_as_those_that_are_printed():
         word = words.get(name, licence)
         assert word in licence
         assert word in SOURCES[name].LICENCE
+
+
+def test_its_command_fine_tunes_and_prints_what_the_page_shows(tmp_path, monkeypatch):
+    """Issue 44.6: with a small file of the same name, so that the first line has other numbers."""
+    monkeypatch.chdir(tmp_path)
+    (command,) = re.findall(r"^    python tools/train\.py (.*)$", PAGE, re.MULTILINE)
+    assert f"train.py {command.partition(' --cfg-options')[0]}" in (train.__doc__ or "")
+    parser = argparse.ArgumentParser()
+    cli.config_arguments(parser)
+    cli.weights_arguments(parser)
+    given = parser.parse_args(shlex.split(command))
+    source, _, name = given.weights.partition(":")
+    assert source == "timm"
+    save_file(
+        vit(TIMM, 64, cls_token=(1, 1, 64), pos_embed=(1, 17, 64), **{"head.weight": (5, 64), "head.bias": (5,)}), name
+    )
+    cfg = cli.config_from(given)
+    lines = pretrained.begin(build_model(cfg, "cpu"), cfg)
+    (shown,) = re.findall(r"^```\n(weights of .*?)\n```", PAGE, re.DOTALL | re.MULTILINE)
+    number = lambda text: re.sub(r"[\d,]+ (tensors|numbers)", r"N \1", text)
+    assert number("\n".join(lines)) == number(shown)
+
+
+def test_its_comparison_is_understood():
+    (command,) = re.findall(r"^python tools/compare\.py (.*)$", PAGE, re.MULTILINE)
+    given = compare.parse(shlex.split(command))
+    assert given.config.is_file()
+    assert parse_reference(given.weights).options == dict(head_dim=16)
+    assert [name.partition("(")[0] for name in given.encodings] == ["LearnableAbsolute", "PaPE", "AxialRoPE"]
 
 
 def test_its_command_is_understood(tmp_path):

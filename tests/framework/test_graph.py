@@ -12,6 +12,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from torch import Tensor, nn
 
 from ndformer.framework import graph
@@ -22,6 +23,7 @@ from ndformer.framework.engine.training import checkpoint
 from ndformer.framework.errors import DataError
 from ndformer.framework.model import TokenModel
 from ndformer.framework.registry import ENCODINGS
+from tools import export
 
 ROOT = Path(__file__).parents[2]
 ENCODINGS.get("NoPE")  # the first look-up finds all
@@ -132,8 +134,41 @@ def test_what_onnx_does_not_know_is_a_sentence(tmp_path: Path) -> None:
         graph.save(tmp_path / "model.onnx", graph.graph(model(dict(type="ComRoPE")), images(2)))
 
 
+METADATA: dict[str, Any] = dict(
+    classes=list("abcdefghij"),
+    mean=[0.485, 0.456, 0.406],
+    std=[0.229, 0.224, 0.225],
+    color="RGB",
+    input_size=None,
+    size_multiple_of=[4, 4],
+    axes=dict(inputs=["batch", "channels", "height", "width"], logits=["batch", "classes"]),
+)
+
+
+def test_an_onnx_file_says_how_it_is_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Issue 44.10: names of classes, mean, std, sizes and axes were in no file."""
+    pytest.importorskip("onnxscript")
+    runtime = pytest.importorskip("onnxruntime")
+    cfg = load(ROOT / "configs" / "cifar10_pape.py", ["model.backbone.dim=24", "model.backbone.depth=1",
+                                                      "model.backbone.heads=2"])  # fmt: skip
+    made = build_model(cfg).eval()
+    found = export.metadata_of(cfg, made, list("abcdefghij"))
+    graph.save(tmp_path / "g.onnx", graph.graph(made, images(2)), found)
+    metadata = runtime.InferenceSession(tmp_path / "g.onnx").get_modelmeta().custom_metadata_map
+    assert {name: json.loads(metadata[name]) for name in METADATA} == METADATA
+    page = (ROOT / "docs" / "export.md").read_text(encoding="utf-8")
+    (code,) = [block for block in re.findall(r"```py\n(.*?)```", page, re.DOTALL) if "custom_metadata_map" in block]
+    Image.fromarray(np.random.default_rng(0).integers(0, 256, (40, 40, 3), np.uint8)).save(tmp_path / "cat.png")
+    (tmp_path / "g.onnx").rename(tmp_path / "pape.onnx")
+    monkeypatch.chdir(tmp_path)
+    exec(code, {})
+    assert capsys.readouterr().out.strip() in METADATA["classes"]
+
+
 def test_a_trained_model_is_exported_without_its_data(tmp_path: Path) -> None:
-    """By the program, from the folder of a run whose data is nowhere."""
+    """By the program, from the folder of a run whose data is nowhere. Issue 44.10: it makes the folder of its file."""
     options = ["data_root=nowhere", "model.backbone.dim=24", "model.backbone.depth=1", "model.backbone.heads=2"]
     cfg = load(ROOT / "configs" / "cifar10_pape.py", options)
     made = build_model(cfg).eval()
@@ -150,22 +185,26 @@ def test_a_trained_model_is_exported_without_its_data(tmp_path: Path) -> None:
         "    except SystemExit as end:\n"
         "        print(end)\n"
     )
-    wanted = [["w.safetensors"], ["g.pt2", "--size", "32", "32"], ["g.png"], ["no/w.safetensors"], ["no/card"]]
+    (tmp_path / "file").write_text("")
+    wanted = [["new/w.safetensors"], ["g.pt2", "--size", "32", "32"], ["g.png"], ["file/w.safetensors"], ["file/card"]]
     ran = subprocess.run(
         [sys.executable, "-c", program, json.dumps(wanted)], cwd=tmp_path, capture_output=True, text=True, check=False
     )
     assert ran.stdout, ran.stderr
     first, begun, said, second, *sentences = ran.stdout.splitlines()
-    assert (first, second) == ("w.safetensors", "g.pt2"), ran.stderr
+    assert (first, second) == ("new/w.safetensors", "g.pt2"), ran.stderr
     assert begun.startswith("making a graph")
     sizes = "2 x 32 x 32, 1 x 32 x 44, 3 x 40 x 32"
     assert re.fullmatch(rf"at most \d\.\de[-+]\d\d from the model, with images of {sizes}", said)
     assert sentences == [
         "export: weights are exported as .safetensors, graphs as .pt2 or .onnx, got g.png",
-        "export: the folder of no/w.safetensors is missing: make it, or name another one",
-        "export: the folder of no/card is missing: make it, or name another one",
+        "export: the folder of file/w.safetensors cannot be made (File exists): name another one",
+        "export: the folder of file/card cannot be made (File exists): name another one",
     ]
-    given = checkpoint.load(tmp_path / "w.safetensors")
+    extra: dict[str, Any] = {graph.METADATA: ""}
+    torch.export.load(tmp_path / "g.pt2", extra_files=extra)
+    assert json.loads(extra[graph.METADATA]) == METADATA
+    given = checkpoint.load(tmp_path / "new/w.safetensors")
     assert given["classes"] == list("abcdefghij")
     assert all(torch.equal(given["model"][name], value) for name, value in made.state_dict().items())
     x = torch.randn(3, 3, 36, 60)

@@ -74,7 +74,7 @@ def test_it_is_our_model_with_the_same_weights():
     theirs = with_encoding(made(), "PaPE(m=5)")
     given = theirs.state_dict()
     ours = TokenModel(
-        dict(image=dict(type="ImagePatches", patch=16)),
+        dict(image=dict(type="ImagePatches", patch=16, class_at="auto")),
         dict(
             type="Transformer",
             dim=96,

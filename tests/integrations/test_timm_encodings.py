@@ -66,7 +66,9 @@ def test_it_is_our_model_with_the_same_weights(encoding):
     blocks = parts["backbone"].config | dict(encoding=dict(type=encoding.partition("(")[0]))
     if "m=" in encoding:
         blocks["encoding"]["m"] = 5
-    ours = TokenModel(dict(image=parts["modalities.image"].config), blocks, parts["head"].config).eval()
+    ours = TokenModel(
+        dict(image=parts["modalities.image"].config | dict(class_at="auto")), blocks, parts["head"].config
+    ).eval()
     given = {f"{place}.{own}": w for place, part in parts.items() for own, w in part.weights.items()}
     given = {name: w for name, w in given.items() if name in ours.state_dict()}
     for i, block in enumerate(theirs.blocks):

@@ -29,7 +29,7 @@ from ndformer.framework.engine.building import (
     rehearse,
 )
 from ndformer.framework.engine.fitting import fitted
-from ndformer.framework.engine.training import checkpoint, same_data
+from ndformer.framework.engine.training import checkpoint, pretrained, same_data
 from ndformer.framework.engine.training.agreement import check_data, check_settings
 from ndformer.framework.engine.training.apart import check_apart
 from ndformer.framework.engine.training.console import LOG, logged
@@ -37,7 +37,6 @@ from ndformer.framework.engine.training.evaluate import Evaluation, as_line, mea
 from ndformer.framework.engine.training.loading import Loader, all_bad, build_loader, tell_bad
 from ndformer.framework.engine.training.owner import owned
 from ndformer.framework.engine.training.work_dir import RESULTS, begun, check_free, clear
-from ndformer.framework.errors import DataError
 from ndformer.framework.evaluation.metric import quantity_of
 from ndformer.framework.model import TokenModel
 from ndformer.framework.pictures import runs as report
@@ -87,12 +86,7 @@ def _train(
     check_classes(model, loaders["train"])
     check_apart(cfg, {split: loader.data for split, loader in loaders.items()})
     if cfg.get("weights") and not resume:
-        if not Path(cfg.weights).is_file():
-            raise DataError(
-                f"weights, what the config begins with, are not at {cfg.weights}: train them first",
-                "--cfg-options weights=None begins at random",
-            )
-        said.append(checkpoint.load_fitting(model, checkpoint.load(cfg.weights), cfg.weights))
+        said += pretrained.begin(model, cfg)
     with owned(work_dir) as ownership:
         resume = processes.collected(begun(work_dir))[0] if ownership.again else resume
         if ownership.first:

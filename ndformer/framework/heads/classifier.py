@@ -31,6 +31,8 @@ class Classifier(Head):
     A sample with `among`, class numbers, is taken for one of those.
     """
 
+    output_axes = dict(logits=("batch", "classes"))
+
     def __init__(
         self,
         dim: Width,

@@ -35,6 +35,8 @@ class Detector(Head):
     which it keeps one (newer programs: 7).
     """
 
+    output_axes = dict(boxes=("batch", "places", "x1 y1 x2 y2"), logits=("batch", "places", "classes"))
+
     def __init__(
         self,
         dim: Width,

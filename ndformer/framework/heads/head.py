@@ -1,7 +1,7 @@
 """Head: what makes losses and answers from tokens. One class for each task."""
 
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -28,6 +28,7 @@ class Head(nn.Module):
     """Extend it with `targets`, `loss` and `predict`, and register it in HEADS. Its constructor begins with `dim`, the
     width of tokens."""
 
+    output_axes: ClassVar[dict[str, tuple[str, ...]]] = {}  # names of the axes of what exported() returns, by output
     classes: int = 0  # how many it tells apart: as many as the data has, where it says so
 
     def forward(self, tokens: TokenSet) -> Any:

@@ -29,6 +29,8 @@ class Segmenter(Head):
     `frame` that leads to it, else that of the input.
     """
 
+    output_axes = dict(logits=("batch", "classes", "rows", "columns"))
+
     def __init__(
         self, dim: Width, classes: Classes, neck: dict[str, Any], patch: Few = 16, lovasz: NonNegative = 0.0
     ) -> None:

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from ndformer.framework.data.dataset import SPLITS
+from ndformer.framework.engine.config.references import absolute_reference
 
 
 def following(cfg: dict[str, Any]) -> dict[str, Any]:
@@ -18,17 +19,20 @@ def following(cfg: dict[str, Any]) -> dict[str, Any]:
 
 def absolute(cfg: dict[str, Any]) -> dict[str, Any]:
     """With folders of data, and the `weights` that it begins with, as they are called from anywhere."""
-    return _from_anywhere(cfg) | _absolute(cfg, "weights")
+    weights = cfg.get("weights")
+    named = dict(weights=absolute_reference(weights)) if isinstance(weights, str) and weights else {}
+    return _from_anywhere(cfg) | named
 
 
 def _from_anywhere(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _from_anywhere(one) for key, one in value.items()} | _absolute(value, "data_root")
+        return {key: _from_anywhere(one) for key, one in value.items()} | _absolute_root(value)
     return type(value)(map(_from_anywhere, value)) if isinstance(value, (list, tuple)) else value
 
 
-def _absolute(cfg: dict[str, Any], key: str) -> dict[str, str]:
-    return {key: str(Path(cfg[key]).absolute())} if isinstance(cfg.get(key), str) and cfg[key] else {}
+def _absolute_root(cfg: dict[str, Any]) -> dict[str, str]:
+    root = cfg.get("data_root")
+    return dict(data_root=str(Path(root).absolute())) if isinstance(root, str) and root else {}
 
 
 def nobody_follows(cfg: dict[str, Any]) -> list[str]:

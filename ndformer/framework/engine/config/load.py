@@ -8,7 +8,7 @@ files are read here, by the same rules, and handed back as an mmengine Config.
 
 import importlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -42,8 +42,10 @@ def load(
     encoding: str | None = None,
     sample: bool = False,
     trusted: bool = False,
+    adapt: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
 ) -> StrictConfig:
-    """A complete, checked config: the file, its preset, its `sample` if wanted, then `encoding`, then the options.
+    """A complete, checked config: the file, its preset, its `sample` if wanted, then `encoding`, then what `adapt`
+    returns for it (a model of the sizes of pretrained weights), then the options.
 
     A .py file is code, and runs; but not that of a run's folder, for which its config.json is read, nor the modules
     that this names - unless they are `trusted`.
@@ -63,6 +65,7 @@ def load(
     if encoding is not None:
         cfg = _put(_put(cfg, ENCODING, None), ENCODING, parse_encoding(encoding))
         cfg = _without(cfg, ("sample", *ENCODING))  # what the small version says of the encoding that was
+    cfg = cfg if adapt is None else adapt(cfg)
     for keys, value in sorted(changes, key=lambda change: len(placed(change[0])), reverse=True):  # what is shared first
         cfg = _set(cfg, keys, value)
     cfg = _finished(cfg)

@@ -57,6 +57,7 @@ class Loading:
 @dataclass(kw_only=True)
 class Groups:
     layer_decay: SomeShare | None = key("learning rates shrink by this factor from block to block, downwards", None)
+    decay_encoding: bool = key("layer_decay acts on the encoding too; --weights sets False where it begins anew", True)
     no_decay: bool = key("no weight decay for biases, norms, tokens and what an encoding spares", False)
     lr_factors: dict[str, NonNegative] | None = key("learning rates times a factor, where a name has this in it", None)
 
@@ -65,6 +66,7 @@ class Groups:
 class Training:
     max_epochs: Count = key("passes over the training set")
     accumulate: Count = key("batches per optimizer step", 1)
+    freeze_epochs: FewOrNone = key("first epochs in which only the head and the encoding learn", 0)
     clip_grad: Positive | None = key("the largest norm of the gradient", None)
     amp: Literal["bf16", "fp16"] | None = key("16-bit autocast", None)
     compile: bool = key("torch.compile the backbone", False)
@@ -100,7 +102,9 @@ class Keys:
     test_dataloader: Loading = key("what the best checkpoint is tested on, once, at the end")
     dataset: Component | None = key("options for the datasets of all three loaders at once: their type, a fold", None)
     data_root: Text | None = key("folder of the data, for every dataset that does not name its own", None)
-    weights: Text | None = key("a checkpoint to begin with; what does not fit, such as another head, begins anew", None)
+    weights: Text | None = key(
+        "weights to begin with, FILE or SOURCE:FILE; another head or encoding than theirs begins anew", None
+    )
     optimizer: Component = key("any torch.optim class; lr is the peak of the schedule")
     param_groups: Groups | None = key("parameters with a learning rate or weight decay of their own", None)
     schedule: Component = key("the learning rate over training, per optimizer step")

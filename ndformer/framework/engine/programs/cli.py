@@ -19,6 +19,7 @@ from ndformer.framework.engine.config.load import load
 from ndformer.framework.engine.config.shipped import config_path
 from ndformer.framework.engine.config.text import parse_option
 from ndformer.framework.engine.programs.parsing import Parser
+from ndformer.framework.engine.training import pretrained
 from ndformer.framework.errors import ConfigError, DataError, UnknownNameError
 from ndformer.framework.foreign.files import VARIABLE, size_from
 from ndformer.framework.pipes import ending_with_their_reader
@@ -125,6 +126,7 @@ def config_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def setting_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.set_defaults(weights=None, keep_encoding=False)  # of programs without weights_arguments
     file_arguments(parser)
     parser.add_argument("--sample", action="store_true", help="the small version, on generated data")
     parser.add_argument("--data-root", metavar="DIR", help="where the data is")
@@ -134,11 +136,31 @@ def setting_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--trust-config", action="store_true", help="run a run's config.py, import what it names")
 
 
+def weights_arguments(parser: argparse.ArgumentParser) -> None:
+    """Of programs that begin with pretrained weights."""
+    parser.add_argument(
+        "--weights",
+        metavar="FILE",
+        help="pretrained weights, whose sizes the model gets: our checkpoint, or SOURCE:FILE as in timm:vit.pth",
+    )
+    parser.add_argument("--keep-encoding", action="store_true", help="the weights' encoding stays, beside --encoding")
+
+
+def _begin_with(given: argparse.Namespace) -> Callable[[dict[str, Any]], dict[str, Any]] | None:
+    text, keep = given.weights, given.keep_encoding
+    if text is None:
+        if keep:
+            raise ConfigError("--keep-encoding keeps the encoding of --weights, got no --weights: add --weights FILE")
+        return None
+    return lambda cfg: pretrained.adapted(cfg, pretrained.read(text), keep)
+
+
 def config_from(given: argparse.Namespace, reads: Sequence[str] = SPLITS) -> Config:
     """The config that the arguments name, for a program that reads the loaders of some splits."""
     _tell_of_loaders_unread(given.cfg_options, reads)
     root = [] if given.data_root is None else [f"data_root={given.data_root!r}"]
-    cfg = load(given.config, [*given.cfg_options, *root], given.encoding, given.sample, given.trust_config)
+    options, begin = [*given.cfg_options, *root], _begin_with(given)
+    cfg = load(given.config, options, given.encoding, given.sample, given.trust_config, begin)
     home = given.data_root
     if home is not None and Path(home).is_file():
         packed = home.lower().endswith((".zip", ".tar", ".gz", ".tgz", ".7z", ".rar", ".bz2", ".xz"))

@@ -32,9 +32,8 @@ NAMED = 1000  # classes in a card
 
 
 def can_write(folder: Path) -> None:
-    """A sentence unless there is a place for it."""
-    if not folder.parent.is_dir():
-        raise DataError(f"the folder of {folder} is missing: make it, or name another one")
+    """Make the folder around it, and raise unless there is a place for it."""
+    atomic.make_folder_of(folder)
     if folder.exists() and not (folder.is_dir() and (not any(folder.iterdir()) or (folder / exported.PLACE).is_file())):
         raise DataError(f"{folder} holds other things already: name a folder that is new")
 
@@ -126,7 +125,8 @@ def _from_anywhere(value: Any) -> Any:
         return {key: _from_anywhere(one) for key, one in value.items()}
     if isinstance(value, (list, tuple)):
         return type(value)(map(_from_anywhere, value))
-    return f"data/{Path(value).name}" if isinstance(value, str) and Path(value).is_absolute() else value
+    source, colon, path = value.rpartition(":") if isinstance(value, str) else ("", "", "")  # timm:/home/me/vit.pth
+    return f"{source}{colon}data/{Path(path).name}" if Path(path).is_absolute() else value
 
 
 def _results(path: Path) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 import os
 from pathlib import Path
 
+from ndformer.framework import atomic
 from ndformer.framework.errors import DataError
 
 PICTURES = (".png", ".jpg", ".pdf", ".svg")
@@ -17,10 +18,7 @@ def ready(path: Path, endings: tuple[str, ...]) -> None:
         raise DataError(f"--out takes a name that ends in {known}, got '{path}'")
     if path.is_dir():
         raise DataError(f"--out names a file, but {path} is a folder: name a file in it")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise DataError(f"the folder of --out {path} cannot be made ({error.strerror}): name another one") from None
+    atomic.make_folder_of(path, f"--out {path}")
 
 
 def folder(path: Path, option: str) -> None:

@@ -18,9 +18,10 @@ from ndformer.framework import atomic, foreign, processes
 from ndformer.framework.answers.gallery import cards, worst_and_best
 from ndformer.framework.encoding import PositionEncoding
 from ndformer.framework.engine.building import build_model, encoding_name
+from ndformer.framework.engine.config.references import parse_reference
 from ndformer.framework.engine.programs import attention
 from ndformer.framework.engine.programs.files import Preparation
-from ndformer.framework.engine.training import checkpoint
+from ndformer.framework.engine.training import pretrained
 from ndformer.framework.engine.training.evaluate import Evaluation
 from ndformer.framework.engine.training.loading import Loader
 from ndformer.framework.errors import DataError
@@ -128,8 +129,8 @@ def first_weights(cfg: Config, model: TokenModel) -> TokenModel:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(cfg.seed)
         first = build_model(cfg).eval()
-    if cfg.get("weights") and Path(cfg.weights).is_file():
-        checkpoint.load_fitting(first, checkpoint.load(cfg.weights), cfg.weights)
+    if cfg.get("weights") and parse_reference(cfg.weights).path.is_file():
+        pretrained.begin(first, cfg)
     return first.to(next(model.parameters()).device)
 
 

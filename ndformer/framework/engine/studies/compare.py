@@ -17,19 +17,22 @@ from typing import Any
 from mmengine.config import Config
 
 from ndformer.framework import foreign
+from ndformer.framework.composed import class_place
 from ndformer.framework.data.dataset import SPLITS
 from ndformer.framework.engine.building import prepare_data
 from ndformer.framework.engine.config import kept
 from ndformer.framework.engine.config.differences import that_matter
 from ndformer.framework.engine.config.load import load
 from ndformer.framework.engine.config.text import as_argument, parse_option
-from ndformer.framework.engine.programs.cli import config_arguments, config_from
+from ndformer.framework.engine.programs.cli import config_arguments, config_from, weights_arguments
 from ndformer.framework.engine.run import build_loader
 from ndformer.framework.engine.training import checkpoint
 from ndformer.framework.engine.training.apart import check_apart
 from ndformer.framework.errors import ConfigError, DataError
 from ndformer.framework.evaluation.metric import main_metric, quantity_of
 from ndformer.framework.quantity import Quantity
+from ndformer.framework.registry import MODALITIES
+from ndformer.framework.signature import arguments
 
 ANEW = "without its folder the same command runs it again"
 
@@ -61,6 +64,11 @@ class Run:
     def repeat(self) -> int | str:
         """Which one of those that a mean is over; gains are paired by it."""
         return self.seed if self.fold is None else f"seed {self.seed}, fold {self.fold}"
+
+    @property
+    def class_token(self) -> str:
+        """The position of the model's class token, in the words of `class_at`; '' without one."""
+        return _class_token(self.cfg.model) if self.cfg else ""
 
     @property
     def done(self) -> bool:
@@ -95,9 +103,10 @@ def plan(
     trusted: bool = False,
     folds: Sequence[int | None] = (None,),
     points: Sequence[Mapping[str, str]] = ({},),
+    weights: Sequence[str] = (),
 ) -> list[Run]:
     """All runs, checked; every encoding once before any is repeated with another seed or fold. None: the config's own
-    encoding. `points`: of a grid, see grid.py."""
+    encoding. `points`: of a grid, see grid.py; `weights`: the arguments that name pretrained ones."""
     given = {"seed": "--seeds", "train_dataloader.dataset.per_class": "--per-class"}
     given |= {} if None in folds else {"dataset.fold": "--folds"}
     fixed = {".".join(parse_option(option)[0]) for option in options}
@@ -118,18 +127,30 @@ def plan(
                 more += [] if fold is None else [f"dataset.fold={fold}"]
                 more += written(point)
                 chosen = [] if encoding is None else ["--encoding", encoding]
-                arguments = [str(config), *chosen, *(["--sample"] if sample else [])]
-                arguments += [] if data_root is None else ["--data-root", data_root]
-                arguments += ["--trust-config"] if trusted else []
-                arguments += ["--cfg-options", *options, *more, f"seed={seed}"]
+                words = [str(config), *chosen, *weights, *(["--sample"] if sample else [])]
+                words += [] if data_root is None else ["--data-root", data_root]
+                words += ["--trust-config"] if trusted else []
+                words += ["--cfg-options", *options, *more, f"seed={seed}"]
                 part = ("" if amount is None else f"_n{amount}") + ("" if fold is None else f"_fold{fold}")
                 part += "".join(f"_{_short(option).removeprefix('optimizer.')}" for option in written(point))
-                cfg = _config(arguments)
+                cfg = _config(words)
                 called = encoding or as_argument(cfg.model.backbone.get("encoding"))
-                runs.append(Run(called, amount, seed, home / f"{name}{part}_seed{seed}", arguments, cfg, fold, point))
+                runs.append(Run(called, amount, seed, home / f"{name}{part}_seed{seed}", words, cfg, fold, point))
     if len({run.folder for run in runs}) < len(runs):
         raise ConfigError("--grid has values that only signs tell apart: their runs would share a folder")
     return runs
+
+
+def _class_token(model: Mapping[str, Any]) -> str:
+    """'auto' is what it comes to for the model's encoding."""
+    found = []
+    for adapter in model["modalities"].values():
+        known, _ = arguments(MODALITIES.get(adapter["type"]))
+        given = {name: adapter.get(name, known[name].default) for name in ("class_token", "class_at") if name in known}
+        if "class_at" in given and given.get("class_token", True):
+            auto = given["class_at"] == "auto"
+            found.append(class_place(model["backbone"].get("encoding")) if auto else given["class_at"])
+    return ", ".join(dict.fromkeys(found))
 
 
 def written(point: Mapping[str, str]) -> list[str]:
@@ -146,6 +167,7 @@ def _config(arguments: Sequence[str]) -> Config:
     """What the training program makes of its arguments."""
     parser = argparse.ArgumentParser()
     config_arguments(parser)
+    weights_arguments(parser)
     return config_from(parser.parse_args(arguments))
 
 

@@ -111,6 +111,7 @@ def text(title: str, rows: Sequence[Row], outcomes: Sequence[Outcome], metric: s
         )
     if any(row.summary is not None and row.summary.margin is None for row in rows):
         notes.append(f"Fewer than {ENOUGH} seeds are too few seeds for an interval: such rows list their runs.")
+    notes += _class_tokens(outcomes)
     results = [one.results for one in outcomes if one.results is not None]
     if any(r.get("sample") for r in results):
         notes.append("On the generated stand-in: these figures say nothing about the dataset of that name.")
@@ -123,6 +124,15 @@ def text(title: str, rows: Sequence[Row], outcomes: Sequence[Outcome], metric: s
         notes += ["", f"{len(failed)} of {len(outcomes)} runs are not in it:", ""]
         notes += [f"- {one.run}: {one.failed}" for one in failed]
     return "\n".join(notes) + "\n"
+
+
+def _class_tokens(outcomes: Sequence[Outcome]) -> list[str]:
+    """The line that says which encoding had its class token where, if any had one."""
+    places: dict[str, list[str]] = {}
+    for encoding, place in dict.fromkeys((one.run.encoding, one.run.class_token) for one in outcomes):
+        places.setdefault(place, []).append(encoding)
+    said = [f"{place} with {', '.join(names)}" for place, names in places.items() if place]
+    return [f"Position of the class token (`class_at`): {'; '.join(said)}."] if said else []
 
 
 def _runs(row: Row, quantity: Quantity) -> str:
@@ -176,6 +186,7 @@ class Report:
                 per_class=run.per_class,
                 seed=run.seed,
                 fold=run.fold,
+                class_at=run.class_token or None,
                 point=run.point,
                 folder=str(run.folder),
             )

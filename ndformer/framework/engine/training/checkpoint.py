@@ -161,36 +161,18 @@ def check_weights(
         if not (missing or extra) and set(wrong) == set(fitting):
             hint, option = f"{hint}. These are tables over positions", "--resize-positions resizes them"
         raise DataError(f"{path} is of another model: {'; '.join(named[:3])}{more}{hint}", option)
-    _check_finite(given, path)
+    check_finite(given, path)
     return given
 
 
-def _check_finite(weights: dict[str, Tensor], path: str | Path) -> None:
-    """Every answer of a model with NaN in it would be NaN, or worse, look like one."""
+def check_finite(weights: dict[str, Tensor], path: str | Path) -> None:
+    """Raise if a weight is NaN or infinite: answers of such a model are NaN or, worse, look like numbers."""
     strange = [name for name, value in weights.items() if not nonfinite.finite([value])]
     if strange:
         more = f" and {len(strange) - 1} more" if len(strange) > 1 else ""
         raise DataError(
             f"{path}: weights are finite numbers, got NaN or infinity in {strange[0]}{more}. Take another checkpoint"
         )
-
-
-def load_fitting(model: nn.Module, content: dict[str, Any], path: str | Path) -> str:
-    """Those weights of a checkpoint that fit, to begin with; says which begin anew, as a head of other classes does."""
-    own, given = model.state_dict(), content["model"]
-    fitting = {name: given[name] for name in own if name in given and given[name].shape == own[name].shape}
-    _check_finite(fitting, path)
-    blocks = [name for name in own if name.startswith("backbone.")]
-    wrong = next((name for name in blocks if name not in fitting), None)
-    if wrong is not None:
-        there = f"{tuple(given[wrong].shape)} instead of {tuple(own[wrong].shape)}" if wrong in given else "missing"
-        raise DataError(
-            f"{path} is of another backbone: {wrong} is {there}. Give the config the model of that run, or leave "
-            "weights out"
-        )
-    model.load_state_dict(own | fitting)
-    anew = sorted({name.rpartition(".")[0] for name in own if name not in fitting})
-    return f"begun with {path}" + (f"; anew: {', '.join(anew)}" if anew else "")
 
 
 def _resized(model: nn.Module, name: str, given: Tensor, own: Tensor) -> Tensor | None:

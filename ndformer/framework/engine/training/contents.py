@@ -68,6 +68,7 @@ TOLD = dict(  # beside weights, as far as it is there
     epoch=Key(count, "a whole number"),
     metrics=Key(by_name(number), "numbers by their names"),
     config=Key(text, "a text"),
+    architecture=Key(text, "a text"),
     data=Key(by_name(table), "fingerprints of the data, by split"),
     threads=Key(count, "a whole number"),
 )

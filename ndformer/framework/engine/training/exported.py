@@ -16,12 +16,11 @@ ABOUT, DIGEST = "ndformer", "ndformer_digest"  # in the file's metadata
 
 
 def can_export(path: Path) -> None:
-    """A sentence unless weights can be exported to such a file."""
+    """Make the folder of the file, and raise unless weights can be exported to a file of this name."""
     _safetensors()
     if path.suffix != ".safetensors":
         raise DataError(f"weights are exported as .safetensors, got {path}")
-    if not path.parent.is_dir():
-        raise DataError(f"the folder of {path} is missing: make it, or name another one")
+    atomic.make_folder_of(path)
 
 
 def export(path: Path, content: dict[str, Any]) -> None:

@@ -42,14 +42,16 @@ def parameter_groups(
     model: nn.Module,
     weight_decay: float,
     layer_decay: float | None = None,
+    decay_encoding: bool = True,
     no_decay: bool = False,
     lr_factors: dict[str, float] | None = None,
 ) -> list[dict[str, Any]]:
     """Parameters that share a learning rate (layer decay) and weight decay.
 
     `layer_decay` d: the learning rate of block l of L is multiplied by d^(L - l), that of what comes before the blocks
-    by d^(L + 1), of what comes after by 1 (BEiT); the backbone says which they are (`Layered`). `no_decay`: no weight
-    decay for vectors (biases, norms, tokens) and for what an encoding names in `no_weight_decay`. `lr_factors`,
+    by d^(L + 1), of what comes after by 1 (BEiT); the backbone says which they are (`Layered`). With
+    `decay_encoding=False` encodings, which begin anew in pretrained blocks, learn at the full rate. `no_decay`: no
+    weight decay for vectors (biases, norms, tokens) and for what an encoding names in `no_weight_decay`. `lr_factors`,
     dict(blocks=0.1): times a factor where a name has that word in it, the first that fits.
     """
     factors = lr_factors or {}
@@ -57,7 +59,7 @@ def parameter_groups(
         if not any(word in name for name, _ in model.named_parameters()):
             raise ValueError(f"param_groups.lr_factors: no parameter has '{word}' in its name, and none would change")
     spared = _spared(model)
-    layers = None if layer_decay is None else _layers(model)
+    layers = None if layer_decay is None else _layers(model, decay_encoding)
     groups: dict[tuple[float, float], dict[str, Any]] = {}
     for name, parameter in model.named_parameters():
         if not parameter.requires_grad:
@@ -73,7 +75,7 @@ def parameter_groups(
     return list(groups.values())
 
 
-def _layers(model: nn.Module) -> dict[str, int]:
+def _layers(model: nn.Module, decay_encoding: bool) -> dict[str, int]:
     """How many layers are above that of a parameter: 0 behind the blocks, L + 1 before them."""
     backbone = model.get_submodule("backbone")
     if not isinstance(backbone, Layered):
@@ -82,9 +84,27 @@ def _layers(model: nn.Module) -> dict[str, int]:
             "`layer_of(name)`: write them, or leave layer_decay out"
         )
     numbers = {f"backbone.{name}": backbone.layer_of(name) for name, _ in backbone.named_parameters()}
+    full_rate = set() if decay_encoding else _encoding_names(model)
     before = {name for name, _ in model.named_parameters() if name.startswith("modalities.") or name == "kinds"}
     behind = backbone.depth + 1
-    return {name: behind - (0 if name in before else numbers.get(name, behind)) for name, _ in model.named_parameters()}
+    numbers |= dict.fromkeys(before, 0) | dict.fromkeys(full_rate, behind)
+    return {name: behind - numbers.get(name, behind) for name, _ in model.named_parameters()}
+
+
+def pretrained_parameters(model: nn.Module) -> list[nn.Parameter]:
+    """Return the parameters of adapters and backbone without its encodings: those that `freeze_epochs` leaves alone."""
+    encoding = _encoding_names(model)
+    named = model.named_parameters()
+    return [p for name, p in named if name.startswith(("modalities.", "backbone.")) and name not in encoding]
+
+
+def _encoding_names(model: nn.Module) -> set[str]:
+    return {
+        f"{path}.{name}"
+        for path, module in model.named_modules()
+        if isinstance(module, LayerEncoding | PositionEncoding)
+        for name, _ in module.named_parameters()
+    }
 
 
 def _spared(model: nn.Module) -> set[str]:

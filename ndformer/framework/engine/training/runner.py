@@ -2,7 +2,7 @@
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -49,6 +49,7 @@ class AmpWrapper(OptimWrapper):
         self.scaler = torch.amp.GradScaler(device, enabled=dtype == torch.float16)  # pyright: ignore[reportPrivateImportUsage]
         self.updates = 0  # optimizer steps so far, those among them that fp16 made too large included
         self.skipped = 0  # the latest of them in a row that were left out for that
+        self.frozen: Sequence[nn.Parameter] = ()  # parameters that a step leaves alone
         self.epoch = 0  # batches in an epoch: each ends with a step, so that no gradient is pending when it is saved
 
     @contextmanager
@@ -90,6 +91,8 @@ class AmpWrapper(OptimWrapper):
         return (p.grad for p in self.parameters() if p.grad is not None)
 
     def step(self, **kwargs: Any) -> None:
+        for parameter in self.frozen:
+            parameter.grad = None  # then no optimizer moves or decays it
         if self.clip_grad_kwargs:
             self.scaler.unscale_(self.optimizer)
             self._clip_grad()

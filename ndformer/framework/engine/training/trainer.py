@@ -30,7 +30,7 @@ from ndformer.framework.engine.training.evaluate import measure
 from ndformer.framework.engine.training.first_look import looked_at
 from ndformer.framework.engine.training.loading import Loader
 from ndformer.framework.engine.training.nonfinite import sample_names
-from ndformer.framework.engine.training.optim import build_optimizer
+from ndformer.framework.engine.training.optim import build_optimizer, pretrained_parameters
 from ndformer.framework.engine.training.owner import Ownership
 from ndformer.framework.engine.training.preemption import RESUMABLE, Preemption
 from ndformer.framework.engine.training.progress import CheckpointTimer, Progress
@@ -80,6 +80,9 @@ class TrainLoop(EpochBasedTrainLoop):
     def run_epoch(self) -> None:
         self.runner.call_hook("before_train_epoch")
         self.runner.model.train()
+        trainer, settings = self.trainer, self.trainer.config.train_cfg
+        freezes = self._epoch < settings.get("freeze_epochs", 0)
+        trainer.wrapper.frozen = pretrained_parameters(trainer.model) if freezes else ()
         mark = time.perf_counter()
         for batch in self.dataloader:
             self.waited = time.perf_counter() - mark

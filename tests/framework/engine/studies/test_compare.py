@@ -67,6 +67,19 @@ def test_a_plan_has_every_encoding_once_before_a_second_seed(tmp_path):
     assert "per_class" not in runs[7].cfg.val_dataloader.dataset
 
 
+def test_the_table_says_where_each_encoding_has_its_class_token(tmp_path):
+    """Issue 44.2: in the middle PaPE has 15 to 38 points more, and no table told who had it there."""
+    runs = plan(MNIST, ["Sincos", "PaPE(m=8)", "ALiBi"], [0], tmp_path)
+    outcomes = [Outcome(run, dict(test=dict(accuracy=0.5), minutes=1.0, params=10)) for run in runs]
+    rows = compare_table.tabulate(outcomes, "accuracy", "Sincos")
+    line = "Position of the class token (`class_at`): nowhere with Sincos, ALiBi; centre with PaPE(m=8)."
+    assert line in compare_table.text("", rows, outcomes, "accuracy", "Sincos").splitlines()
+    points = plan(CONFIGS / "modelnet40_plain_pape.py", [None], [0], tmp_path)
+    assert points[0].class_token in ("", "nowhere", "centre", "origin")
+    without = plan(MNIST, [None], [0], tmp_path, options=["model.modalities.image.class_token=False"])
+    assert without[0].class_token == ""
+
+
 def test_options_the_sample_and_the_data_root_reach_every_run(tmp_path):
     options = ["train_cfg.max_epochs=3"]
     for run in plan(MNIST, ["Sincos", "NoPE"], [0], tmp_path, options=options, sample=True, data_root="my data"):
