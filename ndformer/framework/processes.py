@@ -109,7 +109,7 @@ def start(command: Sequence[str], environment: dict[str, str], **options: Any) -
 
     Its standard input is a pipe that nobody writes to, and whose end it waits for. Close it when the program has ended.
     """
-    return subprocess.Popen(command, stdin=subprocess.PIPE, env=environment | {CHILD: "1"}, **options)
+    return subprocess.Popen(command, stdin=subprocess.PIPE, env=environment | {CHILD: "1"}, text=False, **options)
 
 
 def end_with_parent() -> None:

@@ -18,9 +18,9 @@ from ndformer.framework.bias.parabolas import MixtureBias, QuadraticBias, Separa
 from ndformer.framework.bias.riding import Near
 from ndformer.framework.jit import in_memory, numba_works
 from ndformer.framework.kernels import channels_numba
-from ndformer.framework.kernels.narrow import WIDEST
 from ndformer.framework.tokens import Where
 
+WIDEST = 24  # channels of a head
 FEWEST = 2**15  # numbers that are said of a sample for which a compiler is worth waking
 
 
@@ -61,12 +61,11 @@ def as_wide(v: Tensor, width: int) -> Tensor:
 
 
 def pays(x: Tensor, q: Tensor, near: Near | None, said: int) -> bool:
-    """Whether a MixtureBias would be made channels in one pass, of so many numbers that are said of a token (B, N, D);
-    narrow heads have a kernel of their own."""
+    """Return whether a MixtureBias of tokens (B, N, D), `said` numbers each, is made channels in one pass."""
     return (
         near is not None
         and not near.calls
-        and q.shape[-1] > WIDEST
+        and q.shape[-1] > WIDEST  # in narrower heads torch's own operations are faster
         and x.shape[1] * said >= FEWEST
         and x.device.type == "cpu"
         and x.dtype == q.dtype == torch.float32

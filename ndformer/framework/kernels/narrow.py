@@ -1,9 +1,9 @@
-"""Parabolas in narrow heads, on a CPU, where numba is installed.
+"""Parabolas in narrow heads whose positions are far apart, on a CPU where numba is installed.
 
-As channels of q and k, nine coefficients make a head of 16 channels one of 32, v included, for which torch's kernel
-takes half as long again; where positions are too far apart for that, it is given a mask, for several times as long.
-Here they are a few multiplications beside the others, for little more than no encoding. Differences of positions are
-taken before they are squared, so it does not matter how far apart tokens are.
+Where positions are too far apart to be extra channels of q and k, torch's kernel would be given a mask of all pairs,
+which takes about 1.5 times as long as these loops. Differences of positions are taken before they are squared, so the
+extent does not matter. Where positions are near each other, torch's kernel with extra channels is faster, with AVX2
+and more so with AVX-512.
 """
 
 import math
@@ -23,10 +23,8 @@ from ndformer.framework.kernels.backend import Backend, samples
 from ndformer.framework.kernels.narrow_numba import ROW, TILE
 from ndformer.framework.tokens import Where
 
-# Channels of a head and tokens of a row: with more, or fewer, torch's kernel is as fast
-WIDEST, FEWEST = 24, 100
-FEWEST_LEARNED = 400  # where gradients are wanted
-FEWEST_MASKED = 40  # where torch's kernel would be given a mask
+# Channels of a head and tokens of a row: with more, or fewer, torch's kernel with a mask is as fast
+WIDEST, FEWEST = 24, 40
 AXES = 3
 # of dr' M dr + c' dr, as the kernel has them
 TERMS = [(0, 0), (0, 1), (0, 2), (1, 1), (1, 2), (2, 2), (0,), (1,), (2,)]
@@ -51,11 +49,8 @@ class Narrow(Backend):
         return len(parts.axes) <= AXES and not whole and numba_works()
 
     def preferred(self, q: Tensor, where: Where, bias: Bias | None) -> bool:
-        fewest = FEWEST_MASKED
-        if isinstance(bias, SeparableBias) and bias.separable:
-            learned = torch.is_grad_enabled() and any(t.requires_grad for t in (q, *bias.parabolas().entries.values()))
-            fewest = FEWEST_LEARNED if learned else FEWEST
-        return q.shape[-1] <= WIDEST and q.shape[2] >= fewest
+        separable = isinstance(bias, SeparableBias) and bias.separable
+        return not separable and q.shape[-1] <= WIDEST and q.shape[2] >= FEWEST
 
     def __call__(self, q: Tensor, k: Tensor, v: Tensor, where: Where, bias: Bias | None, scale: float) -> Tensor:
         if not self.serves(q, k, v, where, bias):

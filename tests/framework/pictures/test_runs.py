@@ -9,6 +9,7 @@ import pytest
 from ndformer.framework.engine.run import train
 from ndformer.framework.engine.training import checkpoint
 from ndformer.framework.pictures import runs as report
+from ndformer.framework.quantity import Quantity
 from ndformer.framework.registry import DATASETS
 from tests.soak.tiny import SoakSquares, config, register
 
@@ -36,10 +37,17 @@ def test_curves_are_in_the_units_of_tables(tmp_path, monkeypatch):
     """Issue 44.12: curves had an accuracy of 0.42 where tables say 42 %."""
     drawn = []
     monkeypatch.setattr(report, "_save", lambda figure, path: drawn.append(figure))
-    report.curves(tmp_path / "x.png", [dict(epoch=1, loss=2.0, lr=0.1, accuracy=0.42)], "accuracy")
-    report.curves(tmp_path / "x.png", [dict(epoch=1, loss=2.0, lr=0.1, error=0.42)], "error")
+    report.curves(
+        tmp_path / "x.png", [dict(epoch=1, loss=2.0, lr=0.1, accuracy=0.42)], "accuracy", Quantity.of("higher", "share")
+    )
+    report.curves(
+        tmp_path / "x.png", [dict(epoch=1, loss=2.0, lr=0.1, error=0.42)], "error", Quantity.of("lower", "px")
+    )
     shown = [(figure.axes[1].get_title("left"), *figure.axes[1].lines[0].get_ydata()) for figure in drawn]
-    assert shown == [("validation accuracy (%)", 42.0), ("validation error", 0.42)]
+    assert shown == [
+        ("validation accuracy in % (higher is better)", 42.0),
+        ("validation error in px (lower is better)", 0.42),
+    ]
 
 
 def test_a_run_whose_classes_look_like_formulas_comes_to_its_end(tmp_path, monkeypatch, squares):
@@ -79,7 +87,7 @@ def test_pictures_that_fail_are_warnings_after_the_checkpoint_was_saved(tmp_path
 def test_curves_are_drawn_now_and_then_and_of_the_whole_at_the_end(tmp_path, monkeypatch, squares, redrawn, epochs):
     drawn = []
     monkeypatch.setattr("ndformer.framework.engine.training.trainer.REDRAWN", redrawn)
-    monkeypatch.setattr(report, "curves", lambda path, history, main: drawn.append(len(history)))
+    monkeypatch.setattr(report, "curves", lambda path, history, main, quantity: drawn.append(len(history)))
     monkeypatch.setattr(report, "confusion_matrix", lambda *given: None)
     train(config(batch=8), tmp_path)
     assert drawn == epochs

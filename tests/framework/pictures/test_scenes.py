@@ -179,6 +179,6 @@ def test_long_titles_are_wrapped_and_not_cut_off(width, tmp_path):
     with canvas(width, 2.0, title) as figure:
         figure.subplots()
     figure.savefig(tmp_path / "wide.png")
-    box = figure._suptitle.get_window_extent()
+    box = figure._suptitle.get_window_extent()  # pyright: ignore[reportAttributeAccessIssue]
     assert 0 <= box.x0 < box.x1 <= width * figure.dpi
     assert figure.get_suptitle().replace("\n", " ") == title

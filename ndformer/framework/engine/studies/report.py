@@ -68,7 +68,7 @@ def _headline(run: Told) -> list[Markup]:
         return []
     samples = run.data.get("test", {}).get("samples")
     of = f"{in_words(name, [run])}, test set" + (f" ({samples:,} samples)" if isinstance(samples, int) else "")
-    return [element("p", element("strong", _summary(name, [test[name]])), f" {of}", class_="headline")]
+    return [element("p", element("strong", _summary([test[name]], run.quantity(name))), f" {of}", class_="headline")]
 
 
 def _figures(runs: Sequence[Told]) -> Markup:
