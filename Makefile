@@ -37,8 +37,8 @@ types: $(READY)
 SEES_GPU := -c "import sys, torch, mmengine; sys.exit(not torch.cuda.is_available())"
 
 gpu:
-	if $(PYTHON) $(SEES_GPU) 2>/dev/null; then $(PYTHON) -m tools.benchmarks.gpu $(ARGS); \
-	else $(MAKE) $(READY) && $(BIN)/python -m tools.benchmarks.gpu $(ARGS); fi
+	if $(PYTHON) $(SEES_GPU) 2>/dev/null; then PYTHONPATH=$(CURDIR) $(PYTHON) tools/benchmarks/gpu.py $(ARGS); \
+	else $(MAKE) $(READY) && $(BIN)/python tools/benchmarks/gpu.py $(ARGS); fi
 
 soak: $(READY)
 	$(BIN)/python -m tests.soak.kill --kills 200 --faults

@@ -1,8 +1,8 @@
 """Measure attention, models and training on a GPU, then run tests/gpu: one folder of figures within nine minutes.
 
-    python -m tools.benchmarks.gpu                                 every step, into build/gpu (`make gpu`)
-    python -m tools.benchmarks.gpu --out FOLDER --steps call vit   these two, into another folder
-    python -m tools.benchmarks.gpu --dry                           every step in tiny sizes on the CPU: does each run?
+    tools/benchmarks/gpu.py                                 every step, into build/gpu (`make gpu`)
+    tools/benchmarks/gpu.py --out FOLDER --steps call vit   these two, into another folder
+    tools/benchmarks/gpu.py --dry                           every step in tiny sizes on the CPU: does each run?
 
 Each step is a process. All warm up (import, build, compile) side by side; then each measures while the others wait.
 results.jsonl has one line per figure, written as soon as it is known; the last line of each case repeats its first row,
@@ -25,9 +25,11 @@ import torch
 from ndformer.framework import devices
 from ndformer.framework.engine.programs.cli import new_parser, run
 from ndformer.framework.errors import DataError
-from tools.benchmarks.gpu_steps import STEPS
 
 ROOT = Path(__file__).resolve().parents[2]
+# of gpu_steps.py, whose imports take longer than --help should
+STEPS = ["environment", "call", "call_float32", "block", "vit", "vit_compiled", "points", "packed", "memory"]
+STEPS += ["train_modelnet40", "train_coco"]
 WARM_UP = 200.0  # seconds, after which the steps that are ready are measured and the others stand still
 STEP = 70.0  # seconds in which a step may measure
 
@@ -118,7 +120,8 @@ class Conductor:
                 child.kill()
 
     def start(self, name: str, cwd: Path) -> Child:
-        command = ["-m", "tools.benchmarks.gpu_steps", name, self.folder.resolve(), *["--dry"] * self.dry]
+        code = "from tools.benchmarks import gpu_steps; gpu_steps.main()"
+        command = ["-c", code, name, self.folder.resolve(), *["--dry"] * self.dry]
         device = {devices.VARIABLE: "cpu"} if self.dry else {}
         return Child(command, self.folder / "logs" / f"{name}.txt", cwd, **device)
 

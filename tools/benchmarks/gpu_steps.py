@@ -250,5 +250,6 @@ def wait_for_turn() -> None:
         sys.exit()
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Run a step: its name, the folder for figures, and --dry are the arguments of the process."""
     run_step(sys.argv[1], Path(sys.argv[2]), "--dry" in sys.argv, wait_for_turn)

@@ -40,9 +40,8 @@ def training(bench: Bench, config: str) -> Measure:
     def measure() -> None:
         loaders = {split: build_loader(cfg, split) for split in ("train", "val", "test")}
         with contextlib.suppress(Finished), owned(Path.cwd()) as ownership:
-            trainer = TimedTrainer(cfg, ownership, loaders, model, Console(Log(None)))
-            trainer.bench, trainer.case = bench, f"training step, {config}, batches of {loaders['train'].batch_size}"
-            trainer.train()
+            case = f"training step, {config}, batches of {loaders['train'].batch_size}"
+            TimedTrainer(bench, case, cfg, ownership, loaders, model, Console(Log(None))).train()
 
     return measure
 
@@ -54,12 +53,14 @@ class Finished(Exception):
 class TimedTrainer(Trainer):
     """A trainer that measures its steps, ends after some, and records the lines of one step that wait for the GPU."""
 
-    bench: Bench
-    case: str
-    first_steps = 5  # which compile and are not timed; one of them is watched
+    first_steps = 5  # which compile and are not timed; the last of them is watched
+
+    def __init__(self, bench: Bench, case: str, *args: Any) -> None:
+        self.bench, self.case = bench, case
+        self.steps_ms: list[float] = []
+        super().__init__(*args)
 
     def step(self, batch: dict[str, Any]) -> dict[str, Any]:
-        self.steps_ms: list[float] = getattr(self, "steps_ms", [])
         self.bench.wait()
         begin = time.perf_counter()
         watched = len(self.steps_ms) == self.first_steps - 1

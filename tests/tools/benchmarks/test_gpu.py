@@ -14,6 +14,11 @@ def lines(folder: Path) -> list[dict]:
     return [json.loads(line) for line in (folder / "results.jsonl").read_text().splitlines()]
 
 
+def test_the_steps_have_the_names_that_the_program_knows() -> None:
+    """Issue 44.16"""
+    assert list(gpu_steps.STEPS) == gpu.STEPS
+
+
 @pytest.mark.parametrize("name", gpu_steps.STEPS)
 def test_every_step_measures_without_an_error(
     name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str]
