@@ -138,12 +138,13 @@ def packed_rows(bench: Bench) -> Measure:
                 for title, (call, inputs) in calls.items():
                     one_call = functools.partial(call, backend)
                     rows[f"{title}, {backend}, {layout}"] = with_gradients(one_call, inputs, train)
-        if not bench.dry:
-            from torch.nn.attention.varlen import varlen_attn
+        if not bench.dry:  # for CUDA alone
+            with bench.attempt(case, "no encoding, varlen_attn"):
+                from torch.nn.attention.varlen import varlen_attn
 
-            flat = [random(bench, total, HEADS, WIDTH, dtype=bench.dtype, train=train) for _ in range(3)]
-            varlen = functools.partial(varlen_attn, *flat, bounds, bounds, longest, longest)
-            rows["no encoding, varlen_attn"] = with_gradients(varlen, flat, train)
+                flat = [random(bench, total, HEADS, WIDTH, dtype=bench.dtype, train=train) for _ in range(3)]
+                varlen = functools.partial(varlen_attn, *flat, bounds, bounds, longest, longest)
+                rows["no encoding, varlen_attn"] = with_gradients(varlen, flat, train)
         cases[case] = bench.warm_up(case, rows)
 
     def measure() -> None:

@@ -92,11 +92,11 @@ def block(bench: Bench) -> Measure:
     def measure() -> None:
         for case, calls in cases.items():
             bench.compare(case, calls, ["NoPE"])
-        for case, calls in {} if bench.dry else cases.items():
+        for case, calls in ({} if bench.dry else cases).items():
             graphs = {}
-            for name, call in calls.items():
+            for name in ("NoPE", "AxialRoPE", "PaPE", "PaPERI", "ALiBi"):  # a failed capture could harm those after it
                 with bench.attempt(f"{case}, CUDA graph", name):
-                    graphs[name] = cuda_graph(call)
+                    graphs[name] = cuda_graph(calls[name])
             bench.compare(f"{case}, CUDA graph", graphs, ["NoPE"])
 
     return measure
@@ -236,12 +236,14 @@ STEPS: dict[str, Callable[[Bench], Measure]] = {
 
 
 def run_step(name: str, folder: Path, dry: bool, begin: Callable[[], object] = lambda: None) -> None:
-    """Warm up, call `begin` (which may wait for a turn), and measure."""
+    """Warm up, call `begin` (which may wait for a turn), and measure. Exit with 1 after an error of the whole step."""
     bench = Bench(name, folder, dry)
-    with bench.attempt(f"{name} as a whole"):
+    with bench.attempt(f"step {name}"):
         measure = STEPS[name](bench)
         begin()
         measure()
+        return
+    sys.exit(1)
 
 
 def wait_for_turn() -> None:

@@ -39,7 +39,9 @@ def training(bench: Bench, config: str) -> Measure:
 
     def measure() -> None:
         loaders = {split: build_loader(cfg, split) for split in ("train", "val", "test")}
-        with contextlib.suppress(Finished), owned(Path.cwd()) as ownership:
+        folder = Path.cwd() / config
+        folder.mkdir(exist_ok=True)
+        with contextlib.suppress(Finished), owned(folder) as ownership:
             case = f"training step, {config}, batches of {loaders['train'].batch_size}"
             TimedTrainer(bench, case, cfg, ownership, loaders, model, Console(Log(None))).train()
 
@@ -81,8 +83,8 @@ class TimedTrainer(Trainer):
         def count(message: Any, *rest: Any, **options: Any) -> None:
             if "called a synchronizing" in str(message):
                 frames = [f for f in traceback.extract_stack() if f.filename.startswith(f"{ROOT}/ndformer/")]
-                last = frames[-1]
-                lines[f"{Path(last.filename).relative_to(ROOT)}:{last.lineno} {last.name}"] += 1
+                places = [f"{Path(f.filename).relative_to(ROOT)}:{f.lineno} {f.name}" for f in frames[-1:]]
+                lines[places[0] if places else "outside of ndformer"] += 1
 
         with warnings.catch_warnings():
             warnings.simplefilter("always")
