@@ -123,7 +123,7 @@ class Bench:
         activities = [ProfilerActivity.CPU, *([] if self.dry else [ProfilerActivity.CUDA])]
         self.wait()
         begin = time.perf_counter()
-        with profile(activities=activities) as profiler:
+        with profile(activities=activities, acc_events=True) as profiler:
             call()
             self.wait()
         wall_ms = 1e3 * (time.perf_counter() - begin)

@@ -32,11 +32,16 @@ def test_every_step_measures_without_an_error(
     assert any(line.get("ms", 0) > 0 for line in found)
 
 
-def test_steps_run_in_processes_and_write_into_one_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Issue 44.16"""
-    gpu.main(["--dry", "--out", str(tmp_path), "--steps", "packed"])
-    assert "packed: measured" in capsys.readouterr().out
-    rows = {line["row"]: line for line in lines(tmp_path)}
+def test_steps_warm_up_side_by_side_and_write_into_one_folder(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Issue 44.16: those that are not ready in time stand still while others are measured, and are measured last."""
+    monkeypatch.setattr(gpu, "WARM_UP", 0.0)
+    conductor = gpu.Conductor(tmp_path, dry=True, minutes=9)
+    conductor.measure(["environment", "packed"], tmp_path)
+    printed = capsys.readouterr().out
+    assert [name in printed for name in ("environment: measured", "packed: measured")] == [True, True], printed
+    rows = {line["row"]: line for line in lines(tmp_path) if line["step"] == "packed"}
     assert rows["PaPE, fused, packed"]["ratios"]["no encoding, sdpa, padded"] > 0
     assert "no encoding, sdpa, padded (again)" in rows
 
