@@ -12,7 +12,8 @@
 # make docs    the documentation as a site, build/site; a dead link or a page that is nowhere in its list ends it
 # make browser the explorer's page and a report in a real Chromium (Debian's: apt install chromium), driven by playwright
 # make devkit  nuScenes' devkit in an environment of its own (.devkit), and our numbers beside its
-# make gpu     what needs a GPU: tests/gpu, then the benchmarks, into docs/benchmarks
+# make gpu     figures of a GPU and tests/gpu, within nine minutes, into build/gpu (ARGS="--out FOLDER"); installs nothing
+#              where torch, mmengine and a GPU are already there: make gpu PYTHON=/path/to/python
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -33,16 +34,11 @@ lint: $(READY)
 types: $(READY)
 	$(BIN)/basedpyright
 
-gpu: $(READY)
-	$(BIN)/python -m pytest -q tests/gpu -rs
-	@$(BIN)/python -c "import sys, torch; sys.exit(torch.cuda.is_available())" || for line in \
-	  "benchmarks/attention.py attention" "benchmarks/attention.py block" \
-	  "benchmarks/points.py --points 110000 --cpe none --out docs/benchmarks" \
-	  "benchmarks/points.py --points 110000 --cpe none --out docs/benchmarks --amp" \
-	  "benchmarks/points.py --points 110000 --cpe none --out docs/benchmarks --amp --train" \
-	  "benchmarks/points.py --points 110000 --cpe xcpe --out docs/benchmarks --amp" \
-	  "benchmarks/driving.py --encodings none PaPE ALiBi LearnableMLP --out docs/benchmarks"; \
-	do $(BIN)/python tools/$$line || exit 1; done
+SEES_GPU := -c "import sys, torch, mmengine; sys.exit(not torch.cuda.is_available())"
+
+gpu:
+	if $(PYTHON) $(SEES_GPU) 2>/dev/null; then PYTHONPATH=$(CURDIR) $(PYTHON) tools/benchmarks/gpu.py $(ARGS); \
+	else $(MAKE) $(READY) && $(BIN)/python tools/benchmarks/gpu.py $(ARGS); fi
 
 soak: $(READY)
 	$(BIN)/python -m tests.soak.kill --kills 200 --faults

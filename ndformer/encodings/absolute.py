@@ -102,10 +102,10 @@ class LearnableSincos(Sincos):
         return [fixed + more for fixed, more in zip(super().angles(r), learnt)]
 
 
+ENCODINGS.synonyms |= dict.fromkeys(("sinusoidal", "sine", "sin", "fixed"), "Sincos")
+
+
 if __name__ == "__main__":
     from ndformer.framework.pictures.encodings import draw_file
 
     draw_file(Sincos, LearnableSincos)
-
-
-ENCODINGS.synonyms |= dict.fromkeys(("sinusoidal", "sine", "sin", "fixed"), "Sincos")

@@ -71,10 +71,10 @@ class _Tables(LayerEncoding):
         return TableBias([table.to(state.dtype) for table in self.tables], self.reach, state.positions)
 
 
+ENCODINGS.synonyms |= dict.fromkeys(("rpe", "rpb", "relative_position_bias"), "RelativeBias")
+
+
 if __name__ == "__main__":
     from ndformer.framework.pictures.encodings import draw_file
 
     draw_file(RelativeBias)
-
-
-ENCODINGS.synonyms |= dict.fromkeys(("rpe", "rpb", "relative_position_bias"), "RelativeBias")

@@ -75,10 +75,10 @@ class RoPEMixed(RotaryND):
         return LearnedTurns(1 / self.frequencies(), halves=True, inverse=True)
 
 
+ENCODINGS.synonyms |= dict.fromkeys(("rope", "rotary", "2d-rope", "rope2d"), "AxialRoPE")
+
+
 if __name__ == "__main__":
     from ndformer.framework.pictures.encodings import draw_file
 
     draw_file(AxialRoPE, RoPEMixed)
-
-
-ENCODINGS.synonyms |= dict.fromkeys(("rope", "rotary", "2d-rope", "rope2d"), "AxialRoPE")

@@ -155,10 +155,10 @@ def _intervals(extent: Any, dims: int) -> tuple[tuple[float, float], ...]:
     return intervals
 
 
+ENCODINGS.synonyms |= dict.fromkeys(("ape", "learned", "learnable", "absolute"), "LearnableAbsolute")
+
+
 if __name__ == "__main__":
     from ndformer.framework.pictures.encodings import draw_file
 
     draw_file(LearnableAbsolute)
-
-
-ENCODINGS.synonyms |= dict.fromkeys(("ape", "learned", "learnable", "absolute"), "LearnableAbsolute")

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch._dynamo.exc import FailOnRecompileLimitHit
 from torch._dynamo.testing import CompileCounterWithBackend
+from torch._inductor.exc import InductorError
 from torch.nn.attention.flex_attention import flex_attention
 
 from ndformer.framework.bias.parabolas import IsotropicBias
@@ -105,6 +106,43 @@ def test_where_nothing_more_is_compiled_the_reference_goes_on_and_says_so(monkey
         found = flex.Flex()(q, q, q, where, bias, 0.25)
     assert torch.equal(found, exact)
     assert [str(one.message) for one in said] == [flex.MANY]
+
+
+def test_where_flex_cannot_be_compiled_the_reference_goes_on_after_one_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Issue 44.16: on an H100 Inductor has no configuration for RelativeBias in 16 bits."""
+    where, q, bias = given([30, 20])
+    attempts = []
+
+    def failing(*_: Any, **__: Any) -> Tensor:
+        attempts.append(1)
+        raise InductorError(RuntimeError("No valid triton configs"), None)
+
+    monkeypatch.setattr(flex, "FAILED", set())
+    monkeypatch.setattr(flex, "compiled", lambda: failing)
+    monkeypatch.setattr(backend, "GPU", "cpu")
+    exact = attend(q, q, q, where, bias, backend="dense")
+    with torch.no_grad(), warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        found = [flex.Flex()(q, q, q, where, bias, 0.25) for _ in range(3)]
+    assert all(torch.equal(each, exact) for each in found)
+    assert len(attempts) == len(caught) == 1
+    message = str(caught[0].message)
+    assert message.startswith(f"backend 'flex' must compile FlexAttention for {type(bias).__name__} in float32, got ")
+    assert "No valid triton configs" in message
+    assert message.endswith("set backend='sdpa' or backend='dense' on the model.")
+
+
+def test_other_errors_of_flex_are_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Issue 44.16"""
+    where, q, bias = given([30, 20])
+
+    def failing(*_: Any, **__: Any) -> Tensor:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(flex, "compiled", lambda: failing)
+    monkeypatch.setattr(backend, "GPU", "cpu")
+    with torch.no_grad(), pytest.raises(torch.OutOfMemoryError):
+        flex.Flex()(q, q, q, where, bias, 0.25)
 
 
 def test_dynamo_says_that_its_limit_is_reached_where_a_whole_graph_is_asked_for() -> None:

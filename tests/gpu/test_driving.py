@@ -67,6 +67,5 @@ def test_it_learns_in_16_bit(head: str) -> None:
 
 
 def test_latency_and_memory_of_the_published_size(capsys: pytest.CaptureFixture[str]) -> None:
-    """make gpu writes the figures into docs/benchmarks."""
     benchmark_driving.main(["--encodings", "none", "PaPE", "--repeats", "1"])
     assert capsys.readouterr().out.count(" s\n") == 6

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from ndformer.framework.attention import Attention, attend, build_encoding
-from ndformer.framework.kernels.flex import compiled
+from ndformer.framework.kernels.flex import FAILED, compiled
 from ndformer.framework.registry import ENCODINGS
 from ndformer.framework.tokens import TokenSet, Where
 from ndformer.framework.transformer import Transformer
@@ -37,6 +37,7 @@ def _fresh() -> Iterator[None]:
     """Each test compiles for itself: torch gives up on a function after eight variants."""
     compiled.cache_clear()
     torch.compiler.reset()
+    FAILED.clear()
     yield
     compiled.cache_clear()
 

@@ -84,7 +84,7 @@ def test_spconv_and_torch_agree(kernel: int) -> None:
 
 
 def test_latency_and_memory_of_a_scene(capsys: pytest.CaptureFixture[str]) -> None:
-    """At the size of a scene, 100,000 points; make gpu writes the figures into docs/benchmarks."""
+    """At the size of a scene, 100,000 points."""
     for options in ([], ["--amp"], ["--amp", "--train"]):
         benchmark_points.main(["--points", "110000", "--repeats", "1", "--cpe", "none", *options])
     assert capsys.readouterr().out.count("MiB") == 3 * (1 + len(benchmark_points.ENCODINGS))

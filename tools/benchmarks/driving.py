@@ -2,7 +2,7 @@
 """What UniTR of the published size costs on one sample: six cameras of 704 x 256 pixels, and about 20,000 pillars.
 
 python tools/benchmarks/driving.py                       PaPE, forward
-python tools/benchmarks/driving.py --encodings none ALiBi --out docs/benchmarks      also as .json, as make gpu does
+python tools/benchmarks/driving.py --encodings none ALiBi --out docs/benchmarks      also as .json
 
 The parts are taken in turn, `--repeats` times, and the median of each is told: on CPU the time of the processor, one
 thread, on a GPU that on the clock. `cut` is what finds the windows and sets of all eight layers, a share of `blocks`.

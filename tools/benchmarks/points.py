@@ -4,7 +4,7 @@
 python tools/benchmarks/points.py                           9,500 points of a surface, forward, on what there is
 python tools/benchmarks/points.py --points 100000 --train   forward and backward
 python tools/benchmarks/points.py --encodings PaPE --cpe none
-python tools/benchmarks/points.py --points 110000 --amp --out docs/benchmarks   also as .json and .png, as make gpu does
+python tools/benchmarks/points.py --points 110000 --amp --out docs/benchmarks   also as .json and .png
 
 Models are taken in turn, `--repeats` times, and the median of each is told. On CPU it is the time of the processor, one
 thread, which other work on the machine hardly changes; on a GPU the time on the clock, and the memory at its peak,

@@ -1,7 +1,7 @@
 """FlexAttention: flash attention with any pointwise bias, on GPU. On CPU it is forward only and serves as a check.
 
-It is compiled for all shapes at once (dynamic), and for each kind of bias and mask. Where dynamo would compile no more,
-and run it uncompiled, with a table of all pairs, it is the reference that goes on, a chunk at a time.
+It is compiled for all shapes at once (dynamic), and for each kind of bias and mask. Where torch cannot compile it, or
+would compile no more and run it uncompiled, with a table of all pairs, the reference goes on, a chunk at a time.
 """
 
 import copy
@@ -24,6 +24,7 @@ from ndformer.framework.kernels.tiles import block_mask, buffer
 from ndformer.framework.tokens import Where
 
 VARIANTS = 64  # kinds of biases, masks, types and widths of heads, and the ways in which torch tells shapes apart
+FAILED: set[tuple[object, ...]] = set()  # kinds of calls that torch could not compile: each attempt takes many seconds
 MANY = f"FlexAttention was compiled in {VARIANTS} ways, and is not for this one: backend 'dense' goes on, more slowly"
 
 
@@ -54,20 +55,40 @@ class Flex(Backend):
             )
         B, width = q.shape[0], v.shape[-1]
         q, k, v = (F.pad(t, (0, max(0, 16 - t.shape[-1]))) for t in (q, k, v))  # the GPU kernel's least width
+        eager = on_gpu(q) and not torch.compiler.is_compiling()
+        if eager and _kind(q, bias) in FAILED:
+            return Dense()(q, k, v, where, bias, scale)[..., :width]
         given: dict[str, Any] = dict(score_mod=score_mod(where, bias, B), block_mask=block_mask(where, B), scale=scale)
-        if not on_gpu(q) or torch.compiler.is_compiling():
+        if not eager:
             return flex_attention(q, k, v, **given)[..., :width]  # pyright: ignore[reportIndexIssue]
         try:
             # plain integers of a bias (the reach of a table) stay constants: Inductor cannot capture symbolic ones
             with torch._dynamo.config.patch(recompile_limit=VARIANTS, specialize_int=True):
                 return compiled()(q, k, v, **given)[..., :width]
         except Exception as error:
-            from torch._dynamo.exc import FailOnRecompileLimitHit  # here: importing dynamo takes long
+            from torch._dynamo import exc  # here: importing dynamo takes long
 
-            if not isinstance(error, FailOnRecompileLimitHit):
+            if isinstance(error, exc.FailOnRecompileLimitHit):
+                warnings.warn(MANY, stacklevel=2)
+            elif isinstance(error, exc.TorchDynamoException):  # dynamo's own, or its compiler's InductorError
+                FAILED.add(_kind(q, bias))
+                warnings.warn(describe_failure(error, q, bias), stacklevel=2)
+            else:
                 raise
-            warnings.warn(MANY, stacklevel=2)
             return Dense()(q, k, v, where, bias, scale)[..., :width]
+
+
+def _kind(q: Tensor, bias: Bias | None) -> tuple[object, ...]:
+    return type(bias), q.dtype, q.shape[-1], torch.is_grad_enabled()
+
+
+def describe_failure(error: Exception, q: Tensor, bias: Bias | None) -> str:
+    name = "no bias" if bias is None else type(bias).__name__
+    cause = f"{type(error).__name__}: {(str(error).strip() or '?').splitlines()[0]:.120}"
+    return (
+        f"backend 'flex' must compile FlexAttention for {name} in {str(q.dtype).removeprefix('torch.')}, got {cause}. "
+        "Attention goes on with backend 'dense', more slowly; set backend='sdpa' or backend='dense' on the model."
+    )
 
 
 def untraced() -> AbstractContextManager[Any]:

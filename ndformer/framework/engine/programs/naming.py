@@ -10,6 +10,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from ndformer.framework import foreign
 from ndformer.framework.encoding import PositionEncoding
 from ndformer.framework.engine.config.text import parse_option
 from ndformer.framework.errors import DataError, nearest
@@ -39,7 +40,7 @@ def _classes_in(path: Path) -> str:
     """Say which classes a file has, without running it."""
     _check_file(path)
     try:
-        body = ast.parse(path.read_bytes()).body
+        body = ast.parse(foreign.text(path)).body
     except (SyntaxError, ValueError):
         return "It is not Python."
     own = [f"{path}:{node.name}" for node in body if isinstance(node, ast.ClassDef)]
