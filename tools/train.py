@@ -5,7 +5,7 @@
     python tools/train.py configs/cifar10_pape.py --sample       small, on generated data, in minutes
     python tools/train.py configs/cifar10_pape.py --encoding 'PaPE(m=8)' --cfg-options train_cfg.max_epochs=100
 
-    tools/train.py imagefolder --weights timm:vit_small_patch16_224.safetensors --encoding PaPE --data-root mine
+    python tools/train.py imagefolder --weights timm:vit_small_patch16_224.safetensors --encoding PaPE --data-root mine
 
     torchrun --nproc-per-node 2 tools/train.py CONFIG            several processes, each with batches of its own
 

@@ -119,7 +119,7 @@ PROGRAMS = [  # every other program that takes a config or a run, and what it pr
     (tools.check_coverage, "chirps_config.py", ".png"),
     (tools.probe_positions, f"chirps_config.py {BEST} --samples 60", "probe_positions.png"),
     (tools.print_config, "chirps_config.py", "sample_data = None"),
-    (tools.export, f"chirps_config.py {BEST} a.safetensors", "a.safetensors"),
+    (tools.export, f"chirps_config.py {BEST} exported/a.safetensors", "exported/a.safetensors"),
     (tools.report, "work_dirs/chirps_config", "report.html"),
     (tools.report, "work_dirs/chirps_config --samples 2 --trust-config --out again.html", "again.html"),
 ]

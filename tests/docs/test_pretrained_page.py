@@ -49,7 +49,7 @@ def test_its_command_fine_tunes_and_prints_what_the_page_shows(tmp_path, monkeyp
         vit(TIMM, 64, cls_token=(1, 1, 64), pos_embed=(1, 17, 64), **{"head.weight": (5, 64), "head.bias": (5,)}), name
     )
     cfg = cli.config_from(given)
-    lines = pretrained.begin(build_model(cfg, "cpu"), cfg)
+    lines = pretrained.begin(build_model(cfg, "cpu", [str(i) for i in range(37)]), cfg)
     (shown,) = re.findall(r"^```\n(weights of .*?)\n```", PAGE, re.DOTALL | re.MULTILINE)
     number = lambda text: re.sub(r"[\d,]+ (tensors|numbers)", r"N \1", text)
     assert number("\n".join(lines)) == number(shown)

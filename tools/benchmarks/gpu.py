@@ -1,8 +1,9 @@
+#!/usr/bin/env python
 """Measure attention, models and training on a GPU, then run tests/gpu: one folder of figures within nine minutes.
 
-    tools/benchmarks/gpu.py                                 every step, into build/gpu (`make gpu`)
-    tools/benchmarks/gpu.py --out FOLDER --steps call vit   these two, into another folder
-    tools/benchmarks/gpu.py --dry                           every step in tiny sizes on the CPU: does each run?
+    python tools/benchmarks/gpu.py                                 every step, into build/gpu (`make gpu`)
+    python tools/benchmarks/gpu.py --out FOLDER --steps call vit   these two, into another folder
+    python tools/benchmarks/gpu.py --dry                           every step in tiny sizes on the CPU: does each run?
 
 Each step is a process. All warm up (import, build, compile) side by side; then each measures while the others wait.
 results.jsonl has one line per figure, written as soon as it is known; the last line of each case repeats its first row,

@@ -68,7 +68,7 @@ class Run:
     @property
     def class_token(self) -> str:
         """The position of the model's class token, in the words of `class_at`; '' without one."""
-        return _class_token(self.cfg.model) if self.cfg else ""
+        return _class_token(self.cfg.model) if self.cfg and "model" in self.cfg else ""
 
     @property
     def done(self) -> bool:
