@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from tools.benchmarks import attention, driving, events, loader, pipeline, selection, step
+from tools.benchmarks import attention, backends, driving, events, loader, pipeline, selection, step
 
 ROOT = Path(__file__).parents[3]
 ELSEWHERE = {"gpu", "soak", "browser", "kernels", "journeys", "matrix", "devkit", "headless"}  # not part of the suite
@@ -27,7 +27,8 @@ def imported() -> set[str]:
 
 def test_every_program_has_a_test() -> None:
     """Issue 44.32: nothing ran tools/benchmarks/step.py, which was broken."""
-    programs = {".".join(file.relative_to(ROOT).with_suffix("").parts) for file in (ROOT / "tools").rglob("*.py")}
+    files = [file for file in (ROOT / "tools").rglob("*.py") if "__main__" in file.read_text()]
+    programs = {".".join(file.relative_to(ROOT).with_suffix("").parts) for file in files}
     assert "tools.benchmarks.step" in programs
     assert programs <= imported()
 
@@ -89,3 +90,11 @@ def test_loader(output_of):
 def test_selection(output_of):
     given = ["--sides", "8", "--radii", "1", "--heads", "1", "--width", "16", "--repeats", "2"]
     assert "times as fast" in output_of(lambda words: selection.main(selection.parser().parse_args(words)), *given)
+
+
+def test_backends_are_compared_with_what_auto_takes(output_of):
+    """Issue 44.14: `auto` took a slower kernel on CPUs with AVX-512."""
+    shapes = [backends.Shape("PaPE", 1, 2, 48, 16, 2, extent) for extent in (4, 400)]
+    lines = output_of(lambda given: backends.main(given, shapes), "--repeats", "1").splitlines()
+    assert len(lines) == 3 + 2 * len(shapes)
+    assert all(line.count("*") == 1 for line in lines[3:])

@@ -1,0 +1,116 @@
+#!/usr/bin/env python
+"""Measure whether `auto` takes the fastest attention backend on this CPU, over 20 shapes.
+
+    python tools/benchmarks/backends.py                    every shape, forward and with gradients
+    ATEN_CPU_CAPABILITY=avx2 MKL_ENABLE_INSTRUCTIONS=AVX2 NUMBA_CPU_NAME=haswell python tools/benchmarks/backends.py
+
+One thread, float32, processor time. The backends of a shape take turns in every round, so that a busy machine slows all
+alike. The last column is the time of the backend that `auto` takes over that of the fastest, 1.00 where it is the same.
+"""
+
+import argparse
+import statistics
+import time
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from ndformer.framework.attention import build_encoding
+from ndformer.framework.bias.base import Bias
+from ndformer.framework.engine.programs.cli import new_parser, run
+from ndformer.framework.kernels import BACKENDS, attend
+from ndformer.framework.kernels.choose import choose
+from ndformer.framework.tokens import Where
+
+OTHERS = {"flex", "fused", "select"}  # references on a CPU, and one that approximates
+
+
+class Shape(NamedTuple):
+    encoding: str
+    rows: int
+    heads: int
+    tokens: int
+    width: int  # channels of a head
+    dims: int
+    extent: float  # of the positions along each axis
+
+
+SHAPES = [
+    Shape("NoPE", 8, 12, 197, 64, 2, 14),
+    Shape("NoPE", 1, 12, 1024, 64, 2, 32),
+    Shape("ALiBi", 8, 12, 197, 64, 2, 14),
+    Shape("ALiBi", 1, 12, 1024, 64, 2, 32),
+    Shape("PaPE", 8, 12, 197, 64, 2, 14),
+    Shape("PaPE", 1, 12, 1024, 64, 2, 16),
+    Shape("PaPE", 1, 12, 1024, 64, 2, 64),
+    Shape("PaPE", 16, 4, 64, 16, 2, 8),
+    Shape("PaPE", 16, 4, 196, 16, 2, 14),
+    Shape("PaPE", 16, 4, 196, 16, 2, 56),
+    Shape("PaPE", 4, 4, 1024, 16, 3, 8),
+    Shape("PaPE", 4, 4, 1024, 16, 3, 200),
+    Shape("PaPE", 32, 8, 36, 16, 2, 6),
+    Shape("PaPE", 32, 8, 36, 16, 2, 60),
+    Shape("PaPE", 32, 8, 90, 16, 2, 60),
+    Shape("PaPE", 8, 4, 300, 32, 3, 8),
+    Shape("PaPE", 8, 4, 300, 32, 3, 100),
+    Shape("PaPERI", 4, 4, 1024, 16, 3, 8),
+    Shape("PaPERI", 4, 4, 1024, 16, 3, 200),
+    Shape("PaPERI", 8, 12, 197, 64, 2, 14),
+]
+
+
+def call_of(shape: Shape) -> tuple[Tensor, Tensor, Tensor, Where, Bias | None]:
+    """Return q, k, v, the positions and the bias of one layer."""
+    torch.manual_seed(0)
+    B, H, N, h = shape.rows, shape.heads, shape.tokens, shape.width
+    where = Where(torch.rand(B, N, shape.dims) * shape.extent)
+    cfg: dict[str, Any] = dict(type=shape.encoding)
+    encoding = build_encoding(cfg, dim=H * h, heads=H, position_dims=shape.dims, depth=1)
+    q, k, v = torch.randn(3, B, H, N, h)
+    with torch.no_grad():
+        q, k, bias = encoding.layer(0, 1)(q, k, torch.randn(B, N, H * h), encoding.prepare(where))
+    return q, k, v, where, bias
+
+
+def measure(shape: Shape, train: bool, repeats: int) -> tuple[str, dict[str, float]]:
+    """Return the backend that `auto` takes, and the median seconds of each backend."""
+    q, k, v, where, bias = call_of(shape)
+    q, k, v = (t.requires_grad_(train) for t in (q, k, v))
+    chosen = choose(q, k, v, where, bias).name
+    names = [name for name, backend in BACKENDS.items() if name not in OTHERS and backend.serves(q, k, v, where, bias)]
+    seconds: dict[str, list[float]] = {name: [] for name in names}
+    for _ in range(repeats + 1):
+        for name, times in seconds.items():
+            start = time.process_time()
+            with torch.set_grad_enabled(train):
+                out = attend(q, k, v, where, bias, backend=name)
+            if train:
+                torch.autograd.grad(out.sum(), [q, k, v])
+            times.append(time.process_time() - start)
+    return chosen, {name: statistics.median(times[1:]) for name, times in seconds.items()}
+
+
+def main(arguments: Sequence[str] | None = None, shapes: Sequence[Shape] = tuple(SHAPES)) -> None:
+    parser = new_parser(__doc__)
+    parser.add_argument("--repeats", type=int, default=9)
+    given: argparse.Namespace = parser.parse_args(arguments)
+    torch.set_num_threads(1)
+    print(f"{torch.backends.cpu.get_cpu_capability()}, torch {torch.__version__}, ms; * is what `auto` takes")
+    print("| encoding | rows x heads x tokens x channels | dims | extent | | dense | sdpa | narrow | auto / best |")
+    print("|---|---|--:|--:|---|--:|--:|--:|--:|")
+    for shape in shapes:
+        for train in (False, True):
+            chosen, seconds = measure(shape, train, given.repeats)
+            cells = [f"{1e3 * seconds[n]:.1f}{'*' * (n == chosen)}" if n in seconds else "" for n in BACKENDS]
+            cells = [cell for name, cell in zip(BACKENDS, cells) if name not in OTHERS]
+            size = f"{shape.rows} x {shape.heads} x {shape.tokens} x {shape.width}"
+            ratio = seconds[chosen] / min(seconds.values())
+            what = "with gradients" if train else "forward"
+            row = [shape.encoding, size, str(shape.dims), f"{shape.extent:g}", what, *cells, f"{ratio:.2f}"]
+            print(f"| {' | '.join(row)} |", flush=True)
+
+
+if __name__ == "__main__":
+    run(main)
