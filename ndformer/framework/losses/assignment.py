@@ -7,8 +7,6 @@ from torch import Tensor
 
 from ndformer.framework.losses.boxes import complete_iou
 
-EPS = 1e-9  # of score^alpha * IoU^beta
-
 
 @dataclass(frozen=True, eq=False)
 class Objects:
@@ -64,9 +62,8 @@ class TaskAligned:
             wanted = wanted & _largest(torch.where(wanted, value, -1.0), self.keep)
             value, overlap = value * wanted, overlap * wanted
 
-        scaled = value * (overlap.amax(2, keepdim=True) / (value.amax(2, keepdim=True) + EPS))
-        chosen = (wanted & (value > EPS)).any(1)  # an anchor that finds nothing of its object learns no box
-        return Assignment(wanted.to(torch.uint8).argmax(1), scaled.amax(1), chosen)
+        scaled = value * (overlap.amax(2, keepdim=True) / (value.amax(2, keepdim=True) + 1e-9))
+        return Assignment(wanted.to(torch.uint8).argmax(1), scaled.amax(1), wanted.any(1))
 
     def _inside(self, centres: Tensor, objects: Objects) -> Tensor:
         """(B, G, A) whether an anchor's centre lies within an object."""

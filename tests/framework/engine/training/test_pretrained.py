@@ -51,7 +51,7 @@ def begun(text: str, config: str, encoding: str | None, keep: bool = False, **op
     weights = pretrained.read(text)
     changes = [f"{name}={value}" for name, value in options.items()]
     cfg = load(config_path(config), changes, encoding, adapt=lambda cfg: pretrained.adapted(cfg, weights, keep))
-    model = build_model(cfg, "cpu")
+    model = build_model(cfg, "cpu", ["a", "b", "c"])
     return model, "\n".join(pretrained.begin(model, cfg))
 
 
