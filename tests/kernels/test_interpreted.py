@@ -6,6 +6,7 @@ What this cannot show: races, wrong launches, the rounding of real tensor cores,
 import functools
 import math
 import os
+from typing import Any
 
 import pytest
 import torch
@@ -18,8 +19,21 @@ if os.environ.get("TRITON_INTERPRET") != "1":
     pytest.skip("make kernels: kernels are interpreted in a process of their own", allow_module_level=True)
 pytest.importorskip("triton", reason="make kernels installs triton")
 
+import triton.runtime.interpreter as interpreter  # pyright: ignore[reportMissingImports]
+
 from ndformer.framework.kernels import fused_launch, fused_variants
 from tests.kernels.cases import CASES, MASKS, B, H, N, Results, bias_of, distances, exactly, shape
+
+_patch = interpreter._patch_lang_tensor
+
+
+def _patch_scalars(tensor: Any, *rest: Any) -> None:
+    """Let the interpreter's scalars, arrays of one dimension, be integers: NumPy 2.5 refuses int() of them."""
+    _patch(tensor, *rest)
+    tensor.__index__ = lambda self: self.handle.data.item()
+
+
+interpreter._patch_lang_tensor = _patch_scalars
 
 WIDTH = 16
 DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "fp16, in registers": torch.float16}
