@@ -78,7 +78,7 @@ def test_saved_predictions_evaluate_to_the_same_numbers(use, home, capsys):
     use(test_tool.main, "--out", "found.json", "--classwise")
     said = capsys.readouterr().out
     assert "hourglass" not in said
-    assert said.splitlines()[1].split()[:3] == ["class", "AP", "AP50"]
+    assert ["class", "AP", "AP50"] in [line.split()[:3] for line in said.splitlines()]
     eval_tool.main(["coco", str(home / "data/annotations/instances_val2017.json"), "found.json", "--out", "x.json"])
     again = json.loads((home / "x.json").read_text())
     test = json.loads((home / "run" / "results.json").read_text())["test"]

@@ -64,7 +64,9 @@ class Parser(argparse.ArgumentParser):
     def _with_files_of_run(self, words: list[str]) -> list[str]:
         """Replace the folder of a run, as the first positional argument, by its config and checkpoint."""
         wanted = [action.dest for action in self._actions if not action.option_strings]
-        if wanted[:1] != [CONFIG]:
+        if wanted[:1] != [CONFIG] or wanted[1:2] == [
+            "checkpoints"
+        ]:  # a program of many runs reads their folders itself
             return words
         at = self._first_positional(words)
         found = None if at is None else files_of_run(Path(words[at]))

@@ -11,6 +11,7 @@ from torch import nn
 
 from ndformer.framework.adapter import Adapter
 from ndformer.framework.encoding import PositionEncoding, short
+from ndformer.framework.model import TokenModel
 from ndformer.framework.spacing import Spacing
 from ndformer.framework.tokens import TokenSet, Where
 
@@ -39,7 +40,7 @@ def looked_at(model: nn.Module) -> Iterator[list[str]]:
     said: list[str] = []
     with seen_by(model) as seen, _counting(model) as counts:
         yield said
-    if not getattr(model, "joined", []):  # of joined modalities, one may have few tokens
+    if not (isinstance(model, TokenModel) and model.joined):  # of joined modalities, one may have few tokens
         said += filter(None, (few_tokens(name, adapter, found) for name, (adapter, found) in counts.items()))
     said += dict.fromkeys(filter(None, (_too_far(encoding, wheres) for encoding, wheres in seen.items())))
 
@@ -59,7 +60,8 @@ def few_tokens(name: str, adapter: Adapter, counts: Sequence[int]) -> str | None
 @contextlib.contextmanager
 def _counting(model: nn.Module) -> Iterator[dict[str, tuple[Adapter, list[int]]]]:
     """Count the tokens of each sample by modality, without padding, class token and registers."""
-    adapters = {name: one for name, one in getattr(model, "modalities", {}).items() if isinstance(one, Adapter)}
+    modalities = model.modalities if isinstance(model, TokenModel) else {}
+    adapters = {name: one for name, one in modalities.items() if isinstance(one, Adapter)}
     counts: dict[str, tuple[Adapter, list[int]]] = {name: (one, []) for name, one in adapters.items()}
 
     def note(into: list[int], adapter: nn.Module, _: Any, made: Any) -> None:
