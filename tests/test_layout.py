@@ -79,6 +79,18 @@ def test_modalities_and_encodings_know_the_framework_and_it_knows_neither(folder
     assert not strangers, strangers
 
 
+def test_encodings_know_no_kernel() -> None:
+    """Issue 45.3: an encoding returns a Bias, and framework/kernels chooses how it is computed."""
+    found = [
+        f"{i.line} imports {i.name}"
+        for module, own in MODULES.items()
+        for i in own
+        if module.startswith("ndformer.encodings") and i.name.startswith("ndformer.framework.kernels.")
+        if i.name != "ndformer.framework.kernels.attend"
+    ]
+    assert not found, found
+
+
 def test_integrations_know_the_framework_and_nobody_knows_them() -> None:
     for module, found in MODULES.items():
         inside = module.startswith("ndformer.integrations")

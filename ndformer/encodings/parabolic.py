@@ -29,7 +29,7 @@ from ndformer.encodings.radius import (
     steepest,
 )
 from ndformer.framework.bias.base import Bias
-from ndformer.framework.bias.parabolas import IsotropicBias, MixtureBias, QuadraticBias
+from ndformer.framework.bias.parabolas import IsotropicBias, QuadraticBias
 from ndformer.framework.bias.riding import Near, halvings, near
 from ndformer.framework.encoding import (
     LayerEncoding,
@@ -38,7 +38,6 @@ from ndformer.framework.encoding import (
     from_repo,
 )
 from ndformer.framework.jit import in_memory
-from ndformer.framework.kernels.channels import pays
 from ndformer.framework.ranges import Width
 from ndformer.framework.registry import ENCODINGS
 from ndformer.framework.tokens import Where
@@ -209,17 +208,9 @@ class PaPELayer(_Parabolas):
     def __init__(self, config: PaPE, index: int) -> None:
         super().__init__(config, index)
         self.rows, self.products = Folded(), Folded()
-        terms = config.distance and config.direction and config.context and config.activation
-        self.mixes = terms and not config.offsets
 
     def bias(self, q: Tensor, k: Tensor, x: Tensor, state: Centred) -> Bias:
         x = x.to(torch.promote_types(x.dtype, torch.float32))
-        H, m, _ = self.wp.shape
-        if self.mixes and pays(x, q, state.near, H * m):
-            rows = self.rows(self._rows, self.wp, self.wa, self.wb).flatten(0, 1)
-            values = linear(x, rows, q).unflatten(-1, (H, -1))
-            weights = self.products(self._falling, self.wp).mT
-            return MixtureBias(values, weights, state.positions, state.near)
         falls, c = self._of_content(x, q) if self.context else self._constant(x, q)
         M = None if falls is None else _summed(self.products(self._falling, self.wp).to(x.dtype), falls)
         return QuadraticBias(

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from ndformer.framework.bias.base import Bias, PositionBias, squares
@@ -123,34 +122,6 @@ class QuadraticBias(SeparableBias):
         if self.c is not None:
             parts["direction"] = QuadraticBias(None, self.c, positions)
         return parts
-
-
-class MixtureBias(QuadraticBias):
-    """PaPE's parabolas as the content gives them (mixture): M and c are summed once somebody asks for them.
-
-    Values (B, N, H, m + P): of each parabola, before softplus, and c. Weights (H, T, m): what each adds to the upper
-    entries of M.
-    """
-
-    def __init__(self, values: Tensor, weights: Tensor, positions: Tensor, near: Near | None = None) -> None:
-        SeparableBias.__init__(self, positions, values.dtype, near)
-        self.values, self.weights = values, weights
-        self._sums: tuple[list[Tensor], list[Tensor]] | None = None
-
-    @property
-    def M(self) -> list[Tensor]:
-        return self._summed()[0]
-
-    @property
-    def c(self) -> list[Tensor]:
-        return self._summed()[1]
-
-    def _summed(self) -> tuple[list[Tensor], list[Tensor]]:
-        if self._sums is None:
-            falls, c = self.values.tensor_split([self.weights.shape[2]], dim=-1)
-            M = torch.einsum("htm,bnhm->tbhn", self.weights, F.softplus(falls))
-            self._sums = list(M.contiguous().unbind(0)), list(c.permute(3, 0, 2, 1).contiguous().unbind(0))
-        return self._sums
 
 
 class IsotropicBias(SeparableBias):

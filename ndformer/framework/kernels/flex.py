@@ -16,7 +16,6 @@ from torch import Tensor
 from torch.nn.attention.flex_attention import flex_attention
 
 from ndformer.framework.bias.base import Bias
-from ndformer.framework.bias.parabolas import SeparableBias
 from ndformer.framework.kernels.backend import Backend, on_gpu
 from ndformer.framework.kernels.dense import Dense
 from ndformer.framework.kernels.masks import placed_for
@@ -108,8 +107,6 @@ def score_mod(where: Where, bias: Bias | None, batch: int) -> Any:
         return None
     placed = placed_for(bias, where)
     placed = None if placed is None else buffer(placed.expand(batch, -1))
-    if isinstance(bias, SeparableBias):
-        bias.parabolas()  # what is summed once somebody asks for it: not in the graph
     if where.positions.device.type == "cpu" or not torch.compiler.is_compiling():  # torch 2.11 cannot trace the copy
         bias = with_buffers(bias)
 

@@ -49,11 +49,11 @@ def bits() -> Any:
     return bits
 
 
-def polynomial(f: Callable[[float], float], degree: int, low: float, high: float) -> list[Any]:
-    """Coefficients in float32 of the polynomial that meets f at Chebyshev's points of low..high."""
+def polynomial(f: Callable[[float], float], degree: int) -> list[Any]:
+    """Return float32 coefficients of the polynomial that equals f at the Chebyshev nodes of 0..1."""
     import numpy as np
 
     turns = (torch.arange(degree + 1, dtype=torch.float64) + 0.5) * math.pi / (degree + 1)
-    points = low + (high - low) * (1 + turns.cos()) / 2
+    points = (1 + turns.cos()) / 2
     values = torch.tensor([f(float(point)) for point in points], dtype=torch.float64)
     return [np.float32(c) for c in torch.linalg.solve(torch.vander(points, increasing=True), values).tolist()]

@@ -17,7 +17,7 @@ def pieces(length: int) -> SimpleNamespace:
     import numpy as np
     from numba import njit
 
-    p0, p1, p2, p3, p4, p5, p6 = polynomial(lambda f: 2.0**f, 6, 0, 1)
+    p0, p1, p2, p3, p4, p5, p6 = polynomial(lambda f: 2.0**f, 6)
     smallest, as_float, options = np.float32(-126), bits(), OPTIONS
 
     @njit(**options)

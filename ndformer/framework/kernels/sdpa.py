@@ -15,7 +15,6 @@ from torch import Tensor
 from ndformer.framework.bias.base import Bias
 from ndformer.framework.bias.parabolas import SeparableBias
 from ndformer.framework.kernels.backend import Backend, on_gpu, samples
-from ndformer.framework.kernels.channels import as_wide, widened
 from ndformer.framework.kernels.masks import bias_rows, seen
 from ndformer.framework.tokens import Where
 
@@ -60,7 +59,7 @@ class SDPA(Backend):
             # one form for all kernels: they know no broadcast over heads with gradients
             mask = total.to(q.dtype).expand(q.shape[0], q.shape[1], -1, -1)
         width = v.shape[-1]
-        v = as_wide(v, q.shape[-1])  # where something rides on q and k already
+        v = _as_wide(v, q.shape[-1])  # where something rides on q and k already
         return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale)[..., :width].to(dtype)
 
 
@@ -72,12 +71,31 @@ def riding(
     q: Tensor, k: Tensor, v: Tensor, where: Where, bias: SeparableBias, mask: Tensor | None, scale: float
 ) -> Tensor:
     """With the bias as extra channels of q and k: as many as make the heads' width a multiple of 8."""
-    wide = widened(q, k, v, where, bias, scale)
-    width, calls = v.shape[-1], [] if bias.near is None else bias.near.calls
-    outputs = [
-        F.scaled_dot_product_attention(wide.q[:, :, call], keys, wide.v, attn_mask=mask, scale=scale)
-        for call, keys in zip(calls or [slice(None)], wide.k)
-    ]
+    fq, fk = features(where, bias, scale)
+    spare = -(q.shape[-1] + fq.shape[-1]) % 8
+    q = torch.cat([q, fq.expand(*q.shape[:3], -1), q.new_zeros(1).expand(*q.shape[:3], spare)], dim=-1)
+    padding = k.new_zeros(1).expand(*k.shape[:3], spare)
+    width, v = v.shape[-1], _as_wide(v, q.shape[-1])
+    calls = [] if bias.near is None else bias.near.calls
+    outputs = []
+    for call, channels in zip(calls or [slice(None)], fk):
+        wide = torch.cat([k, channels.expand(*k.shape[:3], -1), padding], dim=-1)
+        outputs.append(F.scaled_dot_product_attention(q[:, :, call], wide, v, attn_mask=mask, scale=scale))
     if not calls:
         return outputs[0][..., :width]
     return torch.cat(outputs, dim=2)[:, :, torch.cat(calls).argsort(), :width]
+
+
+def features(where: Where, bias: SeparableBias, scale: float) -> tuple[Tensor, Tensor]:
+    """Return the bias in float32 as extra channels of q and, for each call of attention, of k."""
+    fq, fk = bias.features()
+    fq = fq / scale
+    if where.placed is not None:
+        placed = where.placed[:, None, :, None]
+        fq, fk = torch.where(placed, fq, 0.0), torch.where(placed, fk, 0.0)
+    return fq.float(), fk.float()
+
+
+def _as_wide(v: Tensor, width: int) -> Tensor:
+    """Pad v with zeros to `width` channels: flash attention needs q, k and v equally wide."""
+    return v if v.shape[-1] >= width else F.pad(v, (0, width - v.shape[-1]))

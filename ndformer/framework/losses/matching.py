@@ -10,7 +10,6 @@ from torch import Tensor
 from ndformer.framework.devices import sent
 from ndformer.framework.field import Field
 from ndformer.framework.losses.boxes3d import distance_iou, iou_3d
-from ndformer.framework.losses.hungarian import hungarian
 from ndformer.framework.losses.objects3d import Objects3D
 
 ALPHA, GAMMA = 0.25, 2.0  # of the focal loss
@@ -32,13 +31,18 @@ class Matching:
 
     @torch.no_grad()
     def __call__(self, logits: Tensor, boxes: Tensor, objects: Objects3D, field: Field) -> Pairs:
-        """Of queries (B, Q, ...): pairs sample by sample. Waits for the device once, for all of them."""
+        """Assign the objects of each sample to its queries (B, Q, ...) at the lowest total cost (Hungarian assignment).
+
+        Waits for the device once, for all samples.
+        """
+        from scipy.optimize import linear_sum_assignment  # here: it takes long to import
+
         cost = self.costs(logits, boxes, objects, field).nan_to_num(1e4, 1e4, -1e4).cpu().numpy()  # (B, Q, K)
         real = objects.real.cpu().numpy()
         found = []
         for b, (own, there) in enumerate(zip(cost, real)):
             numbers = there.nonzero()[0]
-            queries, chosen = hungarian(own[:, numbers])
+            queries, chosen = linear_sum_assignment(own[:, numbers])
             found += [(b, int(q), int(numbers[o])) for q, o in zip(queries, chosen)]
         columns = sent(torch.tensor(found, dtype=torch.int64), logits).reshape(-1, 3).unbind(1)
         return Pairs(*columns)

@@ -63,7 +63,7 @@ def test_pape_rides_on_q_and_k_in_float32_on_images(name: str, masks: str, monke
     given: dict[str, Any] = dict(
         plain={}, unplaced={"placed": n > 0}, padded={"valid": n < 190}, packed={"segment": n // 60}
     )[masks]
-    called = spy(monkeypatch, sdpa_module, "widened")
+    called = spy(monkeypatch, sdpa_module, "features")
     attention, x, where, state = pape(image(8), name=name, **given)
     y = attention(x, where, state)
     assert len(called) == (2 if masks == "packed" else 1)  # rows of 60 and of 16
@@ -72,7 +72,7 @@ def test_pape_rides_on_q_and_k_in_float32_on_images(name: str, masks: str, monke
 
 
 def test_pape_rides_in_16_bit_on_cpu_by_way_of_float32(monkeypatch: pytest.MonkeyPatch) -> None:
-    called = spy(monkeypatch, sdpa_module, "widened")
+    called = spy(monkeypatch, sdpa_module, "features")
     for dtype in (torch.bfloat16, torch.float16):
         attention, x, where, state = pape(image(8), dtype)
         attention(x, where, state)
@@ -81,7 +81,7 @@ def test_pape_rides_in_16_bit_on_cpu_by_way_of_float32(monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize("case", ["float64", "wide", "fractions", "unknown extent", "composed"])
 def test_pape_does_not_ride_where_digits_would_be_lost(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    called = spy(monkeypatch, sdpa_module, "widened")
+    called = spy(monkeypatch, sdpa_module, "features")
     if case == "float64":
         attention, x, where, state = pape(image(14).double(), torch.float64)
     elif case == "wide":
@@ -115,7 +115,7 @@ def test_wherever_pape_rides_it_loses_less_than_1e5th(
     for side in (4, 8, 14, 32, 45, 64, 100, 128, 256, 512):
         n = torch.arange(196)[None]
         masks = {"placed": n > 0} if unplaced else {}
-        called = spy(monkeypatch, sdpa_module, "widened")
+        called = spy(monkeypatch, sdpa_module, "features")
         results = []
         for dtype in (torch.float32, torch.float64):
             positions = (image(side) * factor + 400).float().to(dtype)
@@ -134,8 +134,31 @@ def test_wherever_pape_rides_it_loses_less_than_1e5th(
     assert not rode[-1]
 
 
+GRIDS = {"1-D": (12,), "2-D, halved": (24, 24), "3-D, halved": (3, 32, 6), "4-D": (3, 2, 3, 3)}
+
+
+@pytest.mark.parametrize("sizes", GRIDS.values(), ids=GRIDS)
+def test_channels_have_the_numbers_of_dense_float64_in_any_dimension(
+    sizes: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Output and gradients, in heads wider than those of the kernel for narrow heads."""
+    called = spy(monkeypatch, sdpa_module, "features")
+    positions = torch.cartesian_prod(*(torch.arange(float(size)) for size in sizes)).view(1, -1, len(sizes))
+    x, results = torch.randn(1, positions.shape[1], 36), []
+    encoding = build_encoding(dict(type="PaPE", m=5), dim=36, heads=1, position_dims=len(sizes), depth=1)
+    attention = Attention(36, 1, encoding.layer(0, 1))
+    for dtype, backend in ((torch.float32, "auto"), (torch.float64, "dense")):
+        where = Where(positions.to(dtype), grid=sizes)
+        attention.to(dtype).backend = backend
+        tokens = x.to(dtype, copy=True).requires_grad_()
+        y = attention(tokens, where, encoding.prepare(where))
+        results.append((y, *torch.autograd.grad(y.square().sum(), [tokens, *attention.parameters()])))
+    assert len(called) == 1
+    assert max(map(relative, *results)) <= 1e-5
+
+
 def test_packed_samples_ride_each_about_its_own_middle(monkeypatch: pytest.MonkeyPatch) -> None:
-    called = spy(monkeypatch, sdpa_module, "widened")
+    called = spy(monkeypatch, sdpa_module, "features")
     segment = torch.arange(196)[None] // 49
     attention, x, where, state = pape(image(8) + 5000.0 * segment[..., None], segment=segment)
     y = attention(x, where, state)
@@ -147,7 +170,7 @@ def test_packed_samples_ride_each_about_its_own_middle(monkeypatch: pytest.Monke
 @pytest.mark.parametrize("name", ["PaPE", "PaPERI", "PaPECompact", "PaPEDirectional"])
 def test_a_grid_is_halved_once_for_all_blocks(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     halved = spy(monkeypatch, parabolic_module, "near")
-    called = spy(monkeypatch, sdpa_module, "widened")
+    called = spy(monkeypatch, sdpa_module, "features")
     model = Transformer(64, 3, 1, 2, dict(type=name))
     positions = torch.cartesian_prod(*2 * [torch.arange(24.0)])[None]
     where = Where(positions, grid=(24, 24))

@@ -1,17 +1,14 @@
-"""Overlap of turned boxes, against clipping polygons one side at a time; the assignment, against all permutations."""
+"""Overlap of turned boxes, against clipping polygons one side at a time."""
 
-import itertools
 import math
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ndformer.framework.losses.boxes3d import distance_iou, iou_3d, iou_above, kept_above
-from ndformer.framework.losses.hungarian import hungarian
 
 few = settings(max_examples=80, deadline=None, derandomize=True)
 number = st.floats(-3, 3, width=32)
@@ -110,23 +107,3 @@ def test_suppression_is_the_loop():
             kept.append(i)
     assert kept_above(boxes, scores, 0.175).nonzero().squeeze(1).tolist() == sorted(kept)
     assert kept_above(boxes[:0], scores[:0], 0.1).shape == (0,)
-
-
-@pytest.mark.parametrize("seed", range(40))
-def test_the_assignment_is_the_cheapest_of_all(seed):
-    rng = np.random.default_rng(seed)
-    n, m = rng.integers(0, 6, 2).tolist()
-    cost = rng.integers(-3, 4, (n, m)) if seed % 2 else rng.normal(size=(n, m))
-    rows, columns = hungarian(cost)
-    least = min(n, m)
-    assert len(rows) == len(columns) == least == len(set(rows.tolist())) == len(set(columns.tolist()))
-    if n <= m:
-        cheapest = min(sum(cost[i, c] for i, c in enumerate(p)) for p in itertools.permutations(range(m), n))
-    else:
-        cheapest = min(sum(cost[r, j] for j, r in enumerate(p)) for p in itertools.permutations(range(n), m))
-    assert cost[rows, columns].sum() == pytest.approx(cheapest)
-
-
-def test_an_assignment_of_nonsense_is_refused():
-    with pytest.raises(ValueError, match="finite"):
-        hungarian(np.array([[0.0, np.nan]]))

@@ -41,23 +41,10 @@ class Summary:
 
 
 def student_t(freedom: int, confidence: float = 0.95) -> float:
-    """The t that Student's distribution stays within, on both sides, with this probability."""
-    low, high = 0.0, math.pi / 2
-    for _ in range(60):  # bisection in the angle whose tangent is t / sqrt(freedom)
-        middle = (low + high) / 2
-        low, high = (middle, high) if _within(middle, freedom) < confidence else (low, middle)
-    return math.tan(low) * math.sqrt(freedom)
+    """Return the two-sided quantile of Student's t distribution: |t| is below it with this probability."""
+    from scipy.special import stdtrit  # here: not every program that imports this module computes an interval
 
-
-def _within(angle: float, freedom: int) -> float:
-    """P(|t| < sqrt(freedom) tan(angle)): a finite sum for whole degrees of freedom (Abramowitz and Stegun 26.7.3-4)."""
-    sine, cosine = math.sin(angle), math.cos(angle)
-    odd = freedom % 2
-    term, total = (cosine if odd else 1.0), 0.0
-    for k in range(2 + odd, freedom + 1, 2):
-        total += term
-        term *= cosine**2 * (k - 1) / k
-    return 2 / math.pi * (angle + sine * total) if odd else sine * total
+    return float(stdtrit(freedom, (1 + confidence) / 2))
 
 
 def bounds(s: Summary, quantity: Quantity) -> tuple[float, float] | None:
