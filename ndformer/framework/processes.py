@@ -104,12 +104,12 @@ def _leave() -> None:
     os._exit(1)
 
 
-def start(command: Sequence[str], environment: dict[str, str], **options: Any) -> subprocess.Popen[bytes]:
+def start(command: Sequence[str], environment: dict[str, str], **options: Any) -> subprocess.Popen[Any]:
     """Start a program of ours that ends when this process does, even by SIGKILL: it saves what it can first.
 
     Its standard input is a pipe that nobody writes to, and whose end it waits for. Close it when the program has ended.
     """
-    return subprocess.Popen(command, stdin=subprocess.PIPE, env=environment | {CHILD: "1"}, text=False, **options)
+    return subprocess.Popen(command, stdin=subprocess.PIPE, env=environment | {CHILD: "1"}, **options)
 
 
 def end_with_parent() -> None:
