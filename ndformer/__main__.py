@@ -1,7 +1,7 @@
-"""The programs of tools/, wherever ndformer is installed.
+"""Run a program of tools/ by its name, also where ndformer is installed without a checkout.
 
-ndformer                                        which there are
-ndformer train modelnet40_pape --sample         as `python tools/train.py configs/modelnet40_pape.py --sample`
+ndformer                                        lists the programs
+ndformer train modelnet40_pape --sample         the same as `python tools/train.py configs/modelnet40_pape.py --sample`
 """
 
 import ast
@@ -24,8 +24,8 @@ def main() -> None:
         return
     if name in ("-h", "--help"):
         with ending_with_their_reader():
-            print("ndformer PROGRAM ...      --help after one tells more; configs that ship go by their names\n")
-            for name, path in programs.items():
+            print("Usage: ndformer PROGRAM ...    ndformer PROGRAM --help lists its options\n")
+            for name, path in sorted(programs.items(), key=lambda item: "/" in item[0]):  # benchmarks last
                 says = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
                 print(f"  {name:22} {says.partition(chr(10))[0]}")
         return

@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""Look at what a model is given: a sheet of samples after their transforms, with class names, boxes or masks.
+"""Draw a sheet of samples after their transforms, with class names, boxes or masks.
 
 python tools/browse_dataset.py configs/cifar10_pape.py --sample
 python tools/browse_dataset.py configs/imagenet1k_pape.py --data-root data/imagenet --count 64 --out sheet.png

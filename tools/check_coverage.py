@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""What the data of a config use of its encoding: waves, entries of tables, radii - and what to set where it is little.
+"""Report which waves, table entries and radii of an encoding the data of a config use, and what to set.
 
     python tools/check_coverage.py configs/mnist_pape.py --sample --encoding AxialRoPE
     python tools/check_coverage.py configs/modelnet40_pape.py --data-root data/modelnet40 \\

@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""Read all samples of a config's datasets, and say which cannot be used: before a week is spent on training.
+"""Read all samples of a config's datasets and report which cannot be used, before a long training.
 
     python tools/check_data.py configs/modelnet40_pape.py --workers 8
     python tools/check_data.py configs/modelnet40_pape.py --sample --splits train

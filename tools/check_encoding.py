@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""Check what a position encoding promises: a line for each promise, exit code 0 if all are kept.
+"""Check that a position encoding keeps its promises: one line per promise, exit code 0 if all pass.
 
 python tools/check_encoding.py PaPE m=8
 python tools/check_encoding.py window.py:Window radius=2

@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""Check what a dataset, a pack, an adapter and a head of your own promise: a line for each, exit code 0 if all is kept.
+"""Check your own dataset, pack, adapter and head: one line per promise, exit code 0 if all pass.
 
 python tools/check_modality.py chirps.py
 python tools/check_modality.py my_package.sound --data-root data/sound Sound.frame=32

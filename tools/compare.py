@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""Train one config under several encodings and seeds: a table with intervals.
+"""Train one config with several encodings and seeds, and write a table with confidence intervals.
 
     python tools/compare.py configs/mnist_pape.py --encodings Sincos AxialRoPE PaPE --seeds 0 1 2 --sample
     python tools/compare.py configs/mnist_pape.py --encodings Sincos 'PaPE(m=8)' --per-class 10 50 100 --jobs 2

@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""Weights trained elsewhere, as a checkpoint of ndformer.
+"""Convert weights trained elsewhere into a checkpoint of ndformer.
 
 python tools/convert_checkpoint.py pointcept model_best.pth ptv3.pth
     Point Transformer V3, of Pointcept or of its authors

@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""Numbers from saved predictions, without a model.
+"""Compute metrics from saved predictions, without a model.
 
     python tools/eval.py coco GT.json DETECTIONS.json
     python tools/eval.py coco GT.json DETECTIONS.json --classwise --out numbers.json --pictures DIR

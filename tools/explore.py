@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""A page that shows where a model looks, and why: click a token, and every layer and head shows what it looks at.
+"""Write an interactive attention viewer: click a token to see what every layer and head attends to, and why.
 
     python tools/explore.py configs/cifar10_pape.py work_dirs/cifar10_pape/best.pth photo.jpg
     python tools/explore.py configs/mnist_pape.py work_dirs/mnist_pape_sample/best.pth 7 8 --sample       test samples

@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""A trained model for elsewhere: a graph that runs without ndformer (.onnx, .pt2), weights (.safetensors), a folder.
+"""Export a trained model: a graph that runs without ndformer (.onnx, .pt2), weights (.safetensors), or a folder.
 
 python tools/export.py work_dirs/cifar10_pape/config.py work_dirs/cifar10_pape/best.pth pape.onnx
 python tools/export.py work_dirs/cifar10_pape/config.py work_dirs/cifar10_pape/best.pth pape.safetensors

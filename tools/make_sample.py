@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""Write a small generated stand-in for a dataset, in the dataset's own format on disk.
+"""Write a small generated dataset in the format of the real one.
 
 python tools/make_sample.py cifar10
 python tools/make_sample.py cifar10 --out data/cifar10 --seed 1

@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""Say what a file holds: format, counts, sizes, time, the first rows, and anything odd.
+"""Describe a file: format, counts, sizes, time, first rows, and anything odd.
 
 python tools/peek.py user01_led.aedat 17-04-13_td.dat photo.jpg chair.off v_Archery_g01_c01.avi
 python tools/peek.py recording.raw --json       for programs: a line of JSON for each file

@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""Predict for files or folders: the likeliest classes of each, what is where in it, or how much of it is what.
+"""Predict classes, boxes or masks for files or folders.
 
 python tools/predict.py configs/cifar10_pape.py work_dirs/cifar10_pape/best.pth photo.jpg folder/ [--out out.json]
 python tools/predict.py configs/modelnet40_pape.py work_dirs/modelnet40_pape/best.pth chair.off scan.ply --show-dir seen

@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""A small index of GEN1, so that it opens at once and no sample is looked for; and whether all its files can be read.
+"""Index GEN1, so that it opens at once, and check that all its files can be read.
 
     python tools/prepare_gen1.py data/gen1
 

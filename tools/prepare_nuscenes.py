@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""A compact index of nuScenes' tables, so that it opens at once; and whether the files that they name are there.
+"""Index nuScenes' tables, so that they open at once, and check that their files exist.
 
     python tools/prepare_nuscenes.py data/nuscenes
     python tools/prepare_nuscenes.py data/nuscenes --only v1.0-mini

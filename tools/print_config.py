@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""Print a config as it will be used: bases merged, defaults filled in, checked. What is printed loads again.
+"""Print a config as it will be used: bases merged, defaults filled in, checked. The output is a valid config.
 
 python tools/print_config.py configs/cifar10_pape.py
 python tools/print_config.py configs/cifar10_pape.py --sample --cfg-options train_cfg.max_epochs=5 optimizer.lr=1e-3

@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""How well linear probes read where tokens are from the features of each layer: does place leak, and where is it lost?
+"""Measure with linear probes how well the features of each layer tell token positions.
 
     python tools/probe_positions.py configs/mnist_small.py work_dirs/mnist_small/best.pth
     python tools/probe_positions.py configs/mnist_pape.py work_dirs/mnist_pape_sample/best.pth --sample --samples 100

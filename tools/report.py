@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""A page of a run, or of several side by side: report.html, which opens anywhere without a network.
+"""Write report.html, one self-contained page, for one run or several side by side.
 
     python tools/report.py work_dirs/mnist_small_sample
     python tools/report.py work_dirs/mnist_small --samples 24          with more samples of its test set

@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""The papers' tables and figures, each by one command: what is claimed, what comes out here.
+"""Measure a table or figure of a paper: its claims, our numbers and a verdict for each claim.
 
     python tools/reproduce.py --list                 every table and figure, what it needs, how far it is
     python tools/reproduce.py thesis:table3          one of them, on a scale for two CPU cores

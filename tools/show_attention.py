@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""Draw where a trained model looks on an image, a point cloud, a video or events, and why.
+"""Draw the attention of a trained model on an image, a point cloud, a video or events, with its terms.
 
 python tools/show_attention.py configs/cifar10_pape.py work_dirs/cifar10_pape/best.pth photo.jpg
 python tools/show_attention.py configs/cifar10_pape.py work_dirs/cifar10_pape/best.pth photo.jpg --layer 2 \\

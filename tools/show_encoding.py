@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""Draw what an untrained position encoding does to attention.
+"""Draw the attention that an untrained position encoding causes.
 
 python tools/show_encoding.py PaPE m=50 init_radius=3
 python tools/show_encoding.py LookHere fov=180 --heads 6 --out cones.png

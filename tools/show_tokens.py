@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""Look at what a model gets of a file: its tokens, as a picture or a moving one.
+"""Draw the tokens that a model gets from a file, as a picture or an animation.
 
 python tools/show_tokens.py configs/imagenet1k_pape.py photo.jpg           patches
 python tools/show_tokens.py configs/modelnet40_plain_pape.py chair.off     points by the centre they go to

@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""Test a checkpoint: metrics on the test set.
+"""Test a checkpoint: print the metrics on the test set.
 
 python tools/test.py work_dirs/cifar10_pape/config.py work_dirs/cifar10_pape/best.pth [--out predictions.csv]
 python tools/test.py configs/cifar10_pape.py work_dirs/cifar10_pape/best.pth --show-dir seen     what it took for what

@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""Train a config: files to report.
+"""Train a config, test the best checkpoint and write a report.
 
     python tools/train.py configs/cifar10_pape.py                as the paper did
     python tools/train.py configs/cifar10_pape.py --sample       small, on generated data, in minutes

@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""Test as the published protocols do: several looks at each cloud vote.
+"""Test point clouds with votes over several augmented views, as published protocols do.
 
 python tools/vote.py configs/scannet_pape.py work_dirs/scannet_pape/best.pth --out votes  13 x fragments; can be resumed
 python tools/vote.py configs/scannet_pape.py BEST --out votes --submit upload \\

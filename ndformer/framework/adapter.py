@@ -28,7 +28,7 @@ class Adapter(nn.Module):
     beside: ClassVar[tuple[str, ...]] = ()  # ends of names of files that lie beside those, and are none
     axes: Sequence[str] = ()  # names of the axes of its positions, ("time", "row", "column"), for pictures and programs
     more_tokens: str = "Make its patches or windows smaller."  # what a warning about few tokens says to do
-    told: ClassVar[tuple[str, ...]] = ()  # inputs of no modality, such as calibrations, that forward() is given by name
+    told: ClassVar[tuple[str, ...]] = ()  # extra keyword inputs of forward(), for example calibrations
     tokens: nn.Parameter  # (prefix, dim) class token and registers, of adapters that call add_tokens()
     class_at: ClassAt = "nowhere"  # where they stand
     named: tuple[str, ...] = ()  # what they are; those of a sample come behind them

@@ -33,6 +33,10 @@ def test_its_code_does_what_its_comments_say(tmp_path, monkeypatch, capsys):
     assert re.fullmatch(r"(\d 0\.\d{3}  ){2}\d 0\.\d{3}\n", capsys.readouterr().out)
     with Image.open("seen.png") as seen:
         assert seen.size == (280, 280)
+        red, *cyan = seen.split()
+        row, column = divmod(int(names["seen"].argmax()), 7)
+        assert red.getpixel((40 * column + 20, 40 * row + 20)) > 240
+        assert all(channel.getpixel((105, 105)) > 240 for channel in cyan)  # Issue 44.13: over the digit
     assert names["seen"].shape == (7, 7)
     assert names["terms"].keys() == {"semantic", "distance", "direction"}
     assert [layer.shape for layer in names["layers"]] == [(1, 4, 50, 50)] * 4

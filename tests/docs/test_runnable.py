@@ -65,9 +65,3 @@ def test_commands_have_one_spelling() -> None:
     other = re.compile(rf"{bare}|`tools/\S+\.py [^`]+`", re.MULTILINE)
     found = {page: other.findall(text) for page, text in pages.items()}
     assert {page: lines for page, lines in found.items() if lines} == {}
-
-
-def test_the_readme_says_first_how_to_install_it() -> None:
-    readme = (made.ROOT / "README.md").read_text()
-    assert re.findall(r"^## .*$", readme, re.MULTILINE)[0] == "## Install"
-    assert readme.index("pip install .") < readme.index("tools/")

@@ -15,7 +15,13 @@ from ndformer.framework.tokens import Where
 from ndformer.framework.transformer import Block
 
 PAGE = (Path(__file__).parents[2] / "docs" / "use-in-your-model.md").read_text()
-SECTIONS = ("A plain ViT", "timm", "Hugging Face", "A whole model in plain code")
+SECTIONS = (
+    "A plain ViT",
+    "Attention, ready to use",
+    "timm",
+    "Hugging Face",
+    "A whole model in plain code",
+)
 ENCODINGS = [
     dict(type="NoPE"),
     dict(type="AxialRoPE"),
@@ -67,6 +73,14 @@ def test_a_whole_model_in_plain_code_does_what_the_page_says():
     assert names["tokens"].features.shape == (8, 65, 48)
     assert names["more"].shape == (5, 10)
     torch.testing.assert_close(names["answers"][0].scores, names["logits"][0].softmax(-1))
+
+
+def test_the_terms_of_ready_attention_sum_to_its_logits():
+    names = run("Attention, ready to use")
+    assert names["y"].shape == (8, 196, 384)
+    assert list(names["terms"]) == ["semantic", "distance", "direction"]
+    logits = names["attention"].logits(names["x"], names["where"], names["state"])
+    torch.testing.assert_close(sum(names["terms"].values()), logits, rtol=1e-4, atol=1e-4)
 
 
 # A plain ViT

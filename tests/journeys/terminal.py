@@ -29,11 +29,11 @@ def ndformer(home: Path, *words: object) -> Ended:
 
 
 def printed_on(page: str, program: str, config: str) -> list[str]:
-    """The first command of a page that starts this program with this config: the words after `python`."""
+    """Return the first command of a page that starts this program with this config, as `ndformer` takes it."""
     text = (ROOT / page).read_text(encoding="utf-8")
-    for line in re.findall(r"python tools/([^`\n#]*)", text):
+    for line in re.findall(r"(?:python tools/|^ndformer (?=\w))([^`\n#]*)", text, re.MULTILINE):
         words = shlex.split(line)
-        if words[0] == f"{program}.py" and config in words[1]:
+        if words[0].removesuffix(".py") == program and config in words[1]:
             return [program, *words[1:]]
     raise AssertionError(f"{page} shows no way to {program} {config}")
 

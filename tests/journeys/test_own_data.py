@@ -38,7 +38,7 @@ WAYS = {
     "imagefolder_pape": Way(
         "README.md",
         own.photos,
-        [*NARROW, *SIZE_64, "model.backbone.heads=2", "model.head.classes=2"],
+        [*NARROW, "model.backbone.heads=2", "model.head.classes=2"],
         "accuracy",
         ".png",
     ),
@@ -83,10 +83,10 @@ def test_from_files_of_ones_own_to_pictures_of_what_is_in_new_ones(config, tmp_p
     assert list((tmp_path / "tested").iterdir())
 
     ask = printed_on(page, "predict", config)
-    words = 2 if Path(ask[1]) == run else 3  # a run folder alone, or its config and checkpoint
-    assert words == 2 or [Path(word) for word in ask[1:3]] == list(trained)
+    model = ask[1:2] if Path(ask[1]) == run else ask[1:3]  # a run's folder, or its config and checkpoint
+    assert model == [ask[1]] or [Path(word) for word in model] == list(trained)
     files = [path for path in sorted((tmp_path / "data/theirs").rglob("*")) if path.suffix in (".jpg", ".ply", ".mp4")]
-    said = done(ndformer(tmp_path, *ask[:words], *files, "--show-dir", "seen", "--out", "found.csv"))
+    said = done(ndformer(tmp_path, ask[0], *model, *files, "--show-dir", "seen", "--out", "found.csv"))
     assert all(str(file) in said for file in files)
     with (tmp_path / "found.csv").open() as table:
         assert {row["path"] for row in csv.DictReader(table)} == set(map(str, files))

@@ -145,7 +145,7 @@ def test_cards_are_drawn_for_files_and_refused_where_something_is(use, refused, 
     names = [f"000_{a.split()[1]}_a.png", f"001_{b.split()[1]}_b.png"]
     assert sorted(path.name for path in Path(seen).iterdir()) == names
     assert refused(predict.main, "some", "--show-dir", "new/seen").startswith("--show-dir new/seen is not empty: name")
-    assert refused(predict.main, "some", "--show-dir", "odd.png").startswith("--show-dir odd.png is to be a folder, ")
+    assert refused(predict.main, "some", "--show-dir", "odd.png").startswith("--show-dir odd.png: expected a folder, ")
     assert refused(predict.main, "some", "--show-dir", "x", "--show-count", "0") == "--show-count is 1 or more, got 0"
 
 

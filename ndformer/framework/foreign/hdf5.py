@@ -72,7 +72,7 @@ def _opened(path: Path) -> Iterator[Any]:
     try:
         import h5py
     except ImportError:
-        raise DataError(f"{path} takes h5py to be read: pip install 'ndformer[hdf5]'") from None
+        raise DataError(f"{path} needs h5py: pip install 'ndformer[hdf5]'") from None
     try:
         with h5py.File(regular(path), "r") as file:
             yield file

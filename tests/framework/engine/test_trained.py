@@ -232,7 +232,7 @@ def test_modules_that_a_strangers_config_names_are_not_imported(tmp_path):
     (tmp_path / "surprise.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
     text = checkpoint.load(saved(tmp_path, CONFIGS["image"]))["config"]
     path = saved(tmp_path, CONFIGS["image"], config=f"{text}custom_imports = dict(imports=['surprise'])\n")
-    with pytest.raises(DataError, match="names the module 'surprise'"):
+    with pytest.raises(DataError, match="imports the module 'surprise'"):
         ndformer.load(path)
     assert not (tmp_path / "ran").exists()
 

@@ -343,5 +343,5 @@ def test_what_is_no_hdf5_file_is_named(hdf5):
 
 def test_hdf5_without_its_library_says_how_to_get_it(hdf5, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "h5py", None)
-    with pytest.raises(DataError, match=r"takes h5py to be read: pip install 'ndformer\[hdf5\]'"):
+    with pytest.raises(DataError, match=r"needs h5py: pip install 'ndformer\[hdf5\]'"):
         build(hdf5, "test")

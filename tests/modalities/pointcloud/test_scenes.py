@@ -93,7 +93,7 @@ def test_a_split_may_be_a_list(home):
             ScanNet(home, "test")
     for text in ("[]", "[3]", '{"a": 1}'):
         (home / "val.json").write_text(text)
-        with pytest.raises(DataError, match="is to be a list of folders in JSON"):
+        with pytest.raises(DataError, match="expected a list of folders in JSON"):
             ScanNet(home, "test")
 
 

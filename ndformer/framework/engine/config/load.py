@@ -189,8 +189,8 @@ def _import(custom: Any, data: Path | None) -> None:
     for name in names:
         if data is not None and name not in sys.modules:
             raise DataError(
-                f"{data} names the module '{name}' in custom_imports, which would be code to run: give the CONFIG that "
-                "the run was of, or where you know who wrote this one, have it imported",
+                f"{data} imports the module '{name}' (custom_imports), which executes code. Give the CONFIG of the "
+                "run, or allow the import if you trust its author",
                 kept.TRUST.replace("runs", "imports"),
             )
         try:

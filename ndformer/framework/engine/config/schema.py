@@ -113,7 +113,7 @@ class Keys:
     early_stopping: Patience | None = key("end when validation no longer improves", None)
     metrics: list[Component] = key("what is measured; the first one's main value chooses the best checkpoint")
     seed: Seed = key("decides every random number", 0)
-    visualizer: Literal["tensorboard", "wandb"] | None = key("where curves go, beside the work dir", None)
+    visualizer: Literal["tensorboard", "wandb"] | None = key("also writes curves for 'tensorboard' or 'wandb'", None)
     work_dir: Text | None = key("folder of the run; None: work_dirs/CONFIG[_ENCODING]", None)
     custom_imports: Imports | None = key("your own modules, which register what the config names", None)
     default_scope: str = key("mmengine's scope of registry names", "ndformer")

@@ -25,6 +25,6 @@ def folder(path: Path, option: str) -> None:
     """Say why a folder could not be made or written into; making it is left to who fills it."""
     there = next(one for one in (path, *path.parents) if one.exists())  # "." and "/" always are
     if not there.is_dir():
-        raise DataError(f"{option} {path} is to be a folder, but {there} is a file: name another one")
+        raise DataError(f"{option} {path}: expected a folder, but {there} is a file: name another one")
     if not os.access(there, os.W_OK):
         raise DataError(f"{option} {path} cannot be written, {there} allows no writing: name another one")

@@ -128,6 +128,5 @@ def _check(content: dict[str, Any], path: str | Path, keys: dict[str, Key]) -> N
         if not holds(content[key]):
             kind = type(content[key]).__name__
             raise DataError(
-                f"'{key}' in {path} is to be {what}, and is another {kind}: give a checkpoint that a run of ndformer "
-                "wrote"
+                f"'{key}' in {path}: expected {what}, got a different {kind}. Give a checkpoint that ndformer wrote"
             )

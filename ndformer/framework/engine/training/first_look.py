@@ -36,7 +36,7 @@ def places(model: nn.Module) -> Iterator[list[Where]]:
 
 @contextlib.contextmanager
 def looked_at(model: nn.Module) -> Iterator[list[str]]:
-    """Sentences about samples with few tokens, and about encodings whose tokens are too far apart for them."""
+    """Collect warnings about samples with few tokens, and about encodings whose radius is below the token spacing."""
     said: list[str] = []
     with seen_by(model) as seen, _counting(model) as counts:
         yield said

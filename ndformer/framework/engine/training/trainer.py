@@ -208,8 +208,11 @@ class Trainer(QuietRunner):
         return dict(loss=mean)
 
     def _look(self, loss: Tensor, told: Tensor) -> Tensor:
-        """Before the weights change, at all that has to be known of a step: its one wait for the device. The loss as
-        the host has it then. The scaler of fp16 looks at gradients by itself."""
+        """Read loss, largest gradient and stop flag in the step's only device synchronization.
+
+        Returns the loss as a CPU tensor. It runs before the weights change.
+        In fp16 the gradient scaler checks the gradients instead.
+        """
         scaled = self.wrapper.scaler.is_enabled()
         gradient = loss if scaled else nonfinite.largest(self.wrapper.gradients())
         found = torch.stack([told, loss, gradient.to(loss)]).cpu()

@@ -130,7 +130,7 @@ def scenes_in(folder: Path) -> list[Path]:
         except (ValueError, OSError) as error:
             raise DataError(f"{split} is no list of scenes in JSON ({error})") from None
         if not names or not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-            raise DataError(f"{split} is to be a list of folders in JSON, as ['train/scene0000_00']")
+            raise DataError(f"{split}: expected a list of folders in JSON, for example ['train/scene0000_00']")
         return [foreign.inside(folder.parent, name) for name in names]
     inside = sorted(folder.iterdir()) if folder.is_dir() else []
     found = [

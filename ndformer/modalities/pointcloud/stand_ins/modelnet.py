@@ -119,11 +119,11 @@ def modelnet40_off(folder: Path, seed: int = 0, train: int = TRAIN, test: int = 
 
 @stand_in(dict(type="ModelNet40"), baselines)
 def modelnet40_hdf5(folder: Path, seed: int = 0, train: int = TRAIN, test: int = TEST, points: int = POINTS) -> None:
-    """The same clouds, to the point, as modelnet40_ply_hdf5_2048 has them. It takes h5py."""
+    """The same clouds, to the point, as modelnet40_ply_hdf5_2048 has them. Needs h5py."""
     try:
         import h5py
     except ImportError:
-        raise DataError("modelnet40_hdf5 takes h5py to be written: pip install 'ndformer[hdf5]'") from None
+        raise DataError("modelnet40_hdf5: writing needs h5py: pip install 'ndformer[hdf5]'") from None
     found: dict[str, list[tuple[np.ndarray, int]]] = dict(train=[], test=[])
     for split, kind, _, mesh, rng in objects(seed, train, test):
         found[split].append((cloud(mesh, points, rng), list(CLASSES).index(kind)))

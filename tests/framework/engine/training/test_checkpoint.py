@@ -189,7 +189,7 @@ def test_a_checkpoint_of_a_newer_format_is_a_sentence(tmp_path):
 
 def test_names_in_errors_are_printable(tmp_path):
     torch.save({"model": {"\x1b[31m\nforged": torch.zeros(2)}}, tmp_path / "x.pth")
-    with pytest.raises(DataError, match="'model' in .* is to be tensors by their names") as error:
+    with pytest.raises(DataError, match="'model' in .*: expected tensors by their names") as error:
         checkpoint.load(tmp_path / "x.pth")
     assert str(error.value).isprintable()
 
@@ -197,7 +197,7 @@ def test_names_in_errors_are_printable(tmp_path):
 def test_a_class_name_has_a_length(tmp_path):
     """Issue 44.26: pictures drew names of 100,000 letters."""
     checkpoint.save(tmp_path / "a.pth", dict(model={}, classes=["a" * 1001]))
-    with pytest.raises(DataError, match="'classes' in .*a.pth is to be a list of names of at most 1000 letters"):
+    with pytest.raises(DataError, match="'classes' in .*a.pth: expected a list of names of at most 1000 letters"):
         checkpoint.load(tmp_path / "a.pth")
 
 
