@@ -199,7 +199,9 @@ def test_auto_takes_it_where_torch_would_take_longer(monkeypatch: pytest.MonkeyP
     assert taken(q, where, None) == "sdpa"
     assert taken(q.double(), where, learned) == "sdpa"
     assert taken(q, Where(r, placed=torch.arange(100)[None] > 0), learned) == "sdpa"
-    assert taken(q.clone().requires_grad_(), where, learned) == "narrow"  # where that would be a mask
+    assert taken(q.clone().requires_grad_(), where, learned) == "sdpa"  # with gradients, a short row is as fast there
+    padded = Where(r, valid=torch.ones(1, 100, dtype=torch.bool))
+    assert taken(q.clone().requires_grad_(), padded, learned) == "narrow"
     learned.near = together(r)  # near enough to be extra channels of q and k, for which torch's kernel is faster
     assert taken(q.clone().requires_grad_(), where, learned) == "sdpa"
     with torch.no_grad():

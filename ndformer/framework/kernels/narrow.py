@@ -23,8 +23,9 @@ from ndformer.framework.kernels.backend import Backend, samples
 from ndformer.framework.kernels.narrow_numba import ROW, TILE
 from ndformer.framework.tokens import Where
 
-# Channels of a head and tokens of a row: with more, or fewer, torch's kernel with a mask is as fast
-WIDEST, FEWEST = 24, 40
+# Channels of a head and tokens of a row for which torch's kernel with a mask is slower (tools/benchmarks/backends.py)
+WIDEST, FEWEST = 64, 40
+WIDEST_LEARNED, FEWEST_LEARNED = 32, 300  # with gradients
 AXES = 3
 # of dr' M dr + c' dr, as the kernel has them
 TERMS = [(0, 0), (0, 1), (0, 2), (1, 1), (1, 2), (2, 2), (0,), (1,), (2,)]
@@ -49,8 +50,13 @@ class Narrow(Backend):
         return len(parts.axes) <= AXES and not whole and numba_works()
 
     def preferred(self, q: Tensor, where: Where, bias: Bias | None) -> bool:
-        separable = isinstance(bias, SeparableBias) and bias.separable
-        return not separable and q.shape[-1] <= WIDEST and q.shape[2] >= FEWEST
+        if not isinstance(bias, SeparableBias) or bias.separable or q.shape[2] < FEWEST:
+            return False
+        entries = bias.parabolas().entries
+        if not (torch.is_grad_enabled() and any(t.requires_grad for t in (q, *entries.values()))):
+            return q.shape[-1] <= WIDEST
+        costly = where.valid is not None or (len(entries) == len(TERMS) and q.shape[2] >= FEWEST_LEARNED)  # as a mask
+        return costly and q.shape[-1] <= WIDEST_LEARNED
 
     def __call__(self, q: Tensor, k: Tensor, v: Tensor, where: Where, bias: Bias | None, scale: float) -> Tensor:
         if not self.serves(q, k, v, where, bias):
