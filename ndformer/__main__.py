@@ -17,7 +17,8 @@ TOOLS = Path(__file__).parent / "tools"
 
 
 def main() -> None:
-    programs = {path.relative_to(TOOLS).with_suffix("").as_posix(): path for path in sorted(TOOLS.rglob("*.py"))}
+    files = [path for path in sorted(TOOLS.rglob("*.py")) if "__main__" in path.read_text(encoding="utf-8")]
+    programs = {path.relative_to(TOOLS).with_suffix("").as_posix(): path for path in files}  # without their helpers
     name, *arguments = sys.argv[1:] or ["--help"]
     if name == "--version":
         print(f"ndformer {ndformer.__version__}")

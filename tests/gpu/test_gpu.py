@@ -22,6 +22,10 @@ ENCODINGS.get("NoPE")  # the first look-up finds all
 ANYWHERE = sorted(name for name, kind in ENCODINGS.module_dict.items() if not kind.needs_grid)
 LAYOUTS = ["plain", "padded", "packed", "unplaced"]
 BACKENDS = ["dense", "sdpa", "flex", "fused"]
+REFUSED = {  # biases of whole rows, and biases that the fused kernels do not have
+    "flex": {"CoPE", "FIRE"},
+    "fused": {"CoPE", "DirectionalRPE", "FIRE", "LookHere", "PoPE", "Polynomial", "Relative", "RelativeBias"},
+}
 
 # the compiler's advice, which is not for us
 pytestmark = [
@@ -117,12 +121,11 @@ def test_every_backend_agrees_with_the_cpu(
     name: str, backend: str, layout: str, dtype: torch.dtype, tolerance: float
 ) -> None:
     exact = on_cpu(name, layout)
-    try:
-        ours = attention(dict(type=name), places(layout), backend, dtype, DEVICE, HEADS, WIDTH)
-    except (TypeError, ValueError) as error:
-        if f"backend '{backend}'" not in str(error):
-            raise
-        pytest.skip(str(error))
+    if name in REFUSED.get(backend, ()):
+        with pytest.raises((TypeError, ValueError), match=f"backend '{backend}'"):
+            attention(dict(type=name), places(layout), backend, dtype, DEVICE, HEADS, WIDTH)
+        return
+    ours = attention(dict(type=name), places(layout), backend, dtype, DEVICE, HEADS, WIDTH)
     assert ours.keys() == exact.keys()
     for what, value in ours.items():
         assert relative(value, exact[what]) <= tolerance * (1 if what == "y" else 4), what

@@ -7,6 +7,7 @@ import pytest
 import torch
 from PIL import Image
 
+import ndformer.__main__
 from ndformer.framework.data.dataset import create
 from ndformer.framework.engine.building import build_model
 from ndformer.framework.engine.config import kept
@@ -220,3 +221,24 @@ def test_a_file_as_data_root_is_said_to_be_one(said, tmp_path):
 def test_encodings_by_the_names_of_papers_suggest_ours(said, name, meant):
     """Issue 44.13: --encoding RoPE suggested three names, ComRoPE first."""
     assert f"no encoding is called '{name}', did you mean '{meant}'?" in said(train.main, CONFIG, "--encoding", name)
+
+
+def test_a_run_folder_that_is_not_there_is_named(tmp_path, monkeypatch, capsys):
+    """It ended with the usage and 'the following arguments are required: CHECKPOINT'."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["test.py", "work_dirs/nothing"])
+    with pytest.raises(SystemExit):
+        test_tool.main()
+    said = capsys.readouterr().err
+    assert said.endswith("got work_dirs/nothing alone. Train first, or name the checkpoint after it\n")
+    assert "the folder of a run with config.json and best.pth" in said
+
+
+def test_modules_that_benchmarks_share_are_listed_as_no_programs(monkeypatch, capsys):
+    """`ndformer` listed benchmarks/gpu_calls, which does nothing when it is run."""
+    monkeypatch.setattr(sys, "argv", ["ndformer"])
+    ndformer.__main__.main()
+    listed = [line.split()[0] for line in capsys.readouterr().out.splitlines() if line.startswith("  ")]
+    assert "benchmarks/gpu" in listed
+    assert "train" in listed
+    assert not [name for name in listed if name.startswith("benchmarks/gpu_")]

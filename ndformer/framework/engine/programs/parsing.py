@@ -58,17 +58,18 @@ OPTIONS = {
 
 
 class Parser(argparse.ArgumentParser):
+    first: str | None = None  # the first positional argument as given, for messages
+
     def parse_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
         return super().parse_args(self._with_files_of_run(sys.argv[1:] if args is None else list(args)), namespace)
 
     def _with_files_of_run(self, words: list[str]) -> list[str]:
         """Replace the folder of a run, as the first positional argument, by its config and checkpoint."""
         wanted = [action.dest for action in self._actions if not action.option_strings]
-        if wanted[:1] != [CONFIG] or wanted[1:2] == [
-            "checkpoints"
-        ]:  # a program of many runs reads their folders itself
+        if wanted[:1] != [CONFIG] or wanted[1:2] == ["checkpoints"]:  # many runs: the program reads their folders
             return words
         at = self._first_positional(words)
+        self.first = None if at is None else words[at]
         found = None if at is None else files_of_run(Path(words[at]))
         if at is None or found is None:
             return words
@@ -84,6 +85,9 @@ class Parser(argparse.ArgumentParser):
         return None
 
     def error(self, message: str) -> NoReturn:
+        if self.first and message.endswith("are required: CHECKPOINT"):
+            what = f"expected CONFIG CHECKPOINT, or the folder of a run with {kept.DATA} and {checkpoint.BEST}"
+            self.exit(2, f"{self.prog}: {what}, got {self.first} alone. Train first, or name the checkpoint after it\n")
         unknown = message.removeprefix("unrecognized arguments: ")
         if unknown == message or not unknown.startswith("--"):
             super().error(message)
