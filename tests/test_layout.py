@@ -79,13 +79,13 @@ def test_modalities_and_encodings_know_the_framework_and_it_knows_neither(folder
 
 
 def test_encodings_know_no_kernel() -> None:
-    """Issue 45.3: an encoding returns a Bias, and framework/kernels chooses how it is computed."""
+    """Issue 45.3: an encoding returns a Bias or rotates q and k; framework/kernels chooses how that is computed."""
     found = [
         f"{i.line} imports {i.name}"
         for module, own in MODULES.items()
         for i in own
         if module.startswith("ndformer.encodings") and i.name.startswith("ndformer.framework.kernels.")
-        if i.name != "ndformer.framework.kernels.attend"
+        if i.name.split(".")[3] not in ("attend", "rotation")
     ]
     assert not found, found
 
@@ -135,6 +135,7 @@ def test_what_is_imported_at_the_top_is_what_is_installed(folder: str, needed: s
 
 
 TRITON = {f"ndformer.framework.kernels.fused_{name}" for name in ("features", "launch", "tiles", "triton")}
+TRITON |= {"ndformer.framework.kernels.rotation_triton"}
 
 
 def test_kernels_in_triton_are_imported_where_they_are_used() -> None:

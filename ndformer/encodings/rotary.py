@@ -24,6 +24,7 @@ from ndformer.framework.encoding import (
     centred,
     one_of,
 )
+from ndformer.framework.kernels.rotation import across, rotate
 from ndformer.framework.ranges import Axis, Positive, Width
 from ndformer.framework.registry import ENCODINGS
 from ndformer.framework.tokens import Where
@@ -51,23 +52,6 @@ def angles(positions: Tensor, frequencies: Tensor) -> Tensor:
     frequencies = frequencies.to(positions.dtype)
     terms = [r[:, None, :, None] * w[:, None, :] for r, w in zip(positions.unbind(-1), frequencies.unbind(-1))]
     return sum(terms[1:], terms[0])
-
-
-def rotate(x: Tensor, cos: Tensor, sin: Tensor, halves: bool = False) -> Tensor:
-    """Turn the first channel pairs of x (B, H, N, h): (0, 1), (2, 3) ... or, with `halves`, (i, i + pairs)."""
-    pairs = cos.shape[-1]
-    turned, rest = x[..., : 2 * pairs].to(cos.dtype), x[..., 2 * pairs :]
-    if halves:
-        a, b = turned[..., :pairs], turned[..., pairs:]
-        turned = torch.cat([a * cos - b * sin, a * sin + b * cos], dim=-1)
-    else:
-        turned = turned * cos.repeat_interleave(2, -1) + _across(turned) * sin.repeat_interleave(2, -1)
-    return torch.cat([turned.to(x.dtype), rest], dim=-1)
-
-
-def _across(x: Tensor) -> Tensor:
-    """Each pair (a, b) of neighbours as (-b, a)."""
-    return torch.stack([-x[..., 1::2], x[..., 0::2]], dim=-1).flatten(-2)
 
 
 @ENCODINGS.register_module()
@@ -245,7 +229,7 @@ def _turned_apart(x: Tensor, cos: Tensor, sin: Tensor, steps: int) -> Tensor:
     """V-JEPA 2's: angles of an axis are tiled, and the pairs are neighbours."""
     cos, sin = (t.unflatten(-1, (-1, 1, steps)).expand(*t.shape[:-1], -1, 2, -1).flatten(-3) for t in (cos, sin))
     turned, rest = x[..., : cos.shape[-1]].to(cos.dtype), x[..., cos.shape[-1] :]
-    return torch.cat([(turned * cos + _across(turned) * sin).to(x.dtype), rest], dim=-1)
+    return torch.cat([(turned * cos + across(turned) * sin).to(x.dtype), rest], dim=-1)
 
 
 class LearnedTurns(LayerEncoding):

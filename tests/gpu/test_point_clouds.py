@@ -25,6 +25,8 @@ SMALL: dict[str, Any] = dict(
     window=64,
 )
 pytestmark = [
+    pytest.mark.filterwarnings("ignore:.*attribute of a Tensor that is not a leaf.*:UserWarning"),
+    pytest.mark.filterwarnings("ignore:backend 'flex' must compile.*:UserWarning"),
     pytest.mark.filterwarnings("ignore:.*TensorFloat32.*"),
     pytest.mark.filterwarnings("ignore::UserWarning:torch._inductor"),
     pytest.mark.filterwarnings("ignore::FutureWarning"),  # of spconv

@@ -141,7 +141,7 @@ class Conductor:
             jobs = ["-n", str(min(12, os.cpu_count() or 1))]
         except ImportError:
             jobs = []
-        child = Child(["-m", "pytest", "-q", "-rfE", "--tb=short", *jobs, *tests], log, ROOT)
+        child = Child(["-m", "pytest", "-q", "-p", "no:benchmark", "-rfE", "--tb=short", *jobs, *tests], log, ROOT)
         try:
             child.wait(self.left())
         finally:

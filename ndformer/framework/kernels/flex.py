@@ -114,7 +114,7 @@ def score_mod(where: Where, bias: Bias | None, batch: int) -> Any:
         value = bias.pair(b, h, i, j)
         if placed is not None:
             value = torch.where(placed[b, i] & placed[b, j], value, 0.0)
-        return score + value
+        return score + value.to(score.dtype)  # the kernel sums in the type of its scores
 
     return modify
 
