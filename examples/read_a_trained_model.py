@@ -9,10 +9,10 @@ from pathlib import Path
 
 import torch
 
+from ndformer.framework.attention_maps import looking, on_grid
 from ndformer.framework.engine.building import build_model
 from ndformer.framework.engine.config.load import load
 from ndformer.framework.engine.training import checkpoint
-from ndformer.framework.look import looking, on_grid
 
 torch.manual_seed(0)
 config = Path(__file__).parents[1] / "configs/cifar10_pape.py"

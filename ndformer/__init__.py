@@ -9,11 +9,14 @@ network = ndformer.create("vit_small", encoding="PaPE(m=8)", classes=10)      # 
 
 from typing import TYPE_CHECKING, Any
 
+from ndformer import moved
 from ndformer.version import __version__
 
 if TYPE_CHECKING:
-    from ndformer.framework.engine.trained import load
+    from ndformer.framework.engine.load_model import load
     from ndformer.named import create
+
+moved.install()
 
 __all__ = ["__version__", "create", "load"]
 
@@ -25,7 +28,7 @@ def __dir__() -> list[str]:
 def __getattr__(name: str) -> Any:
     """Imported when they are asked for: `import ndformer` alone costs nothing."""
     if name == "load":
-        from ndformer.framework.engine.trained import load
+        from ndformer.framework.engine.load_model import load
 
         return load
     if name == "create":

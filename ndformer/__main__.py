@@ -11,7 +11,7 @@ from pathlib import Path
 
 import ndformer
 from ndformer.framework.errors import nearest
-from ndformer.framework.pipes import ending_with_their_reader
+from ndformer.framework.system.pipes import ending_with_their_reader
 
 TOOLS = Path(__file__).parent / "tools"
 

@@ -8,7 +8,7 @@ from ndformer.framework.engine.config.text import parse_encoding
 from ndformer.framework.errors import UnknownNameError, nearest
 from ndformer.framework.model import TokenModel
 from ndformer.framework.registry import BACKBONES, MODALITIES
-from ndformer.framework.signature import arguments
+from ndformer.framework.registry.signature import arguments
 
 VIT = {"tiny": (192, 3), "small": (384, 6), "base": (768, 12)}  # width and heads (DeiT); twelve blocks
 PTV3 = {"small": (16, 1), "base": (32, 2)}  # the same of the first stage, which double from stage to stage

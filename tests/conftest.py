@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 import torch
 
-from ndformer.framework import heap
+from ndformer.framework.system import malloc
 
 torch.set_num_threads(1)
-heap.keep_freed()
+malloc.keep_freed()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -12,12 +12,12 @@ import torch
 from PIL import Image
 from torch import Tensor
 
+from ndformer.framework.attention_maps import looking
 from ndformer.framework.data.batches import collate
 from ndformer.framework.engine.building import build_model
 from ndformer.framework.engine.config.load import load
-from ndformer.framework.engine.programs.files import Preparation
+from ndformer.framework.engine.inputs import Preparation
 from ndformer.framework.engine.training import checkpoint
-from ndformer.framework.look import looking
 from ndformer.framework.model import TokenModel
 from ndformer.framework.pictures.explorer.arrays import read
 from ndformer.modalities.events.formats.aedat import write_aedat3

@@ -15,7 +15,6 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageDraw
 
-from ndformer.framework import atomic
 from ndformer.framework.answer import Answer
 from ndformer.framework.data.dataset import Dataset
 from ndformer.framework.engine.building import prepare_data
@@ -27,6 +26,7 @@ from ndformer.framework.pictures.cards import font, shortened
 from ndformer.framework.pictures.samples import parts
 from ndformer.framework.pictures.samples import picture as picture_of
 from ndformer.framework.registry import ANSWERS, DATASETS
+from ndformer.framework.system import atomic
 
 CAPTION = 16  # the height of what is written above a sample
 

@@ -7,13 +7,13 @@
 Exit code 1 where something is wrong. Training stops at a bad sample, or with skip_bad=True in a loader goes on without.
 """
 
-from ndformer.framework import processes
 from ndformer.framework.data.dataset import SPLITS
 from ndformer.framework.engine.building import prepare_data
 from ndformer.framework.engine.programs.check import MOST, check_split
 from ndformer.framework.engine.programs.cli import config_arguments, config_from, new_parser, run
 from ndformer.framework.errors import DataError
 from ndformer.framework.foreign import one_line
+from ndformer.framework.system import processes
 
 
 def main() -> None:

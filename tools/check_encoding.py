@@ -13,11 +13,11 @@ import sys
 import traceback
 from collections.abc import Sequence
 
-from ndformer.framework.composed import build_encoding
 from ndformer.framework.contract import check
+from ndformer.framework.encoding.composed import build_encoding
 from ndformer.framework.engine.programs.cli import new_parser
 from ndformer.framework.engine.programs.naming import find, in_a_sentence, options
-from ndformer.framework.pipes import ending_with_their_reader
+from ndformer.framework.system.pipes import ending_with_their_reader
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

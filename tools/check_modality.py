@@ -23,7 +23,7 @@ from ndformer.framework.engine.programs.naming import imported, options
 from ndformer.framework.engine.training.loading import build_loader
 from ndformer.framework.errors import DataError
 from ndformer.framework.registry import DATASETS, HEADS, MODALITIES, TRANSFORMS, Registry
-from ndformer.framework.signature import arguments
+from ndformer.framework.registry.signature import arguments
 
 DIM = 32
 

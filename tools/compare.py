@@ -22,10 +22,13 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from ndformer.framework import processes
 from ndformer.framework.engine.programs import cli
-from ndformer.framework.engine.studies import compare_table, grid
-from ndformer.framework.engine.studies.compare import (
+from ndformer.framework.engine.training.owner import owned
+from ndformer.framework.errors import UnknownNameError, nearest
+from ndformer.framework.evaluation.metric import main_metric
+from ndformer.framework.system import processes
+from ndformer.lab import compare_table, grid
+from ndformer.lab.compare import (
     Outcome,
     Run,
     check_data,
@@ -33,10 +36,7 @@ from ndformer.framework.engine.studies.compare import (
     outcome,
     plan,
 )
-from ndformer.framework.engine.studies.train_all import LOG, train_all
-from ndformer.framework.engine.training.owner import owned
-from ndformer.framework.errors import UnknownNameError, nearest
-from ndformer.framework.evaluation.metric import main_metric
+from ndformer.lab.jobs import LOG, train_all
 
 TRAIN = Path(__file__).with_name("train.py")
 

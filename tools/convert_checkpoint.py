@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ndformer.framework import atomic
 from ndformer.framework.engine.config.text import spelled
 from ndformer.framework.engine.programs.cli import new_parser, run
 from ndformer.framework.engine.training.checkpoint import check_weights, save
@@ -22,6 +21,7 @@ from ndformer.framework.engine.training.pretrained import architecture_of
 from ndformer.framework.foreign.weights import tensors_of
 from ndformer.framework.importers import SOURCES
 from ndformer.framework.registry import BACKBONES, HEADS, MODALITIES
+from ndformer.framework.system import atomic
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

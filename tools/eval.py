@@ -19,13 +19,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ndformer.framework import atomic
 from ndformer.framework.engine.programs import cli, output
 from ndformer.framework.evaluation.coco import views as coco_views
 from ndformer.framework.evaluation.coco.average import evaluate
 from ndformer.framework.evaluation.coco.backends import BACKENDS, twelve
 from ndformer.framework.evaluation.coco.f1 import best_f1
 from ndformer.framework.evaluation.coco.files import read_detections, read_truth
+from ndformer.framework.system import atomic
 from ndformer.modalities.driving.datasets.nuscenes import average
 from ndformer.modalities.driving.datasets.nuscenes.metric import measured
 from ndformer.modalities.driving.datasets.nuscenes.submission import read_submission

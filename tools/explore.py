@@ -20,7 +20,7 @@ from ndformer.framework.engine.config.load import load
 from ndformer.framework.engine.config.shipped import config_path
 from ndformer.framework.engine.programs import output
 from ndformer.framework.engine.programs.cli import config_arguments, config_from, device_argument, new_parser, run
-from ndformer.framework.engine.studies import explore
+from ndformer.lab import explore
 
 LARGE = 50e6  # bytes
 

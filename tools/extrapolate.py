@@ -14,11 +14,11 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from ndformer.framework.encoding.scaling import KINDS
 from ndformer.framework.engine.building import STAND_IN, on_stand_in, prepare_data
 from ndformer.framework.engine.programs.cli import config_arguments, config_from, device_argument, new_parser, run
-from ndformer.framework.engine.studies import extrapolate, extrapolate_table
 from ndformer.framework.errors import DataError
-from ndformer.framework.scaling import KINDS
+from ndformer.lab import extrapolate, extrapolate_table
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:

@@ -24,9 +24,9 @@ from ndformer.framework.answer import Answer
 from ndformer.framework.answers import gallery
 from ndformer.framework.answers.tables import write_table
 from ndformer.framework.engine.building import build_model, dataset_kind
+from ndformer.framework.engine.inputs import OfFiles, Preparation
 from ndformer.framework.engine.programs import output, show_dir
 from ndformer.framework.engine.programs.cli import config_arguments, config_from, device_argument, new_parser, run
-from ndformer.framework.engine.programs.files import OfFiles, Preparation
 from ndformer.framework.engine.training import checkpoint, contents
 from ndformer.framework.errors import DataError
 from ndformer.framework.foreign import one_line, printable

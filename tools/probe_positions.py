@@ -15,8 +15,8 @@ from pathlib import Path
 from ndformer.framework.engine.building import STAND_IN, on_stand_in, prepare_data
 from ndformer.framework.engine.programs import output
 from ndformer.framework.engine.programs.cli import config_arguments, config_from, device_argument, new_parser, run
-from ndformer.framework.engine.studies import probe_positions
 from ndformer.framework.errors import DataError
+from ndformer.lab import probe_positions
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:

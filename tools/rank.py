@@ -14,9 +14,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ndformer.framework.engine.programs.cli import new_parser, run
-from ndformer.framework.engine.studies.joined import join
-from ndformer.framework.engine.studies.joined_table import Table
 from ndformer.framework.errors import UnknownNameError, nearest
+from ndformer.lab.rank import join
+from ndformer.lab.rank_table import Table
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:

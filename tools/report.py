@@ -16,15 +16,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ndformer.framework.engine.building import build_model, check_classes, prepare_data
-from ndformer.framework.engine.config import kept
+from ndformer.framework.engine.config import saved
 from ndformer.framework.engine.config.load import load
-from ndformer.framework.engine.programs import shown
+from ndformer.framework.engine.programs import rendered
 from ndformer.framework.engine.programs.cli import device_argument, file_arguments, new_parser, run
 from ndformer.framework.engine.run import build_loader, evaluate
-from ndformer.framework.engine.studies import report, told
 from ndformer.framework.engine.training import checkpoint
 from ndformer.framework.engine.training.progress import announced
 from ndformer.framework.errors import DataError
+from ndformer.lab import report, run_folder
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -41,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if given.samples is not None:
         for folder in given.runs:
             test(folder, given.samples, given.trust_config)
-    runs = [told.read(folder) for folder in given.runs]
+    runs = [run_folder.read(folder) for folder in given.runs]
     out = given.out or (given.runs[0] if len(runs) == 1 else Path()) / "report.html"
     report.write(out, runs)
     print(out)
@@ -49,15 +49,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def test(folder: Path, count: int, trusted: bool) -> None:
     """Once more, for its pictures."""
-    told.read(folder)
-    cfg = load(folder / kept.DATA, trusted=trusted)
+    run_folder.read(folder)
+    cfg = load(folder / saved.DATA, trusted=trusted)
     prepare_data(cfg, False)
     content = checkpoint.load(folder / checkpoint.BEST)
     model = build_model(cfg, known=content.get("classes"))
     checkpoint.load_weights(model, content, folder / checkpoint.BEST)
     loader = build_loader(cfg, "test", content.get("classes", ()))
     check_classes(model, loader)
-    shown.leave(folder, cfg, model, loader, evaluate(cfg, model, announced(loader, "test")), count)
+    rendered.leave(folder, cfg, model, loader, evaluate(cfg, model, announced(loader, "test")), count)
 
 
 if __name__ == "__main__":

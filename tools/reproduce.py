@@ -24,12 +24,12 @@ from pathlib import Path
 
 import torch
 
-from ndformer.framework import atomic
 from ndformer.framework.engine.programs import cli
-from ndformer.framework.engine.studies import conduct, index, pages
-from ndformer.framework.engine.studies.experiment import Cell, Experiment, Results, Scale, ScaleName
 from ndformer.framework.engine.training.owner import owned
 from ndformer.framework.errors import ConfigError, DataError, UnknownNameError
+from ndformer.framework.system import atomic
+from ndformer.lab import index, pages, runner
+from ndformer.lab.experiment import Cell, Experiment, Results, Scale, ScaleName
 from ndformer.studies import PAPERS, find, of_paper
 from ndformer.studies.contents import NOT_MEASURED
 
@@ -70,9 +70,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         row, seed = given.cell
         torch.set_num_threads(1)
         experiment = find(given.name)
-        every_row = conduct.cells(experiment, scale_of(experiment, given), [int(seed)], given.work_dir, given.data)
+        every_row = runner.cells(experiment, scale_of(experiment, given), [int(seed)], given.work_dir, given.data)
         (cell,) = [cell for cell in every_row if cell.row == row]
-        conduct.measure(experiment, cell)
+        runner.measure(experiment, cell)
     elif given.name:
         ran = [attempt(experiment, given) for experiment in named(given.name)]
         if not any(ran):
@@ -127,7 +127,7 @@ def check(experiment: Experiment, given: argparse.Namespace) -> Scale:
             f"{experiment.name} on the scale '{scale}' needs {wants.needs}: where these are, --anyway runs it"
             + (f"; at a scale for two CPU cores: {', '.join(others)}" if others else "")
         )
-    conduct.check_data(experiment, scale, given.data)
+    runner.check_data(experiment, scale, given.data)
     return wants
 
 
@@ -150,33 +150,33 @@ def run(experiment: Experiment, given: argparse.Namespace) -> None:
     seeds, before = given.seeds or range(wants.seeds), None
     if given.onto:
         before = pages.kept(experiment, scale, given.onto)
-        conduct.take_over(experiment, scale, before, given.work_dir)
+        runner.take_over(experiment, scale, before, given.work_dir)
     program = [sys.executable, str(Path(__file__).resolve())]
     begin = time.monotonic()
     folder = given.work_dir / pages.name_of(experiment, scale)
-    every = conduct.cells(experiment, scale, seeds, given.work_dir)
+    every = runner.cells(experiment, scale, seeds, given.work_dir)
     asked = [cell for cell in every if cell.row in (given.rows or experiment.rows)]
     if given.keep:
-        coming = [cell for cell in every if cell in asked or conduct.done(cell)]
+        coming = [cell for cell in every if cell in asked or runner.done(cell)]
         check_nothing_is_lost(pages.kept(experiment, scale, given.keep), coming, given.keep / folder.name)
-    there = sum(conduct.done(cell) for cell in asked)
+    there = sum(runner.done(cell) for cell in asked)
     quick = wants.minutes is not None and wants.minutes <= QUICK
     print(f"{experiment.name}: {experiment.title}")
     print(f"{len(asked)} cells, {there} of them done{'' if quick else expected(wants, experiment, len(asked) - there)}")
     if not quick:
-        print(f"what each says, if anything: {folder}/*/{conduct.LOG}", flush=True)
+        print(f"what each says, if anything: {folder}/*/{runner.LOG}", flush=True)
 
     with owned(folder):
         more = given.rows, given.data, quick
-        ends = conduct.conduct(experiment, scale, seeds, given.work_dir, given.jobs, program, *more)
+        ends = runner.conduct(experiment, scale, seeds, given.work_dir, given.jobs, program, *more)
         for measured, (done, total, cell) in enumerate(ends, 1):
             left = (time.monotonic() - begin) / measured * (total - done)
             print(f"[{done}/{total}] {cell.row}, seed {cell.seed}; about {left / 60:.0f} min left", flush=True)
         every_seed = sorted({*seeds, *(before.seeds if before else ())})
-        results = conduct.measured(experiment, scale, every_seed, given.work_dir)
+        results = runner.measured(experiment, scale, every_seed, given.work_dir)
         text = pages.write(experiment, scale, results, folder)
     print(f"\n{text}\n{folder}")
-    print(f"{60 * conduct.minutes(experiment, scale, seeds, given.work_dir):.0f} seconds of a core in all")
+    print(f"{60 * runner.minutes(experiment, scale, seeds, given.work_dir):.0f} seconds of a core in all")
     for home in filter(None, (given.keep, given.onto)):
         kept = home / folder.name
         kept.mkdir(parents=True, exist_ok=True)

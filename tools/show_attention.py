@@ -22,17 +22,17 @@ from pathlib import Path
 
 import numpy as np
 
-from ndformer.framework import atomic
+from ndformer.framework.attention_maps import TAU, Look, z_scores
 from ndformer.framework.engine.building import build_model, encoding_name
+from ndformer.framework.engine.inputs import Preparation
 from ndformer.framework.engine.programs import attention, output
 from ndformer.framework.engine.programs.cli import config_arguments, config_from, device_argument, new_parser, run
-from ndformer.framework.engine.programs.files import Preparation
 from ndformer.framework.engine.training import checkpoint, contents
 from ndformer.framework.errors import DataError
 from ndformer.framework.heads.head import Head
-from ndformer.framework.look import TAU, Look, z_scores
+from ndformer.framework.pictures.attention import Painting, z_map
 from ndformer.framework.pictures.cards import shortened
-from ndformer.framework.pictures.looks import Painting, z_map
+from ndformer.framework.system import atomic
 
 ENDINGS = (".png", ".gif", ".jpg", ".pdf", ".svg")
 

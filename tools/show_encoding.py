@@ -20,12 +20,12 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from ndformer.framework import atomic
 from ndformer.framework.engine.programs import coverage, output
 from ndformer.framework.engine.programs.cli import new_parser
 from ndformer.framework.engine.programs.naming import find, in_a_sentence, options
 from ndformer.framework.pictures.encodings import SIZES, draw
-from ndformer.framework.pipes import ending_with_their_reader
+from ndformer.framework.system import atomic
+from ndformer.framework.system.pipes import ending_with_their_reader
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -17,19 +17,19 @@ import numpy as np
 import torch
 from PIL import Image
 
-from ndformer.framework import atomic
 from ndformer.framework.adapter import Adapter
 from ndformer.framework.data.batches import collate
 from ndformer.framework.engine.building import build_model
+from ndformer.framework.engine.inputs import Preparation
 from ndformer.framework.engine.programs import output
 from ndformer.framework.engine.programs.cli import config_arguments, config_from, device_argument, new_parser, run
-from ndformer.framework.engine.programs.files import Preparation
-from ndformer.framework.engine.training.first_look import few_tokens, tokens_of
+from ndformer.framework.engine.training.first_batch import few_tokens, tokens_of
 from ndformer.framework.errors import DataError
 from ndformer.framework.foreign import printable
-from ndformer.framework.pictures.looks import save_gif
+from ndformer.framework.pictures.attention import save_gif
+from ndformer.framework.pictures.canvas import Scene, axis_names, distinct_colors
 from ndformer.framework.pictures.samples import pack_of
-from ndformer.framework.pictures.scenes import Scene, axis_names, distinct_colors
+from ndformer.framework.system import atomic
 from ndformer.framework.tokens import Where
 
 ROW, MOST = 6, 24  # pictures in a row of a sheet, and in all of it

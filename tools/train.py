@@ -21,9 +21,8 @@ from pathlib import Path
 
 from mmengine.config import Config
 
-from ndformer.framework import processes
 from ndformer.framework.engine.building import encoding_name, prepare_data
-from ndformer.framework.engine.programs import output, shown
+from ndformer.framework.engine.programs import output, rendered
 from ndformer.framework.engine.programs.cli import (
     config_arguments,
     config_from,
@@ -33,14 +32,15 @@ from ndformer.framework.engine.programs.cli import (
     weights_arguments,
 )
 from ndformer.framework.engine.run import train
-from ndformer.framework.engine.studies import report as studies_report
-from ndformer.framework.engine.studies import told
 from ndformer.framework.engine.training import checkpoint, exported
 from ndformer.framework.engine.training.evaluate import Evaluation
 from ndformer.framework.engine.training.loading import Loader
 from ndformer.framework.engine.training.work_dir import check_free
 from ndformer.framework.model import TokenModel
 from ndformer.framework.pictures.runs import attempted
+from ndformer.framework.system import processes
+from ndformer.lab import report as studies_report
+from ndformer.lab import run_folder
 
 
 def work_dir_of(given: argparse.Namespace, cfg: Config) -> Path:
@@ -56,8 +56,8 @@ def report(without: bool, work_dir: Path, cfg: Config, model: TokenModel, loader
     if without:
         return
     with attempted(path := work_dir / "report.html"):
-        shown.leave(work_dir, cfg, model, loader, found)
-        studies_report.write(path, [told.read(work_dir)])
+        rendered.leave(work_dir, cfg, model, loader, found)
+        studies_report.write(path, [run_folder.read(work_dir)])
         print(path)
 
 

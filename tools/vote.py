@@ -20,7 +20,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from ndformer.framework import atomic
 from ndformer.framework.answers.label import Label
 from ndformer.framework.answers.points import Points
 from ndformer.framework.answers.tables import write_table
@@ -35,6 +34,7 @@ from ndformer.framework.foreign import printable
 from ndformer.framework.heads.classifier import Classifier
 from ndformer.framework.heads.token_segmenter import TokenSegmenter
 from ndformer.framework.registry import METRICS
+from ndformer.framework.system import atomic
 from ndformer.modalities.pointcloud import voting
 
 EVERY = 5.0  # seconds

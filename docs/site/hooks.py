@@ -24,16 +24,20 @@ AT_THE_ROOT = {
     "SECURITY.md": "security-policy.md",
 }
 REFERENCE = {  # page -> its title and what it documents
-    "index": ("Three lines", ["ndformer.load", "ndformer.create", "ndformer.framework.engine.trained"]),
+    "index": ("Three lines", ["ndformer.load", "ndformer.create", "ndformer.framework.engine.load_model"]),
     "tokens": ("Tokens", ["ndformer.framework.tokens", "ndformer.framework.adapter"]),
     "attention": (
         "Attention",
-        ["ndformer.framework.attention", "ndformer.framework.kernels.backend", "ndformer.framework.look"],
+        ["ndformer.framework.attention", "ndformer.framework.kernels.backend", "ndformer.framework.attention_maps"],
     ),
     "encodings": (
         "Encodings",
-        ["ndformer.framework.encoding", "ndformer.framework.composed", "ndformer.framework.bias.base"]
-        + ["ndformer.framework.scaling", "ndformer.framework.coverage", "ndformer.framework.spacing"],
+        ["ndformer.framework.encoding", "ndformer.framework.encoding.composed", "ndformer.framework.bias.base"]
+        + [
+            "ndformer.framework.encoding.scaling",
+            "ndformer.framework.encoding.coverage",
+            "ndformer.framework.encoding.spacing",
+        ],
     ),
     "models": (
         "Models",

@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable
 from typing import Annotated
 
-from ndformer.framework.ranges import Ascending, Range
+from ndformer.framework.registry.ranges import Ascending, Range
 
 Step = Annotated[float, Range(0, 65536, above=True)]
 Spans = Annotated[tuple[Step, Step, Step], Ascending()]  # alpha, beta, gamma

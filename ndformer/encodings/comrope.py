@@ -5,12 +5,13 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from ndformer.encodings.generators import Flow, blockwise
 from ndformer.encodings.normalized import normalized
 from ndformer.encodings.rotary import angles, near
-from ndformer.framework.encoding import LayerEncoding, PositionEncoding, one_of
-from ndformer.framework.ranges import Width
+from ndformer.encodings.skew_matrices import Flow, blockwise
+from ndformer.framework.encoding import LayerEncoding, PositionEncoding
+from ndformer.framework.encoding.base import one_of
 from ndformer.framework.registry import ENCODINGS
+from ndformer.framework.registry.ranges import Width
 from ndformer.framework.tokens import Where
 
 

@@ -9,10 +9,11 @@ import torch
 from torch import Tensor, nn
 
 from ndformer.framework.bias.base import Bias
-from ndformer.framework.coverage import Coverage, Span, sums
-from ndformer.framework.encoding import LayerEncoding, PositionEncoding, one_of
-from ndformer.framework.ranges import Axis, Range
+from ndformer.framework.encoding import LayerEncoding, PositionEncoding
+from ndformer.framework.encoding.base import one_of
+from ndformer.framework.encoding.coverage import Coverage, Span, sums
 from ndformer.framework.registry import ENCODINGS
+from ndformer.framework.registry.ranges import Axis, Range
 from ndformer.framework.tokens import Rows, Where
 
 Published = Literal["paper", "code", "appendix"]

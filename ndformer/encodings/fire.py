@@ -7,11 +7,11 @@ import torch
 from torch import Tensor, nn
 
 from ndformer.encodings.normalized import box
-from ndformer.encodings.radial import LEAST, mirrored
+from ndformer.encodings.radial_bias import LEAST, mirrored
 from ndformer.framework.bias.base import Bias
 from ndformer.framework.bias.curves import NetworkBias
-from ndformer.framework.coverage import AUTO, Coverage, Span
 from ndformer.framework.encoding import LayerEncoding, PositionEncoding
+from ndformer.framework.encoding.coverage import AUTO, Coverage, Span
 from ndformer.framework.registry import ENCODINGS
 from ndformer.framework.tokens import Where
 

@@ -7,9 +7,10 @@ from typing import Any, cast
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ndformer.framework.composed import build_encoding
-from ndformer.framework.coverage import Coverage
-from ndformer.framework.encoding import LayerEncoding, PositionEncoding, scaled
+from ndformer.framework.encoding import LayerEncoding, PositionEncoding
+from ndformer.framework.encoding.base import scaled
+from ndformer.framework.encoding.composed import build_encoding
+from ndformer.framework.encoding.coverage import Coverage
 from ndformer.framework.registry import ENCODINGS
 from ndformer.framework.tokens import Where
 

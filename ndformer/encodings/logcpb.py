@@ -10,10 +10,10 @@ from torch import Tensor, nn
 
 from ndformer.framework.bias.base import Bias
 from ndformer.framework.bias.pointwise import TableBias
-from ndformer.framework.coverage import Coverage, Span, longest_steps
 from ndformer.framework.encoding import LayerEncoding, PositionEncoding
-from ndformer.framework.ranges import Side, Width
+from ndformer.framework.encoding.coverage import Coverage, Span, longest_steps
 from ndformer.framework.registry import ENCODINGS
+from ndformer.framework.registry.ranges import Side, Width
 from ndformer.framework.tokens import Where
 
 

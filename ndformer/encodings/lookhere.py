@@ -13,11 +13,12 @@ from torch import Tensor
 
 from ndformer.framework.bias.base import Bias, SumBias
 from ndformer.framework.bias.pointwise import ConeBias, DistanceBias
-from ndformer.framework.coverage import Coverage, Span, slopes_of
-from ndformer.framework.devices import Constant
-from ndformer.framework.encoding import LayerEncoding, PositionEncoding, Preset, centred, from_repo
-from ndformer.framework.ranges import Positive
+from ndformer.framework.encoding import LayerEncoding, PositionEncoding
+from ndformer.framework.encoding.base import Preset, centred, from_repo
+from ndformer.framework.encoding.coverage import Coverage, Span, slopes_of
 from ndformer.framework.registry import ENCODINGS
+from ndformer.framework.registry.ranges import Positive
+from ndformer.framework.system.devices import Constant
 from ndformer.framework.tokens import Where
 
 

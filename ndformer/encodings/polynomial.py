@@ -17,17 +17,17 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ndformer.encodings.parabolic import Centred, centre
+from ndformer.encodings.initial_radius import MEAN_SOFTPLUS, steepest
+from ndformer.encodings.pape import Centred, centre
 from ndformer.encodings.projection import project
-from ndformer.encodings.radius import MEAN_SOFTPLUS, steepest
 from ndformer.framework.bias.base import Bias
 from ndformer.framework.bias.parabolas import QuadraticBias
 from ndformer.framework.bias.polynomials import Exponents, PolynomialBias
-from ndformer.framework.coverage import AUTO, Coverage, Span, radii
-from ndformer.framework.devices import Constant
 from ndformer.framework.encoding import LayerEncoding, PositionEncoding
-from ndformer.framework.ranges import Range, Width
+from ndformer.framework.encoding.coverage import AUTO, Coverage, Span, radii
 from ndformer.framework.registry import ENCODINGS
+from ndformer.framework.registry.ranges import Range, Width
+from ndformer.framework.system.devices import Constant
 from ndformer.framework.tokens import Where
 
 Degree = Annotated[int, Range(1, 12)]  # more have no digits left in float32

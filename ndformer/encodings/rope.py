@@ -8,9 +8,10 @@ import torch
 from torch import Tensor
 
 from ndformer.encodings.rotary import LearnedTurns, RotaryND
-from ndformer.framework.encoding import LayerEncoding, Preset, axis_order, from_repo
-from ndformer.framework.ranges import Axis, Positive
+from ndformer.framework.encoding import LayerEncoding
+from ndformer.framework.encoding.base import Preset, axis_order, from_repo
 from ndformer.framework.registry import ENCODINGS
+from ndformer.framework.registry.ranges import Axis, Positive
 
 
 @ENCODINGS.register_module()

@@ -14,19 +14,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ndformer.encodings.directions import FIXED, RANDOM, alike
 from ndformer.encodings.normalized import normalized
-from ndformer.framework.coverage import Coverage, Span, frequency_vectors, ladder_base
-from ndformer.framework.encoding import (
-    LayerEncoding,
-    PositionEncoding,
-    axis_order,
-    centred,
-    one_of,
-)
+from ndformer.encodings.rotary_directions import FIXED, RANDOM, alike
+from ndformer.framework.encoding import LayerEncoding, PositionEncoding
+from ndformer.framework.encoding.base import axis_order, centred, one_of
+from ndformer.framework.encoding.coverage import Coverage, Span, frequency_vectors, ladder_base
 from ndformer.framework.kernels.rotation import across, rotate
-from ndformer.framework.ranges import Axis, Positive, Width
 from ndformer.framework.registry import ENCODINGS
+from ndformer.framework.registry.ranges import Axis, Positive, Width
 from ndformer.framework.tokens import Where
 
 PRESETS: dict[str, dict[str, Any]] = {  # options that are theirs, where none are given

@@ -14,8 +14,9 @@ from torch import Tensor, nn
 
 from ndformer.encodings.cope import Counts, interpolated
 from ndformer.framework.bias.base import Bias
-from ndformer.framework.coverage import Coverage, Span, sums
-from ndformer.framework.encoding import LayerEncoding, PositionEncoding, one_of
+from ndformer.framework.encoding import LayerEncoding, PositionEncoding
+from ndformer.framework.encoding.base import one_of
+from ndformer.framework.encoding.coverage import Coverage, Span, sums
 from ndformer.framework.registry import ENCODINGS
 from ndformer.framework.tokens import Where
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from ndformer.framework.data.dataset import Sample
 from ndformer.framework.errors import DataError
-from ndformer.framework.pictures.scenes import Dots, Scene
+from ndformer.framework.pictures.canvas import Dots, Scene
 from ndformer.framework.tokens import TokenSet, Where
 
 ClassAt = Literal["nowhere", "origin", "centre", "auto"]  # centre: the mean of a sample's places; auto: the encoding's

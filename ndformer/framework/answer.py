@@ -14,9 +14,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ndformer.framework import atomic
 from ndformer.framework.errors import DataError
 from ndformer.framework.pictures.cards import card, fitted
+from ndformer.framework.system import atomic
 
 
 class Source(Protocol):

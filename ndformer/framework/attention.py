@@ -14,8 +14,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ndformer.framework.bias.base import Bias
-from ndformer.framework.composed import build_encoding
-from ndformer.framework.encoding import LayerEncoding, PositionEncoding, without_autocast
+from ndformer.framework.encoding import LayerEncoding, PositionEncoding
+from ndformer.framework.encoding.base import without_autocast
+from ndformer.framework.encoding.composed import build_encoding
 from ndformer.framework.kernels import attend
 from ndformer.framework.kernels.masks import bias_rows, seen
 from ndformer.framework.tokens import Where

@@ -19,11 +19,11 @@ from torch import Tensor, nn
 from torch.export import Dim, ExportedProgram
 from torch.utils._pytree import tree_unflatten
 
-from ndformer.framework import atomic
 from ndformer.framework.adapter import Adapter
 from ndformer.framework.errors import DataError
 from ndformer.framework.heads.head import Head
 from ndformer.framework.model import TokenModel
+from ndformer.framework.system import atomic
 
 ENDINGS = (".pt2", ".onnx")
 METADATA = "metadata.json"  # in a .pt2

@@ -12,15 +12,15 @@ from torch.utils._pytree import tree_map_only
 
 from ndformer.framework.adapter import Adapter
 from ndformer.framework.answer import Answer
-from ndformer.framework.autocast import autocast
-from ndformer.framework.composed import class_place
 from ndformer.framework.data.mixer import Mixer
-from ndformer.framework.devices import sent
+from ndformer.framework.encoding.composed import class_place
 from ndformer.framework.errors import NothingLeftError, UnknownNameError, nearest
 from ndformer.framework.heads.head import Head
-from ndformer.framework.ranges import Filled, Names, NonNegative
 from ndformer.framework.registry import BACKBONES, HEADS, MIXERS, MODALITIES, MODELS
-from ndformer.framework.signature import arguments
+from ndformer.framework.registry.ranges import Filled, Names, NonNegative
+from ndformer.framework.registry.signature import arguments
+from ndformer.framework.system.autocast import autocast
+from ndformer.framework.system.devices import sent
 from ndformer.framework.tokens import TokenSet, Where, join
 
 

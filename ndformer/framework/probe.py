@@ -20,9 +20,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Generator, Tensor, nn
 
+from ndformer.framework.encoding.spacing import Spacing
 from ndformer.framework.errors import DataError, UnknownNameError, nearest
-from ndformer.framework.hooks import forward_hooks
-from ndformer.framework.spacing import Spacing
+from ndformer.framework.system.hooks import forward_hooks
 from ndformer.framework.tokens import Where
 
 FOLDS = 10

@@ -8,11 +8,11 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from ndformer.framework.attention import Attention
-from ndformer.framework.composed import build_encoding
 from ndformer.framework.encoding import LayerEncoding, PositionEncoding
-from ndformer.framework.processes import rand
-from ndformer.framework.ranges import Dims, Few, Finite, Names, Positive, Rate, Width
+from ndformer.framework.encoding.composed import build_encoding
 from ndformer.framework.registry import BACKBONES
+from ndformer.framework.registry.ranges import Dims, Few, Finite, Names, Positive, Rate, Width
+from ndformer.framework.system.processes import rand
 from ndformer.framework.tokens import TokenSet, Where
 
 

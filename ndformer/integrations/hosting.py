@@ -13,8 +13,8 @@ from torch import Tensor, nn
 
 from ndformer.framework.adapter import ClassAt
 from ndformer.framework.attention import attend, build_encoding
-from ndformer.framework.composed import class_place
 from ndformer.framework.encoding import LayerEncoding
+from ndformer.framework.encoding.composed import class_place
 from ndformer.framework.engine.config.text import parse_encoding
 from ndformer.framework.tokens import Where
 

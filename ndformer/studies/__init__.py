@@ -12,8 +12,8 @@ import re
 from functools import cache
 from pathlib import Path
 
-from ndformer.framework.engine.studies.experiment import Experiment
 from ndformer.framework.errors import UnknownNameError, nearest
+from ndformer.lab.experiment import Experiment
 from ndformer.studies.contents import CONTENTS, NOT_MEASURED
 
 HERE = Path(__file__).parent

@@ -1,6 +1,6 @@
 """Data sets that experiments read, small enough for two CPU cores: their folders, and where to get them."""
 
-from ndformer.framework.engine.studies.experiment import DataSet
+from ndformer.lab.experiment import DataSet
 
 SIGN_DIGITS = DataSet(
     "sign_digits",

@@ -9,14 +9,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ndformer.framework.attention_maps import Look, looking, on_grid
 from ndformer.framework.data.batches import collate
 from ndformer.framework.encoding import PositionEncoding
 from ndformer.framework.engine.run import build_loader
-from ndformer.framework.look import Look, looking, on_grid
 from ndformer.framework.model import TokenModel
+from ndformer.framework.pictures.attention import Painting
+from ndformer.framework.pictures.canvas import GridScene
 from ndformer.framework.pictures.figures import Panels
-from ndformer.framework.pictures.looks import Painting
-from ndformer.framework.pictures.scenes import GridScene
 from ndformer.framework.tokens import Where
 from ndformer.studies.small import Control
 from ndformer.studies.training import Run

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from ndformer.framework.engine.studies.experiment import Cell, Claim, Experiment, Results, Scale, Values, Verdict
 from ndformer.framework.pictures.figures import canvas
+from ndformer.lab.experiment import Cell, Claim, Experiment, Results, Scale, Values, Verdict
 
 Printed = dict[str, dict[str, str]]  # row -> column -> as it is printed
 Rule = Literal["is", "at least", "at most", "above"]

@@ -9,8 +9,8 @@ import torch
 from torch import Generator, Tensor
 
 from ndformer.framework.encoding import PositionEncoding
-from ndformer.framework.ranges import FewOrNone
 from ndformer.framework.registry import ENCODINGS
+from ndformer.framework.registry.ranges import FewOrNone
 from ndformer.framework.tokens import Where
 
 

@@ -26,10 +26,10 @@ from ndformer.framework.engine.building import build_model, prepare_data
 from ndformer.framework.engine.config.load import load
 from ndformer.framework.engine.config.shipped import config_path
 from ndformer.framework.engine.run import train
-from ndformer.framework.engine.studies.experiment import Cell, DataSet
 from ndformer.framework.engine.training import checkpoint
 from ndformer.framework.engine.training.work_dir import CONFIG, RESULTS, begun
 from ndformer.framework.model import TokenModel
+from ndformer.lab.experiment import Cell, DataSet
 from ndformer.studies.small import Control
 
 OWN = "config"  # the encoding that the config has

@@ -9,9 +9,9 @@ import pytest
 from mmengine.config import Config
 
 from ndformer.framework.engine.config.load import load
-from ndformer.framework.engine.studies import compare_table
-from ndformer.framework.engine.studies.compare import Outcome, Run, plan
-from ndformer.framework.engine.studies.friedman import critical_difference
+from ndformer.lab import compare_table
+from ndformer.lab.compare import Outcome, Run, plan
+from ndformer.lab.friedman import critical_difference
 from tools import compare, extrapolate, rank
 
 ROOT = Path(__file__).parents[2]

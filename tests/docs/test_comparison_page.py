@@ -13,20 +13,20 @@ import torch
 
 from ndformer.framework.attention import build_encoding
 from ndformer.framework.bias.base import Bias
-from ndformer.framework.composed import PositionEncoding
+from ndformer.framework.encoding.composed import PositionEncoding
 from ndformer.framework.engine.config.load import load
 from ndformer.framework.engine.config.text import parse_encoding
-from ndformer.framework.engine.studies import markdown
-from ndformer.framework.engine.studies.compare import plan
-from ndformer.framework.engine.studies.friedman import critical_difference
-from ndformer.framework.engine.studies.grid import points
-from ndformer.framework.engine.studies.interval import Summary
-from ndformer.framework.engine.studies.joined import join
-from ndformer.framework.engine.studies.joined_table import Table, text
 from ndformer.framework.kernels.choose import BACKENDS
 from ndformer.framework.kernels.sdpa import rides
 from ndformer.framework.registry import ENCODINGS
 from ndformer.framework.tokens import Where
+from ndformer.lab import markdown
+from ndformer.lab.compare import plan
+from ndformer.lab.friedman import critical_difference
+from ndformer.lab.grid import points
+from ndformer.lab.interval import Summary
+from ndformer.lab.rank import join
+from ndformer.lab.rank_table import Table, text
 from tests.docs import made
 from tools import compare, rank
 

@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from ndformer.framework import bias
-from ndformer.framework.composed import build_encoding
 from ndformer.framework.contract import check
 from ndformer.framework.encoding import LayerEncoding, PositionEncoding
+from ndformer.framework.encoding.composed import build_encoding
 from ndformer.framework.engine.programs.naming import read
 from ndformer.framework.errors import UnknownNameError
 from ndformer.framework.registry import ENCODINGS

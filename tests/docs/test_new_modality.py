@@ -30,7 +30,7 @@ import tools.show_tokens
 import tools.test
 import tools.vote
 from ndformer.framework.data.batches import collate
-from ndformer.framework.engine.programs.files import Preparation
+from ndformer.framework.engine.inputs import Preparation
 from ndformer.framework.pictures import samples
 from ndformer.framework.registry import DATASETS, MODALITIES, MODELS, TRANSFORMS
 from tests.explored import told

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from ndformer.framework.engine.studies.experiment import Experiment, Results
-from ndformer.framework.engine.studies.pages import measured
+from ndformer.lab.experiment import Experiment, Results
+from ndformer.lab.pages import measured
 from ndformer.studies import PAPERS, of_paper
 from tools import reproduce
 

@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from ndformer.framework.engine.studies.interval import Summary
+from ndformer.lab.interval import Summary
 from tests.docs import made
 
 DOCS = Path(__file__).parents[2] / "docs"

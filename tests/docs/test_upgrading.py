@@ -2,13 +2,17 @@
 
 import importlib
 import re
+import sys
 from pathlib import Path
 
 import pytest
 
+from ndformer import moved
+
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "UPGRADING.md").read_text()
 NAMES, MODULES = PAGE.partition("**Names that")[2].split("**Modules**")
+MOVED, MODULES = MODULES.split("### Framework")
 TICKS = r"`([^`]+)`"
 
 
@@ -42,6 +46,27 @@ def test_modules_that_moved_are_where_it_says_and_nowhere_else(old, new):
     assert [name for name in new if not stands(name)] == [], "moved again: correct UPGRADING.md"
     path = ROOT / "ndformer" / Path(*old[0].split("."))
     assert not path.with_suffix(".py").exists()
+
+
+@pytest.mark.parametrize("old, new", rows(MOVED), ids=str)
+def test_old_names_of_modules_are_the_new_modules_with_a_warning(old, new):
+    """Issue 45: an alias for one version."""
+    if old == ["encodings.relative"]:
+        assert importlib.import_module("ndformer.encodings.relative").RelativeBias.__module__.endswith("relative_bias")
+        return
+    assert moved.MODULES[old[0]] == new[0]
+    sys.modules.pop(f"ndformer.{old[0]}", None)
+    with pytest.warns(DeprecationWarning, match="has moved"):
+        found = importlib.import_module(f"ndformer.{old[0]}")
+    assert found is importlib.import_module(f"ndformer.{new[0]}")
+    assert found.__spec__ is not None
+    assert found.__spec__.name == f"ndformer.{new[0]}"
+
+
+def test_every_moved_module_is_in_the_table():
+    assert {old[0] for old, _ in rows(MOVED)} - {"encodings.relative"} == set(moved.MODULES) - {
+        "framework.engine.studies"
+    }
 
 
 def test_benchmarks_are_in_a_folder_of_their_own():

@@ -4,10 +4,10 @@ import json
 from collections import Counter
 
 from ndformer.framework.attention import build_encoding
-from ndformer.framework.engine.studies import markdown
-from ndformer.framework.engine.studies.interval import Summary
-from ndformer.framework.engine.studies.joined import Cell, join
 from ndformer.framework.registry import ENCODINGS
+from ndformer.lab import markdown
+from ndformer.lab.interval import Summary
+from ndformer.lab.rank import Cell, join
 from tests.docs import made
 
 PAGE = "docs/which-encoding.md"

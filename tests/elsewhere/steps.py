@@ -17,14 +17,14 @@ from typing import Any
 import torch
 from mmengine.config import Config
 
-from ndformer.framework import devices
 from ndformer.framework.engine.building import build_model, prepare_data
+from ndformer.framework.engine.calibration import fitted
 from ndformer.framework.engine.config.load import load
-from ndformer.framework.engine.fitting import fitted
 from ndformer.framework.engine.run import build_loader
 from ndformer.framework.engine.training.console import Console, Log
 from ndformer.framework.engine.training.owner import owned
 from ndformer.framework.engine.training.trainer import Trainer, TrainLoop
+from ndformer.framework.system import devices
 from tests.elsewhere import device as elsewhere
 
 CONFIGS = elsewhere.ROOT / "configs"

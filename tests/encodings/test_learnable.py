@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ndformer.encodings.table import between, resampled
+from ndformer.encodings.learnable_absolute import between, resampled
 from ndformer.framework.attention import build_encoding
 from ndformer.framework.engine.training import checkpoint
 from ndformer.framework.engine.training.optim import parameter_groups

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from ndformer.framework.attention import attend
-from ndformer.framework.composed import build_encoding
+from ndformer.framework.encoding.composed import build_encoding
 from ndformer.framework.tokens import Where
 
 GOLDEN = Path(__file__).parents[3] / "shared" / "golden" / "swinv2_cpb_5x7.pt"

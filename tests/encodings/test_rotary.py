@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import torch
 
-from ndformer.encodings.directions import FIXED, RANDOM, simplex
-from ndformer.framework.composed import build_encoding
+from ndformer.encodings.rotary_directions import FIXED, RANDOM, simplex
+from ndformer.framework.encoding.composed import build_encoding
 from ndformer.framework.tokens import Where
 
 GOLDEN = Path(__file__).parents[3] / "shared" / "golden"

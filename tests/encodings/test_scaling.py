@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import torch
 
-from ndformer.framework.composed import build_encoding
-from ndformer.framework.scaling import KINDS, Kind, Scaling
+from ndformer.framework.encoding.composed import build_encoding
+from ndformer.framework.encoding.scaling import KINDS, Kind, Scaling
 from ndformer.framework.tokens import Where
 from tests.encodings.references.all import CASES, built
 

@@ -7,9 +7,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from ndformer.encodings.generators import Flow, cayley, skew
 from ndformer.encodings.rotary import ToTurn
-from ndformer.framework.composed import build_encoding
+from ndformer.encodings.skew_matrices import Flow, cayley, skew
+from ndformer.framework.encoding.composed import build_encoding
 from ndformer.framework.tokens import Where
 
 ON_A_LINE = dict(type="LieRE", normalize=None, position_scale=1 / 16)  # its generators are one, and commute

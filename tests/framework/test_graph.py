@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from ndformer.framework import graph
 from ndformer.framework.engine.building import build_model
-from ndformer.framework.engine.config import kept
+from ndformer.framework.engine.config import saved
 from ndformer.framework.engine.config.load import load
 from ndformer.framework.engine.training import checkpoint
 from ndformer.framework.errors import DataError
@@ -173,7 +173,7 @@ def test_a_trained_model_is_exported_without_its_data(tmp_path: Path) -> None:
     cfg = load(ROOT / "configs" / "cifar10_pape.py", options)
     made = build_model(cfg).eval()
     nn.init.normal_(made.head.linear.weight)  # pyright: ignore[reportAttributeAccessIssue, reportArgumentType]
-    kept.write(tmp_path, cfg.to_dict())
+    saved.write(tmp_path, cfg.to_dict())
     checkpoint.save(tmp_path / "best.pth", dict(model=made.state_dict(), classes=list("abcdefghij")))
 
     program = (

@@ -14,9 +14,9 @@ import ndformer.framework.kernels.dense as dense_module
 import ndformer.framework.kernels.fused as fused_module
 import ndformer.framework.kernels.sdpa as sdpa_module
 from ndformer.framework.bias.base import Bias, SumBias
+from ndformer.framework.bias.channels import together
 from ndformer.framework.bias.parabolas import IsotropicBias, QuadraticBias
 from ndformer.framework.bias.pointwise import ConeBias, DistanceBias, TableBias
-from ndformer.framework.bias.riding import together
 from ndformer.framework.kernels import attend
 from ndformer.framework.kernels.choose import AUTO, choose
 from ndformer.framework.kernels.choose import BACKENDS as ALL

@@ -12,8 +12,8 @@ from torch import Tensor
 from ndformer.framework.attention import build_encoding
 from ndformer.framework.backbones.ptv3.network import PTv3
 from ndformer.framework.bias.base import Bias
+from ndformer.framework.bias.channels import together
 from ndformer.framework.bias.parabolas import IsotropicBias, QuadraticBias
-from ndformer.framework.bias.riding import together
 from ndformer.framework.kernels import BACKENDS, attend
 from ndformer.framework.kernels import narrow as narrow_module
 from ndformer.framework.tokens import TokenSet, Where

@@ -13,9 +13,9 @@ from ndformer.framework.attention import build_encoding
 from ndformer.framework.bias.parabolas import QuadraticBias
 from ndformer.framework.bias.pointwise import DistanceBias
 from ndformer.framework.kernels import attend
+from ndformer.framework.kernels.block_bounds import Blocked, highest
 from ndformer.framework.kernels.blocks import in_blocks
 from ndformer.framework.kernels.choose import choose
-from ndformer.framework.kernels.reach import Blocked, highest
 from ndformer.framework.tokens import TokenSet, Where
 from ndformer.framework.transformer import Transformer
 from tests.soak.selection import bias_of, case

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from ndformer.framework import atomic
 from ndformer.framework.answer import Answer
 from ndformer.framework.answers.tables import write_table
+from ndformer.framework.system import atomic
 
 ROOT = Path(__file__).parents[2]
 METHODS = {
@@ -42,12 +42,12 @@ ALLOWED = {
     "ndformer/framework/engine/training/owner.py": {
         "open": "a lock, created and never replaced; what is half written counts as an owner",
     },
-    "ndformer/framework/engine/studies/conduct.py": {"(cell.folder / LOG).open": "a log that another process writes"},
-    "ndformer/framework/engine/studies/train_all.py": {"(run.folder / LOG).open": "a log that another process writes"},
+    "ndformer/lab/runner.py": {"(cell.folder / LOG).open": "a log that another process writes"},
+    "ndformer/lab/jobs.py": {"(run.folder / LOG).open": "a log that another process writes"},
     "ndformer/framework/engine/training/trainer.py": {"checkpoint.save": WHOLE},
     "ndformer/framework/pictures/explorer/view.py": {"Image.fromarray(pixels).save": MEMORY},
     "ndformer/framework/pictures/page.py": {"png.save": MEMORY},
-    "ndformer/framework/processes.py": {"open": "os.devnull"},
+    "ndformer/framework/system/processes.py": {"open": "os.devnull"},
     "ndformer/modalities/arc/formats/tasks.py": {"path.write_text": DATA},
     "ndformer/modalities/events/formats/aedat.py": {"path.open": DATA},
     "ndformer/modalities/events/formats/evt_dat.py": {"path.write_bytes": DATA},
@@ -94,13 +94,13 @@ def writes(file: Path) -> Iterator[str]:
 FILES = [file for folder in ("ndformer", "tools") for file in sorted((ROOT / folder).rglob("*.py"))]
 FILES = [file for file in FILES if not {"stand_ins", "benchmarks", "kernels"} & set(file.parts)]
 FOUND = {str(file.relative_to(ROOT)): found for file in FILES if (found := set(writes(file)))}
-FOUND.pop("ndformer/framework/atomic.py")
+FOUND.pop("ndformer/framework/system/atomic.py")
 
 
 def test_every_write_is_whole_or_has_a_reason() -> None:
     """Issue 44.28."""
     strange = {file: new for file, found in FOUND.items() if (new := found - ALLOWED.get(file, {}).keys())}
-    assert not strange, f"write them by ndformer.framework.atomic, or say here why not: {strange}"
+    assert not strange, f"write them by ndformer.framework.system.atomic, or say here why not: {strange}"
 
 
 def test_each_reason_is_of_a_write_that_there_is() -> None:

@@ -7,7 +7,7 @@ import torch
 from ndformer.framework.data.batches import collate
 from ndformer.framework.engine.building import build_model
 from ndformer.framework.engine.config.load import load
-from ndformer.framework.engine.programs.files import Preparation
+from ndformer.framework.engine.inputs import Preparation
 from ndformer.framework.pictures.samples import packs
 from ndformer.modalities.events.pictures.scene import PAPER
 from ndformer.modalities.pointcloud.pictures.scene import TurningCloud

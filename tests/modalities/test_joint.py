@@ -8,7 +8,7 @@ import torch
 
 from ndformer.framework.data.batches import collate
 from ndformer.framework.engine.config.load import load
-from ndformer.framework.engine.programs.files import Preparation
+from ndformer.framework.engine.inputs import Preparation
 from ndformer.framework.errors import DataError
 from ndformer.framework.registry import MODELS, TRANSFORMS
 from ndformer.modalities.events.formats.stream import Events

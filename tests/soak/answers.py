@@ -23,7 +23,7 @@ import torch
 
 from ndformer.framework.data.dataset import create
 from ndformer.framework.engine.building import build_model
-from ndformer.framework.engine.config import kept
+from ndformer.framework.engine.config import saved
 from ndformer.framework.engine.config.load import load
 from ndformer.framework.engine.programs import cli
 from ndformer.framework.engine.training import checkpoint
@@ -91,7 +91,7 @@ def run_folder(folder: Path) -> None:
     home = folder / "run"
     (home / "shown").mkdir(parents=True)
     cfg = load(CONFIGS / "mnist_small.py", SMALL)
-    kept.write(home, cfg.to_dict())
+    saved.write(home, cfg.to_dict())
     checkpoint.save(home / "best.pth", dict(model=build_model(cfg).state_dict(), classes=list("0123456789")))
     test = dict(accuracy=0.5, mean_accuracy=0.4)
     figures = dict(test=test, val=test, params=10, minutes=0.1, config="mnist_small.py", dataset="MNIST", seed=0)

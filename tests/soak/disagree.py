@@ -19,10 +19,10 @@ from typing import Any
 import torch
 from mmengine.config import Config
 
-from ndformer.framework import processes
 from ndformer.framework.engine.run import train
 from ndformer.framework.engine.training import agreement
 from ndformer.framework.errors import DataError
+from ndformer.framework.system import processes
 from tests.soak.tiny import SoakSquares, config, ended, register, warm
 
 Way = Callable[[Config, dict[str, Any]], object]  # what rank 1 does to its own config and to its arguments of train()

@@ -17,12 +17,12 @@ from pathlib import Path
 import torch
 from mmengine.config import Config
 
-from ndformer.framework import atomic
 from ndformer.framework.engine.run import train
 from ndformer.framework.engine.training import checkpoint
 from ndformer.framework.engine.training.owner import NAME, Owner, this
 from ndformer.framework.errors import DataError
 from ndformer.framework.pictures import runs as report
+from ndformer.framework.system import atomic
 from tests.soak.tiny import config, differences, register, warm
 
 REFUSED = ("is in use by another run", "holds a run already")  # while the other one runs, and when it has ended

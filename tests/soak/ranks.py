@@ -18,12 +18,12 @@ from typing import Any
 import torch
 from mmengine.config import Config
 
-from ndformer.framework import processes
 from ndformer.framework.engine.run import train
 from ndformer.framework.engine.training import checkpoint
 from ndformer.framework.engine.training.trainer import Trainer
 from ndformer.framework.errors import DataError
 from ndformer.framework.pictures import runs as report
+from ndformer.framework.system import processes
 from tests.soak.tiny import config, differences, ended, register, warm
 
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import torch
 
 from ndformer.framework.engine.building import build_model, prepare_data
+from ndformer.framework.engine.calibration import fitted
 from ndformer.framework.engine.config.load import load
-from ndformer.framework.engine.fitting import fitted
 from ndformer.framework.engine.run import build_loader
 from ndformer.framework.engine.training.evaluate import measure
 

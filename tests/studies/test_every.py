@@ -2,8 +2,8 @@
 
 import pytest
 
-from ndformer.framework.engine.studies.experiment import Results
 from ndformer.framework.errors import UnknownNameError
+from ndformer.lab.experiment import Results
 from ndformer.studies import PAPERS, every, find
 
 NOTHING_IS_LEARNT = {

@@ -4,8 +4,8 @@ import pytest
 
 from ndformer.framework.attention import build_encoding
 from ndformer.framework.engine.config.text import parse_encoding
-from ndformer.framework.engine.studies import conduct
-from ndformer.framework.engine.studies.experiment import Cell, DataSet, Experiment
+from ndformer.lab import runner
+from ndformer.lab.experiment import Cell, DataSet, Experiment
 from ndformer.studies import every, find
 from ndformer.studies.pape import encodings, table1
 from ndformer.studies.pape.ablation import SWITCHES, WITHOUT
@@ -21,9 +21,9 @@ from ndformer.studies.training import run_of
 def words(experiment: Experiment, home) -> dict[str, str]:
     """What becomes of each claim where all cells are measured here."""
     seeds = range(experiment.scales["small"].seeds)
-    for cell in conduct.cells(experiment, "small", seeds, home):
-        conduct.measure(experiment, cell)
-    results = conduct.measured(experiment, "small", seeds, home)
+    for cell in runner.cells(experiment, "small", seeds, home):
+        runner.measure(experiment, cell)
+    results = runner.measured(experiment, "small", seeds, home)
     return {claim.says: claim.judge(results).word for claim in experiment.claims}
 
 

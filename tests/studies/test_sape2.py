@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from ndformer.framework.attention import Attention, build_encoding
-from ndformer.framework.engine.studies.experiment import Cell
-from ndformer.framework.look import Look
+from ndformer.framework.attention_maps import Look
 from ndformer.framework.tokens import Where
+from ndformer.lab.experiment import Cell
 from ndformer.studies import every, find, looks
 from ndformer.studies.looks import accuracy_moved
 from ndformer.studies.sape2 import cifar, tables

@@ -2,7 +2,7 @@
 
 import torch
 
-from ndformer.framework.engine.studies.experiment import Results
+from ndformer.lab.experiment import Results
 from ndformer.studies import find
 from ndformer.studies.sincos2d.note import SENTENCES, frequencies, table
 from tests.studies.test_pape import words

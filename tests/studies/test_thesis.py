@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from ndformer.framework.engine.studies.experiment import Cell, Results
+from ndformer.lab.experiment import Cell, Results
 from ndformer.studies import find
 from ndformer.studies.small import Control
 from ndformer.studies.thesis import images, learning, pretraining, red_green, similarity

@@ -5,7 +5,7 @@ import torch
 from torch import Generator, nn
 
 from ndformer.framework.engine.config.text import parse_encoding
-from ndformer.framework.engine.studies.experiment import Cell, Results
+from ndformer.lab.experiment import Cell, Results
 from ndformer.studies.small import Reader
 from ndformer.studies.toys import table
 from ndformer.studies.toys.pictures import learnt

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from ndformer.framework.attention import build_encoding
-from ndformer.framework.engine.studies.experiment import Cell
 from ndformer.framework.tokens import Where
+from ndformer.lab.experiment import Cell
 from ndformer.studies import training
 from ndformer.studies.data import MNIST
 from ndformer.studies.training import run_of, trained

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from ndformer.framework.engine.studies.experiment import Cell
+from ndformer.lab.experiment import Cell
 from ndformer.studies.small import fit
 from ndformer.studies.vitarc import tasks
 from ndformer.studies.vitarc.painter import CANVAS, SYMBOLS, Painter, batches, dealt_out, drawn, solve_rate

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ndformer.encodings.parabolic import PaPE
+from ndformer.encodings.pape import PaPE
 from ndformer.framework.contract import PROMISES
 from ndformer.framework.engine.programs.naming import find
 from tools import check_encoding
@@ -15,7 +15,7 @@ from tools.check_encoding import main
 SCRIPT = Path(check_encoding.__file__)
 
 MODULE = """
-from ndformer.encodings.absolute import Sincos
+from ndformer.encodings.sincos import Sincos
 from ndformer.framework.encoding import LayerEncoding
 
 class Right(Sincos):
@@ -49,7 +49,7 @@ def elsewhere(tmp_path, monkeypatch):
 
 
 def test_a_name_a_module_and_a_file_are_found():
-    assert find("PaPE") is find("ndformer.encodings.parabolic:PaPE") is PaPE
+    assert find("PaPE") is find("ndformer.encodings.pape:PaPE") is PaPE
     assert find("some_encodings:Right").__name__ == find("some_encodings.py:Right").__name__ == "Right"
 
 

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from ndformer.framework.engine.studies.report import KINDS
 from ndformer.framework.engine.training.owner import owned
 from ndformer.framework.errors import DataError
+from ndformer.lab.report import KINDS
 from tools import compare
 
 SCRIPT = Path(compare.__file__)

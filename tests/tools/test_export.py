@@ -15,7 +15,7 @@ from torch import nn
 
 import ndformer
 from ndformer.framework.engine.building import build_model
-from ndformer.framework.engine.config import kept
+from ndformer.framework.engine.config import saved
 from ndformer.framework.engine.config.load import load as load_config
 from ndformer.framework.engine.programs.modelcard import plain
 from ndformer.framework.engine.training import checkpoint
@@ -44,7 +44,7 @@ def home(tmp_path: Path) -> Path:
     told = {str(i): dict(name=name, samples=10 + i) for i, name in enumerate(classes)}
     content = dict(model=model.state_dict(), classes=classes, config=cfg.pretty_text)
     checkpoint.save(tmp_path / "best.pth", content | dict(data=dict(train=dict(samples=145, classes=told))))
-    kept.write(tmp_path, cfg.to_dict() | dict(data_root="/somebody/has/mnist", weights="/home/somebody/x.pth"))
+    saved.write(tmp_path, cfg.to_dict() | dict(data_root="/somebody/has/mnist", weights="/home/somebody/x.pth"))
     results = dict(config="/home/somebody/mnist_small.py", test=dict(accuracy=0.5, top5=0.75), epochs=3, seed=7)
     (tmp_path / "results.json").write_text(json.dumps(results | dict(sample=True)))
     return tmp_path

@@ -11,7 +11,7 @@ import torch
 from PIL import Image
 
 from ndformer.framework.engine.building import build_model
-from ndformer.framework.engine.config import kept
+from ndformer.framework.engine.config import saved
 from ndformer.framework.engine.config.load import load
 from ndformer.framework.engine.training import checkpoint
 from tools import extrapolate
@@ -40,7 +40,7 @@ def runs(tmp_path):
         torch.manual_seed(seed)
         home = tmp_path / "runs" / f"{encoding}_{seed}"
         home.mkdir(parents=True)
-        kept.write(home, cfg.to_dict())
+        saved.write(home, cfg.to_dict())
         checkpoint.save(home / "best.pth", dict(model=build_model(cfg).state_dict()))
         found.append(home)
     return found

@@ -10,7 +10,7 @@ from PIL import Image
 import ndformer.__main__
 from ndformer.framework.data.dataset import create
 from ndformer.framework.engine.building import build_model
-from ndformer.framework.engine.config import kept
+from ndformer.framework.engine.config import saved
 from ndformer.framework.engine.config.load import load
 from ndformer.framework.engine.config.shipped import config_path
 from ndformer.framework.engine.programs import cli
@@ -18,7 +18,7 @@ from ndformer.framework.engine.programs.parsing import KEYS
 from ndformer.framework.engine.training import checkpoint
 from ndformer.framework.errors import DataError
 from ndformer.framework.registry import BACKBONES, DATASETS, HEADS, MODALITIES, OPTIMIZERS, SCHEDULES
-from ndformer.framework.signature import arguments
+from ndformer.framework.registry.signature import arguments
 from tools import predict, print_config, train
 from tools import test as test_tool
 
@@ -195,7 +195,7 @@ def test_keys_that_are_suggested_are_keys_of_a_config(tmp_path):
 def test_the_folder_of_a_run_stands_for_its_config_and_checkpoint(said, weights, tmp_path):
     """Issue 44.13: predict.py takes the folder of a run, as ndformer.load does, and so do all programs like it."""
     photos(tmp_path / "new", ["any"], 1)
-    kept.write(tmp_path, load(config_path(CONFIG), [*SMALL, *LOADERS]).to_dict())
+    saved.write(tmp_path, load(config_path(CONFIG), [*SMALL, *LOADERS]).to_dict())
     assert "any/0.png  " in said(predict.main, tmp_path, "new/any/0.png").replace("new/", "")
     assert "any/0.png  " in said(predict.main, "--top", "2", tmp_path, "new/any/0.png").replace("new/", "")
     assert "any/0.png  " in said(predict.main, tmp_path, weights, "new/any/0.png").replace("new/", "")

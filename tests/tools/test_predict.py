@@ -89,7 +89,7 @@ def test_files_and_folders_are_predicted_and_written_into_a_new_folder(use, caps
 def test_an_image_that_patches_do_not_divide_names_the_option_that_mends_it(main, use, refused):
     sentence = refused(main, "odd.png")
     assert sentence.startswith(
-        "odd.png has 33 x 46 pixels, which patches of 4 do not divide: resize it, or have programs do so, "
+        "odd.png has 33 x 46 pixels, which patches of 4 do not divide: resize it, or set in the config "
     )
     option = sentence.partition('--cfg-options "')[2].removesuffix('"')
     assert option.endswith("[dict(type='Resize', size=(32, 48)), dict(type='PackImage')]")

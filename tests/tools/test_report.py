@@ -10,7 +10,7 @@ import torch
 from PIL import Image
 
 from ndformer.framework.engine.building import build_model
-from ndformer.framework.engine.config import kept
+from ndformer.framework.engine.config import saved
 from ndformer.framework.engine.config.load import load
 from ndformer.framework.engine.training import checkpoint
 from ndformer.framework.errors import DataError
@@ -32,7 +32,7 @@ def run(tmp_path):
     cfg = load("configs/sign_digits.py", [*SMALL, f"data_root={tmp_path / 'data'}"])
     folder = tmp_path / "run"
     folder.mkdir()
-    kept.write(folder, cfg.to_dict())
+    saved.write(folder, cfg.to_dict())
     torch.manual_seed(0)
     checkpoint.save(folder / "best.pth", dict(model=build_model(cfg).state_dict(), classes=["cat", "dog"]))
     figures = dict(test=dict(accuracy=0.5), val=dict(accuracy=0.5), params=10, minutes=0.1, config="sign_digits.py")

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from ndformer.framework.engine.studies import pages
-from ndformer.framework.engine.studies.experiment import Cell, Experiment, Scale, Values
 from ndformer.framework.engine.training.owner import owned
 from ndformer.framework.errors import ConfigError, DataError
+from ndformer.lab import pages
+from ndformer.lab.experiment import Cell, Experiment, Scale, Values
 from ndformer.studies import find
 from tools import reproduce
 

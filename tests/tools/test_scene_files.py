@@ -10,8 +10,8 @@ import torch
 
 from ndformer.framework.engine.building import build_model
 from ndformer.framework.engine.config.load import load
+from ndformer.framework.engine.inputs import Preparation
 from ndformer.framework.engine.programs import cli
-from ndformer.framework.engine.programs.files import Preparation
 from ndformer.framework.engine.training import checkpoint
 from ndformer.framework.engine.training.loading import build_dataset
 from ndformer.modalities.pointcloud.formats.files import read_labelled

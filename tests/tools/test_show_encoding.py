@@ -70,7 +70,7 @@ def test_options_are_read_as_python_values_or_words(tmp_path):
 
 
 OWN = """
-from ndformer.encodings.distance import ALiBi
+from ndformer.encodings.alibi import ALiBi
 
 class Faint(ALiBi):
     def __init__(self, dim, heads, position_dims, depth, times=0.5):

@@ -9,13 +9,13 @@ import pytest
 import torch
 
 import ndformer
-from ndformer.framework import devices, pipes
-from ndformer.framework.compat import OptimWrapper
 from ndformer.framework.engine.building import build_model
 from ndformer.framework.engine.config.load import load
 from ndformer.framework.engine.config.shipped import config_path
+from ndformer.framework.engine.training.mmengine_fixes import OptimWrapper
 from ndformer.framework.errors import DataError
 from ndformer.framework.heads.head import Head
+from ndformer.framework.system import devices, pipes
 
 ROOT = Path(__file__).parents[2]
 TOOLS = sorted((ROOT / "tools").glob("*.py"))

@@ -29,7 +29,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from ndformer.encodings.parabolic import centre, concat_features, form, slope, steepest
+from ndformer.encodings.pape import centre, concat_features, form, slope, steepest
 from ndformer.framework.bias.parabolas import QuadraticBias
 from ndformer.framework.engine.config.text import parse_encoding
 from ndformer.framework.engine.programs.cli import new_parser, run

@@ -26,7 +26,7 @@ from torch import Tensor
 
 from ndformer.framework.backbones.unitr.network import UniTR
 from ndformer.framework.backbones.unitr.places import OWN, Flat
-from ndformer.framework.composed import build_encoding
+from ndformer.framework.encoding.composed import build_encoding
 from ndformer.framework.engine.config.text import parse_encoding
 from ndformer.framework.engine.programs.cli import new_parser, run
 from ndformer.framework.registry import BACKBONES

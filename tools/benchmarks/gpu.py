@@ -23,9 +23,9 @@ from pathlib import Path
 
 import torch
 
-from ndformer.framework import devices
 from ndformer.framework.engine.programs.cli import new_parser, run
 from ndformer.framework.errors import DataError
+from ndformer.framework.system import devices
 
 ROOT = Path(__file__).resolve().parents[2]
 # of gpu_steps.py, whose imports take longer than --help should

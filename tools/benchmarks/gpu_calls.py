@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from ndformer.encodings.parabolic import concat_features, form, slope
+from ndformer.encodings.pape import concat_features, form, slope
 from ndformer.framework.bias.parabolas import IsotropicBias, QuadraticBias
 from ndformer.framework.kernels import attend
 from ndformer.framework.tokens import Where

@@ -15,8 +15,8 @@ from typing import Any
 import torch
 
 from ndformer.framework.engine.building import build_model, prepare_data
+from ndformer.framework.engine.calibration import fitted
 from ndformer.framework.engine.config.load import load
-from ndformer.framework.engine.fitting import fitted
 from ndformer.framework.engine.run import build_loader
 from ndformer.framework.engine.training.console import Console, Log
 from ndformer.framework.engine.training.owner import owned

@@ -20,7 +20,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ndformer.framework import guest
 from ndformer.framework.data.dataset import Dataset
 from ndformer.framework.engine.building import build_model
 from ndformer.framework.engine.config.load import load
@@ -28,6 +27,7 @@ from ndformer.framework.engine.programs.cli import new_parser, run
 from ndformer.framework.engine.training.console import Console, Log
 from ndformer.framework.engine.training.owner import owned
 from ndformer.framework.engine.training.trainer import Trainer
+from ndformer.framework.system import host_state
 
 CONFIG = Path(__file__).parents[2] / "configs" / "imagenet1k_nope.py"
 DEPTH = 12
@@ -120,7 +120,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     cfg.train_cfg.update(amp=None, max_epochs=1)
     torch.manual_seed(0)
     turns: Any = Turns(given.batch, given.rounds)
-    with guest.running(), tempfile.TemporaryDirectory() as folder, owned(Path(folder)) as ownership:
+    with host_state.running(), tempfile.TemporaryDirectory() as folder, owned(Path(folder)) as ownership:
         loaders = dict(train=turns, val=turns, test=turns)
         OneEpoch(cfg, ownership, loaders, build_model(cfg), Console(Log(None))).train()
     ours, plain = (statistics.median(t[i] for t in turns.times[WARM:]) for i in (0, 1))

@@ -5,9 +5,9 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from ndformer.framework import atomic
 from ndformer.framework.answer import Answer
 from ndformer.framework.foreign import cell
+from ndformer.framework.system import atomic
 
 
 def write_table(path: Path, answers: Sequence[Answer], classes: Sequence[str], kind: type[Answer] = Answer) -> None:

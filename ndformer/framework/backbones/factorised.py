@@ -8,9 +8,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ndformer.framework.look import Cutting, Look
-from ndformer.framework.ranges import Dims, Few, Positive, Rate, Width
+from ndformer.framework.attention_maps import Cutting, Look
 from ndformer.framework.registry import BACKBONES
+from ndformer.framework.registry.ranges import Dims, Few, Positive, Rate, Width
 from ndformer.framework.tokens import Rows, TokenSet, Where
 from ndformer.framework.transformer import Transformer
 

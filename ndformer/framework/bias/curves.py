@@ -6,8 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ndformer.framework.autocast import without_autocast
 from ndformer.framework.bias.base import Bias, PositionBias, norm
+from ndformer.framework.system.autocast import without_autocast
 from ndformer.framework.tokens import Rows
 
 Curve = Callable[..., Tensor]  # (distance, a number of the head, another ...) -> bias

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ndformer.framework.bias.base import Bias, PositionBias, squares
-from ndformer.framework.bias.riding import Near, together
+from ndformer.framework.bias.channels import Near, together
 from ndformer.framework.tokens import Rows
 
 

@@ -22,9 +22,9 @@ from torch import Tensor
 from ndformer.framework import foreign
 from ndformer.framework.data.memory import Memory
 from ndformer.framework.errors import DataError, MissingError
-from ndformer.framework.ranges import Count, Rate, Seed, Text
 from ndformer.framework.registry import DATASETS, TRANSFORMS
-from ndformer.framework.signature import arguments
+from ndformer.framework.registry.ranges import Count, Rate, Seed, Text
+from ndformer.framework.registry.signature import arguments
 
 Sample = dict[str, Any]
 Transform = Callable[[Sample, np.random.Generator], Sample]

@@ -9,8 +9,8 @@ import numpy as np
 from ndformer.framework.data.batches import Batches
 from ndformer.framework.data.dataset import Dataset, Sample, create, rooted
 from ndformer.framework.errors import DataError
-from ndformer.framework.ranges import Filled, Positive, Seed, Share, Text
 from ndformer.framework.registry import DATASETS, TRANSFORMS
+from ndformer.framework.registry.ranges import Filled, Positive, Seed, Share, Text
 
 
 @DATASETS.register_module()

@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, ClassVar
 
-from ndformer.framework import atomic
 from ndformer.framework.errors import DataError
 from ndformer.framework.registry import STAND_INS
+from ndformer.framework.system import atomic
 
 MARK = "GENERATED_SAMPLE"  # a file in every generated folder, so that none is ever taken for the real thing
 

@@ -12,9 +12,9 @@ from weakref import WeakSet
 import torch
 from torch.utils.data import get_worker_info
 
-from ndformer.framework import guest
 from ndformer.framework.data.dataset import Dataset
 from ndformer.framework.errors import DataError
+from ndformer.framework.system import host_state
 
 GRACE = 30  # seconds that a loader's worker goes on after SIGTERM, so that the training process can save and end
 
@@ -58,7 +58,7 @@ def explained(error: Exception, waited_for: Sequence[Dataset] = ()) -> Exception
         )
     if not is_worker_death(error):
         return error
-    guest.ignore_dead_workers()
+    host_state.ignore_dead_workers()
     dead = {int(pid) for ids in re.findall(r"\(pid\(?s?\)? ([\d, ]+)\)", said) for pid in ids.split(",")}
     names = _names(_watched, dead)
     return DataError(

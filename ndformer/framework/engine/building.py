@@ -12,9 +12,7 @@ from mmengine.config import Config
 from torch import nn
 from torch.utils.data import DataLoader
 
-from ndformer.framework import devices
 from ndformer.framework.adapter import Adapter
-from ndformer.framework.autocast import AMP
 from ndformer.framework.data.dataset import Dataset, rooted
 from ndformer.framework.data.pack import Pack
 from ndformer.framework.data.stand_ins import MARK, make_sample
@@ -26,7 +24,9 @@ from ndformer.framework.errors import ConfigError, DataError
 from ndformer.framework.heads.head import Head
 from ndformer.framework.model import TokenModel
 from ndformer.framework.registry import DATASETS, HEADS, METRICS, MODELS, SCHEDULES, TRANSFORMS
-from ndformer.framework.signature import arguments
+from ndformer.framework.registry.signature import arguments
+from ndformer.framework.system import devices
+from ndformer.framework.system.autocast import AMP
 
 
 def prepare_data(cfg: Config, sample: bool) -> None:

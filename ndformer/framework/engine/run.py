@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 from mmengine.config import Config
 
-from ndformer.framework import atomic, guest, processes
 from ndformer.framework.data.dataset import TEST_IS_VAL
 from ndformer.framework.data.workers import workers_explained
 from ndformer.framework.engine.building import (
@@ -28,18 +27,19 @@ from ndformer.framework.engine.building import (
     on_stand_in,
     rehearse,
 )
-from ndformer.framework.engine.fitting import fitted
+from ndformer.framework.engine.calibration import fitted
 from ndformer.framework.engine.training import checkpoint, pretrained, same_data
 from ndformer.framework.engine.training.agreement import check_data, check_settings
-from ndformer.framework.engine.training.apart import check_apart
 from ndformer.framework.engine.training.console import LOG, logged
 from ndformer.framework.engine.training.evaluate import Evaluation, as_line, measure
+from ndformer.framework.engine.training.leakage import check_apart
 from ndformer.framework.engine.training.loading import Loader, all_bad, build_loader, tell_bad
 from ndformer.framework.engine.training.owner import owned
 from ndformer.framework.engine.training.work_dir import RESULTS, begun, check_free, clear
 from ndformer.framework.evaluation.metric import quantity_of
 from ndformer.framework.model import TokenModel
 from ndformer.framework.pictures import runs as report
+from ndformer.framework.system import atomic, host_state, processes
 
 if TYPE_CHECKING:
     from ndformer.framework.engine.training.trainer import Trainer
@@ -62,7 +62,7 @@ def train(
     # not before: mmengine's optimizers import FSDP and sympy, which would make every program's start a second longer
     from ndformer.framework.engine.training.trainer import Trainer
 
-    with guest.running():
+    with host_state.running():
         return _train(Trainer, cfg, work_dir, resume, allow_config_change, allow_data_change, overwrite, tested)
 
 

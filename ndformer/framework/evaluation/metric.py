@@ -10,13 +10,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-from ndformer.framework import guest
 from ndformer.framework.answer import Answer
 from ndformer.framework.errors import BadNumbers, ConfigError
 from ndformer.framework.quantity import Better, Quantity
 from ndformer.framework.registry import METRICS
+from ndformer.framework.system import host_state
 
-with guest.importing():
+with host_state.importing():
     from mmengine.evaluator import BaseMetric
 
 

@@ -1,7 +1,7 @@
 """The gate for files from elsewhere: nothing in them runs, nothing they claim is believed before it is checked."""
 
 from ndformer.framework.foreign.arrays import array, arrays
-from ndformer.framework.foreign.bare import repeating, surely_other
+from ndformer.framework.foreign.decompress import archive, frame_size, gunzipped, has_zip_entry, inflated
 from ndformer.framework.foreign.files import (
     LINE,
     below,
@@ -17,12 +17,12 @@ from ndformer.framework.foreign.files import (
     text_rows,
 )
 from ndformer.framework.foreign.hdf5 import Table, notes, read_tables, tables
-from ndformer.framework.foreign.packed import archive, frame_size, gunzipped, has_zip_entry, inflated
+from ndformer.framework.foreign.images import PICTURES, as_seen, check_pixels, image, picture, size_of
 from ndformer.framework.foreign.pickles import plain_pickle
-from ndformer.framework.foreign.pictures import PICTURES, as_seen, check_pixels, image, picture, size_of
 from ndformer.framework.foreign.plain import lines, parsed_json, plain_json, plain_xml, plain_yaml, words_of
+from ndformer.framework.foreign.printable import cell, one_line, plain_streams, printable, rewritable
+from ndformer.framework.foreign.row_width import repeating, surely_other
 from ndformer.framework.foreign.rows import json_rows
-from ndformer.framework.foreign.words import cell, one_line, plain_streams, printable, rewritable
 
 __all__ = [
     "LINE",

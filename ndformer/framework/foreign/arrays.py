@@ -7,8 +7,8 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.lib import format as npy
 
+from ndformer.framework.foreign.decompress import archive
 from ndformer.framework.foreign.files import check_size, opened, regular
-from ndformer.framework.foreign.packed import archive
 
 HEADERS: dict[tuple[int, int], Any] = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
 

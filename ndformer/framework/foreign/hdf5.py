@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ndformer.framework.errors import DataError
+from ndformer.framework.foreign.decompress import frame_size
 from ndformer.framework.foreign.files import check_size, opened, regular
-from ndformer.framework.foreign.packed import frame_size
-from ndformer.framework.foreign.words import printable
+from ndformer.framework.foreign.printable import printable
 
 DEPTH, MOST = 4, 1000  # groups in groups, names in all
 NOTE = 16  # numbers of an attribute

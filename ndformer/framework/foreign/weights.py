@@ -8,9 +8,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ndformer.framework import archive
 from ndformer.framework.errors import DataError
 from ndformer.framework.foreign.files import regular
+from ndformer.framework.system import archive
 
 
 def tensors_of(path: Path, inside: Sequence[str] = ("state_dict", "model")) -> dict[str, Tensor]:

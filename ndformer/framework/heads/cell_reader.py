@@ -9,8 +9,8 @@ from ndformer.framework.answer import Answer
 from ndformer.framework.answers.cells import Cells
 from ndformer.framework.heads.head import Head, finite
 from ndformer.framework.losses.labels import checked, label_loss
-from ndformer.framework.ranges import Classes, Width
 from ndformer.framework.registry import HEADS
+from ndformer.framework.registry.ranges import Classes, Width
 from ndformer.framework.tokens import TokenSet
 
 

@@ -7,14 +7,14 @@ from torch import Tensor, nn
 
 from ndformer.framework.answer import Answer
 from ndformer.framework.answers.boxes3d import Boxes3D
-from ndformer.framework.autocast import without_autocast
-from ndformer.framework.devices import sent
-from ndformer.framework.field import Field
+from ndformer.framework.bev_grid import Field
 from ndformer.framework.heads.head import Head, finite
 from ndformer.framework.losses.objects3d import Objects3D, local_maxima, peak_focal, peaks
 from ndformer.framework.necks.birds_eye import MapNorm
-from ndformer.framework.ranges import Classes, Count, NonNegative, Share, SomeShare, Width
 from ndformer.framework.registry import HEADS, NECKS
+from ndformer.framework.registry.ranges import Classes, Count, NonNegative, Share, SomeShare, Width
+from ndformer.framework.system.autocast import without_autocast
+from ndformer.framework.system.devices import sent
 from ndformer.framework.tokens import TokenSet
 
 CODE = dict(offset=2, height=1, size=3, heading=2, velocity=2)  # numbers that a cell says of the box in it

@@ -14,8 +14,8 @@ from ndformer.framework.errors import no_class
 from ndformer.framework.heads.head import Head
 from ndformer.framework.heads.pooled import Pool, pooled
 from ndformer.framework.losses.lovasz import lovasz_softmax
-from ndformer.framework.ranges import Classes, NonNegative, Rate, Width
 from ndformer.framework.registry import HEADS
+from ndformer.framework.registry.ranges import Classes, NonNegative, Rate, Width
 from ndformer.framework.tokens import TokenSet
 
 

@@ -8,7 +8,6 @@ from torch import Tensor
 
 from ndformer.framework.answer import Answer
 from ndformer.framework.answers.boxes import Boxes
-from ndformer.framework.autocast import without_autocast
 from ndformer.framework.heads.frame import original
 from ndformer.framework.heads.head import Head, finite
 from ndformer.framework.heads.nms import suppressed
@@ -16,8 +15,9 @@ from ndformer.framework.heads.yolo import Branch, best
 from ndformer.framework.losses.assignment import Objects, TaskAligned
 from ndformer.framework.losses.detection import Anchors, DetectionLoss
 from ndformer.framework.losses.labels import checked
-from ndformer.framework.ranges import Classes, Count, Few, NonNegative, Positive, Share, SomeShare, Width
 from ndformer.framework.registry import HEADS, NECKS
+from ndformer.framework.registry.ranges import Classes, Count, Few, NonNegative, Positive, Share, SomeShare, Width
+from ndformer.framework.system.autocast import without_autocast
 from ndformer.framework.tokens import TokenSet
 
 

@@ -6,8 +6,8 @@ from torch import Tensor
 
 from ndformer.framework.answer import Answer
 from ndformer.framework.heads.head import Head
-from ndformer.framework.ranges import Width
 from ndformer.framework.registry import HEADS
+from ndformer.framework.registry.ranges import Width
 from ndformer.framework.tokens import TokenSet
 
 Pool = Literal["class", "mean"]

@@ -8,13 +8,13 @@ from torch import Tensor, nn
 
 from ndformer.framework.answer import Answer
 from ndformer.framework.answers.pixels import Pixels
-from ndformer.framework.autocast import without_autocast
 from ndformer.framework.heads.frame import original_grid
 from ndformer.framework.heads.head import Head, finite
 from ndformer.framework.losses.labels import checked, label_loss
 from ndformer.framework.necks.pyramid import ChannelNorm
-from ndformer.framework.ranges import Classes, Few, NonNegative, Width
 from ndformer.framework.registry import HEADS, NECKS
+from ndformer.framework.registry.ranges import Classes, Few, NonNegative, Width
+from ndformer.framework.system.autocast import without_autocast
 from ndformer.framework.tokens import TokenSet
 
 PIXELS = 2**16  # of an image on disk, that are answered at once: scores of many classes are large

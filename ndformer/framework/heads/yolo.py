@@ -6,8 +6,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from ndformer.framework.autocast import without_autocast
 from ndformer.framework.losses.detection import Anchors
+from ndformer.framework.system.autocast import without_autocast
 
 BINS = 16  # distances of 0 to 15 strides
 

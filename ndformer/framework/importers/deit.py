@@ -1,7 +1,7 @@
 """DeiT and DeiT III: timm's names, layer scale as gamma_1 and gamma_2, a class token without an entry in the table."""
 
 from ndformer.framework.importers import timm
-from ndformer.framework.importers.taken import Imported, State
+from ndformer.framework.importers.state_dict import Imported, State
 
 LICENCE = "Apache-2.0"
 INSIDE = timm.INSIDE

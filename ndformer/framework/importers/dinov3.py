@@ -7,7 +7,7 @@ from torch import Tensor
 
 from ndformer.framework.errors import DataError
 from ndformer.framework.importers import vit
-from ndformer.framework.importers.taken import Imported, State, Taken, heads_of
+from ndformer.framework.importers.state_dict import Imported, State, Taken, heads_of
 
 LICENCE = "the DINOv3 License, Meta's own: read it before you use or pass on what comes out"
 INSIDE = ("state_dict", "model", "teacher")

@@ -9,10 +9,10 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from ndformer.framework.composed import build_encoding
+from ndformer.framework.encoding.composed import build_encoding
 from ndformer.framework.errors import DataError
 from ndformer.framework.importers import vit
-from ndformer.framework.importers.taken import Imported, Part, State, Taken, heads_of
+from ndformer.framework.importers.state_dict import Imported, Part, State, Taken, heads_of
 
 LICENCE = "MIT"
 INSIDE = ("state_dict", "model")

@@ -9,7 +9,7 @@ from typing import Any
 
 from ndformer.framework.errors import DataError
 from ndformer.framework.importers import vit
-from ndformer.framework.importers.taken import Imported, Part, State, Taken, heads_of, stacked
+from ndformer.framework.importers.state_dict import Imported, Part, State, Taken, heads_of, stacked
 
 LICENCE = "none is given, so all rights are reserved: ask its authors before you use or pass on what comes out"
 INSIDE = ("state_dict", "model")

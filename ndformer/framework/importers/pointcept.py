@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from ndformer.framework.errors import DataError
-from ndformer.framework.importers.taken import Imported, Part, State
+from ndformer.framework.importers.state_dict import Imported, Part, State
 
 LICENCE = "MIT"
 INSIDE = ("state_dict", "model")

@@ -10,7 +10,7 @@ import torch
 
 from ndformer.framework.errors import DataError
 from ndformer.framework.importers import vit
-from ndformer.framework.importers.taken import Imported, State, Taken, heads_of
+from ndformer.framework.importers.state_dict import Imported, State, Taken, heads_of
 
 LICENCE = "Apache-2.0"
 INSIDE = ("state_dict", "model")

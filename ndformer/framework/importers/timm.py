@@ -1,7 +1,7 @@
 """ViTs by timm's names, which DeiT and DINOv2 share: a learned table of places, class token, registers, layer scale."""
 
 from ndformer.framework.importers import vit
-from ndformer.framework.importers.taken import Imported, Part, State, Taken
+from ndformer.framework.importers.state_dict import Imported, Part, State, Taken
 
 LICENCE = "timm is Apache-2.0; each of its weights has a licence of its own: see its model card"
 INSIDE = ("state_dict", "model")

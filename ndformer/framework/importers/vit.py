@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ndformer.framework.errors import DataError
-from ndformer.framework.importers.taken import Part, State, Taken, heads_of, stacked
+from ndformer.framework.importers.state_dict import Part, State, Taken, heads_of, stacked
 
 
 @dataclass(frozen=True)

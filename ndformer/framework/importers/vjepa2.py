@@ -2,7 +2,7 @@
 
 from ndformer.framework.errors import DataError
 from ndformer.framework.importers import vit
-from ndformer.framework.importers.taken import Imported, Part, State, Taken
+from ndformer.framework.importers.state_dict import Imported, Part, State, Taken
 
 LICENCE = "MIT; parts of its code are Apache-2.0"
 INSIDE = ("encoder", "state_dict", "model")

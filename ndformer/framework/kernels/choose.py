@@ -5,17 +5,17 @@ import math
 import torch
 from torch import Tensor
 
-from ndformer.framework.autocast import without_autocast
 from ndformer.framework.bias.base import Bias
 from ndformer.framework.errors import nearest
 from ndformer.framework.kernels.backend import Backend, samples
 from ndformer.framework.kernels.dense import Dense
 from ndformer.framework.kernels.flex import Flex
 from ndformer.framework.kernels.fused import Fused
+from ndformer.framework.kernels.log import tell
 from ndformer.framework.kernels.narrow import Narrow
 from ndformer.framework.kernels.sdpa import SDPA
 from ndformer.framework.kernels.select import Select
-from ndformer.framework.kernels.told import tell
+from ndformer.framework.system.autocast import without_autocast
 from ndformer.framework.tokens import Where
 
 # from the one that serves everything to the one that serves least

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ndformer.framework.autocast import without_autocast
+from ndformer.framework.system.autocast import without_autocast
 
 
 class Bias(NamedTuple):

@@ -17,10 +17,10 @@ from torch.autograd.function import once_differentiable
 
 from ndformer.framework.bias.base import Bias
 from ndformer.framework.bias.parabolas import Parabolas, SeparableBias
-from ndformer.framework.jit import in_memory, numba_works
 from ndformer.framework.kernels import narrow_backward, narrow_numba
 from ndformer.framework.kernels.backend import Backend, samples
 from ndformer.framework.kernels.narrow_numba import ROW, TILE
+from ndformer.framework.system.jit import in_memory, numba_works
 from ndformer.framework.tokens import Where
 
 # Channels of a head and tokens of a row for which torch's kernel with a mask is slower (tools/benchmarks/backends.py)

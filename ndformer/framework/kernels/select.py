@@ -21,8 +21,8 @@ from torch.utils.checkpoint import checkpoint
 from ndformer.framework.bias.base import Bias
 from ndformer.framework.bias.parabolas import SeparableBias
 from ndformer.framework.kernels.backend import Backend, samples
+from ndformer.framework.kernels.block_bounds import Blocked, about, form_of, mattering, middle
 from ndformer.framework.kernels.blocks import in_blocks
-from ndformer.framework.kernels.reach import Blocked, about, form_of, mattering, middle
 from ndformer.framework.tokens import Where
 
 TOLERANCE = 1e-3  # rounding to bfloat16 is 4e-3

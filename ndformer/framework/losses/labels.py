@@ -5,9 +5,9 @@ from typing import Any
 import torch.nn.functional as F
 from torch import Tensor
 
-from ndformer.framework.autocast import without_autocast
 from ndformer.framework.errors import no_class
 from ndformer.framework.losses.lovasz import lovasz_softmax
+from ndformer.framework.system.autocast import without_autocast
 
 
 def label_loss(logits: Tensor, labels: Tensor, lovasz: float = 0.0) -> dict[str, Tensor]:

@@ -7,10 +7,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ndformer.framework.devices import sent
-from ndformer.framework.field import Field
+from ndformer.framework.bev_grid import Field
 from ndformer.framework.losses.boxes3d import distance_iou, iou_3d
 from ndformer.framework.losses.objects3d import Objects3D
+from ndformer.framework.system.devices import sent
 
 ALPHA, GAMMA = 0.25, 2.0  # of the focal loss
 

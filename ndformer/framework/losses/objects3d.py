@@ -9,10 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ndformer.framework.devices import sent
+from ndformer.framework.bev_grid import Field
 from ndformer.framework.errors import DataError
-from ndformer.framework.field import Field
 from ndformer.framework.losses.labels import checked
+from ndformer.framework.system.devices import sent
 
 LEAST = 2  # cells, the radius of the smallest object's peak
 

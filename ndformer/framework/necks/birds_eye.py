@@ -8,10 +8,10 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
+from ndformer.framework.bev_grid import Field
 from ndformer.framework.errors import DataError
-from ndformer.framework.field import Field
-from ndformer.framework.ranges import Few, Finite, Positive, SomeShare, Width
 from ndformer.framework.registry import NECKS
+from ndformer.framework.registry.ranges import Few, Finite, Positive, SomeShare, Width
 from ndformer.framework.tokens import TokenSet
 
 EPS = 1e-3

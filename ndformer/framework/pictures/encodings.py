@@ -11,10 +11,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ndformer.framework import atomic
-from ndformer.framework.composed import build_encoding
 from ndformer.framework.encoding import PositionEncoding
+from ndformer.framework.encoding.composed import build_encoding
 from ndformer.framework.pictures.figures import Panels, curves, heat_maps
+from ndformer.framework.system import atomic
 from ndformer.framework.tokens import Where
 
 Options = dict[str, Any]

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from ndformer.framework import atomic
 from ndformer.framework.data.workers import is_worker_death
 from ndformer.framework.quantity import Quantity
+from ndformer.framework.system import atomic
 
 
 def results(path: Path, content: dict[str, Any]) -> None:

@@ -7,9 +7,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ndformer.framework import atomic
 from ndformer.framework.pictures.figures import Panels, canvas, heat_maps
 from ndformer.framework.pictures.runs import _figure, _save
+from ndformer.framework.system import atomic
 
 
 class Mean(Protocol):

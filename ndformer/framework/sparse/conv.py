@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ndformer.framework.encoding import without_autocast
+from ndformer.framework.encoding.base import without_autocast
 from ndformer.framework.sparse import spconv
 from ndformer.framework.sparse.sites import Sites, Table
 

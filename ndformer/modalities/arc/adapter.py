@@ -10,9 +10,9 @@ from torch import Tensor, nn
 from ndformer.framework.adapter import Adapter
 from ndformer.framework.data.dataset import Sample
 from ndformer.framework.data.pack import Pack
-from ndformer.framework.pictures.scenes import GridScene, Scene
-from ndformer.framework.ranges import Width
+from ndformer.framework.pictures.canvas import GridScene, Scene
 from ndformer.framework.registry import MODALITIES
+from ndformer.framework.registry.ranges import Width
 from ndformer.framework.tokens import TokenSet
 from ndformer.modalities.arc.formats.canvas import PAD, SYMBOLS
 from ndformer.modalities.arc.formats.tasks import grid_of, read_task

@@ -11,14 +11,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ndformer.framework.adapter import Adapter
-from ndformer.framework.autocast import without_autocast
 from ndformer.framework.backbones.ptv3.layers import Norm
 from ndformer.framework.data.dataset import Sample
-from ndformer.framework.devices import sent
-from ndformer.framework.pictures.scenes import distinct_colors
-from ndformer.framework.ranges import Few, Finite, Positive, Side, Width
+from ndformer.framework.pictures.canvas import distinct_colors
 from ndformer.framework.registry import MODALITIES
+from ndformer.framework.registry.ranges import Few, Finite, Positive, Side, Width
 from ndformer.framework.sparse import reduce_segments
+from ndformer.framework.system.autocast import without_autocast
+from ndformer.framework.system.devices import sent
 from ndformer.framework.tokens import TokenSet, Where
 from ndformer.modalities.driving.datasets.files import held, read_file
 from ndformer.modalities.driving.datasets.nuscenes.dataset import Version

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ndformer.framework.autocast import without_autocast
-from ndformer.framework.devices import sent
+from ndformer.framework.system.autocast import without_autocast
+from ndformer.framework.system.devices import sent
 
 NEAR = 1e-5  # metres before the camera, from which on a point is seen
 CHUNK = 1 << 22  # distances that are computed at once

@@ -11,10 +11,10 @@ from torch import Tensor, nn
 
 from ndformer.framework.adapter import Adapter, ClassAt
 from ndformer.framework.data.dataset import Sample
-from ndformer.framework.devices import sent
-from ndformer.framework.pictures.scenes import Scene
-from ndformer.framework.ranges import Few, Positive, Width
+from ndformer.framework.pictures.canvas import Scene
 from ndformer.framework.registry import MODALITIES
+from ndformer.framework.registry.ranges import Few, Positive, Width
+from ndformer.framework.system.devices import sent
 from ndformer.framework.tokens import TokenSet
 from ndformer.modalities.events.formats.files import ENDINGS, read_events
 from ndformer.modalities.events.formats.stream import Events, sample_of, sensor_of

@@ -11,10 +11,10 @@ from torch import Tensor, nn
 from ndformer.framework.adapter import Adapter, ClassAt
 from ndformer.framework.data.dataset import Sample
 from ndformer.framework.data.pack import Pack
-from ndformer.framework.devices import sent
-from ndformer.framework.pictures.scenes import GridScene, Scene
-from ndformer.framework.ranges import Few, FewOrNone, Finite, Offset, Width
+from ndformer.framework.pictures.canvas import GridScene, Scene
 from ndformer.framework.registry import MODALITIES
+from ndformer.framework.registry.ranges import Few, FewOrNone, Finite, Offset, Width
+from ndformer.framework.system.devices import sent
 from ndformer.framework.tokens import TokenSet
 from ndformer.modalities.image.formats.files import ENDINGS, open_image
 from ndformer.modalities.image.formats.held import held_image

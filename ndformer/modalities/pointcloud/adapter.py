@@ -13,9 +13,9 @@ from ndformer.framework.adapter import Adapter
 from ndformer.framework.data.dataset import Sample
 from ndformer.framework.data.pack import Pack
 from ndformer.framework.errors import DataError
-from ndformer.framework.pictures.scenes import Scene
-from ndformer.framework.ranges import Positive, Width, WidthOrNone
+from ndformer.framework.pictures.canvas import Scene
 from ndformer.framework.registry import MODALITIES
+from ndformer.framework.registry.ranges import Positive, Width, WidthOrNone
 from ndformer.framework.tokens import TokenSet, Where
 from ndformer.modalities.pointcloud.formats.files import ENDINGS, read_cloud
 from ndformer.modalities.pointcloud.formats.held import held_cloud

@@ -18,12 +18,13 @@ from typing import Any, cast
 import numpy as np
 import torch
 
-from ndformer.framework import atomic, foreign
+from ndformer.framework import foreign
 from ndformer.framework.data.batches import collate
 from ndformer.framework.data.dataset import Dataset, Sample
 from ndformer.framework.errors import DataError
 from ndformer.framework.heads.token_segmenter import TokenSegmenter
 from ndformer.framework.model import TokenModel
+from ndformer.framework.system import atomic
 from ndformer.modalities.pointcloud.datasets.scenes import SCANNET
 from ndformer.modalities.pointcloud.transforms.points import GridSample, PackPoints, ScalePoints, cells, chosen, turned
 

@@ -12,9 +12,9 @@ from torch import Tensor, nn
 from ndformer.framework.adapter import Adapter, ClassAt
 from ndformer.framework.data.dataset import Sample
 from ndformer.framework.data.pack import Pack
-from ndformer.framework.pictures.scenes import GridScene, Scene
-from ndformer.framework.ranges import Few, Finite, Offset, Positive, Width
+from ndformer.framework.pictures.canvas import GridScene, Scene
 from ndformer.framework.registry import MODALITIES
+from ndformer.framework.registry.ranges import Few, Finite, Offset, Positive, Width
 from ndformer.framework.tokens import TokenSet
 from ndformer.modalities.image.transforms.images import RGB_MEAN, RGB_STD
 from ndformer.modalities.video.formats.files import ENDINGS

@@ -1,7 +1,7 @@
 """Tables 2 and 3 of the PaPE paper: its parts taken away one at a time, and how many parabolas it takes."""
 
-from ndformer.framework.engine.studies.experiment import Cell, Claim, Experiment, Results, Scale, Values, Verdict
-from ndformer.framework.engine.studies.verdicts import ahead, alike, below, each
+from ndformer.lab.experiment import Cell, Claim, Experiment, Results, Scale, Values, Verdict
+from ndformer.lab.verdicts import ahead, alike, below, each
 from ndformer.studies.pape.encodings import (
     CONTROLS,
     LABELS,

@@ -11,12 +11,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ndformer.framework.attention_maps import Look, z_scores
 from ndformer.framework.engine.building import build_model
-from ndformer.framework.engine.studies.experiment import Cell, Claim, Experiment, Results, Scale, Values
-from ndformer.framework.engine.studies.verdicts import above, ahead, below, each
-from ndformer.framework.look import Look, z_scores
 from ndformer.framework.model import TokenModel
 from ndformer.framework.pictures.figures import Panels, canvas
+from ndformer.lab.experiment import Cell, Claim, Experiment, Results, Scale, Values
+from ndformer.lab.verdicts import above, ahead, below, each
 from ndformer.studies.looks import STATES, draw_maps, maps_of, seen
 from ndformer.studies.pape.encodings import PAPER, TWO, TWO_DATA, run
 from ndformer.studies.training import Run

@@ -9,10 +9,10 @@ from torch import nn
 
 from ndformer.framework.attention import build_encoding
 from ndformer.framework.engine.config.text import parse_encoding
-from ndformer.framework.engine.studies.experiment import Cell, Claim, Experiment, Results, Scale, Values, Verdict
-from ndformer.framework.engine.studies.verdicts import above, ahead, below, each, near
 from ndformer.framework.tokens import TokenSet, Where
 from ndformer.framework.transformer import Transformer
+from ndformer.lab.experiment import Cell, Claim, Experiment, Results, Scale, Values, Verdict
+from ndformer.lab.verdicts import above, ahead, below, each, near
 from ndformer.studies.pape.published import TABLE4
 
 DIM, HEADS, DEPTH, SIDE, ROUNDS = 768, 12, 12, 14, 15  # ViT-B/16 at 224 px

@@ -4,7 +4,7 @@ the paper's figures are of other sets, which ones."""
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from ndformer.framework.engine.studies.experiment import Cell, DataSet
+from ndformer.lab.experiment import Cell, DataSet
 from ndformer.studies.data import LDRAW10, LPC_ACTIONS, MNIST, NMNIST, SIGN_DIGITS
 from ndformer.studies.small import Control
 from ndformer.studies.training import Run, run_of

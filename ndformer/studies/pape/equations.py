@@ -10,9 +10,9 @@ from torch import Generator, Tensor
 from ndformer.framework.attention import Attention, build_encoding
 from ndformer.framework.encoding import PositionEncoding
 from ndformer.framework.engine.config.text import parse_encoding
-from ndformer.framework.engine.studies.experiment import Cell, Claim, Experiment, Scale, Values
-from ndformer.framework.engine.studies.verdicts import above, below, each
 from ndformer.framework.tokens import Where
+from ndformer.lab.experiment import Cell, Claim, Experiment, Scale, Values
+from ndformer.lab.verdicts import above, below, each
 
 DIM, HEADS, TOKENS, M = 48, 4, 40, 50
 SPACES = {"images": 2, "points": 3}

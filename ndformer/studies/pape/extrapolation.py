@@ -4,12 +4,12 @@ interpolation of positions."""
 from pathlib import Path
 from typing import NamedTuple
 
-from ndformer.framework.engine.studies.experiment import Cell, Claim, Experiment, Results, Scale, Values, Verdict
-from ndformer.framework.engine.studies.extrapolate import extrapolate
-from ndformer.framework.engine.studies.interval import Summary, within
-from ndformer.framework.engine.studies.verdicts import ahead, below, each
 from ndformer.framework.pictures.figures import canvas
 from ndformer.framework.quantity import Quantity
+from ndformer.lab.experiment import Cell, Claim, Experiment, Results, Scale, Values, Verdict
+from ndformer.lab.extrapolate import extrapolate
+from ndformer.lab.interval import Summary, within
+from ndformer.lab.verdicts import ahead, below, each
 from ndformer.studies.pape.encodings import (
     ABOUT_ROWS,
     BASELINES,

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from statistics import fmean
 
-from ndformer.framework.engine.studies.experiment import Cell, DataSet, Experiment, Scale, Values
-from ndformer.framework.engine.studies.extrapolate import extrapolate
+from ndformer.lab.experiment import Cell, DataSet, Experiment, Scale, Values
+from ndformer.lab.extrapolate import extrapolate
 from ndformer.studies.pape.ablation import PARABOLAS, WITHOUT
 from ndformer.studies.pape.encodings import PAPER
 from ndformer.studies.pape.published import INTERPOLATED, SIZES, TABLE1, TABLE2, TABLE3, TABLE5, TABLE6, TABLE7

@@ -4,8 +4,8 @@ from typing import Any
 
 from ndformer.framework.engine.config.load import load
 from ndformer.framework.engine.config.shipped import config_path
-from ndformer.framework.engine.studies.experiment import Cell, Claim, Experiment, Results, Scale, Values, Verdict
-from ndformer.framework.engine.studies.interval import Summary
+from ndformer.lab.experiment import Cell, Claim, Experiment, Results, Scale, Values, Verdict
+from ndformer.lab.interval import Summary
 from ndformer.studies.pape.published import TABLE8
 
 CONFIGS = {

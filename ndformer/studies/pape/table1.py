@@ -1,7 +1,7 @@
 """Table 1 of the PaPE paper: every encoding on every kind of data."""
 
-from ndformer.framework.engine.studies.experiment import Cell, Claim, Experiment, Results, Scale, Values, Verdict
-from ndformer.framework.engine.studies.verdicts import ahead, below, each
+from ndformer.lab.experiment import Cell, Claim, Experiment, Results, Scale, Values, Verdict
+from ndformer.lab.verdicts import ahead, below, each
 from ndformer.studies.pape.encodings import (
     ABOUT_ROWS,
     BASELINES,

@@ -5,8 +5,8 @@ from typing import Any
 from ndformer.framework.engine.config.load import load
 from ndformer.framework.engine.config.shipped import config_path
 from ndformer.framework.engine.run import build_loader
-from ndformer.framework.engine.studies.experiment import Cell, Claim, DataSet, Experiment, Results, Scale, Values
-from ndformer.framework.engine.studies.verdicts import above, below, each
+from ndformer.lab.experiment import Cell, Claim, DataSet, Experiment, Results, Scale, Values
+from ndformer.lab.verdicts import above, below, each
 from ndformer.studies.sape2.published import TABLE1, TABLE2, TABLE3
 from ndformer.studies.sape2.tables import MODES, PAPER
 from ndformer.studies.training import run_of

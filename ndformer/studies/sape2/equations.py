@@ -11,9 +11,9 @@ from torch import Generator, Tensor
 
 from ndformer.framework.attention import Attention, build_encoding
 from ndformer.framework.engine.config.text import parse_encoding
-from ndformer.framework.engine.studies.experiment import Cell, Claim, Experiment, Scale, Values
-from ndformer.framework.engine.studies.verdicts import above, below
 from ndformer.framework.tokens import Where
+from ndformer.lab.experiment import Cell, Claim, Experiment, Scale, Values
+from ndformer.lab.verdicts import above, below
 
 DIM, HEADS, HEIGHT, WIDTH = 24, 2, 3, 4
 EXACT, FLOOR = -9, 1e-17  # the first as a power of ten

@@ -8,10 +8,10 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from ndformer.framework.engine.studies.experiment import Cell, Claim, Experiment, Results, Scale, Values, Verdict
-from ndformer.framework.engine.studies.verdicts import above, ahead, each
-from ndformer.framework.look import Look
+from ndformer.framework.attention_maps import Look
 from ndformer.framework.pictures.figures import Panels
+from ndformer.lab.experiment import Cell, Claim, Experiment, Results, Scale, Values, Verdict
+from ndformer.lab.verdicts import above, ahead, each
 from ndformer.studies.data import MNIST, SIGN_DIGITS
 from ndformer.studies.looks import STATES, brightness, draw_maps, maps_of, seen
 from ndformer.studies.sape2.tables import PAPER, SETS, run

@@ -1,8 +1,8 @@
 """Tables 1 and 2 of the SaPE2 paper: what is said of positions, and which of query and key says it."""
 
-from ndformer.framework.engine.studies.experiment import Cell, Claim, DataSet, Experiment, Results, Scale, Values
-from ndformer.framework.engine.studies.extrapolate import extrapolate
-from ndformer.framework.engine.studies.verdicts import ahead, below, each
+from ndformer.lab.experiment import Cell, Claim, DataSet, Experiment, Results, Scale, Values
+from ndformer.lab.extrapolate import extrapolate
+from ndformer.lab.verdicts import ahead, below, each
 from ndformer.studies.data import MNIST, SIGN_DIGITS
 from ndformer.studies.looks import accuracy_moved
 from ndformer.studies.sape2.published import TABLE1, TABLE2

@@ -8,10 +8,10 @@ from torch import Generator, Tensor
 
 from ndformer.framework.attention import Attention, build_encoding
 from ndformer.framework.encoding import PositionEncoding
-from ndformer.framework.engine.studies.experiment import Cell, Claim, Experiment, Results, Scale, Values
-from ndformer.framework.engine.studies.verdicts import above, below
 from ndformer.framework.pictures.figures import canvas
 from ndformer.framework.tokens import Where
+from ndformer.lab.experiment import Cell, Claim, Experiment, Results, Scale, Values
+from ndformer.lab.verdicts import above, below
 
 SIDE, DIM, BASE = 14, 64, 10000.0  # ViT's grid at 224 px; D of the note, half for each axis
 

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from ndformer.framework.engine.studies.experiment import Cell, Claim, Experiment, Scale, Values
-from ndformer.framework.engine.studies.extrapolate import extrapolate
-from ndformer.framework.engine.studies.verdicts import above, ahead, alike, below, each
+from ndformer.lab.experiment import Cell, Claim, Experiment, Scale, Values
+from ndformer.lab.extrapolate import extrapolate
+from ndformer.lab.verdicts import above, ahead, alike, below, each
 from ndformer.studies.data import MNIST, SIGN_DIGITS
 from ndformer.studies.looks import accuracy_moved
 from ndformer.studies.small import Control

@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from ndformer.framework.engine.studies.experiment import (
+from ndformer.framework.pictures.studies import learning_curves
+from ndformer.lab.experiment import (
     Cell,
     Claim,
     DataSet,
@@ -12,9 +13,8 @@ from ndformer.framework.engine.studies.experiment import (
     Values,
     Verdict,
 )
-from ndformer.framework.engine.studies.interval import Summary
-from ndformer.framework.engine.studies.verdicts import ahead, below, each
-from ndformer.framework.pictures.studies import learning_curves
+from ndformer.lab.interval import Summary
+from ndformer.lab.verdicts import ahead, below, each
 from ndformer.studies.data import CIFAR10, CIFAR100, FLOWERS, SIGN_DIGITS, TINY_IMAGENET
 from ndformer.studies.small import Control
 from ndformer.studies.thesis.pretraining import STARTS, pretrained, taken_from

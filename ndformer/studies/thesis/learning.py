@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from ndformer.framework.engine.studies.experiment import Cell, Claim, Experiment, Results, Scale, Values, Verdict
-from ndformer.framework.engine.studies.interval import Summary
-from ndformer.framework.engine.studies.verdicts import ahead, alike, below, each
 from ndformer.framework.pictures.studies import learning_curves
+from ndformer.lab.experiment import Cell, Claim, Experiment, Results, Scale, Values, Verdict
+from ndformer.lab.interval import Summary
+from ndformer.lab.verdicts import ahead, alike, below, each
 from ndformer.studies.small import Control, accuracy, r_squared
 from ndformer.studies.thesis.red_green import BATCH, Task, to_test, trained
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import torch
 
-from ndformer.framework import atomic
-from ndformer.framework.engine.studies.experiment import Cell, Claim, Experiment, Scale, Values
-from ndformer.framework.engine.studies.verdicts import above, ahead
+from ndformer.framework.system import atomic
+from ndformer.lab.experiment import Cell, Claim, Experiment, Scale, Values
+from ndformer.lab.verdicts import above, ahead
 from ndformer.studies.small import Control, Reader
 from ndformer.studies.thesis.probes import direction_probe, distance_probe, embeddings
 from ndformer.studies.thesis.red_green import DIM, EPOCHS, TRAIN, Task, trained

@@ -11,10 +11,10 @@ import torch
 from torch import Generator, Tensor, nn
 
 from ndformer.framework.encoding import PositionEncoding
-from ndformer.framework.engine.studies.experiment import Cell, Claim, Experiment, Scale, Values
-from ndformer.framework.engine.studies.verdicts import above, ahead, alike, below, each
 from ndformer.framework.probe import FOLDS, folds
 from ndformer.framework.tokens import Where
+from ndformer.lab.experiment import Cell, Claim, Experiment, Scale, Values
+from ndformer.lab.verdicts import above, ahead, alike, below, each
 from ndformer.studies.small import Control, Reader
 from ndformer.studies.thesis.red_green import EPOCHS, SIDE, Task, grid_positions, trained
 

@@ -6,9 +6,9 @@ import numpy as np
 import torch.nn.functional as F
 from torch import Tensor
 
-from ndformer.framework.engine.studies.experiment import Cell, Claim, Experiment, Results, Scale, Values
-from ndformer.framework.engine.studies.verdicts import above, below, each, near
 from ndformer.framework.pictures.studies import maps
+from ndformer.lab.experiment import Cell, Claim, Experiment, Results, Scale, Values
+from ndformer.lab.verdicts import above, below, each, near
 from ndformer.studies.small import Control
 from ndformer.studies.thesis.probes import embeddings
 from ndformer.studies.thesis.red_green import EPOCHS, SIDE, grid_positions, trained

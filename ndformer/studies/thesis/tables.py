@@ -1,7 +1,7 @@
 """Tables 1, 3 and 4 of the thesis: what each position embedding can encode."""
 
-from ndformer.framework.engine.studies.experiment import Cell, Claim, Experiment, Results, Scale, Values, Verdict
-from ndformer.framework.engine.studies.verdicts import above, ahead, below, each
+from ndformer.lab.experiment import Cell, Claim, Experiment, Results, Scale, Values, Verdict
+from ndformer.lab.verdicts import above, ahead, below, each
 from ndformer.studies.small import Control, accuracy, r_squared
 from ndformer.studies.thesis.red_green import Readout, Task, to_test, trained
 

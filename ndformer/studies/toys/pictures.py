@@ -4,9 +4,9 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from ndformer.framework.engine.studies.experiment import Results
-from ndformer.framework.engine.studies.interval import Summary
 from ndformer.framework.pictures.studies import abilities
+from ndformer.lab.experiment import Results
+from ndformer.lab.interval import Summary
 from ndformer.studies.toys.tasks import TASKS
 
 

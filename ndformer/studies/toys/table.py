@@ -6,8 +6,8 @@ import torch
 from torch import Generator, nn
 
 from ndformer.framework.engine.config.text import parse_encoding
-from ndformer.framework.engine.studies.experiment import Cell, Claim, Experiment, Results, Scale, Values, Verdict
-from ndformer.framework.engine.studies.verdicts import above, below, each
+from ndformer.lab.experiment import Cell, Claim, Experiment, Results, Scale, Values, Verdict
+from ndformer.lab.verdicts import above, below, each
 from ndformer.studies.small import Control, Reader, Scenes, accuracy, fit
 from ndformer.studies.toys.pictures import draw
 from ndformer.studies.toys.tasks import SIDE, TASKS, WORDS, moved, rotated, scaled

@@ -4,8 +4,8 @@ from statistics import fmean
 
 import torch
 
-from ndformer.framework.engine.studies.experiment import Cell, Claim, Experiment, Results, Scale, Values, Verdict
-from ndformer.framework.engine.studies.verdicts import above, ahead, below, each
+from ndformer.lab.experiment import Cell, Claim, Experiment, Results, Scale, Values, Verdict
+from ndformer.lab.verdicts import above, ahead, below, each
 from ndformer.studies.small import fit
 from ndformer.studies.vitarc.painter import BATCH, LR, Painter, Places, batches, dealt_out, drawn, solve_rate
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import torch
 
-from ndformer.framework.composed import build_encoding
 from ndformer.framework.encoding import PositionEncoding
+from ndformer.framework.encoding.composed import build_encoding
 from tests.encodings.references.base import Reference
 
 CASES: dict[str, dict[str, Any]] = {}  # name -> config

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-import ndformer.encodings.parabolic as parabolic_module
+import ndformer.encodings.pape as parabolic_module
 import ndformer.framework.kernels.sdpa as sdpa_module
 from ndformer.framework.attention import Attention, build_encoding
 from ndformer.framework.bias import (
@@ -18,7 +18,7 @@ from ndformer.framework.bias import (
     SeparableBias,
     SumBias,
 )
-from ndformer.framework.bias.riding import together
+from ndformer.framework.bias.channels import together
 from ndformer.framework.tokens import TokenSet, Where
 from ndformer.framework.transformer import Transformer
 from tests.framework.helpers import relative, spy

@@ -8,14 +8,14 @@ import numpy as np
 import torch
 from torch import nn
 
-from ndformer.encodings.absolute import Sincos
-from ndformer.encodings.distance import ALiBi
-from ndformer.encodings.parabolic import PaPE, PaPERI, PaPERILayer
+from ndformer.encodings.alibi import ALiBi
+from ndformer.encodings.pape import PaPE, PaPERI, PaPERILayer
 from ndformer.encodings.rope import AxialRoPE, RoPEMixed
+from ndformer.encodings.sincos import Sincos
 from ndformer.framework.bias.base import Bias, PositionBias
+from ndformer.framework.bias.channels import together
 from ndformer.framework.bias.parabolas import IsotropicBias
 from ndformer.framework.bias.pointwise import DistanceBias
-from ndformer.framework.bias.riding import together
 from ndformer.framework.encoding import LayerEncoding, PositionEncoding
 from ndformer.framework.tokens import Where
 

@@ -5,10 +5,9 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from ndformer.encodings.absolute import Sincos
-from ndformer.encodings.distance import ALiBi
+from ndformer.encodings.alibi import ALiBi
 from ndformer.encodings.rope import AxialRoPE
-from ndformer.framework.composed import build_encoding
+from ndformer.encodings.sincos import Sincos
 from ndformer.framework.contract import PROMISES, check, trials
 from ndformer.framework.contract.building import compiles
 from ndformer.framework.contract.forms import forms
@@ -16,6 +15,7 @@ from ndformer.framework.contract.places import translation, unplaced
 from ndformer.framework.contract.promise import difference
 from ndformer.framework.contract.trial import Trial
 from ndformer.framework.encoding import PositionEncoding
+from ndformer.framework.encoding.composed import build_encoding
 from ndformer.framework.registry import ENCODINGS
 from ndformer.framework.tokens import Where
 from tests.framework.contract.broken import BROKEN, NoPackedRows, WholeRows

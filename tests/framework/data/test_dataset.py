@@ -7,7 +7,7 @@ from PIL import Image
 from ndformer.framework.data.dataset import Dataset, Sample
 from ndformer.framework.errors import DataError, UnknownNameError
 from ndformer.framework.registry import DATASETS
-from ndformer.framework.signature import arguments
+from ndformer.framework.registry.signature import arguments
 
 
 class Uneven(Dataset):

@@ -15,7 +15,7 @@ from ndformer.framework.engine.config.differences import that_matter
 from ndformer.framework.engine.training.loading import Loader, build_loader
 from ndformer.framework.errors import DataError
 from ndformer.framework.registry import DATASETS
-from ndformer.framework.signature import arguments
+from ndformer.framework.registry.signature import arguments
 from tests.soak.tiny import config
 
 COUNT = 12

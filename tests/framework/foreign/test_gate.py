@@ -69,8 +69,12 @@ ADAPTER = "the method of adapters and datasets, which reads by the gate"
 ALLOWED = {
     "ndformer/__main__.py": {"path.read_text": OWN, "runpy.run_path": OWN},
     "ndformer/framework/answers/tables.py": {"half.open": WRITES},
-    "ndformer/framework/atomic.py": {"shutil.copyfile": OWN},
-    "ndformer/framework/archive.py": {"path.open": CHECKPOINT, "zipfile.ZipFile": CHECKPOINT, "torch.load": CHECKPOINT},
+    "ndformer/framework/system/atomic.py": {"shutil.copyfile": OWN},
+    "ndformer/framework/system/archive.py": {
+        "path.open": CHECKPOINT,
+        "zipfile.ZipFile": CHECKPOINT,
+        "torch.load": CHECKPOINT,
+    },
     "ndformer/framework/contract/parts.py": {"pickle.loads": "what was pickled a line before"},
     "ndformer/framework/data/memory.py": {"pickle.loads": "what this process has pickled and kept in its memory"},
     "ndformer/framework/data/folders.py": {"self.open": ADAPTER},
@@ -78,11 +82,11 @@ ALLOWED = {
     "ndformer/framework/engine/programs/naming.py": {
         "util.spec_from_file_location": "code that the user named, which is said",
     },
-    "ndformer/framework/engine/programs/files.py": {
+    "ndformer/framework/engine/inputs.py": {
         "self.adapters[name].open": ADAPTER,
     },
-    "ndformer/framework/engine/studies/train_all.py": {"(run.folder / LOG).open": WRITES},
-    "ndformer/framework/engine/studies/conduct.py": {"(cell.folder / LOG).open": WRITES},
+    "ndformer/lab/jobs.py": {"(run.folder / LOG).open": WRITES},
+    "ndformer/lab/runner.py": {"(cell.folder / LOG).open": WRITES},
     "ndformer/studies/__init__.py": {"file.read_text": OWN},
     "ndformer/studies/training.py": {"os.open": "a lock, of which nothing is read"},
     "ndformer/framework/engine/training/checkpoint.py": {
@@ -103,8 +107,8 @@ ALLOWED = {
     },
     "ndformer/framework/pictures/explorer/page.py": {"folder.joinpath(name).read_text": OWN},
     "ndformer/framework/graph.py": {"export.load": OWN, "onnxruntime.InferenceSession": OWN},
-    "ndformer/framework/pipes.py": {"os.open": "os.devnull"},
-    "ndformer/framework/processes.py": {"open": "os.devnull"},
+    "ndformer/framework/system/pipes.py": {"os.open": "os.devnull"},
+    "ndformer/framework/system/processes.py": {"open": "os.devnull"},
     "ndformer/modalities/driving/formats/index.py": {"half.open": WRITES},
     "ndformer/modalities/events/datasets/gen1/index.py": {"half.open": WRITES},
     "ndformer/modalities/events/datasets/gesture.py": {"csv.reader": LINES},

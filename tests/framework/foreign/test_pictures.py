@@ -14,7 +14,7 @@ from PIL import Image, PngImagePlugin, features
 
 from ndformer.framework import foreign
 from ndformer.framework.errors import DataError
-from ndformer.framework.foreign import pictures
+from ndformer.framework.foreign import images
 from tests.framework.helpers import HEIC
 
 RNG = np.random.default_rng(0)
@@ -253,8 +253,8 @@ BOMBS = {
 
 @pytest.mark.parametrize("name", BOMBS)
 def test_what_is_small_and_becomes_large_or_slow_is_a_sentence(tmp_path, name, monkeypatch):
-    monkeypatch.setattr(pictures, "SCANS", 64 * 64 * 100)
-    monkeypatch.setattr(pictures._Metered, "left", 2**14)
+    monkeypatch.setattr(images, "SCANS", 64 * 64 * 100)
+    monkeypatch.setattr(images._Metered, "left", 2**14)
     content, sentence = BOMBS[name]
     (tmp_path / name).write_bytes(content)
     begin = time.perf_counter()

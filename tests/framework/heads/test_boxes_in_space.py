@@ -10,8 +10,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from ndformer.framework.bev_grid import Field
 from ndformer.framework.errors import DataError
-from ndformer.framework.field import Field
 from ndformer.framework.heads.centre_point import Cells, boxes_of, code_of
 from ndformer.framework.losses.boxes3d import iou_3d
 from ndformer.framework.losses.matching import Matching, Weights, query_code

@@ -9,8 +9,8 @@ import torch
 from PIL import Image
 
 from ndformer.framework.attention import Attention, build_encoding
+from ndformer.framework.attention_maps import Look
 from ndformer.framework.errors import DataError
-from ndformer.framework.look import Look
 from ndformer.framework.pictures.explorer import forms, layers
 from ndformer.framework.pictures.explorer.arrays import Blob, read
 from ndformer.framework.pictures.explorer.page import page

@@ -8,11 +8,11 @@ import pytest
 from PIL import Image
 
 from ndformer.framework.errors import DataError
+from ndformer.framework.pictures.attention import UNSEEN, Painting, coloured, sheet, z_map
+from ndformer.framework.pictures.canvas import Dots, GridScene, Scene, stills
 from ndformer.framework.pictures.explorer.page import colours
 from ndformer.framework.pictures.explorer.view import Cloud
 from ndformer.framework.pictures.figures import Panels, canvas
-from ndformer.framework.pictures.looks import UNSEEN, Painting, coloured, sheet, z_map
-from ndformer.framework.pictures.scenes import Dots, GridScene, Scene, stills
 
 PHOTO = np.random.default_rng(0).integers(0, 256, (1, 32, 48, 3), dtype=np.uint8)
 FILM = np.random.default_rng(1).integers(0, 256, (6, 8, 8, 3), dtype=np.uint8)

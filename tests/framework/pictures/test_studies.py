@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from ndformer.framework.engine.studies.interval import Summary
 from ndformer.framework.pictures import studies
+from ndformer.lab.interval import Summary
 
 
 def curve(*means: float) -> dict[int, Summary]:

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from ndformer.framework.data.fingerprint import changed, fingerprint
-from ndformer.framework.engine.programs.files import Preparation
+from ndformer.framework.engine.inputs import Preparation
 from ndformer.framework.registry import DATASETS
 from ndformer.modalities.events.formats.evt_dat import write_dat
 from ndformer.modalities.events.formats.nmnist_bin import write_bin

@@ -12,7 +12,7 @@ from PIL import Image
 from ndformer.framework.data.describe import describe
 from ndformer.framework.engine.building import build_model
 from ndformer.framework.engine.config.load import load
-from ndformer.framework.engine.programs.files import Preparation
+from ndformer.framework.engine.inputs import Preparation
 from ndformer.framework.registry import DATASETS
 from tests.framework.helpers import HEIC
 

@@ -6,10 +6,10 @@ import torch
 from torch import Tensor, nn
 
 from ndformer.framework.attention import Attention
+from ndformer.framework.attention_maps import Cutting, Look
 from ndformer.framework.backbones.ptv3.points import Cells, Level
 from ndformer.framework.encoding import LayerEncoding, PositionEncoding
 from ndformer.framework.errors import DataError
-from ndformer.framework.look import Cutting, Look
 from ndformer.framework.sparse import XCPE, Sites, SubMConv3d
 from ndformer.framework.transformer import MLP
 

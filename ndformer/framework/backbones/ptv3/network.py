@@ -14,10 +14,10 @@ from torch.nn.utils.rnn import pad_sequence
 from ndformer.framework.backbones.ptv3.curves import CURVES, bits_for, known, serialize
 from ndformer.framework.backbones.ptv3.layers import Pool, Stage, Stem, Unpool
 from ndformer.framework.backbones.ptv3.points import Cells, Counts, Level
-from ndformer.framework.composed import build_encoding
+from ndformer.framework.encoding.composed import build_encoding
 from ndformer.framework.errors import DataError
-from ndformer.framework.ranges import Few, Positive, Rate, Width
 from ndformer.framework.registry import BACKBONES
+from ndformer.framework.registry.ranges import Few, Positive, Rate, Width
 from ndformer.framework.sparse import Sites
 from ndformer.framework.sparse.sites import Extent
 from ndformer.framework.tokens import TokenSet, Where

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from ndformer.framework.attention import Attention
+from ndformer.framework.attention_maps import Cutting, Look
 from ndformer.framework.encoding import LayerEncoding
-from ndformer.framework.look import Cutting, Look
 from ndformer.framework.tokens import Rows, Where
 from ndformer.framework.transformer import MLP
 

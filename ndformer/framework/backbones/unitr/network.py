@@ -10,10 +10,10 @@ from torch.utils.checkpoint import checkpoint
 from ndformer.framework.backbones.unitr.layers import Block, Part, Sets
 from ndformer.framework.backbones.unitr.places import OWN, Flat, Plane, Windows
 from ndformer.framework.backbones.unitr.sets import by_length
-from ndformer.framework.composed import ComposedLayer, build_encoding
 from ndformer.framework.encoding import LayerEncoding, PositionEncoding
-from ndformer.framework.ranges import Few, Finite, Positive, Side, Width
+from ndformer.framework.encoding.composed import ComposedLayer, build_encoding
 from ndformer.framework.registry import BACKBONES
+from ndformer.framework.registry.ranges import Few, Finite, Positive, Side, Width
 from ndformer.framework.tokens import Rows, TokenSet, Where
 
 Kind = Literal["own", "image", "bev"]

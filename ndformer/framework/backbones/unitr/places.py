@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ndformer.framework.backbones.unitr.sets import partition
-from ndformer.framework.devices import sent
+from ndformer.framework.system.devices import sent
 from ndformer.framework.tokens import Rows, TokenSet
 
 AXES = ("x", "y", "view", "row", "column", "row off", "column off")  # of the positions that adapters give

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from ndformer.framework.devices import sent
+from ndformer.framework.system.devices import sent
 from ndformer.framework.tokens import Rows
 
 LENGTHS = 4  # groups of sets, at most

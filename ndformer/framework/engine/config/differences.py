@@ -5,11 +5,11 @@ from typing import Any
 
 from mmengine.config import Config
 
-from ndformer.framework import processes
-from ndformer.framework.encoding import FROM_DATA
+from ndformer.framework.encoding.base import FROM_DATA
 from ndformer.framework.engine.config.data_root import absolute, following
 from ndformer.framework.engine.config.schema import completed
 from ndformer.framework.errors import DataError
+from ndformer.framework.system import processes
 
 NO_MATTER = ("work_dir", "visualizer", "train_cfg.checkpoint_every", "train_cfg.detect_anomaly")  # to what is computed
 ENDINGS = (".num_workers", ".timeout", ".cache", ".cache_limit")

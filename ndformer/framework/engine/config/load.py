@@ -14,7 +14,7 @@ from typing import Any
 
 from mmengine.config import Config
 
-from ndformer.framework.engine.config import kept
+from ndformer.framework.engine.config import saved
 from ndformer.framework.engine.config.data_root import following
 from ndformer.framework.engine.config.inherit import plain, read
 from ndformer.framework.engine.config.merging import joined, merged
@@ -50,8 +50,8 @@ def load(
     A .py file is code, and runs; but not that of a run's folder, for which its config.json is read, nor the modules
     that this names - unless they are `trusted`.
     """
-    data = None if trusted and Path(path).suffix == ".py" else kept.data_for(Path(path))
-    cfg = following(read(Path(path)) if data is None else kept.read(data))
+    data = None if trusted and Path(path).suffix == ".py" else saved.data_for(Path(path))
+    cfg = following(read(Path(path)) if data is None else saved.read(data))
     changes = _changes(options, encoding)
     cfg = _with_preset(cfg, next((value for keys, value in changes if keys == ("preset",)), cfg.get("preset")), path)
     if sample:
@@ -76,7 +76,7 @@ def load(
 
 def told(text: str, by: Path, trusted: bool = False) -> StrictConfig:
     """The config of a run, as its checkpoint `by` tells it. It is data, and nothing in it runs."""
-    kept.check_values(text.encode(errors="replace"), by)
+    saved.check_values(text.encode(errors="replace"), by)
     try:
         cfg = plain(unspelled(text), "config", by)
     except (ValueError, SyntaxError, RecursionError, MemoryError):
@@ -191,7 +191,7 @@ def _import(custom: Any, data: Path | None) -> None:
             raise DataError(
                 f"{data} imports the module '{name}' (custom_imports), which executes code. Give the CONFIG of the "
                 "run, or allow the import if you trust its author",
-                kept.TRUST.replace("runs", "imports"),
+                saved.TRUST.replace("runs", "imports"),
             )
         try:
             importlib.import_module(name)

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any
 
-from ndformer.framework.ranges import Ascending, Finite, Inside, NonNegative, Positive, Range, Rate, Share
+from ndformer.framework.registry.ranges import Ascending, Finite, Inside, NonNegative, Positive, Range, Rate, Share
 
 OPTIMIZER_HINTS: dict[str, Any] = dict(
     lr=Positive,

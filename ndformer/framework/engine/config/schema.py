@@ -17,7 +17,6 @@ from ndformer.framework.engine.config.optimizers import OPTIMIZER_HINTS
 from ndformer.framework.engine.config.shared import OWN
 from ndformer.framework.engine.config.splits import misread
 from ndformer.framework.errors import UnknownNameError
-from ndformer.framework.ranges import Count, FewOrNone, Inside, NonNegative, Positive, Seconds, Seed, SomeShare, Text
 from ndformer.framework.registry import (
     BACKBONES,
     DATASETS,
@@ -33,7 +32,18 @@ from ndformer.framework.registry import (
     TRANSFORMS,
     Registry,
 )
-from ndformer.framework.signature import arguments, fits, in_words, union
+from ndformer.framework.registry.ranges import (
+    Count,
+    FewOrNone,
+    Inside,
+    NonNegative,
+    Positive,
+    Seconds,
+    Seed,
+    SomeShare,
+    Text,
+)
+from ndformer.framework.registry.signature import arguments, fits, in_words, union
 
 Component = dict[str, Any]  # dict(type='NAME', its arguments)
 

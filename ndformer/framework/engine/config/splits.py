@@ -5,7 +5,7 @@ from typing import Any
 from ndformer.framework.data.dataset import Dataset, rooted
 from ndformer.framework.engine.config.data_root import datasets_of, parts_of
 from ndformer.framework.registry import DATASETS
-from ndformer.framework.signature import arguments
+from ndformer.framework.registry.signature import arguments
 
 Sets = dict[str, dict[str, Any]]  # the datasets of a loader: one by its place, or the parts of a mixture
 

@@ -12,21 +12,21 @@ from mmengine.config import Config
 from torch import Tensor
 
 from ndformer.framework.adapter import Adapter
+from ndformer.framework.attention_maps import Look, looking
 from ndformer.framework.data.batches import collate
 from ndformer.framework.data.dataset import Sample
 from ndformer.framework.data.mixture import Mixture
 from ndformer.framework.engine.building import prepare_data
-from ndformer.framework.engine.programs.files import Preparation
+from ndformer.framework.engine.inputs import Preparation
 from ndformer.framework.engine.programs.photo import with_photo
 from ndformer.framework.engine.run import build_loader
 from ndformer.framework.errors import DataError
 from ndformer.framework.foreign import printable
-from ndformer.framework.look import Look, looking
 from ndformer.framework.model import TokenModel
+from ndformer.framework.pictures.attention import Painting, sheet
+from ndformer.framework.pictures.canvas import Scene
 from ndformer.framework.pictures.figures import Panels
-from ndformer.framework.pictures.looks import Painting, sheet
 from ndformer.framework.pictures.samples import pack_of
-from ndformer.framework.pictures.scenes import Scene
 
 LIMIT = 10.0  # of logits: at -10 nothing is left of attention
 MOST = 2**24  # distances at once

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from mmengine.config import Config
 
-from ndformer.framework import devices, foreign, heap, processes
+from ndformer.framework import foreign
 from ndformer.framework.data.dataset import SPLITS
 from ndformer.framework.data.workers import explained
 from ndformer.framework.engine.config.load import load
@@ -22,7 +22,8 @@ from ndformer.framework.engine.programs.parsing import Parser
 from ndformer.framework.engine.training import pretrained
 from ndformer.framework.errors import ConfigError, DataError, UnknownNameError
 from ndformer.framework.foreign.files import VARIABLE, size_from
-from ndformer.framework.pipes import ending_with_their_reader
+from ndformer.framework.system import devices, malloc, processes
+from ndformer.framework.system.pipes import ending_with_their_reader
 from ndformer.version import __version__
 
 NO_MEMORY = ("can't allocate memory", "out of memory")  # torch's words for the host's, CUDA's
@@ -42,7 +43,7 @@ def run(main: Callable[[], object]) -> None:
 
     warnings.formatwarning = sentence
     processes.end_with_parent()
-    heap.keep_freed()
+    malloc.keep_freed()
     # Far keys have weights below 1e-38, with which some processors compute far more slowly than with 0
     torch.set_flush_denormal(True)
     try:

@@ -11,19 +11,19 @@ from typing import Any, NamedTuple
 import torch
 from mmengine.config import Config
 
-from ndformer.framework import atomic
-from ndformer.framework.coverage import Coverage, Span
 from ndformer.framework.data.dataset import SPLITS
+from ndformer.framework.encoding.coverage import Coverage, Span
 from ndformer.framework.engine.building import build_model, prepare_data
+from ndformer.framework.engine.calibration import fitted
 from ndformer.framework.engine.config.load import load
 from ndformer.framework.engine.config.text import as_argument
-from ndformer.framework.engine.fitting import fitted
 from ndformer.framework.engine.programs import output
 from ndformer.framework.engine.programs.cli import config_arguments, config_from, device_argument
-from ndformer.framework.engine.training.first_look import seen_by
+from ndformer.framework.engine.training.first_batch import seen_by
 from ndformer.framework.engine.training.loading import build_loader
 from ndformer.framework.errors import DataError
 from ndformer.framework.pictures.figures import canvas
+from ndformer.framework.system import atomic
 
 SAMPLES = 8  # of a batch
 

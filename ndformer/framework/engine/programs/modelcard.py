@@ -11,14 +11,15 @@ from typing import Any
 
 from mmengine.config import Config
 
-from ndformer.framework import atomic, foreign
+from ndformer.framework import foreign
 from ndformer.framework.engine.building import dataset_name, encoding_name
-from ndformer.framework.engine.config import kept
+from ndformer.framework.engine.config import saved
 from ndformer.framework.engine.training import exported
 from ndformer.framework.engine.training.work_dir import RESULTS
 from ndformer.framework.errors import DataError
 from ndformer.framework.evaluation.metric import quantity_of
 from ndformer.framework.quantity import Quantity
+from ndformer.framework.system import atomic
 from ndformer.version import __version__
 
 CARD = "README.md"
@@ -42,7 +43,7 @@ def write(folder: Path, cfg: Config, content: dict[str, Any], run: Path, licence
     """`content` is that of a checkpoint, and `run` the folder where its results may be."""
     folder.mkdir(exist_ok=True)
     exported.export(folder / exported.PLACE, {k: v for k, v in content.items() if k != "config"})
-    kept.write(folder, _from_anywhere(cfg.to_dict()))
+    saved.write(folder, _from_anywhere(cfg.to_dict()))
     results = _results(run / RESULTS)
     if results:
         atomic.write(folder / RESULTS, json.dumps(results, indent=2) + "\n")

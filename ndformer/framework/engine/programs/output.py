@@ -3,8 +3,8 @@
 import os
 from pathlib import Path
 
-from ndformer.framework import atomic
 from ndformer.framework.errors import DataError
+from ndformer.framework.system import atomic
 
 PICTURES = (".png", ".jpg", ".pdf", ".svg")
 TABLES = (".csv", ".json")

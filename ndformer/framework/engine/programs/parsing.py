@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from ndformer.framework.engine.config import kept
+from ndformer.framework.engine.config import saved
 from ndformer.framework.engine.training import checkpoint, exported
 from ndformer.framework.errors import nearest
 
@@ -86,7 +86,7 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         if self.first and message.endswith("are required: CHECKPOINT"):
-            what = f"expected CONFIG CHECKPOINT, or the folder of a run with {kept.DATA} and {checkpoint.BEST}"
+            what = f"expected CONFIG CHECKPOINT, or the folder of a run with {saved.DATA} and {checkpoint.BEST}"
             self.exit(2, f"{self.prog}: {what}, got {self.first} alone. Train first, or name the checkpoint after it\n")
         unknown = message.removeprefix("unrecognized arguments: ")
         if unknown == message or not unknown.startswith("--"):
@@ -98,7 +98,7 @@ class Parser(argparse.ArgumentParser):
 
 def files_of_run(folder: Path) -> tuple[Path, Path] | None:
     """Return the config and the best checkpoint of a run's or a published folder; None if it is another folder."""
-    config = folder / kept.DATA
+    config = folder / saved.DATA
     weights = [folder / name for name in (checkpoint.BEST, exported.PLACE) if (folder / name).is_file()]
     return (config, weights[0]) if weights and config.is_file() else None
 

@@ -11,11 +11,11 @@ import numpy as np
 import torch
 from mmengine.config import Config
 
-from ndformer.framework import devices, processes
 from ndformer.framework.data.dataset import Dataset
 from ndformer.framework.engine.config.data_root import following
 from ndformer.framework.engine.config.differences import ENDINGS, changes
 from ndformer.framework.errors import DataError
+from ndformer.framework.system import devices, processes
 
 SOURCES = Path(__file__).parents[3]
 

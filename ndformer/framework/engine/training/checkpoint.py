@@ -9,9 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ndformer.framework import archive, atomic, foreign
+from ndformer.framework import foreign
 from ndformer.framework.engine.training import contents, exported, nonfinite
 from ndformer.framework.errors import DataError
+from ndformer.framework.system import archive, atomic
 
 FORMAT = 3  # since which checkpoints have a digest, and fingerprints of the data
 LAST, PREVIOUS, BEST = "last.pth", "previous.pth", "best.pth"

@@ -14,9 +14,10 @@ from typing import TextIO
 
 import torch
 
-from ndformer.framework import devices, foreign
+from ndformer.framework import foreign
 from ndformer.framework.errors import ConfigError, DataError, UnknownNameError
-from ndformer.framework.foreign.words import PlainStream
+from ndformer.framework.foreign.printable import PlainStream
+from ndformer.framework.system import devices
 from ndformer.version import __version__
 
 LOG = "train.log"

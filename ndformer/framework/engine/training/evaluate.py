@@ -6,13 +6,13 @@ from typing import Any
 
 import torch
 
-from ndformer.framework import processes
 from ndformer.framework.answer import Answer
 from ndformer.framework.errors import DataError, UnknownNameError, nearest
 from ndformer.framework.evaluation.metric import Metric
 from ndformer.framework.model import TokenModel
 from ndformer.framework.quantity import Quantity
 from ndformer.framework.registry import METRICS
+from ndformer.framework.system import processes
 
 
 @dataclass

@@ -8,8 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ndformer.framework import atomic, foreign
+from ndformer.framework import foreign
 from ndformer.framework.errors import DataError
+from ndformer.framework.system import atomic
 
 PLACE = "model.safetensors"  # in a folder that is published
 ABOUT, DIGEST = "ndformer", "ndformer_digest"  # in the file's metadata

@@ -10,13 +10,14 @@ from mmengine.config import Config
 from torch.utils.data import DataLoader
 from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
 
-from ndformer.framework import devices, foreign, guest, processes
+from ndformer.framework import foreign
 from ndformer.framework.data.batches import Batches, collate
 from ndformer.framework.data.dataset import Dataset, create, rooted
 from ndformer.framework.data.mixture import Mixture, TurnBatches
 from ndformer.framework.data.workers import begin_worker, watch, workers_explained
 from ndformer.framework.engine.config.schema import Loading
 from ndformer.framework.errors import DataError
+from ndformer.framework.system import devices, host_state, processes
 
 POLLED = 1.0  # seconds between looks at whether workers that are waited for still live
 
@@ -51,7 +52,7 @@ class Loader(DataLoader[Any]):
         )
         self.data, self.split = dataset, split
         self.bad: dict[str, str] = {}
-        guest.when_leaving(functools.partial(_close, weakref.ref(self)))  # Python would wait for GRACE
+        host_state.when_leaving(functools.partial(_close, weakref.ref(self)))  # Python would wait for GRACE
 
     def _get_iterator(self) -> Any:
         return _Batches(self) if self.num_workers else super()._get_iterator()

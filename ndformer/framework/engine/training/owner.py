@@ -19,8 +19,9 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from ndformer.framework import atomic, foreign, processes
+from ndformer.framework import foreign
 from ndformer.framework.errors import DataError
+from ndformer.framework.system import atomic, processes
 
 NAME = "owner.json"
 BEAT, STALE = 20.0, 300.0  # seconds

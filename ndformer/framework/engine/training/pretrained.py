@@ -16,14 +16,14 @@ from mmengine.config import Config
 from torch import Tensor, nn
 
 from ndformer.framework.encoding import LayerEncoding, PositionEncoding
-from ndformer.framework.engine.config import kept
+from ndformer.framework.engine.config import saved
 from ndformer.framework.engine.config.references import Reference, parse_reference
 from ndformer.framework.engine.config.text import unspelled
 from ndformer.framework.engine.training import checkpoint
 from ndformer.framework.errors import DataError
 from ndformer.framework.foreign.weights import tensors_of
 from ndformer.framework.importers import SOURCES
-from ndformer.framework.importers.taken import Imported
+from ndformer.framework.importers.state_dict import Imported
 
 OWN = "ndformer"  # the source of our own checkpoints
 OF_TRAINING = ("drop_path", "checkpointing", "backend")  # arguments of backbones that no weight depends on
@@ -67,11 +67,11 @@ def read(text: str) -> Pretrained:
 
 
 def _architecture(content: dict[str, Any], path: Path) -> dict[str, Any] | None:
-    text, beside = content.get("architecture", content.get("config")), path.with_name(kept.DATA)
+    text, beside = content.get("architecture", content.get("config")), path.with_name(saved.DATA)
     if text is None and not beside.is_file():
         return None
     try:
-        found = kept.read(beside) if text is None else unspelled(text)
+        found = saved.read(beside) if text is None else unspelled(text)
         found = found if "architecture" in content else found["model"]
         whole = all(isinstance(found[key], dict) for key in ("modalities", "backbone"))
     except (ValueError, SyntaxError, RecursionError, MemoryError, LookupError, TypeError):

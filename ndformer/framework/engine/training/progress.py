@@ -8,8 +8,8 @@ from typing import Any
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from ndformer.framework import processes
 from ndformer.framework.engine.training.console import Console
+from ndformer.framework.system import processes
 
 OFTEN, EVERY = 0.2, 5.0  # seconds between two states of the line that is rewritten, between two lines of a log
 SLOW = 0.3  # the share of an epoch spent on waiting from which on it is said

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ndformer.framework.compat import MMLogger, OptimWrapper, Runner, revert_sync_batchnorm
+from ndformer.framework.engine.training.mmengine_fixes import MMLogger, OptimWrapper, Runner, revert_sync_batchnorm
 
 
 class QuietRunner(Runner):

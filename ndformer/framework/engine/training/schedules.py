@@ -2,8 +2,8 @@
 
 import math
 
-from ndformer.framework.ranges import Positive, Rate, Share
 from ndformer.framework.registry import SCHEDULES
+from ndformer.framework.registry.ranges import Positive, Rate, Share
 
 
 class Schedule:

@@ -17,18 +17,17 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader
 
-from ndformer.framework import devices, processes
-from ndformer.framework.compat import EpochBasedTrainLoop, Visualizer
 from ndformer.framework.data.fingerprint import fingerprint
-from ndformer.framework.engine.config import kept
+from ndformer.framework.engine.config import saved
 from ndformer.framework.engine.config.data_root import absolute
 from ndformer.framework.engine.config.differences import check_resumable
 from ndformer.framework.engine.training import checkpoint, nonfinite, resuming, same_data
 from ndformer.framework.engine.training.console import Console
 from ndformer.framework.engine.training.ema import EMA
 from ndformer.framework.engine.training.evaluate import measure
-from ndformer.framework.engine.training.first_look import looked_at
+from ndformer.framework.engine.training.first_batch import looked_at
 from ndformer.framework.engine.training.loading import Loader
+from ndformer.framework.engine.training.mmengine_fixes import EpochBasedTrainLoop, Visualizer
 from ndformer.framework.engine.training.nonfinite import sample_names
 from ndformer.framework.engine.training.optim import build_optimizer, pretrained_parameters
 from ndformer.framework.engine.training.owner import Ownership
@@ -41,6 +40,7 @@ from ndformer.framework.evaluation.metric import main_metric
 from ndformer.framework.model import TokenModel
 from ndformer.framework.pictures import runs as report
 from ndformer.framework.registry import SCHEDULES
+from ndformer.framework.system import devices, processes
 
 SKIPS = 50  # fp16 steps in a row that are too large, after which more will not help
 REDRAWN = 30  # seconds between two pictures of the curves: one takes longer than an epoch of a tiny model may
@@ -366,7 +366,7 @@ class Trainer(QuietRunner):
         if self._resume:
             self._go_on()
         if processes.rank() == 0:
-            kept.write(self.path, absolute(self.config.to_dict()))
+            saved.write(self.path, absolute(self.config.to_dict()))
 
     def _go_on(self) -> None:
         path, state = checkpoint.load_newest(self.path)

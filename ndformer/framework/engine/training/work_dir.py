@@ -4,11 +4,11 @@ import contextlib
 import re
 from pathlib import Path
 
-from ndformer.framework import atomic
 from ndformer.framework.engine.training import checkpoint
 from ndformer.framework.engine.training.console import LOG
 from ndformer.framework.engine.training.owner import NAME, Owner, this
 from ndformer.framework.errors import DataError
+from ndformer.framework.system import atomic
 
 RESULTS, CONFIG = "results.json", "config.py"
 WRITTEN = (  # in the order in which it is taken away: no result may stand beside the config of another run

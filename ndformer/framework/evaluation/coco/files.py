@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from ndformer.framework import atomic, foreign
+from ndformer.framework import foreign
 from ndformer.framework.errors import DataError
 from ndformer.framework.evaluation.coco.match import Detections, Truth
+from ndformer.framework.system import atomic
 
 Item = Mapping[str, Any]
 COLUMNS = ("image_id", "category_id", "bbox")

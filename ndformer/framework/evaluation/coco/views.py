@@ -5,11 +5,11 @@ from pathlib import Path
 
 import numpy as np
 
-from ndformer.framework import atomic
 from ndformer.framework.evaluation.coco.average import NAMES, RECALLS, THRESHOLDS, Averages
 from ndformer.framework.evaluation.coco.match import Detections, Truth, assign, best_first, overlapping
 from ndformer.framework.pictures.figures import canvas
 from ndformer.framework.pictures.runs import confusion_matrix
+from ndformer.framework.system import atomic
 
 MOST_CURVES = 10  # classes with a line of their own
 

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ndformer.framework.look import Look
+from ndformer.framework.attention_maps import Look
 from ndformer.framework.pictures.explorer.arrays import BITS, Blob, fixed
 from ndformer.framework.pictures.explorer.forms import Room, form_of, numbers
 

@@ -8,8 +8,8 @@ import numpy as np
 from ndformer.framework.data.dataset import SPLITS, Dataset, Sample
 from ndformer.framework.data.folders import missing
 from ndformer.framework.errors import DataError, nearest
-from ndformer.framework.ranges import Natural, Text
 from ndformer.framework.registry import DATASETS
+from ndformer.framework.registry.ranges import Natural, Text
 from ndformer.modalities.arc.formats.canvas import SYMBOLS
 from ndformer.modalities.arc.formats.tasks import Pair, read_task
 from ndformer.modalities.arc.generators import TASKS, find

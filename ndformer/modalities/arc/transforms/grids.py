@@ -5,8 +5,8 @@ import torch
 
 from ndformer.framework.data.dataset import Sample
 from ndformer.framework.data.pack import Pack
-from ndformer.framework.ranges import Side
 from ndformer.framework.registry import TRANSFORMS
+from ndformer.framework.registry.ranges import Side
 from ndformer.modalities.arc.formats.canvas import laid
 from ndformer.modalities.arc.pictures.grids import drawn
 

@@ -19,8 +19,8 @@ import numpy as np
 from ndformer.framework import foreign
 from ndformer.framework.data.dataset import SPLITS, Sample
 from ndformer.framework.errors import DataError, MissingError, nearest
-from ndformer.framework.ranges import Few
 from ndformer.framework.registry import DATASETS
+from ndformer.framework.registry.ranges import Few
 from ndformer.modalities.driving.datasets.nuscenes.rules import NONE, Boxes, Racks
 from ndformer.modalities.driving.datasets.sensors import OfSensors
 from ndformer.modalities.driving.formats.classes import LIDAR

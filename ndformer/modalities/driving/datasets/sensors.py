@@ -7,7 +7,7 @@ import numpy as np
 
 from ndformer.framework.data.dataset import Dataset, Sample
 from ndformer.framework.errors import DataError, nearest
-from ndformer.framework.ranges import Natural, Share
+from ndformer.framework.registry.ranges import Natural, Share
 from ndformer.modalities.driving.formats.classes import CAMERAS, LIDAR
 from ndformer.modalities.driving.transforms.paste import pasted
 

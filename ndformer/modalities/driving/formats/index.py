@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from ndformer.framework import atomic, foreign
+from ndformer.framework import foreign
 from ndformer.framework.errors import DataError
+from ndformer.framework.system import atomic
 from ndformer.modalities.driving.formats.annotations import Annotations, read_annotations
 from ndformer.modalities.driving.formats.frames import Frames, read_frames
 from ndformer.modalities.driving.formats.tables import READ, Tables

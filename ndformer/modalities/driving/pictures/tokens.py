@@ -6,7 +6,7 @@ from typing import ClassVar
 import numpy as np
 
 from ndformer.framework.errors import DataError
-from ndformer.framework.pictures.scenes import Scene, blended
+from ndformer.framework.pictures.canvas import Scene, blended
 
 NONE = -1  # the token of a pixel that shows none
 

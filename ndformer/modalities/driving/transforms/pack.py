@@ -6,8 +6,8 @@ import torch
 from ndformer.framework.data.dataset import Sample
 from ndformer.framework.data.pack import Pack
 from ndformer.framework.errors import DataError
-from ndformer.framework.ranges import Positive
 from ndformer.framework.registry import TRANSFORMS
+from ndformer.framework.registry.ranges import Positive
 from ndformer.modalities.driving.pictures.scenes import layout, sheet
 
 TOLD = ("camera_to_lidar", "intrinsics", "seen")  # inputs beside points and images

@@ -8,8 +8,8 @@ import numpy as np
 from PIL import Image
 
 from ndformer.framework.data.dataset import Sample
-from ndformer.framework.ranges import Degrees, Finite, NonNegative, Share, Span
 from ndformer.framework.registry import TRANSFORMS
+from ndformer.framework.registry.ranges import Degrees, Finite, NonNegative, Share, Span
 from ndformer.modalities.driving.formats.poses import about_z
 from ndformer.modalities.image.transforms.images import Size, height_width, resized_piece
 

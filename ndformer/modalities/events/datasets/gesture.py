@@ -16,8 +16,8 @@ import numpy as np
 from ndformer.framework import foreign
 from ndformer.framework.data.dataset import SPLITS, Sample
 from ndformer.framework.errors import DataError, MissingError
-from ndformer.framework.ranges import Share
 from ndformer.framework.registry import DATASETS
+from ndformer.framework.registry.ranges import Share
 from ndformer.modalities.events.datasets.sensors import OfSensors
 from ndformer.modalities.events.formats.aedat import Packets
 from ndformer.modalities.events.formats.files import checked

@@ -9,8 +9,8 @@ import numpy as np
 
 from ndformer.framework.data.dataset import Sample
 from ndformer.framework.errors import MissingError
-from ndformer.framework.ranges import Few, FewOrNone
 from ndformer.framework.registry import DATASETS
+from ndformer.framework.registry.ranges import Few, FewOrNone
 from ndformer.modalities.events.datasets.sensors import OfSensors
 from ndformer.modalities.events.formats.files import read_events
 

@@ -3,8 +3,8 @@
 import numpy as np
 from torch import Tensor
 
+from ndformer.framework.pictures.canvas import Scene, blended, stills
 from ndformer.framework.pictures.explorer.view import Moments
-from ndformer.framework.pictures.scenes import Scene, blended, stills
 from ndformer.modalities.events.pictures.tokens import FRAMES, coloured, counts, extent, stretches, unit_of
 from ndformer.modalities.events.spikes.tokens import unpack
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ndformer.framework.jit import numba_works
+from ndformer.framework.system.jit import numba_works
 from ndformer.modalities.events.formats.stream import Events, concatenate
 from ndformer.modalities.events.spikes.spiking import Rule, Spikes, find_spikes
 from ndformer.modalities.events.spikes.spiking_numba import find_spikes_numba

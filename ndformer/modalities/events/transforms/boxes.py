@@ -6,8 +6,8 @@ import numpy as np
 import torch
 
 from ndformer.framework.data.dataset import Sample
-from ndformer.framework.ranges import Side
 from ndformer.framework.registry import TRANSFORMS
+from ndformer.framework.registry.ranges import Side
 from ndformer.modalities.events.formats.evt_dat import GEN1 as SENSOR
 
 

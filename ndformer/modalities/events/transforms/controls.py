@@ -3,8 +3,8 @@
 import numpy as np
 
 from ndformer.framework.data.dataset import Sample
-from ndformer.framework.ranges import Count
 from ndformer.framework.registry import TRANSFORMS
+from ndformer.framework.registry.ranges import Count
 from ndformer.modalities.events.formats.stream import Events
 
 

@@ -16,7 +16,8 @@ import numpy as np
 from ndformer.framework.data.dataset import Sample
 from ndformer.framework.data.pack import Pack
 from ndformer.framework.errors import DataError
-from ndformer.framework.ranges import (
+from ndformer.framework.registry import TRANSFORMS
+from ndformer.framework.registry.ranges import (
     Count,
     Degrees,
     Few,
@@ -28,7 +29,6 @@ from ndformer.framework.ranges import (
     ShareSpan,
     SideOrNone,
 )
-from ndformer.framework.registry import TRANSFORMS
 from ndformer.modalities.events.formats.stream import Events
 from ndformer.modalities.events.pictures.tokens import in_a_row, latest, pictures
 from ndformer.modalities.events.spikes.spiking import Rule

@@ -13,7 +13,7 @@ import numpy as np
 
 from ndformer.framework.data.dataset import Dataset, Sample
 from ndformer.framework.errors import DataError
-from ndformer.framework.ranges import Share
+from ndformer.framework.registry.ranges import Share
 from ndformer.modalities.image.formats.files import open_image
 from ndformer.modalities.image.transforms.box_augment import mosaic
 from ndformer.modalities.image.transforms.boxes import inside

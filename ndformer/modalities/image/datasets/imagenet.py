@@ -18,8 +18,8 @@ import numpy as np
 from ndformer.framework import foreign
 from ndformer.framework.data.folders import class_folders, labelled, missing
 from ndformer.framework.errors import DataError
-from ndformer.framework.ranges import Rate
 from ndformer.framework.registry import DATASETS
+from ndformer.framework.registry.ranges import Rate
 from ndformer.modalities.image.datasets.folder import LabelledImages
 from ndformer.modalities.image.formats.files import ENDINGS
 

@@ -7,8 +7,8 @@ from PIL import Image, ImageEnhance, ImageOps
 
 from ndformer.framework import foreign
 from ndformer.framework.data.dataset import Sample, Transform
-from ndformer.framework.ranges import FewOrNone
 from ndformer.framework.registry import TRANSFORMS
+from ndformer.framework.registry.ranges import FewOrNone
 from ndformer.modalities.image.transforms.boxes import FILL, framed, moved, scaled, taken
 
 STRENGTH, SHIFT, HUE = 0.32, 0.14, 0.16  # of the PaPE paper's recipe: shares of the range and of the image's sides

@@ -7,8 +7,8 @@ import torch
 from PIL import Image, ImageOps
 
 from ndformer.framework.data.dataset import Sample
-from ndformer.framework.ranges import Share, Span
 from ndformer.framework.registry import TRANSFORMS
+from ndformer.framework.registry.ranges import Share, Span
 from ndformer.modalities.image.transforms.images import RGB_MEAN, PackImage, Size, height_width, resized
 
 IGNORED = 255  # in a mask: nobody knows what is there

@@ -16,8 +16,8 @@ from ndformer.framework import foreign
 from ndformer.framework.data.dataset import Sample
 from ndformer.framework.data.pack import Pack
 from ndformer.framework.errors import DataError
-from ndformer.framework.ranges import Finite, Positive, Share, Side, SideOrNone, SomeShare, SomeShareSpan, Span
 from ndformer.framework.registry import TRANSFORMS
+from ndformer.framework.registry.ranges import Finite, Positive, Share, Side, SideOrNone, SomeShare, SomeShareSpan, Span
 
 Size = Side | tuple[Side, Side]
 

@@ -4,9 +4,9 @@ import torch
 from torch import Tensor
 
 from ndformer.framework.data.mixer import Mixer
-from ndformer.framework.processes import gathered, rows
-from ndformer.framework.ranges import NonNegative
 from ndformer.framework.registry import MIXERS
+from ndformer.framework.registry.ranges import NonNegative
+from ndformer.framework.system.processes import gathered, rows
 
 
 @MIXERS.register_module()

@@ -12,8 +12,8 @@ import numpy as np
 from PIL import Image, ImageEnhance, ImageOps
 
 from ndformer.framework.data.dataset import Sample
-from ndformer.framework.ranges import Few, FewOrNone
 from ndformer.framework.registry import TRANSFORMS
+from ndformer.framework.registry.ranges import Few, FewOrNone
 
 
 def affine(image: Image.Image, *matrix: float) -> Image.Image:

@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from ndformer.framework import atomic, foreign
+from ndformer.framework import foreign
 from ndformer.framework.data.dataset import Dataset
+from ndformer.framework.system import atomic
 from ndformer.modalities.pointcloud.formats.columns import Cloud
 from ndformer.modalities.pointcloud.transforms.points import SamplePoints
 

@@ -16,8 +16,8 @@ import numpy as np
 from ndformer.framework import foreign
 from ndformer.framework.data.dataset import Dataset, Sample, stratified
 from ndformer.framework.errors import DataError, MissingError, check_labels
-from ndformer.framework.ranges import Offset
 from ndformer.framework.registry import DATASETS
+from ndformer.framework.registry.ranges import Offset
 from ndformer.modalities.pointcloud.datasets.layouts import listed
 from ndformer.modalities.pointcloud.formats.files import ENDINGS, read_labelled
 from ndformer.modalities.pointcloud.formats.scene import FILES, PLACES, is_scene

@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageDraw
 
-from ndformer.framework import atomic
 from ndformer.framework.data.dataset import Sample
 from ndformer.framework.pictures.cards import font
+from ndformer.framework.system import atomic
 from ndformer.modalities.pointcloud.pictures.clouds import class_colours, draw
 
 GREY, RIGHT, WRONG = (205, 205, 205), (170, 200, 185), (213, 60, 40)

@@ -6,8 +6,8 @@ from functools import lru_cache
 import numpy as np
 import torch
 
+from ndformer.framework.pictures.canvas import Scene, blended
 from ndformer.framework.pictures.explorer.view import Cloud
-from ndformer.framework.pictures.scenes import Scene, blended
 from ndformer.modalities.pointcloud.pictures.render import view_axes
 
 SIZE, SMOOTH = 200, 2  # of a picture; drawn so many times larger, then shrunk

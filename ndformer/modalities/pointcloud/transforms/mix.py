@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from ndformer.framework.data.mixer import Mixer
-from ndformer.framework.ranges import Share
 from ndformer.framework.registry import MIXERS
+from ndformer.framework.registry.ranges import Share
 
 
 @MIXERS.register_module()

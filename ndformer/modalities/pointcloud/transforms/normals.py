@@ -5,8 +5,8 @@ from itertools import product
 import numpy as np
 
 from ndformer.framework.data.dataset import Sample
-from ndformer.framework.ranges import Positive
 from ndformer.framework.registry import TRANSFORMS
+from ndformer.framework.registry.ranges import Positive
 from ndformer.modalities.pointcloud.transforms.points import cells
 
 

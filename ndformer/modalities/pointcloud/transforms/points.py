@@ -18,8 +18,8 @@ import torch
 from ndformer.framework.data.dataset import Sample
 from ndformer.framework.data.pack import Pack
 from ndformer.framework.errors import DataError
-from ndformer.framework.ranges import Count, Degrees, Finite, NonNegative, Positive, Rate, Share, Span
 from ndformer.framework.registry import TRANSFORMS
+from ndformer.framework.registry.ranges import Count, Degrees, Finite, NonNegative, Positive, Rate, Share, Span
 from ndformer.modalities.pointcloud.formats.columns import in_bytes
 from ndformer.modalities.pointcloud.pictures import labelled
 from ndformer.modalities.pointcloud.pictures.clouds import draw

@@ -14,8 +14,8 @@ import numpy as np
 
 from ndformer.framework.data.dataset import Sample
 from ndformer.framework.errors import DataError
-from ndformer.framework.ranges import Count, NonNegative, Positive, Share
 from ndformer.framework.registry import TRANSFORMS
+from ndformer.framework.registry.ranges import Count, NonNegative, Positive, Share
 from ndformer.modalities.pointcloud.transforms.points import chosen
 
 NODES = 2**25  # of noise, in the memory of a few gigabytes; a flat of 20 x 20 x 5 m has 2**19

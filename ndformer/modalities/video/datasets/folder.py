@@ -12,8 +12,8 @@ import numpy as np
 
 from ndformer.framework.data.dataset import Sample
 from ndformer.framework.data.folders import ClassFolders
-from ndformer.framework.ranges import Few, Seconds
 from ndformer.framework.registry import DATASETS
+from ndformer.framework.registry.ranges import Few, Seconds
 from ndformer.modalities.video.datasets.lists import classes_of, lists_in, read_list
 from ndformer.modalities.video.formats.files import ENDINGS, PATIENCE, Backend
 from ndformer.modalities.video.formats.frames import FrameFolder, film, is_frames

@@ -13,8 +13,8 @@ import numpy as np
 from ndformer.framework import foreign
 from ndformer.framework.data.dataset import SPLITS, Dataset, Sample
 from ndformer.framework.errors import DataError, MissingError
-from ndformer.framework.ranges import Few, Seconds
 from ndformer.framework.registry import DATASETS
+from ndformer.framework.registry.ranges import Few, Seconds
 from ndformer.modalities.video.formats.files import PATIENCE, Backend, VideoFile
 
 HOMES = ("UCF-101", "videos", ".")

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ndformer.framework import guest
+from ndformer.framework.system import host_state
 
 CODE = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
@@ -72,7 +72,7 @@ class Decoder:
 
     def _running(self) -> subprocess.Popen[bytes]:
         if self.child is None:
-            guest.when_leaving(self.end)
+            host_state.when_leaving(self.end)
             self.child = subprocess.Popen(
                 [sys.executable, "-I", "-c", CODE, json.dumps(sys.path)],
                 stdin=subprocess.PIPE,

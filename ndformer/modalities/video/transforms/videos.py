@@ -14,8 +14,8 @@ from ndformer.framework import foreign
 from ndformer.framework.data.dataset import Decoding, Sample, Transform
 from ndformer.framework.data.pack import Pack
 from ndformer.framework.errors import DataError
-from ndformer.framework.ranges import Few, Natural, Share, Width
 from ndformer.framework.registry import TRANSFORMS
+from ndformer.framework.registry.ranges import Few, Natural, Share, Width
 from ndformer.modalities.video.formats.frames import Film
 
 SHOWN = 5  # frames of a picture

@@ -11,8 +11,8 @@ import pytest
 from ndformer.framework.engine.config.load import check, load
 from ndformer.framework.engine.config.schema import PLACES, Keys
 from ndformer.framework.errors import ConfigError
-from ndformer.framework.ranges import Ascending, Count, Filled, Finite, Positive, Range, Rate, Span, Text
-from ndformer.framework.signature import arguments, fits, in_words
+from ndformer.framework.registry.ranges import Ascending, Count, Filled, Finite, Positive, Range, Rate, Span, Text
+from ndformer.framework.registry.signature import arguments, fits, in_words
 
 CIFAR = Path(__file__).parents[4] / "configs" / "cifar10_pape.py"
 

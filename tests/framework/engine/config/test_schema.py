@@ -14,7 +14,7 @@ from ndformer.framework.engine.config.load import check, load
 from ndformer.framework.engine.config.schema import PLACES, explained
 from ndformer.framework.engine.config.text import spelled
 from ndformer.framework.errors import ConfigError
-from ndformer.framework.signature import arguments, fits
+from ndformer.framework.registry.signature import arguments, fits
 
 ROOT = Path(__file__).parents[4]
 CIFAR = ROOT / "configs" / "cifar10_pape.py"

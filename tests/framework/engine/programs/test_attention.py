@@ -8,11 +8,11 @@ import torch
 
 from ndformer.framework.adapter import Adapter
 from ndformer.framework.attention import Attention
+from ndformer.framework.attention_maps import Look, looking
 from ndformer.framework.backbones.factorised import FactorisedTransformer
 from ndformer.framework.backbones.ptv3.network import PTv3
 from ndformer.framework.engine.programs.attention import Seen, terms_of
 from ndformer.framework.errors import DataError
-from ndformer.framework.look import Look, looking
 from ndformer.framework.tokens import TokenSet, Where
 from tests.framework.backbones import test_unitr as unitr
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from ndformer.framework import processes
 from ndformer.framework.engine.training.agreement import check_data, check_settings
 from ndformer.framework.errors import DataError
+from ndformer.framework.system import processes
 from tests.soak.tiny import SoakSquares, config
 
 ROOT = Path(__file__).parents[4]

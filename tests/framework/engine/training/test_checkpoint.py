@@ -9,12 +9,12 @@ import pytest
 import torch
 from torch import nn
 
-from ndformer.framework import archive
-from ndformer.framework.composed import build_encoding
+from ndformer.framework.encoding.composed import build_encoding
 from ndformer.framework.engine.building import build_model
 from ndformer.framework.engine.training import checkpoint, contents, exported
 from ndformer.framework.errors import DataError
 from ndformer.framework.registry import DATASETS
+from ndformer.framework.system import archive
 from tests.soak import flips
 from tests.soak.tiny import config
 

@@ -111,7 +111,7 @@ def test_the_log_of_an_overwritten_run_is_taken_away(tmp_path: Path) -> None:
 def test_a_run_is_tested_from_another_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     kept: list[dict[str, Any]] = []
-    monkeypatch.setattr(trainer.kept, "write", lambda folder, cfg: kept.append(cfg))
+    monkeypatch.setattr(trainer.saved, "write", lambda folder, cfg: kept.append(cfg))
     cfg = short(data_root="data", weights=None, sample=dict(data_root="data/small"))
     cfg.val_dataloader.dataset.data_root = "/elsewhere"
     train(cfg, tmp_path / "run")

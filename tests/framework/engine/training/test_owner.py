@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from ndformer.framework import atomic, processes
 from ndformer.framework.engine.training import owner
 from ndformer.framework.engine.training.owner import NAME, Owner, Process, owned, this
 from ndformer.framework.errors import DataError
+from ndformer.framework.system import atomic, processes
 
 
 def ended() -> Process:

@@ -15,7 +15,7 @@ from torch import nn
 
 from ndformer.framework.data.dataset import Dataset
 from ndformer.framework.engine.building import build_model
-from ndformer.framework.engine.config import kept
+from ndformer.framework.engine.config import saved
 from ndformer.framework.engine.run import build_loader, evaluate, train
 from ndformer.framework.engine.training import checkpoint
 from ndformer.framework.engine.training.ema import EMA
@@ -173,7 +173,7 @@ def test_a_config_without_a_number_of_classes_has_that_of_the_data(tmp_path, cap
     cfg.model["head"] = Config(dict(head=given)).head
     results = train(cfg, tmp_path / "run")
     assert "model.head.classes is 3, as the data has it" in capsys.readouterr().out
-    assert kept.read(tmp_path / "run" / "config.json")["model"]["head"]["classes"] == 3
+    assert saved.read(tmp_path / "run" / "config.json")["model"]["head"]["classes"] == 3
     assert "classes" not in cfg.model.head
     content = checkpoint.load(tmp_path / "run" / "best.pth")
     model = build_model(cfg, known=content["classes"])  # as programs build it from the user's own config

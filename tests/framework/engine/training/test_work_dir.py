@@ -5,13 +5,13 @@ import os
 
 import pytest
 
-from ndformer.framework import atomic, processes
 from ndformer.framework.engine.run import train
 from ndformer.framework.engine.training import checkpoint, console, exported, owner, work_dir
 from ndformer.framework.engine.training.owner import Owner, this
 from ndformer.framework.errors import DataError
 from ndformer.framework.pictures import runs as report
 from ndformer.framework.registry import DATASETS
+from ndformer.framework.system import atomic, processes
 from tests.soak.tiny import config, differences, register
 
 
@@ -56,7 +56,7 @@ def test_all_that_a_run_writes_is_taken_away_and_nothing_else(tmp_path):
 def test_a_killed_overwriting_run_leaves_no_results_beside_another_config(tmp_path, monkeypatch, at):
     train(short(), tmp_path)
     if at == "the new config":
-        monkeypatch.setattr("ndformer.framework.engine.config.kept.write", killed)
+        monkeypatch.setattr("ndformer.framework.engine.config.saved.write", killed)
     else:
         remove = atomic.remove
         monkeypatch.setattr(atomic, "remove", lambda path: remove(path) if path.name == work_dir.RESULTS else killed())
@@ -107,7 +107,7 @@ def test_a_run_whose_folder_was_taken_saves_no_checkpoint_there(tmp_path, monkey
     def taken(*given):
         (tmp_path / owner.NAME).write_text(Owner("elsewhere", this(1)).text())
 
-    monkeypatch.setattr("ndformer.framework.engine.config.kept.write", taken)
+    monkeypatch.setattr("ndformer.framework.engine.config.saved.write", taken)
     with pytest.raises(DataError, match="process 1 on elsewhere now"):
         train(short(), tmp_path)
     assert not (tmp_path / checkpoint.LAST).exists()

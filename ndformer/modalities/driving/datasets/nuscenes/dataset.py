@@ -16,8 +16,8 @@ import numpy as np
 from ndformer.framework import foreign
 from ndformer.framework.data.dataset import Sample, stratified
 from ndformer.framework.errors import DataError
-from ndformer.framework.ranges import Count
 from ndformer.framework.registry import DATASETS
+from ndformer.framework.registry.ranges import Count
 from ndformer.modalities.driving.datasets.nuscenes.balance import balanced
 from ndformer.modalities.driving.datasets.nuscenes.truth import asked, opened, samples_of
 from ndformer.modalities.driving.datasets.sensors import OfSensors

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from ndformer.framework import atomic, foreign
+from ndformer.framework import foreign
 from ndformer.framework.errors import DataError, nearest
+from ndformer.framework.system import atomic
 from ndformer.modalities.driving.datasets.nuscenes.rules import MOST, NONE, Boxes
 from ndformer.modalities.driving.formats.classes import ATTRIBUTES, CLASSES
 from ndformer.modalities.driving.formats.poses import headings, rotations

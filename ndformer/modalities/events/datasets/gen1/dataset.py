@@ -13,8 +13,8 @@ import numpy as np
 
 from ndformer.framework.data.dataset import SPLITS, Sample, Transform
 from ndformer.framework.errors import DataError
-from ndformer.framework.ranges import Count, Seed, Text
 from ndformer.framework.registry import DATASETS
+from ndformer.framework.registry.ranges import Count, Seed, Text
 from ndformer.modalities.events.datasets.gen1.boxes import (
     CLASSES,
     LEAST_DIAGONAL,

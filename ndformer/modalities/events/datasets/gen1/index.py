@@ -10,8 +10,9 @@ from pathlib import Path
 
 import numpy as np
 
-from ndformer.framework import atomic, foreign
+from ndformer.framework import foreign
 from ndformer.framework.errors import DataError
+from ndformer.framework.system import atomic
 from ndformer.modalities.events.datasets.gen1.boxes import FAULTY_WIDTH, LEAST_DIAGONAL, LEAST_SIDE, WARM_UP, Moment
 from ndformer.modalities.events.formats.evt_dat import GEN1 as SENSOR
 from ndformer.modalities.events.formats.evt_dat import Dat

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from ndformer.framework.evaluation.coco.metric import CocoMetric
-from ndformer.framework.ranges import NonNegative
 from ndformer.framework.registry import METRICS
+from ndformer.framework.registry.ranges import NonNegative
 from ndformer.modalities.events.datasets.gen1.boxes import LEAST_DIAGONAL, LEAST_SIDE, WARM_UP, large
 
 TOLERANCE = 50_000

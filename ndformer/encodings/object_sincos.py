@@ -1,0 +1,76 @@
+"""Object-based encoding: which object a token is of stands beside where it is."""
+
+import math
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from ndformer.framework.encoding import PositionEncoding
+from ndformer.framework.registry import ENCODINGS
+from ndformer.framework.registry.ranges import Positive
+from ndformer.framework.tokens import Where
+
+
+@ENCODINGS.register_module()
+class ObjectSincos(PositionEncoding):
+    """OPE of ViTARC (Li 2024, eq. 13): sines and cosines of the number of a token's object, then those of each axis.
+
+    The numbers are `where.objects`; where there are none, all tokens are of the background, 0. Half of the channels are
+    the object's, as in the published code (the paper does not say); the axes share the others, the last taking what
+    remains. In each part, channels 2i and 2i+1 are sin and cos of n / base^(2i / width). `preset='repo'` has all sines
+    of a part before its cosines, and in two dimensions the column before the row.
+    """
+
+    translation_invariant = False
+    rotation_invariant = False
+    scaled_positions = "float64"
+
+    def __init__(
+        self, *args: Any, base: Positive = 10000.0, preset: Literal["paper", "repo"] = "paper", **rest: Any
+    ) -> None:
+        super().__init__(*args, **rest)
+        if preset not in ("paper", "repo"):
+            raise ValueError(f"preset is 'paper' or 'repo', got {preset!r}")
+        dims = self.position_dims
+        if self.dim < 4 * dims:
+            raise ValueError(
+                f"ObjectSincos needs two channels per axis and as many for objects as for all axes, {4 * dims} for "
+                f"{dims} dimensions, got dim {self.dim}"
+            )
+        self.base, self.interleaved = base, preset == "paper"
+        self.axes = (1, 0) if preset == "repo" and dims == 2 else tuple(range(dims))
+        object_width = self.dim // 2
+        each = (self.dim - object_width) // dims
+        self.widths = [object_width, *[each] * (dims - 1), self.dim - object_width - each * (dims - 1)]
+
+    @property
+    def first_reach(self) -> float | None:
+        return math.pi * self.base  # half of the longest wave
+
+    def tables(self, positions: Tensor, where: Where) -> Tensor:
+        r = positions.double()  # float32 has no digits for angles far from 0
+        objects = torch.zeros_like(r[..., 0]) if where.objects is None else where.objects.double()
+        rows = max(len(r), len(objects))
+        numbers = [objects, *(r[..., axis] for axis in self.axes)]
+        parts = [self._waves(n.expand(rows, -1), width) for n, width in zip(numbers, self.widths)]
+        table = torch.cat(parts, dim=-1).to(where.positions.dtype)  # (B, N, dim)
+        return table if where.real is None else table.masked_fill(~where.real[..., None], 0)
+
+    def _waves(self, n: Tensor, width: int) -> Tensor:
+        """(B, N) -> (B, N, width)."""
+        turns = torch.arange((width + 1) // 2, dtype=n.dtype, device=n.device) * 2 / width
+        angles = n[..., None] * self.base**-turns
+        sin, cos = angles.sin(), angles.cos()
+        if self.interleaved:
+            return torch.stack([sin, cos], dim=-1).flatten(-2)[..., :width]
+        return torch.cat([sin, cos[..., : width // 2]], dim=-1)
+
+    def embed(self, x: Tensor, state: Tensor) -> Tensor:
+        return x + state.to(x.dtype)
+
+
+if __name__ == "__main__":
+    from ndformer.framework.pictures.encodings import draw_file
+
+    draw_file(ObjectSincos)

@@ -1,0 +1,202 @@
+"""PEmixer: how much of a token is what it holds, and how much is where it is."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ndformer.framework.encoding import PositionEncoding
+from ndformer.framework.encoding.base import PerAxis, not_measured, per_axis, scaled
+from ndformer.framework.encoding.composed import Composed, build_encoding
+from ndformer.framework.kernels import attend
+from ndformer.framework.registry import ENCODINGS
+from ndformer.framework.registry.ranges import Dims, Few, Width
+from ndformer.framework.system.autocast import without_autocast
+from ndformer.framework.tokens import Where
+
+
+def unit(x: Tensor) -> Tensor:
+    return F.normalize(x, dim=-1)
+
+
+class Sum(nn.Module):
+    def forward(self, x: Tensor, e: Tensor, where: Where) -> Tensor:
+        return x + e
+
+
+class UnitSum(nn.Module):
+    def forward(self, x: Tensor, e: Tensor, where: Where) -> Tensor:
+        return unit(x) + unit(e)
+
+
+class Scaled(nn.Module):
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(size))
+
+    def forward(self, x: Tensor, e: Tensor, where: Where) -> Tensor:
+        return x + self.scale.to(x.dtype) * e
+
+
+class WeightedSum(nn.Module):
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.of_token, self.of_position = nn.Parameter(torch.ones(size)), nn.Parameter(torch.ones(size))
+
+    def forward(self, x: Tensor, e: Tensor, where: Where) -> Tensor:
+        return self.of_token.to(x.dtype) * x + self.of_position.to(x.dtype) * e
+
+
+class WeightedUnitSum(WeightedSum):
+    def forward(self, x: Tensor, e: Tensor, where: Where) -> Tensor:
+        return super().forward(unit(x), unit(e), where)
+
+
+class Normed(nn.Module):
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(dim)
+
+    def forward(self, x: Tensor, e: Tensor, where: Where) -> Tensor:
+        norm = self.norm
+        return F.layer_norm(x + e, norm.normalized_shape, norm.weight.to(x.dtype), norm.bias.to(x.dtype), norm.eps)
+
+
+class Attending(nn.Module):
+    """As nn.MultiheadAttention, which starts so too; a token sees the places of its own sample."""
+
+    def __init__(self, dim: int, heads: int) -> None:
+        super().__init__()
+        if dim % heads:
+            raise ValueError(
+                f"dim {dim} does not divide into {heads} heads of positional attention: set attention_heads"
+            )
+        self.heads = heads
+        self.qkv, self.proj = nn.Linear(dim, 3 * dim), nn.Linear(dim, dim)
+        nn.init.xavier_uniform_(self.qkv.weight)
+        nn.init.zeros_(self.qkv.bias)
+        nn.init.zeros_(self.proj.bias)
+
+    def forward(self, x: Tensor, e: Tensor, where: Where) -> Tensor:
+        weights, biases = (p.to(x.dtype).chunk(3) for p in (self.qkv.weight, self.qkv.bias))
+        made = (F.linear(t, weight, bias) for t, weight, bias in zip((x, e, e), weights, biases))
+        q, k, v = (t.unflatten(-1, (self.heads, -1)).transpose(1, 2) for t in made)  # (B, H, N, h)
+        seen = attend(q, k, v, where).transpose(1, 2).flatten(2)
+        return x + F.linear(seen, self.proj.weight.to(x.dtype), self.proj.bias.to(x.dtype))
+
+
+# of the width of tokens, and the heads of an attention
+MIXES: dict[str, Callable[[int, int], nn.Module]] = {
+    "default": lambda dim, heads: Sum(),
+    "hardcoded_normalization": lambda dim, heads: UnitSum(),
+    "learnable_scaling": lambda dim, heads: Scaled(1),
+    "learnable_scaling_vec": lambda dim, heads: Scaled(dim),
+    "weighted_sum": lambda dim, heads: WeightedUnitSum(1),
+    "weighted_sum_vec": lambda dim, heads: WeightedUnitSum(dim),
+    "weighted_sum_no_norm": lambda dim, heads: WeightedSum(1),
+    "weighted_sum_no_norm_vec": lambda dim, heads: WeightedSum(dim),
+    "positional_attention": Attending,
+    "layer_norm": lambda dim, heads: Normed(dim),
+}
+Strategy = Literal[
+    "default",
+    "hardcoded_normalization",
+    "learnable_scaling",
+    "learnable_scaling_vec",
+    "weighted_sum",
+    "weighted_sum_vec",
+    "weighted_sum_no_norm",
+    "weighted_sum_no_norm_vec",
+    "positional_attention",
+    "layer_norm",
+]
+
+
+@ENCODINGS.register_module()
+class PEMixer(Composed):
+    """PEmixer of ViTARC (Li 2024): tokens x and an embedding e are not just added, but mixed by one of ten strategies.
+
+    e is what `second` adds to tokens; x are the tokens with what `first` adds to them (nothing, by default, as
+    published). The mixture is
+
+        default                     x + e
+        hardcoded_normalization     x/|x| + e/|e|
+        learnable_scaling           x + s e
+        weighted_sum                a x/|x| + b e/|e|
+        weighted_sum_no_norm        a x + b e
+        positional_attention        x + attention of x to the e of all tokens, with `attention_heads` heads
+        layer_norm                  LayerNorm(x + e)
+
+    with s, a and b learned, from 1; under `..._vec` one for each channel. |.| is a token's Euclidean length. Tokens
+    without a place stay as they are, unless one of the encodings has an embedding for them. What the two do elsewhere,
+    to logits or between blocks, they do as in a list.
+    """
+
+    def __init__(
+        self,
+        dim: Width,
+        heads: Few,
+        position_dims: Dims,
+        depth: Few,
+        strategy: Strategy = "weighted_sum_no_norm_vec",
+        first: dict[str, Any] | None = None,
+        second: dict[str, Any] | None = None,
+        attention_heads: Few = 8,
+        position_scale: PerAxis | Literal["auto"] = 1.0,
+    ) -> None:
+        """`second` is Sincos unless it is given. `position_scale` is for both, on top of their own."""
+        if isinstance(position_scale, str):
+            raise ValueError(not_measured("PEMixer", "position_scale", position_scale))
+        place = dict(dim=dim, heads=heads, position_dims=position_dims, depth=depth)
+        parts = [build_encoding(first, **place), build_encoding(second or dict(type="Sincos"), **place)]
+        super().__init__(parts)
+        if strategy not in MIXES:
+            raise ValueError(f"strategy is one of {', '.join(MIXES)}, got {strategy!r}")
+        added = parts[1]
+        if type(added).embed is PositionEncoding.embed:
+            raise ValueError(
+                f"PEMixer mixes tokens with what its second encoding adds to them, and {type(added).__name__} adds "
+                "nothing: take Sincos or another embedding, and put this one beside PEMixer in a list"
+            )
+        scale = per_axis(position_scale, position_dims, "position_scale of PEMixer")
+        for part in self.modules():  # those of a mixer within, too
+            if isinstance(part, PositionEncoding) and part is not self:
+                part.position_scale = tuple(own * factor for own, factor in zip(part.position_scale, scale))
+        self.mix = MIXES[strategy](dim, attention_heads)
+
+    @classmethod
+    def from_data(cls, options: dict[str, Any], wheres: Sequence[Where] | None) -> dict[str, Any]:
+        """Its own first: it multiplies the positions that the two within are measured on."""
+        options = super().from_data(options, wheres)
+        if wheres is not None:
+            factors = per_axis(options.get("position_scale", 1.0), wheres[0].positions.shape[2], "position_scale")
+            wheres = [replace(where, positions=scaled(where.positions.double(), factors)) for where in wheres]
+        nested = {name: part for name, part in options.items() if isinstance(part, dict)}
+        return options | {n: ENCODINGS.get(part["type"]).from_data(dict(part), wheres) for n, part in nested.items()}
+
+    def prepare(self, where: Where) -> Any:
+        states = super().prepare(where)
+        if where.placed is not None and not self.embeds_unplaced:
+            where = Where(where.positions, valid=where.real, segment=where.segment)
+        return *states, where  # that of the tokens that are mixed
+
+    def embed(self, x: Tensor, state: Any) -> Tensor:
+        *states, where = state
+        first, second = self.parts
+        y = first.embed(x, states[0])
+        mixes = None if where.valid is None else where.valid[..., None]
+        held = y if mixes is None else y.masked_fill(~mixes, 0)  # NaN in padding would spoil the gradients of weights
+        with without_autocast(x):
+            exact = torch.promote_types(x.dtype, torch.float32)
+            e = second.embed(torch.zeros_like(held, dtype=exact), states[1])
+            mixed = self.mix(held.to(exact), e, where).to(x.dtype)
+        return mixed if mixes is None else torch.where(mixes, mixed, y)
+
+
+if __name__ == "__main__":
+    from ndformer.framework.pictures.encodings import draw_file
+
+    draw_file(PEMixer)

@@ -1,0 +1,118 @@
+"""Encodings from configs, one or several at once.
+
+encoding = build_encoding(dict(type='PaPE', m=50), dim=384, heads=6, position_dims=2, depth=12)
+encoding = build_encoding([dict(type='Sincos'), dict(type='PaPE')], dim=384, heads=6, position_dims=2, depth=12)
+"""
+
+from collections.abc import Sequence
+from typing import Any, Literal, cast
+
+from torch import Tensor, nn
+
+from ndformer.framework.bias.base import Bias, SumBias
+from ndformer.framework.encoding.base import LayerEncoding, PositionEncoding
+from ndformer.framework.encoding.coverage import Coverage
+from ndformer.framework.registry import ENCODINGS
+from ndformer.framework.tokens import Where
+
+
+class Composed(PositionEncoding):
+    """Several encodings at once: embeddings and rotations one after the other, biases summed."""
+
+    def __init__(self, parts: Sequence[PositionEncoding]) -> None:
+        first = parts[0]
+        super().__init__(first.dim, first.heads, first.position_dims, first.depth)
+        self.parts = cast(list[PositionEncoding], nn.ModuleList(parts))
+        self.needs_grid = any(p.needs_grid for p in parts)
+        self.float_positions = all(p.float_positions for p in parts)
+        self.content_dependent = any(p.content_dependent for p in parts)
+        self.translation_invariant = all(p.translation_invariant for p in parts)
+        self.rotation_invariant = all(p.rotation_invariant for p in parts)
+        self.embeds_unplaced = any(p.embeds_unplaced for p in parts)
+        self.changes_unplaced = any(p.changes_unplaced for p in parts)
+        self.bounded = any(p.bounded for p in parts)
+        self.scales_waves = any(p.scales_waves for p in parts)
+        self.one_graph = all(p.one_graph for p in parts)
+        self.instead = next((p.instead for p in parts if p.needs_grid), self.instead)
+
+    @property
+    def first_reach(self) -> float | None:
+        """That of the part which reaches farthest: one is enough."""
+        reaches = [part.first_reach for part in self.parts]
+        return None if None in reaches else max(cast(list[float], reaches))
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, value)
+        if name in ("scale_positions", "scaling") and "parts" in self._modules:
+            for part in self.parts:
+                setattr(part, name, value)
+
+    def coverage(self, wheres: Sequence[Where]) -> list[Coverage]:
+        return [one.of(type(part).__name__) for part in self.parts for one in part.coverage(wheres)]
+
+    def prepare(self, where: Where) -> Any:
+        return tuple(part.prepare(where) for part in self.parts)
+
+    def embed(self, x: Tensor, state: Any) -> Tensor:
+        for part, s in zip(self.parts, state):
+            x = part.embed(x, s)
+        return x
+
+    def between_blocks(self, x: Tensor, state: Any, passed: int) -> Tensor:
+        for part, s in zip(self.parts, state):
+            x = part.between_blocks(x, s, passed)
+        return x
+
+    @property
+    def acts_between_blocks(self) -> bool:
+        return any(part.acts_between_blocks for part in self.parts)
+
+    def layer(self, index: int, depth: int) -> LayerEncoding:
+        return ComposedLayer([part.layer(index, depth) for part in self.parts])
+
+    def embedded(self) -> PositionEncoding:
+        return Composed([part.embedded() for part in self.parts])
+
+
+class ComposedLayer(LayerEncoding):
+    def __init__(self, parts: Sequence[LayerEncoding]) -> None:
+        super().__init__()
+        self.parts = cast(list[LayerEncoding], nn.ModuleList(parts))
+
+    def input(self, x: Tensor, state: Any) -> Tensor:
+        for part, s in zip(self.parts, state):
+            x = part.input(x, s)
+        return x
+
+    def asked(self, x: Tensor, state: Any) -> Tensor:
+        for part, s in zip(self.parts, state):
+            x = part.asked(x, s)
+        return x
+
+    def qk(self, q: Tensor, k: Tensor, x: Tensor, state: Any) -> tuple[Tensor, Tensor]:
+        for part, s in zip(self.parts, state):
+            q, k = part.qk(q, k, x, s)
+        return q, k
+
+    def bias(self, q: Tensor, k: Tensor, x: Tensor, state: Any) -> Bias | None:
+        biases = [part.bias(q, k, x, s) for part, s in zip(self.parts, state)]
+        biases = [b for b in biases if b is not None]
+        return SumBias(biases) if len(biases) > 1 else biases[0] if biases else None
+
+
+def class_place(cfg: dict[str, Any] | Sequence[dict[str, Any]] | None) -> Literal["nowhere", "centre"]:
+    """Where a class token is best put under an encoding, or several at once, by what was measured (docs/results.md)."""
+    parts = [] if not cfg else [cfg] if isinstance(cfg, dict) else cfg
+    return "centre" if any(ENCODINGS.get(part["type"]).class_at == "centre" for part in parts) else "nowhere"
+
+
+def build_encoding(
+    cfg: dict[str, Any] | Sequence[dict[str, Any]] | None, *, dim: int, heads: int, position_dims: int, depth: int
+) -> PositionEncoding:
+    """An encoding from its config: dict(type='PaPE', m=50), or a list of several; None and an empty one are NoPE."""
+    place = dict(dim=dim, heads=heads, position_dims=position_dims, depth=depth)
+    if not cfg:
+        return PositionEncoding(**place)
+    if isinstance(cfg, dict | str):
+        return ENCODINGS.create(cfg, **place)
+    return Composed([ENCODINGS.create(part, **place) for part in cfg])

@@ -1,1 +1,0 @@
-"""Many runs side by side: comparisons, extrapolation, and their tables."""

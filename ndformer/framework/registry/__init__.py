@@ -1,0 +1,41 @@
+"""Registries: classes by the names that configs use for them."""
+
+from ndformer.framework.registry.base import (
+    ANSWERS,
+    BACKBONES,
+    DATASETS,
+    DESCRIBERS,
+    ENCODINGS,
+    HEADS,
+    METRICS,
+    MIXERS,
+    MODALITIES,
+    MODELS,
+    NECKS,
+    OPTIMIZERS,
+    SCHEDULES,
+    STAND_INS,
+    TRANSFORMS,
+    Registry,
+    UnknownNameError,
+)
+
+__all__ = [
+    "ANSWERS",
+    "BACKBONES",
+    "DATASETS",
+    "DESCRIBERS",
+    "ENCODINGS",
+    "HEADS",
+    "METRICS",
+    "MIXERS",
+    "MODALITIES",
+    "MODELS",
+    "NECKS",
+    "OPTIMIZERS",
+    "SCHEDULES",
+    "STAND_INS",
+    "TRANSFORMS",
+    "Registry",
+    "UnknownNameError",
+]

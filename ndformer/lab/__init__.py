@@ -1,0 +1,1 @@
+"""Experiments over many runs: comparisons, rankings, extrapolation, verdicts, and the pages that report them."""

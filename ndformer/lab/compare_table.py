@@ -1,0 +1,261 @@
+"""The table of a comparison: means with intervals, gains over a baseline paired by seed; as text, JSON and picture."""
+
+import json
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from ndformer.framework.data.dataset import TEST_IS_VAL
+from ndformer.framework.engine.training.evaluate import value_of
+from ndformer.framework.engine.training.progress import clock
+from ndformer.framework.pictures.figures import canvas
+from ndformer.framework.quantity import Quantity
+from ndformer.framework.system import atomic
+from ndformer.lab import grid, markdown
+from ndformer.lab.compare import Outcome
+from ndformer.lab.interval import ENOUGH, Summary, difference, in_units, interval, within
+from ndformer.lab.jobs import LOG, Ended
+
+BEST = dict(higher="highest mean", lower="lowest mean")
+
+
+@dataclass(frozen=True)
+class Row:
+    """The runs of one encoding on one amount of data that came to an end."""
+
+    encoding: str
+    per_class: int | None
+    values: dict[int | str, float]  # by seed, or by seed and fold
+    summary: Summary | None  # None: no run did
+    gain: Summary | None  # over the baseline, seed by seed; positive where it is better
+    may_be_best: bool  # its interval overlaps with that of the best mean
+    minutes: float | None
+    params: int | None
+    point: Mapping[str, str]  # of a grid: what was chosen
+
+
+def measured_as(outcomes: Sequence[Outcome], metric: str) -> Quantity:
+    """Return the quantity of the metric: of a run that measured it, if one did."""
+    ended = (one for one in outcomes if one.results and metric in one.results["test"])
+    return next(ended, outcomes[0]).quantity(metric)
+
+
+def tabulate(outcomes: Sequence[Outcome], metric: str, baseline: str) -> list[Row]:
+    """A row per amount of data and encoding, in the order of the runs."""
+    groups: dict[tuple[int | None, str], list[Outcome]] = {}
+    for one in outcomes:
+        groups.setdefault((one.run.per_class, one.run.encoding), []).append(one)
+    values = {
+        key: {
+            o.run.repeat: value_of(metric, o.results["test"]) for o in group if o.results is not None and not o.failed
+        }
+        for key, group in groups.items()
+    }
+    quantity = measured_as(outcomes, metric)
+    summaries = {key: Summary.of(list(found.values())) for key, found in values.items() if found}
+    rows = []
+    for key, group in sorted(groups.items(), key=lambda item: item[0][0] or 0):
+        amount, encoding = key
+        means = [s for k, s in summaries.items() if k[0] == amount]
+        best = means[quantity.best([s.mean for s in means])] if means else None
+        base = values[amount, baseline]
+        gains = [quantity.gain(value, base[which]) for which, value in values[key].items() if which in base]
+        own = summaries.get(key)
+        ended = [o.results for o in group if o.results is not None and not o.failed]
+        rows.append(
+            Row(
+                encoding=encoding,
+                per_class=amount,
+                values=values[key],
+                summary=own,
+                gain=Summary.of(gains) if gains and encoding != baseline else None,
+                may_be_best=own is not None and best is not None and own.overlaps(best),
+                minutes=statistics.fmean(r["minutes"] for r in ended) if ended else None,
+                params=ended[0]["params"] if ended else None,
+                point=group[0].run.point,
+            )
+        )
+    return rows
+
+
+def text(title: str, rows: Sequence[Row], outcomes: Sequence[Outcome], metric: str, baseline: str) -> str:
+    """Markdown that also reads well on a terminal; shares in %."""
+    quantity = measured_as(outcomes, metric)
+    amounts = any(row.per_class is not None for row in rows)
+    several = len({row.encoding for row in rows}) > 1
+    keys = list(rows[0].point) if rows else []
+    head = ["encoding", *(["per class"] if amounts else []), *keys]
+    head += ["n", f"{metric} {quantity.symbol}".rstrip(), "sd", "95 % interval"]
+    head += ["vs best", f"gain over {baseline}"] if several else []
+    head += ["min a run", "parameters"]
+    cells = []
+    for row in rows:
+        cell = [row.encoding, *([str(row.per_class)] if amounts else []), *row.point.values()]
+        if row.summary is None:
+            cells.append(cell + ["0"] + ["-"] * (len(head) - len(cell) - 1))
+            continue
+        s = row.summary
+        cell += [str(s.n), quantity.text(s.mean), "-" if s.sd is None else quantity.text(s.sd)]
+        cell += [interval(s, quantity) if s.margin is not None else _runs(row, quantity)]
+        cell += [_against_best(row, rows, quantity), difference(row.gain, quantity)] if several else []
+        cell += [f"{row.minutes:.1f}", f"{(row.params or 0) / 1e6:.2f} M"]
+        cells.append(cell)
+    notes = [title, "", markdown.table(head, cells), ""]
+    if several:
+        among = f"its amount's {BEST[quantity.better]}" if amounts else f"the {BEST[quantity.better]}"
+        notes.append(
+            f"vs best: against {among}. n.s.: no significant difference, the 95 % intervals (Student t, over\n"
+            f"seeds) overlap. Gains are paired by seed, {in_units(quantity)}."
+        )
+    if any(row.summary is not None and row.summary.margin is None for row in rows):
+        notes.append(f"Fewer than {ENOUGH} seeds are too few seeds for an interval: such rows list their runs.")
+    notes += _class_tokens(outcomes)
+    results = [one.results for one in outcomes if one.results is not None]
+    if any(r.get("sample") for r in results):
+        notes.append("On the generated stand-in: these figures say nothing about the dataset of that name.")
+    if any(r.get("test_is_val") for r in results):
+        notes.append(f"{TEST_IS_VAL[0].upper()}{TEST_IS_VAL[1:]}.")
+    if any(r.get("val_is_test") for r in results):
+        notes.append("Validation was the test set itself (val_is_test): the figures are the best of all epochs.")
+    failed = [one for one in outcomes if one.failed]
+    if failed:
+        notes += ["", f"{len(failed)} of {len(outcomes)} runs are not in it:", ""]
+        notes += [f"- {one.run}: {one.failed}" for one in failed]
+    return "\n".join(notes) + "\n"
+
+
+def _class_tokens(outcomes: Sequence[Outcome]) -> list[str]:
+    """The line that says which encoding had its class token where, if any had one."""
+    places: dict[str, list[str]] = {}
+    for encoding, place in dict.fromkeys((one.run.encoding, one.run.class_token) for one in outcomes):
+        places.setdefault(place, []).append(encoding)
+    said = [f"{place} with {', '.join(names)}" for place, names in places.items() if place]
+    return [f"Position of the class token (`class_at`): {'; '.join(said)}."] if said else []
+
+
+def _runs(row: Row, quantity: Quantity) -> str:
+    """Where there are too few for an interval."""
+    return "runs: " + ", ".join(quantity.text(value) for value in row.values.values())
+
+
+def _against_best(row: Row, rows: Sequence[Row], quantity: Quantity) -> str:
+    """How a row compares to the best mean on its amount of data."""
+    means = [one.summary for one in rows if one.per_class == row.per_class and one.summary is not None]
+    best = means[quantity.best([s.mean for s in means])]
+    if row.summary is best:
+        return "best"
+    assert row.summary is not None
+    if row.summary.margin is None or best.margin is None:
+        return "-"
+    return "n.s." if row.may_be_best else "worse"
+
+
+def line(end: Ended, metric: str) -> str:
+    """What is said of a run that has ended."""
+    one = end.outcome
+    if one.failed or one.results is None:
+        says = f"failed, {one.failed}   ({one.run.folder / LOG})"
+    else:
+        value = one.quantity(metric).log_text(value_of(metric, one.results["test"]))
+        says = f"{metric} {value}   {one.results['minutes']:.1f} min"
+    return f"{one.run}: {says}   left {clock(end.left)}"
+
+
+@dataclass(frozen=True)
+class Report:
+    """compare.json, compare.md and compare.png in the folder of a comparison."""
+
+    home: Path
+    title: str
+    metric: str
+    baseline: str
+
+    def write(self, outcomes: Sequence[Outcome], tried: Sequence[Outcome] = ()) -> str:
+        """The table, after all was written. `tried`: runs that points of a grid were chosen by."""
+        rows, quantity = tabulate(outcomes, self.metric, self.baseline), measured_as(outcomes, self.metric)
+        table = text(self.title, rows, outcomes, self.metric, self.baseline)
+        if tried:
+            table += "\n" + grid.told(tried)
+        runs = []
+        for one in [*outcomes, *(one for one in tried if one not in outcomes)]:
+            run = one.run
+            about = dict(
+                encoding=run.encoding,
+                per_class=run.per_class,
+                seed=run.seed,
+                fold=run.fold,
+                class_at=run.class_token or None,
+                point=run.point,
+                folder=str(run.folder),
+            )
+            runs.append(about | dict(arguments=run.arguments, failed=one.failed or None, results=one.results))
+        content = dict(title=self.title, metric=self.metric, quantity=asdict(quantity), baseline=self.baseline)
+        content |= dict(rows=[asdict(r) for r in rows])
+        self.home.mkdir(parents=True, exist_ok=True)
+        atomic.write(self.home / "compare.json", json.dumps(content | dict(runs=runs), indent=1) + "\n")
+        atomic.write(self.home / "compare.md", table)
+        draw(self.home / "compare.png", self.title, rows, self.metric, quantity, self.baseline)
+        return table
+
+
+def draw(path: Path, title: str, rows: Sequence[Row], metric: str, quantity: Quantity, baseline: str) -> None:
+    """A line of points per encoding; with amounts of data, learning curves and the gain over the baseline."""
+    shown = [row for row in rows if row.summary is not None]
+    if not shown:
+        return
+    if all(row.per_class is None for row in shown):
+        picture = _points(title, shown, metric, quantity)
+    else:
+        picture = _curves(title, shown, metric, quantity, baseline)
+    with atomic.whole(path) as half:
+        picture.savefig(half)
+
+
+def _points(title: str, rows: Sequence[Row], metric: str, quantity: Quantity) -> Any:
+    with canvas(7, 0.38 * len(rows) + 1.3, title) as figure:
+        axis = figure.subplots()
+        for i, row in enumerate(rows):
+            assert row.summary is not None
+            half = None if row.summary.margin is None else quantity.scaled(row.summary.margin)
+            axis.errorbar(quantity.scaled(row.summary.mean), i, xerr=half, fmt="D", ms=4.5, capsize=3, color="#3b6ea8")
+            values = [quantity.scaled(value) for value in row.values.values()]
+            axis.plot(values, [i] * len(values), "o", ms=4, color="0.6", zorder=3)
+        axis.set_yticks(range(len(rows)), [row.encoding for row in rows], fontsize=9)
+        axis.set_ylim(len(rows) - 0.5, -0.5)
+        axis.set_xlim(within(axis.get_xlim(), quantity))
+        about = f"test {quantity.label(metric)}, {quantity.better} is better"
+        axis.set_xlabel(f"{about}: mean and its 95 % interval; grey: single runs")
+        axis.spines[["top", "right"]].set_visible(False)
+    return figure
+
+
+def _curves(title: str, rows: Sequence[Row], metric: str, quantity: Quantity, baseline: str) -> Any:
+    names = list(dict.fromkeys(row.encoding for row in rows))
+    with canvas(10, 4, title) as figure:
+        for panel, axis in enumerate(figure.subplots(1, 2)):
+            for i, name in enumerate(names):
+                points = [(r.per_class, r.gain if panel else r.summary) for r in rows if r.encoding == name]
+                points = [(amount, s) for amount, s in points if amount is not None and s is not None]
+                if not points:
+                    continue
+                aside = 1.02 ** (i - (len(names) - 1) / 2)  # so that bars do not hide each other
+                x, y = [aside * amount for amount, _ in points], [quantity.scaled(s.mean) for _, s in points]
+                half = [quantity.scaled(s.margin or 0.0) for _, s in points]
+                axis.errorbar(x, y, half, fmt="o-", ms=3.5, lw=1.2, capsize=2, color=f"C{i}", label=name)
+            amounts = sorted({row.per_class for row in rows if row.per_class is not None})
+            axis.set_xscale("log")
+            axis.set_xticks(amounts, [str(amount) for amount in amounts])
+            axis.minorticks_off()
+            axis.set_xlabel("training samples per class")
+            axis.spines[["top", "right"]].set_visible(False)
+            gains = f"gain over {baseline}, {in_units(quantity)}"
+            axis.set_title(gains if panel else f"test {quantity.label(metric)}", loc="left")
+            if panel:
+                axis.axhline(0, color="black", lw=1, ls="--")
+            else:
+                axis.set_ylim(within(axis.get_ylim(), quantity))
+                axis.legend()
+        figure.supxlabel("bars: 95 % intervals over seeds; gains are paired by seed", fontsize=8, color="0.35")
+    return figure

@@ -1,0 +1,238 @@
+"""report.html: what there is to know of a run, or of several side by side, on one page that opens anywhere."""
+
+import math
+import re
+import statistics
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ndformer.framework.data.dataset import TEST_IS_VAL
+from ndformer.framework.engine.config.differences import changes
+from ndformer.framework.engine.config.load import load
+from ndformer.framework.engine.config.shipped import CONFIGS
+from ndformer.framework.engine.config.text import as_argument, spelled
+from ndformer.framework.pictures.page import (
+    Markup,
+    bar,
+    columns,
+    element,
+    folded,
+    joined,
+    page,
+    picture,
+    section,
+    table,
+    width_of,
+)
+from ndformer.framework.quantity import Quantity
+from ndformer.framework.registry import METRICS
+from ndformer.framework.system import atomic
+from ndformer.lab.interval import Summary, mean
+from ndformer.lab.run_folder import Told, is_number
+
+NARROW = 900  # pixels: two such pictures stand beside each other
+CALLED = dict(curves="learning curves", confusion_matrix="confusion matrix", pr_curves="precision and recall")
+BEGAN = re.compile(r"(?P<when>[\d-]+ [\d:]+)  (?P<versions>ndformer .*?)  (?P<command>.*)")
+KINDS = dict(
+    samples="Samples of the test set: the most wrong, then the best",
+    attention="Where the last layer looks, on the most wrong one and on the best",
+    encoding="What the encoding does, before and after training",
+)
+
+
+def write(path: Path, runs: Sequence[Told]) -> None:
+    """A page of these runs."""
+    atomic.write(path, of_runs(runs))
+
+
+def of_runs(runs: Sequence[Told]) -> str:
+    if len(runs) == 1:
+        (run,) = runs
+        title = f"{named(run)} on {run.results.get('dataset', '')}"
+        return page(title, *_headline(run), _figures(runs), *_of_run(run))
+    others = [folded(run.folder.name, *_of_run(run)) for run in runs]
+    return page(f"{len(runs)} runs", _figures(runs), *_beside(runs), element("h2", "Each of them"), *others)
+
+
+def named(run: Told) -> str:
+    backbone = run.config.get("model", {}).get("backbone", {})
+    return as_argument(backbone.get("encoding")) if isinstance(backbone, dict) else ""
+
+
+def _headline(run: Told) -> list[Markup]:
+    """The main metric of the test set, and of how many samples it is."""
+    test = run.results["test"]
+    name = next((name for name in test if name in run.results["val"]), next(iter(test), None))
+    if name is None:
+        return []
+    samples = run.data.get("test", {}).get("samples")
+    of = f"{in_words(name, [run])}, test set" + (f" ({samples:,} samples)" if isinstance(samples, int) else "")
+    return [element("p", element("strong", _summary([test[name]], run.quantity(name))), f" {of}", class_="headline")]
+
+
+def _figures(runs: Sequence[Told]) -> Markup:
+    """Test and validation by metric; runs that differ by their seed alone are one row, with an interval."""
+    kinds: dict[str, list[Told]] = {}
+    for run in runs:
+        kinds.setdefault(run.kind, []).append(run)
+    metrics = list(dict.fromkeys(name for run in runs for name in run.results["test"]))
+    words = {name: in_words(name, runs) for name in metrics}
+    main = [str(run.results["main_metric"]) for run in runs if "main_metric" in run.results]
+    main = [name for name in [*main, *metrics] if any(name in run.results["val"] for run in runs)][:1]
+    told = [f"test, {words[name]}" for name in metrics] + [f"validation, {words[name]}" for name in main]
+    head = ["encoding", "on", "runs", *told, "parameters", "minutes each"]
+    rows = []
+    for some in kinds.values():
+        of = [("test", name) for name in metrics] + [("val", name) for name in main]
+        shown = [
+            _summary([run.results[part][name] for run in some if name in run.results[part]], some[0].quantity(name))
+            for part, name in of
+        ]
+        minutes = [run.results["minutes"] for run in some if is_number(run.results.get("minutes"))]
+        params = some[0].results.get("params", "")
+        params = f"{params:,}" if isinstance(params, int) else ""
+        spent = f"{sum(minutes) / len(minutes):.1f}" if minutes else ""
+        data = f"{some[0].results.get('dataset', '')}{' (generated)' * bool(some[0].results.get('sample'))}"
+        rows.append([named(some[0]), data, len(some), *shown, params, spent])
+    note = (
+        "±: the 95 % confidence interval of the mean over runs (Student t). Fewer than 3 runs are too few for an "
+        "interval: train more seeds."
+    )
+    if all(len(some) == 1 for some in kinds.values()):
+        note = "One run each: train more seeds to see how much figures vary by chance."
+    if any(run.results.get("test_is_val") for run in runs):
+        note = f"{TEST_IS_VAL[0].upper()}{TEST_IS_VAL[1:]}. {note}"
+    if any(run.results.get("val_is_test") for run in runs):
+        note = f"Validation was the test set itself (val_is_test), which flatters. {note}"
+    if any(run.results.get("sample") for run in runs):
+        note = f"On the generated stand-in: these figures say nothing about the data set of that name. {note}"
+    return joined([table(head, rows), element("p", note, class_="note")])
+
+
+def in_words(name: str, runs: Sequence[Told]) -> str:
+    """What a value is called: by the metric that it is of, else by its name."""
+    known: dict[str, str] = {}
+    for run in runs:
+        for one in run.config.get("metrics", ()):
+            if isinstance(one, dict) and one.get("type") in METRICS.all():
+                known |= METRICS.get(one["type"]).words
+    task, _, own = name.rpartition("/")
+    return f"{task}: " * bool(task) + known.get(own, own.replace("_", " "))
+
+
+def _summary(values: Sequence[float], quantity: Quantity) -> str:
+    if not values or not all(map(math.isfinite, values)):
+        return "nan" if values else ""
+    return f"{mean(Summary.of(values), quantity)} {quantity.symbol}".rstrip()
+
+
+def _beside(runs: Sequence[Told]) -> list[Markup]:
+    """Their pictures by kind, and what their configs say differently."""
+    parts = []
+    for name in dict.fromkeys(name for run in runs for name in run.pictures):
+        found = [_named(run.folder.name, picture(run.pictures[name], name)) for run in runs if name in run.pictures]
+        parts += [element("h2", CALLED.get(name, name)), element("div", *found, class_="beside")]
+    for kind, says in KINDS.items():
+        drawn = [(run.folder.name, _shown(run, kind)) for run in runs]
+        found = [_named(name, *dict.fromkeys((some[0], some[-1]))) for name, some in drawn if some]  # first and last
+        parts += [element("h2", says), element("div", *found, class_="beside")] if found else []
+    differ: dict[str, list[Any]] = {}
+    for place, run in enumerate(runs):
+        for at, was, now in changes(runs[0].config, run.config):
+            differ.setdefault(at, [_short(was)] * len(runs))[place] = _short(now)
+    rows = [[at, *values] for at, values in differ.items() if not at.startswith("versions")]
+    if rows:
+        heads = ["", *(run.folder.name for run in runs)]
+        parts += [element("h2", "What their configs say differently"), table(heads, rows)]
+    return parts
+
+
+def _named(name: str, *inner: Markup) -> Markup:
+    return element("figure", *inner, element("figcaption", name))
+
+
+def _shown(run: Told, kind: str) -> list[Markup]:
+    of = [one for one in run.shown if one.kind == kind]
+    return [picture(one.png, one.says) if one.png else element("p", one.says) for one in of]
+
+
+def _of_run(run: Told) -> list[Markup]:
+    parts: list[Markup] = []
+    data = [section("Data", *_labels(run.data))] if run.data else []
+    drawn = {
+        name: section(CALLED.get(name, name), picture(png, CALLED.get(name, name)))
+        for name, png in run.pictures.items()
+    }
+    wide = [one for name, one in drawn.items() if width_of(run.pictures[name]) > NARROW]
+    parts += [*wide, columns(*(one for one in drawn.values() if one not in wide), *data)]
+    for kind, says in KINDS.items():
+        found = _shown(run, kind)
+        parts += [element("h3", says), element("div", *found, class_=f"cards {kind}")] if found else []
+    return [
+        *parts,
+        columns(*_differs(run), *_began(run.began)),
+        folded("the whole config", element("pre", spelled(run.config))),
+    ]
+
+
+def _labels(data: Mapping[str, Any]) -> list[Markup]:
+    """How many samples each split has of each class, and how even they are."""
+    splits = [split for split, one in data.items() if isinstance(one.get("classes"), dict)]
+    counts: dict[str, dict[str, int]] = {}
+    for split in splits:
+        for number, one in data[split]["classes"].items():
+            name = str(one.get("name", number)) if isinstance(one, dict) else str(number)
+            samples = one.get("samples", 0) if isinstance(one, dict) else 0
+            counts.setdefault(name, {})[split] = samples if isinstance(samples, int) else 0
+    said = []
+    for split in splits:
+        of = [found[split] for found in counts.values() if split in found]
+        like = data[split].get("like")
+        kind = f" ({', '.join(map(str, like))})" if isinstance(like, list) and like else ""
+        classes = "" if set(counts) == {""} or not of else f" in {len(of)} classes, {_balance(of)}"
+        said.append(f"{split}{kind}: {data[split].get('samples', sum(of))} samples{classes}.")
+    most = max((max(of.values()) for of in counts.values()), default=1)
+    drawn = lambda of: bar(of.get(splits[0], 0) / max(1, most))
+    rows = [[name, *(of.get(split, 0) for split in splits), drawn(of)] for name, of in counts.items()]
+    whole = ["all", *(data[split].get("samples", "") for split in splits), ""]
+    listed = table(["class", *splits, f"of {splits[0]}" if splits else ""], [*rows, whole])
+    lines = [element("p", line) for line in said]
+    if set(counts) <= {""}:  # samples of boxes and pixels have many classes each
+        return lines
+    return [*lines, listed if len(rows) <= 40 else folded(f"{len(rows)} classes", listed)]
+
+
+def _balance(counts: Sequence[int]) -> str:
+    """How many samples classes have."""
+    if min(counts) == max(counts):
+        return f"{counts[0]} of each"
+    return f"{min(counts)} to {max(counts)} of each, the median is {statistics.median(counts):g}"
+
+
+def _differs(run: Told) -> list[Markup]:
+    base = CONFIGS / Path(str(run.results.get("config", ""))).name
+    if base.suffix == ".py" and base.is_file():
+        given = load(base).to_dict()
+        told = [(at, _short(was), _short(now)) for at, was, now in changes(given, run.config)]
+        told = [one for one in told if not one[0].startswith(("sample", "versions"))]
+        rows = table(["", base.stem, "this run"], told) if told else element("p", "Nothing.")
+        return [section(f"How this run differs from {base.name}", rows)]
+    return []
+
+
+def _began(line: str) -> list[Markup]:
+    """When it began, where, and the command that runs it again."""
+    if not line:
+        return []
+    found = BEGAN.fullmatch(line)
+    if found is None:
+        return [section("The command, and the versions that it ran with", element("pre", line))]
+    rows = [["began", found["when"]], ["environment", found["versions"]]]
+    return [section("The command that runs it again", element("pre", found["command"]), table(["", ""], rows))]
+
+
+def _short(value: Any) -> str:
+    """None is what is not said, too."""
+    text = "–" if value is None else repr(value)
+    return text if len(text) <= 80 else f"{text[:79]}…"

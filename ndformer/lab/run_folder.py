@@ -1,0 +1,118 @@
+"""What the folder of a run says of it: figures, config, data, command, pictures. Nothing of it is run."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ndformer.framework import foreign
+from ndformer.framework.engine.config import saved
+from ndformer.framework.engine.programs import rendered
+from ndformer.framework.engine.programs.rendered import PNG, SIZE, Picture
+from ndformer.framework.engine.training import checkpoint
+from ndformer.framework.engine.training.console import LOG
+from ndformer.framework.engine.training.work_dir import RESULTS
+from ndformer.framework.errors import DataError
+from ndformer.framework.evaluation.metric import shipped_quantity
+from ndformer.framework.quantity import Quantity
+
+APART = ("seed", "fold")  # of runs of one kind, what their configs may say differently
+FIRST = ("curves", "confusion_matrix")  # of pictures, those to see first
+
+
+@dataclass(frozen=True)
+class Told:
+    folder: Path
+    results: dict[str, Any]
+    config: dict[str, Any]
+    data: dict[str, Any]  # fingerprints by split
+    began: str  # the first line of its log: versions and the command
+    pictures: dict[str, bytes]  # PNG by name
+    shown: list[Picture]
+
+    @property
+    def kind(self) -> str:
+        """What runs of several seeds have in common."""
+        dataset = self.config.get("test_dataloader", {}).get("dataset", {})
+        apart = dict(seed=None, test_dataloader=None, val_dataloader=None, train_dataloader=None)
+        loaders = [self.config.get(f"{split}_dataloader", {}) for split in ("train", "val", "test")]
+        plain = [_without(loader, APART) for loader in loaders]
+        return json.dumps([dataset.get("type"), plain, {**self.config, **apart}], sort_keys=True, default=str)
+
+    def quantity(self, name: str) -> Quantity:
+        """Return the direction, unit and format of a value."""
+        measured = self.results.get("quantities", {})
+        return Quantity.parse(measured[name]) if name in measured else shipped_quantity(name)
+
+
+def read(folder: Path) -> Told:
+    path = folder / RESULTS
+    if not path.is_file():
+        raise DataError(f"{folder} has no {RESULTS}: name the folder of a run that came to its end")
+    try:
+        content = foreign.plain_json(path)
+        _ = [Quantity.parse(one) for one in content.get("quantities", {}).values()]
+    except (ValueError, AttributeError):
+        content = None
+    if not isinstance(content, dict) or not all(_numbers(content.get(part)) for part in ("test", "val")):
+        raise DataError(f"{path} is not what a run leaves: train it again")
+    best = folder / checkpoint.BEST
+    data = checkpoint.load(best).get("data", {}) if best.is_file() else {}
+    log = folder / LOG
+    own = log.is_file() and not log.is_symlink()
+    began = foreign.content(log).partition(b"\n")[0].decode(errors="replace") if own else ""
+    began = began if "ndformer" in began else ""
+    config = saved.read(folder / saved.DATA)
+    _check_config(config, folder / saved.DATA)
+    return Told(folder, content, config, data, began, _pictures(folder), rendered.read(folder))
+
+
+def _numbers(values: Any) -> bool:
+    return isinstance(values, dict) and all(map(is_number, values.values()))
+
+
+def is_number(value: Any) -> bool:
+    """NaN and infinity are shown; a whole number that no float holds is none that a run writes."""
+    return type(value) is float or (type(value) is int and abs(value) < 2**63)
+
+
+def _check_config(config: dict[str, Any], path: Path) -> None:
+    """Raise unless what a page shows of a config has the shape that it has in a run's."""
+    backbone = config.get("model", {})
+    backbone = backbone.get("backbone", {}) if isinstance(backbone, dict) else None
+    encoding = backbone.get("encoding") if isinstance(backbone, dict) else None
+    loaders = [config.get(f"{split}_dataloader", {}) for split in ("train", "val", "test")]
+    metrics = config.get("metrics", [])
+    wrong = {
+        "model": not isinstance(backbone, dict),
+        "model.backbone.encoding": not (encoding is None or all(map(_is_named, _listed(encoding)))),
+        "metrics": not (isinstance(metrics, (list, tuple)) and all(map(_is_named, metrics))),
+        "the dataloaders": not all(
+            isinstance(one, dict) and isinstance(one.get("dataset", {}), dict) for one in loaders
+        ),
+    }
+    strange = next((at for at, is_wrong in wrong.items() if is_wrong), None)
+    if strange is not None:
+        raise DataError(f"{path}: {strange} is not as a run writes it: train it again, or take the folder away")
+
+
+def _listed(value: Any) -> Sequence[Any]:
+    return value if isinstance(value, (list, tuple)) else [value]
+
+
+def _is_named(value: Any) -> bool:
+    return isinstance(value, dict) and isinstance(value.get("type"), str)
+
+
+def _without(value: Any, keys: Sequence[str]) -> Any:
+    if isinstance(value, dict):
+        return {key: _without(one, keys) for key, one in value.items() if key not in keys}
+    return [_without(one, keys) for one in value] if isinstance(value, (list, tuple)) else value
+
+
+def _pictures(folder: Path) -> dict[str, bytes]:
+    found = sorted(folder.glob("*.png"), key=lambda path: ((*FIRST, path.stem).index(path.stem), path.name))
+    own = [one for one in found if one.is_file() and not one.is_symlink()]  # a link may lead to anything
+    read = {one.stem: foreign.content(one) for one in own if one.stat().st_size <= SIZE}
+    return {name: png for name, png in read.items() if png.startswith(PNG)}

@@ -1,0 +1,120 @@
+"""Old names of modules, which can be imported for one more version, with a warning."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import warnings
+from collections.abc import Sequence
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+
+# old name: new name, both without "ndformer."
+MODULES: dict[str, str] = {
+    "encodings.absolute": "encodings.sincos",
+    "encodings.cayley": "encodings.string_rope",
+    "encodings.compact": "encodings.pape_compact",
+    "encodings.contextual": "encodings.relative",
+    "encodings.convolutional": "encodings.cpe",
+    "encodings.coordinates": "encodings.learnable_mlp",
+    "encodings.directional": "encodings.directional_rpe",
+    "encodings.directions": "encodings.rotary_directions",
+    "encodings.distance": "encodings.alibi",
+    "encodings.folded": "encodings.weight_cache",
+    "encodings.fourier": "encodings.learnable_fourier",
+    "encodings.generators": "encodings.skew_matrices",
+    "encodings.landmarks": "encodings.pape_directional",
+    "encodings.lie": "encodings.liere",
+    "encodings.mixer": "encodings.pe_mixer",
+    "encodings.none": "encodings.nope",
+    "encodings.objects": "encodings.object_sincos",
+    "encodings.parabolic": "encodings.pape",
+    "encodings.polar": "encodings.pope",
+    "encodings.radial": "encodings.radial_bias",
+    "encodings.radius": "encodings.initial_radius",
+    "encodings.table": "encodings.learnable_absolute",
+    "framework.archive": "framework.system.archive",
+    "framework.atomic": "framework.system.atomic",
+    "framework.autocast": "framework.system.autocast",
+    "framework.bias.riding": "framework.bias.channels",
+    "framework.compat": "framework.engine.training.mmengine_fixes",
+    "framework.composed": "framework.encoding.composed",
+    "framework.coverage": "framework.encoding.coverage",
+    "framework.devices": "framework.system.devices",
+    "framework.engine.config.kept": "framework.engine.config.saved",
+    "framework.engine.fitting": "framework.engine.calibration",
+    "framework.engine.programs.files": "framework.engine.inputs",
+    "framework.engine.programs.shown": "framework.engine.programs.rendered",
+    "framework.engine.studies": "lab",
+    "framework.engine.studies.compare": "lab.compare",
+    "framework.engine.studies.compare_table": "lab.compare_table",
+    "framework.engine.studies.conduct": "lab.runner",
+    "framework.engine.studies.experiment": "lab.experiment",
+    "framework.engine.studies.explore": "lab.explore",
+    "framework.engine.studies.extrapolate": "lab.extrapolate",
+    "framework.engine.studies.extrapolate_table": "lab.extrapolate_table",
+    "framework.engine.studies.friedman": "lab.friedman",
+    "framework.engine.studies.grid": "lab.grid",
+    "framework.engine.studies.index": "lab.index",
+    "framework.engine.studies.interval": "lab.interval",
+    "framework.engine.studies.joined": "lab.rank",
+    "framework.engine.studies.joined_table": "lab.rank_table",
+    "framework.engine.studies.markdown": "lab.markdown",
+    "framework.engine.studies.pages": "lab.pages",
+    "framework.engine.studies.probe_positions": "lab.probe_positions",
+    "framework.engine.studies.report": "lab.report",
+    "framework.engine.studies.told": "lab.run_folder",
+    "framework.engine.studies.train_all": "lab.jobs",
+    "framework.engine.studies.verdicts": "lab.verdicts",
+    "framework.engine.trained": "framework.engine.load_model",
+    "framework.engine.training.apart": "framework.engine.training.leakage",
+    "framework.engine.training.first_look": "framework.engine.training.first_batch",
+    "framework.field": "framework.bev_grid",
+    "framework.foreign.bare": "framework.foreign.row_width",
+    "framework.foreign.packed": "framework.foreign.decompress",
+    "framework.foreign.pictures": "framework.foreign.images",
+    "framework.foreign.words": "framework.foreign.printable",
+    "framework.guest": "framework.system.host_state",
+    "framework.heap": "framework.system.malloc",
+    "framework.hooks": "framework.system.hooks",
+    "framework.importers.taken": "framework.importers.state_dict",
+    "framework.jit": "framework.system.jit",
+    "framework.kernels.reach": "framework.kernels.block_bounds",
+    "framework.kernels.told": "framework.kernels.log",
+    "framework.look": "framework.attention_maps",
+    "framework.pictures.looks": "framework.pictures.attention",
+    "framework.pictures.scenes": "framework.pictures.canvas",
+    "framework.pipes": "framework.system.pipes",
+    "framework.processes": "framework.system.processes",
+    "framework.ranges": "framework.registry.ranges",
+    "framework.scaling": "framework.encoding.scaling",
+    "framework.signature": "framework.registry.signature",
+    "framework.spacing": "framework.encoding.spacing",
+}
+
+
+class OldNames(MetaPathFinder, Loader):
+    """Import a moved module under its old name: the same module object, and a DeprecationWarning."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        return ModuleSpec(fullname, self) if fullname.removeprefix("ndformer.") in MODULES else None
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        new = f"ndformer.{MODULES[spec.name.removeprefix('ndformer.')]}"
+        warnings.warn(f"{spec.name} has moved, import {new} instead", DeprecationWarning, stacklevel=2)
+        module = importlib.import_module(new)
+        self._specs[new] = module.__spec__
+        return module
+
+    def exec_module(self, module: ModuleType) -> None:
+        module.__spec__ = self._specs[module.__name__]  # importlib has put that of the old name there
+
+    _specs: dict[str, ModuleSpec | None] = {}
+
+
+def install() -> None:
+    if not any(isinstance(finder, OldNames) for finder in sys.meta_path):
+        sys.meta_path.insert(0, OldNames())  # before a moved package finds its modules under its old name

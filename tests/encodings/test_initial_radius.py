@@ -1,0 +1,100 @@
+"""`init_radius`: how far each head looks at the start, given or measured, and how far that lets tokens be apart."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from ndformer.encodings.initial_radius import sides
+from ndformer.framework.attention import build_encoding
+from ndformer.framework.registry import ENCODINGS
+from ndformer.framework.tokens import Where
+
+Make = Callable[..., Any]
+ISOTROPIC = [dict(type="PaPE", m=8, direction=False), dict(type="PaPERI")]
+place = dict(dim=256, heads=4, position_dims=2, depth=2)
+
+
+def measured_radii(model: Any) -> Tensor:
+    """(H,) standard deviations of what the bias alone would attend to, of tokens as layer norms give them."""
+    torch.manual_seed(0)
+    positions = torch.cat([torch.zeros(1, 300, 2), torch.tensor([[[1e-2, 0.0], [0.0, 1e-2]]])], dim=1).double()
+    x = F.layer_norm(torch.randn(1, 302, model.dim).double(), (model.dim,))
+    around = model.bias(x, Where(positions))[0, :, :300, 300:].mean((1, 2))  # -dr^2 / (2 R^2)
+    return (1e-4 / (-2 * around)).sqrt()
+
+
+@pytest.mark.parametrize("cfg", ISOTROPIC, ids=lambda cfg: cfg["type"])
+@pytest.mark.parametrize(
+    "given, wanted", [(3.0, [3, 3, 3, 3]), ((1, 8), [1, 2, 4, 8]), ((5, 1, 2, 2), [5, 1, 2, 2])], ids=str
+)
+def test_heads_start_with_the_radius_that_is_given(cfg: Any, given: Any, wanted: list[float], make: Make) -> None:
+    model = make(cfg | dict(init_radius=given), 2, heads=4, width=64).double()
+    assert measured_radii(model).tolist() == pytest.approx(wanted, rel=0.05)
+
+
+@pytest.mark.parametrize("name", ["PaPE", "PaPERI"])
+@pytest.mark.parametrize("given", [0, -1, (1, 0), (1, 2, 3)], ids=str)
+def test_radii_that_are_none_are_refused(name: str, given: Any) -> None:
+    with pytest.raises(ValueError, match="init_radius"):
+        build_encoding(dict(type=name, init_radius=given), **place)
+
+
+def test_spread_goes_from_the_nearest_tokens_to_half_of_what_they_span() -> None:
+    cells = torch.cartesian_prod(torch.arange(3.0) * 10, torch.arange(9.0))[None]
+    kind, where = ENCODINGS.get("PaPE"), Where(cells, grid=(3, 9))
+    assert kind.from_data(dict(init_radius="spread"), [where]) == dict(init_radius=[1, 10])
+    both = dict(init_radius="spread", position_scale="auto", m=8)
+    assert kind.from_data(both, [where]) == dict(init_radius=[1, 4], position_scale=[0.1, 1], m=8)
+    assert kind.from_data(both, None) == dict(init_radius=1.0, position_scale=1.0, m=8)
+
+
+@pytest.mark.parametrize("options", [dict(init_radius="spread"), dict(position_scale="auto")], ids=str)
+def test_what_is_not_measured_yet_is_told(options: Any) -> None:
+    with pytest.raises(ValueError, match=r"PaPE\.from_data\(options, \[where\]\) gives"):
+        build_encoding(dict(type="PaPE", **options), **place)
+
+
+def test_a_wider_start_reaches_farther() -> None:
+    def reach(**options: Any) -> Any:
+        return build_encoding(dict(type="PaPE", **options), **place).first_reach
+
+    assert 2 < reach(m=50) < 4  # the paper's: 0.8 units, three times
+    assert reach(m=50, init_radius=(1, 8)) == 24
+    assert reach(distance=False) is None
+
+
+def test_with_offsets_heads_look_one_radius_away_each_to_its_side(make: Make) -> None:
+    model = make(dict(type="PaPE", m=8, offsets=True, init_radius=(2, 8)), 2, heads=4, width=64, index=2).double()
+    torch.manual_seed(0)
+    cells = torch.cartesian_prod(torch.arange(-30.0, 31), torch.arange(-30.0, 31)).double() * 1.5
+    x = F.layer_norm(torch.randn(1, 1 + len(cells), model.dim).double(), (model.dim,))
+    x[:, 0] = 0  # a token that asks for nothing: what is left are the offsets
+    bias = model.bias(x, Where(torch.cat([torch.zeros(1, 2).double(), cells])[None]))[0, :, 0, 1:]  # (H, cells)
+    attention = bias.softmax(-1)
+    middle = attention @ cells
+    spread = (attention @ cells.square() - middle.square()).sqrt()
+    wanted = torch.tensor([2.0, 3.17, 5.04, 8.0]).double()
+    assert torch.allclose(middle.norm(dim=1), wanted, rtol=0.25)
+    assert torch.allclose(spread, wanted[:, None].expand(-1, 2), rtol=0.25)
+
+
+@pytest.mark.parametrize("dims", [1, 2, 3, 4])
+def test_sides_fill_the_sphere_evenly_and_go_on_from_layer_to_layer(dims: int) -> None:
+    many = sides(0, 64, dims)
+    assert torch.equal(torch.cat([sides(0, 8, dims), sides(8, 56, dims)]), many)
+    assert torch.allclose(many.norm(dim=1), torch.ones(64))
+    assert many.mean(0).norm() < 0.15
+    assert (many.T @ many / 64 - torch.eye(dims) / dims).abs().max() < 0.1
+
+
+@pytest.mark.parametrize(
+    "options",
+    [dict(), dict(init_radius=2, direction=False), dict(init_radius=2, context=False), dict(init_radius=2, m=1)],
+)
+def test_offsets_without_what_they_need_are_refused(options: Any) -> None:
+    with pytest.raises(ValueError, match="offsets"):
+        build_encoding(dict(type="PaPE", offsets=True, **options), **place)

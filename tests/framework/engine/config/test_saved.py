@@ -1,0 +1,232 @@
+"""config.json beside a run's config.py: the same config as data, so that nothing of a stranger's folder is run."""
+
+import json
+import os
+import sys
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from ndformer.framework.engine.config import saved
+from ndformer.framework.engine.config.inherit import read
+from ndformer.framework.engine.config.load import load, told
+from ndformer.framework.errors import ConfigError, DataError
+
+CONFIGS = Path(__file__).parents[4] / "configs"
+SHIPPED = sorted(CONFIGS.glob("*.py"))
+ENCODINGS = [None, "PaPE(m=8)", "Sincos, RelativeBias(reach=8)"]
+
+
+def typed(value: Any) -> Any:
+    """With the types that == does not tell apart: 1 and 1.0 and True, and NaN as a text."""
+    if isinstance(value, dict):
+        return {repr(key): typed(one) for key, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return (type(value), [typed(one) for one in value])
+    return type(value), repr(value)
+
+
+def there_and_back(folder: Path, cfg: dict[str, Any]) -> dict[str, Any]:
+    saved.write(folder, cfg)
+    return saved.read(folder / "config.json")
+
+
+def test_shipped_configs_come_back_as_they_were(tmp_path: Path) -> None:
+    """With their versions and samples, which are in them."""
+    for path in SHIPPED:
+        assert typed(there_and_back(tmp_path, read(path))) == typed(read(path)), path
+
+
+@pytest.mark.parametrize("sample", [False, True])
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_what_a_run_was_of_is_loaded_again(sample: bool, encoding: str | None, tmp_path: Path) -> None:
+    cfg = load(CONFIGS / "cifar10_pape.py", encoding=encoding, sample=sample)
+    saved.write(tmp_path, cfg.to_dict())
+    for name in ("config.py", "config.json"):
+        again = load(tmp_path / name)
+        assert (typed(again.to_dict()), again.pretty_text) == (typed(cfg.to_dict()), cfg.pretty_text)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        (),
+        (1, (2,)),
+        {0: "a", 1: ("b",)},
+        {"__tuple__": [1]},
+        float("inf"),
+        float("nan"),
+        -0.0,
+        [None, True, 1, 1.0],
+        {},
+    ],
+)
+def test_what_json_lacks_comes_back_too(value: Any, tmp_path: Path) -> None:
+    assert typed(there_and_back(tmp_path, dict(sample=dict(x=value)))) == typed(dict(sample=dict(x=value)))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A run's, whose config.py would leave a file where it is run."""
+    cfg = load(CONFIGS / "cifar10_pape.py").to_dict()
+    saved.write(tmp_path, cfg)
+    (tmp_path / "best.pth").touch()
+    return tmp_path
+
+
+def poison(folder: Path) -> Path:
+    ran = folder / "ran"
+    (folder / "config.py").write_text(f"open({str(ran)!r}, 'w').close()\n{(folder / 'config.py').read_text()}")
+    return ran
+
+
+def test_a_config_py_that_is_not_of_its_config_json_is_not_run_unless_told_to(folder: Path) -> None:
+    ran = poison(folder)
+    with pytest.raises(DataError, match="was changed after its run wrote it") as error:
+        load(folder / "config.py")
+    assert error.value.option == "--trust-config runs it"
+    load(folder / "config.json")
+    assert not ran.exists()
+    load(folder / "config.py", trusted=True)
+    assert ran.exists()
+
+
+def test_the_config_py_of_an_old_run_is_not_run_unless_told_to(folder: Path) -> None:
+    (folder / "config.json").unlink()
+    ran = poison(folder)
+    with pytest.raises(DataError, match="is code, and there is no config.json beside it"):
+        load(folder / "config.py")
+    assert not ran.exists()
+    load(folder / "config.py", trusted=True)
+    assert ran.exists()
+
+
+def torch_archive(path: Path) -> None:
+    torch.save(dict(x=torch.zeros(1)), path)
+
+
+NAMES = ("weights.safetensors", "BEST.PTH", "epoch_3.pth", "a.ckpt", "a.pt", "results.json")
+BESIDE: dict[str, Callable[[Path], object]] = dict.fromkeys(NAMES, Path.touch)
+BESIDE |= dict.fromkeys(("weights.dat", "weights"), torch_archive)
+
+
+@pytest.mark.parametrize("name", BESIDE)
+@pytest.mark.parametrize("config", ["config.py", "model.py"])
+def test_code_beside_weights_of_any_name_is_not_run_unless_told_to(name: str, config: str, tmp_path: Path) -> None:
+    """Issue 44.22: also through a link that lies elsewhere."""
+    (tmp_path / "T").mkdir()
+    BESIDE[name](tmp_path / "T" / name)
+    code, ran = tmp_path / "T" / config, tmp_path / "ran"
+    code.write_text(f"open({str(ran)!r}, 'w').close()\n_base_ = [{str(CONFIGS / 'cifar10_pape.py')!r}]\n")
+    (tmp_path / "link.py").symlink_to(code)
+    for path in (code, tmp_path / "link.py"):
+        with pytest.raises(DataError, match=f"is code, and there is no config.json beside it; it lies beside {name}"):
+            load(path)
+    assert not ran.exists()
+    load(code, trusted=True)
+    assert ran.exists()
+
+
+def test_code_in_a_folder_that_cannot_be_listed_is_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Issue 44.22: weights there open by their names."""
+
+    def refused(folder: Path) -> None:
+        raise PermissionError(folder)
+
+    (tmp_path / "config.py").touch()
+    monkeypatch.setattr(os, "scandir", refused)
+    with pytest.raises(DataError, match="lies beside files that cannot be listed"):
+        load(tmp_path / "config.py")
+
+
+def test_other_code_beside_a_config_json_is_not_run(folder: Path) -> None:
+    """Issue 44.22: config.json is of config.py, and of no other file."""
+    (folder / "config.py").rename(folder / "model.py")
+    with pytest.raises(DataError, match="is code; it lies beside best.pth.*: name .*config.json, move"):
+        load(folder / "model.py")
+
+
+def test_configs_that_ship_run_beside_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shipped = tmp_path / "configs"
+    shipped.mkdir()
+    (shipped / "weights.pth").touch()
+    (shipped / "mine.py").write_text((CONFIGS / "cifar10_pape.py").read_text())
+    monkeypatch.setattr(saved, "CONFIGS", shipped)
+    assert load(shipped / "mine.py")
+
+
+def test_modules_that_a_config_json_names_are_not_imported_unless_told_to(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "evil_module.py").write_text(f"open({str(folder / 'ran')!r}, 'w').close()\n")
+    monkeypatch.syspath_prepend(folder)
+    saved.write(folder, saved.read(folder / "config.json") | dict(custom_imports=dict(imports=["evil_module"])))
+    for path in ("config.py", "config.json"):
+        with pytest.raises(DataError, match=r"module 'evil_module' \(custom_imports\), which executes code") as error:
+            load(folder / path)
+        assert error.value.option == "--trust-config imports it"
+    assert not (folder / "ran").exists()
+    load(folder / "config.json", trusted=True)
+    assert (folder / "ran").exists()
+    load(folder / "config.json")  # it is imported: there is nothing more to run
+    sys.modules.pop("evil_module")
+
+
+@pytest.mark.parametrize("name", ["os.system", "subprocess.call", "evil.Registry", "builtins.exec"])
+def test_a_type_is_the_name_of_what_is_registered_and_imports_nothing(folder: Path, name: str) -> None:
+    """mmengine's look-up takes a dotted name for that of an object, and of a package whose `registry` it imports."""
+    cfg = saved.read(folder / "config.json")
+    for at in ("model", "optimizer", "schedule"):
+        saved.write(folder, cfg | {at: dict(type=name, command="true")})
+        with pytest.raises(ConfigError, match=f"is called '{name}'"):
+            load(folder / "config.json")
+
+
+BROKEN = {
+    "nothing": "",
+    "half": '{"digest": "',
+    "a list": "[]",
+    "no config": json.dumps(dict(digest="")),
+    "no digest": json.dumps(dict(config={})),
+    "deep": '{"digest": "", "config": ' + '{"a": ' * 100_000,
+    "a key that is a list": json.dumps(dict(digest="", config=dict(a=dict(__dict__=[[[1], 2]])))),
+    "a pair of three": json.dumps(dict(digest="", config=dict(a=dict(__dict__=[[1, 2, 3]])))),
+    "two marks": json.dumps(dict(digest="", config=dict(a=dict(__tuple__=[], __dict__=[])))),
+    "no number": json.dumps(dict(digest="", config=dict(a=dict(__float__="x")))),
+    "a tuple of nothing": json.dumps(dict(digest="", config=dict(a=dict(__tuple__=None)))),
+}
+
+
+@pytest.mark.parametrize("what", BROKEN)
+def test_a_damaged_config_json_is_a_sentence(folder: Path, what: str) -> None:
+    (folder / "config.json").write_text(BROKEN[what])
+    with pytest.raises(ConfigError, match="config.json is damaged, it is not what a run writes"):
+        load(folder / "config.json")
+
+
+def test_a_config_of_ones_own_is_code_that_runs(tmp_path: Path) -> None:
+    """Also where it is called config.py, and no run is beside it; an archive of other files is none."""
+    with zipfile.ZipFile(tmp_path / "photos.zip", "w") as archive:
+        archive.writestr("a.png", b"")
+    (tmp_path / "config.py").write_text(f"_base_ = [{str(CONFIGS / 'cifar10_pape.py')!r}]\nseed = 3 + 4\n")
+    assert load(tmp_path / "config.py").seed == 7
+
+
+LARGE = {
+    "empty lists": json.dumps(dict(digest="", config=dict(a=[[]] * 200_000))),
+    "numbers": json.dumps(dict(digest="", config=dict(a=[1] * 200_000))),
+}
+
+
+@pytest.mark.parametrize("name", LARGE)
+def test_a_config_of_too_many_values_is_a_sentence_before_it_is_parsed(name: str, folder: Path) -> None:
+    """Issue 44.26: 5 million empty lists took 39 s and 1 GiB; a checkpoint can tell as many."""
+    (folder / "config.json").write_text(LARGE[name])
+    with pytest.raises(ConfigError, match="config.json has a config of more than 131072 values"):
+        load(folder / "config.json")
+    with pytest.raises(ConfigError, match="best.pth has a config of more than 131072 values"):
+        told(f"a = {LARGE[name]}", folder / "best.pth")

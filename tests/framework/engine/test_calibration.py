@@ -1,0 +1,81 @@
+"""'auto' and 'spread' of a config become numbers before anything is built, and stay in the config of the run."""
+
+import pytest
+import torch
+
+from ndformer.framework.engine.calibration import fitted
+from ndformer.framework.engine.config.load import load
+from ndformer.framework.engine.run import train
+from ndformer.framework.registry import DATASETS
+from tests.soak.tiny import config, register
+
+MEASURED = dict(type="PaPE", m=2, init_radius="spread", position_scale="auto")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def squares():
+    register()
+    yield
+    DATASETS.module_dict.pop("SoakSquares")
+
+
+def of(encoding, **modality):
+    cfg = config()
+    cfg.model.backbone.encoding = encoding
+    cfg.model.modalities.image.update(modality)
+    return cfg
+
+
+def test_numbers_are_measured_on_the_first_batch():
+    cfg = of(MEASURED, patch=2)  # 4 x 4 patches
+    result, said = fitted(cfg)
+    assert result.model.backbone.encoding == dict(type="PaPE", m=2, init_radius=[1, 1.5], position_scale=[1, 1])
+    assert cfg.model.backbone.encoding == MEASURED
+    assert said == [
+        "measured on the first batch: init_radius=[1.0, 1.5] of PaPE, for 'spread'",
+        "measured on the first batch: position_scale=[1.0, 1.0] of PaPE, for 'auto'",
+    ]
+
+
+def test_each_of_several_encodings_is_measured():
+    result, _ = fitted(of([dict(type="Sincos"), MEASURED, dict(type="ALiBi", position_scale="auto")], patch=2))
+    assert [part.get("position_scale") for part in result.model.backbone.encoding] == [None, [1, 1], [1, 1]]
+
+
+def test_an_encoding_within_another_is_measured():
+    result, said = fitted(of(dict(type="PEMixer", first=MEASURED, second=dict(type="Sincos", position_scale="auto"))))
+    kept = result.model.backbone.encoding
+    assert (kept.first.init_radius, kept.first.position_scale, kept.second.position_scale) == ([1, 1], [1, 1], [1, 1])
+    assert "measured on the first batch: position_scale=[1.0, 1.0] of Sincos, for 'auto'" in said
+    both, _ = fitted(of(dict(type="PEMixer", first=MEASURED, position_scale="auto"), patch=2))
+    assert both.model.backbone.encoding.position_scale == [1, 1]
+
+
+def test_numbers_that_are_given_are_left_alone():
+    cfg = of(dict(type="PaPE", m=2, init_radius=3.0))
+    assert fitted(cfg) == (cfg, [])
+
+
+def test_measuring_draws_no_random_number():
+    torch.manual_seed(5)
+    wanted = torch.rand(3)
+    torch.manual_seed(5)
+    fitted(of(MEASURED))
+    assert torch.equal(torch.rand(3), wanted)
+
+
+def test_a_run_keeps_what_was_measured_and_goes_on_with_it(tmp_path):
+    cfg = of(MEASURED, patch=2)
+    cfg.train_cfg.max_epochs = 1
+    train(cfg, tmp_path)
+    kept = load(tmp_path / "config.py").model.backbone.encoding
+    assert (kept.init_radius, kept.position_scale) == ([1, 1.5], [1, 1])
+    assert "init_radius=[1.0, 1.5]" in (tmp_path / "train.log").read_text()
+    assert train(cfg, tmp_path, resume=True)["epochs"] == 1  # measured again, it is the config that was
+
+
+def test_tokens_too_far_apart_are_told_at_the_first_step(tmp_path, capsys):
+    cfg = of(dict(type="PaPE", m=2, position_scale=100.0))
+    cfg.train_cfg.max_epochs = 1
+    train(cfg, tmp_path)
+    assert capsys.readouterr().out.count("tokens stand about 100 apart, and PaPE begins by telling places up to") == 1

@@ -1,0 +1,103 @@
+"""Grid search: which points there are, which folders their runs have, and which point is chosen and why."""
+
+import re
+from pathlib import Path
+
+import pytest
+from mmengine.config import Config
+
+from ndformer.framework.errors import ConfigError
+from ndformer.framework.evaluation.accuracy import Accuracy
+from ndformer.lab.compare import Outcome, Run, plan
+from ndformer.lab.grid import Choice, choose, points, told
+
+MNIST = Path(__file__).parents[4] / "configs" / "mnist_pape.py"
+
+
+def of(value, failed="", encoding="PaPE", fold=None, **point):
+    """A run on the first seed that validated so."""
+    cfg = Config(dict(metrics=[dict(type="Accuracy")]))
+    run = Run(encoding, None, 0, Path(), [], cfg, fold, {key: str(one) for key, one in point.items()})
+    return Outcome(run, None if value is None else dict(val=dict(accuracy=value)), failed)
+
+
+def test_points_are_the_cross_product_in_the_order_given():
+    found = points(["optimizer.lr=3e-4,1e-3", "model.mix=None, dict(type='Mix')"])
+    assert [tuple(point.values()) for point in found] == [
+        ("0.0003", "None"),
+        ("0.0003", "dict(type='Mix')"),
+        ("0.001", "None"),
+        ("0.001", "dict(type='Mix')"),
+    ]
+    assert points([]) == [{}]
+
+
+@pytest.mark.parametrize(
+    "option, values",
+    [
+        ("a.b=1e-3,0.001,1e-3", ["0.001"]),  # one number is one point
+        ("a.b=[1,3],[1,5]", ["[1,3]", "[1,5]"]),
+        ("a.b=[1,3]", ["[1,3]"]),  # a list is one value
+        ("a.b=(1, 2)", ["(1, 2)"]),
+        ("a.b=spread,auto", ["spread", "auto"]),
+        ("a.b=data/set", ["data/set"]),
+        ("a.b=0.12345678,1.0,2", ["0.12345678", "1", "2"]),
+    ],
+)
+def test_values_are_separated_by_commas_outside_of_brackets(option, values):
+    assert [point["a.b"] for point in points([option])] == values
+
+
+def test_a_point_reaches_the_config_and_names_the_folder_as_learning_rates_did():
+    some = points(["optimizer.lr=0.0005,1e-3", "model.backbone.depth=2"])
+    runs = plan(MNIST, ["PaPE(m=8)"], [0], Path("home"), points=some)
+    assert [(run.cfg.optimizer.lr, run.cfg.model.backbone.depth) for run in runs] == [(0.0005, 2), (0.001, 2)]
+    assert runs[1].folder == Path("home/PaPE_m=8_lr=0.001_model.backbone.depth=2_seed0")
+    (run,) = plan(MNIST, ["PaPE"], [0], Path("home"), points=points(["optimizer.lr=1e-3"]))
+    assert run.folder.name == "PaPE_lr=0.001_seed0"
+    assert str(run) == "PaPE, optimizer.lr=0.001, seed 0"
+
+
+def test_runs_of_two_points_never_share_a_folder():
+    with pytest.raises(ConfigError, match="would share a folder"):
+        plan(
+            MNIST, ["PaPE(m=8)"], [0], Path("home"), points=points(["model.backbone.encoding.init_radius=[1,3],[1, 3]"])
+        )
+
+
+def test_the_point_that_validates_best_is_chosen_of_those_that_came_to_an_end():
+    some = [of(0.7, x=1), of(0.9, x=2), of(0.9, x=3), of(1.0, "diverged", x=4), of(None, "it broke", x=5)]
+    some += [of(float("nan"), x=6), of(0.5, encoding="NoPE", x=1)]
+    assert choose(some) == {
+        ("PaPE", None): Choice(dict(x="2"), 0.9, [dict(x="3")], []),
+        ("NoPE", None): Choice(dict(x="1"), 0.5, [], []),
+    }
+    assert choose(some[3:6]) == {}
+
+
+def test_where_lower_values_are_better_the_lowest_is_chosen(monkeypatch):
+    """Issue 44.1: the point with the highest error was chosen."""
+    monkeypatch.setattr(Accuracy, "better", "lower")
+    monkeypatch.setattr(Accuracy, "unit", "px")
+    some = [of(0.7, x=1), of(0.2, x=2), of(0.2, x=3), of(float("nan"), x=4)]
+    assert choose(some) == {("PaPE", None): Choice(dict(x="2"), 0.2, [dict(x="3")], [])}
+    assert "x=2 and x=3 validated alike, 0.2000 px: the first" in told(some)
+
+
+def test_the_end_of_a_grid_is_told_for_numbers_alone():
+    some = [of(value, x=x, y=y, z=1) for x, y, value in [(1, "a", 0.7), (2, "b", 0.9), (10, "a", 0.8)]]
+    assert choose(some)["PaPE", None].edges == []
+    some.append(of(0.95, x=10, y="b", z=1))
+    assert choose(some)["PaPE", None].edges == ["x=10 is the largest tried"]
+    some.append(of(None, "it broke", x=11, y="b", z=1))  # there is something beyond, which does not work
+    assert choose(some)["PaPE", None].edges == []
+
+
+def test_what_is_below_the_table_names_ties_ends_and_what_failed():
+    some = [of(0.7, fold=1, x=1), of(0.9, fold=1, x=2), of(0.9, fold=1, x=3), of(None, "no", "NoPE", fold=1, x=1)]
+    says = told(some)
+    assert says.startswith("x of 1, 2, 3: of these each encoding has what validated best on seed 0, fold 1. No test")
+    assert "- PaPE: x=2 and x=3 validated alike, 0.9000: the first as given is taken." in says
+    assert "- NoPE: no run of the grid came to an end" in says
+    assert not re.search("largest|smallest", says)
+    assert "- PaPE: x=3 is the largest tried. A wider grid may have a better one." in told([some[0], some[2]])

@@ -1,0 +1,81 @@
+"""Means and their intervals against printed tables."""
+
+import math
+
+import pytest
+
+from ndformer.framework.quantity import Quantity
+from ndformer.lab.interval import Summary, difference, interval, mean, student_t
+
+TABLE = {  # two-sided 95 % and 99 % points, as statistics books print them
+    1: (12.706, 63.657),
+    2: (4.303, 9.925),
+    3: (3.182, 5.841),
+    4: (2.776, 4.604),
+    5: (2.571, 4.032),
+    6: (2.447, 3.707),
+    9: (2.262, 3.250),
+    10: (2.228, 3.169),
+    19: (2.093, 2.861),
+    20: (2.086, 2.845),
+    30: (2.042, 2.750),
+    120: (1.980, 2.617),
+}
+
+
+@pytest.mark.parametrize("freedom", TABLE)
+def test_students_t_is_that_of_the_tables(freedom):
+    assert round(student_t(freedom), 3) == TABLE[freedom][0]
+    assert round(student_t(freedom, 0.99), 3) == TABLE[freedom][1]
+
+
+def test_students_t_where_it_has_a_formula():
+    for confidence in (0.5, 0.9, 0.95, 0.999):
+        assert student_t(1, confidence) == pytest.approx(math.tan(math.pi * confidence / 2), rel=1e-9)
+        two = confidence * math.sqrt(2 / (1 - confidence**2))
+        assert student_t(2, confidence) == pytest.approx(two, rel=1e-9)
+
+
+def test_a_summary_is_the_textbooks():
+    found = Summary.of([0.90, 0.92, 0.97])
+    assert found.n == 3
+    assert found.mean == pytest.approx(0.93)
+    sd = math.sqrt((0.03**2 + 0.01**2 + 0.04**2) / 2)
+    assert found.sd == pytest.approx(sd)
+    assert found.half == pytest.approx(4.302653 * sd / math.sqrt(3), rel=1e-6)
+
+
+def test_one_run_has_no_interval_and_is_told_apart_from_nothing():
+    one = Summary.of([0.5])
+    assert (one.sd, one.half) == (None, None)
+    assert one.overlaps(Summary(3, 0.9, 0.01, 0.02))
+    assert Summary(3, 0.9, 0.01, 0.02).overlaps(one)
+
+
+def test_intervals_overlap_when_they_share_a_value():
+    low, high = Summary(3, 0.50, 0.1, 0.1), Summary(3, 0.75, 0.1, 0.1)
+    assert not low.overlaps(high)
+    assert low.overlaps(Summary(3, 0.75, 0.1, 0.15))
+
+
+SHARE, PIXELS = Quantity.of("higher", "share"), Quantity.of("lower", "px", 1)
+
+
+def test_too_few_runs_have_no_interval():
+    """Issue 44.11: two seeds had "-59.91 to 120.51 %"."""
+    two, three = Summary.of([0.2, 0.4]), Summary.of([0.30, 0.31, 0.32])
+    assert two.margin is None
+    assert interval(two, SHARE) == "-"
+    assert mean(two, SHARE) == "30.00"
+    assert difference(two, SHARE) == "+30.00"
+    assert two.overlaps(three)
+    assert mean(three, SHARE) == "31.00 ± 2.48"
+
+
+def test_intervals_of_shares_stay_within_0_and_100_percent():
+    """Issue 44.11"""
+    assert interval(Summary.of([0.90, 0.95, 1.0]), SHARE) == "82.58 to 100.00"
+    assert interval(Summary.of([0.0, 0.01, 0.05]), SHARE) == "0.00 to 8.57"
+    assert mean(Summary.of([0.90, 0.95, 1.0]), SHARE) == "95.00 (82.58 to 100.00)"
+    assert interval(Summary.of([0.0, 1.0, 5.0]), PIXELS) == "-4.6 to 8.6"
+    assert mean(Summary.of([-1.0, -1.0, -1.0]), SHARE) == "-100.00 ± 0.00"  # COCO's -1: no object of that size

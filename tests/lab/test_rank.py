@@ -1,0 +1,129 @@
+"""Comparisons of several data sets joined: what their files say, by which names, and what no file may do."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from ndformer.framework.errors import DataError
+from ndformer.lab import compare_table
+from ndformer.lab.compare import Outcome, plan
+from ndformer.lab.grid import points
+from ndformer.lab.rank import Cell, join
+from ndformer.lab.rank_table import Table
+
+CONFIGS = Path(__file__).parents[4] / "configs"
+
+
+def compared(home, config, values, **more):
+    """A work dir as tools/compare.py leaves it: {encoding: accuracies of seeds 0, 1 ...}, None where a run failed."""
+    runs = plan(CONFIGS / f"{config}.py", list(values), range(len(next(iter(values.values())))), home, **more)
+    found = []
+    for run in runs:
+        value = values[run.encoding][run.seed]
+        results = dict(test=dict(accuracy=value), val=dict(accuracy=value), minutes=2.0, params=1_500_000)
+        found.append(Outcome(run, None, "it broke") if value is None else Outcome(run, results))
+    compare_table.Report(home, "title", "accuracy", runs[0].encoding).write(found)
+    return home
+
+
+def test_what_compare_writes_is_read_with_options_that_all_runs_have_in_the_sets_name(tmp_path):
+    some = dict(points=points(["optimizer.lr=1e-3"]), options=["train_cfg.max_epochs=2"], sample=True, amounts=[10])
+    a = compared(tmp_path / "a", "mnist_pape", {"NoPE": [0.5, 0.6], "PaPE(m=8)": [0.8, None]}, **some)
+    b = compared(tmp_path / "b", "cifar10_pape", {"NoPE": [0.4], "PaPE(m=2)": [0.3]})
+    sets = join([a, b / "compare.json"])
+    assert list(sets) == ["mnist_pape --sample train_cfg.max_epochs=2 10 per class", "cifar10_pape"]
+    first, second = sets.values()
+    assert first.metric == "accuracy"
+    assert first.cells["PaPE"] == Cell("PaPE(m=8)", {"0": 0.8}, 2.0, 1_500_000)
+    assert second.cells["PaPE"] == Cell("PaPE(m=2)", {"0": 0.3}, 2.0, 1_500_000)
+    assert first.cells["NoPE"].values == {"0": 0.5, "1": 0.6}
+
+
+def test_files_of_before_say_the_learning_rate_alone(tmp_path):
+    options = ["--cfg-options", "a.b=1", "optimizer.lr=0.001", "seed=0"]
+    run = dict(arguments=["x/mnist.py", "--encoding", "PaPE", *options], per_class=None, fold=None, rate=0.001)
+    (tmp_path / "compare.json").write_text(json.dumps(GOOD | dict(runs=[run], rows=[ROW])))
+    assert list(join([tmp_path])) == ["mnist a.b=1"]
+
+
+def test_two_of_a_kind_on_one_set_keep_their_options_in_their_names(tmp_path):
+    a = compared(tmp_path / "a", "mnist_pape", {"PaPE( m=8 )": [0.5], "PaPE(m=2)": [0.8], "ALiBi": [0.1]})
+    b = compared(tmp_path / "b", "cifar10_pape", {"PaPE(m=8)": [0.4], "Sincos, PaPE(m=2)": [0.3]})
+    first, second = join([a, b]).values()
+    assert list(first.cells) == ["PaPE(m=8)", "PaPE(m=2)", "ALiBi"]
+    assert list(second.cells) == ["PaPE(m=8)", "Sincos, PaPE"]
+
+
+def test_more_encodings_of_a_set_join_it_and_the_later_file_counts(tmp_path):
+    a = compared(tmp_path / "a", "mnist_pape", {"NoPE": [0.5], "ALiBi": [0.8]})
+    b = compared(tmp_path / "b", "mnist_pape", {"NoPE": [0.6], "Sincos": [0.7]})
+    (found,) = join([a, b]).values()
+    assert {name: cell.values["0"] for name, cell in found.cells.items()} == dict(NoPE=0.6, ALiBi=0.8, Sincos=0.7)
+    (found,) = join([b, a]).values()
+    assert found.cells["NoPE"].values == {"0": 0.5}
+
+
+def test_what_was_joined_is_read_again_as_it_was(tmp_path):
+    a = compared(tmp_path / "a", "mnist_pape", {"NoPE": [0.5, None], "PaPE(m=8)": [0.8, 0.9]})
+    b = compared(tmp_path / "b", "cifar10_pape", {"NoPE": [0.4, 0.4], "PaPE(m=2)": [None, None]})
+    sets = join([a, b])
+    Table(sets, "NoPE").write(tmp_path / "out")
+    assert join([tmp_path / "out"]) == sets
+
+
+def test_of_learning_rates_the_one_that_validates_best_on_seed_0_counts(tmp_path):
+    run = lambda val, test: dict(val=val, test=test)
+    rates = {"0.01": {"0": run(0.8, 0.1)}, "0.004": {"0": run(0.9, 0.99)}}
+    rates["0.002"] = {"0": run(0.9, 0.5), "1": run(0.2, 0.6)}  # as good as 0.004, and smaller: it is first
+    (tmp_path / "start.json").write_text(json.dumps(dict(signs=dict(PaPE=rates))))
+    found = join([tmp_path / "start.json"])
+    assert found["signs"].cells == dict(PaPE=Cell("PaPE", {"0": 0.5, "1": 0.6}))
+
+
+GOOD = dict(
+    metric="accuracy", rows=[], runs=[dict(arguments=["a.py", "--cfg-options", "seed=0"], per_class=None, fold=None)]
+)
+ROW = dict(encoding="PaPE", per_class=None, values={"0": 0.5}, minutes=1.0, params=3)
+BROKEN = {
+    "nothing": "",
+    "a list": "[]",
+    "a number": "3",
+    "deep": "[" * 100_000,
+    "not text": b"\xff\xfe",
+    "no runs": json.dumps(GOOD | dict(runs=[])),
+    "a text for a number": json.dumps(GOOD | dict(rows=[ROW | dict(values={"0": "x"})])),
+    "a number without an end": json.dumps(GOOD | dict(rows=[ROW | dict(minutes=float("inf"))])),
+    "a list of values": json.dumps(GOOD | dict(rows=[ROW | dict(values=[1])])),
+    "rates without a seed 0": json.dumps(dict(a=dict(PaPE={"0.1": {"1": dict(val=1, test=1)}}))),
+    "sets of nothing": json.dumps(dict(sets=[1])),
+}
+
+
+@pytest.mark.parametrize("what", BROKEN)
+def test_a_file_that_is_none_is_a_sentence(tmp_path, what):
+    path = tmp_path / "compare.json"
+    path.write_bytes(BROKEN[what] if isinstance(BROKEN[what], bytes) else BROKEN[what].encode())
+    with pytest.raises(DataError, match="is not what tools/compare.py or tools/rank.py writes") as error:
+        join([tmp_path])
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("encoding", ["__import__('os').system('x')", "PaPE(", "-" * 5_000 + "1"])
+def test_an_encoding_that_is_none_is_a_sentence_and_runs_nothing(tmp_path, encoding):
+    (tmp_path / "compare.json").write_text(json.dumps(GOOD | dict(rows=[ROW | dict(encoding=encoding)])))
+    with pytest.raises(DataError, match="an encoding that is none"):
+        join([tmp_path])
+
+
+def test_what_is_not_there_and_what_is_of_another_metric_is_a_sentence(tmp_path):
+    with pytest.raises(
+        DataError, match="has no compare.json, which tools/compare.py writes as its runs end.* or name another work dir"
+    ):
+        join([tmp_path])
+    with pytest.raises(DataError, match=r"there is no .*x\.json"):
+        join([tmp_path / "x.json"])
+    for name, metric in (("a", "accuracy"), ("b", "mIoU")):
+        (tmp_path / f"{name}.json").write_text(json.dumps(GOOD | dict(rows=[ROW], metric=metric)))
+    with pytest.raises(DataError, match="has mIoU of a, and another file accuracy"):
+        join([tmp_path / "a.json", tmp_path / "b.json"])
