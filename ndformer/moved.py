@@ -1,14 +1,15 @@
-"""Old names of modules, which can be imported for one more version, with a warning."""
+"""Old names of modules and of what is in them, which can be imported for one more version, with a warning."""
 
 from __future__ import annotations
 
 import importlib
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
+from typing import Any
 
 # old name: new name, both without "ndformer."
 MODULES: dict[str, str] = {
@@ -113,6 +114,18 @@ class OldNames(MetaPathFinder, Loader):
         module.__spec__ = self._specs[module.__name__]  # importlib has put that of the old name there
 
     _specs: dict[str, ModuleSpec | None] = {}
+
+
+def old_names(module: str, names: dict[str, str]) -> Callable[[str], Any]:
+    """Return a module's `__getattr__` for names that were renamed: `__getattr__ = old_names(__name__, {"old": "new"})`."""
+
+    def get(name: str) -> Any:
+        if name not in names:
+            raise AttributeError(f"module '{module}' has no attribute '{name}'")
+        warnings.warn(f"{module}.{name} is called {names[name]} now", DeprecationWarning, stacklevel=2)
+        return getattr(sys.modules[module], names[name])
+
+    return get
 
 
 def install() -> None:

@@ -91,7 +91,7 @@ def test_an_image_that_patches_do_not_divide_names_the_option_that_mends_it(main
     assert sentence.startswith(
         "odd.png has 33 x 46 pixels, which patches of 4 do not divide: resize it, or set in the config "
     )
-    option = sentence.partition('--cfg-options "')[2].removesuffix('"')
+    option = sentence.partition('in the config "')[2].removesuffix('"')
     assert option.endswith("[dict(type='Resize', size=(32, 48)), dict(type='PackImage')]")
     use(main, "odd.png", options=[option])
 
