@@ -2,7 +2,7 @@
 #              make train ARGS="configs/mnist_pape.py --sample --work-dir work_dirs/mine"
 # make test    builds .venv when needed, then lints, type-checks and runs the suite
 # make headless  the built wheel on a server without libGL: a Debian of its own; needs root and debootstrap
-# make matrix  the suite's core on each supported Python found, with the oldest and the newest torch, and all samples without extras: docs/machines.md
+# make matrix  the suite's core on each supported Python found, with the oldest and the newest torch, and all samples without extras: docs/reference/machines.md
 # make soak    kills, faults, ranks, damaged files and 16 bit for an hour
 # make journeys  from files of one's own to pictures, and the commonest mistakes, all with the real programs: minutes
 # make integrations  timm and transformers, in .venv-integrations: our encodings in their models, their weights in ours

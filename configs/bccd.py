@@ -1,4 +1,4 @@
-"""Blood cells of three kinds, 185 photographs to learn from, in minutes on a CPU: docs/results.md."""
+"""Blood cells of three kinds, 185 photographs to learn from, in minutes on a CPU: docs/results/results.md."""
 
 _base_ = ["_base_/coco.py"]
 data_root = "data/bccd_voc"

@@ -1,4 +1,4 @@
-"""Your own clouds and meshes, a folder for each class. docs/custom-clouds.md
+"""Your own clouds and meshes, a folder for each class. docs/get-started/custom-clouds.md
 
 A small transformer on 128 groups of 32 points, of 1,024 points of each cloud. Positions are counted in fifths of its
 radius. Places alone: where all files have normals or colours, PackPoints takes them too, and the modality as many

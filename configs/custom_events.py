@@ -1,4 +1,4 @@
-"""Your own recordings of an event camera, a folder for each class. docs/custom-recordings.md
+"""Your own recordings of an event camera, a folder for each class. docs/get-started/custom-recordings.md
 
 A small transformer on spiking patches of 16 x 16 pixels. Positions are (time since the first event in 50 ms, row,
 column). No mirror: it would make another class of what goes to one side.

@@ -1,4 +1,4 @@
-"""Your own masks: images with a png of classes beside each. docs/custom-segmentation.md"""
+"""Your own masks: images with a png of classes beside each. docs/get-started/custom-segmentation.md"""
 
 _base_ = ["_base_/ade20k.py"]
 data_root = "data/mine"

@@ -1,4 +1,4 @@
-"""Your own videos, a folder for each class. docs/custom-recordings.md
+"""Your own videos, a folder for each class. docs/get-started/custom-recordings.md
 
 A small transformer on tubelets of 2 frames and 16 x 16 pixels, five in time, of 112 x 112 pixels. No mirror: it would
 make another class of what goes to one side.

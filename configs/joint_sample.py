@@ -1,7 +1,7 @@
 """Images (2-D), point clouds (3-D), videos and event streams (time and 2-D) in turn through the same blocks: a head and
 an encoding's weights for each.
 
-On the generated stand-ins of CIFAR-10, ModelNet40, UCF101 and DvsGesture; docs/many-modalities.md.
+On the generated stand-ins of CIFAR-10, ModelNet40, UCF101 and DvsGesture; docs/get-started/many-modalities.md.
 """
 
 _images = dict(type="CIFAR10", data_root="data/samples/cifar10")

@@ -1,4 +1,4 @@
-"""Ten kinds of building bricks, 573 real meshes to learn from, in minutes on a CPU: docs/results.md."""
+"""Ten kinds of building bricks, 573 real meshes to learn from, in minutes on a CPU: docs/results/results.md."""
 
 # pyright: reportAttributeAccessIssue=false
 _base_ = ["_base_/modelnet40_plain.py"]

@@ -1,4 +1,4 @@
-"""A few thousand digits in MNIST's files, in minutes on a CPU: docs/results.md."""
+"""A few thousand digits in MNIST's files, in minutes on a CPU: docs/results/results.md."""
 
 _base_ = ["_base_/mnist.py"]
 model = dict(

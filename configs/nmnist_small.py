@@ -1,4 +1,4 @@
-"""N-MNIST's files, a few hundred of them, in minutes on a CPU: docs/results.md.
+"""N-MNIST's files, a few hundred of them, in minutes on a CPU: docs/results/results.md.
 
 Train and test together in five parts, of which the seed says which one is the test set: seeds 0 to 4 test each
 recording once.

@@ -1,6 +1,6 @@
 """A position encoding of your own: each head looks at a ring about its query, as far away as it learns.
 
-What to write and what to declare: docs/new-encoding.md. From a shell: tools/check_encoding.py FILE.py:Ring
+What to write and what to declare: docs/how-to/new-encoding.md. From a shell: tools/check_encoding.py FILE.py:Ring
 """
 
 import torch

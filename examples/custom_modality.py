@@ -1,7 +1,7 @@
 """A modality of your own: an adapter makes tokens and says where they are. Here radar, trained in a plain loop.
 
 A return has a strength and a place in (range, azimuth, velocity): do they come from one car, or two? With a config
-in place of the loop, validation, checkpoints and a report: docs/new-modality.md.
+in place of the loop, validation, checkpoints and a report: docs/how-to/new-modality.md.
 """
 
 import torch

@@ -1,7 +1,7 @@
 """Where a trained model looks: load a checkpoint into the model of its config, and read its attention.
 
 The checkpoint is made here, in seconds: which quarter of an image is bright? On pictures, for a model of yours:
-tools/show_attention.py CONFIG CHECKPOINT photo.jpg (docs/look.md).
+tools/show_attention.py CONFIG CHECKPOINT photo.jpg (docs/how-to/look.md).
 """
 
 import tempfile

@@ -178,4 +178,4 @@ def test_pieces_are_joined_in_linear_time(app: Any) -> None:
 def test_its_page_and_its_text_say_that_it_is_an_example_behind_a_proxy(serve: Any) -> None:
     assert "An example" in serve.__doc__
     assert "proxy" in serve.__doc__
-    assert "behind a proxy" in (ROOT / "docs" / "export.md").read_text()
+    assert "behind a proxy" in (ROOT / "docs" / "how-to" / "export.md").read_text()

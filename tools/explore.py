@@ -8,7 +8,7 @@
 
 Images, point clouds, videos and event streams, for models whose layers see all tokens of a sample. The page is one
 file that opens anywhere, without a network: attention is computed in it, from queries, keys and what the encoding's
-terms are made of. Its size goes with tokens x layers: --layers takes fewer. docs/explore.md says how to read it.
+terms are made of. Its size goes with tokens x layers: --layers takes fewer. docs/how-to/explore.md says how to read it.
 """
 
 import argparse

@@ -2,7 +2,7 @@
 """Join comparisons of several data sets: a table, average ranks with their test, and a critical difference diagram.
 
     python tools/rank.py work_dirs/compare_mnist_small work_dirs/compare_sign_digits --baseline PaPE
-    python tools/rank.py docs/results/start.json --baseline PaPE --sets mnist_small sign_digits
+    python tools/rank.py docs/results/data/start.json --baseline PaPE --sets mnist_small sign_digits
     python tools/rank.py work_dirs/comparison work_dirs/compare_ldraw10   another set beside those joined before
 
 Each is a work dir of tools/compare.py or of this program, or a .json file of theirs. Options of an encoding may differ

@@ -1,6 +1,6 @@
 """Your own images, one folder per class: ViT-S/16 at 224 px with the augmentation of the ImageNet recipe.
 
-As many classes as there are folders: --data-root data/mine. docs/custom-photos.md
+As many classes as there are folders: --data-root data/mine. docs/get-started/custom-photos.md
 
 preset=small is a small model on the same data: 48 pixels in patches of 6.
 """

@@ -62,7 +62,7 @@ def on_files(files: Files, config: Any) -> Files:
     for name, uri in AT_THE_ROOT.items():
         add(uri, (ROOT / name).read_text(encoding="utf-8"))
     for name, (title, modules) in REFERENCE.items():
-        add(f"reference/{name}.md", "\n\n".join([f"# {title}", *[f"::: {module}" for module in modules]]))
+        add(f"api/{name}.md", "\n\n".join([f"# {title}", *[f"::: {module}" for module in modules]]))
     add("site.css", STYLE)
     pages = [file for file in files if file.src_uri.endswith(".md")]
     sources = {path for file in pages for path in _beside_docs(file)}

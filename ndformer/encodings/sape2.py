@@ -1,7 +1,7 @@
 """SaPE2: how unlike two tokens are in what they make of the lines of the grid on which they stand (Chen 2025).
 
 One pass per axis, over its lines: tokens that share all other coordinates. Equations by their numbers in the paper;
-what it leaves open is in docs/encodings.md.
+what it leaves open is in docs/reference/encodings.md.
 """
 
 import math

@@ -1,6 +1,6 @@
 """Comparisons of several data sets read and joined: what each encoding reached on each set, run by run.
 
-sets = join([Path("work_dirs/compare_mnist_small"), Path("docs/results/start.json")])
+sets = join([Path("work_dirs/compare_mnist_small"), Path("docs/results/data/start.json")])
 sets["mnist_small"].cells["PaPE"].values                                    {"0": 0.968, "1": 0.969 ...} by seed
 """
 

@@ -11,7 +11,7 @@ def _marks(name: str) -> re.Pattern[str]:
 
 
 def part(page: str, name: str) -> str:
-    """What stands on a page, `docs/configs.md`, under that name."""
+    """What stands on a page, `docs/reference/configs.md`, under that name."""
     (found,) = _marks(name).findall((ROOT / page).read_text())
     return found
 

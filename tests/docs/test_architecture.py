@@ -1,4 +1,4 @@
-"""docs/architecture.md: its rooms are those that are tested (`python -m tests.docs.test_architecture` writes them)."""
+"""docs/concepts/architecture.md: its rooms are those that are tested (`python -m tests.docs.test_architecture` writes them)."""
 
 import re
 import xml.etree.ElementTree as ET
@@ -8,7 +8,7 @@ import pytest
 from tests.docs import made
 from tests.test_layout import ENGINE, FRAMEWORK, MODALITY
 
-PLACE = ("docs/architecture.md", "rooms")
+PLACE = ("docs/concepts/architecture.md", "rooms")
 HOUSES = {"ndformer/framework": FRAMEWORK, "ndformer/framework/engine": ENGINE, "ndformer/modalities/*": MODALITY}
 TERMS = {  # what people look for, and something that is in its file
     "NMS": "over > threshold|both > threshold",
@@ -40,7 +40,7 @@ def test_the_rooms_are_those_that_are_tested():
 def test_what_is_found_in_a_minute_is_there(term, there):
     table = (made.ROOT / PLACE[0]).read_text().partition("## Find in a minute")[2]
     (row,) = [line for line in table.splitlines() if re.match(rf"\| [^|]*{term}", line)]
-    path = re.findall(r"\]\(\.\./([^)]+)\)", row)[0]
+    path = re.findall(r"\]\(\.\./\.\./([^)]+)\)", row)[0]
     assert re.search(there, (made.ROOT / path).read_text())
 
 

@@ -1,4 +1,4 @@
-"""docs/compare.md: its commands are understood, and its table is in the form that one gets."""
+"""docs/how-to/compare.md: its commands are understood, and its table is in the form that one gets."""
 
 import re
 import shlex
@@ -15,7 +15,7 @@ from ndformer.lab.friedman import critical_difference
 from tools import compare, extrapolate, rank
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "compare.md").read_text()
+PAGE = (ROOT / "docs" / "how-to" / "compare.md").read_text()
 COMMANDS = [
     shlex.split(line) for block in re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL) for line in block.splitlines()
 ]

@@ -1,4 +1,4 @@
-"""docs/comparison.md: tables that `python -m tests.docs.test_comparison_page` writes, commands that are understood."""
+"""docs/results/comparison.md: tables that `python -m tests.docs.test_comparison_page` writes, commands that are understood."""
 
 import argparse
 import json
@@ -30,12 +30,12 @@ from ndformer.lab.rank_table import Table, text
 from tests.docs import made
 from tools import compare, rank
 
-PAGE = "docs/comparison.md"
+PAGE = "docs/results/comparison.md"
 DOCS = made.ROOT / "docs"
 SETS = ["mnist_small", "sign_digits", "ldraw10", "lpc_actions", "nmnist_small"]
 DIM, HEADS, DEPTH, SIDE = 192, 3, 12, 14  # ViT-Tiny on 224 pixels
 ENCODINGS.get("NoPE")  # finds them all
-LISTED = re.findall(r"^\| \[(\w+)\]\(#\w+\) \|", (DOCS / "encodings.md").read_text(), re.MULTILINE)
+LISTED = re.findall(r"^\| \[(\w+)\]\(#\w+\) \|", (DOCS / "reference" / "encodings.md").read_text(), re.MULTILINE)
 NAMES = [*LISTED, *sorted(set(ENCODINGS.module_dict) - set(LISTED))]
 
 
@@ -97,7 +97,7 @@ class Built:
 
 def larger() -> dict[str, str]:
     """Accuracy on digits of twice the size: positions go on counting / are interpolated."""
-    runs = json.loads((DOCS / "results" / "larger_digits.json").read_text())
+    runs = json.loads((DOCS / "results" / "data" / "larger_digits.json").read_text())
     mean = lambda values: f"{Summary.of(list(values.values())).mean:.1f}"
     return {
         name: " / ".join(mean(one[way]["56"]) for way in ("continued", "interpolated")) for name, one in runs.items()
@@ -122,12 +122,12 @@ def on_points() -> dict[str, str]:
 
 
 def chooser() -> str:
-    """A row for each registered encoding, in the order of docs/encodings.md; columns of nothing are left out."""
+    """A row for each registered encoding, in the order of docs/reference/encodings.md; columns of nothing are left out."""
     built = {name: Built(name) for name in NAMES}
     flag = lambda name: {n: "✓" if getattr(b.encoding, name) else "" for n, b in built.items()}
     ratio = lambda row: f"{row['ratio']:.2f}"
     columns = {
-        "encoding": {name: f"[{name}](encodings.md#{name.lower()})" for name in NAMES},
+        "encoding": {name: f"[{name}](../reference/encodings.md#{name.lower()})" for name in NAMES},
         "acts as": {name: one.how or "nothing" for name, one in built.items()},
         "P": {name: one.dims for name, one in built.items()},
         "positions": {name: one.positions for name, one in built.items()},
@@ -152,10 +152,10 @@ def chooser() -> str:
 
 
 def measured() -> str:
-    """Of docs/results/comparison.json, which tools/rank.py writes."""
-    file = DOCS / "results" / "comparison.json"
+    """Of docs/results/data/comparison.json, which tools/rank.py writes."""
+    file = DOCS / "results" / "data" / "comparison.json"
     table = Table(join([file]), json.loads(file.read_text())["baseline"])
-    picture = "![Average ranks, joined where they are not told apart](results/comparison.png)\n\n"
+    picture = "![Average ranks, joined where they are not told apart](data/comparison.png)\n\n"
     return f"\n{text(table)}\n{picture if table.ranking else ''}"
 
 
@@ -169,7 +169,7 @@ def test_parts_are_what_the_classes_and_the_results_say(name: str) -> None:
 
 
 def test_the_text_beside_the_figures_is_theirs() -> None:
-    assert (DOCS / "results" / "comparison.md").read_text() == measured().split("![")[0].strip() + "\n"
+    assert (DOCS / "results" / "data" / "comparison.md").read_text() == measured().split("![")[0].strip() + "\n"
 
 
 def block(start: str) -> list[str]:
@@ -217,7 +217,7 @@ def test_families_can_be_built_for_all_sets(monkeypatch) -> None:
 
 def test_rates_of_families_are_those_that_validated_best() -> None:
     """In the single runs that results.md has: added, turned and parabolas."""
-    runs = json.loads((DOCS / "results" / "start.json").read_text())
+    runs = json.loads((DOCS / "results" / "data" / "start.json").read_text())
     page = (made.ROOT / PAGE).read_text()
     for name in SETS:
         (cells,) = re.findall(rf"^\| {name} +\|(.*)\|$", page.split("the rates are")[1], re.MULTILINE)

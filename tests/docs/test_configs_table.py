@@ -1,4 +1,4 @@
-"""docs/configs.md: recipes and their encodings, a table that `python -m tests.docs.test_configs_table` writes."""
+"""docs/reference/configs.md: recipes and their encodings, a table that `python -m tests.docs.test_configs_table` writes."""
 
 import re
 from pathlib import Path
@@ -7,7 +7,7 @@ from ndformer.framework.engine.config.load import load
 from tests.docs import made
 
 CONFIGS = Path(__file__).parents[2] / "configs"
-PLACE = ("docs/configs.md", "recipes and encodings")
+PLACE = ("docs/reference/configs.md", "recipes and encodings")
 LEAF = re.compile(
     r'_base_ = \["_base_/(\w+)\.py"\]\nmodel = dict\(backbone=dict\(encoding=dict\(type="(\w+)".*', re.DOTALL
 )

@@ -1,4 +1,4 @@
-"""What a newcomer meets first: CONTRIBUTING.md, docs/architecture.md, CITATION.cff, hooks and issue forms."""
+"""What a newcomer meets first: CONTRIBUTING.md, docs/concepts/architecture.md, CITATION.cff, hooks and issue forms."""
 
 import re
 
@@ -8,7 +8,7 @@ import yaml
 import ndformer
 from tests.docs.made import ROOT
 
-PAGES = ["CONTRIBUTING.md", "docs/architecture.md", "README.md", "UPGRADING.md"]
+PAGES = ["CONTRIBUTING.md", "docs/concepts/architecture.md", "README.md", "UPGRADING.md"]
 CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text()
 
 

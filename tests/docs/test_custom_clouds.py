@@ -1,4 +1,4 @@
-"""docs/custom-clouds.md: its commands, on clouds and scenes of one's own in several formats."""
+"""docs/get-started/custom-clouds.md: its commands, on clouds and scenes of one's own in several formats."""
 
 import re
 import struct
@@ -8,7 +8,7 @@ import pytest
 
 from tests.docs.pages import ROOT, commands_of, run
 
-PAGE = (ROOT / "docs" / "custom-clouds.md").read_text()
+PAGE = (ROOT / "docs" / "get-started" / "custom-clouds.md").read_text()
 COMMANDS = commands_of(PAGE)
 LOADERS = [f"{split}_dataloader.num_workers=0" for split in ("train", "val", "test")]
 TINY = dict(

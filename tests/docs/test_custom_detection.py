@@ -1,4 +1,4 @@
-"""docs/custom-detection.md: its three commands, on a folder of one's own, and the sentences that it shows."""
+"""docs/get-started/custom-detection.md: its three commands, on a folder of one's own, and the sentences that it shows."""
 
 import json
 import re
@@ -19,7 +19,7 @@ from ndformer.modalities.image.stand_ins.crowds import scene
 from tools import browse_dataset, predict, train
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "custom-detection.md").read_text()
+PAGE = (ROOT / "docs" / "get-started" / "custom-detection.md").read_text()
 COMMANDS = [shlex.split(line) for line in re.findall(r"^```sh\npython tools/(.*)\n```$", PAGE, re.MULTILINE)]
 SENTENCES = re.findall(r"^\| [^|]*\| `(.+)` \|$", PAGE.partition("## What goes wrong")[2], re.MULTILINE)
 TOOLS = {"browse_dataset.py": browse_dataset.main, "train.py": train.main, "predict.py": predict.main}

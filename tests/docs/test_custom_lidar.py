@@ -1,11 +1,11 @@
-"""docs/custom-lidar.md: its three commands, on a folder as the page says it."""
+"""docs/get-started/custom-lidar.md: its three commands, on a folder as the page says it."""
 
 import csv
 
 from ndformer.modalities.driving.stand_ins.lidar import lidar
 from tests.docs.pages import ROOT, commands_of, run
 
-COMMANDS = commands_of((ROOT / "docs" / "custom-lidar.md").read_text())
+COMMANDS = commands_of((ROOT / "docs" / "get-started" / "custom-lidar.md").read_text())
 TINY = ["model.modalities.points.cell=3.2", "model.backbone.cell=3.2", "model.head.neck.cell=3.2"]
 TINY += ["model.backbone.dim=24", "model.backbone.heads=2", "model.head.neck.widths=(8,8,8)", "model.head.neck.up=8"]
 TINY += [f"{split}_dataloader.num_workers=0" for split in ("train", "val", "test")]

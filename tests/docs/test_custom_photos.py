@@ -1,4 +1,4 @@
-"""docs/custom-photos.md: its three commands on a folder of photos, and the small version of every recipe it lists."""
+"""docs/get-started/custom-photos.md: its three commands on a folder of photos, and the small version of every recipe it lists."""
 
 import json
 import re
@@ -11,7 +11,7 @@ from ndformer.framework.engine.building import build_model
 from ndformer.framework.engine.config.load import load
 from tests.docs.pages import ROOT, commands_of, run
 
-PAGE = (ROOT / "docs" / "custom-photos.md").read_text()
+PAGE = (ROOT / "docs" / "get-started" / "custom-photos.md").read_text()
 COMMANDS = commands_of(PAGE)
 RECIPES = sorted({"imagefolder_pape", *(path.stem for path in (ROOT / "configs").glob("custom_*.py"))})
 TINY = [

@@ -1,4 +1,4 @@
-"""docs/custom-recordings.md: its commands, on folders of one's own."""
+"""docs/get-started/custom-recordings.md: its commands, on folders of one's own."""
 
 import json
 import re
@@ -12,7 +12,7 @@ from ndformer.modalities.events.formats.stream import Events
 from ndformer.modalities.video.formats.writing import write_avi
 from tests.docs.pages import ROOT, commands_of, run
 
-PAGE = (ROOT / "docs" / "custom-recordings.md").read_text()
+PAGE = (ROOT / "docs" / "get-started" / "custom-recordings.md").read_text()
 COMMANDS = commands_of(PAGE)
 SIDES = ("left", "right")
 TINY = [

@@ -1,4 +1,4 @@
-"""docs/custom-segmentation.md: its three commands, on a folder of one's own."""
+"""docs/get-started/custom-segmentation.md: its three commands, on a folder of one's own."""
 
 import json
 
@@ -9,7 +9,7 @@ from PIL import Image
 from ndformer.framework.errors import DataError
 from tests.docs.pages import ROOT, commands_of, run
 
-PAGE = (ROOT / "docs" / "custom-segmentation.md").read_text()
+PAGE = (ROOT / "docs" / "get-started" / "custom-segmentation.md").read_text()
 COMMANDS = commands_of(PAGE)
 TINY = [
     "model.backbone.dim=24", "model.backbone.depth=1", "model.head.neck.width=16", "train_cfg.max_epochs=1",

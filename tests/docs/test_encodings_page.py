@@ -1,4 +1,4 @@
-"""docs/encodings.md says of each encoding what the code says of it."""
+"""docs/reference/encodings.md says of each encoding what the code says of it."""
 
 import inspect
 import re
@@ -14,7 +14,7 @@ from ndformer.framework.registry import ENCODINGS
 from ndformer.framework.tokens import Where
 
 DOCS = Path(__file__).parents[2] / "docs"
-PAGE = (DOCS / "encodings.md").read_text()
+PAGE = (DOCS / "reference" / "encodings.md").read_text()
 ENCODINGS.get("NoPE")  # finds them all
 NAMES = sorted(ENCODINGS.module_dict)
 FLAGS = ("float_positions", "content_dependent", "translation_invariant", "rotation_invariant")
@@ -105,7 +105,7 @@ def test_every_option_stands_there_with_its_default(name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_encoding_has_its_picture_and_its_paper(name):
-    assert f"](images/{name}.png)" in section(name)
+    assert f"](../images/{name}.png)" in section(name)
     assert re.search(r"\]\(https://arxiv.org/abs/\d|Same paper", section(name))
     assert f"[{name}](#{name.lower()})" in PAGE
 
@@ -115,7 +115,7 @@ def test_pictures_are_small_and_can_be_drawn_again():
     commands = [
         shlex.split(line) for line in PAGE.splitlines() if line.startswith("    python tools/show_encoding.py ")
     ]
-    shown = re.findall(r"!\[[^]]+\]\(images/(\w+\.png)\)", PAGE)  # each with a text for those who cannot see it
+    shown = re.findall(r"!\[[^]]+\]\(\.\./images/(\w+\.png)\)", PAGE)  # each with a text for those who cannot see it
     assert sorted(shown) == sorted(Path(command[-1]).name for command in commands)
     assert set(shown) <= set(pictures)
     assert all(pictures[name].stat().st_size < 150_000 for name in shown)

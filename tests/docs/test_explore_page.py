@@ -1,4 +1,4 @@
-"""docs/explore.md: its commands are understood, its picture is small, its words are those of the page."""
+"""docs/how-to/explore.md: its commands are understood, its picture is small, its words are those of the page."""
 
 import re
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 from tools import explore
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "explore.md").read_text()
+PAGE = (ROOT / "docs" / "how-to" / "explore.md").read_text()
 
 
 def test_its_commands_are_understood():
@@ -20,7 +20,7 @@ def test_its_commands_are_understood():
 
 
 def test_its_picture_is_there_and_small():
-    (picture,) = re.findall(r"!\[[^]]+\]\((images/\w+\.png)\)", PAGE)
+    (picture,) = re.findall(r"!\[[^]]+\]\(\.\./(images/\w+\.png)\)", PAGE)
     assert (ROOT / "docs" / picture).stat().st_size < 200_000
 
 

@@ -1,19 +1,19 @@
-"""docs/gallery.md: every encoding with its picture; `python -m tests.docs.test_gallery` writes it anew."""
+"""docs/results/gallery.md: every encoding with its picture; `python -m tests.docs.test_gallery` writes it anew."""
 
 import re
 
 from ndformer.framework.registry import ENCODINGS
 from tests.docs import made
 
-PAGE = "docs/gallery.md"
+PAGE = "docs/results/gallery.md"
 LINE = re.compile(r"^\| \[(\w+)\]\(#\w+\) \| (.+?) \|$", re.MULTILINE)
 
 
 def gallery() -> str:
-    """One encoding after the other, in the order and the words of docs/encodings.md."""
-    lines = LINE.findall((made.ROOT / "docs" / "encodings.md").read_text())
+    """One encoding after the other, in the order and the words of docs/reference/encodings.md."""
+    lines = LINE.findall((made.ROOT / "docs" / "reference" / "encodings.md").read_text())
     return "\n" + "".join(
-        f"## {name}\n\n[{name}](encodings.md#{name.lower()}): {words}.\n\n![{name}](images/{name}.png)\n\n"
+        f"## {name}\n\n[{name}](../reference/encodings.md#{name.lower()}): {words}.\n\n![{name}](../images/{name}.png)\n\n"
         for name, words in lines
     )
 
@@ -26,7 +26,7 @@ def test_every_registered_encoding_hangs_there_with_its_picture() -> None:
     ENCODINGS.get("NoPE")  # finds them all
     shown = re.findall(r"!\[(\w+)\]\((.+?)\)", made.part(PAGE, "gallery"))
     assert {name for name, _ in shown} == set(ENCODINGS.module_dict)
-    assert all((made.ROOT / "docs" / file).is_file() for _, file in shown)
+    assert all((made.ROOT / "docs" / "results" / file).is_file() for _, file in shown)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""docs/look.md: its code runs, its commands are understood, its pictures are small."""
+"""docs/how-to/look.md: its code runs, its commands are understood, its pictures are small."""
 
 import re
 from pathlib import Path
@@ -10,7 +10,7 @@ from ndformer.framework.attention import Attention
 from tools import probe_positions, show_attention
 
 DOCS = Path(__file__).parents[2] / "docs"
-PAGE = (DOCS / "look.md").read_text()
+PAGE = (DOCS / "how-to" / "look.md").read_text()
 BLOCKS = re.findall(r"^```python\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
 COMMANDS = re.findall(r"^    python tools/show_attention\.py (.*)$", PAGE, re.MULTILINE)
 
@@ -51,6 +51,6 @@ def test_its_commands_are_understood():
 
 
 def test_its_pictures_are_there_and_small():
-    pictures = re.findall(r"!\[[^]]+\]\((images/\w+\.png)\)", PAGE)  # each with a text for those who cannot see it
+    pictures = re.findall(r"!\[[^]]+\]\(\.\./(images/\w+\.png)\)", PAGE)  # each with a text for those who cannot see it
     assert len(pictures) == 4
     assert all((DOCS / picture).stat().st_size < 200_000 for picture in pictures)

@@ -1,4 +1,4 @@
-"""docs/new-encoding.md: its example is short, keeps every promise, and its commands and lines are what one gets."""
+"""docs/how-to/new-encoding.md: its example is short, keeps every promise, and its commands and lines are what one gets."""
 
 import re
 import sys
@@ -17,7 +17,7 @@ from ndformer.framework.registry import ENCODINGS
 from ndformer.framework.tokens import TokenSet, Where
 from tools import check_encoding, show_encoding
 
-PAGE = (Path(__file__).parents[2] / "docs" / "new-encoding.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "new-encoding.md").read_text()
 EXAMPLE, USE = re.findall(r"^```python\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
 COMMANDS = dict(re.findall(r"^    python tools/(\w+)\.py (.*)$", PAGE, re.MULTILINE))
 

@@ -1,4 +1,4 @@
-"""docs/new-modality.md: its code is short, learns in seconds, and the mistakes it lists get the sentences it shows."""
+"""docs/how-to/new-modality.md: its code is short, learns in seconds, and the mistakes it lists get the sentences it shows."""
 
 import json
 import os
@@ -36,7 +36,7 @@ from ndformer.framework.registry import DATASETS, MODALITIES, MODELS, TRANSFORMS
 from tests.explored import told
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "new-modality.md").read_text()
+PAGE = (ROOT / "docs" / "how-to" / "new-modality.md").read_text()
 CHIRPS, CONFIG, PACK, FILES = re.findall(r"^```python\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
 (COMMAND,) = re.findall(r"^    PYTHONPATH=\. python NDFORMER/(tools/train.*)$", PAGE, re.MULTILINE)
 HEAD = "    def __init__(self, dim"

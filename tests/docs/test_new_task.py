@@ -1,4 +1,4 @@
-"""docs/new-task.md: its code is short, keeps what programs rely on, and all of its commands work on it."""
+"""docs/how-to/new-task.md: its code is short, keeps what programs rely on, and all of its commands work on it."""
 
 import csv
 import json
@@ -37,7 +37,7 @@ from tools import (
 )
 from tools import test as test_tool
 
-PAGE = (Path(__file__).parents[2] / "docs" / "new-task.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "new-task.md").read_text()
 CODE, CONFIG = re.findall(r"^```python\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
 BLOCK, _ = re.findall(r"^```sh\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)  # test_runnable parses both
 COMMANDS = [commands_of(f"```sh\n{line}\n```")[0] for line in BLOCK.splitlines()]

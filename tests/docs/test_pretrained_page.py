@@ -1,4 +1,4 @@
-"""docs/pretrained.md: its table has all sources, with their licences; its commands are understood."""
+"""docs/how-to/pretrained.md: its table has all sources, with their licences; its commands are understood."""
 
 import argparse
 import re
@@ -16,7 +16,7 @@ from tests.framework.importers.given import vit
 from tests.framework.importers.plain import TIMM
 from tools import compare, convert_checkpoint, train
 
-PAGE = (Path(__file__).parents[2] / "docs/pretrained.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs/how-to/pretrained.md").read_text()
 CONVERTING = PAGE.partition("## Converting")[2]
 ROWS = [line.strip("| ").split(" | ") for line in CONVERTING.splitlines() if line.startswith("| `")]
 

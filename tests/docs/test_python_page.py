@@ -1,4 +1,4 @@
-"""docs/python.md: its code runs as it stands there, on a model that nobody trained."""
+"""docs/reference/python.md: its code runs as it stands there, on a model that nobody trained."""
 
 import re
 from pathlib import Path
@@ -13,7 +13,7 @@ from ndformer.framework.engine.config.load import load
 from ndformer.framework.engine.training import checkpoint
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "python.md").read_text()
+PAGE = (ROOT / "docs" / "reference" / "python.md").read_text()
 BLOCKS = re.findall(r"^```python\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
 
 

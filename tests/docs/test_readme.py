@@ -6,7 +6,8 @@ from tests.docs.made import ROOT
 
 README = (ROOT / "README.md").read_text()
 DOCS = {
-    name: (ROOT / "docs" / f"{name}.md").read_text() for name in ("comparison", "results", "benchmarks", "encodings")
+    page.split("/")[1]: (ROOT / "docs" / f"{page}.md").read_text()
+    for page in ("results/comparison", "results/results", "results/benchmarks", "reference/encodings")
 }
 
 

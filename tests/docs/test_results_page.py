@@ -1,4 +1,4 @@
-"""docs/results.md: the figures of PaPE's start are those of the runs in docs/results/start.json."""
+"""docs/results/results.md: the figures of PaPE's start are those of the runs in docs/results/data/start.json."""
 
 import json
 import re
@@ -20,7 +20,7 @@ SETS = {
 
 def rows() -> list[tuple[str, list[str]]]:
     """Of the table: (config, its cells)."""
-    page = (DOCS / "results.md").read_text(encoding="utf-8")
+    page = (DOCS / "results" / "results.md").read_text(encoding="utf-8")
     _, _, rest = page.partition("| set | encoding | learning rate |")
     found, config = [], ""
     for line in rest.split("\n\n")[0].splitlines()[2:]:
@@ -38,7 +38,7 @@ def chosen(runs: dict[str, Any]) -> tuple[str, dict[str, float]]:
 
 
 def test_every_figure_is_that_of_its_runs() -> None:
-    runs = json.loads((DOCS / "results" / "start.json").read_text(encoding="utf-8"))
+    runs = json.loads((DOCS / "results" / "data" / "start.json").read_text(encoding="utf-8"))
     assert len(rows()) % 4 == 0
     assert len(rows()) >= 12
     for config, (encoding, rate, mean, sd, interval, gain) in rows():
@@ -56,8 +56,8 @@ def test_every_figure_is_that_of_its_runs() -> None:
 
 
 def test_one_change_at_a_time_is_of_its_runs() -> None:
-    page = (DOCS / "results.md").read_text(encoding="utf-8")
-    runs = json.loads((DOCS / "results" / "one_change.json").read_text(encoding="utf-8"))
+    page = (DOCS / "results" / "results.md").read_text(encoding="utf-8")
+    runs = json.loads((DOCS / "results" / "data" / "one_change.json").read_text(encoding="utf-8"))
     table = page.partition("| changed | six actions | gain |")[2].split("\n\n")[0].splitlines()[2:]
     printed = [[cell.strip() for cell in line.strip().strip("|").split("|")][1:] for line in table]
     percent = lambda of: [100 * of[seed] for seed in sorted(of)]
@@ -75,11 +75,11 @@ def test_one_change_at_a_time_is_of_its_runs() -> None:
 
 def test_sensors_are_told_by_their_runs() -> None:
     """`python -m tests.docs.test_results_page` writes the table anew."""
-    assert made.part("docs/results.md", "streets") == streets()
+    assert made.part("docs/results/results.md", "streets") == streets()
 
 
 def streets() -> str:
-    runs = json.loads((DOCS / "results" / "streets.json").read_text(encoding="utf-8"))
+    runs = json.loads((DOCS / "results" / "data" / "streets.json").read_text(encoding="utf-8"))
     percent = lambda name, key: [100 * runs[name][seed][key] for seed in sorted(runs[name])]
     lines = [
         "| sensors | mAP of each seed | mean | NDS of each seed | mean | both are ahead, mAP |",
@@ -97,4 +97,4 @@ def streets() -> str:
 
 
 if __name__ == "__main__":
-    made.rewrite("docs/results.md", "streets", streets())
+    made.rewrite("docs/results/results.md", "streets", streets())

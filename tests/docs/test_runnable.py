@@ -9,13 +9,13 @@ from tests.docs import made
 
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 ELSEWHERE = {  # page -> the test that prepares what its blocks need, and runs them
-    "docs/custom-recordings.md": "test_custom_recordings.py",
-    "docs/look.md": "test_look_page.py",
-    "docs/new-encoding.md": "test_new_encoding.py",
-    "docs/new-modality.md": "test_new_modality.py",
-    "docs/new-task.md": "test_new_task.py",
-    "docs/python.md": "test_python_page.py",
-    "docs/use-in-your-model.md": "test_use_in_your_model.py",
+    "docs/get-started/custom-recordings.md": "test_custom_recordings.py",
+    "docs/how-to/look.md": "test_look_page.py",
+    "docs/how-to/new-encoding.md": "test_new_encoding.py",
+    "docs/how-to/new-modality.md": "test_new_modality.py",
+    "docs/how-to/new-task.md": "test_new_task.py",
+    "docs/reference/python.md": "test_python_page.py",
+    "docs/how-to/use-in-your-model.md": "test_use_in_your_model.py",
 }
 PAGES = {
     str(path.relative_to(made.ROOT)): BLOCK.findall(path.read_text())
@@ -44,7 +44,7 @@ def test_every_page_is_on_the_site() -> None:
     """Else `make docs`, which is strict, would not build."""
     listed = set(re.findall(r"^ +- (?:[\w ]+: )?([\w/-]+\.md)$", (made.ROOT / "mkdocs.yml").read_text(), re.MULTILINE))
     there = {path.relative_to(made.ROOT / "docs").as_posix() for path in (made.ROOT / "docs").rglob("*.md")}
-    hidden = {page for page in there if page.startswith("results/") or re.match(r"papers/\w+/", page)}
+    hidden = {page for page in there if page.startswith("results/data/") or re.match(r"papers/\w+/", page)}
     assert there - hidden <= listed
 
 

@@ -1,4 +1,4 @@
-"""SECURITY.md, docs/security.md, and the table of threats: each line names a test that there is."""
+"""SECURITY.md, docs/concepts/security.md, and the table of threats: each line names a test that there is."""
 
 import re
 
@@ -6,12 +6,12 @@ import pytest
 
 from tests.docs.made import ROOT
 
-PAGES = ["SECURITY.md", "docs/security.md", "docs/reliability.md"]
+PAGES = ["SECURITY.md", "docs/concepts/security.md", "docs/concepts/reliability.md"]
 
 
 def threats() -> list[list[str]]:
     """The rows of the table: threat, what happens, test."""
-    section = (ROOT / "docs/reliability.md").read_text().partition("\n## Threats\n")[2].partition("\n## ")[0]
+    section = (ROOT / "docs/concepts/reliability.md").read_text().partition("\n## Threats\n")[2].partition("\n## ")[0]
     rows = [line for line in section.splitlines() if line.startswith("|")]
     return [[cell.strip() for cell in row.strip("|").split(" | ")] for row in rows[2:]]
 
@@ -52,6 +52,6 @@ def test_reports_go_to_github_in_private_and_to_no_made_up_address() -> None:
 
 
 def test_the_page_says_what_is_code() -> None:
-    page = (ROOT / "docs/security.md").read_text()
+    page = (ROOT / "docs/concepts/security.md").read_text()
     for code in ("A config", "`_base_`", "`custom_imports`", "`config.py` in the folder of a run", "--trust-config"):
         assert code in page

@@ -1,4 +1,4 @@
-"""docs/use-in-your-model.md, run as it is written: no timm and no transformers, but modules shaped like theirs."""
+"""docs/how-to/use-in-your-model.md, run as it is written: no timm and no transformers, but modules shaped like theirs."""
 
 import re
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from ndformer.framework.attention import Attention, build_encoding
 from ndformer.framework.tokens import Where
 from ndformer.framework.transformer import Block
 
-PAGE = (Path(__file__).parents[2] / "docs" / "use-in-your-model.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "use-in-your-model.md").read_text()
 SECTIONS = (
     "A plain ViT",
     "Attention, ready to use",

@@ -1,4 +1,4 @@
-"""docs/which-encoding.md: answers made of the tables' JSON; `python -m tests.docs.test_which_encoding` writes them."""
+"""docs/how-to/which-encoding.md: answers made of the tables' JSON; `python -m tests.docs.test_which_encoding` writes them."""
 
 import json
 from collections import Counter
@@ -10,13 +10,13 @@ from ndformer.lab.interval import Summary
 from ndformer.lab.rank import Cell, join
 from tests.docs import made
 
-PAGE = "docs/which-encoding.md"
+PAGE = "docs/how-to/which-encoding.md"
 DOCS = made.ROOT / "docs"
 ENCODINGS.get("NoPE")  # finds them all
 
 
 def linked(names: list[str]) -> str:
-    return ", ".join(f"[{name}](encodings.md#{name.lower()})" for name in names)
+    return ", ".join(f"[{name}](../reference/encodings.md#{name.lower()})" for name in names)
 
 
 def those(**flags: bool) -> list[str]:
@@ -32,7 +32,7 @@ def summary(cell: Cell) -> Summary:
 def accuracy() -> str:
     """On each set the best, and whom it is told apart from by the paired gain; and which is best most often."""
     rows = []
-    for name, found in sorted(join([DOCS / "results" / "comparison.json"]).items()):
+    for name, found in sorted(join([DOCS / "results" / "data" / "comparison.json"]).items()):
         cells = sorted(found.cells.items(), key=lambda item: -summary(item[1]).mean)
         (best, top), *others = cells
         apart = [other for other, cell in others if _ahead(top, cell)]
@@ -52,7 +52,7 @@ def _ahead(top: Cell, other: Cell) -> bool:
 
 
 def larger() -> str:
-    runs = json.loads((DOCS / "results" / "larger_digits.json").read_text())
+    runs = json.loads((DOCS / "results" / "data" / "larger_digits.json").read_text())
     mean = lambda values: f"{Summary.of(list(values.values())).mean:.1f}"
     rows = [[name, *[mean(one[way][size]) for way in one for size in ("28", "40", "56")]] for name, one in runs.items()]
     ways = [f"{size} px, {way}" for way in next(iter(runs.values())) for size in ("28", "40", "56")]
@@ -77,13 +77,14 @@ def answers() -> str:
             "What learns best from little data?",
             "Test accuracy of small transformers, learning rates by validation; ± is the 95 % interval of the mean "
             "over three to five seeds or folds, and ahead by more than chance is who has an interval of paired gains "
-            "above 0: [all figures](comparison.md#what-came-out).\n\n" + accuracy(),
+            "above 0: [all figures](../results/comparison.md#what-came-out).\n\n" + accuracy(),
         ),
         (
             "My inputs will be larger than those of training",
             "Digits learnt at 28 pixels, accuracy in % at larger sizes; *interpolated*: positions divided so that they "
             "stay in the range of training "
-            "([more sizes, and YaRN](results.md#the-digits-models-of-this-table-on-larger-images)).\n\n" + larger(),
+            "([more sizes, and YaRN](../results/results.md#the-digits-models-of-this-table-on-larger-images)).\n\n"
+            + larger(),
         ),
         (
             "What may it cost?",
@@ -104,7 +105,7 @@ def answers() -> str:
             "My data have no up",
             "No logit changes when all positions move or turn: "
             f"{linked(those(rotation_invariant=True, translation_invariant=True))}. Of these "
-            "[PaPEDirectional](encodings.md#papedirectional) alone still tells one side from another.",
+            "[PaPEDirectional](../reference/encodings.md#papedirectional) alone still tells one side from another.",
         ),
         (
             "How a token looks should depend on what it is",

@@ -158,7 +158,7 @@ def test_an_onnx_file_says_how_it_is_used(
     graph.save(tmp_path / "g.onnx", graph.graph(made, images(2)), found)
     metadata = runtime.InferenceSession(tmp_path / "g.onnx").get_modelmeta().custom_metadata_map
     assert {name: json.loads(metadata[name]) for name in METADATA} == METADATA
-    page = (ROOT / "docs" / "export.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "how-to" / "export.md").read_text(encoding="utf-8")
     (code,) = [block for block in re.findall(r"```py\n(.*?)```", page, re.DOTALL) if "custom_metadata_map" in block]
     Image.fromarray(np.random.default_rng(0).integers(0, 256, (40, 40, 3), np.uint8)).save(tmp_path / "cat.png")
     (tmp_path / "g.onnx").rename(tmp_path / "pape.onnx")

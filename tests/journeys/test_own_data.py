@@ -43,20 +43,20 @@ WAYS = {
         ".png",
     ),
     "custom_detection": Way(
-        "docs/custom-detection.md",
+        "docs/get-started/custom-detection.md",
         own.yolo,
         [*NARROW, *SIZE_64, "model.head.neck.width=80", "weights=None", "dataset.type=YoloFolder"],
         "mAP50",
         ".png",
     ),
     "custom_scenes": Way(
-        "docs/custom-clouds.md",
+        "docs/get-started/custom-clouds.md",
         scenes,
         ["train_dataloader.loops=1", "model.backbone.window=32"],
         "mIoU",
         "_prediction.ply",
     ),
-    "custom_videos": Way("docs/custom-recordings.md", own.clips, NARROW, "accuracy", ".png"),
+    "custom_videos": Way("docs/get-started/custom-recordings.md", own.clips, NARROW, "accuracy", ".png"),
 }  # fmt: skip
 
 

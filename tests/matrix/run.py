@@ -6,7 +6,7 @@ the samples of all recipes in an environment without extras.
     tests/matrix/run.py --plain                        the samples of all recipes after `pip install .`, without extras
 
 Pythons are found by name (python3.13) and among pyenv's; each gets an environment of its own in TMPDIR, made with pip
-as it is set up here, and thrown away afterwards. What came out goes into the table of docs/machines.md.
+as it is set up here, and thrown away afterwards. What came out goes into the table of docs/reference/machines.md.
 """
 
 import argparse
@@ -21,7 +21,7 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = ROOT / "docs" / "machines.md"
+PAGE = ROOT / "docs" / "reference" / "machines.md"
 SUPPORTED = ("3.10", "3.11", "3.12", "3.13", "3.14")
 CORE = [
     "tests/encodings",

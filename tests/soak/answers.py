@@ -117,7 +117,7 @@ def results(folder: Path) -> None:
 
 
 def comparison(folder: Path) -> None:
-    source = CONFIGS.parent / "docs" / "results" / "start.json"
+    source = CONFIGS.parent / "docs" / "results" / "data" / "start.json"
     (folder / "start.json").write_text(source.read_text())
 
 

@@ -1,4 +1,4 @@
-"""tools/rank.py: the kept figures of docs/results/start.json as rows, sets by name, and what is none of them."""
+"""tools/rank.py: the kept figures of docs/results/data/start.json as rows, sets by name, and what is none of them."""
 
 import json
 from pathlib import Path
@@ -8,14 +8,16 @@ import pytest
 from ndformer.framework.errors import UnknownNameError
 from tools import rank
 
-START = Path(__file__).parents[2] / "docs" / "results" / "start.json"
+START = Path(__file__).parents[2] / "docs" / "results" / "data" / "start.json"
 
 
 def test_kept_figures_are_rows_of_the_sets_that_are_named(tmp_path, capsys):
     rank.main([str(START), "--baseline", "PaPE", "--sets", "sign_digits", "mnist_small", "--out", str(tmp_path)])
     content = json.loads((tmp_path / "comparison.json").read_text())
     assert list(content["sets"]) == ["sign_digits", "mnist_small"]
-    runs = json.loads(START.read_text())["mnist_small"]["AxialRoPE"]["0.003"]  # which docs/results.md has for it
+    runs = json.loads(START.read_text())["mnist_small"]["AxialRoPE"][
+        "0.003"
+    ]  # which docs/results/results.md has for it
     cell = content["sets"]["mnist_small"]["cells"]["AxialRoPE"]
     assert cell["values"] == {seed: run["test"] for seed, run in runs.items()}
     says = capsys.readouterr().out

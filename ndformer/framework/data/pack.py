@@ -24,7 +24,7 @@ class Pack:
         """(H, W, 3) uint8 of a sample, packed or not yet; `size` high where it has no size of its own."""
         raise DataError(
             f"nothing draws samples of {self.of}: give {type(self).__name__}, which packs them, a "
-            "picture(sample, size), as docs/new-modality.md shows"
+            "picture(sample, size), as docs/how-to/new-modality.md shows"
         )
 
     def write_labelled(self, stem: Path, sample: Sample, labels: np.ndarray, classes: Any) -> None:

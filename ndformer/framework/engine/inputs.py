@@ -72,7 +72,7 @@ class Preparation:
     def _check_endings(self) -> None:
         if not self.adapters:
             raise DataError(
-                f"{self.kinds} opens no files: give it `endings` and open(path), as docs/new-modality.md shows"
+                f"{self.kinds} opens no files: give it `endings` and open(path), as docs/how-to/new-modality.md shows"
             )
 
     def _is_sample(self, folder: Path) -> bool:

@@ -45,7 +45,7 @@ def picture(sample: Sample, transforms: Sequence[Any], size: int = SIZE) -> np.n
     if not found:
         raise DataError(
             f"nothing draws samples of {', '.join(held)}: give the transform that packs them `of` and "
-            "picture(sample, size), as docs/new-modality.md shows"
+            "picture(sample, size), as docs/how-to/new-modality.md shows"
         )
     if len(found) == 1:
         return found[0]

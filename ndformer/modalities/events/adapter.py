@@ -41,7 +41,7 @@ class SpikingPatches(Adapter):
     axes = ("time", "row", "column")
     more_tokens = (
         "Set a lower `threshold` of PackSpikes (a shorter window of PackFrames) in the transforms of each loader, or a "
-        "smaller `patch` both there and in the modality: docs/custom-recordings.md."
+        "smaller `patch` both there and in the modality: docs/get-started/custom-recordings.md."
     )
     # and those that lie beside them: GEN1's boxes, DvsGesture's tables
     beside = ("_bbox.npy", "_labels.csv", "trials_to_train.txt", "trials_to_test.txt")

@@ -1,4 +1,4 @@
-"""Whatever is wrong with driving data is one sentence, or has the answer that docs/driving.md gives."""
+"""Whatever is wrong with driving data is one sentence, or has the answer that docs/get-started/driving.md gives."""
 
 import json
 import shutil

@@ -45,7 +45,7 @@ def _classes_in(path: Path) -> str:
         return "It is not Python."
     own = [f"{path}:{node.name}" for node in body if isinstance(node, ast.ClassDef)]
     if not own:
-        return "It has no class: write one that extends PositionEncoding, as docs/new-encoding.md shows."
+        return "It has no class: write one that extends PositionEncoding, as docs/how-to/new-encoding.md shows."
     return f"Name {' or '.join(own)}."
 
 

@@ -115,7 +115,7 @@ def read_npy(path: Path) -> Events:
     if table.dtype.names is None:
         raise ValueError(
             f"it holds {table.dtype} of shape {table.shape}: columns x, y, t, p must have their "
-            "names, as in docs/custom-recordings.md"
+            "names, as in docs/get-started/custom-recordings.md"
         )
     foreign.check_size(path, EVENT * table.size)
     return columns(table, list(table.dtype.names))

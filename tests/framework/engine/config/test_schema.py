@@ -255,7 +255,7 @@ def test_custom_imports_bring_names(write, on_cifar, tmp_path, monkeypatch):
 
 
 def test_the_page_of_configs_lists_every_key():
-    page = (ROOT / "docs" / "configs.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "reference" / "configs.md").read_text(encoding="utf-8")
     rows = [line for line in page.splitlines() if line.startswith("| `")]
     for split in ("val", "test"):
         rows += [

@@ -5,7 +5,7 @@
     data_root/samples/LIDAR_TOP/*.bin    and of the LiDAR; sweeps/LIDAR_TOP/ has those between
 
 Splits are the official ones, of scenes. The test set comes without boxes, so test is val, and whole scenes of train are
-held out for validation. Read docs/driving.md for what a sample is.
+held out for validation. Read docs/get-started/driving.md for what a sample is.
 """
 
 from pathlib import Path
