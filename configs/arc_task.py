@@ -1,7 +1,8 @@
 """One task of ARC, its own pairs and as many more as its generator draws: a small encoder, minutes on a CPU.
 
 Canvases of 11 x 11 hold grids of up to 10 x 10. `tools/compare.py configs/arc_task.py --encodings Sincos ObjectSincos`
-compares encodings on it, `--cfg-options dataset.tasks=[a5313dff]` takes another task: docs/get-started/arc.md has the list.
+compares encodings on it, `--cfg-options dataset.tasks=[a5313dff]` takes another task: docs/get-started/arc.md has the
+list.
 """
 
 data_root = "data/arc_agi"

@@ -1,4 +1,5 @@
-"""Your own objects: a folder in COCO's form, begun with a model that was trained on COCO. docs/get-started/custom-detection.md"""
+"""Your own objects: a folder in COCO's form, begun with a model that was trained on COCO.
+docs/get-started/custom-detection.md"""
 
 _base_ = ["_base_/coco_vitt.py"]
 data_root = "data/mine"

@@ -1,4 +1,5 @@
-"""Your own LiDAR scans with boxes, or KITTI's: pillars, UniTR's blocks without cameras, PaPE; docs/get-started/custom-lidar.md.
+"""Your own LiDAR scans with boxes, or KITTI's: pillars, UniTR's blocks without cameras, PaPE;
+docs/get-started/custom-lidar.md.
 
 Pillars of 0.4 m between -51.2 and 51.2 m. Lists of three numbers say another range.
 """

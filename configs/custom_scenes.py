@@ -1,4 +1,5 @@
-"""Your own scenes, with a label at every point: .ply, .las, .pcd, text, or folders of arrays. docs/get-started/custom-clouds.md
+"""Your own scenes, with a label at every point: .ply, .las, .pcd, text, or folders of arrays.
+docs/get-started/custom-clouds.md
 
 A small Point Transformer V3 on voxels of 5 cm. Features are colours and normals; those of scenes without normals are
 estimated.

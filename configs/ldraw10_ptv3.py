@@ -1,6 +1,7 @@
 """Ten kinds of building bricks on a small Point Transformer V3: the recipe of modelnet40_pape.py, in minutes on a CPU.
 
-For comparing encodings, so without the convolution, which would tell where points are without them: docs/results/results.md.
+For comparing encodings, so without the convolution, which would tell where points are without them:
+docs/results/results.md.
 """
 
 # pyright: reportAttributeAccessIssue=false

@@ -1,6 +1,7 @@
 """A view (2-D) and a cloud (3-D) of the same object as one token set in one 3-D space, on a generated stand-in.
 
-The view alone and the cloud alone leave two classes each to choose from, at most 50 %; docs/get-started/many-modalities.md.
+The view alone and the cloud alone leave two classes each to choose from, at most 50 %;
+docs/get-started/many-modalities.md.
 """
 
 data_root = "data/samples/paired"

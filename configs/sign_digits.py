@@ -1,4 +1,5 @@
-"""Ten hand signs photographed before a plain wall, 140 of each to learn from, in minutes on a CPU: docs/results/results.md."""
+"""Ten hand signs photographed before a plain wall, 140 of each to learn from, in minutes on a CPU:
+docs/results/results.md."""
 
 _base_ = ["_base_/imagefolder.py"]
 data_root = "data/sign_digits"

@@ -1,4 +1,5 @@
-"""A task of your own, with a plain loop: where is the bright spot? docs/how-to/new-task.md adds metric, data, pictures."""
+"""A task of your own, with a plain loop: where is the bright spot? docs/how-to/new-task.md adds metric, data,
+pictures."""
 
 from dataclasses import dataclass
 

@@ -117,7 +117,8 @@ class OldNames(MetaPathFinder, Loader):
 
 
 def old_names(module: str, names: dict[str, str]) -> Callable[[str], Any]:
-    """Return a module's `__getattr__` for names that were renamed: `__getattr__ = old_names(__name__, {"old": "new"})`."""
+    """Return a module's `__getattr__` for names that were renamed: `__getattr__ = old_names(__name__, {"old":
+    "new"})`."""
 
     def get(name: str) -> Any:
         if name not in names:

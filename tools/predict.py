@@ -9,7 +9,8 @@ python tools/predict.py work_dirs/gen1_pape/config.py work_dirs/gen1_pape/best.p
 
 A detector's boxes are x1, y1, x2, y2 in pixels of the file; those below --show-score are in --out alone. Where that
 leaves nothing, the score is said from which on its validation set had the best F1.
-Files are of any kind that the model's modalities read: images, clouds (docs/get-started/custom-clouds.md has the formats; a scene's
+Files are of any kind that the model's modalities read: images, clouds (docs/get-started/custom-clouds.md has the
+formats; a scene's
 folder is one), videos, event recordings, your own. What cannot be read is named and left out, and the exit code is 1.
 In a recording, boxes are those of its end; --cfg-options test_dataloader.dataset.transforms.0.until=3.5 asks about
 another second.

@@ -1,7 +1,8 @@
 """ModelNet40 with Point Transformer V3's encoder, as the PaPE paper trains it (appendix, Table 8): published sizes,
 augmentations, head and losses, and a position encoding instead of the published convolutional one (`cpe`).
 
-Points and their order are those of modelnet40_plain.py, with normals as features. docs/get-started/point-clouds.md says which of
+Points and their order are those of modelnet40_plain.py, with normals as features. docs/get-started/point-clouds.md
+says which of
 the paper's open questions were answered how.
 """
 

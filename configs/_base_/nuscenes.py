@@ -1,6 +1,7 @@
 """nuScenes with UniTR, as the PaPE paper trains it: published sizes, recipe and augmentations, random weights.
 
-A position encoding stands in the place of the published learned embeddings; docs/get-started/driving.md tells what the paper leaves
+A position encoding stands in the place of the published learned embeddings; docs/get-started/driving.md tells what the
+paper leaves
 open, and how that was answered. Positions are metres from above and patches in a camera.
 """
 

@@ -1,7 +1,8 @@
 """ScanNet with Point Transformer V3 as the PaPE paper trains it (appendix, Table 8): published sizes and augmentations,
 and a position encoding instead of the published convolutional one (`cpe`). 800 passes are 100 epochs of 8.
 
-`preset="pointcept"` has what the recipe of Pointcept says differently. docs/get-started/point-clouds.md tells how the paper's open
+`preset="pointcept"` has what the recipe of Pointcept says differently. docs/get-started/point-clouds.md tells how the
+paper's open
 questions were answered. Test is the benchmark's validation set; validation is a tenth of the training rooms;
 `dataset.val_is_test=True` in both of their loaders is the habit of other codebases.
 """

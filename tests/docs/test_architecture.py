@@ -1,4 +1,5 @@
-"""docs/concepts/architecture.md: its rooms are those that are tested (`python -m tests.docs.test_architecture` writes them)."""
+"""docs/concepts/architecture.md: its rooms are those that are tested (`python -m tests.docs.test_architecture` writes
+them)."""
 
 import re
 import xml.etree.ElementTree as ET

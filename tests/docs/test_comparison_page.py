@@ -1,4 +1,4 @@
-"""docs/results/comparison.md: tables that `python -m tests.docs.test_comparison_page` writes, commands that are understood."""
+"""docs/results/comparison.md: its tables (written by `python -m tests.docs.test_comparison_page`) and its commands."""
 
 import argparse
 import json
@@ -122,7 +122,7 @@ def on_points() -> dict[str, str]:
 
 
 def chooser() -> str:
-    """A row for each registered encoding, in the order of docs/reference/encodings.md; columns of nothing are left out."""
+    """One row per registered encoding, in the order of docs/reference/encodings.md, without empty columns."""
     built = {name: Built(name) for name in NAMES}
     flag = lambda name: {n: "✓" if getattr(b.encoding, name) else "" for n, b in built.items()}
     ratio = lambda row: f"{row['ratio']:.2f}"

@@ -1,4 +1,5 @@
-"""docs/reference/configs.md: recipes and their encodings, a table that `python -m tests.docs.test_configs_table` writes."""
+"""docs/reference/configs.md: recipes and their encodings, a table that `python -m tests.docs.test_configs_table`
+writes."""
 
 import re
 from pathlib import Path

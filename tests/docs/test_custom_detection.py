@@ -1,4 +1,5 @@
-"""docs/get-started/custom-detection.md: its three commands, on a folder of one's own, and the sentences that it shows."""
+"""docs/get-started/custom-detection.md: its three commands, on a folder of one's own, and the sentences that it
+shows."""
 
 import json
 import re

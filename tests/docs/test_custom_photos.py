@@ -1,4 +1,5 @@
-"""docs/get-started/custom-photos.md: its three commands on a folder of photos, and the small version of every recipe it lists."""
+"""docs/get-started/custom-photos.md: its three commands on a folder of photos, and the small version of every recipe
+it lists."""
 
 import json
 import re

@@ -13,7 +13,8 @@ def gallery() -> str:
     """One encoding after the other, in the order and the words of docs/reference/encodings.md."""
     lines = LINE.findall((made.ROOT / "docs" / "reference" / "encodings.md").read_text())
     return "\n" + "".join(
-        f"## {name}\n\n[{name}](../reference/encodings.md#{name.lower()}): {words}.\n\n![{name}](../images/{name}.png)\n\n"
+        f"## {name}\n\n[{name}](../reference/encodings.md#{name.lower()}): {words}.\n\n"
+        f"![{name}](../images/{name}.png)\n\n"
         for name, words in lines
     )
 

@@ -1,4 +1,5 @@
-"""docs/how-to/new-encoding.md: its example is short, keeps every promise, and its commands and lines are what one gets."""
+"""docs/how-to/new-encoding.md: its example is short, keeps every promise, and its commands and lines are what one
+gets."""
 
 import re
 import sys

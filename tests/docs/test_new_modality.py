@@ -1,4 +1,5 @@
-"""docs/how-to/new-modality.md: its code is short, learns in seconds, and the mistakes it lists get the sentences it shows."""
+"""docs/how-to/new-modality.md: its code is short, learns in seconds, and the mistakes it lists get the sentences it
+shows."""
 
 import json
 import os

@@ -1,4 +1,5 @@
-"""docs/how-to/use-in-your-model.md, run as it is written: no timm and no transformers, but modules shaped like theirs."""
+"""docs/how-to/use-in-your-model.md, run as it is written: no timm and no transformers, but modules shaped like
+theirs."""
 
 import re
 from collections.abc import Callable

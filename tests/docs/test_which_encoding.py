@@ -1,4 +1,5 @@
-"""docs/how-to/which-encoding.md: answers made of the tables' JSON; `python -m tests.docs.test_which_encoding` writes them."""
+"""docs/how-to/which-encoding.md: answers made of the tables' JSON; `python -m tests.docs.test_which_encoding` writes
+them."""
 
 import json
 from collections import Counter

@@ -4,7 +4,8 @@ for result in check(lambda **place: build_encoding(dict(type='PaPE', m=8), **pla
     print(result)
 
 Each promise is tried in 1 to 4 position dimensions, with small random weights and tokens (trial.py).
-tools/check_encoding.py runs this from the command line; docs/how-to/new-encoding.md says what the promises ask of an encoding.
+tools/check_encoding.py runs this from the command line; docs/how-to/new-encoding.md says what the promises ask of an
+encoding.
 """
 
 from collections.abc import Iterator

@@ -1,6 +1,7 @@
 """What a dataset, a pack, an adapter and a head must keep, so that all programs work with them.
 
-tools/check_modality.py runs it on a stranger's; docs/how-to/new-modality.md and docs/how-to/new-task.md say how they are written.
+tools/check_modality.py runs it on a stranger's; docs/how-to/new-modality.md and docs/how-to/new-task.md say how they
+are written.
 """
 
 import json

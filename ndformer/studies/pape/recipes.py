@@ -84,7 +84,8 @@ EXPERIMENTS = [
         shows=("Table 8",),
         about=(
             "Read off the configs; resolutions are in their transforms. nuScenes' follows UniTR's published code: 3 "
-            "samples on each of 8 GPUs, and a learning rate that rises for 40 % of training (docs/get-started/driving.md)."
+            "samples on each of 8 GPUs, and a learning rate that rises for 40 % of training "
+            "(docs/get-started/driving.md)."
         ),
     ),
 ]

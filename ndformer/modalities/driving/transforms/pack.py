@@ -16,7 +16,8 @@ CHANGES = ("image_transform", "cloud_transform")
 
 @TRANSFORMS.register_module()
 class PackDriving(Pack):
-    """The last one. Inputs are `points`, `images` where there are cameras, and TOLD, tensors as docs/get-started/driving.md has
+    """The last one. Inputs are `points`, `images` where there are cameras, and TOLD, tensors as
+    docs/get-started/driving.md has
     them. Pictures show `reach` metres from above."""
 
     of = "camera_to_lidar"
