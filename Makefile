@@ -1,6 +1,7 @@
 # make train   builds .venv when needed, then trains on a generated sample: files to report in minutes
 #              make train ARGS="configs/mnist_pape.py --sample --work-dir work_dirs/mine"
-# make test    builds .venv when needed, then lints, type-checks and runs the suite
+# make test    builds .venv when needed, then lints, type-checks and runs every test: each value of each parameter
+# make test-all  make test, then the other combinations of parameters and the slow tests
 # make headless  the built wheel on a server without libGL: a Debian of its own; needs root and debootstrap
 # make matrix  the suite's core on each supported Python found, with the oldest and the newest torch, and all samples without extras: docs/reference/machines.md
 # make soak    kills, faults, ranks, damaged files and 16 bit for an hour
@@ -19,13 +20,16 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: train test lint types gpu headless matrix soak journeys integrations devkit kernels elsewhere exports docs browser clean
+.PHONY: train test test-all lint types gpu headless matrix soak journeys integrations devkit kernels elsewhere exports docs browser clean
 
 train: $(READY)
 	$(BIN)/python tools/train.py $(or $(ARGS),configs/modelnet40_plain_pape.py --sample --overwrite)
 
 test: lint types
 	$(BIN)/python -m pytest -q -n auto
+
+test-all: test
+	$(BIN)/python -m pytest -q -n auto --rest
 
 lint: $(READY)
 	$(BIN)/ruff check .

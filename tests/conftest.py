@@ -10,9 +10,24 @@ import pytest
 import torch
 
 from ndformer.framework.system import malloc
+from tests.tiers import everyday
 
 torch.set_num_threads(1)
 malloc.keep_freed()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--all", action="store_true", help="run every case of every test, slow tests included")
+    parser.addoption("--rest", action="store_true", help="run only what is left out without --all (make test-all)")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--all"):
+        return
+    chosen = set(everyday(items)) ^ (set(items) if config.getoption("--rest") else set())
+    config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
+    items[:] = [item for item in items if item in chosen]
 
 
 @pytest.hookimpl(wrapper=True)
