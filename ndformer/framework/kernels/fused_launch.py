@@ -8,12 +8,11 @@ import triton  # pyright: ignore[reportMissingImports]
 from torch import Tensor
 
 from ndformer.framework.kernels import fused_triton as kernels
-from ndformer.framework.kernels.fused_features import queries_told
 from ndformer.framework.kernels.fused_reference import Bias, empty_like, empty_rest
 from ndformer.framework.kernels.fused_variants import Variant, padded, variant
 
 FAR = 1e30
-SPARE = 128  # places may be read up to a tile beyond the last, four at once
+ALIGNED = 16  # rows of places begin at whole 16s, so that several numbers are read at once
 
 
 def forward(q: Tensor, k: Tensor, v: Tensor, bias: Bias, scale: float, learning: bool) -> tuple[Tensor, Tensor, Tensor]:
@@ -22,7 +21,7 @@ def forward(q: Tensor, k: Tensor, v: Tensor, bias: Bias, scale: float, learning:
     out, lse = empty_like(q), q.new_empty(B, H, N, dtype=torch.float32)
     rest = empty_rest(q, bias.places, learning)
     tiles = variant("forward", q, bias)
-    told, steps = _told(_each_by_itself(bias) if tiles.channels else bias, tiles.keys)
+    told, steps = _told(bias, tiles.keys)
     if out.numel():
         kernels.forward[(triton.cdiv(N, tiles.queries) * B * H,)](  # pyright: ignore[reportIndexIssue]
             q, k, v, *told, out, lse, rest if rest.numel() else None, *map(_steps, (q, k, v, out)), *steps,
@@ -50,31 +49,12 @@ def backward(
         *map(_steps, (q, k, v, out, d_out, dq)), *steps, H, N, scale, **_constants(q, bias, tiles),
     )  # fmt: skip
     tiles = variant("backward_keys", q, bias)
-    told, steps = _told(_each_by_itself(bias) if tiles.channels else bias, tiles.queries)
-    riding = _riding(q, told, said, steps, scale, _constants(q, bias, tiles)) if tiles.channels else (None, None, None)
+    told, steps = _told(bias, tiles.queries)
     kernels.backward_keys[(triton.cdiv(N, tiles.keys) * B * H,)](  # pyright: ignore[reportIndexIssue]
-        q, k, v, *told, d_out, said, *riding, dk, dv,
+        q, k, v, *told, d_out, said, dk, dv,
         *map(_steps, (q, k, v, d_out, dk)), *steps, H, N, scale, **_constants(q, bias, tiles),
     )  # fmt: skip
     return dq, dk, dv, d_forms
-
-
-def _riding(
-    q: Tensor, told: list[Any], said: Tensor, steps: list[Any], scale: float, constants: dict[str, Any]
-) -> tuple[Tensor, ...]:
-    """Parabolas as channels of queries: what gradients of keys read of them."""
-    B, H, N, _ = q.shape
-    channels, tiles = constants["CHANNELS"], triton.cdiv(N, constants["QUERIES"])
-    riding = q.new_empty(B, H, N, channels, dtype=torch.float16)
-    offsets = q.new_empty(B, H, 2, N, dtype=torch.float32)
-    measures = q.new_empty(B, H, tiles, 3, channels, dtype=torch.float32)
-    of_forms, of_places, of_placed, of_spans, _ = steps
-    names = ("KIND", "P", "COUNT", "UNPLACED", "SPANS", "QUERIES", "CHANNELS")
-    queries_told[(tiles * B * H,)](  # pyright: ignore[reportIndexIssue]
-        *told[:4], said, riding, offsets, measures, of_forms, of_places, of_placed, of_spans, H, N, scale,
-        **{name: constants[name] for name in names}, num_warps=4,
-    )  # fmt: skip
-    return riding, offsets, measures
 
 
 def _constants(q: Tensor, bias: Bias, tiles: Variant) -> dict[str, Any]:
@@ -91,7 +71,6 @@ def _constants(q: Tensor, bias: Bias, tiles: Variant) -> dict[str, Any]:
         PRECISION="tf32x3" if q.dtype == torch.float32 else "tf32",
         QUERIES=tiles.queries,
         KEYS=tiles.keys,
-        CHANNELS=tiles.channels,
         num_warps=tiles.warps,
         num_stages=tiles.stages,
         enable_fp_fusion=True,
@@ -100,9 +79,7 @@ def _constants(q: Tensor, bias: Bias, tiles: Variant) -> dict[str, Any]:
 
 def _told(bias: Bias, size: int) -> tuple[list[Any], list[Any]]:
     """The bias as tensors, each with its steps; and the boxes of tiles of `size` tokens, where whole tiles may go."""
-    places = (
-        None if bias.places is None else F.pad(bias.places, (0, SPARE + -bias.places.shape[2] % SPARE)).contiguous()
-    )
+    places = None if bias.places is None else F.pad(bias.places, (0, -bias.places.shape[2] % ALIGNED)).contiguous()
     placed = None if bias.placed is None else bias.placed.float().contiguous()
     spans = None if bias.spans is None else bias.spans.contiguous()
     boxes = None if bias.kind != "cone" or bias.places is None else _boxes(bias.places, bias.placed, size)
@@ -110,17 +87,6 @@ def _told(bias: Bias, size: int) -> tuple[list[Any], list[Any]]:
     of_places, *of_rows = [0 if t is None or t.shape[0] == 1 else t.stride(0) for t in (places, placed, spans, boxes)]
     axis = 0 if places is None else places.stride(1)
     return [bias.forms, places, placed, spans, boxes], [forms, (of_places, axis), *of_rows]
-
-
-def _each_by_itself(bias: Bias) -> Bias:
-    """With the places of packed samples from where each begins: a tile of queries of several has one middle."""
-    if bias.spans is None or bias.places is None:
-        return bias
-    first = bias.spans[:, :1]  # (B or 1, 1, N)
-    known = (first >= 0) if bias.placed is None else (first >= 0) & bias.placed[:, None]
-    places, first, known = torch.broadcast_tensors(bias.places, first.clamp(min=0).long(), known)
-    least = torch.full_like(places, FAR).scatter_reduce(2, first, torch.where(known, places, FAR), "amin")
-    return bias._replace(places=torch.where(known, places - least.gather(2, first), 0))
 
 
 def _boxes(places: Tensor, placed: Tensor | None, size: int) -> Tensor:

@@ -1,7 +1,5 @@
 """The fused kernels: flash attention whose bias is made inside, from places and from numbers of the queries.
 
-In registers, or with CHANNELS on the tensor cores, as fused_features.py has them.
-
 Differences of places are taken before anything is multiplied: no extent costs digits. A key without a place stands at 0
 and has w_j = 0, and then dr = r_j - w_j r_i is 0, and so is its bias; it is one operation either way. Logits are
 in powers of two. Each program has its own rows of the results: no atomics, the same bits each time.
@@ -12,15 +10,6 @@ Steps of q, k, v and the like are those of (B, H, N), in elements; those of form
 import triton  # pyright: ignore[reportMissingImports]
 import triton.language as tl  # pyright: ignore[reportMissingImports]
 
-from ndformer.framework.kernels.fused_features import (
-    across,
-    beyond,
-    channels_of_keys,
-    made_of,
-    measured,
-    places_of_channels,
-    ridden,
-)
 from ndformer.framework.kernels.fused_tiles import (
     LOG2E,
     biased,
@@ -48,7 +37,6 @@ def forward(
     H, N, scale,
     KIND: tl.constexpr, P: tl.constexpr, COUNT: tl.constexpr, UNPLACED: tl.constexpr, SPANS: tl.constexpr,
     WIDTH: tl.constexpr, D: tl.constexpr, PRECISION: tl.constexpr, QUERIES: tl.constexpr, KEYS: tl.constexpr,
-    CHANNELS: tl.constexpr,
 ):  # fmt: skip
     """A tile of queries, over all keys in their spans. What rounding takes from `out` is `rest`, if it is asked."""
     tile, b, h = which(H, tl.cdiv(N, QUERIES))
@@ -65,41 +53,20 @@ def forward(
     most = tl.full([QUERIES], -1e30, tl.float32)
     total = tl.zeros([QUERIES], tl.float32)
     sums = tl.zeros([QUERIES, D], tl.float32)
-    whole, placed_from = N // KEYS * KEYS, 0
-    more, made, measure, pair, offset = 0.0, (), (), (), 0.0
-    if CHANNELS:
-        more, offset, origin, unit, last = ridden(
-            own, form, places, placed, b, i, N, low, high, places_step, placed_step, scale, KIND, P, UNPLACED, CHANNELS
-        )
-        channels = tl.arange(0, CHANNELS)
-        made = across(made_of(channels, KIND, P), 0)
-        measure = across(measured(origin, unit, channels, KIND, P), 0)
-        placed_from = tl.multiple_of(tl.minimum(tl.cdiv(last, KEYS) * KEYS, whole), KEYS)
-    for part in tl.static_range(1 if SPANS else 0, 2):  # tiles that are whole and placed, and others
-        begin = low if part else 0
-        skipped = 0 if SPANS else (whole - placed_from if part else placed_from)
-        if CHANNELS:
-            coming = beyond(begin, placed_from, skipped, part) + tl.arange(0, KEYS)
-            pair = places_of_channels(places, b, made, coming[None, :], places_step)
-        for at in range(begin, high - skipped if part else whole - placed_from, KEYS):
-            start = beyond(at, placed_from, skipped, part)
+    whole = N // KEYS * KEYS
+    for part in tl.static_range(1 if SPANS else 0, 2):  # whole tiles without a mask, then the others
+        for start in range(low if part == SPANS else whole, high if part else whole, KEYS):
             look = True
             if KIND == "cone":
                 look = meets(cone, box, box_at(boxes, b, start // KEYS, boxes_step, P), P)
             if look:
                 j = start + tl.arange(0, KEYS)
                 ks = rows(k, j, k_step[2], d, N, WIDTH, D, part == 0)
-                there = placed_of(placed, b, j, N, placed_step, UNPLACED and (part or not CHANNELS), 1, part == 0)
-                if CHANNELS:
-                    theirs = channels_of_keys(pair, made, measure, there, UNPLACED and part)
-                    coming = beyond(at + KEYS, placed_from, skipped, part) + tl.arange(0, KEYS)
-                    pair = places_of_channels(places, b, made, coming[None, :], places_step)
-                    logits = tl.dot(more, theirs, tl.dot(qs, tl.trans(ks))) * (scale * LOG2E) + offset * there
-                else:
-                    logits = tl.dot(qs, tl.trans(ks), input_precision=PRECISION) * (scale * LOG2E)
-                    theirs = places_of(places, b, j, N, places_step, P, 1, part == 0)
-                    dr = differences(own, theirs, there, P, UNPLACED)
-                    logits = biased(logits, form, dr, here, KIND, P, UNPLACED)
+                there = placed_of(placed, b, j, N, placed_step, UNPLACED, 1, part == 0)
+                logits = tl.dot(qs, tl.trans(ks), input_precision=PRECISION) * (scale * LOG2E)
+                theirs = places_of(places, b, j, N, places_step, P, 1, part == 0)
+                dr = differences(own, theirs, there, P, UNPLACED)
+                logits = biased(logits, form, dr, here, KIND, P, UNPLACED)
                 if SPANS:
                     theirs_first, _, _ = span(spans, b, j, N, spans_step, KEYS, SPANS, -2)
                     logits = tl.where(first[:, None] == theirs_first[None, :], logits, float("-inf"))
@@ -133,7 +100,6 @@ def backward_queries(
     H, N, scale,
     KIND: tl.constexpr, P: tl.constexpr, COUNT: tl.constexpr, UNPLACED: tl.constexpr, SPANS: tl.constexpr,
     WIDTH: tl.constexpr, D: tl.constexpr, PRECISION: tl.constexpr, QUERIES: tl.constexpr, KEYS: tl.constexpr,
-    CHANNELS: tl.constexpr,
 ):  # fmt: skip
     """Gradients of a tile of queries and of their forms. What the keys want to know of each query is `said`, (B, H,
     2 + F, N): what the softmax takes from the gradient of a logit, the logarithm of its sum, and the prepared form."""
@@ -200,13 +166,12 @@ def backward_queries(
 
 @triton.jit
 def backward_keys(
-    q, k, v, forms, places, placed, spans, boxes, d_out, said, riding, offsets, measures, dk, dv,
+    q, k, v, forms, places, placed, spans, boxes, d_out, said, dk, dv,
     q_step, k_step, v_step, d_out_step, dk_step,
     forms_step, places_step, placed_step, spans_step, boxes_step,
     H, N, scale,
     KIND: tl.constexpr, P: tl.constexpr, COUNT: tl.constexpr, UNPLACED: tl.constexpr, SPANS: tl.constexpr,
     WIDTH: tl.constexpr, D: tl.constexpr, PRECISION: tl.constexpr, QUERIES: tl.constexpr, KEYS: tl.constexpr,
-    CHANNELS: tl.constexpr,
 ):  # fmt: skip
     """Gradients of a tile of keys and values, over all queries in their spans; tiles are keys by queries."""
     tile, b, h = which(H, tl.cdiv(N, KEYS))
@@ -221,20 +186,10 @@ def backward_keys(
     box = box_of(theirs, placed, b, j, N, placed_step, KIND, P, UNPLACED)
     cone = forms_of(forms, b, h, j, N, forms_step, COUNT if KIND == "cone" else 0, KIND)
     first, low, high = span(spans, b, j, N, spans_step, QUERIES, SPANS, -2)
-    pair, made, channels = (), (), 0
-    if CHANNELS:
-        channels = tl.arange(0, CHANNELS)
-        made = across(made_of(channels, KIND, P), 1)
-        pair = places_of_channels(places, b, made, j[:, None], places_step)
-        riding += (b * H + h) * N * CHANNELS
-        offsets += (b * H + h) * 2 * N
-        measures += (b * H + h) * tl.cdiv(N, QUERIES) * (3 * CHANNELS)
     d_keys = tl.zeros([KEYS, D], tl.float32)
     d_values = tl.zeros([KEYS, D], tl.float32)
     whole = N // QUERIES * QUERIES
-    if CHANNELS and UNPLACED:
-        whole = tl.where(tl.min(tl.where((j < N)[:, None], there, 1.0)) > 0, whole, 0)
-    for part in tl.static_range(1 if SPANS else 0, 2):  # tiles of queries that are whole, of keys that are placed
+    for part in tl.static_range(1 if SPANS else 0, 2):  # whole tiles without a mask, then the others
         for start in range(low if part == SPANS else whole, high if part else whole, QUERIES):
             look = True
             if KIND == "cone":
@@ -242,26 +197,13 @@ def backward_keys(
             if look:
                 i = start + tl.arange(0, QUERIES)
                 qs = rows(q, i, q_step[2], d, N, WIDTH, D, part == 0)
-                if CHANNELS:
-                    at = measures + start // QUERIES * (3 * CHANNELS) + channels
-                    measure = across((tl.load(at), tl.load(at + CHANNELS), tl.load(at + 2 * CHANNELS)), 1)
-                    more = rows(riding, i, CHANNELS, channels, N, CHANNELS, CHANNELS, part == 0)
-                    known = channels_of_keys(pair, made, measure, there, UNPLACED and part)
-                    logits = tl.dot(known, tl.trans(more), tl.dot(ks, tl.trans(qs))) * (scale * LOG2E)
-                    if UNPLACED and part:
-                        logits += row_of(offsets, i, N, False)[None, :] * there
-                        logits -= row_of(said + N, i, N, False)[None, :]
-                    else:
-                        logits -= row_of(offsets + N, i, N, part == 0)[None, :]
-                else:
-                    logits = tl.dot(ks, tl.trans(qs), input_precision=PRECISION) * (scale * LOG2E)
-                    here = placed_of(placed, b, i, N, placed_step, UNPLACED, 1, part == 0)
-                    own = places_of(places, b, i, N, places_step, P, 1, part == 0)
-                    form = said_of(said + 2 * N, i, N, COUNT, part == 0)
-                    logits -= row_of(said + N, i, N, part == 0)[None, :]
-                    dr = differences(own, theirs, there, P, UNPLACED)
-                    logits = biased(logits, form, dr, here, KIND, P, UNPLACED)
-                weights = tl.exp2(logits)
+                logits = tl.dot(ks, tl.trans(qs), input_precision=PRECISION) * (scale * LOG2E)
+                here = placed_of(placed, b, i, N, placed_step, UNPLACED, 1, part == 0)
+                own = places_of(places, b, i, N, places_step, P, 1, part == 0)
+                form = said_of(said + 2 * N, i, N, COUNT, part == 0)
+                logits -= row_of(said + N, i, N, part == 0)[None, :]
+                dr = differences(own, theirs, there, P, UNPLACED)
+                weights = tl.exp2(biased(logits, form, dr, here, KIND, P, UNPLACED))
                 if SPANS:
                     theirs_first, _, _ = span(spans, b, i, N, spans_step, QUERIES, SPANS, -1)
                     weights = tl.where(first[:, None] == theirs_first[None, :], weights, 0.0)

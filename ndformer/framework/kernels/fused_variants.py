@@ -6,7 +6,6 @@ largest that do not spill registers inside a loop on sm_80, sm_90 and sm_120, wh
 
 from typing import NamedTuple
 
-import torch
 from torch import Tensor
 
 from ndformer.framework.kernels.fused_reference import Bias
@@ -17,7 +16,6 @@ class Variant(NamedTuple):
     keys: int
     warps: int
     stages: int
-    channels: int = 0  # of places, on the tensor cores; 0: the bias is made in registers
 
 
 class Row(NamedTuple):
@@ -66,51 +64,9 @@ TABLE: dict[tuple[str, int, int], Row] = {
 }
 
 
-# Parabolas of up to three dimensions as extra channels on the tensor cores, for 16-bit inputs: by kernel, architecture,
-# dimensions and channels of a head; without and with a mask. On an H100 it takes 0.78 (three dimensions) to 0.91 (two)
-# of the time in registers, forward, and 0.83 to 0.92 for keys. sm_120 has too few tensor cores for its other units, and
-# its bias is made in registers; gradients of forms are sums of differences in float32, and are made there everywhere.
-# The tiles of sm_90 are the fastest on an H100, although a few values of them spill; those of sm_80 do not spill.
-WIDE, LONG, WIDE_SPACE, LONG_SPACE = (Variant(128, keys, 4, 3, channels) for channels in (16, 32) for keys in (64, 32))
-WIDEST_HEADS = Variant(128, 32, 8, 3, 16)
-KEYS, KEYS_SPACE, FEW_SPACE = Variant(64, 64, 4, 2, 16), Variant(64, 64, 4, 2, 32), Variant(32, 64, 4, 2, 32)
-RIDING: dict[tuple[str, int, int, int], tuple[Variant, Variant | None]] = {
-    ("forward", arch, P, width): (WIDE, WIDE) if P < 3 else (WIDE_SPACE, LONG_SPACE)
-    for arch in (80, 90)
-    for P in (1, 2, 3)
-    for width in (16, 32, 64)
-}
-RIDING |= {("forward", 80, P, 64): (LONG, LONG) if P < 3 else (LONG_SPACE, LONG_SPACE) for P in (1, 2, 3)}
-RIDING |= {("forward", arch, P, 128): (WIDEST_HEADS, None) for arch in (80, 90) for P in (1, 2)}
-RIDING |= {
-    ("backward_keys", arch, P, width): (KEYS, KEYS) if P < 3 else (KEYS_SPACE, KEYS_SPACE)
-    for arch, width in ((80, 16), (80, 32), (90, 16), (90, 32), (90, 64))
-    for P in (1, 2, 3)
-}
-RIDING |= {("backward_keys", 80, 3, width): (FEW_SPACE, FEW_SPACE) for width in (16, 32, 64)}  # P = 2: as in registers
-
-
 def variant(kernel: str, q: Tensor, bias: Bias) -> Variant:
     P, masked = 0 if bias.places is None else bias.places.shape[1], bias.kind == "cone" or bias.spans is not None
-    riding = rides(kernel, architecture(q.device), bias.kind, q.element_size(), q.shape[-1], P, masked)
-    return riding or chosen(kernel, q.element_size(), q.shape[-1], P, masked)
-
-
-def rides(kernel: str, arch: int, kind: str, size: int, width: int, P: int, masked: bool) -> Variant | None:
-    """With the bias on the tensor cores, where that is thought to be faster."""
-    if kind not in ("parabola", "isotropic") or size != 2:
-        return None
-    return RIDING.get((kernel, arch, P, padded(size, width, P)), (None, None))[masked]
-
-
-def architecture(device: torch.device) -> int:
-    """The one of 80, 90 and 120 whose units a GPU has in like proportions; interpreted on a CPU, 80."""
-    if device.type != "cuda":
-        return 80
-    major, minor = torch.cuda.get_device_capability(device)
-    if (major, minor) in ((8, 6), (8, 9)) or major >= 12:
-        return 120
-    return 90 if major >= 9 else 80
+    return chosen(kernel, q.element_size(), q.shape[-1], P, masked)
 
 
 def chosen(kernel: str, size: int, width: int, P: int, masked: bool) -> Variant:
