@@ -20,7 +20,7 @@ from ndformer.framework.kernels import fused_triton
 from ndformer.framework.kernels.fused_variants import Variant, padded
 
 TOOLS = Path(triton.__path__[0]) / "backends" / "nvidia" / "bin"
-FLOATS = ("forms", "places", "placed", "boxes", "lse", "d_lse", "said", "d_forms")
+FLOATS = ("forms", "places", "placed", "boxes", "lse", "d_lse", "query_stats", "d_forms")
 COUNTS = {"none": 0, "isotropic": 1, "distance": 1, "power": 2, "logarithm": 2, "gaussian": 1}
 
 
@@ -115,7 +115,7 @@ def _source(case: Case, tiles: Variant) -> Any:
         QUERIES=tiles.queries,
         KEYS=tiles.keys,
     )
-    given["rest"] = P > 2 and case.dtype != "fp32"
+    given["residual"] = P > 2 and case.dtype != "fp32"
     constants |= {name: None for name, here in given.items() if not here}
     signature: dict[str, Any] = {}
     fixed: dict[tuple[int, ...], Any] = {}

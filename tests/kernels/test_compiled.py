@@ -4,7 +4,7 @@ import pytest
 
 pytest.importorskip("triton", reason="make kernels installs triton")
 
-from ndformer.framework.kernels.fused_variants import TABLE, Variant, chosen
+from ndformer.framework.kernels.fused_variants import TABLE, Variant, table_variant
 from tests.kernels.ahead import Case, compiled, is_atomic, is_early, is_product, is_spill, per_32
 
 SHARED = {80: 166912, 90: 232448, 120: 101376}  # bytes that a program may have
@@ -45,7 +45,7 @@ def check(case: Case) -> None:
 
 def tiles_of(case: Case) -> Variant:
     masked = case.spans or case.kind == "cone"
-    return chosen(case.kernel, 4 if case.dtype == "fp32" else 2, case.width, case.P, masked)
+    return table_variant(case.kernel, 4 if case.dtype == "fp32" else 2, case.width, case.P, masked)
 
 
 @pytest.mark.parametrize("case", EVERY, ids=str)
@@ -60,7 +60,7 @@ def test_nor_does_another_bias_or_a_mask(case: Case) -> None:
 
 @pytest.mark.parametrize("arch", SHARED)
 def test_parabolas_are_at_most_twice_the_instructions_of_no_bias(arch: int) -> None:
-    plain, tiles = chosen("forward", 2, 64, 0, False), chosen("forward", 2, 64, 2, False)
+    plain, tiles = table_variant("forward", 2, 64, 0, False), table_variant("forward", 2, 64, 2, False)
     none = per_32(compiled(Case("forward", "none", 0, 64, "fp16", arch), plain), plain)
     found = per_32(compiled(Case("forward", "parabola", 2, 64, "fp16", arch), tiles), tiles)
     assert any(map(is_early, none))

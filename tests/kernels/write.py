@@ -11,7 +11,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import triton  # pyright: ignore[reportMissingImports]
 
-from ndformer.framework.kernels.fused_variants import chosen
+from ndformer.framework.kernels.fused_variants import table_variant
 from tests.kernels.ahead import Case, compiled, is_spill, per_32
 from tests.kernels.expected import PIPES, cycles, ratios
 
@@ -24,7 +24,7 @@ MEANT = "compiled ahead of time; cycles are expected of a model, nothing was mea
 
 def counted(kernel: str, kind: str, P: int, arch: int) -> dict[str, Any]:
     case = Case(kernel, kind, P, WIDTHS[P], "fp16", arch)
-    tiles = chosen(kernel, 2, case.width, 0 if kind == "none" else P, False)
+    tiles = table_variant(kernel, 2, case.width, 0 if kind == "none" else P, False)
     code = compiled(case, tiles)
     operations = per_32(code, tiles)
     return dict(

@@ -1,4 +1,4 @@
-"""Starts the fused kernels: which tiles, how many programs, and what each is told."""
+"""Launch the fused kernels: choose tiles and grids, and pass tensors with their strides."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ import triton  # pyright: ignore[reportMissingImports]
 from torch import Tensor
 
 from ndformer.framework.kernels import fused_triton as kernels
-from ndformer.framework.kernels.fused_reference import Bias, empty_like, empty_rest
+from ndformer.framework.kernels.fused_reference import Bias, empty_like, empty_residual
 from ndformer.framework.kernels.fused_variants import Variant, padded, variant
 
 FAR = 1e30
@@ -17,48 +17,49 @@ ALIGNED = 16  # rows of places begin at whole 16s, so that several numbers are r
 
 def forward(q: Tensor, k: Tensor, v: Tensor, bias: Bias, scale: float, learning: bool) -> tuple[Tensor, Tensor, Tensor]:
     B, H, N, _ = q.shape
-    q, k, v = (_side_by_side(t) for t in (q, k, v))
+    q, k, v = (_contiguous_channels(t) for t in (q, k, v))
     out, lse = empty_like(q), q.new_empty(B, H, N, dtype=torch.float32)
-    rest = empty_rest(q, bias.places, learning)
+    residual = empty_residual(q, bias.places, learning)
     tiles = variant("forward", q, bias)
-    told, steps = _told(bias, tiles.keys)
+    arguments, steps = _bias_arguments(bias, tiles.keys)
     if out.numel():
         kernels.forward[(triton.cdiv(N, tiles.queries) * B * H,)](  # pyright: ignore[reportIndexIssue]
-            q, k, v, *told, out, lse, rest if rest.numel() else None, *map(_steps, (q, k, v, out)), *steps,
-            H, N, scale, **_constants(q, bias, tiles),
+            q, k, v, *arguments, out, lse, residual if residual.numel() else None,
+            *map(_steps, (q, k, v, out)), *steps, H, N, scale, **_constants(q, bias, tiles),
         )  # fmt: skip
-    return out, lse, rest
+    return out, lse, residual
 
 
 def backward(
-    q: Tensor, k: Tensor, v: Tensor, bias: Bias, out: Tensor, lse: Tensor, rest: Tensor, d_out: Tensor, d_lse: Tensor,
-    scale: float,
+    q: Tensor, k: Tensor, v: Tensor, bias: Bias, out: Tensor, lse: Tensor, residual: Tensor, d_out: Tensor,
+    d_lse: Tensor, scale: float,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
     B, H, N, _ = q.shape
-    q, k, v, out, d_out = (_side_by_side(t) for t in (q, k, v, out, d_out))
+    q, k, v, out, d_out = (_contiguous_channels(t) for t in (q, k, v, out, d_out))
     dq, dk, dv = (empty_like(t) for t in (q, k, v))
-    learned = bias.forms is not None and bias.kind != "cone"
-    d_forms = lse.new_empty(bias.forms.shape if learned and bias.forms is not None else 0)
-    said = lse.new_empty(B, H, 2 + (0 if bias.forms is None else bias.forms.shape[2]), N)
+    has_form_gradients = bias.forms is not None and bias.kind != "cone"
+    d_forms = lse.new_empty(bias.forms.shape if has_form_gradients and bias.forms is not None else 0)
+    query_stats = lse.new_empty(B, H, 2 + (0 if bias.forms is None else bias.forms.shape[2]), N)
     if not q.numel():
         return dq, dk, dv, d_forms
     tiles = variant("backward_queries", q, bias)
-    told, steps = _told(bias, tiles.keys)
+    arguments, steps = _bias_arguments(bias, tiles.keys)
     kernels.backward_queries[(triton.cdiv(N, tiles.queries) * B * H,)](  # pyright: ignore[reportIndexIssue]
-        q, k, v, *told, out, rest if rest.numel() else None, lse, d_out, d_lse.contiguous(), said, dq, d_forms,
+        q, k, v, *arguments, out, residual if residual.numel() else None, lse, d_out, d_lse.contiguous(),
+        query_stats, dq, d_forms,
         *map(_steps, (q, k, v, out, d_out, dq)), *steps, H, N, scale, **_constants(q, bias, tiles),
     )  # fmt: skip
     tiles = variant("backward_keys", q, bias)
-    told, steps = _told(bias, tiles.queries)
+    arguments, steps = _bias_arguments(bias, tiles.queries)
     kernels.backward_keys[(triton.cdiv(N, tiles.keys) * B * H,)](  # pyright: ignore[reportIndexIssue]
-        q, k, v, *told, d_out, said, dk, dv,
+        q, k, v, *arguments, d_out, query_stats, dk, dv,
         *map(_steps, (q, k, v, d_out, dk)), *steps, H, N, scale, **_constants(q, bias, tiles),
     )  # fmt: skip
     return dq, dk, dv, d_forms
 
 
 def _constants(q: Tensor, bias: Bias, tiles: Variant) -> dict[str, Any]:
-    """What a kernel is compiled for."""
+    """Return the compile-time arguments of a kernel."""
     P = 0 if bias.places is None else bias.places.shape[1]
     return dict(
         KIND=bias.kind,
@@ -77,20 +78,22 @@ def _constants(q: Tensor, bias: Bias, tiles: Variant) -> dict[str, Any]:
     )
 
 
-def _told(bias: Bias, size: int) -> tuple[list[Any], list[Any]]:
-    """The bias as tensors, each with its steps; and the boxes of tiles of `size` tokens, where whole tiles may go."""
+def _bias_arguments(bias: Bias, size: int) -> tuple[list[Any], list[Any]]:
+    """Return the bias as tensors, with bounding boxes of tiles of `size` tokens for cones, and their strides."""
     places = None if bias.places is None else F.pad(bias.places, (0, -bias.places.shape[2] % ALIGNED)).contiguous()
     placed = None if bias.placed is None else bias.placed.float().contiguous()
     spans = None if bias.spans is None else bias.spans.contiguous()
     boxes = None if bias.kind != "cone" or bias.places is None else _boxes(bias.places, bias.placed, size)
-    forms = (0, 0, 0, 0) if bias.forms is None else bias.forms.stride()
-    of_places, *of_rows = [0 if t is None or t.shape[0] == 1 else t.stride(0) for t in (places, placed, spans, boxes)]
+    forms_steps = (0, 0, 0, 0) if bias.forms is None else bias.forms.stride()
+    places_step, *row_steps = [
+        0 if t is None or t.shape[0] == 1 else t.stride(0) for t in (places, placed, spans, boxes)
+    ]
     axis = 0 if places is None else places.stride(1)
-    return [bias.forms, places, placed, spans, boxes], [forms, (of_places, axis), *of_rows]
+    return [bias.forms, places, placed, spans, boxes], [forms_steps, (places_step, axis), *row_steps]
 
 
 def _boxes(places: Tensor, placed: Tensor | None, size: int) -> Tensor:
-    """(B or 1, tiles, 2 P) what is between the places of each tile; everything, where a token has none."""
+    """Return the bounds of the positions in each tile, (B or 1, tiles, 2 P); infinite where a token has none."""
     low, high = places, places
     if placed is not None:
         low, high = (torch.where(placed[:, None], places, far) for far in (-FAR, FAR))
@@ -100,8 +103,8 @@ def _boxes(places: Tensor, placed: Tensor | None, size: int) -> Tensor:
     return bounds.transpose(1, 2).flatten(2).contiguous()  # low and high of each axis in turn
 
 
-def _side_by_side(t: Tensor) -> Tensor:
-    """With the channels of a token one after the other."""
+def _contiguous_channels(t: Tensor) -> Tensor:
+    """Return `t` with the channels of a token contiguous."""
     return t if t.stride(-1) == 1 else t.contiguous()
 
 
