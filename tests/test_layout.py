@@ -138,7 +138,7 @@ def test_what_is_imported_at_the_top_is_what_is_installed(folder: str, needed: s
     assert not strangers, strangers
 
 
-TRITON = {f"ndformer.framework.kernels.fused_{name}" for name in ("features", "launch", "tiles", "triton")}
+TRITON = {f"ndformer.framework.kernels.fused_{name}" for name in ("launch", "tiles", "triton")}
 TRITON |= {"ndformer.framework.kernels.rotation_triton"}
 
 

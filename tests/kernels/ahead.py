@@ -20,7 +20,7 @@ from ndformer.framework.kernels import fused_triton
 from ndformer.framework.kernels.fused_variants import Variant, padded
 
 TOOLS = Path(triton.__path__[0]) / "backends" / "nvidia" / "bin"
-FLOATS = ("forms", "places", "placed", "boxes", "lse", "d_lse", "said", "d_forms", "offsets", "measures")
+FLOATS = ("forms", "places", "placed", "boxes", "lse", "d_lse", "query_stats", "d_forms")
 COUNTS = {"none": 0, "isotropic": 1, "distance": 1, "power": 2, "logarithm": 2, "gaussian": 1}
 
 
@@ -114,10 +114,8 @@ def _source(case: Case, tiles: Variant) -> Any:
         PRECISION="tf32x3" if case.dtype == "fp32" else "tf32",
         QUERIES=tiles.queries,
         KEYS=tiles.keys,
-        CHANNELS=tiles.channels,
     )
-    given |= dict.fromkeys(("riding", "offsets", "measures"), tiles.channels > 0)
-    given["rest"] = P > 2 and case.dtype != "fp32"
+    given["residual"] = P > 2 and case.dtype != "fp32"
     constants |= {name: None for name, here in given.items() if not here}
     signature: dict[str, Any] = {}
     fixed: dict[tuple[int, ...], Any] = {}
@@ -139,7 +137,7 @@ def _source(case: Case, tiles: Variant) -> Any:
             signature[name] = ("i32",) * 3
             attributes |= {(at, axis): aligned for axis in range(3)}
         else:
-            known = {"spans": "i32", "riding": "fp16"} | dict.fromkeys(FLOATS, "fp32")
+            known = {"spans": "i32"} | dict.fromkeys(FLOATS, "fp32")
             signature[name] = f"*{known.get(name, case.dtype)}"
             attributes[at,] = aligned
     return ASTSource(fn=kernel, signature=signature, constexprs=fixed, attrs=attributes)

@@ -11,29 +11,25 @@ import matplotlib.pyplot as plt
 import numpy as np
 import triton  # pyright: ignore[reportMissingImports]
 
-from ndformer.framework.kernels.fused_variants import RIDING, chosen
+from ndformer.framework.kernels.fused_variants import table_variant
 from tests.kernels.ahead import Case, compiled, is_spill, per_32
 from tests.kernels.expected import PIPES, cycles, ratios
 
 FOLDER = Path(__file__).resolve().parents[2] / "docs" / "benchmarks"
 KERNELS = {"forward": 2, "backward_queries": 3, "backward_keys": 4}  # matrix products of each
 BIASES = [("none", 2), ("isotropic", 2), ("distance", 2), ("parabola", 2), ("none", 3), ("parabola", 3)]
-RODE = [("isotropic", 2), ("parabola", 2), ("parabola", 3)]  # on the tensor cores
 WIDTHS = {2: 64, 3: 16}  # images with ViT's heads, points with those of PTv3
 MEANT = "compiled ahead of time; cycles are expected of a model, nothing was measured on a GPU"
 
 
-def counted(kernel: str, kind: str, P: int, arch: int, riding: bool = False) -> dict[str, Any]:
+def counted(kernel: str, kind: str, P: int, arch: int) -> dict[str, Any]:
     case = Case(kernel, kind, P, WIDTHS[P], "fp16", arch)
-    tiles = chosen(kernel, 2, case.width, 0 if kind == "none" else P, False)
-    if riding:
-        tiles = RIDING[kernel, 80 if kernel == "forward" else arch, P, case.width][0]
+    tiles = table_variant(kernel, 2, case.width, 0 if kind == "none" else P, False)
     code = compiled(case, tiles)
     operations = per_32(code, tiles)
     return dict(
         kernel=kernel,
         bias=kind,
-        design="channels" if riding else "registers",
         dimensions=P,
         channels=case.width,
         arch=f"sm_{arch}",
@@ -44,8 +40,7 @@ def counted(kernel: str, kind: str, P: int, arch: int, riding: bool = False) -> 
         instructions=round(operations.total(), 2),
         by_operation={name: round(count, 2) for name, count in _short(operations).most_common(10)},
         expected_cycles={
-            pipe: round(count, 2)
-            for pipe, count in cycles(operations, arch, KERNELS[kernel] * case.width + tiles.channels).items()
+            pipe: round(count, 2) for pipe, count in cycles(operations, arch, KERNELS[kernel] * case.width).items()
         },
     )
 
@@ -59,9 +54,6 @@ def _short(operations: Any) -> Any:
 
 def main() -> None:
     rows = [counted(kernel, kind, P, arch) for arch in PIPES for kernel in KERNELS for kind, P in BIASES]
-    rows += [counted("forward", kind, P, arch, riding=True) for arch in PIPES for kind, P in RODE]
-    keys = [(kind, P, arch) for arch in PIPES for kind, P in RODE if ("backward_keys", arch, P, WIDTHS[P]) in RIDING]
-    rows += [counted("backward_keys", *case, riding=True) for case in keys]
     plain = {(row["kernel"], row["dimensions"], row["arch"]): row for row in rows if row["bias"] == "none"}
     for row in rows:
         none = plain[row["kernel"], row["dimensions"], row["arch"]]
@@ -74,7 +66,7 @@ def main() -> None:
 
 
 def draw(rows: list[dict[str, Any]]) -> None:
-    figure, axes = plt.subplots(1, 3, figsize=(13, 3.8), sharey=True, layout="constrained", width_ratios=[3, 2, 2])
+    figure, axes = plt.subplots(1, 3, figsize=(13, 3.8), sharey=True, layout="constrained")
     for ax, kernel in zip(axes, KERNELS):
         mine = [row for row in rows if row["kernel"] == kernel]
         names = list(dict.fromkeys(map(_name, mine)))
@@ -95,8 +87,7 @@ def draw(rows: list[dict[str, Any]]) -> None:
 
 
 def _name(row: dict[str, Any]) -> str:
-    rode = "\nas\nchannels" if row["design"] == "channels" else ""
-    return f"{row['bias']}{rode}\n{row['dimensions']}-D, h={row['channels']}"
+    return f"{row['bias']}\n{row['dimensions']}-D, h={row['channels']}"
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Fused attention: the bias is made inside of flash attention, from places and a few numbers of each query (Triton).
+"""Fused attention: flash attention that computes its bias from positions and a few numbers of each query (Triton).
 
 q, k and v stay at the width of a head, differences are taken in float32 before anything is squared, and nothing of the
 size of all pairs is ever made. Packed rows and padding are spans of keys: no work between samples.
@@ -63,7 +63,7 @@ class Fused(Backend):
 
 
 def kind_of(bias: Bias | None) -> str | None:
-    """As fused_op.py calls it; None: not one of them."""
+    """Return the kind of a bias in fused_op.py, or None if the fused kernels do not serve it."""
     if bias is None:
         return "none"
     if isinstance(bias, IsotropicBias):
@@ -76,7 +76,7 @@ def kind_of(bias: Bias | None) -> str | None:
 
 
 def forms_of(bias: PositionBias, q: Tensor) -> Tensor:
-    """(B, H, F, N); what all queries share is expanded, and takes no memory."""
+    """Return the numbers of each query, (B, H, F, N); those that all queries share are expanded and take no memory."""
     if isinstance(bias, SeparableBias):
         entries, axes = bias.parabolas()
         P, none = len(axes), q.new_zeros(1, dtype=bias.dtype)

@@ -1,4 +1,4 @@
-"""Starts the fused kernels: which tiles, how many programs, and what each is told."""
+"""Launch the fused kernels: choose tiles and grids, and pass tensors with their strides."""
 
 from typing import Any
 
@@ -8,77 +8,58 @@ import triton  # pyright: ignore[reportMissingImports]
 from torch import Tensor
 
 from ndformer.framework.kernels import fused_triton as kernels
-from ndformer.framework.kernels.fused_features import queries_told
-from ndformer.framework.kernels.fused_reference import Bias, empty_like, empty_rest
+from ndformer.framework.kernels.fused_reference import Bias, empty_like, empty_residual
 from ndformer.framework.kernels.fused_variants import Variant, padded, variant
 
 FAR = 1e30
-SPARE = 128  # places may be read up to a tile beyond the last, four at once
+ALIGNED = 16  # rows of places begin at whole 16s, so that several numbers are read at once
 
 
 def forward(q: Tensor, k: Tensor, v: Tensor, bias: Bias, scale: float, learning: bool) -> tuple[Tensor, Tensor, Tensor]:
     B, H, N, _ = q.shape
-    q, k, v = (_side_by_side(t) for t in (q, k, v))
+    q, k, v = (_contiguous_channels(t) for t in (q, k, v))
     out, lse = empty_like(q), q.new_empty(B, H, N, dtype=torch.float32)
-    rest = empty_rest(q, bias.places, learning)
+    residual = empty_residual(q, bias.places, learning)
     tiles = variant("forward", q, bias)
-    told, steps = _told(_each_by_itself(bias) if tiles.channels else bias, tiles.keys)
+    arguments, steps = _bias_arguments(bias, tiles.keys)
     if out.numel():
         kernels.forward[(triton.cdiv(N, tiles.queries) * B * H,)](  # pyright: ignore[reportIndexIssue]
-            q, k, v, *told, out, lse, rest if rest.numel() else None, *map(_steps, (q, k, v, out)), *steps,
-            H, N, scale, **_constants(q, bias, tiles),
+            q, k, v, *arguments, out, lse, residual if residual.numel() else None,
+            *map(_steps, (q, k, v, out)), *steps, H, N, scale, **_constants(q, bias, tiles),
         )  # fmt: skip
-    return out, lse, rest
+    return out, lse, residual
 
 
 def backward(
-    q: Tensor, k: Tensor, v: Tensor, bias: Bias, out: Tensor, lse: Tensor, rest: Tensor, d_out: Tensor, d_lse: Tensor,
-    scale: float,
+    q: Tensor, k: Tensor, v: Tensor, bias: Bias, out: Tensor, lse: Tensor, residual: Tensor, d_out: Tensor,
+    d_lse: Tensor, scale: float,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
     B, H, N, _ = q.shape
-    q, k, v, out, d_out = (_side_by_side(t) for t in (q, k, v, out, d_out))
+    q, k, v, out, d_out = (_contiguous_channels(t) for t in (q, k, v, out, d_out))
     dq, dk, dv = (empty_like(t) for t in (q, k, v))
-    learned = bias.forms is not None and bias.kind != "cone"
-    d_forms = lse.new_empty(bias.forms.shape if learned and bias.forms is not None else 0)
-    said = lse.new_empty(B, H, 2 + (0 if bias.forms is None else bias.forms.shape[2]), N)
+    has_form_gradients = bias.forms is not None and bias.kind != "cone"
+    d_forms = lse.new_empty(bias.forms.shape if has_form_gradients and bias.forms is not None else 0)
+    query_stats = lse.new_empty(B, H, 2 + (0 if bias.forms is None else bias.forms.shape[2]), N)
     if not q.numel():
         return dq, dk, dv, d_forms
     tiles = variant("backward_queries", q, bias)
-    told, steps = _told(bias, tiles.keys)
+    arguments, steps = _bias_arguments(bias, tiles.keys)
     kernels.backward_queries[(triton.cdiv(N, tiles.queries) * B * H,)](  # pyright: ignore[reportIndexIssue]
-        q, k, v, *told, out, rest if rest.numel() else None, lse, d_out, d_lse.contiguous(), said, dq, d_forms,
+        q, k, v, *arguments, out, residual if residual.numel() else None, lse, d_out, d_lse.contiguous(),
+        query_stats, dq, d_forms,
         *map(_steps, (q, k, v, out, d_out, dq)), *steps, H, N, scale, **_constants(q, bias, tiles),
     )  # fmt: skip
     tiles = variant("backward_keys", q, bias)
-    told, steps = _told(_each_by_itself(bias) if tiles.channels else bias, tiles.queries)
-    riding = _riding(q, told, said, steps, scale, _constants(q, bias, tiles)) if tiles.channels else (None, None, None)
+    arguments, steps = _bias_arguments(bias, tiles.queries)
     kernels.backward_keys[(triton.cdiv(N, tiles.keys) * B * H,)](  # pyright: ignore[reportIndexIssue]
-        q, k, v, *told, d_out, said, *riding, dk, dv,
+        q, k, v, *arguments, d_out, query_stats, dk, dv,
         *map(_steps, (q, k, v, d_out, dk)), *steps, H, N, scale, **_constants(q, bias, tiles),
     )  # fmt: skip
     return dq, dk, dv, d_forms
 
 
-def _riding(
-    q: Tensor, told: list[Any], said: Tensor, steps: list[Any], scale: float, constants: dict[str, Any]
-) -> tuple[Tensor, ...]:
-    """Parabolas as channels of queries: what gradients of keys read of them."""
-    B, H, N, _ = q.shape
-    channels, tiles = constants["CHANNELS"], triton.cdiv(N, constants["QUERIES"])
-    riding = q.new_empty(B, H, N, channels, dtype=torch.float16)
-    offsets = q.new_empty(B, H, 2, N, dtype=torch.float32)
-    measures = q.new_empty(B, H, tiles, 3, channels, dtype=torch.float32)
-    of_forms, of_places, of_placed, of_spans, _ = steps
-    names = ("KIND", "P", "COUNT", "UNPLACED", "SPANS", "QUERIES", "CHANNELS")
-    queries_told[(tiles * B * H,)](  # pyright: ignore[reportIndexIssue]
-        *told[:4], said, riding, offsets, measures, of_forms, of_places, of_placed, of_spans, H, N, scale,
-        **{name: constants[name] for name in names}, num_warps=4,
-    )  # fmt: skip
-    return riding, offsets, measures
-
-
 def _constants(q: Tensor, bias: Bias, tiles: Variant) -> dict[str, Any]:
-    """What a kernel is compiled for."""
+    """Return the compile-time arguments of a kernel."""
     P = 0 if bias.places is None else bias.places.shape[1]
     return dict(
         KIND=bias.kind,
@@ -91,40 +72,28 @@ def _constants(q: Tensor, bias: Bias, tiles: Variant) -> dict[str, Any]:
         PRECISION="tf32x3" if q.dtype == torch.float32 else "tf32",
         QUERIES=tiles.queries,
         KEYS=tiles.keys,
-        CHANNELS=tiles.channels,
         num_warps=tiles.warps,
         num_stages=tiles.stages,
         enable_fp_fusion=True,
     )
 
 
-def _told(bias: Bias, size: int) -> tuple[list[Any], list[Any]]:
-    """The bias as tensors, each with its steps; and the boxes of tiles of `size` tokens, where whole tiles may go."""
-    places = (
-        None if bias.places is None else F.pad(bias.places, (0, SPARE + -bias.places.shape[2] % SPARE)).contiguous()
-    )
+def _bias_arguments(bias: Bias, size: int) -> tuple[list[Any], list[Any]]:
+    """Return the bias as tensors, with bounding boxes of tiles of `size` tokens for cones, and their strides."""
+    places = None if bias.places is None else F.pad(bias.places, (0, -bias.places.shape[2] % ALIGNED)).contiguous()
     placed = None if bias.placed is None else bias.placed.float().contiguous()
     spans = None if bias.spans is None else bias.spans.contiguous()
     boxes = None if bias.kind != "cone" or bias.places is None else _boxes(bias.places, bias.placed, size)
-    forms = (0, 0, 0, 0) if bias.forms is None else bias.forms.stride()
-    of_places, *of_rows = [0 if t is None or t.shape[0] == 1 else t.stride(0) for t in (places, placed, spans, boxes)]
+    forms_steps = (0, 0, 0, 0) if bias.forms is None else bias.forms.stride()
+    places_step, *row_steps = [
+        0 if t is None or t.shape[0] == 1 else t.stride(0) for t in (places, placed, spans, boxes)
+    ]
     axis = 0 if places is None else places.stride(1)
-    return [bias.forms, places, placed, spans, boxes], [forms, (of_places, axis), *of_rows]
-
-
-def _each_by_itself(bias: Bias) -> Bias:
-    """With the places of packed samples from where each begins: a tile of queries of several has one middle."""
-    if bias.spans is None or bias.places is None:
-        return bias
-    first = bias.spans[:, :1]  # (B or 1, 1, N)
-    known = (first >= 0) if bias.placed is None else (first >= 0) & bias.placed[:, None]
-    places, first, known = torch.broadcast_tensors(bias.places, first.clamp(min=0).long(), known)
-    least = torch.full_like(places, FAR).scatter_reduce(2, first, torch.where(known, places, FAR), "amin")
-    return bias._replace(places=torch.where(known, places - least.gather(2, first), 0))
+    return [bias.forms, places, placed, spans, boxes], [forms_steps, (places_step, axis), *row_steps]
 
 
 def _boxes(places: Tensor, placed: Tensor | None, size: int) -> Tensor:
-    """(B or 1, tiles, 2 P) what is between the places of each tile; everything, where a token has none."""
+    """Return the bounds of the positions in each tile, (B or 1, tiles, 2 P); infinite where a token has none."""
     low, high = places, places
     if placed is not None:
         low, high = (torch.where(placed[:, None], places, far) for far in (-FAR, FAR))
@@ -134,8 +103,8 @@ def _boxes(places: Tensor, placed: Tensor | None, size: int) -> Tensor:
     return bounds.transpose(1, 2).flatten(2).contiguous()  # low and high of each axis in turn
 
 
-def _side_by_side(t: Tensor) -> Tensor:
-    """With the channels of a token one after the other."""
+def _contiguous_channels(t: Tensor) -> Tensor:
+    """Return `t` with the channels of a token contiguous."""
     return t if t.stride(-1) == 1 else t.contiguous()
 
 

@@ -1,4 +1,4 @@
-"""ndformer::attention, a custom operator: attention with a bias made from places and from numbers of the queries.
+"""The custom operator ndformer::attention: attention with a bias from positions and from numbers of each query.
 
 q, k and v stay at the width of a head. A bias is a `kind` and `forms`, F numbers for each query and head:
 
@@ -41,16 +41,17 @@ def attention(
     scale: float,
     learning: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """softmax(q k' scale + bias) v over the keys in a query's span: (B, H, N, h), 0 for padding; the logarithm of each
-    softmax's sum, (B, H, N) in float32 or finer; and, when learning, what rounding to 16 bits took from the first,
-    where gradients would show it, or else an empty tensor."""
+    """Return softmax(q k' scale + bias) v over the keys in each query's span, and what its gradients need.
+
+    The output is (B, H, N, h), 0 for padding; the log-sum-exp is (B, H, N) in float32 or finer; the last tensor is what
+    rounding to 16 bits took from the output, or empty where gradients do not need it or `learning` is False."""
     return reference.forward(q, k, v, reference.Bias(forms, places, placed, spans, kind), scale, learning)
 
 
 @attention.register_fake
 def _(q, k, v, forms, places, placed, spans, kind, scale, learning):
     lse = q.new_empty(q.shape[:3], dtype=torch.promote_types(q.dtype, torch.float32))
-    return reference.empty_like(q), lse, reference.empty_rest(q, places, learning)
+    return reference.empty_like(q), lse, reference.empty_residual(q, places, learning)
 
 
 @torch.library.custom_op("ndformer::attention_backward", mutates_args=())
@@ -64,19 +65,19 @@ def attention_backward(
     spans: Tensor | None,
     out: Tensor,
     lse: Tensor,
-    rest: Tensor,
+    residual: Tensor,
     d_out: Tensor,
     d_lse: Tensor,
     kind: str,
     scale: float,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Gradients of q, k, v and the forms; of none or of cones an empty one."""
+    """Return the gradients of q, k, v and the forms; the last is empty without forms and for cones."""
     bias = reference.Bias(forms, places, placed, spans, kind)
-    return reference.backward(q, k, v, bias, out, lse, rest, d_out, d_lse, scale)
+    return reference.backward(q, k, v, bias, out, lse, residual, d_out, d_lse, scale)
 
 
 @attention_backward.register_fake
-def _(q, k, v, forms, places, placed, spans, out, lse, rest, d_out, d_lse, kind, scale):
+def _(q, k, v, forms, places, placed, spans, out, lse, residual, d_out, d_lse, kind, scale):
     d_forms = forms.new_empty(forms.shape) if learns(kind) else lse.new_empty(0)
     return *map(reference.empty_like, (q, k, v)), d_forms
 
@@ -89,28 +90,28 @@ def _(q, k, v, forms, places, placed, spans, kind, scale, learning):
 
 
 @attention_backward.register_kernel("cuda")
-def _(q, k, v, forms, places, placed, spans, out, lse, rest, d_out, d_lse, kind, scale):
+def _(q, k, v, forms, places, placed, spans, out, lse, residual, d_out, d_lse, kind, scale):
     from ndformer.framework.kernels import fused_launch
 
     bias = reference.Bias(forms, places, placed, spans, kind)
-    return fused_launch.backward(q, k, v, bias, out, lse, rest, d_out, d_lse, scale)
+    return fused_launch.backward(q, k, v, bias, out, lse, residual, d_out, d_lse, scale)
 
 
 def learns(kind: str) -> bool:
-    """Whether its forms have gradients."""
+    """Return whether the forms of this kind have gradients."""
     return kind not in ("none", "cone")
 
 
-def _keep(ctx, inputs, output):
+def _save(ctx, inputs, output):
     *tensors, ctx.kind, ctx.scale, _ = inputs
     ctx.save_for_backward(*tensors, *output)
     ctx.mark_non_differentiable(output[2])
 
 
 def _gradients(ctx, d_out, d_lse, _):
-    kept = ctx.saved_tensors
-    dq, dk, dv, d_forms = attention_backward(*kept, d_out, d_lse, ctx.kind, ctx.scale)
+    saved = ctx.saved_tensors
+    dq, dk, dv, d_forms = attention_backward(*saved, d_out, d_lse, ctx.kind, ctx.scale)
     return dq, dk, dv, d_forms if learns(ctx.kind) else None, *[None] * 6
 
 
-attention.register_autograd(_gradients, setup_context=_keep)
+attention.register_autograd(_gradients, setup_context=_save)

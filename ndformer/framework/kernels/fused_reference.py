@@ -1,4 +1,4 @@
-"""Attention with a bias of places, all pairs at once: what the fused kernels compute, to compare them with."""
+"""Reference of the fused kernels: attention with a bias from positions, over a table of all pairs."""
 
 import math
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from ndformer.framework.system.autocast import without_autocast
 
 
 class Bias(NamedTuple):
-    """As fused_op.py says."""
+    """The tensors that define a bias, as documented in fused_op.py."""
 
     forms: Tensor | None
     places: Tensor | None
@@ -27,49 +27,51 @@ def forward(q: Tensor, k: Tensor, v: Tensor, bias: Bias, scale: float, learning:
         lse = logits.logsumexp(-1)
         weights = _weights(logits, lse)
         sums = weights @ v.to(weights.dtype)
-        out, rest = _side_by_side(sums, q.dtype), empty_rest(q, bias.places, learning)
-        if rest.numel():
-            rest.copy_(sums - out)
-        return out, lse, rest
+        out, residual = _token_major(sums, q.dtype), empty_residual(q, bias.places, learning)
+        if residual.numel():
+            residual.copy_(sums - out)
+        return out, lse, residual
 
 
 def backward(
-    q: Tensor, k: Tensor, v: Tensor, bias: Bias, out: Tensor, lse: Tensor, rest: Tensor, d_out: Tensor, d_lse: Tensor,
-    scale: float,
+    q: Tensor, k: Tensor, v: Tensor, bias: Bias, out: Tensor, lse: Tensor, residual: Tensor, d_out: Tensor,
+    d_lse: Tensor, scale: float,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
     with without_autocast(q):
         qe, ke, ve, out, d_out = _exact(q, k, v, out, d_out)
-        out = out + rest if rest.numel() else out
+        out = out + residual if residual.numel() else out
         weights = _weights(_logits(qe, ke, bias, scale), lse)
-        lost = (out * d_out).sum(-1, keepdim=True) - d_lse[..., None]
-        d_logits = weights * (d_out @ ve.mT - lost)  # (B, H, N, N)
+        delta = (out * d_out).sum(-1, keepdim=True) - d_lse[..., None]
+        d_logits = weights * (d_out @ ve.mT - delta)  # (B, H, N, N)
         d_forms = lse.new_empty(0)
         if bias.forms is not None and bias.kind != "cone":
             slopes = _slopes(bias, _differences(bias))
             d_forms = torch.stack([(d_logits * slope).sum(-1) for slope in slopes], 2).to(bias.forms.dtype)
         dq, dk, dv = d_logits @ ke * scale, d_logits.mT @ qe * scale, weights.mT @ d_out
-        return _side_by_side(dq, q.dtype), _side_by_side(dk, k.dtype), _side_by_side(dv, v.dtype), d_forms
+        return _token_major(dq, q.dtype), _token_major(dk, k.dtype), _token_major(dv, v.dtype), d_forms
 
 
 def empty_like(t: Tensor) -> Tensor:
-    """(B, H, N, h) with the heads of a token side by side: what comes after attention joins them."""
+    """Return an empty (B, H, N, h) laid out as (B, N, H, h), since the next layer joins the heads of a token."""
     B, H, N, h = t.shape
     return t.new_empty(B, N, H, h).transpose(1, 2)
 
 
-def empty_rest(q: Tensor, places: Tensor | None, learning: bool) -> Tensor:
-    """For what rounding takes from the output, in 16 bits beside it. In three dimensions and more few keys share the
-    weight, and gradients of q and k, which are what is left when it is taken from them, would show that."""
-    seen = places is not None and places.shape[1] > 2 and q.element_size() == 2
-    return empty_like(q) if learning and seen else q.new_empty(0)
+def empty_residual(q: Tensor, places: Tensor | None, learning: bool) -> Tensor:
+    """Return room for what rounding to 16 bits takes from the output; empty where gradients do not need it.
+
+    In three and more dimensions few keys share the weight. The gradients of q and k are then small differences of large
+    numbers, and rounding the output would show in them."""
+    needed = places is not None and places.shape[1] > 2 and q.element_size() == 2
+    return empty_like(q) if learning and needed else q.new_empty(0)
 
 
 def _exact(*tensors: Tensor) -> list[Tensor]:
     return [t.to(torch.promote_types(t.dtype, torch.float32)) for t in tensors]
 
 
-def _side_by_side(t: Tensor, dtype: torch.dtype) -> Tensor:
-    """(B, H, N, h) laid out as (B, N, H, h)."""
+def _token_major(t: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return (B, H, N, h) in `dtype`, laid out as (B, N, H, h)."""
     return t.to(dtype).transpose(1, 2).contiguous().transpose(1, 2)
 
 
@@ -80,8 +82,8 @@ def _logits(q: Tensor, k: Tensor, bias: Bias, scale: float) -> Tensor:
     if bias.spans is None:
         return logits
     first = bias.spans[:, 0]
-    seen = (first[:, :, None] == first[:, None, :]) & (first >= 0)[:, None, :]
-    return logits.masked_fill(~seen[:, None], -torch.inf)
+    visible = (first[:, :, None] == first[:, None, :]) & (first >= 0)[:, None, :]
+    return logits.masked_fill(~visible[:, None], -torch.inf)
 
 
 def _weights(logits: Tensor, lse: Tensor) -> Tensor:
@@ -89,7 +91,7 @@ def _weights(logits: Tensor, lse: Tensor) -> Tensor:
 
 
 def _differences(bias: Bias) -> list[Tensor]:
-    """Per axis r_j - r_i, (B or 1, 1, N, N); 0 where one of the two has no place, for then no bias is left."""
+    """Return r_j - r_i for each axis, (B or 1, 1, N, N); 0, so no bias, where one of the two has no position."""
     assert bias.places is not None
     dr = bias.places[:, :, None, :] - bias.places[:, :, :, None]
     if bias.placed is not None:
@@ -122,7 +124,7 @@ def _values(bias: Bias, dr: Sequence[Tensor]) -> Tensor:
 
 
 def _slopes(bias: Bias, dr: Sequence[Tensor]) -> list[Tensor]:
-    """What a logit changes by with each number of its form: F of (B or 1, H or 1, N, N)."""
+    """Return the derivative of the logits by each number of the forms: F of (B or 1, H or 1, N, N)."""
     if bias.kind == "parabola":
         P = len(dr)
         squares = [dr[a] * dr[b] * (1 if a == b else 2) for a in range(P) for b in range(a, P)]

@@ -1,7 +1,7 @@
-"""What the fused kernels do with a tile of logits: places, differences, the bias and its slopes (Triton).
+"""Building blocks of the fused kernels: loads, position differences, the bias and gradients of its forms (Triton).
 
-Tiles are queries by keys or keys by queries: what belongs to tokens along AXIS is (n, 1) or (1, n), and the rest is
-broadcasting. Kinds and forms are those of fused_op.py.
+Tiles are queries by keys or keys by queries: numbers of tokens along AXIS are (n, 1) or (1, n) and broadcast. Kinds
+and forms are those of fused_op.py.
 """
 
 import triton  # pyright: ignore[reportMissingImports]
@@ -12,15 +12,15 @@ FAR = tl.constexpr(1e30)
 
 
 @triton.jit
-def which(H, tiles):
-    """The tile, row and head of a program: those of a head follow each other, and find its keys in the cache."""
+def program_index(H, tiles):
+    """Return the tile, row and head of this program; tiles of a head are neighbors, so its keys stay in the cache."""
     at = tl.program_id(0) // tiles
     return tl.program_id(0) % tiles, (at // H).to(tl.int64), (at % H).to(tl.int64)
 
 
 @triton.jit
 def rows(base, n, step, d, N, WIDTH: tl.constexpr, D: tl.constexpr, ALL: tl.constexpr):
-    """(n, D) rows of a matrix; 0 beyond its width, and beyond N unless ALL are within."""
+    """Load n rows of a matrix, (n, D), with 0 beyond its width, and beyond N unless ALL rows are inside."""
     at = base + n[:, None] * step + d[None, :]
     if ALL:
         if WIDTH == D:
@@ -33,7 +33,7 @@ def rows(base, n, step, d, N, WIDTH: tl.constexpr, D: tl.constexpr, ALL: tl.cons
 
 @triton.jit
 def row_of(base, n, N, ALL: tl.constexpr):
-    """Numbers of n tokens; 0 beyond N unless ALL are within."""
+    """Load numbers of n tokens, with 0 beyond N unless ALL tokens are inside."""
     if ALL:
         return tl.load(base + n)
     else:
@@ -42,38 +42,38 @@ def row_of(base, n, N, ALL: tl.constexpr):
 
 @triton.jit
 def forms_of(forms, b, h, n, N, step, COUNT: tl.constexpr, KIND: tl.constexpr):
-    """COUNT tiles (n, 1) of the forms (B, H, F, N); a cone is the same for all queries of a head."""
-    found = ()
+    """Load COUNT tiles (n, 1) of the forms (B, H, F, N); a cone is the same for all queries of a head."""
+    result = ()
     for f in tl.static_range(COUNT):
         at = forms + b * step[0] + h * step[1] + f * step[2]
         if KIND == "cone":
-            found = found + (tl.load(at),)
+            result = result + (tl.load(at),)
         else:
-            found = found + (tl.load(at + n * step[3], mask=n < N, other=1.0)[:, None],)
-    return found
+            result = result + (tl.load(at + n * step[3], mask=n < N, other=1.0)[:, None],)
+    return result
 
 
 @triton.jit
-def said_of(said, n, N, COUNT: tl.constexpr, ALL: tl.constexpr):
-    """COUNT tiles (1, n) of numbers (COUNT, N)."""
-    found = ()
+def query_stats_of(query_stats, n, N, COUNT: tl.constexpr, ALL: tl.constexpr):
+    """Load COUNT tiles (1, n) from a table (COUNT, N)."""
+    result = ()
     for f in tl.static_range(COUNT):
-        found = found + (row_of(said + f * N, n, N, ALL)[None, :],)
-    return found
+        result = result + (row_of(query_stats + f * N, n, N, ALL)[None, :],)
+    return result
 
 
 @triton.jit
 def places_of(places, b, n, N, step, P: tl.constexpr, AXIS: tl.constexpr, ALL: tl.constexpr):
-    """P tiles of places (B or 1, P, N)."""
-    found = ()
+    """Load P tiles of positions, from `places` (B or 1, P, N)."""
+    result = ()
     for a in tl.static_range(P):
-        found = found + (tl.expand_dims(row_of(places + b * step[0] + a * step[1], n, N, ALL), 1 - AXIS),)
-    return found
+        result = result + (tl.expand_dims(row_of(places + b * step[0] + a * step[1], n, N, ALL), 1 - AXIS),)
+    return result
 
 
 @triton.jit
 def placed_of(placed, b, n, N, step, UNPLACED: tl.constexpr, AXIS: tl.constexpr, ALL: tl.constexpr):
-    """A tile of 1.0 where a token has a place, and 0.0 where not."""
+    """Load a tile that is 1.0 where a token has a position and 0.0 elsewhere."""
     if UNPLACED:
         return tl.expand_dims(row_of(placed + b * step, n, N, ALL), 1 - AXIS)
     else:
@@ -81,48 +81,48 @@ def placed_of(placed, b, n, N, step, UNPLACED: tl.constexpr, AXIS: tl.constexpr,
 
 
 @triton.jit
-def prepared(form, here, KIND: tl.constexpr, P: tl.constexpr, COUNT: tl.constexpr, UNPLACED: tl.constexpr):
-    """Forms as `biased` has them: parabolas and slopes in powers of two, off-diagonal entries of M twice, one over a
-    width; nothing of unplaced queries."""
-    found = ()
+def prepare_forms(form, query_placed, KIND: tl.constexpr, P: tl.constexpr, COUNT: tl.constexpr, UNPLACED: tl.constexpr):
+    """Return the forms as `add_bias` takes them: parabolas and slopes in powers of two, off-diagonal entries of M
+    doubled, widths inverted, and 0 for queries without a position."""
+    result = ()
     if KIND == "parabola":
         for a in tl.static_range(P):
             for b in tl.static_range(a, P):
-                found = found + (form[a * P - a * (a - 1) // 2 + b - a] * (LOG2E * (1.0 if a == b else 2.0)),)
+                result = result + (form[a * P - a * (a - 1) // 2 + b - a] * (LOG2E * (1.0 if a == b else 2.0)),)
         for a in tl.static_range(P):
-            found = found + (form[P * (P + 1) // 2 + a] * LOG2E,)
+            result = result + (form[P * (P + 1) // 2 + a] * LOG2E,)
     elif KIND == "isotropic" or KIND == "distance":
-        found = found + (form[0] * LOG2E,)
+        result = result + (form[0] * LOG2E,)
     elif KIND == "gaussian":
-        found = found + (1.0 / form[0],)
+        result = result + (1.0 / form[0],)
     else:
-        found = form
+        result = form
     if UNPLACED and (KIND == "parabola" or KIND == "isotropic" or KIND == "cone"):
-        kept = ()
+        masked = ()
         for f in tl.static_range(COUNT):
             if KIND == "cone" and f == P:
-                kept = kept + (tl.where(here > 0, found[f], -2.0),)
+                masked = masked + (tl.where(query_placed > 0, result[f], -2.0),)
             else:
-                kept = kept + (found[f] * here,)
-        found = kept
-    return found
+                masked = masked + (result[f] * query_placed,)
+        result = masked
+    return result
 
 
 @triton.jit
-def differences(own, theirs, there, P: tl.constexpr, UNPLACED: tl.constexpr):
-    """r_j - w_j r_i along each axis: `own` are the queries'."""
+def differences(query_positions, key_positions, key_placed, P: tl.constexpr, UNPLACED: tl.constexpr):
+    """Return r_j - w_j r_i for each axis: keys less queries."""
     dr = ()
     for a in tl.static_range(P):
         if UNPLACED:
-            dr = dr + (theirs[a] - there * own[a],)
+            dr = dr + (key_positions[a] - key_placed * query_positions[a],)
         else:
-            dr = dr + (theirs[a] - own[a],)
+            dr = dr + (key_positions[a] - query_positions[a],)
     return dr
 
 
 @triton.jit
 def square(dr, P: tl.constexpr):
-    """|dr|^2"""
+    """Return |dr|^2."""
     d = dr[0] * dr[0]
     for a in tl.static_range(1, P):
         d += dr[a] * dr[a]
@@ -130,19 +130,19 @@ def square(dr, P: tl.constexpr):
 
 
 @triton.jit
-def norm(dr, here, P: tl.constexpr, UNPLACED: tl.constexpr):
+def norm(dr, query_placed, P: tl.constexpr, UNPLACED: tl.constexpr):
     if P == 1:
         d = tl.abs(dr[0])
     else:
         d = tl.sqrt(square(dr, P))
     if UNPLACED:
-        d *= here
+        d *= query_placed
     return d
 
 
 @triton.jit
-def biased(logits, form, dr, here, KIND: tl.constexpr, P: tl.constexpr, UNPLACED: tl.constexpr):
-    """The logits, in powers of two, with their bias."""
+def add_bias(logits, form, dr, query_placed, KIND: tl.constexpr, P: tl.constexpr, UNPLACED: tl.constexpr):
+    """Return the logits, in powers of two, plus their bias."""
     if KIND == "parabola":
         at: tl.constexpr = P * (P + 1) // 2
         for a in tl.static_range(P):
@@ -153,65 +153,67 @@ def biased(logits, form, dr, here, KIND: tl.constexpr, P: tl.constexpr, UNPLACED
     elif KIND == "isotropic":
         logits += form[0] * square(dr, P)
     elif KIND == "distance":
-        logits -= form[0] * norm(dr, here, P, UNPLACED)
+        logits -= form[0] * norm(dr, query_placed, P, UNPLACED)
     elif KIND == "power":
-        d = norm(dr, here, P, UNPLACED)
+        d = norm(dr, query_placed, P, UNPLACED)
         logits -= LOG2E * form[0] * tl.where(d > 0, tl.exp2(form[1] * tl.log2(d)), 0.0)
     elif KIND == "logarithm":
-        logits -= form[1] * tl.log2(1.0 + form[0] * norm(dr, here, P, UNPLACED))
+        logits -= form[1] * tl.log2(1.0 + form[0] * norm(dr, query_placed, P, UNPLACED))
     elif KIND == "gaussian":
-        share = norm(dr, here, P, UNPLACED) * form[0]
+        share = norm(dr, query_placed, P, UNPLACED) * form[0]
         logits -= (0.5 * LOG2E) * share * share
     elif KIND == "cone":
         along = form[0] * dr[0]
         for a in tl.static_range(1, P):
             along += form[a] * dr[a]
-        logits = tl.where(along >= form[P] * norm(dr, here, P, False), logits, float("-inf"))
+        logits = tl.where(along >= form[P] * norm(dr, query_placed, P, False), logits, float("-inf"))
     return logits
 
 
 @triton.jit
-def summed(sums, d_logits, form, dr, here, KIND: tl.constexpr, P: tl.constexpr, UNPLACED: tl.constexpr):
-    """Gradients of the forms (queries, F or more), with what a tile of queries by keys adds, in float32."""
+def add_form_gradients(
+    sums, d_logits, form, dr, query_placed, KIND: tl.constexpr, P: tl.constexpr, UNPLACED: tl.constexpr
+):
+    """Add a tile's share of the forms' gradients to `sums`, (queries, F or more) in float32."""
     if KIND == "parabola":
         for a in tl.static_range(P):
             part = d_logits * dr[a]
-            sums = added(sums, P * (P + 1) // 2 + a, tl.sum(part, 1))
+            sums = add_to_column(sums, P * (P + 1) // 2 + a, tl.sum(part, 1))
             for b in tl.static_range(a, P):
                 more = tl.sum(part * dr[b], 1) * (1.0 if a == b else 2.0)
-                sums = added(sums, a * P - a * (a - 1) // 2 + b - a, more)
+                sums = add_to_column(sums, a * P - a * (a - 1) // 2 + b - a, more)
     elif KIND == "isotropic":
-        sums = added(sums, 0, tl.sum(d_logits * square(dr, P), 1))
+        sums = add_to_column(sums, 0, tl.sum(d_logits * square(dr, P), 1))
     elif KIND == "distance":
-        sums = added(sums, 0, -tl.sum(d_logits * norm(dr, here, P, UNPLACED), 1))
+        sums = add_to_column(sums, 0, -tl.sum(d_logits * norm(dr, query_placed, P, UNPLACED), 1))
     elif KIND == "power":
-        d = norm(dr, here, P, UNPLACED)
+        d = norm(dr, query_placed, P, UNPLACED)
         part = tl.where(d > 0, d_logits * tl.exp2(form[1] * tl.log2(d)), 0.0)
         log = tl.log2(tl.where(d > 0, d, 1.0)) / LOG2E
-        sums = added(sums, 0, -tl.sum(part, 1))
-        sums = added(sums, 1, -tl.sum(part * form[0] * log, 1))
+        sums = add_to_column(sums, 0, -tl.sum(part, 1))
+        sums = add_to_column(sums, 1, -tl.sum(part * form[0] * log, 1))
     elif KIND == "logarithm":
-        d = norm(dr, here, P, UNPLACED)
+        d = norm(dr, query_placed, P, UNPLACED)
         more = 1.0 + form[0] * d
-        sums = added(sums, 0, -tl.sum(d_logits * form[1] * d / more, 1))
-        sums = added(sums, 1, -tl.sum(d_logits * tl.log2(more), 1) / LOG2E)
+        sums = add_to_column(sums, 0, -tl.sum(d_logits * form[1] * d / more, 1))
+        sums = add_to_column(sums, 1, -tl.sum(d_logits * tl.log2(more), 1) / LOG2E)
     elif KIND == "gaussian":
-        d = norm(dr, here, P, UNPLACED)
-        sums = added(sums, 0, tl.sum(d_logits * d * d * (form[0] * form[0] * form[0]), 1))
+        d = norm(dr, query_placed, P, UNPLACED)
+        sums = add_to_column(sums, 0, tl.sum(d_logits * d * d * (form[0] * form[0] * form[0]), 1))
     return sums
 
 
 @triton.jit
-def added(sums, f: tl.constexpr, more):
-    """(queries, F or more) with (queries,) more in column f: a tile, for each of F rows of its own would be in the
-    registers of all threads that share a query."""
+def add_to_column(sums, f: tl.constexpr, more):
+    """Add (queries,) numbers to column f of (queries, F or more). One tile holds all columns because F separate rows
+    would each take registers in all threads that share a query."""
     return tl.where(tl.arange(0, sums.shape[1])[None, :] == f, sums + more[:, None], sums)
 
 
 @triton.jit
 def span(spans, b, n, N, step, TILE: tl.constexpr, SPANS: tl.constexpr, NEVER: tl.constexpr):
-    """Where the spans of n tokens begin, NEVER for padding; and the first token, in whole tiles, and the end of them
-    all."""
+    """Return where the spans of n tokens begin (NEVER for padding), and the range of tokens that they cover together,
+    from the start of a tile."""
     if SPANS:
         first = tl.load(spans + b * step + n, mask=n < N, other=-1)
         last = tl.load(spans + b * step + N + n, mask=n < N, other=0)
@@ -222,32 +224,32 @@ def span(spans, b, n, N, step, TILE: tl.constexpr, SPANS: tl.constexpr, NEVER: t
 
 
 @triton.jit
-def box_of(own, placed, b, n, N, step, KIND: tl.constexpr, P: tl.constexpr, UNPLACED: tl.constexpr):
-    """The 2 P bounds of a tile of places; everywhere, where a token has none."""
-    found = ()
+def box_of(positions, placed, b, n, N, step, KIND: tl.constexpr, P: tl.constexpr, UNPLACED: tl.constexpr):
+    """Return the 2 P bounds of a tile of positions; they are infinite where a token has no position."""
+    result = ()
     if KIND == "cone":
         free = False
         if UNPLACED:
             free = tl.min(tl.load(placed + b * step + n, mask=n < N, other=1.0)) == 0
         for a in tl.static_range(P):
-            flat = tl.reshape(own[a], (n.shape[0],))
+            flat = tl.reshape(positions[a], (n.shape[0],))
             low, high = tl.min(tl.where(n < N, flat, FAR)), tl.max(tl.where(n < N, flat, -FAR))
-            found = found + (tl.where(free, -FAR, low), tl.where(free, FAR, high))
-    return found
+            result = result + (tl.where(free, -FAR, low), tl.where(free, FAR, high))
+    return result
 
 
 @triton.jit
 def box_at(boxes, b, tile, step, P: tl.constexpr):
-    """The 2 P bounds of another tile, from a table (B or 1, tiles, 2 P)."""
-    found = ()
+    """Load the 2 P bounds of a tile from the table `boxes`, (B or 1, tiles, 2 P)."""
+    result = ()
     for a in tl.static_range(2 * P):
-        found = found + (tl.load(boxes + b * step + tile * (2 * P) + a),)
-    return found
+        result = result + (tl.load(boxes + b * step + tile * (2 * P) + a),)
+    return result
 
 
 @triton.jit
 def meets(cone, queries, keys, P: tl.constexpr):
-    """Whether a key of one box may be in the cone of a query in the other."""
+    """Return whether a key in one box can be in the cone of a query in the other."""
     along, nearest, farthest = 0.0, 0.0, 0.0
     for a in tl.static_range(P):
         low, high = keys[2 * a] - queries[2 * a + 1], keys[2 * a + 1] - queries[2 * a]
@@ -256,5 +258,5 @@ def meets(cone, queries, keys, P: tl.constexpr):
         nearest += near * near
         farthest += far * far
     nearest, farthest = tl.sqrt(nearest), tl.sqrt(farthest)
-    least = cone[P] * tl.where(cone[P] > 0, nearest, farthest)
-    return along + 1e-5 * farthest >= least
+    bound = cone[P] * tl.where(cone[P] > 0, nearest, farthest)
+    return along + 1e-5 * farthest >= bound

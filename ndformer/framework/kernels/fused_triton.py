@@ -1,29 +1,19 @@
-"""The fused kernels: flash attention whose bias is made inside, from places and from numbers of the queries.
+"""The fused kernels: flash attention that computes its bias from positions and from numbers of each query (Triton).
 
-In registers, or with CHANNELS on the tensor cores, as fused_features.py has them.
+Differences of positions are computed in float32 before they are squared, so a large extent costs no digits. A key
+without a position is stored at 0 with w_j = 0: then dr = r_j - w_j r_i is 0, and so is its bias. Logits are in powers
+of two. Each program writes other rows of the results, without atomics: results are the same bits each time.
 
-Differences of places are taken before anything is multiplied: no extent costs digits. A key without a place stands at 0
-and has w_j = 0, and then dr = r_j - w_j r_i is 0, and so is its bias; it is one operation either way. Logits are
-in powers of two. Each program has its own rows of the results: no atomics, the same bits each time.
-
-Steps of q, k, v and the like are those of (B, H, N), in elements; those of forms of (B, H, F, N); others of B.
+Steps are strides in elements: over (B, H, N) for q, k, v and the like, over (B, H, F, N) for forms, over B for others.
 """
 
 import triton  # pyright: ignore[reportMissingImports]
 import triton.language as tl  # pyright: ignore[reportMissingImports]
 
-from ndformer.framework.kernels.fused_features import (
-    across,
-    beyond,
-    channels_of_keys,
-    made_of,
-    measured,
-    places_of_channels,
-    ridden,
-)
 from ndformer.framework.kernels.fused_tiles import (
     LOG2E,
-    biased,
+    add_bias,
+    add_form_gradients,
     box_at,
     box_of,
     differences,
@@ -31,163 +21,143 @@ from ndformer.framework.kernels.fused_tiles import (
     meets,
     placed_of,
     places_of,
-    prepared,
+    prepare_forms,
+    program_index,
+    query_stats_of,
     row_of,
     rows,
-    said_of,
     span,
-    summed,
-    which,
 )
 
 
 @triton.jit
 def forward(
-    q, k, v, forms, places, placed, spans, boxes, out, lse, rest,
+    q, k, v, forms, places, placed, spans, boxes, out, lse, residual,
     q_step, k_step, v_step, out_step, forms_step, places_step, placed_step, spans_step, boxes_step,
     H, N, scale,
     KIND: tl.constexpr, P: tl.constexpr, COUNT: tl.constexpr, UNPLACED: tl.constexpr, SPANS: tl.constexpr,
     WIDTH: tl.constexpr, D: tl.constexpr, PRECISION: tl.constexpr, QUERIES: tl.constexpr, KEYS: tl.constexpr,
-    CHANNELS: tl.constexpr,
 ):  # fmt: skip
-    """A tile of queries, over all keys in their spans. What rounding takes from `out` is `rest`, if it is asked."""
-    tile, b, h = which(H, tl.cdiv(N, QUERIES))
+    """Compute the output and log-sum-exp of a tile of queries over the keys in their spans.
+
+    `residual` is None or receives what rounding to 16 bits takes from `out`."""
+    tile, b, h = program_index(H, tl.cdiv(N, QUERIES))
     i, d = tile * QUERIES + tl.arange(0, QUERIES), tl.arange(0, D)
     qs = rows(q + b * q_step[0] + h * q_step[1], i, q_step[2], d, N, WIDTH, D, False)
     k += b * k_step[0] + h * k_step[1]
     v += b * v_step[0] + h * v_step[1]
-    here = placed_of(placed, b, i, N, placed_step, UNPLACED, 0, False)
-    own = places_of(places, b, i, N, places_step, P, 0, False)
+    query_placed = placed_of(placed, b, i, N, placed_step, UNPLACED, 0, False)
+    query_positions = places_of(places, b, i, N, places_step, P, 0, False)
     cone = forms_of(forms, b, h, i, N, forms_step, COUNT, KIND)
-    form = prepared(cone, here, KIND, P, COUNT, UNPLACED)
-    box = box_of(own, placed, b, i, N, placed_step, KIND, P, UNPLACED)
+    form = prepare_forms(cone, query_placed, KIND, P, COUNT, UNPLACED)
+    box = box_of(query_positions, placed, b, i, N, placed_step, KIND, P, UNPLACED)
     first, low, high = span(spans, b, i, N, spans_step, KEYS, SPANS, -1)
-    most = tl.full([QUERIES], -1e30, tl.float32)
+    row_max = tl.full([QUERIES], -1e30, tl.float32)
     total = tl.zeros([QUERIES], tl.float32)
     sums = tl.zeros([QUERIES, D], tl.float32)
-    whole, placed_from = N // KEYS * KEYS, 0
-    more, made, measure, pair, offset = 0.0, (), (), (), 0.0
-    if CHANNELS:
-        more, offset, origin, unit, last = ridden(
-            own, form, places, placed, b, i, N, low, high, places_step, placed_step, scale, KIND, P, UNPLACED, CHANNELS
-        )
-        channels = tl.arange(0, CHANNELS)
-        made = across(made_of(channels, KIND, P), 0)
-        measure = across(measured(origin, unit, channels, KIND, P), 0)
-        placed_from = tl.multiple_of(tl.minimum(tl.cdiv(last, KEYS) * KEYS, whole), KEYS)
-    for part in tl.static_range(1 if SPANS else 0, 2):  # tiles that are whole and placed, and others
-        begin = low if part else 0
-        skipped = 0 if SPANS else (whole - placed_from if part else placed_from)
-        if CHANNELS:
-            coming = beyond(begin, placed_from, skipped, part) + tl.arange(0, KEYS)
-            pair = places_of_channels(places, b, made, coming[None, :], places_step)
-        for at in range(begin, high - skipped if part else whole - placed_from, KEYS):
-            start = beyond(at, placed_from, skipped, part)
-            look = True
+    unmasked_end = N // KEYS * KEYS
+    for part in tl.static_range(1 if SPANS else 0, 2):  # full tiles without a mask, then the others
+        for start in range(low if part == SPANS else unmasked_end, high if part else unmasked_end, KEYS):
+            visible = True
             if KIND == "cone":
-                look = meets(cone, box, box_at(boxes, b, start // KEYS, boxes_step, P), P)
-            if look:
+                visible = meets(cone, box, box_at(boxes, b, start // KEYS, boxes_step, P), P)
+            if visible:
                 j = start + tl.arange(0, KEYS)
                 ks = rows(k, j, k_step[2], d, N, WIDTH, D, part == 0)
-                there = placed_of(placed, b, j, N, placed_step, UNPLACED and (part or not CHANNELS), 1, part == 0)
-                if CHANNELS:
-                    theirs = channels_of_keys(pair, made, measure, there, UNPLACED and part)
-                    coming = beyond(at + KEYS, placed_from, skipped, part) + tl.arange(0, KEYS)
-                    pair = places_of_channels(places, b, made, coming[None, :], places_step)
-                    logits = tl.dot(more, theirs, tl.dot(qs, tl.trans(ks))) * (scale * LOG2E) + offset * there
-                else:
-                    logits = tl.dot(qs, tl.trans(ks), input_precision=PRECISION) * (scale * LOG2E)
-                    theirs = places_of(places, b, j, N, places_step, P, 1, part == 0)
-                    dr = differences(own, theirs, there, P, UNPLACED)
-                    logits = biased(logits, form, dr, here, KIND, P, UNPLACED)
+                key_placed = placed_of(placed, b, j, N, placed_step, UNPLACED, 1, part == 0)
+                logits = tl.dot(qs, tl.trans(ks), input_precision=PRECISION) * (scale * LOG2E)
+                key_positions = places_of(places, b, j, N, places_step, P, 1, part == 0)
+                dr = differences(query_positions, key_positions, key_placed, P, UNPLACED)
+                logits = add_bias(logits, form, dr, query_placed, KIND, P, UNPLACED)
                 if SPANS:
-                    theirs_first, _, _ = span(spans, b, j, N, spans_step, KEYS, SPANS, -2)
-                    logits = tl.where(first[:, None] == theirs_first[None, :], logits, float("-inf"))
+                    key_first, _, _ = span(spans, b, j, N, spans_step, KEYS, SPANS, -2)
+                    logits = tl.where(first[:, None] == key_first[None, :], logits, float("-inf"))
                 elif part:
                     logits = tl.where((j < N)[None, :], logits, float("-inf"))
-                highest = tl.maximum(most, tl.max(logits, 1))
-                weights = tl.exp2(logits - highest[:, None])
-                shrunk = tl.exp2(most - highest)
-                total = total * shrunk + tl.sum(weights, 1)
+                new_max = tl.maximum(row_max, tl.max(logits, 1))
+                weights = tl.exp2(logits - new_max[:, None])
+                rescale = tl.exp2(row_max - new_max)
+                total = total * rescale + tl.sum(weights, 1)
                 vs = rows(v, j, v_step[2], d, N, WIDTH, D, part == 0)
-                sums = tl.dot(weights.to(vs.dtype), vs, sums * shrunk[:, None], input_precision=PRECISION)
-                most = highest
-    seen = total > 0  # not by padding
-    total = tl.where(seen, total, 1.0)
+                sums = tl.dot(weights.to(vs.dtype), vs, sums * rescale[:, None], input_precision=PRECISION)
+                row_max = new_max
+    has_keys = total > 0  # not by padding
+    total = tl.where(has_keys, total, 1.0)
     at = b * out_step[0] + h * out_step[1] + i[:, None] * out_step[2] + d[None, :]
     within = (i < N)[:, None] & (d < WIDTH)[None, :]
     sums /= total[:, None]
     rounded = sums.to(out.dtype.element_ty)
     tl.store(out + at, rounded, mask=within)
-    if rest is not None:
-        tl.store(rest + at, (sums - rounded.to(tl.float32)).to(rest.dtype.element_ty), mask=within)
-    logarithm = tl.where(seen, (most + tl.log2(total)) / LOG2E, float("-inf"))
+    if residual is not None:
+        tl.store(residual + at, (sums - rounded.to(tl.float32)).to(residual.dtype.element_ty), mask=within)
+    logarithm = tl.where(has_keys, (row_max + tl.log2(total)) / LOG2E, float("-inf"))
     tl.store(lse + (b * H + h) * N + i, logarithm, mask=i < N)
 
 
 @triton.jit
 def backward_queries(
-    q, k, v, forms, places, placed, spans, boxes, out, rest, lse, d_out, d_lse, said, dq, d_forms,
+    q, k, v, forms, places, placed, spans, boxes, out, residual, lse, d_out, d_lse, query_stats, dq, d_forms,
     q_step, k_step, v_step, out_step, d_out_step, dq_step,
     forms_step, places_step, placed_step, spans_step, boxes_step,
     H, N, scale,
     KIND: tl.constexpr, P: tl.constexpr, COUNT: tl.constexpr, UNPLACED: tl.constexpr, SPANS: tl.constexpr,
     WIDTH: tl.constexpr, D: tl.constexpr, PRECISION: tl.constexpr, QUERIES: tl.constexpr, KEYS: tl.constexpr,
-    CHANNELS: tl.constexpr,
 ):  # fmt: skip
-    """Gradients of a tile of queries and of their forms. What the keys want to know of each query is `said`, (B, H,
-    2 + F, N): what the softmax takes from the gradient of a logit, the logarithm of its sum, and the prepared form."""
-    tile, b, h = which(H, tl.cdiv(N, QUERIES))
+    """Compute the gradients of a tile of queries and of their forms.
+
+    For `backward_keys` it writes `query_stats` (B, H, 2 + F, N): delta, the sum of out * d_out over channels,
+    less d_lse; the log-sum-exp in powers of two; and the forms as `prepare_forms` returns them."""
+    tile, b, h = program_index(H, tl.cdiv(N, QUERIES))
     i, d = tile * QUERIES + tl.arange(0, QUERIES), tl.arange(0, D)
     qs = rows(q + b * q_step[0] + h * q_step[1], i, q_step[2], d, N, WIDTH, D, False)
     outs = rows(out + b * out_step[0] + h * out_step[1], i, out_step[2], d, N, WIDTH, D, False).to(tl.float32)
-    if rest is not None:
-        outs += rows(rest + b * out_step[0] + h * out_step[1], i, out_step[2], d, N, WIDTH, D, False).to(tl.float32)
+    if residual is not None:
+        outs += rows(residual + b * out_step[0] + h * out_step[1], i, out_step[2], d, N, WIDTH, D, False).to(tl.float32)
     d_outs = rows(d_out + b * d_out_step[0] + h * d_out_step[1], i, d_out_step[2], d, N, WIDTH, D, False)
     k += b * k_step[0] + h * k_step[1]
     v += b * v_step[0] + h * v_step[1]
     row = (b * H + h) * N + i
-    taken = tl.sum(outs * d_outs.to(tl.float32), 1) - tl.load(d_lse + row, mask=i < N, other=0.0)
+    delta = tl.sum(outs * d_outs.to(tl.float32), 1) - tl.load(d_lse + row, mask=i < N, other=0.0)
     logarithm = tl.load(lse + row, mask=i < N, other=float("-inf"))
     logarithm = tl.where(logarithm > float("-inf"), logarithm * LOG2E, float("inf"))  # no weights: padding
-    here = placed_of(placed, b, i, N, placed_step, UNPLACED, 0, False)
-    own = places_of(places, b, i, N, places_step, P, 0, False)
+    query_placed = placed_of(placed, b, i, N, placed_step, UNPLACED, 0, False)
+    query_positions = places_of(places, b, i, N, places_step, P, 0, False)
     cone = forms_of(forms, b, h, i, N, forms_step, COUNT, KIND)
-    form = prepared(cone, here, KIND, P, COUNT, UNPLACED)
-    said += (b * H + h) * (2 + COUNT) * N + i
-    tl.store(said + N, logarithm, mask=i < N)
+    form = prepare_forms(cone, query_placed, KIND, P, COUNT, UNPLACED)
+    query_stats += (b * H + h) * (2 + COUNT) * N + i
+    tl.store(query_stats + N, logarithm, mask=i < N)
     for f in tl.static_range(COUNT):
-        tl.store(said[:, None] + (2 + f) * N, form[f], mask=(i < N)[:, None])
-    box = box_of(own, placed, b, i, N, placed_step, KIND, P, UNPLACED)
+        tl.store(query_stats[:, None] + (2 + f) * N, form[f], mask=(i < N)[:, None])
+    box = box_of(query_positions, placed, b, i, N, placed_step, KIND, P, UNPLACED)
     first, low, high = span(spans, b, i, N, spans_step, KEYS, SPANS, -1)
     sums = tl.zeros([QUERIES, D], tl.float32)
     f = tl.arange(0, triton.next_power_of_2(COUNT + 1))
     slopes = tl.zeros([QUERIES, f.shape[0]], tl.float32)
-    whole = N // KEYS * KEYS
+    unmasked_end = N // KEYS * KEYS
     for part in tl.static_range(1 if SPANS else 0, 2):
-        for start in range(low if part == SPANS else whole, high if part else whole, KEYS):
-            look = True
+        for start in range(low if part == SPANS else unmasked_end, high if part else unmasked_end, KEYS):
+            visible = True
             if KIND == "cone":
-                look = meets(cone, box, box_at(boxes, b, start // KEYS, boxes_step, P), P)
-            if look:
+                visible = meets(cone, box, box_at(boxes, b, start // KEYS, boxes_step, P), P)
+            if visible:
                 j = start + tl.arange(0, KEYS)
                 ks = rows(k, j, k_step[2], d, N, WIDTH, D, part == 0)
                 logits = tl.dot(qs, tl.trans(ks), input_precision=PRECISION) * (scale * LOG2E)
-                there = placed_of(placed, b, j, N, placed_step, UNPLACED, 1, part == 0)
-                theirs = places_of(places, b, j, N, places_step, P, 1, part == 0)
-                dr = differences(own, theirs, there, P, UNPLACED)
-                weights = tl.exp2(biased(logits - logarithm[:, None], form, dr, here, KIND, P, UNPLACED))
+                key_placed = placed_of(placed, b, j, N, placed_step, UNPLACED, 1, part == 0)
+                key_positions = places_of(places, b, j, N, places_step, P, 1, part == 0)
+                dr = differences(query_positions, key_positions, key_placed, P, UNPLACED)
+                weights = tl.exp2(add_bias(logits - logarithm[:, None], form, dr, query_placed, KIND, P, UNPLACED))
                 if SPANS:
-                    theirs_first, _, _ = span(spans, b, j, N, spans_step, KEYS, SPANS, -2)
-                    weights = tl.where(first[:, None] == theirs_first[None, :], weights, 0.0)
+                    key_first, _, _ = span(spans, b, j, N, spans_step, KEYS, SPANS, -2)
+                    weights = tl.where(first[:, None] == key_first[None, :], weights, 0.0)
                 elif part:
                     weights = tl.where((j < N)[None, :], weights, 0.0)
                 vs = rows(v, j, v_step[2], d, N, WIDTH, D, part == 0)
                 d_weights = tl.dot(d_outs, tl.trans(vs), input_precision=PRECISION)
-                d_logits = weights * (d_weights - taken[:, None])
-                slopes = summed(slopes, d_logits, form, dr, here, KIND, P, UNPLACED)
+                d_logits = weights * (d_weights - delta[:, None])
+                slopes = add_form_gradients(slopes, d_logits, form, dr, query_placed, KIND, P, UNPLACED)
                 sums = tl.dot(d_logits.to(ks.dtype), ks, sums, input_precision=PRECISION)
-    tl.store(said, taken, mask=i < N)
+    tl.store(query_stats, delta, mask=i < N)
     at = dq + b * dq_step[0] + h * dq_step[1] + i[:, None] * dq_step[2] + d[None, :]
     within = (i < N)[:, None] & (d < WIDTH)[None, :]
     tl.store(at, (sums * scale).to(dq.dtype.element_ty), mask=within)
@@ -200,75 +170,51 @@ def backward_queries(
 
 @triton.jit
 def backward_keys(
-    q, k, v, forms, places, placed, spans, boxes, d_out, said, riding, offsets, measures, dk, dv,
+    q, k, v, forms, places, placed, spans, boxes, d_out, query_stats, dk, dv,
     q_step, k_step, v_step, d_out_step, dk_step,
     forms_step, places_step, placed_step, spans_step, boxes_step,
     H, N, scale,
     KIND: tl.constexpr, P: tl.constexpr, COUNT: tl.constexpr, UNPLACED: tl.constexpr, SPANS: tl.constexpr,
     WIDTH: tl.constexpr, D: tl.constexpr, PRECISION: tl.constexpr, QUERIES: tl.constexpr, KEYS: tl.constexpr,
-    CHANNELS: tl.constexpr,
 ):  # fmt: skip
-    """Gradients of a tile of keys and values, over all queries in their spans; tiles are keys by queries."""
-    tile, b, h = which(H, tl.cdiv(N, KEYS))
+    """Compute the gradients of a tile of keys and values over the queries in their spans; tiles are keys by queries."""
+    tile, b, h = program_index(H, tl.cdiv(N, KEYS))
     j, d = tile * KEYS + tl.arange(0, KEYS), tl.arange(0, D)
     ks = rows(k + b * k_step[0] + h * k_step[1], j, k_step[2], d, N, WIDTH, D, False)
     vs = rows(v + b * v_step[0] + h * v_step[1], j, v_step[2], d, N, WIDTH, D, False)
     q += b * q_step[0] + h * q_step[1]
     d_out += b * d_out_step[0] + h * d_out_step[1]
-    said += (b * H + h) * (2 + COUNT) * N
-    there = placed_of(placed, b, j, N, placed_step, UNPLACED, 0, False)
-    theirs = places_of(places, b, j, N, places_step, P, 0, False)
-    box = box_of(theirs, placed, b, j, N, placed_step, KIND, P, UNPLACED)
+    query_stats += (b * H + h) * (2 + COUNT) * N
+    key_placed = placed_of(placed, b, j, N, placed_step, UNPLACED, 0, False)
+    key_positions = places_of(places, b, j, N, places_step, P, 0, False)
+    box = box_of(key_positions, placed, b, j, N, placed_step, KIND, P, UNPLACED)
     cone = forms_of(forms, b, h, j, N, forms_step, COUNT if KIND == "cone" else 0, KIND)
     first, low, high = span(spans, b, j, N, spans_step, QUERIES, SPANS, -2)
-    pair, made, channels = (), (), 0
-    if CHANNELS:
-        channels = tl.arange(0, CHANNELS)
-        made = across(made_of(channels, KIND, P), 1)
-        pair = places_of_channels(places, b, made, j[:, None], places_step)
-        riding += (b * H + h) * N * CHANNELS
-        offsets += (b * H + h) * 2 * N
-        measures += (b * H + h) * tl.cdiv(N, QUERIES) * (3 * CHANNELS)
     d_keys = tl.zeros([KEYS, D], tl.float32)
     d_values = tl.zeros([KEYS, D], tl.float32)
-    whole = N // QUERIES * QUERIES
-    if CHANNELS and UNPLACED:
-        whole = tl.where(tl.min(tl.where((j < N)[:, None], there, 1.0)) > 0, whole, 0)
-    for part in tl.static_range(1 if SPANS else 0, 2):  # tiles of queries that are whole, of keys that are placed
-        for start in range(low if part == SPANS else whole, high if part else whole, QUERIES):
-            look = True
+    unmasked_end = N // QUERIES * QUERIES
+    for part in tl.static_range(1 if SPANS else 0, 2):  # full tiles without a mask, then the others
+        for start in range(low if part == SPANS else unmasked_end, high if part else unmasked_end, QUERIES):
+            visible = True
             if KIND == "cone":
-                look = meets(cone, box_at(boxes, b, start // QUERIES, boxes_step, P), box, P)
-            if look:
+                visible = meets(cone, box_at(boxes, b, start // QUERIES, boxes_step, P), box, P)
+            if visible:
                 i = start + tl.arange(0, QUERIES)
                 qs = rows(q, i, q_step[2], d, N, WIDTH, D, part == 0)
-                if CHANNELS:
-                    at = measures + start // QUERIES * (3 * CHANNELS) + channels
-                    measure = across((tl.load(at), tl.load(at + CHANNELS), tl.load(at + 2 * CHANNELS)), 1)
-                    more = rows(riding, i, CHANNELS, channels, N, CHANNELS, CHANNELS, part == 0)
-                    known = channels_of_keys(pair, made, measure, there, UNPLACED and part)
-                    logits = tl.dot(known, tl.trans(more), tl.dot(ks, tl.trans(qs))) * (scale * LOG2E)
-                    if UNPLACED and part:
-                        logits += row_of(offsets, i, N, False)[None, :] * there
-                        logits -= row_of(said + N, i, N, False)[None, :]
-                    else:
-                        logits -= row_of(offsets + N, i, N, part == 0)[None, :]
-                else:
-                    logits = tl.dot(ks, tl.trans(qs), input_precision=PRECISION) * (scale * LOG2E)
-                    here = placed_of(placed, b, i, N, placed_step, UNPLACED, 1, part == 0)
-                    own = places_of(places, b, i, N, places_step, P, 1, part == 0)
-                    form = said_of(said + 2 * N, i, N, COUNT, part == 0)
-                    logits -= row_of(said + N, i, N, part == 0)[None, :]
-                    dr = differences(own, theirs, there, P, UNPLACED)
-                    logits = biased(logits, form, dr, here, KIND, P, UNPLACED)
-                weights = tl.exp2(logits)
+                logits = tl.dot(ks, tl.trans(qs), input_precision=PRECISION) * (scale * LOG2E)
+                query_placed = placed_of(placed, b, i, N, placed_step, UNPLACED, 1, part == 0)
+                query_positions = places_of(places, b, i, N, places_step, P, 1, part == 0)
+                form = query_stats_of(query_stats + 2 * N, i, N, COUNT, part == 0)
+                logits -= row_of(query_stats + N, i, N, part == 0)[None, :]
+                dr = differences(query_positions, key_positions, key_placed, P, UNPLACED)
+                weights = tl.exp2(add_bias(logits, form, dr, query_placed, KIND, P, UNPLACED))
                 if SPANS:
-                    theirs_first, _, _ = span(spans, b, i, N, spans_step, QUERIES, SPANS, -1)
-                    weights = tl.where(first[:, None] == theirs_first[None, :], weights, 0.0)
+                    query_first, _, _ = span(spans, b, i, N, spans_step, QUERIES, SPANS, -1)
+                    weights = tl.where(first[:, None] == query_first[None, :], weights, 0.0)
                 d_outs = rows(d_out, i, d_out_step[2], d, N, WIDTH, D, part == 0)
                 d_values = tl.dot(weights.to(d_outs.dtype), d_outs, d_values, input_precision=PRECISION)
                 d_weights = tl.dot(vs, tl.trans(d_outs), input_precision=PRECISION)
-                d_logits = weights * (d_weights - row_of(said, i, N, part == 0)[None, :])
+                d_logits = weights * (d_weights - row_of(query_stats, i, N, part == 0)[None, :])
                 d_keys = tl.dot(d_logits.to(qs.dtype), qs, d_keys, input_precision=PRECISION)
     base = b * dk_step[0] + h * dk_step[1] + j[:, None] * dk_step[2] + d[None, :]
     within = (j < N)[:, None] & (d < WIDTH)[None, :]

@@ -6,7 +6,6 @@ largest that do not spill registers inside a loop on sm_80, sm_90 and sm_120, wh
 
 from typing import NamedTuple
 
-import torch
 from torch import Tensor
 
 from ndformer.framework.kernels.fused_reference import Bias
@@ -17,7 +16,6 @@ class Variant(NamedTuple):
     keys: int
     warps: int
     stages: int
-    channels: int = 0  # of places, on the tensor cores; 0: the bias is made in registers
 
 
 class Row(NamedTuple):
@@ -29,12 +27,12 @@ class Row(NamedTuple):
 
 
 COMMON = Variant(64, 32, 4, 3)  # the fastest that does not spill, on an H100 (2026-11-26)
-LARGE, FLAT, SMALL, THIN = Variant(128, 64, 8, 3), Variant(128, 32, 8, 3), Variant(64, 32, 4, 2), Variant(128, 16, 8, 2)
-SQUARE, LOW, LEAST = Variant(64, 64, 4, 2), Variant(128, 32, 8, 2), Variant(64, 16, 4, 1)
+FLAT, SMALL, THIN = Variant(128, 32, 8, 3), Variant(64, 32, 4, 2), Variant(128, 16, 8, 2)
+SQUARE, LOW, NARROW = Variant(64, 64, 4, 2), Variant(128, 32, 8, 2), Variant(64, 16, 4, 1)
 FEW, TINY = Variant(32, 64, 4, 2), Variant(16, 32, 4, 2)  # queries, for keys
 EVEN, LEAN, LIMB = (Variant(*tile, 4, 1) for tile in ((32, 32), (16, 32), (32, 16)))
 # many warps for few numbers, and keys and values that wait in shared memory: for heads of 128 in float32
-THEIRS, OWN, ONE = (Variant(*tile) for tile in ((16, 32, 8, 2), (32, 16, 8, 1), (16, 16, 8, 1)))
+STAGED_KEYS, STAGED_QUERIES, SMALLEST = (Variant(*tile) for tile in ((16, 32, 8, 2), (32, 16, 8, 1), (16, 16, 8, 1)))
 WIDEST = 128  # channels of a head
 
 # by kernel, bytes of a number, and channels of a head, which are padded to a power of two
@@ -43,18 +41,18 @@ TABLE: dict[tuple[str, int, int], Row] = {
     ("forward", 2, 32): Row(COMMON, COMMON, SMALL),
     ("forward", 2, 64): Row(COMMON, COMMON, SMALL),
     ("forward", 2, 128): Row(FLAT, LOW, EVEN),
-    ("forward", 4, 16): Row(THIN, THIN, LEAST),
-    ("forward", 4, 32): Row(THIN, THIN, LEAST),
-    ("forward", 4, 64): Row(LEAST, LEAST, LEAN),
-    ("forward", 4, 128): Row(THEIRS, THEIRS, THEIRS),
-    ("backward_queries", 2, 16): Row(COMMON, COMMON, LEAST),
-    ("backward_queries", 2, 32): Row(COMMON, COMMON, LEAST),
-    ("backward_queries", 2, 64): Row(COMMON, COMMON, LEAST),
+    ("forward", 4, 16): Row(THIN, THIN, NARROW),
+    ("forward", 4, 32): Row(THIN, THIN, NARROW),
+    ("forward", 4, 64): Row(NARROW, NARROW, LEAN),
+    ("forward", 4, 128): Row(STAGED_KEYS, STAGED_KEYS, STAGED_KEYS),
+    ("backward_queries", 2, 16): Row(COMMON, COMMON, NARROW),
+    ("backward_queries", 2, 32): Row(COMMON, COMMON, NARROW),
+    ("backward_queries", 2, 64): Row(COMMON, COMMON, NARROW),
     ("backward_queries", 2, 128): Row(LOW, EVEN, LEAN),
-    ("backward_queries", 4, 16): Row(LEAST, LEAST, LEAST),
-    ("backward_queries", 4, 32): Row(LEAST, LEAST, LEAN),
+    ("backward_queries", 4, 16): Row(NARROW, NARROW, NARROW),
+    ("backward_queries", 4, 32): Row(NARROW, NARROW, LEAN),
     ("backward_queries", 4, 64): Row(LEAN, LEAN, TINY),
-    ("backward_queries", 4, 128): Row(TINY, TINY, THEIRS),
+    ("backward_queries", 4, 128): Row(TINY, TINY, STAGED_KEYS),
     ("backward_keys", 2, 16): Row(SQUARE, FEW, TINY),
     ("backward_keys", 2, 32): Row(SQUARE, FEW, TINY),
     ("backward_keys", 2, 64): Row(SQUARE, FEW, TINY),
@@ -62,68 +60,29 @@ TABLE: dict[tuple[str, int, int], Row] = {
     ("backward_keys", 4, 16): Row(TINY, TINY, TINY),
     ("backward_keys", 4, 32): Row(TINY, TINY, LIMB),
     ("backward_keys", 4, 64): Row(TINY, TINY, LIMB),
-    ("backward_keys", 4, 128): Row(OWN, OWN, ONE),
+    ("backward_keys", 4, 128): Row(STAGED_QUERIES, STAGED_QUERIES, SMALLEST),
 }
-
-
-# Parabolas of up to three dimensions as extra channels on the tensor cores, for 16-bit inputs: by kernel, architecture,
-# dimensions and channels of a head; without and with a mask. On an H100 it takes 0.78 (three dimensions) to 0.91 (two)
-# of the time in registers, forward, and 0.83 to 0.92 for keys. sm_120 has too few tensor cores for its other units, and
-# its bias is made in registers; gradients of forms are sums of differences in float32, and are made there everywhere.
-# The tiles of sm_90 are the fastest on an H100, although a few values of them spill; those of sm_80 do not spill.
-WIDE, LONG, WIDE_SPACE, LONG_SPACE = (Variant(128, keys, 4, 3, channels) for channels in (16, 32) for keys in (64, 32))
-WIDEST_HEADS = Variant(128, 32, 8, 3, 16)
-KEYS, KEYS_SPACE, FEW_SPACE = Variant(64, 64, 4, 2, 16), Variant(64, 64, 4, 2, 32), Variant(32, 64, 4, 2, 32)
-RIDING: dict[tuple[str, int, int, int], tuple[Variant, Variant | None]] = {
-    ("forward", arch, P, width): (WIDE, WIDE) if P < 3 else (WIDE_SPACE, LONG_SPACE)
-    for arch in (80, 90)
-    for P in (1, 2, 3)
-    for width in (16, 32, 64)
-}
-RIDING |= {("forward", 80, P, 64): (LONG, LONG) if P < 3 else (LONG_SPACE, LONG_SPACE) for P in (1, 2, 3)}
-RIDING |= {("forward", arch, P, 128): (WIDEST_HEADS, None) for arch in (80, 90) for P in (1, 2)}
-RIDING |= {
-    ("backward_keys", arch, P, width): (KEYS, KEYS) if P < 3 else (KEYS_SPACE, KEYS_SPACE)
-    for arch, width in ((80, 16), (80, 32), (90, 16), (90, 32), (90, 64))
-    for P in (1, 2, 3)
-}
-RIDING |= {("backward_keys", 80, 3, width): (FEW_SPACE, FEW_SPACE) for width in (16, 32, 64)}  # P = 2: as in registers
 
 
 def variant(kernel: str, q: Tensor, bias: Bias) -> Variant:
     P, masked = 0 if bias.places is None else bias.places.shape[1], bias.kind == "cone" or bias.spans is not None
-    riding = rides(kernel, architecture(q.device), bias.kind, q.element_size(), q.shape[-1], P, masked)
-    return riding or chosen(kernel, q.element_size(), q.shape[-1], P, masked)
+    return table_variant(kernel, q.element_size(), q.shape[-1], P, masked)
 
 
-def rides(kernel: str, arch: int, kind: str, size: int, width: int, P: int, masked: bool) -> Variant | None:
-    """With the bias on the tensor cores, where that is thought to be faster."""
-    if kind not in ("parabola", "isotropic") or size != 2:
-        return None
-    return RIDING.get((kernel, arch, P, padded(size, width, P)), (None, None))[masked]
+def table_variant(kernel: str, size: int, width: int, P: int, masked: bool) -> Variant:
+    """Return the tiles of a kernel from the table, for numbers of `size` bytes.
 
-
-def architecture(device: torch.device) -> int:
-    """The one of 80, 90 and 120 whose units a GPU has in like proportions; interpreted on a CPU, 80."""
-    if device.type != "cuda":
-        return 80
-    major, minor = torch.cuda.get_device_capability(device)
-    if (major, minor) in ((8, 6), (8, 9)) or major >= 12:
-        return 120
-    return 90 if major >= 9 else 80
-
-
-def chosen(kernel: str, size: int, width: int, P: int, masked: bool) -> Variant:
-    """`size`: bytes of a number. `masked`: logits are compared with something, in padding, packed rows and cones."""
+    `masked`: logits are masked, by padding, packed rows or cones."""
     return TABLE[kernel, size, padded(size, width, P)][_column(P, masked)]
 
 
 def _column(P: int, masked: bool) -> int:
-    """A mask takes registers as another dimension does."""
+    """Return the column of a row; a mask takes as many registers as another dimension."""
     return min(2, (P > 2) + (P > 3) + masked)
 
 
 def padded(size: int, width: int, P: int) -> int:
-    """Channels of a head in registers. In float32 tiles of 16 spill where there are more than three dimensions, and
-    those of 32 do not."""
+    """Return the channels of a head in registers, a power of two.
+
+    In float32 and more than three dimensions, tiles of 16 channels spill registers and tiles of 32 do not."""
     return max(32 if size == 4 and P > 3 else 16, 1 << (width - 1).bit_length())

@@ -1,43 +1,27 @@
-"""Which of the two designs of the fused kernels a bias has: a table, by what a GPU has."""
+"""Tile sizes of the fused kernels: every head that they serve has some."""
 
 import pytest
 import torch
 
-from ndformer.framework.kernels import fused_variants
+from ndformer.framework.kernels.fused import AXES, DTYPES
 from ndformer.framework.kernels.fused_reference import Bias
+from ndformer.framework.kernels.fused_variants import WIDEST, Variant, variant
 
 
-def channels(kernel: str, dtype: torch.dtype, P: int, kind: str = "parabola", width: int = 64) -> int:
-    bias = Bias(None, torch.zeros(1, P, 4), None, None, kind)
-    return fused_variants.variant(kernel, torch.zeros(1, 1, 4, width, dtype=dtype), bias).channels
+def tiles(kernel: str, dtype: torch.dtype, width: int, P: int, spans: bool = False) -> Variant:
+    places, masks = torch.zeros(1, P, 4) if P else None, torch.zeros(1, 2, 4) if spans else None
+    return variant(kernel, torch.zeros(1, 1, 4, width, dtype=dtype), Bias(None, places, None, masks, "parabola"))
 
 
-def test_parabolas_of_16_bits_ride_forward_and_to_keys_three_channels_a_monomial() -> None:
-    for dtype in (torch.float16, torch.bfloat16):
-        assert [channels("forward", dtype, P) for P in range(1, 7)] == [16, 16, 32, 0, 0, 0]
-        assert channels("forward", dtype, 3, "isotropic", 16) == 32
-        assert channels("forward", dtype, 2, "distance") == 0
-        assert [channels("backward_keys", dtype, P, width=16) for P in range(1, 7)] == [16, 16, 32, 0, 0, 0]
-        assert channels("backward_queries", dtype, 2) == 0
-    assert channels("forward", torch.float32, 2) == channels("backward_keys", torch.float32, 2, width=16) == 0
+@pytest.mark.parametrize("kernel", ["forward", "backward_queries", "backward_keys"])
+def test_there_are_tiles_for_every_head_dtype_and_number_of_dimensions(kernel: str) -> None:
+    for dtype in DTYPES:
+        for width in range(1, WIDEST + 1):
+            for P in range(AXES + 1):
+                found = tiles(kernel, dtype, width, P)
+                assert found.queries % 16 == found.keys % 16 == 0
 
 
-def test_wide_heads_in_two_dimensions_ride_to_keys_where_tensor_cores_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert channels("backward_keys", torch.float16, 2) == 0
-    monkeypatch.setattr(fused_variants, "architecture", lambda _: 90)
-    assert channels("backward_keys", torch.float16, 2) == 16
-
-
-@pytest.mark.parametrize(
-    "capability, like", [((8, 0), 80), ((8, 6), 120), ((8, 9), 120), ((9, 0), 90), ((10, 0), 90), ((12, 0), 120)]
-)
-def test_a_gpu_goes_by_the_units_it_has(
-    capability: tuple[int, int], like: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: capability)
-    assert fused_variants.architecture(torch.device("cuda")) == like
-
-
-def test_where_tensor_cores_are_few_the_bias_is_made_in_registers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fused_variants, "architecture", lambda _: 120)
-    assert channels("forward", torch.float16, 2) == 0
+def test_a_mask_takes_the_tiles_of_one_more_dimension() -> None:
+    for P in (2, 3):
+        assert tiles("forward", torch.float32, 64, P, spans=True) == tiles("forward", torch.float32, 64, P + 1)
