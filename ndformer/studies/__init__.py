@@ -48,7 +48,7 @@ PAPERS = {  # name -> title, and what a reader of its page should know first
     "vitarc": (
         "Tackling the Abstraction and Reasoning Corpus with Vision Transformers (ViTARC, 2024), an excerpt",
         "Li et al., [arXiv 2410.06405](https://arxiv.org/abs/2410.06405): one page of it, on 2D-RPE, OPE and PEmixer. "
-        "Tokens are cells of grids: [docs/get-started/arc.md](../arc.md).",
+        "Tokens are cells of grids: [docs/get-started/arc.md](../get-started/arc.md).",
     ),
 }
 

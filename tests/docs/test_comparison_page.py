@@ -1,4 +1,4 @@
-"""docs/results/data/comparison.md: its tables (written by `python -m tests.docs.test_comparison_page`) and its commands."""
+"""docs/results/comparison.md: its tables (written by `python -m tests.docs.test_comparison_page`) and its commands."""
 
 import argparse
 import json
@@ -30,7 +30,7 @@ from ndformer.lab.rank_table import Table, text
 from tests.docs import made
 from tools import compare, rank
 
-PAGE = "docs/results/data/comparison.md"
+PAGE = "docs/results/comparison.md"
 DOCS = made.ROOT / "docs"
 SETS = ["mnist_small", "sign_digits", "ldraw10", "lpc_actions", "nmnist_small"]
 DIM, HEADS, DEPTH, SIDE = 192, 3, 12, 14  # ViT-Tiny on 224 pixels
