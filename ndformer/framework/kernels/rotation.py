@@ -1,7 +1,8 @@
 """Rotation of channel pairs: operations of torch on a CPU and in compiled graphs, one Triton kernel on a GPU.
 
-On an H100 the dozen operations took as long as the attention call itself; the kernel reads x once and writes it once.
-It rounds as the operations do, so both give the same bits.
+On an H100 a ViT-B training step with AxialRoPE took 1.66 times that without positions by operations, and 1.27 times with
+the kernel, which reads x once and writes it once. It rounds as the operations do, so both give the same bits. In Point
+Transformer V3, whose calls are small, the kernel was slower (1.6 for 1.3 forward).
 """
 
 import importlib.util
@@ -10,6 +11,7 @@ import torch
 from torch import Tensor
 
 DTYPES = (torch.bfloat16, torch.float16, torch.float32)
+FEWEST = 2**22  # elements of x: with fewer, the host takes as long to start one custom operator as a dozen operations
 TRITON = importlib.util.find_spec("triton") is not None
 
 
@@ -18,7 +20,7 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor, halves: bool = False) -> Tensor:
 
     Pairs are channels (0, 1), (2, 3) ... or, with `halves`, (i, i + pairs); channels after the last pair stay."""
     fits = x.device.type == "cuda" and x.dtype in DTYPES and cos.dtype == torch.float32 and TRITON
-    if fits and x.stride(-1) == 1 and not torch.compiler.is_compiling():
+    if fits and x.numel() >= FEWEST and x.stride(-1) == 1 and not torch.compiler.is_compiling():
         return rotate_at_once(x, cos, sin, halves, False)
     return rotate_by_operations(x, cos, sin, halves)
 
