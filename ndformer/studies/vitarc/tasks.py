@@ -103,8 +103,8 @@ twice), up to {TEST} others to test, a model for each task. It reads the canvas 
 answers all cells at once, after {STEPS} steps of {BATCH} pairs; the paper's has a decoder too, which writes one cell
 after another: that is not built here. *Vanilla* numbers cells in the order of reading, and reads the same borders and
 padding as the others. Tasks of space are {", ".join(SPACE)}, of objects {", ".join(OBJECTS)}, of these in several
-colours {" and ".join(COLOURED)}, and of content {", ".join(CONTENT)}: [docs/get-started/arc.md](../get-started/arc.md) has their
-rules.
+colours {" and ".join(COLOURED)}, and of content {", ".join(CONTENT)}: their rules are in
+[docs/get-started/arc.md](../get-started/arc.md).
 2D-RPE is eq. 12 with distances as penalties. OPE's objects are boxes around coloured cells that touch; in *boxes*
 that is the answer. {STEPS} steps are few: *mirror* and *thrown out* are learnt with one seed and not with another,
 and what is compared is how soon. The excerpt has no figures; the paper's 400 tasks would need a GPU and
