@@ -1,10 +1,13 @@
-"""Encodings that papers compare as commands: docs/configs.md and UPGRADING.md.
+"""The first lines of configs, and encodings that papers compare as commands: docs/configs.md and UPGRADING.md.
 
 `python -m tests.docs.test_configs_table` writes the table of docs/configs.md.
 """
 
+import ast
 import re
 from pathlib import Path
+
+import pytest
 
 from ndformer.framework.engine.config.load import load
 from ndformer.framework.engine.config.shipped import IN_PAPER, REMOVED, paper_encoding
@@ -40,6 +43,15 @@ def test_the_page_on_upgrading_has_each_end_of_a_name_with_its_encoding():
         assert (plain, paper) == (as_argument(name), as_argument(paper_encoding("imagenet1k", name)))
     (datasets,) = re.findall(r"^Datasets of the last column: (.*)\.$", page, re.MULTILINE)
     assert tuple(datasets.split(", ")) == IN_PAPER
+
+
+@pytest.mark.parametrize("path", sorted(CONFIGS.glob("*.py")), ids=lambda path: path.stem)
+def test_a_config_begins_with_its_cost_its_result_and_its_command(path):
+    what, cost, result, command = (ast.get_docstring(ast.parse(path.read_text())) or "").splitlines()
+    assert what.endswith((".", ".md"))
+    assert re.fullmatch(r"Cost: .+\.", cost)
+    assert re.fullmatch(r"Reaches: .+\.", result)
+    assert re.fullmatch(rf"Command: ndformer train {path.stem}( --[a-z-]+ \S+)*", command)
 
 
 def test_every_other_encoding_is_reached_as_the_page_says():
