@@ -1,4 +1,8 @@
-"""Blood cells of three kinds, 185 photographs to learn from, in minutes on a CPU: docs/results/results.md."""
+"""Detection of blood cells of three kinds, 185 photographs to learn from: a small ViT with PaPE.
+Cost: 3.3 minutes on one CPU thread.
+Reaches: 47.93 ± 1.50 % mAP50 (3 seeds).
+Command: ndformer train bccd --data-root data/bccd_voc
+"""
 
 _base_ = ["_base_/coco.py"]
 data_root = "data/bccd_voc"

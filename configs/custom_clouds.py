@@ -1,9 +1,11 @@
-"""Your own clouds and meshes, a folder for each class. docs/get-started/custom-clouds.md
-
-A small transformer on 128 groups of 32 points, of 1,024 points of each cloud. Positions are counted in fifths of its
-radius. Places alone: where all files have normals or colours, PackPoints takes them too, and the modality as many
-`features`.
+"""Classification of your own point clouds and meshes, a folder for each class. docs/get-started/custom-clouds.md
+Cost: not run here.
+Reaches: not measured.
+Command: ndformer train custom_clouds --data-root data/mine
 """
+
+# A small transformer on 128 groups of 32 points, of 1,024 points of each cloud. Positions are counted in fifths of its
+# radius. Where all files have normals or colors, PackPoints takes them too, and the modality as many `features`.
 
 _base_ = ["_base_/modelnet40_plain.py"]
 data_root = "data/mine"

@@ -1,5 +1,8 @@
-"""Your own objects: a folder in COCO's form, begun with a model that was trained on COCO.
-docs/get-started/custom-detection.md"""
+"""Detection of your own objects in COCO's format, from weights trained on COCO. docs/get-started/custom-detection.md
+Cost: not run here.
+Reaches: not measured.
+Command: ndformer train custom_detection --data-root data/mine
+"""
 
 _base_ = ["_base_/coco_vitt.py"]
 data_root = "data/mine"

@@ -1,4 +1,8 @@
-"""Ten kinds of building bricks, 573 real meshes to learn from, in minutes on a CPU: docs/results/results.md."""
+"""Classification of ten kinds of building bricks, 573 meshes to learn from: a small transformer with PaPE.
+Cost: 3.0 minutes on one CPU thread.
+Reaches: 56.60 ± 5.31 % accuracy (5 seeds).
+Command: ndformer train ldraw10 --data-root data/ldraw10_modelnet_layout/ldraw10_normal_resampled
+"""
 
 # pyright: reportAttributeAccessIssue=false
 _base_ = ["_base_/modelnet40_plain.py"]

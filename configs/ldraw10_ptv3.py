@@ -1,8 +1,10 @@
-"""Ten kinds of building bricks on a small Point Transformer V3: the recipe of modelnet40_pape.py, in minutes on a CPU.
-
-For comparing encodings, so without the convolution, which would tell where points are without them:
-docs/results/results.md.
+"""Classification of ten kinds of building bricks: a small Point Transformer V3 with PaPE.
+Cost: 1.7 to 3.0 minutes on one CPU thread.
+Reaches: 43.57 ± 6.56 % accuracy (3 seeds).
+Command: ndformer train ldraw10_ptv3 --data-root data/ldraw10_modelnet_layout/ldraw10_normal_resampled
 """
+
+# The recipe of modelnet40_pape.py without the convolution, which gives positions to a model without an encoding.
 
 # pyright: reportAttributeAccessIssue=false
 _base_ = ["_base_/modelnet40.py"]

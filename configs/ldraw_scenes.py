@@ -1,8 +1,11 @@
-"""Small real scenes: 45 models of bricks to learn from, 14 to test, 12,000 points each, 12 kinds of part.
-
-For comparing encodings in a few minutes a run, so without the convolution that would do without them.
-`tools/compare.py configs/ldraw_scenes.py --data-root DIR --encodings Sincos AxialRoPE PaPE PaPERI`
+"""Segmentation of 45 models of bricks, 12 kinds of part: a small Point Transformer V3 with PaPE.
+Cost: 1.7 to 3.0 minutes on one CPU thread.
+Reaches: 9.91 ± 0.53 % mIoU (3 seeds).
+Command: ndformer train ldraw_scenes --data-root data/ldraw_scenes
 """
+
+# 14 models test, 12,000 points each. There is no convolution, which gives positions to a model without an encoding.
+# `ndformer compare ldraw_scenes --data-root DIR --encodings Sincos AxialRoPE PaPE PaPERI` compares encodings.
 
 data_root = "data/ldraw_scenes"
 model = dict(

@@ -1,7 +1,11 @@
-"""Six actions of drawn figures (Liberated Pixel Cup), laid out like UCF101: a small transformer, minutes on a CPU.
-
-Videos of 64 x 64 pixels and 16 frames; groups are figures. The first 16 of each class in the training list validate.
+"""Classification of six actions of drawn figures (Liberated Pixel Cup): a small transformer with PaPE on videos.
+Cost: 2.6 minutes on one CPU thread.
+Reaches: 85.94 ± 3.93 % accuracy (5 seeds, optimizer.lr=2e-3).
+Command: ndformer train lpc_actions --data-root data/lpc_actions
 """
+
+# Laid out like UCF101: videos of 64 x 64 pixels and 16 frames; groups are figures. The first 16 of each class in the
+# training list validate.
 
 data_root = "data/lpc_actions"
 model = dict(

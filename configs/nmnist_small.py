@@ -1,8 +1,11 @@
-"""N-MNIST's files, a few hundred of them, in minutes on a CPU: docs/results/results.md.
-
-Train and test together in five parts, of which the seed says which one is the test set: seeds 0 to 4 test each
-recording once.
+"""Classification of 850 recordings of N-MNIST: 4 blocks of width 64 with PaPE on spiking patches.
+Cost: 1.4 to 2.5 minutes on one CPU thread.
+Reaches: 87.21 ± 3.89 % accuracy (5 folds, optimizer.lr=3e-3).
+Command: ndformer train nmnist_small --data-root data/nmnist
 """
+
+# Train and test files are joined and cut into five parts, of which the seed selects the test part: seeds 0 to 4 test
+# each recording once.
 
 _base_ = ["_base_/nmnist.py"]
 model = dict(

@@ -1,5 +1,8 @@
-"""Ten hand signs photographed before a plain wall, 140 of each to learn from, in minutes on a CPU:
-docs/results/results.md."""
+"""Classification of ten hand signs, 140 photographs of each to learn from: a small ViT with PaPE.
+Cost: 2.9 minutes on one CPU thread.
+Reaches: 96.24 ± 1.30 % accuracy (5 seeds).
+Command: ndformer train sign_digits --data-root data/sign_digits
+"""
 
 _base_ = ["_base_/imagefolder.py"]
 data_root = "data/sign_digits"

@@ -4,7 +4,7 @@
     python tools/explore.py configs/cifar10_pape.py work_dirs/cifar10_pape/best.pth photo.jpg
     python tools/explore.py configs/mnist_pape.py work_dirs/mnist_pape_sample/best.pth 7 8 --sample       test samples
     python tools/explore.py configs/ucf101_pape.py work_dirs/ucf101_pape/best.pth run.mp4 --layers 1 6 12
-    python tools/explore.py configs/cifar10_pape.py PAPE.pth photo.jpg --beside configs/cifar10_rope.py ROPE.pth
+    python tools/explore.py configs/cifar10_pape.py PAPE.pth photo.jpg --beside ROPE/config.py ROPE/best.pth
 
 Images, point clouds, videos and event streams, for models whose layers see all tokens of a sample. The page is one
 file that opens anywhere, without a network: attention is computed in it, from queries, keys and what the encoding's

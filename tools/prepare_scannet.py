@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""Convert ScanNet's release to folders of arrays, for configs/scannet_*.py.
+"""Convert ScanNet's release to folders of arrays, for configs/scannet_pape.py.
 
 python tools/prepare_scannet.py scannet/ --out data/scannet
 

@@ -58,7 +58,7 @@ def test_its_numbers_are_those_of_the_model(kind, pages, tab):
 
 @pytest.mark.parametrize("encoding", ["RoPEMixed", "ALiBi", "RelativeBias(reach=3)", "CoPE", "LookHere"])
 def test_so_are_those_of_other_encodings(encoding, home, tmp_path, tab):
-    run = run_of(tmp_path, "cifar10_nope.py", encoding=encoding)
+    run = run_of(tmp_path, "cifar10_pape.py", encoding=encoding)
     page_of(run, home / "photo.png", out=tmp_path / "page.html")
     tab.open(tmp_path / "page.html")
     tab.drawn()
@@ -183,11 +183,13 @@ def test_fingers_and_a_small_screen_are_enough(pages, phone):
 
 def test_two_models_follow_one_choice(pages, home, tmp_path, tab):
     run = pages["image"][0]
-    other = run_of(tmp_path, "cifar10_rope.py", [one for one in SMALL if "drop" not in one])
+    other = run_of(tmp_path, "cifar10_pape.py", [one for one in SMALL if "drop" not in one], encoding="AxialRoPE")
     config = tmp_path / "rope.py"
-    config.write_text(
-        f"_base_ = [{str(other.config)!r}]\nsample = dict(model=dict(backbone=dict(depth=2, dim=32, heads=2)))\n"
-    )
+    lines = """_base_ = ["_base_/cifar10.py"]
+model = dict(backbone=dict(encoding=dict(type="AxialRoPE")))
+sample = dict(model=dict(backbone=dict(depth=2, dim=32, heads=2)))
+"""
+    config.write_text(lines)
     page_of(run, home / "photo.png", out=tmp_path / "page.html", more=["--beside", str(config), str(other.path)])
     tab.open(tmp_path / "page.html")
     tab.drawn()

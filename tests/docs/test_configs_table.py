@@ -1,55 +1,62 @@
-"""docs/reference/configs.md: recipes and their encodings, a table that `python -m tests.docs.test_configs_table`
-writes."""
+"""First lines of configs, and encodings that papers compare as commands: docs/reference/configs.md, UPGRADING.md.
 
+`python -m tests.docs.test_configs_table` writes the table of docs/reference/configs.md.
+"""
+
+import ast
 import re
 from pathlib import Path
 
+import pytest
+
 from ndformer.framework.engine.config.load import load
+from ndformer.framework.engine.config.shipped import IN_PAPER, REMOVED, paper_encoding
 from tests.docs import made
 
-CONFIGS = Path(__file__).parents[2] / "configs"
-PLACE = ("docs/reference/configs.md", "recipes and encodings")
-LEAF = re.compile(
-    r'_base_ = \["_base_/(\w+)\.py"\]\nmodel = dict\(backbone=dict\(encoding=dict\(type="(\w+)".*', re.DOTALL
-)
+ROOT = Path(__file__).parents[2]
+CONFIGS = ROOT / "configs"
+PLACE = ("docs/reference/configs.md", "encodings of papers")
 
 
-def leaves() -> dict[tuple[str, str], str]:
-    """(recipe, end of the file's name) -> the encoding, of files that choose one for a recipe and do no more."""
-    found = {}
-    for file in sorted(CONFIGS.glob("*.py")):
-        leaf = LEAF.fullmatch(file.read_text())
-        if leaf and file.stem.startswith(leaf[1] + "_"):
-            found[leaf[1], file.stem.removeprefix(leaf[1] + "_")] = leaf[2]
-    return found
+def as_argument(encoding: str) -> str:
+    return f"`--encoding {encoding}`" if encoding.isalnum() else f"`--encoding '{encoding}'`"
 
 
 def table() -> str:
-    found, recipes = leaves(), sorted(path.stem for path in CONFIGS.glob("_base_/[!_]*.py"))
-    names = sorted({end: name for (_, end), name in found.items()}.items())
-    lines = ["recipe | " + " | ".join(f"{name} `_{end}`" for end, name in names), "---" + "|:-:" * len(names)]
-    for recipe in recipes:
-        lines.append(" | ".join([recipe, *("✓" if (recipe, end) in found else " " for end, _ in names)]))
+    lines = ["encoding | as its authors define it | as the code of the PaPE paper defines it", "---|---|---"]
+    lines += [
+        f"{name} | {as_argument(name)} | {as_argument(paper_encoding('imagenet1k', name))}" for name in REMOVED.values()
+    ]
     return "\n" + "".join(f"| {line} |\n" for line in lines) + "\n"
 
 
-def test_the_table_is_what_the_folder_has():
-    again = "configs/ has changed: `python -m tests.docs.test_configs_table` writes the table anew"
+def test_the_table_has_the_encodings_of_removed_configs():
+    again = "shipped.py has changed: `python -m tests.docs.test_configs_table` writes the table anew"
     assert made.part(*PLACE) == table(), again
 
 
-def test_the_end_of_a_name_says_one_encoding():
-    names: dict[str, str] = {}
-    for (_, end), name in leaves().items():
-        assert names.setdefault(end, name) == name
-    assert len(names) >= 8
-    left = {path.stem for path in CONFIGS.glob("*.py")} - {"_".join(leaf) for leaf in leaves()}
-    assert not [name for name in left if name.endswith(tuple(f"_{end}" for end in names))]
+def test_the_page_on_upgrading_has_each_end_of_a_name_with_its_encoding():
+    page = (ROOT / "UPGRADING.md").read_text().partition("## Configs")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| (\w+) \| `_(\w+)` \| (`.*?`) \| (`.*?`) \|$", page, re.MULTILINE)
+    assert [(end, name) for name, end, *_ in rows] == list(REMOVED.items())
+    for name, _, plain, paper in rows:
+        assert (plain, paper) == (as_argument(name), as_argument(paper_encoding("imagenet1k", name)))
+    (datasets,) = re.findall(r"^Datasets of the last column: (.*)\.$", page, re.MULTILINE)
+    assert tuple(datasets.split(", ")) == IN_PAPER
+
+
+@pytest.mark.parametrize("path", sorted(CONFIGS.glob("*.py")), ids=lambda path: path.stem)
+def test_a_config_begins_with_its_cost_its_result_and_its_command(path):
+    what, cost, result, command = (ast.get_docstring(ast.parse(path.read_text())) or "").splitlines()
+    assert what.endswith((".", ".md"))
+    assert re.fullmatch(r"Cost: .+\.", cost)
+    assert re.fullmatch(r"Reaches: .+\.", result)
+    assert re.fullmatch(rf"Command: ndformer train {path.stem}( --[a-z-]+ \S+)*", command)
 
 
 def test_every_other_encoding_is_reached_as_the_page_says():
-    page = (CONFIGS.parent / PLACE[0]).read_text()
-    (given,) = re.findall(r'^options, or yours \(`--encoding "(.*?)"`\)', page, re.MULTILINE)
+    page = (ROOT / PLACE[0]).read_text()
+    (given,) = re.findall(r'or yours \(`--encoding "(.*?)"`\)', page)
     assert load(CONFIGS / "mnist_pape.py", encoding=given).model.backbone.encoding.reach == 8
 
 

@@ -15,7 +15,9 @@ def test_its_commands_are_understood():
     for command in commands:
         given = explore.arguments().parse_args(command.split())
         assert (ROOT / given.config).is_file()
-        assert given.beside is None or (ROOT / given.beside[0]).is_file()
+        if given.beside is not None:  # the config that a run left, and its checkpoint
+            config, weights = map(Path, given.beside)
+            assert (config.name, weights.name, weights.parent) == ("config.py", "best.pth", config.parent)
     assert "--layers" in explore.arguments().format_help()
 
 

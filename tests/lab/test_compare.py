@@ -21,7 +21,7 @@ from ndformer.lab import compare_table, markdown
 from ndformer.lab.compare import Outcome, Run, check_folder, outcome, plan
 from ndformer.lab.jobs import Ended, train_all
 
-CONFIGS = Path(__file__).parents[4] / "configs"
+CONFIGS = Path(__file__).parents[2] / "configs"
 MNIST = CONFIGS / "mnist_pape.py"
 
 PROGRAM = """

@@ -49,7 +49,7 @@ def of(**rows: list[float]) -> Results:
 @pytest.fixture
 def program(tmp_path: Path) -> list[str]:
     path = tmp_path / "program.py"
-    path.write_text(f"import sys; sys.path.insert(0, {str(Path(__file__).parents[4])!r})\n{PROGRAM}")
+    path.write_text(f"import sys; sys.path.insert(0, {str(Path(__file__).parents[2])!r})\n{PROGRAM}")
     return [sys.executable, str(path)]
 
 

@@ -13,7 +13,7 @@ import tempfile
 import traceback
 import warnings
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 from unittest import mock
@@ -29,9 +29,22 @@ from ndformer.framework.registry import DATASETS
 from tests.soak import tiny
 
 CONFIGS = Path(__file__).parents[2] / "configs"
-NAMES = ("cifar10_pape", "imagenet1k_pape_ri", "coco_vitt_lookhere", "ade20k_rope", "mnist_alibi", "nmnist_small")
-NAMES += ("gen1_pape", "dvsgesture_sincos", "modelnet40_pape", "modelnet40_plain_rope_mixed", "scannet_nope")
-NAMES += ("ucf101_pape", "joint_sample", "paired_sample")
+NAMES: dict[str, str | None] = {  # config -> --encoding
+    "cifar10_pape": None,
+    "imagenet1k_pape": 'PaPERI(preset="pape_repo")',
+    "coco_vitt_pape": 'LookHere(preset="pape_repo")',
+    "ade20k_pape": 'AxialRoPE(preset="pape_repo")',
+    "mnist_pape": "ALiBi",
+    "nmnist_small": None,
+    "gen1_pape": None,
+    "dvsgesture_pape": "Sincos",
+    "modelnet40_pape": None,
+    "modelnet40_plain_pape": "RoPEMixed",
+    "scannet_pape": "NoPE",
+    "ucf101_pape": None,
+    "joint_sample": None,
+    "paired_sample": None,
+}
 FULL = dict(
     param_groups=dict(layer_decay=0.9, no_decay=True, lr_factors=dict(backbone=0.5)),
     ema=dict(decay=0.9),
@@ -170,8 +183,8 @@ def outcome(cfg: dict[str, Any], one: Edit, folder: Path, whole: bool) -> str:
         return f"TRACEBACK in train, {when}: {one}: {type(error).__name__}: {error!s:.150}"
 
 
-def bases(names: tuple[str, ...]) -> dict[str, dict[str, Any]]:
-    cfgs = {name: load(CONFIGS / f"{name}.py", sample=True).to_dict() for name in names}
+def bases(names: Iterable[str]) -> dict[str, dict[str, Any]]:
+    cfgs = {name: load(CONFIGS / f"{name}.py", encoding=NAMES[name], sample=True).to_dict() for name in names}
     return {name: cfg | {key: value for key, value in FULL.items() if cfg[key] is None} for name, cfg in cfgs.items()}
 
 

@@ -56,11 +56,14 @@ def test_registers_can_look_too(home, tmp_path):
 
 def test_two_models_are_beside_each_other(home, runs, tmp_path):
     """The second one's config has its own sizes, as a run's has; the numbers of each are its model's."""
-    other = run_of(tmp_path, "cifar10_rope_mixed.py", SHALLOW)
+    other = run_of(tmp_path, "cifar10_pape.py", SHALLOW, encoding="RoPEMixed")
     config = tmp_path / "configs" / "rope.py"
     config.parent.mkdir()
-    sizes = "sample = dict(model=dict(backbone=dict(depth=1, dim=32, heads=2)))"
-    config.write_text(f"_base_ = [{str(other.config)!r}]\n{sizes}\n")
+    lines = """_base_ = ["_base_/cifar10.py"]
+model = dict(backbone=dict(encoding=dict(type="RoPEMixed")))
+sample = dict(model=dict(backbone=dict(depth=1, dim=32, heads=2)))
+"""
+    config.write_text(lines)
     more = ["--layers", "1", "--beside", str(config), str(other.path)]
     about, texts = told(page_of(runs["image"], home / "photo.png", out=tmp_path / "page.html", more=more))
     first, second = about["files"][0]["sides"]

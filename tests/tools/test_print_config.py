@@ -49,13 +49,12 @@ def test_the_text_fits_a_screen(capsys):
 
 def test_differences_are_what_a_config_changes_against_another(capsys):
     assert printed(capsys, CIFAR, "--diff", CIFAR) == "no difference\n"
-    sincos = str(CONFIGS / "cifar10_sincos.py")
-    assert printed(capsys, CIFAR, "--diff", sincos).splitlines() == [
-        f"--- {sincos}",
+    assert printed(capsys, CIFAR, "--encoding", "Sincos", "--diff", CIFAR).splitlines() == [
+        f"--- {CIFAR}",
         f"+++ {CIFAR}",
-        "- model.backbone.encoding.type = 'Sincos'",
-        "+ model.backbone.encoding.type = 'PaPE'",
-        "+ model.backbone.encoding.m = 50",
+        "- model.backbone.encoding.type = 'PaPE'",
+        "+ model.backbone.encoding.type = 'Sincos'",
+        "- model.backbone.encoding.m = 50",
     ]
     lists = printed(
         capsys, CIFAR, "--diff", CIFAR, "--cfg-options", "train_dataloader.dataset.transforms=[]", "ema.decay=.9"

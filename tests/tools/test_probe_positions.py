@@ -14,7 +14,7 @@ from ndformer.framework.engine.training import checkpoint
 from tools import probe_positions
 
 SCRIPT = Path(probe_positions.__file__)
-CONFIG = SCRIPT.parents[1] / "configs/imagefolder_sincos.py"
+CONFIG = SCRIPT.parents[1] / "configs/imagefolder_pape.py"
 SMALL = ["model.backbone.dim=8", "model.backbone.depth=1", "model.backbone.heads=1", "model.head.classes=2"]
 SMALL += ["model.modalities.image.patch=8", "test_dataloader.num_workers=0"]
 SMALL += ["test_dataloader.dataset.transforms.0.size=32"]

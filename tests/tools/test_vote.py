@@ -214,7 +214,7 @@ def test_scenes_of_one_name_have_files_of_their_own(tmp_path):
 
 
 def test_objects_are_voted_on_again_and_again(tmp_path):
-    cfg = load("configs/modelnet40_nope.py", ["model.head.classes=2"], None, True)
+    cfg = load("configs/modelnet40_pape.py", ["model.head.classes=2"], "NoPE", True)
     torch.manual_seed(0)
     model = build_model(cfg).eval()
     head: Any = model.head
@@ -258,10 +258,10 @@ def objects(tmp_path):
     (tmp_path / "modelnet40_shape_names.txt").write_text("cone\ncup\n")
     (tmp_path / "GENERATED_SAMPLE").write_text("")
     options = ["model.head.classes=2", "model.backbone.enc_depths=(1,1,1)"]
-    cfg = load("configs/modelnet40_nope.py", [f"data_root={str(tmp_path)!r}", *options], None, True)
+    cfg = load("configs/modelnet40_pape.py", [f"data_root={str(tmp_path)!r}", *options], "NoPE", True)
     checkpoint.save(tmp_path / "best.pth", dict(model=build_model(cfg).state_dict(), classes=["cone", "cup"]))
-    arguments = ["configs/modelnet40_nope.py", str(tmp_path / "best.pth"), "--sample", "--data-root", str(tmp_path)]
-    return [*arguments, "--cfg-options", *options], [0, 0, 0, 1, 1, 1]
+    arguments = ["configs/modelnet40_pape.py", str(tmp_path / "best.pth"), "--sample", "--data-root", str(tmp_path)]
+    return [*arguments, "--encoding", "NoPE", "--cfg-options", *options], [0, 0, 0, 1, 1, 1]
 
 
 def test_repeats_of_votes_on_objects_are_told_as_mean_and_spread(objects, capsys, monkeypatch):

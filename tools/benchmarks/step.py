@@ -29,7 +29,7 @@ from ndformer.framework.engine.training.owner import owned
 from ndformer.framework.engine.training.trainer import Trainer
 from ndformer.framework.system import host_state
 
-CONFIG = Path(__file__).parents[2] / "configs" / "imagenet1k_nope.py"
+CONFIG = Path(__file__).parents[2] / "configs" / "imagenet1k_pape.py"
 DEPTH = 12
 SMALL = dict(dim=384, heads=6, drop_path=0.0)  # ViT-S
 WARM = 3  # rounds that do not count
@@ -114,7 +114,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--batch", type=int, default=8)
     parser.add_argument("--rounds", type=int, default=25)
     given = parser.parse_args(arguments)
-    cfg = load(CONFIG)
+    cfg = load(CONFIG, encoding="NoPE")
     cfg.model.backbone.update(SMALL, depth=DEPTH)
     cfg.model.mix = None
     cfg.train_cfg.update(amp=None, max_epochs=1)

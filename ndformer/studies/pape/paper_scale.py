@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from statistics import fmean
 
+from ndformer.framework.engine.config.shipped import paper_encoding
 from ndformer.lab.experiment import Cell, DataSet, Experiment, Scale, Values
 from ndformer.lab.extrapolate import extrapolate
 from ndformer.studies.pape.ablation import PARABOLAS, WITHOUT
@@ -10,14 +11,14 @@ from ndformer.studies.pape.encodings import PAPER
 from ndformer.studies.pape.published import INTERPOLATED, SIZES, TABLE1, TABLE2, TABLE3, TABLE5, TABLE6, TABLE7
 from ndformer.studies.training import run_of
 
-NAMES = {  # row -> how its configs end
-    "nD-sincos": "sincos",
-    "RoPE": "rope",
-    "RoPE-Mixed": "rope_mixed",
-    "nD-ALiBi": "alibi",
-    "LookHere": "lookhere",
-    "PaPE": "pape",
-    "PaPE-RI": "pape_ri",
+NAMES = {
+    "nD-sincos": "Sincos",
+    "RoPE": "AxialRoPE",
+    "RoPE-Mixed": "RoPEMixed",
+    "nD-ALiBi": "ALiBi",
+    "LookHere": "LookHere",
+    "PaPE": "PaPE",
+    "PaPE-RI": "PaPERI",
 }
 IMAGES = {"ImageNet-1K": ("imagenet1k", "accuracy"), "COCO": ("coco", "mAP")}  # column -> config, what is measured
 OTHERS = {
@@ -42,11 +43,17 @@ def _percent(cell: Cell, config: str, metric: str, encoding: str | None = None, 
     return 100 * run_of(cell, config, encoding, _data(config.split("_")[0]), options).results["test"][metric]
 
 
+def _encoding(config: str, row: str) -> str | None:
+    """Return the encoding of a row, None for that of the config."""
+    return None if row == "PaPE" else paper_encoding(config, NAMES[row])
+
+
 def compared(cell: Cell, sets: dict[str, tuple[str, str]]) -> Values:
     values: Values = {}
     for column, (config, metric) in sets.items():
         folds = [[f"dataset.fold={k}"] for k in range(1, FOLDS + 1)] if config == "ucf101" else [[]]
-        figures = [_percent(cell, f"{config}_{NAMES[cell.row]}", metric, options=fold) for fold in folds]
+        encoding = _encoding(config, cell.row)
+        figures = [_percent(cell, f"{config}_pape", metric, encoding, fold) for fold in folds]
         values[column] = sum(figures) / len(figures)
     return values
 
@@ -62,14 +69,14 @@ def ablated(cell: Cell) -> Values:
 
 
 def enlarged(cell: Cell, interpolated: Sequence[str]) -> Values:
-    found = run_of(cell, f"imagenet1k_{NAMES[cell.row]}", data=_data("imagenet1k"))
+    found = run_of(cell, "imagenet1k_pape", _encoding("imagenet1k", cell.row), _data("imagenet1k"))
     tested = extrapolate(found.settings, found.checkpoint, SIZES)
     way = cell.row in interpolated
     return {str(f.size): 100 * f.test["accuracy"] for f in tested.figures if f.interpolated == way}
 
 
 def _table1(item: str, sets: dict[str, tuple[str, str]], rows: tuple[str, ...]) -> Experiment:
-    configs = ", ".join(f"configs/{config}_*.py" for config, _ in sets.values())
+    configs = ", ".join(f"configs/{config}_pape.py" for config, _ in sets.values())
     return Experiment(
         f"pape:table1-{item}",
         f"{', '.join(sets)} as in the paper, in %",
@@ -79,7 +86,7 @@ def _table1(item: str, sets: dict[str, tuple[str, str]], rows: tuple[str, ...]) 
         scales={"paper": Scale(1, needs=GPU, data=tuple(_data(config) for config, _ in sets.values()))},
         published={row: {column: TABLE1[row][column] for column in sets} for row in rows},
         shows=("Table 1",),
-        about=f"By {configs}, one config an encoding: tools/train.py configs/{next(iter(sets.values()))[0]}_pape.py.",
+        about=f"By {configs}, with --encoding: tools/train.py configs/{next(iter(sets.values()))[0]}_pape.py.",
     )
 
 
@@ -125,7 +132,7 @@ EXPERIMENTS = [
         scales={"paper": Scale(1, needs=GPU, data=tuple(_data(config) for config, _ in EVERY_SET.values()))},
         published={row: {column: TABLE1[row][column] for column in ("nuScenes", "Average")} for row in EVERYWHERE},
         shows=("Table 1",),
-        about="By configs/nuscenes_*.py, one config an encoding, and the runs of the other seven sets.",
+        about="By configs/nuscenes_pape.py with --encoding, and the runs of the other seven sets.",
     ),
     _ablation(2, TABLE2),
     _ablation(3, TABLE3),

@@ -13,8 +13,8 @@ from ndformer.studies.training import run_of
 
 SITE = "of www.cs.toronto.edu/~kriz/cifar.html, unpacked into this folder"
 SETS = {  # column -> config, data
-    "CIFAR10": ("cifar10_sincos", DataSet("cifar10", f"cifar-10-python.tar.gz {SITE}")),
-    "CIFAR100": ("cifar100_sincos", DataSet("cifar100", f"cifar-100-python.tar.gz {SITE}")),
+    "CIFAR10": ("cifar10_pape", DataSet("cifar10", f"cifar-10-python.tar.gz {SITE}")),
+    "CIFAR100": ("cifar100_pape", DataSet("cifar100", f"cifar-100-python.tar.gz {SITE}")),
 }
 GRID, GPU = 8, "a GPU for days, and the data"
 DATA = tuple(data for _, data in SETS.values())
@@ -67,7 +67,7 @@ EXPERIMENTS = [
         scales={"paper": Scale(1, needs=GPU, data=DATA)},
         published=TABLE1,
         shows=("Table 1",),
-        about="tools/train.py configs/cifar10_sincos.py --encoding ENCODING, and cifar100_sincos.py: "
+        about="tools/train.py configs/cifar10_pape.py --encoding ENCODING, and cifar100_pape.py: "
         + "; ".join(f"{row}: '{encoding.format(GRID)}'" for row, encoding in PAPER.items())
         + ". CoPE is causal. Learning rate, schedule, drop path and augmentation are ours: the paper does not say "
         "them. A tenth of the images to learn from validates; the paper has no such part in its Table 3.",
@@ -81,7 +81,7 @@ EXPERIMENTS = [
         scales={"paper": Scale(1, needs=GPU, data=DATA[:1])},
         published=TABLE2,
         shows=("Table 2",),
-        about="tools/train.py configs/cifar10_sincos.py --encoding ENCODING: "
+        about="tools/train.py configs/cifar10_pape.py --encoding ENCODING: "
         + "; ".join(f"{row}: '{MODES[row].format(GRID)}'" for row in TABLE2)
         + ". The rest as in table1-cifar.",
     ),

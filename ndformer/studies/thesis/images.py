@@ -38,10 +38,10 @@ CONTROLS: dict[str, Control] = {
 LABELS, SHUFFLED = CONTROLS
 EPOCHS = {20: 90, 60: 45, 126: 30}  # images of each sign -> epochs: with few images there are still some steps
 VIT_BASE = ("model.backbone.dim=768", "model.backbone.heads=12", "model.backbone.depth=12")
-AS_FOLDERS = "imagefolder_sincos"
+AS_FOLDERS = "imagefolder_pape"
 SETS: dict[str, tuple[str, DataSet, tuple[str, ...]]] = {  # column -> config, its data, and options
-    "cifar10": ("cifar10_sincos", CIFAR10, ()),
-    "cifar100": ("cifar100_sincos", CIFAR100, ()),
+    "cifar10": ("cifar10_pape", CIFAR10, ()),
+    "cifar100": ("cifar100_pape", CIFAR100, ()),
     "flowers": (AS_FOLDERS, FLOWERS, ("dataset.type=Flowers102", "model.head.classes=102")),
     "tiny": (AS_FOLDERS, TINY_IMAGENET, ("dataset.type=TinyImageNet", "model.head.classes=200")),
 }

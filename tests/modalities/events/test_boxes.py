@@ -11,9 +11,9 @@ from ndformer.framework.data.batches import collate
 from ndformer.framework.engine.config.load import load
 from ndformer.framework.registry import METRICS, MODELS, TRANSFORMS
 from ndformer.modalities.events.formats.stream import Events
+from tests.encodings_of_papers import with_encodings
 
-CONFIGS = sorted(Path(__file__).parents[3].glob("configs/gen1_*.py"))
-ENCODINGS = {"alibi", "lookhere", "nope", "pape", "pape_ri", "rope", "rope_mixed", "sincos"}
+CONFIG = Path(__file__).parents[3] / "configs" / "gen1_pape.py"
 
 
 def moment(seed: int = 0, count: int = 20_000, boxes: Any = ((40, 60, 50, 30), (200, 100, 20, 60)), **more: Any):
@@ -44,9 +44,8 @@ def test_corners_instead_of_sizes_and_the_truth_beside_them():
     assert (found["labels"].tolist(), found["image_id"], found["size"]) == ([0, 1], "x_td.dat[0]", (240, 304))
 
 
-def test_there_are_configs_of_all_encodings_with_the_papers_recipe():
-    assert {path.stem.removeprefix("gen1_") for path in CONFIGS} == ENCODINGS
-    cfg = load(CONFIGS[0].with_name("gen1_pape.py"))
+def test_the_config_is_the_papers_recipe():
+    cfg = load(CONFIG)
     assert (cfg.optimizer.lr, cfg.optimizer.weight_decay, cfg.schedule.end) == (1e-4, 0.05, 0.01)
     assert (cfg.train_cfg.max_epochs, cfg.train_cfg.amp, cfg.train_dataloader.batch_size) == (150, "bf16", 64)
     assert (cfg.model.backbone.dim, cfg.model.backbone.position_dims) == (768, 3)
@@ -63,9 +62,9 @@ def test_there_are_configs_of_all_encodings_with_the_papers_recipe():
     assert (cfg.model.head.neck.cells, cfg.model.head.neck.ages) == ((15, 19), True)
 
 
-@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
-def test_a_step_and_a_prediction_of_each(path):
-    cfg = load(path, sample=True)
+@pytest.mark.parametrize("path, encoding", with_encodings("gen1"))
+def test_a_step_and_a_prediction_of_each(path, encoding):
+    cfg = load(path, encoding=encoding, sample=True)
     torch.manual_seed(0)
     model = MODELS.create(cfg.model)
     steps = cfg.train_dataloader.dataset.transforms
@@ -87,7 +86,7 @@ def test_a_step_and_a_prediction_of_each(path):
 
 def test_what_the_second_sample_holds_never_changes_the_first():
     """Padding tokens fill no cell: a batch gives what each gives alone."""
-    cfg = load(CONFIGS[0].with_name("gen1_rope.py"), sample=True)
+    cfg = load(CONFIG, encoding='AxialRoPE(preset="pape_repo", axes=[2, 1, 0])', sample=True)
     torch.manual_seed(0)
     model = MODELS.create(cfg.model).eval()
     steps = cfg.test_dataloader.dataset.transforms

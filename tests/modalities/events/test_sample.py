@@ -1,7 +1,6 @@
 """The simulated camera, what is made with it, and the configs that learn from it."""
 
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,14 +8,16 @@ import torch
 
 from ndformer.framework.data.batches import collate
 from ndformer.framework.engine.config.load import load
+from ndformer.framework.engine.config.shipped import config_path
 from ndformer.framework.engine.training.loading import build_dataset
 from ndformer.framework.registry import DATASETS, MODELS
 from ndformer.modalities.events.stand_ins import dvsgesture
 from ndformer.modalities.events.stand_ins.acting import MOTIONS, film, mirrored
 from ndformer.modalities.events.stand_ins.camera import DARK, film_to_events
 from ndformer.modalities.events.stand_ins.nmnist import nmnist
+from tests.encodings_of_papers import with_encodings
 
-CONFIGS = sorted(p for kind in ("dvsgesture", "nmnist") for p in Path(__file__).parents[3].glob(f"configs/{kind}_*.py"))
+CONFIGS = [*with_encodings("dvsgesture", "nmnist"), pytest.param(config_path("nmnist_small"), None, id="nmnist_small")]
 MIRRORED = [0, 2, 1, 6, 5, 4, 3, 7, 8, 9, 10]
 
 
@@ -117,9 +118,10 @@ def test_samples_are_read_by_the_loaders_of_the_real_sets(homes):
         assert 280_000 < events.t[-1] < 320_000
 
 
-@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
-def test_every_config_learns_from_files_at_its_sample_size(path, homes):
-    cfg = load(path, [f"data_root={str(homes / path.stem.partition('_')[0])!r}", "model.backbone.depth=2"], None, True)
+@pytest.mark.parametrize("path, encoding", CONFIGS)
+def test_every_config_learns_from_files_at_its_sample_size(path, encoding, homes):
+    home = homes / path.stem.partition("_")[0]
+    cfg = load(path, [f"data_root={str(home)!r}", "model.backbone.depth=2"], encoding, True)
     torch.manual_seed(0)
     model = MODELS.create(cfg.model)
     dataset = build_dataset(cfg, "train")
@@ -133,9 +135,8 @@ def test_every_config_learns_from_files_at_its_sample_size(path, homes):
     assert (found.label, len(found.scores)) == (1, cfg.model.head.classes)
 
 
-@pytest.mark.parametrize("path", [p for p in CONFIGS if p.stem.startswith("dvsgesture")], ids=lambda path: path.stem)
-def test_the_full_configs_say_what_the_paper_does(path):
-    cfg = load(path, [], None, False)
+def test_the_full_config_says_what_the_paper_does():
+    cfg = load(config_path("dvsgesture_pape"))
     assert (cfg.train_cfg.max_epochs, cfg.train_dataloader.batch_size, cfg.train_cfg.amp) == (300, 32, "fp16")
     assert (cfg.optimizer.lr, cfg.optimizer.weight_decay, tuple(cfg.optimizer.betas)) == (5e-5, 0.05, (0.9, 0.999))
     assert cfg.optimizer.lr * cfg.schedule.end == pytest.approx(5e-7)

@@ -10,19 +10,14 @@ from PIL import Image
 from ndformer.framework.data.batches import collate
 from ndformer.framework.engine.config.load import load
 from ndformer.framework.registry import MODELS, TRANSFORMS
+from tests.encodings_of_papers import with_encodings
 
 ROOT = Path(__file__).parents[3] / "configs"
-CONFIGS = sorted({*ROOT.glob("coco*.py")} - {ROOT / "coco_mini.py"})
-ENCODINGS = {"alibi", "lookhere", "nope", "pape", "pape_ri", "rope", "rope_mixed", "sincos"}
 
 
-def test_every_encoding_of_table_1_has_one():
-    assert {path.stem for path in CONFIGS} == {f"{kind}_{name}" for kind in ("coco", "coco_vitt") for name in ENCODINGS}
-
-
-@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
-def test_a_step_of_each_at_its_sample_size(path):
-    cfg = load(path, sample=True)
+@pytest.mark.parametrize("path, encoding", with_encodings("coco", "coco_vitt"))
+def test_a_step_of_each_at_its_sample_size(path, encoding):
+    cfg = load(path, encoding=encoding, sample=True)
     torch.manual_seed(0)
     model = MODELS.create(cfg.model)
     steps = [TRANSFORMS.create(t) for t in cfg.train_dataloader.dataset.transforms]
@@ -43,7 +38,7 @@ def test_a_step_of_each_at_its_sample_size(path):
 
 
 def test_coco_is_trained_as_in_the_paper():
-    cfg = load(CONFIGS[0].with_name("coco_pape.py"))
+    cfg = load(ROOT / "coco_pape.py")
     backbone, head = cfg.model.backbone, cfg.model.head
     assert (backbone.dim, backbone.depth, backbone.heads, backbone.drop_path) == (768, 12, 12, 0.1)
     assert cfg.model.modalities.image == dict(type="ImagePatches", patch=16, class_token=False)

@@ -11,16 +11,17 @@ from ndformer.framework.data.batches import collate
 from ndformer.framework.engine.config.load import load
 from ndformer.framework.engine.training.loading import build_dataset
 from ndformer.framework.registry import MODELS
+from tests.encodings_of_papers import with_encodings
 
 HOME = Path(__file__).parents[3] / "configs"
-CONFIGS = sorted(HOME.glob("modelnet40_*.py"))
-SCENES = sorted(HOME.glob("scannet_*.py"))
+CONFIGS = with_encodings("modelnet40", "modelnet40_plain")
+SCENES = with_encodings("scannet")
 BRICKS = [HOME / "ldraw10.py", HOME / "ldraw10_ptv3.py"]  # small as they are
+FULL = [HOME / "modelnet40_pape.py", HOME / "modelnet40_plain_pape.py"]
 ENCODER = dict(  # the published network: depths, widths and heads of 16, as its configs have them
     type="PTv3", in_channels=6, enc_depths=(2, 2, 2, 6, 2), enc_channels=(32, 64, 128, 256, 512),
     enc_heads=(2, 4, 8, 16, 32), window=1024, drop_path=0.3, cpe="none",
 )  # fmt: skip
-NAMES = ("alibi", "nope", "pape", "pape_ri", "rope", "rope_mixed", "sincos")
 
 
 @pytest.fixture(scope="module")
@@ -38,9 +39,9 @@ def toys(tmp_path_factory):
     return home
 
 
-@pytest.mark.parametrize("path", CONFIGS + BRICKS, ids=lambda path: path.stem)
-def test_every_config_learns_from_files_at_its_sample_size(path, toys):
-    cfg = load(path, [f"data_root={str(toys)!r}", "model.head.classes=2"], None, path not in BRICKS)
+@pytest.mark.parametrize("path, encoding", [*CONFIGS, *(pytest.param(path, None, id=path.stem) for path in BRICKS)])
+def test_every_config_learns_from_files_at_its_sample_size(path, encoding, toys):
+    cfg = load(path, [f"data_root={str(toys)!r}", "model.head.classes=2"], encoding, path not in BRICKS)
     torch.manual_seed(0)
     model = MODELS.create(cfg.model)
     dataset = build_dataset(cfg, "train")
@@ -55,7 +56,7 @@ def test_every_config_learns_from_files_at_its_sample_size(path, toys):
     assert (found.label, len(found.scores)) == (1, 2)
 
 
-@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", FULL, ids=lambda path: path.stem)
 def test_the_full_configs_say_what_the_paper_does(path):
     cfg = load(path, [], None, False)
     assert cfg.train_cfg.max_epochs == 300
@@ -93,11 +94,6 @@ def listed(loader):
     return [dict(t) for t in loader.dataset.transforms]
 
 
-def test_every_encoding_of_the_paper_has_its_configs():
-    found = {path.stem for path in CONFIGS + SCENES}
-    assert {f"{kind}_{name}" for kind in ("modelnet40", "modelnet40_plain", "scannet") for name in NAMES} <= found
-
-
 @pytest.fixture(scope="module")
 def rooms(tmp_path_factory):
     """Tiny scenes as Pointcept lays them out; every room once more, so that Mix3D has something to mix."""
@@ -115,8 +111,8 @@ def rooms(tmp_path_factory):
     return home
 
 
-@pytest.mark.parametrize("path", SCENES, ids=lambda path: path.stem)
-def test_every_scene_config_learns_from_files_at_its_sample_size(path, rooms):
+@pytest.mark.parametrize("path, encoding", SCENES)
+def test_every_scene_config_learns_from_files_at_its_sample_size(path, encoding, rooms):
     cfg = load(
         path,
         [
@@ -124,7 +120,7 @@ def test_every_scene_config_learns_from_files_at_its_sample_size(path, rooms):
             "train_dataloader.dataset.val_is_test=True",
             "val_dataloader.dataset.val_is_test=True",
         ],
-        None,
+        encoding,
         True,
     )
     torch.manual_seed(0)
@@ -145,14 +141,14 @@ def test_every_scene_config_learns_from_files_at_its_sample_size(path, rooms):
 
 def test_scenes_are_mixed_two_by_two_in_training_alone(rooms):
     cfg = load(
-        HOME / "scannet_nope.py",
+        HOME / "scannet_pape.py",
         [
             f"data_root={str(rooms)!r}",
             "model.mix.p=1.0",
             "train_dataloader.dataset.val_is_test=True",
             "val_dataloader.dataset.val_is_test=True",
         ],
-        None,
+        "NoPE",
         True,
     )
     torch.manual_seed(0)
@@ -167,9 +163,8 @@ def test_scenes_are_mixed_two_by_two_in_training_alone(rooms):
     assert [len(one.predicted) for one in predicted] == counts
 
 
-@pytest.mark.parametrize("path", SCENES, ids=lambda path: path.stem)
-def test_the_scene_configs_say_what_the_paper_and_the_recipe_do(path):
-    cfg = load(path, [], None, False)
+def test_the_scene_config_says_what_the_paper_and_the_recipe_do():
+    cfg = load(HOME / "scannet_pape.py")
     assert cfg.train_cfg.max_epochs * cfg.train_dataloader.loops == 800
     assert cfg.schedule.warmup * 800 == 40
     assert (cfg.optimizer.lr, cfg.optimizer.weight_decay, cfg.optimizer.betas[0]) == (6e-3, 0.05, 0.9)
@@ -206,25 +201,7 @@ def test_the_scene_configs_say_what_the_paper_and_the_recipe_do(path):
     assert listed(cfg.val_dataloader) == listed(cfg.test_dataloader) == evaluated
 
 
-ENCODINGS_OF_TABLE_1 = dict(
-    alibi=dict(type="ALiBi"),
-    nope=dict(type="NoPE"),
-    pape=dict(type="PaPE", m=50),
-    pape_ri=dict(type="PaPERI"),
-    rope=dict(type="AxialRoPE"),
-    rope_mixed=dict(type="RoPEMixed"),
-    sincos=dict(type="Sincos"),
-)
-
-
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("kind", ["modelnet40", "modelnet40_plain", "scannet"])
-def test_a_config_has_the_encoding_of_its_name(kind, name):
-    cfg = load(HOME / f"{kind}_{name}.py", [], None, False)
-    assert dict(cfg.model.backbone.encoding) == ENCODINGS_OF_TABLE_1[name]
-
-
-@pytest.mark.parametrize("name", ["scannet_pape", "modelnet40_sincos"])
+@pytest.mark.parametrize("name", ["scannet_pape", "modelnet40_pape"])
 def test_the_preset_is_pointcepts_own_recipe(name):
     cfg = load(HOME / f"{name}.py", ["preset=pointcept"], None, False)
     assert cfg.param_groups.lr_factors == dict(blocks=0.1)

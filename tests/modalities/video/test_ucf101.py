@@ -2,7 +2,6 @@
 
 import math
 import shutil
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,7 @@ import torch
 from ndformer.framework.answers.label import Label
 from ndformer.framework.data.batches import collate
 from ndformer.framework.engine.config.load import load
+from ndformer.framework.engine.config.shipped import config_path
 from ndformer.framework.engine.training.loading import build_dataset
 from ndformer.framework.errors import DataError
 from ndformer.framework.evaluation.accuracy import Accuracy
@@ -20,6 +20,7 @@ from ndformer.modalities.video.formats.writing import write_avi
 from ndformer.modalities.video.stand_ins.moving import MIRRORED, WIDTH, film, path, scene
 from ndformer.modalities.video.stand_ins.ucf101 import FRAMES, ucf101
 from ndformer.modalities.video.transforms.videos import SampleFrames
+from tests.encodings_of_papers import with_encodings
 
 WAYS = 10
 
@@ -142,12 +143,9 @@ def test_a_seed_gives_the_same_films():
     assert not np.array_equal(made[0], made[2])
 
 
-CONFIGS = sorted(Path(__file__).parents[3].glob("configs/ucf101_*.py"))
-
-
-@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
-def test_every_config_learns_from_files_at_its_sample_size(path, root):
-    cfg = load(path, [f"data_root={str(root)!r}", "model.backbone.depth=2"], None, True)
+@pytest.mark.parametrize("path, encoding", with_encodings("ucf101"))
+def test_every_config_learns_from_files_at_its_sample_size(path, encoding, root):
+    cfg = load(path, [f"data_root={str(root)!r}", "model.backbone.depth=2"], encoding, True)
     torch.manual_seed(0)
     model = MODELS.create(cfg.model)
     data = build_dataset(cfg, "train")
@@ -160,9 +158,8 @@ def test_every_config_learns_from_files_at_its_sample_size(path, root):
     assert (found.label, len(found.scores)) == (1, WAYS)
 
 
-@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
-def test_the_full_configs_say_what_the_paper_does(path):
-    cfg = load(path, [], None, False)
+def test_the_full_config_says_what_the_paper_does():
+    cfg = load(config_path("ucf101_pape"))
     assert (cfg.train_cfg.max_epochs, cfg.train_dataloader.batch_size, cfg.train_cfg.amp) == (200, 32, "fp16")
     assert (cfg.optimizer.lr, cfg.optimizer.weight_decay, cfg.schedule.warmup) == (3e-5, 0.05, 0.1)
     assert (cfg.model.backbone.dim, cfg.model.backbone.depth, cfg.model.backbone.drop_path) == (768, 12, 0.1)

@@ -23,10 +23,10 @@ def home(tmp_path_factory):
 
 def test_a_row_for_each_config(home, capsys):
     benchmark_pipeline.main(
-        ["nmnist_small", "nmnist_rope", "--data-root", str(home), "--batches", "1", "--sample", *SMALL]
+        ["nmnist_small", "nmnist_pape", "--data-root", str(home), "--batches", "1", "--sample", *SMALL]
     )
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[1] for line in lines[2:]] == ["nmnist_small", "nmnist_rope"]
+    assert [line.split()[1] for line in lines[2:]] == ["nmnist_small", "nmnist_pape"]
     _, count, loading, training, ratio = lines[2].strip("|").split("|")
     assert 10 < float(count) < 400
     assert float(loading.replace(",", "")) > 0

@@ -20,7 +20,7 @@ from ndformer.framework.engine.config.data_root import following
 from ndformer.framework.engine.config.merging import merged
 from ndformer.framework.engine.config.schema import Keys
 from ndformer.framework.engine.config.shared import spread
-from ndformer.framework.engine.config.shipped import base_path, meant
+from ndformer.framework.engine.config.shipped import base_path, check_removed, meant
 from ndformer.framework.errors import ConfigError, nearest
 
 
@@ -56,6 +56,7 @@ def _text(path: Path, who: str) -> str:
             raise ConfigError(f"{who}{path} is not a Python file: {error}") from error
     if path.exists():
         raise ConfigError(f"{who}{path} is not a config: configs are .py files")
+    check_removed(path, who)
     where = "" if path.parent.is_dir() else ", nor does its folder"
     raise ConfigError(f"{who}{path} does not exist{where}{meant(path)}")
 

@@ -1,18 +1,31 @@
 """Configs that ship with ndformer, by their names, wherever it is installed."""
 
+import shlex
 from pathlib import Path
 
-from ndformer.framework.errors import nearest
+from ndformer.framework.engine.config.text import parse_encoding, spelled
+from ndformer.framework.errors import ConfigError, nearest
 
 CONFIGS = Path(__file__).parents[3] / "configs"
+REMOVED = dict(  # end of the name of configs/DATASET_END.py -> its encoding
+    alibi="ALiBi",
+    lookhere="LookHere",
+    nope="NoPE",
+    pape_ri="PaPERI",
+    rope="AxialRoPE",
+    rope_mixed="RoPEMixed",
+    sincos="Sincos",
+)
+NEVER = [("modelnet40", "lookhere"), ("scannet", "lookhere")]  # had no config
+IN_PAPER = ("ade20k", "coco", "coco_vitt", "dvsgesture", "gen1", "imagenet1k", "nuscenes", "ucf101")
+VARIANTS = ("LookHere", "PaPERI", "AxialRoPE", "RoPEMixed")  # which the code of the PaPE paper defines otherwise
 
 
 def config_path(text: str | Path) -> Path:
     """A file; without one, that of the configs which ship with ndformer."""
     path = Path(text)
-    own = path.parent.name in ("", CONFIGS.name) and path.suffix in ("", ".py")
     shipped = CONFIGS / f"{path.stem}.py"
-    return shipped if own and not path.exists() and shipped.exists() else path
+    return shipped if _may_ship(path) and not path.exists() and shipped.exists() else path
 
 
 def base_path(name: str, home: Path) -> Path:
@@ -25,3 +38,42 @@ def meant(path: Path) -> str:
     """The end of a sentence about a config that is not there: those beside it and those that ship, by their names."""
     beside = [one.name for one in path.parent.glob("*.py")] if path.suffix == ".py" else []
     return nearest(path.name, beside or [one.stem for one in CONFIGS.glob("*.py")])
+
+
+def removed() -> dict[str, tuple[str, str]]:
+    """Return the config and the encoding that take the place of each removed config, by its name."""
+    datasets = [path.stem.removesuffix("_pape") for path in sorted(CONFIGS.glob("*_pape.py"))]
+    pairs = [(dataset, end) for dataset in datasets for end in REMOVED]
+    pairs = [pair for pair in pairs if pair not in NEVER]
+    return {f"{dataset}_{end}": (f"{dataset}_pape", paper_encoding(dataset, REMOVED[end])) for dataset, end in pairs}
+
+
+def check_removed(path: Path, who: str) -> None:
+    """Raise a ConfigError with the replacement if `path` names a removed config.
+
+    `who` begins the message for a base, which lines of the user's file replace, not a command.
+    """
+    if path.stem not in (found := removed()) or not (who or _may_ship(path)):
+        return
+    config, encoding = found[path.stem]
+    command = f"{config} --encoding {shlex.quote(encoding)}"
+    base = f"_base_/{config.removesuffix('_pape')}.py"
+    lines = f'_base_ = ["{base}"]\n' + spelled(dict(model=dict(backbone=dict(encoding=parse_encoding(encoding)))))
+    if path.stem == "dvsgesture_pape_ri":  # only its small version had an option more
+        command += f", with --sample {shlex.quote(encoding.replace(')', ', init_radius=8.0)'))}"
+        lines += "sample = dict(model=dict(backbone=dict(encoding=dict(init_radius=8.0))))\n"
+    if who:
+        raise ConfigError(f"{who}{path} was removed. Write instead of this base:\n{lines.rstrip()}")
+    raise ConfigError(f"{path} was removed. Write instead of it: {command}")
+
+
+def paper_encoding(dataset: str, name: str) -> str:
+    """Return an encoding as --encoding takes it, on a dataset of the PaPE paper as that paper's code defines it."""
+    if dataset not in IN_PAPER or name not in VARIANTS:
+        return name
+    axes = ", axes=[2, 1, 0]" if name == "AxialRoPE" and dataset in ("dvsgesture", "gen1") else ""
+    return f'{name}(preset="pape_repo"{axes})'
+
+
+def _may_ship(path: Path) -> bool:
+    return path.parent.name in ("", CONFIGS.name) and path.suffix in ("", ".py")

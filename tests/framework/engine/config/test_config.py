@@ -12,20 +12,11 @@ from hypothesis import strategies as st
 from ndformer.framework.engine.building import build_model
 from ndformer.framework.engine.config.load import StrictConfig, check, load
 from ndformer.framework.errors import ConfigError
+from tests.encodings_of_papers import with_encodings
 
 ROOT = Path(__file__).parents[4]
 CONFIGS = sorted((ROOT / "configs").glob("*.py"))
 CIFAR = ROOT / "configs" / "cifar10_pape.py"
-ENCODINGS = dict(
-    nope="NoPE",
-    sincos="Sincos",
-    rope="AxialRoPE",
-    rope_mixed="RoPEMixed",
-    alibi="ALiBi",
-    lookhere="LookHere",
-    pape="PaPE",
-    pape_ri="PaPERI",
-)
 FILES = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
@@ -38,18 +29,21 @@ def refusal(function, *arguments, **named):
 # The configs of the repository
 
 
-@pytest.mark.parametrize("path", CONFIGS, ids=lambda p: p.stem)
-def test_every_config_loads_and_its_small_model_builds(path):
-    load(path)
-    small = load(path, sample=True)
+DATASETS = [path.stem.removesuffix("_pape") for path in CONFIGS if path.stem.endswith("_pape")]
+OTHERS = [pytest.param(path, None, id=path.stem) for path in CONFIGS if not path.stem.endswith("_pape")]
+
+
+@pytest.mark.parametrize("path, encoding", [*OTHERS, *with_encodings(*DATASETS)])
+def test_every_config_loads_and_its_small_model_builds(path, encoding):
+    load(path, encoding=encoding)
+    small = load(path, encoding=encoding, sample=True)
     assert sum(p.numel() for p in build_model(small).parameters()) < 3e6  # a sparse kernel is 27 matrices
 
 
 @pytest.mark.parametrize("data", ["imagenet1k", "cifar10", "cifar100", "mnist", "imagefolder", "coco", "ade20k"])
-@pytest.mark.parametrize("name", ENCODINGS)
-def test_every_dataset_has_a_config_for_every_encoding(data, name):
-    cfg = load(ROOT / "configs" / f"{data}_{name}.py")
-    assert cfg.model.backbone.encoding.type == ENCODINGS[name]
+def test_every_dataset_has_a_config(data):
+    cfg = load(ROOT / "configs" / f"{data}_pape.py")
+    assert cfg.model.backbone.encoding == dict(type="PaPE", m=50)
     assert cfg.sample_data == data
     assert cfg.sample.data_root != cfg.data_root
 

@@ -1,2 +1,0 @@
-_base_ = ["_base_/ade20k.py"]
-model = dict(backbone=dict(encoding=dict(type="NoPE")))

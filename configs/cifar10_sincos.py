@@ -1,2 +1,0 @@
-_base_ = ["_base_/cifar10.py"]
-model = dict(backbone=dict(encoding=dict(type="Sincos")))

@@ -1,2 +1,0 @@
-_base_ = ["_base_/coco_vitt.py"]
-model = dict(backbone=dict(encoding=dict(type="ALiBi")))

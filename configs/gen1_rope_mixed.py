@@ -1,2 +1,0 @@
-_base_ = ["_base_/gen1.py"]
-model = dict(backbone=dict(encoding=dict(type="RoPEMixed", preset="pape_repo")))

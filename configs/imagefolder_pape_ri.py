@@ -1,2 +1,0 @@
-_base_ = ["_base_/imagefolder.py"]
-model = dict(backbone=dict(encoding=dict(type="PaPERI")))

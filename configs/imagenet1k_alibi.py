@@ -1,2 +1,0 @@
-_base_ = ["_base_/imagenet1k.py"]
-model = dict(backbone=dict(encoding=dict(type="ALiBi")))

@@ -1,2 +1,0 @@
-_base_ = ["_base_/mnist.py"]
-model = dict(backbone=dict(encoding=dict(type="Sincos")))

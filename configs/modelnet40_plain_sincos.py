@@ -1,2 +1,0 @@
-_base_ = ["_base_/modelnet40_plain.py"]
-model = dict(backbone=dict(encoding=dict(type="Sincos")))

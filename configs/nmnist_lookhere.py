@@ -1,2 +1,0 @@
-_base_ = ["_base_/nmnist.py"]
-model = dict(backbone=dict(encoding=dict(type="LookHere")))

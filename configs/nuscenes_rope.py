@@ -1,2 +1,0 @@
-_base_ = ["_base_/nuscenes.py"]
-model = dict(backbone=dict(encoding=dict(type="AxialRoPE", preset="pape_repo")))
