@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from ndformer.framework.attention import Attention, build_encoding
 from ndformer.framework.kernels.flex import untraced
 from ndformer.framework.tokens import Where
+from tests.encodings.references.alibi import published_slopes
 from tests.encodings.references.all import REFERENCES
-from tests.encodings.references.distance import published_slopes
 
 torch.set_num_threads(1)  # tensors this small are slower on several, many times so where tests run side by side
 

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ndformer.encodings.initial_radius import sides
+from ndformer.encodings.initial_radius import unit_directions
 from ndformer.framework.attention import build_encoding
 from ndformer.framework.registry import ENCODINGS
 from ndformer.framework.tokens import Where
@@ -84,8 +84,8 @@ def test_with_offsets_heads_look_one_radius_away_each_to_its_side(make: Make) ->
 
 @pytest.mark.parametrize("dims", [1, 2, 3, 4])
 def test_sides_fill_the_sphere_evenly_and_go_on_from_layer_to_layer(dims: int) -> None:
-    many = sides(0, 64, dims)
-    assert torch.equal(torch.cat([sides(0, 8, dims), sides(8, 56, dims)]), many)
+    many = unit_directions(0, 64, dims)
+    assert torch.equal(torch.cat([unit_directions(0, 8, dims), unit_directions(8, 56, dims)]), many)
     assert torch.allclose(many.norm(dim=1), torch.ones(64))
     assert many.mean(0).norm() < 0.15
     assert (many.T @ many / 64 - torch.eye(dims) / dims).abs().max() < 0.1

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ndformer.encodings.learnable_absolute import between, resampled
+from ndformer.encodings.learnable_absolute import interpolate, resample
 from ndformer.framework.attention import build_encoding
 from ndformer.framework.engine.training import checkpoint
 from ndformer.framework.engine.training.optim import parameter_groups
@@ -18,9 +18,15 @@ from ndformer.framework.errors import DataError
 from ndformer.framework.tokens import TokenSet, Where
 from ndformer.framework.transformer import Transformer
 from tests.encodings.conftest import weights_of
-from tests.encodings.references.learnable import CASES
+from tests.encodings.references import lape, learnable_absolute, learnable_fourier, sincos
 
 ROOT = Path(__file__).parents[2]
+CASES = {
+    **{name: cfg for name, cfg in sincos.CASES.items() if cfg["type"] == "LearnableSincos"},
+    **learnable_absolute.CASES,
+    **learnable_fourier.CASES,
+    **lape.CASES,
+}
 GOLDEN = ROOT.parent / "shared" / "golden" / "resample_abs_pos_embed.pt"
 Make = Callable[..., Any]
 
@@ -121,15 +127,15 @@ def test_in_two_dimensions_a_table_is_resized_as_torch_resizes_pictures(
     table = torch.randn(*old, 4)  # (to a width of 1, torch 2.13 repeats the first row)
     for cells, tolerance in (table, 2e-6), (table.double(), 1e-14):
         picture = F.interpolate(cells.permute(2, 0, 1)[None], new, mode="bicubic", antialias=True)
-        assert (resampled(cells, new) - picture[0].permute(1, 2, 0)).abs().max() <= tolerance
+        assert (resample(cells, new) - picture[0].permute(1, 2, 0)).abs().max() <= tolerance
 
 
 def test_in_three_dimensions_the_planes_of_a_table_are_resized_and_then_the_third_axis() -> None:
     table = torch.randn(4, 5, 6, 3).double()
-    planes = torch.stack([resampled(plane, (7, 3)) for plane in table])
-    lines = torch.stack([resampled(planes[:, i, j], (2,)) for i in range(7) for j in range(3)], dim=1)
-    assert torch.allclose(resampled(table, (2, 7, 3)), lines.view(2, 7, 3, 3), atol=1e-14)
-    assert resampled(table, (4, 5, 6)) is table
+    planes = torch.stack([resample(plane, (7, 3)) for plane in table])
+    lines = torch.stack([resample(planes[:, i, j], (2,)) for i in range(7) for j in range(3)], dim=1)
+    assert torch.allclose(resample(table, (2, 7, 3)), lines.view(2, 7, 3, 3), atol=1e-14)
+    assert resample(table, (4, 5, 6)) is table
 
 
 @pytest.mark.parametrize("dims", [2, 3])
@@ -143,7 +149,7 @@ def test_places_are_looked_up_as_torch_samples_grids_and_outside_at_the_border(d
         align_corners=True,
         padding_mode="border",
     )
-    found = between(table.flatten(0, -2), sizes, extent, r)
+    found = interpolate(table.flatten(0, -2), sizes, extent, r)
     assert torch.allclose(found, wanted.flatten(2).mT, atol=1e-14)
 
 

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ndformer.encodings.pe_mixer import MIXES
+from ndformer.encodings.pe_mixer import STRATEGIES
 from ndformer.framework.attention import build_encoding
 from ndformer.framework.encoding import PositionEncoding
 from ndformer.framework.tokens import Where
@@ -37,10 +37,10 @@ def sincos() -> Tensor:
 
 
 def test_there_are_ten() -> None:
-    assert len(MIXES) == 10
+    assert len(STRATEGIES) == 10
 
 
-@pytest.mark.parametrize("strategy", MIXES)
+@pytest.mark.parametrize("strategy", STRATEGIES)
 def test_strategies_start_as_these(strategy: str) -> None:
     x, e = scene()[0], sincos()
     mixer = build(strategy=strategy)
@@ -60,7 +60,7 @@ def test_strategies_start_as_these(strategy: str) -> None:
     torch.testing.assert_close(embedded(mixer), wanted, rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize("strategy", [name for name in MIXES if "weighted" in name or "scaling" in name])
+@pytest.mark.parametrize("strategy", [name for name in STRATEGIES if "weighted" in name or "scaling" in name])
 def test_weights_act_on_what_they_are_named_for(strategy: str) -> None:
     x, e = scene()[0], sincos()
     mixer = build(strategy=strategy)
@@ -74,7 +74,7 @@ def test_weights_act_on_what_they_are_named_for(strategy: str) -> None:
     torch.testing.assert_close(embedded(mixer), wanted, rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize("strategy", [name for name in MIXES if name.endswith("_vec")])
+@pytest.mark.parametrize("strategy", [name for name in STRATEGIES if name.endswith("_vec")])
 def test_a_vector_has_a_weight_for_each_channel_and_a_scalar_one_for_all(strategy: str) -> None:
     for name, size in (strategy, DIM), (strategy.removesuffix("_vec"), 1):
         assert {p.numel() for p in build(strategy=name).parameters()} == {size}

@@ -83,7 +83,7 @@ def test_a_layer_is_as_wrong_as_with_projections_in_float32(name: str, monkeypat
             floor = error("NoPE", where, dtype, autocast)
             mixed = error(name, where, dtype, autocast)
             with monkeypatch.context() as patch:
-                patch.setattr("ndformer.encodings.projection.half", lambda like: False)
+                patch.setattr("ndformer.encodings.projection.is_half", lambda like: False)
                 finer = error(name, where, dtype, autocast)
             assert mixed != finer or not autocast, "the projections are not in 16 bit"  # half weights are rounded
             assert mixed <= finer + 0.1 * floor, (dtype, autocast)

@@ -125,7 +125,7 @@ def test_output_and_gradients_are_those_of_the_reference(
         model.to(dtype)
         where = where_of(layout, dtype)
         if name == "PaPE-near":
-            assert model.encoding.prepare(where).near is not None
+            assert model.encoding.prepare(where).local is not None
         for backend in ("dense", "sdpa"):
             model.zero_grad()
             own_x = x.to(dtype, copy=True).requires_grad_()
@@ -217,7 +217,7 @@ def test_parabolas_over_a_grid_are_exact_on_q_and_k_block_by_block(
     for dtype, backend in (torch.float64, "dense"), (torch.float32, "sdpa"):
         model.to(dtype).zero_grad()
         where = Where(positions.to(dtype), placed=placed, grid=grid)
-        assert model.encoding.prepare(where).near is not None
+        assert model.encoding.prepare(where).local is not None
         own_x = x.to(dtype, copy=True).requires_grad_()
         y = model(own_x, where, backend)
         (y * towards.to(dtype)).sum().backward()

@@ -140,8 +140,8 @@ def test_ntk_leaves_the_fastest_wave_and_interpolates_the_slowest(cfg: dict[str,
     table = encoding.frequencies().double() if table is None else table.detach().double()
     table = 1 / table if cfg == dict(type="RoPEMixed", preset="pape_repo") else table
     sizes = table.norm(dim=-1)
-    assert encoding.sizes == pytest.approx((sizes.max().item(), sizes.min().item()), rel=1e-5)
-    ratio = Scaling("ntk", (2.0, 2.0)).frequencies(table, encoding.sizes, (1.0, 1.0)).norm(dim=-1) / sizes
+    assert encoding.frequency_range == pytest.approx((sizes.max().item(), sizes.min().item()), rel=1e-5)
+    ratio = Scaling("ntk", (2.0, 2.0)).frequencies(table, encoding.frequency_range, (1.0, 1.0)).norm(dim=-1) / sizes
     torch.testing.assert_close(ratio.amax(1), torch.ones_like(ratio[:, 0]), rtol=1e-5, atol=0)
     torch.testing.assert_close(ratio.amin(1), torch.ones_like(ratio[:, 0]) / 2, rtol=1e-5, atol=0)
 

@@ -18,7 +18,7 @@ def layer() -> Any:
 
 
 def slopes(pape: Any) -> Tensor:
-    return pape.rows(pape._rows, pape.wp, pape.wa, pape.wb)[:, pape.wa.shape[1] :]
+    return pape.token_weights(pape._fold_tokens, pape.wp, pape.wa, pape.wb)[:, pape.wa.shape[1] :]
 
 
 def loaded(pape: Any) -> None:

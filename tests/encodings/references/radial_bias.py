@@ -1,6 +1,4 @@
-"""KERPLE: -p log(1 + a d), -a d^p; BAM: -(d / a)^p; a Gaussian: -d^2 / 2 a^2; FIRE's network."""
-
-from itertools import product
+"""KERPLE: -p log(1 + a d), -a d^p; BAM: -(d / a)^p; a Gaussian: -d^2 / 2 a^2."""
 
 import torch
 from torch import Tensor
@@ -33,25 +31,6 @@ class RadialBias(Radial):
         return found
 
 
-class FIRE(Radial):
-    pointwise = False
-
-    def bias(self, h: int, x: Tensor, q: Tensor, k: Tensor) -> Tensor:
-        c, least = self.weights["encoding.c"], self.weights["encoding.length"]
-        layers = [[self.weights[f"encoding.network.{i}.{name}"] for name in ("weight", "bias")] for i in (0, 2, 4)]
-        c, least = within(c, 0.01), within(least, 0.01)
-        (w0, b0), (w1, b1), (w2, b2) = layers
-        d, placed = self.d, self.r[self.placed]
-        values = torch.zeros_like(d)
-        for i in self.placed.nonzero().flatten().tolist():
-            box = zip(placed.min(0).values.tolist(), placed.max(0).values.tolist())
-            far = max(length(torch.tensor(corner, dtype=d.dtype) - self.r[i]) for corner in product(*box))
-            share = torch.log(1 + c * d[i]) / torch.log(1 + c * torch.maximum(far, least))
-            hidden = ((share[:, None] * w0[:, 0] + b0).clamp(min=0) @ w1.T + b1).clamp(min=0)
-            values = values.index_put((torch.tensor(i),), hidden @ w2[h] + b2[h])
-        return values
-
-
 def within(number: Tensor, least: float, most: float | None = None) -> Tensor:
     """Mirrored at its bounds."""
     number = number if number > least else 2 * least - number
@@ -67,6 +46,5 @@ CASES = {
     "RadialBias power": dict(type="RadialBias", curve="power"),
     "RadialBias bam": dict(type="RadialBias", curve="bam"),
     "RadialBias gaussian": dict(type="RadialBias", curve="gaussian"),
-    "FIRE": dict(type="FIRE"),
 }
-REFERENCES = {"RadialBias": RadialBias, "FIRE": FIRE}
+REFERENCES = {"RadialBias": RadialBias}

@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from ndformer.encodings.rotary import ToTurn
-from ndformer.encodings.skew_matrices import Flow, cayley, skew
+from ndformer.encodings.rotary import RotaryState
+from ndformer.encodings.skew_matrices import SkewExponential, cayley, skew
 from ndformer.framework.encoding.composed import build_encoding
 from ndformer.framework.tokens import Where
 
@@ -119,7 +119,7 @@ def test_string_starts_as_rope_and_its_basis_is_a_rotation() -> None:
     own = encoding.layer(0, 2).double()
     rope = build(dict(type="RotaryND", learned=True), 2).layer(0, 2).double()
     x = q.transpose(1, 2).flatten(2)
-    state = ToTurn(r)
+    state = RotaryState(r)
     for ours, theirs in zip(own(q, k, x, state)[:2], rope(q, k, x, state)[:2]):
         torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-12)
     P = cayley(skew(torch.randn(3, 45).double(), 10))
@@ -139,7 +139,7 @@ def test_flow_and_its_gradients_are_those_of_exponentials_where_eigenvalues_coin
     S, t = S.clone().requires_grad_(), torch.randn(4, 2, 6, 3).double().requires_grad_()
     towards = torch.randn(4, 2, 6, 3, 5, 5).double()
     exact = torch.linalg.matrix_exp(t[..., None, None] * S[:, None])
-    found, *_ = Flow.apply(S[:, None], t, torch.float64)
+    found, *_ = SkewExponential.apply(S[:, None], t, torch.float64)
     torch.testing.assert_close(found, exact, rtol=0, atol=1e-12)
     wanted = torch.autograd.grad((exact * towards).sum(), [S, t])
     for ours, theirs in zip(torch.autograd.grad((found * towards).sum(), [S, t]), wanted):
@@ -181,7 +181,7 @@ def test_pope_widens_q_and_k_and_says_in_the_phase_alone_where() -> None:
 @pytest.mark.parametrize(
     "cfg, dims, sentence",
     [
-        (dict(type="LieRE", block=1), 2, "block is how many channels turn together, 2 to 24"),
+        (dict(type="LieRE", block=1), 2, "block is a number of channels from 2 to 24"),
         (dict(type="LieRE", block=25), 2, "block is how many .* got 25"),
         (dict(type="ComRoPE", kind="AP", block=12), 3, "has 2 of them for 3 axes; take smaller blocks, or kind='LD'"),
         (dict(type="ComRoPE", kind="ap"), 3, "kind is 'LD' or 'AP', got 'ap'"),
