@@ -20,7 +20,7 @@ BACKWARD_ONLY = {
     "LearnableAbsolute",
     "LaPE",
     "PEMixer",
-}  # torch or Flow has no forward derivative
+}  # torch or SkewExponential has no forward derivative
 
 
 NAMES = [name for name, cfg in CASES.items() if allows(cfg, 2) and "joint" not in cfg]
