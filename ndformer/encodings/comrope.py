@@ -48,8 +48,8 @@ class ComRoPE(PositionEncoding):
         self.blocks = block_count(block, self.head_dim)
         if kind == "AP" and self.blocks < self.position_dims:
             raise ValueError(
-                f"kind='AP' has blocks of {block} channels for each axis: a head of {self.head_dim} has {self.blocks} "
-                f"of them for {self.position_dims} axes; take smaller blocks, or kind='LD', where each is for all"
+                f"kind='AP' needs a block of {block} channels for each of {self.position_dims} axes, got {self.blocks} "
+                f"in a head of {self.head_dim}. Take smaller blocks, or kind='LD', whose blocks serve all axes"
             )
 
     def unit(self, positions: Tensor, where: Where) -> Tensor:

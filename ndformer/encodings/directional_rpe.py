@@ -39,8 +39,7 @@ class DirectionalRPE(PositionEncoding):
         self.diagonals = preset == "repo" if diagonals is None else diagonals
         if self.diagonals and self.position_dims != 2:
             raise ValueError(
-                f"diagonals are those of rows and columns, 2 position dimensions, got {self.position_dims}: "
-                "set diagonals=False"
+                f"diagonals=True needs 2 position dimensions, got {self.position_dims}. Set diagonals=False"
             )
         slopes = _repo_slopes if preset == "repo" else _paper_slopes
         self.slopes = {side: Constant(slopes(self.heads, first)) for side, first in FIRST_EXPONENT.items()}

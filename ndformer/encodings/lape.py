@@ -39,8 +39,8 @@ class LaPE(PositionEncoding):
         kind = type(self.encoding)
         if kind.embed is PositionEncoding.embed or self.encoding.content_dependent:
             raise ValueError(
-                f"LaPE takes an encoding that is added to the tokens, such as Sincos, and {kind.__name__} is not: use "
-                "it without LaPE"
+                f"LaPE takes an encoding that is added to the tokens, such as Sincos, got {kind.__name__}. Use it "
+                "without LaPE"
             )
         self.needs_grid, self.instead = self.encoding.needs_grid, self.encoding.instead
         self.bounded = self.encoding.bounded

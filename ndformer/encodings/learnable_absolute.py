@@ -62,7 +62,8 @@ class LearnableAbsolute(PositionEncoding):
         self.extent = None if extent is None else _intervals(extent, dims)
         if extent is not None and class_entries > 1:
             raise ValueError(
-                f"free tokens without a place share one entry: class_entries is 0 or 1, got {class_entries}"
+                f"class_entries is 0 or 1 with an extent, got {class_entries}. Tokens without a position share "
+                "one entry"
             )
         self.needs_grid = extent is None
         self.bounded = extent is not None

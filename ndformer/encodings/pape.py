@@ -81,15 +81,18 @@ class PaPE(InitialRadiusEncoding):
     ) -> None:
         super().__init__(*args, **kwargs)
         if not distance and not direction:
-            raise ValueError("PaPE without distance and direction has no position left: take NoPE")
+            raise ValueError("PaPE needs distance or direction, got neither. Take NoPE for a model without positions")
         if init_radius is not None and not (project and activation and distance):
             raise ValueError(
-                "init_radius shapes the distance term through Wp: it needs distance, activation and project"
+                "init_radius needs distance, activation and project, got one of them off. Leave init_radius at None"
             )
         if offsets and not (init_radius and distance and direction and context and activation and project):
-            raise ValueError("offsets go with init_radius, and with all of PaPE's terms: switch none off")
+            raise ValueError(
+                "offsets need init_radius and all terms of PaPE, got one of them off. Set init_radius, and leave "
+                "distance, direction, context, activation and project on"
+            )
         if offsets and m < self.position_dims:
-            raise ValueError(f"offsets take a parabola for each of {self.position_dims} dimensions or more, got m={m}")
+            raise ValueError(f"m is at least the number of dimensions, {self.position_dims}, with offsets, got {m}")
         if m < 1:
             raise ValueError(f"m is at least 1, got {m}")
         if impl not in ("quadratic", "paper_concat"):

@@ -158,8 +158,8 @@ class PEMixer(Composed):
         added = parts[1]
         if type(added).embed is PositionEncoding.embed:
             raise ValueError(
-                f"PEMixer mixes tokens with what its second encoding adds to them, and {type(added).__name__} adds "
-                "nothing: take Sincos or another embedding, and put this one beside PEMixer in a list"
+                f"second is an encoding that adds an embedding to tokens, got {type(added).__name__}. Take Sincos or "
+                f"another embedding, and put {type(added).__name__} next to PEMixer in a list of encodings"
             )
         scale = per_axis(position_scale, position_dims, "position_scale of PEMixer")
         for part in self.modules():  # nested ones too

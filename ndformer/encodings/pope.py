@@ -33,8 +33,8 @@ class PoPE(RotaryND):
         super().__init__(*args, base=base, **kwargs)
         if self.halves or self.tiled:
             raise ValueError(
-                "PoPE makes a pair of each channel itself: halves, and presets that pair channels, are RotaryND's; "
-                "directions, base, axes and normalize go here too"
+                "PoPE has no channel pairs, so it takes neither halves nor a preset that pairs channels. Take "
+                "directions, base, axes and normalize, or RotaryND"
             )
 
     @property

@@ -119,11 +119,11 @@ def assert_same_in_chunks(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None
     """Forward and backward, with so many logits at once."""
 
     def check(model: Model, x: Tensor, where: Where, logits: int) -> None:
-        wanted = model(x, where)
-        (slope,) = torch.autograd.grad(wanted.square().sum(), x)
+        expected = model(x, where)
+        (slope,) = torch.autograd.grad(expected.square().sum(), x)
         monkeypatch.setattr("ndformer.framework.kernels.dense.CHUNK", logits)
-        found = model(x, where)
-        torch.testing.assert_close(found, wanted)
-        torch.testing.assert_close(torch.autograd.grad(found.square().sum(), x)[0], slope)
+        actual = model(x, where)
+        torch.testing.assert_close(actual, expected)
+        torch.testing.assert_close(torch.autograd.grad(actual.square().sum(), x)[0], slope)
 
     return check

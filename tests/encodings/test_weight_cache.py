@@ -44,9 +44,9 @@ def test_a_change_of_weights_is_seen(change: Callable[[Any], None]) -> None:
     before = slopes(pape)
     assert slopes(pape).data_ptr() == before.data_ptr()
     change(pape)
-    wanted = pape.wp.mT @ pape.wb * pape.head_dim**-0.5
+    expected = pape.wp.mT @ pape.wb * pape.head_dim**-0.5
     assert not torch.equal(slopes(pape).double(), before.double()) or change is moved
-    torch.testing.assert_close(slopes(pape), wanted, rtol=0, atol=1e-7)
+    torch.testing.assert_close(slopes(pape), expected, rtol=0, atol=1e-7)
     assert slopes(pape).dtype == pape.wp.dtype
 
 

@@ -16,25 +16,27 @@ class Radial(Reference):
 class RadialBias(Radial):
     def bias(self, h: int, x: Tensor, q: Tensor, k: Tensor) -> Tensor:
         curve, d = self.cfg.get("curve", "log"), self.d
-        a = within(self.weights["encoding.a"][h], 0.01)
-        p = within(self.weights.get("encoding.p", self.weights["encoding.a"])[h], 0.01, 2 if curve == "power" else None)
+        a = reflected(self.weights["encoding.a"][h], 0.01)
+        p = reflected(
+            self.weights.get("encoding.p", self.weights["encoding.a"])[h], 0.01, 2 if curve == "power" else None
+        )
         if curve == "log":
             return -p * torch.log(1 + a * d)
         if curve == "gaussian":
             return -(d**2) / (2 * a**2)
         if curve == "linear":
             return -a * d
-        found = torch.zeros_like(d)
+        actual = torch.zeros_like(d)
         for i, j in (d > 0).nonzero().tolist():
             value = -a * d[i, j] ** p if curve == "power" else -((d[i, j] / a) ** p)
-            found = found.index_put((torch.tensor(i), torch.tensor(j)), value)
-        return found
+            actual = actual.index_put((torch.tensor(i), torch.tensor(j)), value)
+        return actual
 
 
-def within(number: Tensor, least: float, most: float | None = None) -> Tensor:
+def reflected(number: Tensor, low: float, high: float | None = None) -> Tensor:
     """Mirrored at its bounds."""
-    number = number if number > least else 2 * least - number
-    return 2 * most - number if most is not None and number > most else number
+    number = number if number > low else 2 * low - number
+    return 2 * high - number if high is not None and number > high else number
 
 
 def length(step: Tensor) -> Tensor:
