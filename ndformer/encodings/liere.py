@@ -19,7 +19,7 @@ from ndformer.framework.tokens import Where
 
 class UniquePositions(NamedTuple):
     positions: Tensor  # (M, P) float64, without repetitions where values may be read
-    index: Tensor  # (B or 1, N) the row of `positions` of each token
+    inverse_indices: Tensor  # (B or 1, N) the row of `positions` of each token
 
 
 @ENCODINGS.register_module()
@@ -86,7 +86,7 @@ class _LieRELayer(LayerEncoding):
         exact = torch.promote_types(q.dtype, torch.float32)
         times = generators.new_ones(()).expand(generators.shape[:-1])
         rotations = SkewExponential.apply(skew(generators, self.block), times, exact)[0]  # (M, H, blocks, b, b)
-        rotations = rotations[state.index].transpose(1, 2)  # (B or 1, H, N, blocks, b, b)
+        rotations = rotations[state.inverse_indices].transpose(1, 2)  # (B or 1, H, N, blocks, b, b)
         return rotate_blocks(q, rotations), rotate_blocks(k, rotations)
 
 
