@@ -27,7 +27,10 @@ def alibi_slopes(heads: int) -> list[float]:
 
 @ENCODINGS.register_module()
 class ALiBi(PositionEncoding):
-    """A bias -slope_h |r_j - r_i| with the Euclidean distance (Press 2021; Fuller 2023 for 2-D). Nothing is learned."""
+    """A bias -slope_h |r_j - r_i| with the Euclidean distance (Press 2021; Fuller 2023 for 2-D). Nothing is learned.
+
+    Papers: arXiv:2108.12409, arXiv:2311.00566 (2-D).
+    """
 
     scaled_positions = "centered"
 

@@ -28,6 +28,8 @@ class ComRoPE(PositionEncoding):
     they act like tokens at the center, where the authors put the class token.
 
     Weights of a layer: `b` (H, blocks, block, block) and, with 'LD', `theta` (H, blocks, P).
+
+    Paper: arXiv:2506.03737.
     """
 
     rotation_invariant = False

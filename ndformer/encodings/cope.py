@@ -31,6 +31,8 @@ class CoPE(PositionEncoding):
     of the gate by sqrt(h), as the published code does; 'appendix' does so too, and does not divide the bias.
 
     Weights of a layer: `table` e (h, npos_max).
+
+    Paper: arXiv:2405.18719.
     """
 
     content_dependent = True

@@ -24,6 +24,8 @@ class CPE(PositionEncoding):
     without a position, and those before a grid, stay as they are.
 
     Weights, shared by all layers of a stage: `conv.weight` (dim, 1, 3, ...) and `conv.bias` (dim,), or those of XCPE.
+
+    Papers: arXiv:2102.10882 (CPVT), arXiv:2312.10035 (Point Transformer V3).
     """
 
     needs_grid = True

@@ -25,6 +25,8 @@ class DirectionalRPE(PositionEncoding):
     distance are defined in any number of dimensions, with the first axis as the slowest. `preset='repo'`: slopes halve
     from head to head, and `diagonals` is on, which needs two dimensions: distances to keys in other rows and in columns
     to the right are multiplied by 2^0.25. Nothing is learned.
+
+    Paper: arXiv:2410.06405.
     """
 
     rotation_invariant = False

@@ -23,10 +23,12 @@ class FIRE(PositionEncoding):
     """A bias f(log(1 + c d) / log(1 + c max(L, D_i))), d = |r_j - r_i|, f a network 1 - 32 - 32 - heads.
 
     Li et al. 2024, who are causal and in one dimension. c and L are learned, from 0.1 and 1. D_i is the distance from
-    the query to the farthest corner of the bounding box of its sample, in one dimension to its farthest token. A sample
-    larger than L therefore has the same bias as a smaller copy of it. FlexAttention cannot compute it.
+    the query to the farthest corner of the bounding box of its sample, in one dimension to its farthest token. In a
+    sample larger than L, distances therefore count relative to its extent. FlexAttention cannot compute it.
 
     Weights of a layer: `c`, `length` (L), `network`.
+
+    Paper: arXiv:2310.04418.
     """
 
     scaled_positions = "centered"

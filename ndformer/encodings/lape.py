@@ -26,6 +26,8 @@ class LaPE(PositionEncoding):
     dict(type='LearnableAbsolute', grid=14); None is Sincos.
 
     Weights, shared by all layers: `norms`, one layer norm per layer, and those of `encoding`.
+
+    Paper: arXiv:2212.05262.
     """
 
     translation_invariant = False

@@ -32,6 +32,8 @@ class LearnableAbsolute(PositionEncoding):
     without a position share one entry, as they have no order.
 
     Weights, shared by all layers: `table` (class entries first, dim), as in timm.
+
+    Paper: arXiv:2010.11929 (ViT).
     """
 
     needs_grid = True

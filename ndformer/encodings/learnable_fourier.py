@@ -28,6 +28,8 @@ class LearnableFourier(PositionEncoding):
     torch.save, that contains the weights of such an encoding.
 
     Weights, shared by all layers: `frequencies` Wr (F / 2, axes of a group), `first` and `last`, the linear layers.
+
+    Paper: arXiv:2106.02795.
     """
 
     translation_invariant = False

@@ -23,6 +23,8 @@ class LearnableMLP(PositionEncoding):
     should be small numbers around 0, such as positions in a window.
 
     Weights of a layer: `mlp`.
+
+    Papers: arXiv:2109.08141 (3DETR), arXiv:2301.06051 (DSVT), arXiv:2308.07732 (UniTR).
     """
 
     translation_invariant = False

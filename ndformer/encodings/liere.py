@@ -34,6 +34,8 @@ class LieRE(PositionEncoding):
     longest axis ('max'); with None they stay as they are.
 
     Weights of a layer: `entries` (H, blocks, P, block (block - 1) / 2), or with blocks of 2 `frequencies`.
+
+    Paper: arXiv:2406.10322.
     """
 
     translation_invariant = False

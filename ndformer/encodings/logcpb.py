@@ -33,6 +33,8 @@ class LogCPB(PositionEncoding):
     attention: q and k are normalized, and a learned factor per head, from 10 and at most 100, multiplies the logits.
 
     Weights of a layer: `network`, and with `cosine` `scale` (H,).
+
+    Paper: arXiv:2111.09883.
     """
 
     needs_grid = True

@@ -30,6 +30,8 @@ class LookHere(PositionEncoding):
     axes) or 45 degrees. Four of twelve heads have no field of view and see all keys, a third of the heads where there
     are fewer than twelve. Layer slopes decrease from 1.5 in the first block to 0.5 in the last. `preset='pape_repo'`:
     1.5 in all layers, and a `global_slope` of 2. Nothing is learned (Fuller 2024).
+
+    Paper: arXiv:2405.13985.
     """
 
     rotation_invariant = False

@@ -6,7 +6,10 @@ from ndformer.framework.registry import ENCODINGS
 
 @ENCODINGS.register_module()
 class NoPE(PositionEncoding):
-    """No position encoding (Kazemnejad et al. 2023): permuting the tokens permutes the outputs, and nothing else."""
+    """No position encoding (Kazemnejad et al. 2023): permuting the tokens permutes the outputs, and nothing else.
+
+    Paper: arXiv:2305.19466.
+    """
 
 
 if __name__ == "__main__":

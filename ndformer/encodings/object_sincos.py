@@ -20,6 +20,8 @@ class ObjectSincos(PositionEncoding):
     object, as in the published code (the paper does not say). The axes share the other half; the last axis also has the
     remainder. In each part, channels 2i and 2i + 1 are sin and cos of n / base^(2i / width). `preset='repo'` has all
     sines of a part before its cosines, and in two dimensions the column before the row. Nothing is learned.
+
+    Paper: arXiv:2410.06405.
     """
 
     translation_invariant = False

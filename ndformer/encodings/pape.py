@@ -58,6 +58,8 @@ class PaPE(InitialRadiusEncoding):
     `impl='paper_concat'` computes the same bias as the paper does, by 3 m + 2 extra channels of q and k.
 
     Weights of a layer: `wp` (H, m, P), `wa` and `wb` (H, m, dim).
+
+    Paper: arXiv:2602.01418.
     """
 
     content_dependent = True

@@ -36,6 +36,8 @@ class PaPECompact(InitialRadiusEncoding):
     the first and the last, with geometric steps between them. The encoding is a variant of PaPE (Ohrstrom 2026).
 
     Weights of a layer: `factor` (H, P(P+1)/2), the constant part L; `wl` (H, P(P+1)/2, dim); `wc` (H, P, dim).
+
+    Paper: arXiv:2602.01418 (PaPE).
     """
 
     content_dependent = True

@@ -51,6 +51,8 @@ class PaPEDirectional(InitialRadiusEncoding):
     of PaPE-RI (Ohrstrom 2026).
 
     Weights of a layer: `scale` w (H,), `wa` (H, 1, dim), `wb` and `wu` (H, landmarks, dim).
+
+    Paper: arXiv:2602.01418 (PaPE).
     """
 
     content_dependent = True

@@ -32,6 +32,8 @@ class PaPERI(InitialRadiusEncoding):
     at its random start. `init_radius`, as in PaPE, is the attention radius of a head before training.
 
     Weights of a layer: `scale` (H,), `wa` (H, dim).
+
+    Paper: arXiv:2602.01418.
     """
 
     content_dependent = True

@@ -133,6 +133,8 @@ class PEMixer(Composed):
     with s, a and b learned, from 1; strategies that end in `_vec` have one for each channel. |.| is the Euclidean norm
     of a token. Tokens without a position stay as they are, unless one of the encodings has an embedding for them. What
     the two encodings add to logits or between blocks, they add as in a list of encodings.
+
+    Paper: arXiv:2410.06405.
     """
 
     def __init__(

@@ -40,6 +40,8 @@ class Polynomial(PositionEncoding):
     The formulas of both values of `form` are at the top of this file; `m` is the number of directions Wp per head. With
     an odd degree the highest power is unbounded towards one side of every direction. Powers grow fast where |dr| > 1,
     so set `position_scale` to about 1 over the distance that attention should cover.
+
+    Paper: arXiv:2602.01418, appendix C.
     """
 
     content_dependent = True

@@ -25,6 +25,8 @@ class PoPE(RotaryND):
     tokens at the origin.
 
     Weights of a layer: `delta` (H, h), and with `learned` `turn.frequencies`.
+
+    Paper: arXiv:2509.10534.
     """
 
     changes_unplaced = True  # to lengths

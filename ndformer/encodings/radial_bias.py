@@ -26,6 +26,8 @@ class RadialBias(PositionEncoding):
     1 / a as ALiBi's slopes); 'linear' -a d (ALiBi with learned slopes). Parameters stay above 0.01.
 
     Weights of a layer: `a` (H,), and `p` (H,) for 'log', 'power' and 'bam'.
+
+    Papers: arXiv:2205.09921 (KERPLE), arXiv:2505.22842 (BAM).
     """
 
     scaled_positions = "centered"

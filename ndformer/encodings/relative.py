@@ -39,6 +39,8 @@ class Relative(PositionEncoding):
     With `class_entries` pairs with a token without a position have vectors too.
 
     Weights of a layer: `tables`, each (1 or H, width, entries).
+
+    Papers: arXiv:1803.02155, arXiv:1906.05909 ('split'), arXiv:2107.14222 (iRPE), arXiv:1910.10683 (T5).
     """
 
     float_positions = False

@@ -29,6 +29,8 @@ class RelativeBias(PositionEncoding):
     unit of the scaled positions: choose it with `position_scale`.
 
     Weights of a layer: `tables`, each (H, entries).
+
+    Papers: arXiv:2103.14030 (Swin), arXiv:2312.10035 (Point Transformer V3).
     """
 
     float_positions = False

@@ -22,6 +22,8 @@ class AxialRoPE(RotaryND):
     act like tokens at the origin. `preset='pape_repo'` has base 10000 and pairs (i, i + half). Where 2 P does not
     divide the head width, the preset pads the head and cuts the padding off after the rotation, which splits pairs: it
     is not translation invariant then. `axes` is the order of the axes; the preset has x before y in 2-D.
+
+    Paper: arXiv:2403.13298.
     """
 
     def __init__(
@@ -53,6 +55,8 @@ class RoPEMixed(RotaryND):
     instead of frequencies, from base 100, the same for all heads and axes.
 
     Weights of a layer: `frequencies` (H, pairs, P).
+
+    Paper: arXiv:2403.13298.
     """
 
     def __init__(self, *args: Any, base: Positive | None = None, preset: Preset = "original", **kwargs: Any) -> None:

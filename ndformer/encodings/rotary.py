@@ -73,6 +73,8 @@ class RotaryND(PositionEncoding):
 
     Presets have the options of published code: 'dinov3', 'litept', 'utonia', 'qwen3vl', and 'vjepa2', whose two
     channels of a pair have different angles: that is no rotation and not relative, but its weights were trained so.
+
+    Paper: arXiv:2104.09864 (RoPE).
     """
 
     rotation_invariant = False

@@ -34,6 +34,8 @@ class SaPE2(PositionEncoding):
     the argument of the gate by sqrt(h).
 
     Weights of a layer: `tables` e (P, h, npos_max).
+
+    Paper: arXiv:2505.09466.
     """
 
     needs_grid = True

@@ -23,6 +23,8 @@ class Sincos(PositionEncoding):
     cos of r_p / base^(2i / D_p). `axes` is the order of the axes. `preset='pape_repo'` has all sines of an axis before
     its cosines and, in 2-D, x before y: the same numbers in another order, for checkpoints of that repository. Nothing
     is learned.
+
+    Paper: arXiv:1706.03762.
     """
 
     translation_invariant = False

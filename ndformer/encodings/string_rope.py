@@ -20,6 +20,8 @@ class STRING(RotaryND):
     the options of RotaryND. Logits are relative. Tokens without a position are multiplied by P alone.
 
     Weights of a layer: `frequencies` (H, pairs, P), `skew` (H, h (h - 1) / 2), the entries of S below the diagonal.
+
+    Paper: arXiv:2502.02562.
     """
 
     changes_unplaced = True  # multiplies them by P
