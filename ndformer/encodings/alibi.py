@@ -1,4 +1,4 @@
-"""ALiBi: attention falls linearly with distance."""
+"""ALiBi, attention with linear biases: logits decrease linearly with distance, at a fixed rate per head."""
 
 import math
 from typing import Any
@@ -15,26 +15,32 @@ from ndformer.framework.tokens import Where
 
 
 def alibi_slopes(heads: int) -> list[float]:
-    """2^(-8/n), its square, ... for a power of two n; else those of the power below and every other of the next."""
+    """Return the published slope of each head: 2^(-8 i / n), i = 1 .. n, for a power of two n.
+
+    Other numbers of heads have the slopes of the next lower power, and every other slope of the next higher one.
+    """
     if heads & (heads - 1) == 0:
         return [2.0 ** (-8.0 * (i + 1) / heads) for i in range(heads)]
-    below = 2 ** math.floor(math.log2(heads))
-    return alibi_slopes(below) + alibi_slopes(2 * below)[0::2][: heads - below]
+    lower = 2 ** math.floor(math.log2(heads))
+    return alibi_slopes(lower) + alibi_slopes(2 * lower)[0::2][: heads - lower]
 
 
 @ENCODINGS.register_module()
 class ALiBi(PositionEncoding):
-    """-slope_h |r_j - r_i| added to the logits, with the Euclidean distance (Press 2021; Fuller 2023 for 2-D)."""
+    """A bias -slope_h |r_j - r_i| with the Euclidean distance (Press 2021; Fuller 2023 for 2-D). Nothing is learned.
+
+    Papers: arXiv:2108.12409, arXiv:2311.00566 (2-D).
+    """
 
     scaled_positions = "centered"
 
-    def __init__(self, *args: Any, **rest: Any) -> None:
-        super().__init__(*args, **rest)
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
         self.slopes = Constant(alibi_slopes(self.heads))
 
     @property
     def first_reach(self) -> float | None:
-        return 5 / min(self.slopes.values)  # where a token weighs a hundredth
+        return 5 / min(self.slopes.values)  # there a token has 1/100 of the weight
 
     def covers(self, span: Span) -> list[Coverage]:
         return [slopes_of(self.slopes.values, span)]
@@ -43,11 +49,11 @@ class ALiBi(PositionEncoding):
         return DistanceBias(self.slopes(positions), positions)
 
     def layer(self, index: int, depth: int) -> LayerEncoding:
-        return _Given()
+        return _ALiBiLayer()
 
 
-class _Given(LayerEncoding):
-    """The same bias in every layer, made once."""
+class _ALiBiLayer(LayerEncoding):
+    """Returns the state, one bias that all layers share."""
 
     def bias(self, q: Tensor, k: Tensor, x: Tensor, state: Any) -> Bias:
         return state

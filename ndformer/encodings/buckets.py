@@ -1,7 +1,7 @@
-"""Buckets of relative positions: which whole steps between two tokens share one learned entry.
+"""Buckets of relative positions: which integer steps between two tokens share one learned entry.
 
-The bucket of each step is found once, in Python's numbers. Logarithms of tensors put a power of two into its own bucket
-or into the one before it, in float32 not as in float64.
+Each function returns a list with the bucket of the steps 0, 1, 2 ...; longer steps have the last bucket. Buckets are
+computed in Python: logarithms of tensors round a power of two down in float32 and not in float64, or the reverse.
 """
 
 import math
@@ -17,23 +17,23 @@ IRPE: Spans = (1.9, 3.8, 15.2)
 T5: Spans = (8.0, 16.0, 128.0)  # 32 buckets for both sides
 
 
-def clipped(reach: int) -> list[int]:
-    """A bucket for each step up to `reach`, where the last one begins (Shaw 2018)."""
-    return list(range(reach + 1))
+def clipped(max_step: int) -> list[int]:
+    """Return one bucket for each step up to `max_step` (Shaw 2018)."""
+    return list(range(max_step + 1))
 
 
 def piecewise(spans: Spans) -> list[int]:
-    """Up to alpha each step its own, from there logarithms, rounded, which reach beta at gamma (iRPE, Wu 2021)."""
-    return _curved(spans, lambda value: math.floor(value + 0.5), last=math.floor(spans[1]))
+    """Return a bucket for each step up to alpha, then logarithmic ones, beta at gamma, rounded (iRPE, Wu 2021)."""
+    return _logarithmic(spans, lambda value: math.floor(value + 0.5), last=math.floor(spans[1]))
 
 
 def log(spans: Spans) -> list[int]:
-    """Up to alpha each step its own, from there logarithms, rounded down, which end below beta (T5, Raffel 2020)."""
-    return _curved(spans, math.floor, last=math.ceil(spans[1]) - 1)
+    """Return a bucket for each step up to alpha, then logarithmic ones below beta, rounded down (T5, Raffel 2020)."""
+    return _logarithmic(spans, math.floor, last=math.ceil(spans[1]) - 1)
 
 
-def _curved(spans: Spans, whole: Callable[[float], int], last: int) -> list[int]:
-    """For the steps 0, 1, 2 ... up to gamma, where all have come to the last one."""
+def _logarithmic(spans: Spans, rounded: Callable[[float], int], last: int) -> list[int]:
+    """Return the buckets of the steps up to gamma, which all longer steps share."""
     alpha, beta, gamma = spans
     if not alpha < beta < gamma:
         raise ValueError(f"spans are alpha < beta < gamma, got {alpha:g}, {beta:g}, {gamma:g}")
@@ -41,4 +41,5 @@ def _curved(spans: Spans, whole: Callable[[float], int], last: int) -> list[int]
     def curve(step: int) -> float:
         return step if step <= alpha else alpha + math.log(step / alpha) / math.log(gamma / alpha) * (beta - alpha)
 
-    return [min(last, whole(round(curve(step), 9))) for step in range(math.ceil(gamma) + 1)]  # 2.9999999999999996 is 3
+    # 9 digits: 2.9999999999999996 is 3
+    return [min(last, rounded(round(curve(step), 9))) for step in range(math.ceil(gamma) + 1)]

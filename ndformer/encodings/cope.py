@@ -1,4 +1,4 @@
-"""CoPE, contextual position encoding: distance is counted in tokens that matter to the query (Golovneva 2024)."""
+"""CoPE, contextual position encoding: distance is a sum of gates, computed from query and keys (Golovneva 2024)."""
 
 from __future__ import annotations
 
@@ -17,18 +17,22 @@ from ndformer.framework.registry.ranges import Axis, Range
 from ndformer.framework.tokens import Rows, Where
 
 Published = Literal["paper", "code", "appendix"]
-Counts = Annotated[int, Range(2, 65536)]
+TableSize = Annotated[int, Range(2, 65536)]
 
 
 @ENCODINGS.register_module()
 class CoPE(PositionEncoding):
-    """(q_i . e[p_ij]) / sqrt(h), where p_ij adds up gates sigmoid(q_i . k_l) of the tokens l from key j to query i.
+    """A bias (q_i . e[p_ij]) / sqrt(h); p_ij sums gates sigmoid(q_i . k_l) over the tokens l from key j to query i.
 
-    e has an entry for each whole p up to `npos_max` - 1, where p ends; what is between two is interpolated. Tokens need
-    an order: that of their positions along the axes in `order`, the first before the second and so on ('raster': all
-    axes, which is the order of a grid). Tokens at the same place count together. A query sees no later key, as
-    published; `two_sided` counts from the query both ways and hides none. `preset`: 'code' divides what a gate is of
-    by sqrt(h); 'appendix' does, and leaves the bias undivided.
+    Golovneva 2024. The learned table e has an entry for each integer p up to `npos_max` - 1, the maximum of p; other
+    values are interpolated. Tokens are sorted by the axes in `order`, the first axis first ('raster': all axes, the
+    order of a grid). Tokens at the same position have the same rank. A query attends to no later key, as published;
+    with `two_sided` it attends to all, and counts from itself in both directions. `preset='code'` divides the argument
+    of the gate by sqrt(h), as the published code does; 'appendix' does so too, and does not divide the bias.
+
+    Weights of a layer: `table` e (h, npos_max).
+
+    Paper: arXiv:2405.18719.
     """
 
     content_dependent = True
@@ -38,13 +42,13 @@ class CoPE(PositionEncoding):
     def __init__(
         self,
         *args: Any,
-        npos_max: Counts = 64,
+        npos_max: TableSize = 64,
         two_sided: bool = False,
         order: Literal["raster"] | Sequence[Axis] = "raster",
         preset: Published = "paper",
-        **rest: Any,
+        **kwargs: Any,
     ) -> None:
-        super().__init__(*args, **rest)
+        super().__init__(*args, **kwargs)
         axes = list(range(self.position_dims)) if order == "raster" else list(order)
         if not axes or len(set(axes)) < len(axes) or not set(axes) <= set(range(self.position_dims)):
             raise ValueError(
@@ -56,53 +60,54 @@ class CoPE(PositionEncoding):
     def covers(self, span: Span) -> list[Coverage]:
         return [sums("sums of gates", self.npos_max, span.tokens)]
 
-    def tables(self, positions: Tensor, where: Where) -> Line:
+    def tables(self, positions: Tensor, where: Where) -> TokenOrder:
         runs = None if where.segment is None else where.runs()
-        return Line.along([positions[..., axis].detach().contiguous() for axis in self.axes], where.real, runs)
+        return TokenOrder.by([positions[..., axis].detach().contiguous() for axis in self.axes], where.real, runs)
 
     def layer(self, index: int, depth: int) -> LayerEncoding:
         gate = 1.0 if self.preset == "paper" else self.head_dim**-0.5
         term = 1.0 if self.preset == "appendix" else self.head_dim**-0.5
-        return _Counting(self.head_dim, self.npos_max, self.two_sided, gate, term)
+        return _CoPELayer(self.head_dim, self.npos_max, self.two_sided, gate, term)
 
 
-class Line(NamedTuple):
-    """Tokens one behind the other; those at the same place stand side by side."""
+class TokenOrder(NamedTuple):
+    """The order of the tokens of each row; tokens at the same position share a rank."""
 
-    axes: list[Tensor]  # of (B or 1, N), the first decides, then the second ...
-    counted: Tensor | None  # (B or 1, N) False = has no place in it
-    runs: Tensor | None  # (B, N) which line, where there are several in a row
-    order: Tensor  # (B or 1, N) the tokens from the first to the last
-    before: Tensor  # (B or 1, N) how many stand before each token's place
-    until: Tensor  # (B or 1, N) and how many not behind it
+    axes: list[Tensor]  # sort keys (B or 1, N), the most significant first
+    counted: Tensor | None  # (B or 1, N), False for tokens without a position, whose gates do not count
+    runs: Tensor | None  # (B, N) the sample of each token, where rows are packed
+    indices: Tensor  # (B or 1, N) of the tokens, sorted
+    start: Tensor  # (B or 1, N) the number of tokens before each token's rank
+    end: Tensor  # (B or 1, N) the number of tokens up to each token's rank
 
     @classmethod
-    def along(cls, axes: list[Tensor], counted: Tensor | None, runs: Tensor | None) -> Line:
-        place = _smaller(axes[0])
+    def by(cls, axes: list[Tensor], counted: Tensor | None, runs: Tensor | None) -> TokenOrder:
+        """Sort tokens by several axes."""
+        rank = _count_smaller(axes[0])
         for axis in axes[1:]:
-            place = _smaller(place * axis.shape[1] + _smaller(axis))
-        return cls(axes, counted, runs, place.argsort(dim=1), place, place.shape[1] - _smaller(-place))
+            rank = _count_smaller(rank * axis.shape[1] + _count_smaller(axis))
+        return cls(axes, counted, runs, rank.argsort(dim=1), rank, rank.shape[1] - _count_smaller(-rank))
 
-    def counts(self, lo: int, hi: int) -> Tensor | None:
-        """(B or 1, 1, n or 1, N) which tokens, in their order, count for queries lo..hi-1; None: all do."""
+    def gate_mask(self, lo: int, hi: int) -> Tensor | None:
+        """Return which sorted tokens count for queries lo..hi-1, (B or 1, 1, n or 1, N); None: all do."""
         if self.counted is None:
             return None
-        rows = max(len(self.counted), len(self.order))
-        counted = self.counted.expand(rows, -1).gather(1, self.order.expand(rows, -1))[:, None, None]
+        rows = max(len(self.counted), len(self.indices))
+        counted = self.counted.expand(rows, -1).gather(1, self.indices.expand(rows, -1))[:, None, None]
         if self.runs is None:
             return counted
-        runs = self.runs.gather(1, self.order)
+        runs = self.runs.gather(1, self.indices)
         return counted & (self.runs[:, None, lo:hi, None] == runs[:, None, None])
 
 
-def _smaller(values: Tensor) -> Tensor:
-    """(B, N) -> of each value in a row: how many there are smaller."""
-    if torch.compiler.is_exporting():  # ONNX cannot search
+def _count_smaller(values: Tensor) -> Tensor:
+    """Return for each value (B, N) the number of smaller values in its row."""
+    if torch.compiler.is_exporting():  # ONNX has no searchsorted
         return (values[:, None] < values[:, :, None]).sum(-1)
     return torch.searchsorted(values.sort(dim=1).values, values)
 
 
-class _Counting(LayerEncoding):
+class _CoPELayer(LayerEncoding):
     no_weight_decay = ("table",)
 
     def __init__(self, width: int, npos_max: int, two_sided: bool, gate: float, term: float) -> None:
@@ -110,57 +115,58 @@ class _Counting(LayerEncoding):
         self.two_sided, self.gate, self.term = two_sided, gate, term
         self.table = nn.Parameter(torch.zeros(width, npos_max))
 
-    def bias(self, q: Tensor, k: Tensor, x: Tensor, state: Line) -> Bias:
+    def bias(self, q: Tensor, k: Tensor, x: Tensor, state: TokenOrder) -> Bias:
         exact = torch.promote_types(q.dtype, torch.float32)
         q, k = q.to(exact), k.to(exact)
         return CountBias(q * self.gate, k, q @ self.table.to(exact) * self.term, state, self.two_sided)
 
 
 class CountBias(Bias):
-    """`values` (B, H, N, counts) of each query at the sum of gates sigmoid(q k') between it and a key."""
+    """A bias looked up in `values` (B, H, N, npos_max) of the query, at the sum of gates sigmoid(q k') up to a key."""
 
     term = "count"
 
-    def __init__(self, q: Tensor, k: Tensor, values: Tensor, line: Line, two_sided: bool) -> None:
-        self.q, self.k, self.values, self.line = q, k, values, line
-        self.in_line = k.gather(2, line.order[:, None, :, None].expand_as(k))
+    def __init__(self, q: Tensor, k: Tensor, values: Tensor, order: TokenOrder, two_sided: bool) -> None:
+        self.q, self.k, self.values, self.order = q, k, values, order
+        self.sorted_k = k.gather(2, order.indices[:, None, :, None].expand_as(k))
         self.excludes = not two_sided
 
     def rows(self, lo: int, hi: int) -> Tensor:
-        line, place = self.line, torch.arange(self.k.shape[2], device=self.k.device)
-        before, until = line.before[:, None, lo:hi, None], line.until[:, None, lo:hi, None]  # of the queries
-        gates = (self.q[:, :, lo:hi] @ self.in_line.mT).sigmoid()
-        counted = line.counts(lo, hi)
-        if counted is not None:
-            gates = gates.masked_fill(~counted, 0)
-        # sums begin at the query, so that small ones keep their digits in long rows
-        passed = gates.masked_fill(place >= until, 0).flip(-1).cumsum(-1).flip(-1).gather(-1, _keys(line.before, gates))
-        later = line.before[:, None, None] >= until
+        order, index = self.order, torch.arange(self.k.shape[2], device=self.k.device)
+        start, end = order.start[:, None, lo:hi, None], order.end[:, None, lo:hi, None]  # of the queries
+        gates = (self.q[:, :, lo:hi] @ self.sorted_k.mT).sigmoid()
+        mask = order.gate_mask(lo, hi)
+        if mask is not None:
+            gates = gates.masked_fill(~mask, 0)
+        # sums start at the query, so that small sums are exact in long rows
+        backward = gates.masked_fill(index >= end, 0).flip(-1).cumsum(-1).flip(-1)
+        backward = backward.gather(-1, _per_key(order.start, gates))
+        is_later = order.start[:, None, None] >= end
         if self.excludes:
-            return interpolated(self.values[:, :, lo:hi], passed).masked_fill(later, -torch.inf)
-        ahead = gates.masked_fill(place < before, 0).cumsum(-1).gather(-1, _keys(line.until - 1, gates))
-        return interpolated(self.values[:, :, lo:hi], torch.where(later, ahead, passed))
+            return interpolate(self.values[:, :, lo:hi], backward).masked_fill(is_later, -torch.inf)
+        forward = gates.masked_fill(index < start, 0).cumsum(-1).gather(-1, _per_key(order.end - 1, gates))
+        return interpolate(self.values[:, :, lo:hi], torch.where(is_later, forward, backward))
 
     def cut(self, rows: Rows) -> Bias:
         q, k, values = (
             rows.gather(t.transpose(1, 2).flatten(0, 1)).transpose(1, 2) for t in (self.q, self.k, self.values)
         )
-        counted = rows.valid if self.line.counted is None else rows.gather(self.line.counted.flatten())
-        line = Line.along([rows.gather(axis.flatten()) for axis in self.line.axes], counted, None)
-        return CountBias(q, k, values, line, two_sided=not self.excludes)
+        counted = rows.valid if self.order.counted is None else rows.gather(self.order.counted.flatten())
+        order = TokenOrder.by([rows.gather(axis.flatten()) for axis in self.order.axes], counted, None)
+        return CountBias(q, k, values, order, two_sided=not self.excludes)
 
 
-def _keys(places: Tensor, like: Tensor) -> Tensor:
-    """(B or 1, N) -> (B, H, n, N)."""
-    return places[:, None, None].expand_as(like)
+def _per_key(indices: Tensor, like: Tensor) -> Tensor:
+    """Expand (B or 1, N) to (B, H, n, N)."""
+    return indices[:, None, None].expand_as(like)
 
 
-def interpolated(values: Tensor, at: Tensor) -> Tensor:
-    """(..., entries) between its entries: `at` (..., n) from 0 to the last, where it ends."""
+def interpolate(values: Tensor, p: Tensor) -> Tensor:
+    """Interpolate values (..., entries) linearly at p (..., n), which is clamped to 0 .. entries - 1."""
     last = values.shape[-1] - 1
-    at = at.clamp(0, last)
-    below = at.detach().floor().clamp(max=last - 1)
-    share, entry = at - below, below.nan_to_num().long()  # a sample that broke is NaN by its share, not an error
+    p = p.clamp(0, last)
+    lower = p.detach().floor().clamp(max=last - 1)
+    share, entry = p - lower, lower.nan_to_num().long()  # a NaN in p makes the share NaN, not the index invalid
     return values.gather(-1, entry) * (1 - share) + values.gather(-1, entry + 1) * share
 
 

@@ -1,4 +1,4 @@
-"""Conditional position encodings: a convolution tells each token what its neighbours hold, and so where it is."""
+"""CPE, conditional position encoding: a convolution over the tokens, added to them between blocks."""
 
 import math
 from typing import Any, NamedTuple
@@ -16,12 +16,16 @@ from ndformer.framework.tokens import Where
 
 @ENCODINGS.register_module()
 class CPE(PositionEncoding):
-    """CPVT's conditional encoding (PEG; Chu 2021): x + a depthwise convolution of x over the grid, 3 cells wide along
-    every axis, once in each stage, behind its first block; with `before`, ahead of it.
+    """x -> x + a depthwise convolution of x over the grid, 3 cells wide along every axis (PEG of CPVT, Chu 2021).
 
-    `voxels` is for free positions, the form of Point Transformer V3 (xCPE): x + LayerNorm(Linear(a convolution over the
-    occupied voxels)), in up to 3 dimensions. A voxel is a whole step of the scaled positions: choose its side, s, by
-    position_scale = 1 / s. Tokens without a place, and those before a grid, stay as they are.
+    It acts once in each stage, after its first block, or with `before` ahead of it. `voxels` is for positions without a
+    grid, in up to 3 dimensions: x + LayerNorm(Linear(convolution over the occupied voxels)), the xCPE of Point
+    Transformer V3. A voxel is one unit of the scaled positions: for voxels of side s set position_scale = 1 / s. Tokens
+    without a position, and those before a grid, stay as they are.
+
+    Weights, shared by all layers of a stage: `conv.weight` (dim, 1, 3, ...) and `conv.bias` (dim,), or those of XCPE.
+
+    Papers: arXiv:2102.10882 (CPVT), arXiv:2312.10035 (Point Transformer V3).
     """
 
     needs_grid = True
@@ -30,37 +34,37 @@ class CPE(PositionEncoding):
     scaled_positions = "float64"
     instead = "CPE(voxels=True)"
 
-    def __init__(self, *args: Any, before: bool = False, voxels: bool = False, **rest: Any) -> None:
-        super().__init__(*args, **rest)
+    def __init__(self, *args: Any, before: bool = False, voxels: bool = False, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
         if voxels and self.position_dims > 3:
             raise ValueError(
                 f"voxels have up to 3 dimensions, got {self.position_dims}: CPE takes grids of any number, PaPE and "
                 "AxialRoPE free positions"
             )
-        self.at, self.voxels = int(not before), voxels
+        self.block_index, self.voxels = int(not before), voxels
         self.conv: nn.Module = XCPE(self.dim) if voxels else GridConv(self.dim, self.position_dims)
         if voxels:
             self.needs_grid = self.float_positions = self.one_graph = False
-            self.translation_invariant = False  # places are rounded, not differences: whole moves alone change nothing
+            self.translation_invariant = False  # positions are rounded: only integer translations change nothing
 
     @property
     def first_reach(self) -> float | None:
-        return 1.5 if self.voxels else None  # from the middle of a voxel, to the far side of the next
+        return 1.5 if self.voxels else None  # from the center of a voxel to the far side of the next
 
     def tables(self, positions: Tensor, where: Where) -> Any:
         if not self.voxels:
             return where.grid
-        voxel = whole_steps(positions).long()  # whole positions are in the middle of one
-        return Places(F.pad(voxel, (0, 3 - self.position_dims)), where)
+        voxel = whole_steps(positions).long()  # integer positions are centers of voxels
+        return VoxelState(F.pad(voxel, (0, 3 - self.position_dims)), where)
 
     def between_blocks(self, x: Tensor, state: Any, passed: int) -> Tensor:
-        if passed != self.at:
+        if passed != self.block_index:
             return x
-        return _by_voxels(self.conv, x, state) if self.voxels else self.conv(x, state)
+        return _convolve_voxels(self.conv, x, state) if self.voxels else self.conv(x, state)
 
 
 class GridConv(nn.Module):
-    """x + depthwise convolution, zero beyond the edges; starts as torch's convolutions do."""
+    """x + a depthwise convolution with zero padding, initialized as torch's convolutions are."""
 
     def __init__(self, dim: int, dims: int) -> None:
         super().__init__()
@@ -69,14 +73,17 @@ class GridConv(nn.Module):
         self.bias = nn.Parameter(torch.empty(dim).uniform_(-bound, bound))
 
     def forward(self, x: Tensor, grid: tuple[int, ...]) -> Tensor:
-        """(B, N, dim): the grid's tokens come last."""
-        before, cells = x.split([x.shape[1] - math.prod(grid), math.prod(grid)], dim=1)
-        seen = convolve(cells.mT.unflatten(-1, grid), self.weight) + self.bias.view(-1, *[1] * len(grid))
-        return torch.cat([before, cells + seen.flatten(2).mT.to(x.dtype)], dim=1)
+        """Convolve the last prod(grid) tokens of x (B, N, dim)."""
+        prefix, cells = x.split([x.shape[1] - math.prod(grid), math.prod(grid)], dim=1)
+        convolved = convolve(cells.mT.unflatten(-1, grid), self.weight) + self.bias.view(-1, *[1] * len(grid))
+        return torch.cat([prefix, cells + convolved.flatten(2).mT.to(x.dtype)], dim=1)
 
 
 def convolve(x: Tensor, weight: Tensor) -> Tensor:
-    """(B, C, *grid) with (C, 1, 3, ...), channel by channel; beyond the 3 axes that torch knows, slice by slice."""
+    """Return the depthwise convolution of x (B, C, *grid) with weight (C, 1, 3, ...), in any number of dimensions.
+
+    torch has up to 3; further axes are summed slice by slice.
+    """
     dims = x.dim() - 2
     if dims <= 3:
         return (F.conv1d, F.conv2d, F.conv3d)[dims - 1](x, weight, padding=1, groups=x.shape[1])
@@ -86,28 +93,28 @@ def convolve(x: Tensor, weight: Tensor) -> Tensor:
     return sum(taps[1:], taps[0]).unflatten(0, (B, n)).movedim(1, 2)
 
 
-class Places(NamedTuple):
-    voxel: Tensor  # (B or 1, N, 3) whole numbers
+class VoxelState(NamedTuple):
+    voxel: Tensor  # (B or 1, N, 3) integer coordinates
     where: Where
 
 
-def _by_voxels(conv: nn.Module, x: Tensor, places: Places) -> Tensor:
-    """(B, N, dim): each token hears from the neighbours of its own sample."""
-    where, shape = places.where, x.shape[:2]
+def _convolve_voxels(conv: nn.Module, x: Tensor, state: VoxelState) -> Tensor:
+    """Add to tokens (B, N, dim) the convolution over the voxels of their own sample."""
+    where, shape = state.where, x.shape[:2]
     row = torch.arange(shape[0], device=x.device)[:, None].expand(shape)
     sample = row if where.segment is None else row * shape[1] + where.runs()
-    kept = torch.ones_like(row) if where.real is None else where.real.expand(shape)
-    kept = kept.flatten().nonzero().squeeze(1)
-    if len(kept) == 0:
+    placed = torch.ones_like(row) if where.real is None else where.real.expand(shape)
+    placed = placed.flatten().nonzero().squeeze(1)  # indices of tokens with a position
+    if len(placed) == 0:
         return x
-    sample = sample.flatten()[kept].unique_consecutive(return_inverse=True)[1]
-    voxel = places.voxel.expand(*shape, -1).flatten(0, 1)[kept]
-    low = torch.zeros_like(voxel)  # of no more samples than tokens; counted from there, they may be far apart
+    sample = sample.flatten()[placed].unique_consecutive(return_inverse=True)[1]
+    voxel = state.voxel.expand(*shape, -1).flatten(0, 1)[placed]
+    low = torch.zeros_like(voxel)  # the lowest voxel of each sample, of which there are no more than tokens
     low.scatter_reduce_(0, sample[:, None].expand_as(voxel), voxel, "amin", include_self=False)
     tokens = x.flatten(0, 1)
-    own = tokens.index_select(0, kept)
-    heard = conv(own, Sites(voxel - low[sample], sample))
-    return tokens.index_copy(0, kept, own + heard.to(x.dtype)).view_as(x)
+    inputs = tokens.index_select(0, placed)
+    outputs = conv(inputs, Sites(voxel - low[sample], sample))
+    return tokens.index_copy(0, placed, inputs + outputs.to(x.dtype)).view_as(x)
 
 
 if __name__ == "__main__":

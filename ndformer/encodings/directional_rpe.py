@@ -1,4 +1,4 @@
-"""2D-RPE: attention falls with distance, at one rate for keys before the query and at another for keys behind it."""
+"""2D-RPE of ViTARC: a linear bias on distance with one slope for keys before the query and another for later keys."""
 
 from collections.abc import Sequence
 from typing import Any, Literal
@@ -13,62 +13,63 @@ from ndformer.framework.registry import ENCODINGS
 from ndformer.framework.system.devices import Constant
 from ndformer.framework.tokens import Rows, Where
 
-START = {"left": 1.0, "right": 0.5}  # the first head's slope is 2^-start
+FIRST_EXPONENT = {"left": 1.0, "right": 0.5}  # the slope of the first head is 2^-exponent
 
 
 @ENCODINGS.register_module()
 class DirectionalRPE(PositionEncoding):
-    """2D-RPE of ViTARC (Li 2024, eq. 12): -slope_h |r_j - r_i|_1, with one slope for keys that come before the query in
-    raster order (those above, and those to the left in its row) and another for keys that come after it.
+    """A bias -slope_h |r_j - r_i|_1 with a left and a right slope per head (2D-RPE of ViTARC, Li 2024, eq. 12).
 
-    Both slopes go down by 2^(-8 / heads) from head to head. Raster order and Manhattan distance are there in any number
-    of dimensions, the first axis being the slowest. `preset='repo'`: slopes halve from head to head, however many there
-    are, and `diagonals`, which the preset switches on and which needs two dimensions, makes distances to keys of other
-    rows and columns to the right 2^0.25 times as long.
+    The left slope is for keys before the query in raster order (above it, or to the left in its row), the right slope
+    for keys after it. Both decrease by a factor of 2^(-8 / heads) from head to head. Raster order and Manhattan
+    distance are defined in any number of dimensions, with the first axis as the slowest. `preset='repo'`: slopes halve
+    from head to head, and `diagonals` is on, which needs two dimensions: distances to keys in other rows and in columns
+    to the right are multiplied by 2^0.25. Nothing is learned.
+
+    Paper: arXiv:2410.06405.
     """
 
     rotation_invariant = False
     scaled_positions = "centered"
 
     def __init__(
-        self, *args: Any, diagonals: bool | None = None, preset: Literal["paper", "repo"] = "paper", **rest: Any
+        self, *args: Any, diagonals: bool | None = None, preset: Literal["paper", "repo"] = "paper", **kwargs: Any
     ) -> None:
-        super().__init__(*args, **rest)
+        super().__init__(*args, **kwargs)
         if preset not in ("paper", "repo"):
             raise ValueError(f"preset is 'paper' or 'repo', got {preset!r}")
         self.diagonals = preset == "repo" if diagonals is None else diagonals
         if self.diagonals and self.position_dims != 2:
             raise ValueError(
-                f"diagonals are those of rows and columns, 2 position dimensions, got {self.position_dims}: "
-                "set diagonals=False"
+                f"diagonals=True needs 2 position dimensions, got {self.position_dims}. Set diagonals=False"
             )
-        slopes = _halving if preset == "repo" else _published
-        self.slopes = {side: Constant(slopes(self.heads, start)) for side, start in START.items()}
+        slopes = _repo_slopes if preset == "repo" else _paper_slopes
+        self.slopes = {side: Constant(slopes(self.heads, first)) for side, first in FIRST_EXPONENT.items()}
 
     @property
     def first_reach(self) -> float | None:
-        return 5 / min(self.slopes["left"].values)  # where a token weighs a hundredth
+        return 5 / min(self.slopes["left"].values)  # there a token has 1/100 of the weight
 
     def covers(self, span: Span) -> list[Coverage]:
         return [slopes_of(self.slopes["left"].values, span)]
 
     def tables(self, positions: Tensor, where: Where) -> Bias:
-        left, right = (self.slopes[side](positions) for side in START)
+        left, right = (self.slopes[side](positions) for side in FIRST_EXPONENT)
         return DirectionalBias(left, right, self.diagonals, positions)
 
     def layer(self, index: int, depth: int) -> LayerEncoding:
-        return _Given()
+        return _DirectionalRPELayer()
 
 
-class _Given(LayerEncoding):
-    """The same bias in every layer, made once."""
+class _DirectionalRPELayer(LayerEncoding):
+    """Returns the state, one bias that all layers share."""
 
     def bias(self, q: Tensor, k: Tensor, x: Tensor, state: Any) -> Bias:
         return state
 
 
 class DirectionalBias(PositionBias):
-    """-slope_h |r_j - r_i|_1, the slope being the left one for keys that come first."""
+    """A bias -slope_h |r_j - r_i|_1 with the left slope for keys before the query and the right one for others."""
 
     term = "distance"
 
@@ -78,12 +79,12 @@ class DirectionalBias(PositionBias):
 
     def pair(self, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
         dr = [self.difference(p, b, i, j) for p in range(len(self.axes))]
-        return -torch.where(_later(dr), self.right[h], self.left[h]) * self._distance(dr)
+        return -torch.where(_is_later(dr), self.right[h], self.left[h]) * self._distance(dr)
 
     def rows(self, lo: int, hi: int) -> Tensor:
         dr = [d[:, None] for d in self.differences(lo, hi)]  # P of (B or 1, 1, n, N)
         left, right = self.left[:, None, None], self.right[:, None, None]
-        return -torch.where(_later(dr), right, left) * self._distance(dr)
+        return -torch.where(_is_later(dr), right, left) * self._distance(dr)
 
     def _distance(self, dr: Sequence[Tensor]) -> Tensor:
         total = sum((d.abs() for d in dr[1:]), dr[0].abs())
@@ -95,22 +96,22 @@ class DirectionalBias(PositionBias):
         return DirectionalBias(self.left, self.right, self.diagonals, self.cut_positions(rows))
 
 
-def _later(dr: Sequence[Tensor]) -> Tensor:
-    """Whether the key comes after the query in raster order: at the first axis along which they differ."""
-    later = dr[-1] > 0
+def _is_later(dr: Sequence[Tensor]) -> Tensor:
+    """Return whether the key comes after the query in raster order: the first axis on which they differ decides."""
+    is_later = dr[-1] > 0
     for d in reversed(dr[:-1]):
-        later = (d > 0) | ((d == 0) & later)
-    return later
+        is_later = (d > 0) | ((d == 0) & is_later)
+    return is_later
 
 
-def _published(heads: int, start: float) -> list[float]:
-    return [2 ** (-start - 8 * h / heads) for h in range(heads)]
+def _paper_slopes(heads: int, first: float) -> list[float]:
+    return [2 ** (-first - 8 * h / heads) for h in range(heads)]
 
 
-def _halving(heads: int, start: float) -> list[float]:
-    """As ALiBi's for a number that is no power of two: those of the power below, then every other one."""
-    below = 1 << (heads.bit_length() - 1)
-    return [2 ** (-start - h) for h in [*range(below), *range(0, 2 * (heads - below), 2)]]
+def _repo_slopes(heads: int, first: float) -> list[float]:
+    """Return slopes that halve; a number of heads that is no power of two has every other one again, as in ALiBi."""
+    lower = 1 << (heads.bit_length() - 1)
+    return [2 ** (-first - h) for h in [*range(lower), *range(0, 2 * (heads - lower), 2)]]
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""LaPE: a code of positions given to every layer, which normalises it anew."""
+"""LaPE: an absolute embedding added to the input of each attention layer, through a layer norm of its own (Yu 2023)."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -19,62 +19,66 @@ State = dict[int, Tensor]  # layer -> (B, N, dim)
 
 @ENCODINGS.register_module()
 class LaPE(PositionEncoding):
-    """An absolute encoding added not to the tokens but, in each layer, to what its q, k and v are made from (Yu 2023).
+    """An absolute embedding e added to the input of q, k and v in each layer: x + e_l, e_l = LayerNorm_l(e_(l-1)).
 
-    Each layer has a layer norm for the code, and goes on from what the one before it made of it. `encoding` is any
-    that is added to the tokens: dict(type='LearnableAbsolute', grid=14); None is Sincos. Weights: `norms`, one for each
-    layer, and those of the encoding.
+    The tokens themselves, and so the residual stream, do not get it (Yu 2023). Layer norms follow one another: that of
+    a layer gets the output of the one before. `encoding` is the config of any encoding that is added to the tokens, as
+    dict(type='LearnableAbsolute', grid=14); None is Sincos.
+
+    Weights, shared by all layers: `norms`, one layer norm per layer, and those of `encoding`.
+
+    Paper: arXiv:2212.05262.
     """
 
     translation_invariant = False
     rotation_invariant = False
     scaled_positions = "float64"
 
-    def __init__(self, *args: Any, encoding: dict[str, Any] | None = None, **rest: Any) -> None:
-        super().__init__(*args, **rest)
-        place: dict[str, int] = dict(dim=self.dim, heads=self.heads, position_dims=self.position_dims, depth=self.depth)
-        self.encoding = build_encoding(dict(type="Sincos") if encoding is None else encoding, **place)
+    def __init__(self, *args: Any, encoding: dict[str, Any] | None = None, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        sizes: dict[str, int] = dict(dim=self.dim, heads=self.heads, position_dims=self.position_dims, depth=self.depth)
+        self.encoding = build_encoding(dict(type="Sincos") if encoding is None else encoding, **sizes)
         kind = type(self.encoding)
         if kind.embed is PositionEncoding.embed or self.encoding.content_dependent:
             raise ValueError(
-                f"LaPE takes an encoding that is added to the tokens, such as Sincos, and {kind.__name__} is not: use "
-                "it without LaPE"
+                f"LaPE takes an encoding that is added to the tokens, such as Sincos, got {kind.__name__}. Use it "
+                "without LaPE"
             )
         self.needs_grid, self.instead = self.encoding.needs_grid, self.encoding.instead
         self.bounded = self.encoding.bounded
         self.float_positions = self.encoding.float_positions
         self.embeds_unplaced = self.encoding.embeds_unplaced
         self.norms = nn.ModuleDict()
-        self.chain: list[int] = []  # the layers that have one, first to last
+        self.layer_indices: list[int] = []  # of the layers that have a norm, ascending
 
     @property
     def first_reach(self) -> float | None:
         return self.encoding.first_reach
 
     def coverage(self, wheres: Sequence[Where]) -> list[Coverage]:
-        places = [scaled(where.positions.double(), self.factors) for where in wheres]
-        return self.encoding.coverage([replace(where, positions=at) for where, at in zip(wheres, places)])
+        positions = [scaled(where.positions.double(), self.factors) for where in wheres]
+        return self.encoding.coverage([replace(where, positions=r) for where, r in zip(wheres, positions)])
 
     def layer(self, index: int, depth: int) -> LayerEncoding:
         if str(index) not in self.norms:
             self.norms[str(index)] = nn.LayerNorm(self.dim, eps=1e-6)
-            self.chain = sorted([*self.chain, index])
-        return _Added(index)
+            self.layer_indices = sorted([*self.layer_indices, index])
+        return _LaPELayer(index)
 
     def tables(self, positions: Tensor, where: Where) -> State:
         state = self.encoding.tables(self.encoding.to_own_unit(positions, where), where)
-        code = self.encoding.embed(where.positions.new_zeros(*positions.shape[:2], self.dim), state)
-        codes: State = {}
-        for index in self.chain:
+        e = self.encoding.embed(where.positions.new_zeros(*positions.shape[:2], self.dim), state)
+        embeddings: State = {}
+        for index in self.layer_indices:
             norm = cast(nn.LayerNorm, self.norms[str(index)])
-            code = F.layer_norm(code, (self.dim,), norm.weight.to(code.dtype), norm.bias.to(code.dtype), norm.eps)
-            codes[index] = code
+            e = F.layer_norm(e, (self.dim,), norm.weight.to(e.dtype), norm.bias.to(e.dtype), norm.eps)
+            embeddings[index] = e
         if where.real is None or self.embeds_unplaced:
-            return codes
-        return {index: code.masked_fill(~where.real[..., None], 0) for index, code in codes.items()}
+            return embeddings
+        return {index: e.masked_fill(~where.real[..., None], 0) for index, e in embeddings.items()}
 
 
-class _Added(LayerEncoding):
+class _LaPELayer(LayerEncoding):
     def __init__(self, index: int) -> None:
         super().__init__()
         self.index = index

@@ -1,4 +1,4 @@
-"""Learnable Fourier features: positions seen through random waves and a small network, both of which learn."""
+"""LearnableFourier: Fourier features of the position with learned frequencies and a small network (Li 2021)."""
 
 import math
 from pathlib import Path
@@ -19,14 +19,17 @@ from ndformer.framework.tokens import Where
 
 @ENCODINGS.register_module()
 class LearnableFourier(PositionEncoding):
-    """Learnable Fourier features (Li 2021): GELU([cos, sin](r Wr') / sqrt(F) W1 + b1) W2 + b2, added to tokens once.
+    """Learnable Fourier features (Li 2021): GELU([cos, sin](r Wr') / sqrt(F) W1 + b1) W2 + b2, added to the tokens.
 
-    `gamma` is how far two places are alike at the start, in scaled units: frequencies are drawn with a standard
-    deviation of 1 / gamma. `features` F (None: dim) of the waves, `hidden` of the network. With `groups` the axes fall
-    into so many runs of equal length, as the corners of a box do, each encoded by the same weights into its share of
-    the channels. `pretrained` is a checkpoint, of ours or of torch.save, that holds the weights of such an encoding.
+    `gamma` is the distance in scaled units over which embeddings are similar before training: frequencies start with a
+    standard deviation of 1 / gamma. `features` F is the number of cosines and sines (None: dim), `hidden` the width of
+    the network. With `groups` the axes form that many groups of equal size, as the corners of a box do; each is encoded
+    by the same weights into its share of the channels. `pretrained` is the path of a checkpoint, from ndformer or
+    torch.save, that contains the weights of such an encoding.
 
-    Weights: `frequencies` Wr (F / 2, axes of a group), `first` and `last`, the layers of the network.
+    Weights, shared by all layers: `frequencies` Wr (F / 2, axes of a group), `first` and `last`, the linear layers.
+
+    Paper: arXiv:2106.02795.
     """
 
     translation_invariant = False
@@ -42,9 +45,9 @@ class LearnableFourier(PositionEncoding):
         hidden: Width = 32,
         groups: Dims = 1,
         pretrained: Path | str | None = None,
-        **rest: Any,
+        **kwargs: Any,
     ) -> None:
-        super().__init__(*args, **rest)
+        super().__init__(*args, **kwargs)
         dims, dim = self.position_dims, self.dim
         features = dim // 2 * 2 if features is None else features
         if features % 2:
@@ -54,55 +57,55 @@ class LearnableFourier(PositionEncoding):
         self.groups, self.gamma = groups, gamma
         self.frequencies = nn.Parameter(torch.randn(features // 2, dims // groups) / gamma)
         self.first, self.last = nn.Linear(features, hidden), nn.Linear(hidden, dim // groups)
-        for layer in (self.first, self.last):  # behind torch's own biases, hardly a position would show
+        for layer in (self.first, self.last):  # torch's default biases are larger than the differences of positions
             nn.init.xavier_uniform_(layer.weight)
             nn.init.zeros_(layer.bias)
         if pretrained is not None:
-            self.load_state_dict(_weights(Path(pretrained), self.state_dict()))
+            self.load_state_dict(_load_weights(Path(pretrained), self.state_dict()))
 
     @property
     def first_reach(self) -> float:
-        return 3 * self.gamma  # no two places farther apart are alike
+        return 3 * self.gamma  # embeddings of tokens farther apart are not similar
 
     def covers(self, span: Span) -> list[Coverage]:
         table = torch.block_diag(*[self.frequencies] * self.groups)  # (groups features, P)
         return frequency_vectors(table, span, lambda longest: f"gamma={max(span.extent) / 3:.3g}")
 
     def tables(self, positions: Tensor, where: Where) -> Tensor:
-        r = positions.unflatten(-1, (self.groups, -1)).double()  # (B, N, G, M): far from 0, float32 has no digits
+        r = positions.unflatten(-1, (self.groups, -1)).double()  # (B, N, G, M): float32 is inexact far from 0
         angles = r @ self.frequencies.double().T
         waves = torch.cat([angles.cos(), angles.sin()], dim=-1) / math.sqrt(2 * angles.shape[-1])
-        code = F.gelu(_linear(self.first, waves.to(where.positions.dtype)))
-        code = _linear(self.last, code).flatten(-2)  # (B, N, dim)
-        return code if where.real is None else code.masked_fill(~where.real[..., None], 0)
+        hidden = F.gelu(_linear(self.first, waves.to(where.positions.dtype)))
+        embedding = _linear(self.last, hidden).flatten(-2)  # (B, N, dim)
+        return embedding if where.real is None else embedding.masked_fill(~where.real[..., None], 0)
 
     def embed(self, x: Tensor, state: Tensor) -> Tensor:
         return x + state.to(x.dtype)
 
 
 def _linear(layer: nn.Linear, x: Tensor) -> Tensor:
-    """In the precision of x, whatever that of the weights."""
+    """Apply a linear layer in the precision of x."""
     return F.linear(x, layer.weight.to(x.dtype), layer.bias.to(x.dtype))
 
 
-def _weights(path: Path, own: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Those of a checkpoint that end in the names of `own`, the same way before each."""
-    found = tensors_of(path)
-    places = [name.removesuffix("frequencies") for name in found if name.rpartition(".")[2] == "frequencies"]
-    fitting = [at for at in places if all(at + name in found for name in own)]
-    if len(fitting) != 1:
+def _load_weights(path: Path, expected: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Return the tensors of a checkpoint under the names of `expected`, after one common prefix."""
+    tensors = tensors_of(path)
+    prefixes = [name.removesuffix("frequencies") for name in tensors if name.rpartition(".")[2] == "frequencies"]
+    prefixes = [prefix for prefix in prefixes if all(prefix + name in tensors for name in expected)]
+    if len(prefixes) != 1:
         raise DataError(
-            f"{path} holds {len(fitting)} sets of weights of a LearnableFourier: give a checkpoint with one, of a "
+            f"{path} holds {len(prefixes)} sets of weights of a LearnableFourier: give a checkpoint with one, of a "
             "model with that encoding or of the encoding alone"
         )
-    chosen = {name: found[fitting[0] + name] for name in own}
-    for name, value in own.items():
-        if chosen[name].shape != value.shape:
+    weights = {name: tensors[prefixes[0] + name] for name in expected}
+    for name, value in expected.items():
+        if weights[name].shape != value.shape:
             raise DataError(
-                f"{path} has {name} of shape {tuple(chosen[name].shape)}, and the encoding takes {tuple(value.shape)}: "
-                "give it the features, hidden, groups, width and position dimensions of the model it is from"
+                f"{path} has {name} of shape {tuple(weights[name].shape)}, and the encoding takes {tuple(value.shape)}"
+                ": give it the features, hidden, groups, width and position dimensions of the model it is from"
             )
-    return chosen
+    return weights
 
 
 if __name__ == "__main__":

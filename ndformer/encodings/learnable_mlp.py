@@ -1,4 +1,4 @@
-"""A small network makes a vector of each place, which every layer adds to what q and k are made from, and v is not."""
+"""LearnableMLP: each layer adds a small network of the position to the input of q and k, but not of v."""
 
 from typing import Any, Literal
 
@@ -16,31 +16,35 @@ State = tuple[Tensor, Tensor | None]  # positions, and which tokens have one
 
 @ENCODINGS.register_module()
 class LearnableMLP(PositionEncoding):
-    """q = W_q (x + f(r)), k = W_k (x + f(r)), v = W_v x, with f = Linear, norm, ReLU, Linear, in each layer its own
-    (3DETR, Misra 2021; DSVT and UniTR, Wang 2023).
+    """q = W_q (x + f(r)), k = W_k (x + f(r)), v = W_v x, with a network f = Linear, norm, ReLU, Linear in each layer.
 
-    `norm='batch'` is the published one: batch norm over all tokens that have a place, which makes what is learned of
-    one sample depend on the others of its batch. Positions should be small numbers about 0: in-window ones, say.
+    3DETR (Misra 2021), DSVT and UniTR (Wang 2023). `norm='batch'` is the published one: batch norm over all tokens that
+    have a position, so that in training the output of a sample depends on the other samples of the batch. Positions
+    should be small numbers around 0, such as positions in a window.
+
+    Weights of a layer: `mlp`.
+
+    Papers: arXiv:2109.08141 (3DETR), arXiv:2301.06051 (DSVT), arXiv:2308.07732 (UniTR).
     """
 
     translation_invariant = False
     rotation_invariant = False
 
-    def __init__(self, *args: Any, norm: Literal["layer", "batch"] = "layer", **rest: Any) -> None:
-        super().__init__(*args, **rest)
+    def __init__(self, *args: Any, norm: Literal["layer", "batch"] = "layer", **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
         one_of("norm", norm, ("layer", "batch"))
         self.norm = norm
-        self.bounded = norm == "layer"  # of places far from 0 it leaves the direction alone
-        self.one_graph = norm == "layer"  # batch norm is of the tokens that have a place alone
+        self.bounded = norm == "layer"  # of a position far from 0 it preserves the direction only
+        self.one_graph = norm == "layer"  # batch norm selects the tokens that have a position
 
     def tables(self, positions: Tensor, where: Where) -> State:
         return positions, where.real
 
     def layer(self, index: int, depth: int) -> LayerEncoding:
-        return _Added(self.position_dims, self.dim, self.norm == "batch")
+        return _LearnableMLPLayer(self.position_dims, self.dim, self.norm == "batch")
 
 
-class _Added(LayerEncoding):
+class _LearnableMLPLayer(LayerEncoding):
     def __init__(self, position_dims: int, dim: int, batch: bool) -> None:
         super().__init__()
         self.batch = batch
@@ -50,19 +54,20 @@ class _Added(LayerEncoding):
     def asked(self, x: Tensor, state: State) -> Tensor:
         positions, real = state
         with without_autocast(x):
-            at = positions.to(next(self.mlp.parameters()).dtype)
-            return x + (self._of_real(at, real) if self.batch else self._of_all(at, real)).to(x.dtype)
+            r = positions.to(next(self.mlp.parameters()).dtype)
+            return x + (self._embed_real(r, real) if self.batch else self._embed_all(r, real)).to(x.dtype)
 
-    def _of_all(self, at: Tensor, real: Tensor | None) -> Tensor:
-        code = self.mlp(at)
-        return code if real is None else code.masked_fill(~real[..., None], 0)
+    def _embed_all(self, r: Tensor, real: Tensor | None) -> Tensor:
+        embedding = self.mlp(r)
+        return embedding if real is None else embedding.masked_fill(~real[..., None], 0)
 
-    def _of_real(self, at: Tensor, real: Tensor | None) -> Tensor:
+    def _embed_real(self, r: Tensor, real: Tensor | None) -> Tensor:
+        """Embed the tokens that have a position, which alone enter the statistics of batch norm."""
         if real is None:
-            return self.mlp(at.flatten(0, 1)).unflatten(0, at.shape[:2])
-        real = real.expand(torch.broadcast_shapes(real.shape, at.shape[:2]))
-        code = self.mlp(at.expand(*real.shape, -1)[real])
-        return code.new_zeros(*real.shape, code.shape[1]).masked_scatter(real[..., None], code)
+            return self.mlp(r.flatten(0, 1)).unflatten(0, r.shape[:2])
+        real = real.expand(torch.broadcast_shapes(real.shape, r.shape[:2]))
+        embedding = self.mlp(r.expand(*real.shape, -1)[real])
+        return embedding.new_zeros(*real.shape, embedding.shape[1]).masked_scatter(real[..., None], embedding)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Log-spaced continuous position bias (Swin V2): a small network of the step between two cells of a grid."""
+"""LogCPB, log-spaced continuous position bias (Swin V2): a small network of the step between two cells of a grid."""
 
 import math
 from collections.abc import Sequence
@@ -17,20 +17,24 @@ from ndformer.framework.registry.ranges import Side, Width
 from ndformer.framework.tokens import Where
 
 
-class Steps(NamedTuple):
-    cells: Tensor  # (B or 1, N, P), whole numbers
-    reach: tuple[int, ...]  # the largest step along each axis
-    logs: Tensor  # (steps, P) all there are, log-spaced
+class GridSteps(NamedTuple):
+    cells: Tensor  # (B or 1, N, P), integers
+    max_steps: tuple[int, ...]  # the largest step along each axis
+    log_steps: Tensor  # (steps, P), all steps of the grid on the logarithmic scale
 
 
 @ENCODINGS.register_module()
 class LogCPB(PositionEncoding):
-    """16 sigmoid(MLP(u)) added to the logits, u = sign(s) log2(1 + |s|) / log2(8), s = 8 (r_i - r_j) / (n - 1) per axis
-    of a grid of n cells (Swin V2). The network is P - `hidden` - heads, the last layer without a bias.
+    """A bias 16 sigmoid(MLP(u)), u = sign(s) log2(1 + |s|) / log2(8), s = 8 (r_i - r_j) / (n - 1) per axis (Swin V2).
 
-    `trained`: n of the grid that it was trained on, where it is another one now: then the network is asked for what it
-    has seen, and logarithms bring what it has not near. `cosine`: q and k of length 1, times a learned factor per head,
-    from 10 and at most 100, as published.
+    n is the number of cells of the grid along an axis. The network is P - `hidden` - heads, without a bias in the last
+    layer. For a grid other than that of training set `trained` to the n of training, one number or one per axis: steps
+    of that grid keep their input u, and the logarithm brings longer ones close to it. `cosine` is the published cosine
+    attention: q and k are normalized, and a learned factor per head, from 10 and at most 100, multiplies the logits.
+
+    Weights of a layer: `network`, and with `cosine` `scale` (H,).
+
+    Paper: arXiv:2111.09883.
     """
 
     needs_grid = True
@@ -44,40 +48,42 @@ class LogCPB(PositionEncoding):
         hidden: Width = 512,
         trained: Side | Sequence[Side] | None = None,
         cosine: bool = False,
-        **rest: Any,
+        **kwargs: Any,
     ) -> None:
-        super().__init__(*args, **rest)
+        super().__init__(*args, **kwargs)
         self.hidden, self.cosine = hidden, cosine
         self.changes_unplaced = cosine
-        self.trained = (trained,) * self.position_dims if isinstance(trained, int) else trained
-        if self.trained is not None and len(self.trained) != self.position_dims:
+        self.training_grid = (trained,) * self.position_dims if isinstance(trained, int) else trained
+        if self.training_grid is not None and len(self.training_grid) != self.position_dims:
             raise ValueError(f"trained is one number or one per axis of the grid ({self.position_dims}), got {trained}")
 
     def covers(self, span: Span) -> list[Coverage]:
-        learnt = self.trained or span.cells
-        return [longest_steps(p, n, m) for p, (n, m) in enumerate(zip(span.cells, learnt)) if n > 1]
+        training_grid = self.training_grid or span.cells
+        return [longest_steps(p, n, m) for p, (n, m) in enumerate(zip(span.cells, training_grid)) if n > 1]
 
-    def tables(self, positions: Tensor, where: Where) -> Steps:
+    def tables(self, positions: Tensor, where: Where) -> GridSteps:
         grid = where.grid
         assert grid is not None
-        counted = [torch.arange(n, dtype=positions.dtype, device=positions.device) for n in grid]
-        # one cell: no step, and no division by 0; of the grid a tensor, as in a graph no number may be compared
-        spans = [max(1, n - 1) for n in self.trained] if self.trained else [x[-1:].clamp(min=1) for x in counted]
-        cells = F.pad(_all(counted), (0, 0, positions.shape[1] - math.prod(grid), 0))  # class tokens come first
-        steps = [n - 1 - torch.arange(2 * n - 1, dtype=x.dtype, device=x.device) for x, n in zip(counted, grid)]
-        s = _all([8 * own / n for own, n in zip(steps, spans)])  # of r_j - r_i, ascending
-        return Steps(cells[None], tuple(n - 1 for n in grid), s.sign() * torch.log2(1 + s.abs()) / math.log2(8))
+        axes = [torch.arange(n, dtype=positions.dtype, device=positions.device) for n in grid]
+        if self.training_grid:
+            largest = [max(1, n - 1) for n in self.training_grid]
+        else:  # as tensors: a graph cannot compare its sizes; at least 1, as an axis of one cell has no step
+            largest = [axis[-1:].clamp(min=1) for axis in axes]
+        cells = F.pad(_product(axes), (0, 0, positions.shape[1] - math.prod(grid), 0))  # class tokens come first
+        steps = [n - 1 - torch.arange(2 * n - 1, dtype=x.dtype, device=x.device) for x, n in zip(axes, grid)]
+        s = _product([8 * step / n for step, n in zip(steps, largest)])  # r_j - r_i ascends
+        return GridSteps(cells[None], tuple(n - 1 for n in grid), s.sign() * torch.log2(1 + s.abs()) / math.log2(8))
 
     def layer(self, index: int, depth: int) -> LayerEncoding:
-        return _Network(self.position_dims, self.hidden, self.heads, self.cosine)
+        return _LogCPBLayer(self.position_dims, self.hidden, self.heads, self.cosine)
 
 
-def _all(axes: Sequence[Tensor]) -> Tensor:
-    """(product of their lengths, P): each with each, the last axis first."""
+def _product(axes: Sequence[Tensor]) -> Tensor:
+    """Return the Cartesian product of the axes, (product of their lengths, P); the last axis varies fastest."""
     return torch.stack(torch.meshgrid(*axes, indexing="ij"), dim=-1).flatten(0, -2)
 
 
-class _Network(LayerEncoding):
+class _LogCPBLayer(LayerEncoding):
     no_weight_decay = ("scale",)
 
     def __init__(self, dims: int, hidden: int, heads: int, cosine: bool) -> None:
@@ -85,16 +91,17 @@ class _Network(LayerEncoding):
         self.network = nn.Sequential(nn.Linear(dims, hidden), nn.ReLU(), nn.Linear(hidden, heads, bias=False))
         self.scale = nn.Parameter(torch.full((heads,), math.log(10))) if cosine else None
 
-    def qk(self, q: Tensor, k: Tensor, x: Tensor, state: Steps) -> tuple[Tensor, Tensor]:
+    def qk(self, q: Tensor, k: Tensor, x: Tensor, state: GridSteps) -> tuple[Tensor, Tensor]:
         if self.scale is None:
             return q, k
         factor = self.scale.clamp(max=math.log(100)).exp()[:, None, None] * math.sqrt(q.shape[-1])
-        exact = torch.promote_types(q.dtype, torch.float32)  # rounded once, at the end: logits are ten times others'
+        exact = torch.promote_types(q.dtype, torch.float32)  # rounded once, at the end: logits are large
         return (F.normalize(q.to(exact), dim=-1) * factor).to(q.dtype), F.normalize(k.to(exact), dim=-1).to(k.dtype)
 
-    def bias(self, q: Tensor, k: Tensor, x: Tensor, state: Steps) -> Bias:
-        table = 16 * torch.sigmoid(self.network(state.logs.to(x.dtype)).to(state.logs.dtype))  # (steps, H)
-        return TableBias([table.T.contiguous()], state.reach, state.cells)
+    def bias(self, q: Tensor, k: Tensor, x: Tensor, state: GridSteps) -> Bias:
+        log_steps = state.log_steps
+        table = 16 * torch.sigmoid(self.network(log_steps.to(x.dtype)).to(log_steps.dtype))  # (steps, H)
+        return TableBias([table.T.contiguous()], state.max_steps, state.cells)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""LookHere: heads that look one way each, and less far the deeper they are (Fuller 2024).
+"""LookHere: ALiBi with a field of view per head; keys outside of it are masked (Fuller 2024).
 
-The published masks are cones about lattice directions, so they are computed from positions: one dot product per pair,
-nothing N x N stored, any size and shape of image, and any number of dimensions.
+The published masks are cones around lattice directions. Here they are computed from positions, with one dot product per
+pair and no stored N x N mask, for images of any size and shape and for any number of dimensions.
 """
 
 import itertools
@@ -24,12 +24,14 @@ from ndformer.framework.tokens import Where
 
 @ENCODINGS.register_module()
 class LookHere(PositionEncoding):
-    """-layer_slope slope_h |dr| for keys inside head h's field of view, -inf outside.
+    """A bias -global_slope layer_slope slope_h |dr| for keys in the field of view of head h, -inf for others.
 
-    `fov` is the angle of the view: 180 (half planes), 90 (quadrants about the diagonals, then about the axes) or 45
-    degrees. Four of twelve heads look everywhere, a third of fewer. Layer slopes fall from 1.5 in the first block to
-    0.5 in the last.
-    `preset='pape_repo'`: 1.5 in all layers, times a global slope of 2.
+    `fov` is the angle of the field of view: 180 (half planes), 90 (quadrants around the diagonals, then around the
+    axes) or 45 degrees. Four of twelve heads have no field of view and see all keys, a third of the heads where there
+    are fewer than twelve. Layer slopes decrease from 1.5 in the first block to 0.5 in the last. `preset='pape_repo'`:
+    1.5 in all layers, and a `global_slope` of 2. Nothing is learned (Fuller 2024).
+
+    Paper: arXiv:2405.13985.
     """
 
     rotation_invariant = False
@@ -41,46 +43,46 @@ class LookHere(PositionEncoding):
         fov: Literal[180, 90, 45] = 90,
         global_slope: Positive | None = None,
         preset: Preset = "original",
-        **rest: Any,
+        **kwargs: Any,
     ) -> None:
-        super().__init__(*args, **rest)
+        super().__init__(*args, **kwargs)
         if fov not in (180, 90, 45):
             raise ValueError(f"fov is 180, 90 or 45 degrees, got {fov}")
         repo = from_repo(preset)
         self.global_slope = global_slope if global_slope is not None else 2.0 if repo else 1.0
         self.layer_slopes = (1.5, 1.5) if repo else (1.5, 0.5)
         heads, dims = self.heads, self.position_dims
-        everywhere = heads // 3 if heads < 12 else heads // 12 * 4
-        sets = np.array(directions(dims, fov))  # (n, P)
-        looking = np.arange(heads - everywhere)
-        self.directions = [*sets[looking % len(sets)].tolist(), *[[0.0] * dims] * everywhere]  # (H, P)
-        self.cosines = [math.cos(math.radians(fov / 2))] * len(looking) + [-1.0] * everywhere
-        # each time round the directions looks twice as far; heads that look everywhere range widely
-        near = [2.0 ** -(1 + i // len(sets)) for i in range(len(looking))]
-        self.slopes = near + [4.0 ** -(1 + i % 4) for i in range(everywhere)]
-        self.constants = [Constant(numbers) for numbers in (self.directions, self.cosines, self.slopes)]
+        undirected = heads // 3 if heads < 12 else heads // 12 * 4  # heads that see all keys
+        directions = np.array(view_directions(dims, fov))  # (n, P)
+        directed = np.arange(heads - undirected)
+        self.directions = [*directions[directed % len(directions)].tolist(), *[[0.0] * dims] * undirected]  # (H, P)
+        self.cosines = [math.cos(math.radians(fov / 2))] * len(directed) + [-1.0] * undirected
+        # heads that repeat a direction have half the slope of those before
+        slopes = [2.0 ** -(1 + i // len(directions)) for i in range(len(directed))]
+        self.slopes = slopes + [4.0 ** -(1 + i % 4) for i in range(undirected)]
+        self.constants = [Constant(values) for values in (self.directions, self.cosines, self.slopes)]
 
     @property
     def first_reach(self) -> float | None:
-        return 5 / (self.global_slope * min(self.layer_slopes) * min(self.slopes))  # where a token weighs a hundredth
+        return 5 / (self.global_slope * min(self.layer_slopes) * min(self.slopes))  # there a token has 1/100 the weight
 
     def covers(self, span: Span) -> list[Coverage]:
         return [slopes_of([self.global_slope * min(self.layer_slopes) * slope for slope in self.slopes], span)]
 
     def tables(self, positions: Tensor, where: Where) -> tuple[Tensor, Tensor, Bias]:
-        directions, cosines, slopes = (numbers(positions) for numbers in self.constants)
+        directions, cosines, slopes = (constant(positions) for constant in self.constants)
         cone = ConeBias(directions, cosines, positions)
-        own = where.positions.dtype
-        if positions.dtype != own:
-            positions, slopes = centred(positions, where).to(own), slopes.to(own)
+        dtype = where.positions.dtype
+        if positions.dtype != dtype:
+            positions, slopes = centred(positions, where).to(dtype), slopes.to(dtype)
         return positions, slopes, cone
 
     def layer(self, index: int, depth: int) -> LayerEncoding:
         first, last = self.layer_slopes
-        return _Looking(self.global_slope * (first + (last - first) * index / max(1, depth - 1)))
+        return _LookHereLayer(self.global_slope * (first + (last - first) * index / max(1, depth - 1)))
 
 
-class _Looking(LayerEncoding):
+class _LookHereLayer(LayerEncoding):
     def __init__(self, slope: float) -> None:
         super().__init__()
         self.slope = slope
@@ -90,19 +92,19 @@ class _Looking(LayerEncoding):
         return SumBias([DistanceBias(self.slope * slopes, positions), cone])
 
 
-def directions(dims: int, fov: int) -> list[tuple[float, ...]]:
-    """Unit vectors to look along, in the order in which heads take them.
+def view_directions(dims: int, fov: int) -> list[tuple[float, ...]]:
+    """Return the centers of the fields of view as unit vectors, in the order of the heads.
 
     Images have the published sets: 4 axes (180), 4 diagonals and 4 axes (90), 8 odd multiples of 22.5 degrees (45).
-    Otherwise the lattice directions, axes first, then always the one farthest from those before it. Each is followed
-    by its opposite, so that few heads, too, look both ways.
+    Other dimensions have lattice directions, axes first, then always the one farthest from those before it. Each is
+    followed by its opposite, so that a few heads cover both.
     """
     if dims == 2 and fov == 45:
-        turns = [math.radians(22.5 + 45 * i) for i in (0, 4, 2, 6, 1, 5, 3, 7)]
-        return [(math.sin(t), math.cos(t)) for t in turns]
+        angles = [math.radians(22.5 + 45 * i) for i in (0, 4, 2, 6, 1, 5, 3, 7)]
+        return [(math.sin(t), math.cos(t)) for t in angles]
     lattice = np.array([c for c in itertools.product((0, 1, -1), repeat=dims) if any(c)], dtype=float)
     lattice /= np.linalg.norm(lattice, axis=1, keepdims=True)
-    axes = np.stack([np.eye(dims), -np.eye(dims)], axis=1).reshape(-1, dims)  # each beside its opposite
+    axes = np.stack([np.eye(dims), -np.eye(dims)], axis=1).reshape(-1, dims)  # each followed by its opposite
     if fov == 180 or dims == 1:
         return [tuple(u) for u in axes]
     chosen = list(axes)

@@ -1,4 +1,4 @@
-"""NoPE: no position at all, the floor that every encoding is compared with."""
+"""NoPE: no position encoding, the baseline of every comparison."""
 
 from ndformer.framework.encoding import PositionEncoding
 from ndformer.framework.registry import ENCODINGS
@@ -6,7 +6,10 @@ from ndformer.framework.registry import ENCODINGS
 
 @ENCODINGS.register_module()
 class NoPE(PositionEncoding):
-    """Attention that sees a set: permute the tokens and the outputs permute."""
+    """No position encoding (Kazemnejad et al. 2023): permuting the tokens permutes the outputs, and nothing else.
+
+    Paper: arXiv:2305.19466.
+    """
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Places counted in the extent of their sample (normalised coordinates)."""
+"""Normalized coordinates: positions in units of the extent of their sample."""
 
 import math
 
@@ -8,23 +8,29 @@ from torch import Tensor
 from ndformer.framework.tokens import Where
 
 
-def normalized(positions: Tensor, where: Where, by: str) -> Tensor:
-    """From -1 to 1, or as far as another axis goes, over the tokens of each row (each sample, where rows are packed).
-    Tokens are one unit wide; by their 'ends', from 0 to 1, they have no width."""
+def normalize_positions(positions: Tensor, where: Where, mode: str) -> Tensor:
+    """Return positions from -1 to 1 over the tokens of each row, or of each sample where rows are packed.
+
+    `mode` says whose extent is 2: each axis by itself ('separate'), the shortest ('min') or the longest axis ('max');
+    tokens are one unit wide. With 'ends' tokens have no width, and each axis runs from 0 to 1.
+    """
     real = where.real
-    low, high = box(positions, where)
+    low, high = bounding_box(positions, where)
     extent = (high - low).clamp(min=0)
-    if by == "ends":
-        moved = (positions - low) / torch.where(extent > 0, extent, 1.0)
+    if mode == "ends":
+        normalized = (positions - low) / torch.where(extent > 0, extent, 1.0)
     else:
-        sides = dict(separate=extent, min=extent.amin(-1, keepdim=True), max=extent.amax(-1, keepdim=True))
-        moved = (2 * (positions - low) + 1) / (sides[by] + 1) - 1
-    return moved if real is None else torch.where(real[..., None], moved, 0.0)
+        extents = dict(separate=extent, min=extent.amin(-1, keepdim=True), max=extent.amax(-1, keepdim=True))
+        normalized = (2 * (positions - low) + 1) / (extents[mode] + 1) - 1
+    return normalized if real is None else torch.where(real[..., None], normalized, 0.0)
 
 
-def box(positions: Tensor, where: Where) -> tuple[Tensor, Tensor]:
-    """The lowest and highest place in each row, (B or 1, 1, P), or, if it is packed, in each token's sample (B, N, P).
-    No value is looked at: so in graphs and on GPUs too, where packed rows are not cut."""
+def bounding_box(positions: Tensor, where: Where) -> tuple[Tensor, Tensor]:
+    """Return the lowest and highest coordinates of each row, (B or 1, 1, P), or of each token's sample, (B, N, P).
+
+    The second where rows are packed. It reads no value of a tensor, so that it works in graphs and without a GPU
+    synchronization.
+    """
     if positions.shape[1] == 0:
         return positions, positions
     real = where.real

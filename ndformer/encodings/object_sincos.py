@@ -1,4 +1,4 @@
-"""Object-based encoding: which object a token is of stands beside where it is."""
+"""ObjectSincos, the object-based encoding (OPE) of ViTARC: sines and cosines of an object index and of the position."""
 
 import math
 from typing import Any, Literal
@@ -14,12 +14,14 @@ from ndformer.framework.tokens import Where
 
 @ENCODINGS.register_module()
 class ObjectSincos(PositionEncoding):
-    """OPE of ViTARC (Li 2024, eq. 13): sines and cosines of the number of a token's object, then those of each axis.
+    """Sines and cosines of the index of a token's object, then of each axis, added to the tokens (Li 2024, eq. 13).
 
-    The numbers are `where.objects`; where there are none, all tokens are of the background, 0. Half of the channels are
-    the object's, as in the published code (the paper does not say); the axes share the others, the last taking what
-    remains. In each part, channels 2i and 2i+1 are sin and cos of n / base^(2i / width). `preset='repo'` has all sines
-    of a part before its cosines, and in two dimensions the column before the row.
+    Object indices are `where.objects`; without them all tokens have 0, the background. Half of the channels encode the
+    object, as in the published code (the paper does not say). The axes share the other half; the last axis also has the
+    remainder. In each part, channels 2i and 2i + 1 are sin and cos of n / base^(2i / width). `preset='repo'` has all
+    sines of a part before its cosines, and in two dimensions the column before the row. Nothing is learned.
+
+    Paper: arXiv:2410.06405.
     """
 
     translation_invariant = False
@@ -27,9 +29,9 @@ class ObjectSincos(PositionEncoding):
     scaled_positions = "float64"
 
     def __init__(
-        self, *args: Any, base: Positive = 10000.0, preset: Literal["paper", "repo"] = "paper", **rest: Any
+        self, *args: Any, base: Positive = 10000.0, preset: Literal["paper", "repo"] = "paper", **kwargs: Any
     ) -> None:
-        super().__init__(*args, **rest)
+        super().__init__(*args, **kwargs)
         if preset not in ("paper", "repo"):
             raise ValueError(f"preset is 'paper' or 'repo', got {preset!r}")
         dims = self.position_dims
@@ -41,15 +43,15 @@ class ObjectSincos(PositionEncoding):
         self.base, self.interleaved = base, preset == "paper"
         self.axes = (1, 0) if preset == "repo" and dims == 2 else tuple(range(dims))
         object_width = self.dim // 2
-        each = (self.dim - object_width) // dims
-        self.widths = [object_width, *[each] * (dims - 1), self.dim - object_width - each * (dims - 1)]
+        axis_width = (self.dim - object_width) // dims
+        self.widths = [object_width, *[axis_width] * (dims - 1), self.dim - object_width - axis_width * (dims - 1)]
 
     @property
     def first_reach(self) -> float | None:
-        return math.pi * self.base  # half of the longest wave
+        return math.pi * self.base  # half of the longest wavelength
 
     def tables(self, positions: Tensor, where: Where) -> Tensor:
-        r = positions.double()  # float32 has no digits for angles far from 0
+        r = positions.double()  # float32 is inexact for angles far from 0
         objects = torch.zeros_like(r[..., 0]) if where.objects is None else where.objects.double()
         rows = max(len(r), len(objects))
         numbers = [objects, *(r[..., axis] for axis in self.axes)]
@@ -58,9 +60,9 @@ class ObjectSincos(PositionEncoding):
         return table if where.real is None else table.masked_fill(~where.real[..., None], 0)
 
     def _waves(self, n: Tensor, width: int) -> Tensor:
-        """(B, N) -> (B, N, width)."""
-        turns = torch.arange((width + 1) // 2, dtype=n.dtype, device=n.device) * 2 / width
-        angles = n[..., None] * self.base**-turns
+        """Return sines and cosines (B, N, width) of n (B, N)."""
+        exponents = torch.arange((width + 1) // 2, dtype=n.dtype, device=n.device) * 2 / width
+        angles = n[..., None] * self.base**-exponents
         sin, cos = angles.sin(), angles.cos()
         if self.interleaved:
             return torch.stack([sin, cos], dim=-1).flatten(-2)[..., :width]

@@ -1,4 +1,4 @@
-"""PEmixer: how much of a token is what it holds, and how much is where it is."""
+"""PEMixer, the PEmixer of ViTARC: ten ways to combine a token with its position embedding (Li 2024)."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -32,7 +32,7 @@ class UnitSum(nn.Module):
         return unit(x) + unit(e)
 
 
-class Scaled(nn.Module):
+class ScaledSum(nn.Module):
     def __init__(self, size: int) -> None:
         super().__init__()
         self.scale = nn.Parameter(torch.ones(size))
@@ -55,7 +55,7 @@ class WeightedUnitSum(WeightedSum):
         return super().forward(unit(x), unit(e), where)
 
 
-class Normed(nn.Module):
+class NormedSum(nn.Module):
     def __init__(self, dim: int) -> None:
         super().__init__()
         self.norm = nn.LayerNorm(dim)
@@ -65,8 +65,8 @@ class Normed(nn.Module):
         return F.layer_norm(x + e, norm.normalized_shape, norm.weight.to(x.dtype), norm.bias.to(x.dtype), norm.eps)
 
 
-class Attending(nn.Module):
-    """As nn.MultiheadAttention, which starts so too; a token sees the places of its own sample."""
+class PositionalAttention(nn.Module):
+    """x + attention of x to the embeddings e of its sample; initialized as nn.MultiheadAttention."""
 
     def __init__(self, dim: int, heads: int) -> None:
         super().__init__()
@@ -82,24 +82,24 @@ class Attending(nn.Module):
 
     def forward(self, x: Tensor, e: Tensor, where: Where) -> Tensor:
         weights, biases = (p.to(x.dtype).chunk(3) for p in (self.qkv.weight, self.qkv.bias))
-        made = (F.linear(t, weight, bias) for t, weight, bias in zip((x, e, e), weights, biases))
-        q, k, v = (t.unflatten(-1, (self.heads, -1)).transpose(1, 2) for t in made)  # (B, H, N, h)
-        seen = attend(q, k, v, where).transpose(1, 2).flatten(2)
-        return x + F.linear(seen, self.proj.weight.to(x.dtype), self.proj.bias.to(x.dtype))
+        projected = (F.linear(t, weight, bias) for t, weight, bias in zip((x, e, e), weights, biases))
+        q, k, v = (t.unflatten(-1, (self.heads, -1)).transpose(1, 2) for t in projected)  # (B, H, N, h)
+        attended = attend(q, k, v, where).transpose(1, 2).flatten(2)
+        return x + F.linear(attended, self.proj.weight.to(x.dtype), self.proj.bias.to(x.dtype))
 
 
-# of the width of tokens, and the heads of an attention
-MIXES: dict[str, Callable[[int, int], nn.Module]] = {
+# name: constructor, called with the width of tokens and attention_heads
+STRATEGIES: dict[str, Callable[[int, int], nn.Module]] = {
     "default": lambda dim, heads: Sum(),
     "hardcoded_normalization": lambda dim, heads: UnitSum(),
-    "learnable_scaling": lambda dim, heads: Scaled(1),
-    "learnable_scaling_vec": lambda dim, heads: Scaled(dim),
+    "learnable_scaling": lambda dim, heads: ScaledSum(1),
+    "learnable_scaling_vec": lambda dim, heads: ScaledSum(dim),
     "weighted_sum": lambda dim, heads: WeightedUnitSum(1),
     "weighted_sum_vec": lambda dim, heads: WeightedUnitSum(dim),
     "weighted_sum_no_norm": lambda dim, heads: WeightedSum(1),
     "weighted_sum_no_norm_vec": lambda dim, heads: WeightedSum(dim),
-    "positional_attention": Attending,
-    "layer_norm": lambda dim, heads: Normed(dim),
+    "positional_attention": PositionalAttention,
+    "layer_norm": lambda dim, heads: NormedSum(dim),
 }
 Strategy = Literal[
     "default",
@@ -117,10 +117,10 @@ Strategy = Literal[
 
 @ENCODINGS.register_module()
 class PEMixer(Composed):
-    """PEmixer of ViTARC (Li 2024): tokens x and an embedding e are not just added, but mixed by one of ten strategies.
+    """PEmixer of ViTARC (Li 2024): tokens x and a position embedding e are combined by one of ten strategies.
 
-    e is what `second` adds to tokens; x are the tokens with what `first` adds to them (nothing, by default, as
-    published). The mixture is
+    e is the embedding that the encoding `second` adds to tokens; x are the tokens, after the encoding `first` has added
+    its own (None by default, as published). The result is
 
         default                     x + e
         hardcoded_normalization     x/|x| + e/|e|
@@ -130,9 +130,11 @@ class PEMixer(Composed):
         positional_attention        x + attention of x to the e of all tokens, with `attention_heads` heads
         layer_norm                  LayerNorm(x + e)
 
-    with s, a and b learned, from 1; under `..._vec` one for each channel. |.| is a token's Euclidean length. Tokens
-    without a place stay as they are, unless one of the encodings has an embedding for them. What the two do elsewhere,
-    to logits or between blocks, they do as in a list.
+    with s, a and b learned, from 1; strategies that end in `_vec` have one for each channel. |.| is the Euclidean norm
+    of a token. Tokens without a position stay as they are, unless one of the encodings has an embedding for them. What
+    the two encodings add to logits or between blocks, they add as in a list of encodings.
+
+    Paper: arXiv:2410.06405.
     """
 
     def __init__(
@@ -147,29 +149,29 @@ class PEMixer(Composed):
         attention_heads: Few = 8,
         position_scale: PerAxis | Literal["auto"] = 1.0,
     ) -> None:
-        """`second` is Sincos unless it is given. `position_scale` is for both, on top of their own."""
+        """`second` is Sincos by default. `position_scale` multiplies the scales of both encodings."""
         if isinstance(position_scale, str):
             raise ValueError(not_measured("PEMixer", "position_scale", position_scale))
-        place = dict(dim=dim, heads=heads, position_dims=position_dims, depth=depth)
-        parts = [build_encoding(first, **place), build_encoding(second or dict(type="Sincos"), **place)]
+        sizes = dict(dim=dim, heads=heads, position_dims=position_dims, depth=depth)
+        parts = [build_encoding(first, **sizes), build_encoding(second or dict(type="Sincos"), **sizes)]
         super().__init__(parts)
-        if strategy not in MIXES:
-            raise ValueError(f"strategy is one of {', '.join(MIXES)}, got {strategy!r}")
+        if strategy not in STRATEGIES:
+            raise ValueError(f"strategy is one of {', '.join(STRATEGIES)}, got {strategy!r}")
         added = parts[1]
         if type(added).embed is PositionEncoding.embed:
             raise ValueError(
-                f"PEMixer mixes tokens with what its second encoding adds to them, and {type(added).__name__} adds "
-                "nothing: take Sincos or another embedding, and put this one beside PEMixer in a list"
+                f"second is an encoding that adds an embedding to tokens, got {type(added).__name__}. Take Sincos or "
+                f"another embedding, and put {type(added).__name__} next to PEMixer in a list of encodings"
             )
         scale = per_axis(position_scale, position_dims, "position_scale of PEMixer")
-        for part in self.modules():  # those of a mixer within, too
+        for part in self.modules():  # nested ones too
             if isinstance(part, PositionEncoding) and part is not self:
-                part.position_scale = tuple(own * factor for own, factor in zip(part.position_scale, scale))
-        self.mix = MIXES[strategy](dim, attention_heads)
+                part.position_scale = tuple(a * b for a, b in zip(part.position_scale, scale))
+        self.mix = STRATEGIES[strategy](dim, attention_heads)
 
     @classmethod
     def from_data(cls, options: dict[str, Any], wheres: Sequence[Where] | None) -> dict[str, Any]:
-        """Its own first: it multiplies the positions that the two within are measured on."""
+        """Measure the mixer's position_scale first, since it multiplies the positions that its encodings measure."""
         options = super().from_data(options, wheres)
         if wheres is not None:
             factors = per_axis(options.get("position_scale", 1.0), wheres[0].positions.shape[2], "position_scale")
@@ -181,19 +183,19 @@ class PEMixer(Composed):
         states = super().prepare(where)
         if where.placed is not None and not self.embeds_unplaced:
             where = Where(where.positions, valid=where.real, segment=where.segment)
-        return *states, where  # that of the tokens that are mixed
+        return *states, where  # where.valid: the tokens to mix
 
     def embed(self, x: Tensor, state: Any) -> Tensor:
         *states, where = state
         first, second = self.parts
         y = first.embed(x, states[0])
-        mixes = None if where.valid is None else where.valid[..., None]
-        held = y if mixes is None else y.masked_fill(~mixes, 0)  # NaN in padding would spoil the gradients of weights
+        mask = None if where.valid is None else where.valid[..., None]
+        masked = y if mask is None else y.masked_fill(~mask, 0)  # NaN in padding would reach the gradients of weights
         with without_autocast(x):
             exact = torch.promote_types(x.dtype, torch.float32)
-            e = second.embed(torch.zeros_like(held, dtype=exact), states[1])
-            mixed = self.mix(held.to(exact), e, where).to(x.dtype)
-        return mixed if mixes is None else torch.where(mixes, mixed, y)
+            e = second.embed(torch.zeros_like(masked, dtype=exact), states[1])
+            mixed = self.mix(masked.to(exact), e, where).to(x.dtype)
+        return mixed if mask is None else torch.where(mask, mixed, y)
 
 
 if __name__ == "__main__":

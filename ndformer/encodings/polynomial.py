@@ -1,12 +1,12 @@
-"""Polynomial: PaPE with higher powers than squares (appendix C of Ohrstrom 2026), one power after the other or mixed.
+"""Polynomial: PaPE with powers above the second (appendix C of Ohrstrom 2026), elementwise or multivariate.
 
 elementwise     sum_n <a_n, (Wp dr)^n>, n = 1 .. degree: m polynomials of one variable each, along learned directions
-multivariate    every monomial of dr below the highest even degree, and above it, has a coefficient of its own, c_i =
-                Wc x_i; the highest even degree is <a, (Wp dr)^n>
+multivariate    <a, (Wp dr)^n> for n the highest even degree; every monomial of dr of another degree has a coefficient
+                c_i = Wc x_i
 
-The coefficients are the query's. Those of even powers are -softplus(W x), as PaPE's, so that attention falls where |dr|
-is large; others are W x. Degree 2 is PaPE. Summed over m, either is a polynomial of the P axes, with
-C(P + degree, P) - 1 coefficients, and this is what is computed.
+The query token gives the coefficients. Those of even powers are -softplus(W x), as in PaPE, so that attention decreases
+where |dr| is large; others are W x. Degree 2 is PaPE. The sum over m is a polynomial of the P axes with
+C(P + degree, P) - 1 coefficients, which are what is computed.
 """
 
 import itertools
@@ -17,8 +17,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ndformer.encodings.initial_radius import MEAN_SOFTPLUS, steepest
-from ndformer.encodings.pape import Centred, centre
+from ndformer.encodings.centered_positions import CenteredPositions, centered_positions
+from ndformer.encodings.initial_radius import MEAN_SOFTPLUS, weight_sensitivity
 from ndformer.encodings.projection import project
 from ndformer.framework.bias.base import Bias
 from ndformer.framework.bias.parabolas import QuadraticBias
@@ -30,15 +30,18 @@ from ndformer.framework.registry.ranges import Range, Width
 from ndformer.framework.system.devices import Constant
 from ndformer.framework.tokens import Where
 
-Degree = Annotated[int, Range(1, 12)]  # more have no digits left in float32
+Degree = Annotated[int, Range(1, 12)]  # float32 has not the digits for higher powers
 
 
 @ENCODINGS.register_module()
 class Polynomial(PositionEncoding):
-    """A polynomial of the relative position, whose coefficients the query decides.
+    """A bias that is a polynomial of dr = r_j - r_i with coefficients computed from the query token (Ohrstrom 2026).
 
-    With an odd degree, the highest power grows without end to one side of every direction: bounded only as far as the
-    positions are. Powers grow fast where |dr| is above 1, so give `position_scale` about 1 over the reach you want.
+    The formulas of both values of `form` are at the top of this file; `m` is the number of directions Wp per head. With
+    an odd degree the highest power is unbounded towards one side of every direction. Powers grow fast where |dr| > 1,
+    so set `position_scale` to about 1 over the distance that attention should cover.
+
+    Paper: arXiv:2602.01418, appendix C.
     """
 
     content_dependent = True
@@ -51,9 +54,9 @@ class Polynomial(PositionEncoding):
         degree: Degree = 4,
         m: Width = 50,
         form: Literal["elementwise", "multivariate"] = "elementwise",
-        **rest: Any,
+        **kwargs: Any,
     ) -> None:
-        super().__init__(*args, **rest)
+        super().__init__(*args, **kwargs)
         if degree < 1 or m < 1:
             raise ValueError(f"degree and m are at least 1, got degree={degree}, m={m}")
         if form not in ("elementwise", "multivariate"):
@@ -61,45 +64,50 @@ class Polynomial(PositionEncoding):
         self.degree, self.m, self.form = degree, m, form
 
     def covers(self, span: Span) -> list[Coverage]:
-        """By the radius at which even powers, whose sign is known, take 1/2 of a logit, as a Gaussian's at its own."""
+        """Report the radius at which even powers, whose sign is known, lower a logit by 1/2, as a Gaussian's radius."""
         if self.degree < 2:
             return []
-        half, sees, flat = (self.falls_to(fall) for fall in (1 / 2, 9 / 2, 1 / 8))
-        weight = lambda d: math.exp(-self.fall(half * d))
-        return [radii([half], span, sees / half, half / flat, AUTO, weight)]
+        radius, cutoff, flat = (self.distance_for(drop) for drop in (1 / 2, 9 / 2, 1 / 8))
+        weight = lambda d: math.exp(-self.logit_drop(radius * d))
+        return [radii([radius], span, cutoff / radius, radius / flat, AUTO, weight)]
 
-    def fall(self, distance: float) -> float:
-        """What even powers take of a logit at the start, so far along an axis: means over Wp's and Wa x' values."""
+    def logit_drop(self, distance: float) -> float:
+        """Return how much even powers lower a logit at a distance along an axis before training, on average."""
         powers = range(2, self.degree + 1, 2) if self.form == "elementwise" else [self.degree // 2 * 2]
-        reach = distance * self.position_dims**-0.5  # of one component of Wp, evenly from -1 to 1 times
-        share = self.m * MEAN_SOFTPLUS * self.head_dim**-0.5
-        return share * sum(reach**n / (n + 1) for n in powers)
+        largest = distance * self.position_dims**-0.5  # Wp dr is uniform from minus to plus this
+        factor = self.m * MEAN_SOFTPLUS * self.head_dim**-0.5
+        return factor * sum(largest**n / (n + 1) for n in powers)
 
-    def falls_to(self, fall: float) -> float:
-        """The distance at which it is so much."""
+    def distance_for(self, drop: float) -> float:
+        """Return the distance at which logit_drop() is `drop`, by bisection."""
         low, high = 0.0, 1e6
         for _ in range(100):
-            low, high = (low, (low + high) / 2) if self.fall((low + high) / 2) > fall else ((low + high) / 2, high)
+            middle = (low + high) / 2
+            low, high = (low, middle) if self.logit_drop(middle) > drop else (middle, high)
         return high
 
-    def tables(self, positions: Tensor, where: Where) -> Centred:
+    def tables(self, positions: Tensor, where: Where) -> CenteredPositions:
         if self.degree > 2:
-            return Centred(positions, None)
-        falls = self.m * MEAN_SOFTPLUS / (3 * self.position_dims) * self.head_dim**-0.5
-        return centre(positions, where, self.factors, falls, steepest(falls, self.m, self.head_dim))
+            return CenteredPositions(positions, None)
+        curvature = self.m * MEAN_SOFTPLUS / (3 * self.position_dims) * self.head_dim**-0.5
+        return centered_positions(
+            positions, where, self.factors, curvature, weight_sensitivity(curvature, self.m, self.head_dim)
+        )
 
     def layer(self, index: int, depth: int) -> LayerEncoding:
         return (ElementwiseLayer if self.form == "elementwise" else MultivariateLayer)(self)
 
 
 class _PolynomialLayer(LayerEncoding):
+    """Base class of the layers of both forms: the directions Wp and powers of Wp dr as monomials of dr."""
+
     def __init__(self, config: Polynomial) -> None:
         super().__init__()
         self.heads, self.dim, self.head_dim = config.heads, config.dim, config.head_dim
         self.dims, self.m, self.degree = config.position_dims, config.m, config.degree
         self.monomials = [monomials(self.dims, n) for n in range(config.degree + 1)]
-        self.ways = [[_ways(exponents) for exponents in which] for which in self.monomials]
-        self.numbers = [(Constant(which), Constant(ways)) for which, ways in zip(self.monomials, self.ways)]
+        self.multinomials = [[_multinomial(exponents) for exponents in degree] for degree in self.monomials]
+        self.constants = [(Constant(e), Constant(n)) for e, n in zip(self.monomials, self.multinomials)]
         bound = self.dims**-0.5
         self.wp = nn.Parameter(torch.empty(self.heads, self.m, self.dims).uniform_(-bound, bound))
 
@@ -108,73 +116,82 @@ class _PolynomialLayer(LayerEncoding):
         return nn.Parameter(torch.empty(self.heads, count, self.dim).uniform_(-bound, bound))
 
     def terms(self, x: Tensor, like: Tensor) -> dict[Exponents, Tensor]:
-        """The coefficients (B, H, N) of each monomial of dr."""
+        """Return the coefficient (B, H, N) of each monomial of dr."""
         raise NotImplementedError
 
-    def power(self, x: Tensor, weight: Tensor, n: int, like: Tensor) -> dict[Exponents, Tensor]:
-        """<a, (Wp dr)^n> as monomials of dr."""
-        wp, which = self.wp.to(x.dtype), self.monomials[n]
-        exponents, ways = (numbers(x) for numbers in self.numbers[n])  # (T, P), (T,)
+    def power_terms(self, x: Tensor, weight: Tensor, n: int, like: Tensor) -> dict[Exponents, Tensor]:
+        """Return the coefficients of <a, (Wp dr)^n>, expanded into monomials of dr."""
+        wp = self.wp.to(x.dtype)
+        exponents, multinomials = (constant(x) for constant in self.constants[n])  # (T, P), (T,)
         products = (wp[:, :, None] ** exponents).prod(-1) * self.head_dim**-0.5  # (H, m, T)
-        products = products * ways
-        if n % 2:  # of the folded weight, Wp' W: m is gone
-            return self.free(x, products.transpose(1, 2) @ weight.to(x.dtype), n, like)
-        falls = -F.softplus(project(x, weight, like))  # (H, m, B, N)
-        sums = (products.transpose(1, 2) @ falls.flatten(2)).unflatten(-1, falls.shape[2:])
-        return dict(zip(which, sums.permute(1, 2, 0, 3).contiguous().unbind(0)))
+        products = products * multinomials
+        if n % 2:  # without an activation, Wp' W can be multiplied first, which sums over m
+            return self.linear_terms(x, products.transpose(1, 2) @ weight.to(x.dtype), n, like)
+        a = -F.softplus(project(x, weight, like))  # (H, m, B, N)
+        sums = (products.transpose(1, 2) @ a.flatten(2)).unflatten(-1, a.shape[2:])
+        return dict(zip(self.monomials[n], sums.permute(1, 2, 0, 3).contiguous().unbind(0)))
 
-    def free(self, x: Tensor, weight: Tensor, n: int, like: Tensor) -> dict[Exponents, Tensor]:
-        """W x for each monomial of degree n."""
+    def linear_terms(self, x: Tensor, weight: Tensor, n: int, like: Tensor) -> dict[Exponents, Tensor]:
+        """Return W x as the coefficients of the monomials of degree n."""
         values = project(x, weight, like).permute(1, 2, 0, 3).contiguous()
         return dict(zip(self.monomials[n], values.unbind(0)))
 
-    def bias(self, q: Tensor, k: Tensor, x: Tensor, state: Centred) -> Bias:
+    def bias(self, q: Tensor, k: Tensor, x: Tensor, state: CenteredPositions) -> Bias:
         terms = self.terms(x.to(torch.promote_types(x.dtype, torch.float32)), q)
         if self.degree > 2:
             return PolynomialBias(terms, state.positions)
         c = [terms[n] for n in self.monomials[1]]
-        M = [terms[n] / ways for n, ways in zip(self.monomials[2], self.ways[2])] if self.degree == 2 else None
-        return QuadraticBias(M, c, state.positions, state.near)
+        M = None
+        if self.degree == 2:
+            M = [terms[n] / multinomial for n, multinomial in zip(self.monomials[2], self.multinomials[2])]
+        return QuadraticBias(M, c, state.positions, state.local)
 
 
 class ElementwiseLayer(_PolynomialLayer):
+    """One layer of form='elementwise': weights W for each power of Wp dr."""
+
     def __init__(self, config: Polynomial) -> None:
         super().__init__(config)
-        self.powers = nn.ParameterList(self._weights(self.m) for _ in range(self.degree))  # of the first power first
+        self.powers = nn.ParameterList(self._weights(self.m) for _ in range(self.degree))  # the first power first
 
     def terms(self, x: Tensor, like: Tensor) -> dict[Exponents, Tensor]:
         terms: dict[Exponents, Tensor] = {}
         for n, weight in enumerate(self.powers, 1):
-            terms |= self.power(x, weight, n, like)
+            terms |= self.power_terms(x, weight, n, like)
         return terms
 
 
 class MultivariateLayer(_PolynomialLayer):
+    """One layer of form='multivariate': weights of the highest even power, and one row for each other monomial."""
+
     def __init__(self, config: Polynomial) -> None:
         super().__init__(config)
-        self.even = self.degree // 2 * 2  # the highest
-        self.free_degrees = [n for n in range(1, self.degree + 1) if n != self.even]
+        self.even = self.degree // 2 * 2  # the highest even degree
+        self.linear_degrees = [n for n in range(1, self.degree + 1) if n != self.even]
         if self.even:
             self.wa = self._weights(self.m)
         else:
             del self.wp
-        self.wc = nn.ParameterList(self._weights(len(self.monomials[n])) for n in self.free_degrees)
+        self.wc = nn.ParameterList(self._weights(len(self.monomials[n])) for n in self.linear_degrees)
 
     def terms(self, x: Tensor, like: Tensor) -> dict[Exponents, Tensor]:
         terms: dict[Exponents, Tensor] = {}
-        for n, weight in zip(self.free_degrees, self.wc):
-            terms |= self.free(x, weight * self.head_dim**-0.5, n, like)
-        return terms | self.power(x, self.wa, self.even, like) if self.even else terms
+        for n, weight in zip(self.linear_degrees, self.wc):
+            terms |= self.linear_terms(x, weight * self.head_dim**-0.5, n, like)
+        return terms | self.power_terms(x, self.wa, self.even, like) if self.even else terms
 
 
 def monomials(dims: int, degree: int) -> list[Exponents]:
-    """All of one degree, dr_1^degree first: of degree 2 the upper entries of a matrix, row by row."""
+    """Return the exponents of all monomials of a degree, dr_1^degree first.
+
+    For degree 2 they are the upper entries of a matrix, row by row.
+    """
     axes = itertools.combinations_with_replacement(range(dims), degree)
     return [tuple(chosen.count(p) for p in range(dims)) for chosen in axes]
 
 
-def _ways(exponents: Exponents) -> int:
-    """The multinomial coefficient: how often a monomial comes in a power of a sum."""
+def _multinomial(exponents: Exponents) -> int:
+    """Return the multinomial coefficient of a monomial in a power of a sum."""
     return math.factorial(sum(exponents)) // math.prod(math.factorial(n) for n in exponents)
 
 

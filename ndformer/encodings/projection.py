@@ -1,7 +1,7 @@
-"""Projections of tokens that a bias is made of (mixed precision): multiplied in 16 bit where q and k are, and float32.
+"""Linear projections of tokens to the coefficients of a bias, in mixed precision: 16-bit factors, float32 results.
 
-A product in float32 of the tokens with 600 rows of weights takes a GPU as long as all linear layers of a block in 16
-bit. The numbers that are multiplied are those that q and k are made of, rounded once; sums and results are float32.
+A float32 product of the tokens with 600 rows of weights takes a GPU as long as all 16-bit linear layers of a block. So
+where q and k are in 16 bit, the factors are rounded once to that type; sums and results are float32.
 """
 
 from typing import Any
@@ -12,32 +12,37 @@ from torch import Tensor
 
 
 def project(x: Tensor, weight: Tensor, like: Tensor) -> Tensor:
-    """(B, N, D) and (H, m, D) -> (H, m, B, N), in x's precision: tokens last, so that each head's are a matrix. `like`:
-    the layer's q, whose type says whether it computes in 16 bit."""
+    """Return the projection (H, m, B, N) of tokens x (B, N, D) by weight (H, m, D), in the precision of x.
+
+    Tokens are the last axis, so that each head has one matrix. `like` is q of the layer, whose dtype decides whether
+    the factors are rounded to 16 bit.
+    """
     rows, tokens = weight.flatten(0, 1), x.flatten(0, 1)
-    if half(like):
-        values = Mixed.apply(rows, tokens, like.dtype)
+    if is_half(like):
+        values = HalfPrecisionMatmul.apply(rows, tokens, like.dtype)
     else:
         values = F.linear(tokens, rows.to(x.dtype)).T  # faster on CPU than a product with x transposed
         if torch.is_grad_enabled():
-            values = values.contiguous()  # gradients come tokens last: where values lay otherwise, CPUs would be slow
+            values = values.contiguous()  # gradients have this layout; with another one CPUs are slow
     return values.unflatten(0, weight.shape[:2]).unflatten(-1, x.shape[:2])
 
 
 def linear(x: Tensor, weight: Tensor, like: Tensor) -> Tensor:
-    """(B, N, D) and (M, D) -> (B, N, M), the same with tokens first."""
-    if not half(like):
+    """Return the projection (B, N, M) of x (B, N, D) by weight (M, D): as project(), with tokens first."""
+    if not is_half(like):
         return F.linear(x, weight.to(x.dtype))
-    return Mixed.apply(weight, x.flatten(0, 1), like.dtype).T.unflatten(0, x.shape[:2])
+    return HalfPrecisionMatmul.apply(weight, x.flatten(0, 1), like.dtype).T.unflatten(0, x.shape[:2])
 
 
-def half(like: Tensor) -> bool:
+def is_half(like: Tensor) -> bool:
     return like.dtype in (torch.bfloat16, torch.float16)
 
 
-class Mixed(torch.autograd.Function):
-    """(M, D) and (T, D) -> (M, T) float32, of both rounded to 16 bit; so are gradients on their way in, after they are
-    brought to a size that float16 has."""
+class HalfPrecisionMatmul(torch.autograd.Function):
+    """The product (M, T) in float32 of weight (M, D) and x (T, D), both rounded to 16 bit.
+
+    Incoming gradients are rounded too, after they are divided by their largest value, so that float16 can hold them.
+    """
 
     @staticmethod
     def forward(weight: Tensor, x: Tensor, dtype: torch.dtype) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -53,14 +58,14 @@ class Mixed(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None]:  # pyright: ignore[reportIncompatibleMethodOverride]
         weight, x = ctx.saved_tensors
         largest = gradient.abs().amax()
-        size = torch.where(largest > 0, largest, 1.0)  # NaN and infinity stay what they are
-        small = (gradient / size).to(ctx.dtype)
-        of_weight, of_x = _product(small, x) * size, _product(small.T, weight.to(ctx.dtype)) * size
-        return of_weight.to(ctx.types[0]), of_x.to(ctx.types[1]), None
+        scale = torch.where(largest > 0, largest, 1.0)  # NaN and infinity remain
+        scaled = (gradient / scale).to(ctx.dtype)
+        grad_weight, grad_x = _product(scaled, x) * scale, _product(scaled.T, weight.to(ctx.dtype)) * scale
+        return grad_weight.to(ctx.types[0]), grad_x.to(ctx.types[1]), None
 
 
 def _product(a: Tensor, b: Tensor) -> Tensor:
-    """Of 16 bits, in float32: a product of two has at most 22 digits, which float32 has."""
+    """Return a @ b in float32, exact but for the sums: products of two 16-bit numbers have at most 22 binary digits."""
     if a.device.type == "cuda":
         return torch.mm(a, b, out_dtype=torch.float32)
     return a.float() @ b.float()

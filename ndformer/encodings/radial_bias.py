@@ -1,4 +1,4 @@
-"""Curves of the distance that learn: KERPLE's, BAM's, Gaussians."""
+"""RadialBias: a bias that is a curve of the distance with learned parameters (KERPLE, BAM, Gaussian, linear)."""
 
 import math
 from typing import Any, Literal
@@ -14,29 +14,33 @@ from ndformer.framework.encoding.base import one_of
 from ndformer.framework.encoding.coverage import AUTO, Coverage, Span, gaussians, slopes_of
 from ndformer.framework.registry import ENCODINGS
 
-LEAST = 0.01  # of a number that has to stay above 0
+MIN_VALUE = 0.01  # of a parameter that has to stay positive
 
 
 @ENCODINGS.register_module()
 class RadialBias(PositionEncoding):
-    """A curve of the distance d = |r_j - r_i| added to the logits, whose numbers each layer and head learns.
+    """A bias that is a curve of the distance d = |r_j - r_i|, whose parameters a and p each layer and head learns.
 
-    `curve`: 'log' -p log(1 + a d) and 'power' -a d^p (KERPLE; p is at most 2, a and p start uniform in (0, 1) and
-    (0, 2)), 'bam' -(d / a)^p (BAM's, about the query; starts as ALiBi), 'gaussian' -d^2 / 2 a^2 (starts as wide as
-    ALiBi's), 'linear' -a d (ALiBi that learns its slopes): their numbers stay above 0.01.
+    `curve`: 'log' -p log(1 + a d) and 'power' -a d^p with p at most 2 (both KERPLE; a starts uniform in (0, 1) and p in
+    (0, 2)); 'bam' -(d / a)^p (BAM with its mean at the query; starts as ALiBi); 'gaussian' -d^2 / (2 a^2) (starts with
+    1 / a as ALiBi's slopes); 'linear' -a d (ALiBi with learned slopes). Parameters stay above 0.01.
+
+    Weights of a layer: `a` (H,), and `p` (H,) for 'log', 'power' and 'bam'.
+
+    Papers: arXiv:2205.09921 (KERPLE), arXiv:2505.22842 (BAM).
     """
 
     scaled_positions = "centered"
 
     def __init__(
-        self, *args: Any, curve: Literal["log", "power", "bam", "gaussian", "linear"] = "log", **rest: Any
+        self, *args: Any, curve: Literal["log", "power", "bam", "gaussian", "linear"] = "log", **kwargs: Any
     ) -> None:
-        super().__init__(*args, **rest)
+        super().__init__(*args, **kwargs)
         one_of("curve", curve, ["log", "power", "bam", "gaussian", "linear"])
         self.curve = curve
 
     def covers(self, span: Span) -> list[Coverage]:
-        if self.curve in ("log", "power"):  # drawn by chance
+        if self.curve in ("log", "power"):  # their start is random
             return []
         slopes = alibi_slopes(self.heads)
         if self.curve == "gaussian":
@@ -44,10 +48,10 @@ class RadialBias(PositionEncoding):
         return [slopes_of(slopes, span)]
 
     def layer(self, index: int, depth: int) -> LayerEncoding:
-        return _Curve(self.curve, self.heads)
+        return _RadialBiasLayer(self.curve, self.heads)
 
 
-class _Curve(LayerEncoding):
+class _RadialBiasLayer(LayerEncoding):
     no_weight_decay = ("a", "p")
 
     def __init__(self, curve: str, heads: int) -> None:
@@ -62,21 +66,21 @@ class _Curve(LayerEncoding):
             self.p = nn.Parameter(torch.ones(heads))
 
     def bias(self, q: Tensor, k: Tensor, x: Tensor, state: Tensor) -> Bias:
-        a = mirrored(self.a.to(state.dtype), LEAST)
+        a = reflect(self.a.to(state.dtype), MIN_VALUE)
         if self.curve == "gaussian":
             return CurveBias(gaussian, [a], state)
         if self.curve == "linear":
             return CurveBias(power, [a, torch.ones_like(a)], state)
-        p = mirrored(self.p.to(state.dtype), LEAST, 2.0 if self.curve == "power" else math.inf)
+        p = reflect(self.p.to(state.dtype), MIN_VALUE, 2.0 if self.curve == "power" else math.inf)
         if self.curve == "bam":
             return CurveBias(power, [a**-p, p], state)
         return CurveBias(logarithm if self.curve == "log" else power, [a, p], state)
 
 
-def mirrored(number: Tensor, least: float, most: float = math.inf) -> Tensor:
-    """Within bounds: what goes beyond one comes back from it, so that it learns on."""
-    number = least + (number - least).abs()
-    return number if most == math.inf else most - (most - number).abs()
+def reflect(value: Tensor, low: float, high: float = math.inf) -> Tensor:
+    """Return a value within bounds: beyond a bound it is reflected, so that unlike a clamp it has a gradient."""
+    value = low + (value - low).abs()
+    return value if high == math.inf else high - (high - value).abs()
 
 
 if __name__ == "__main__":

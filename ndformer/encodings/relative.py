@@ -1,4 +1,4 @@
-"""Learned vectors for relative positions, which queries ask for: q_i . r(r_j - r_i)."""
+"""Relative: a bias q_i . r(r_j - r_i) with learned vectors r for relative positions (Shaw 2018, iRPE)."""
 
 import math
 from collections.abc import Sequence
@@ -17,25 +17,30 @@ from ndformer.framework.registry.ranges import WidthOrNone
 from ndformer.framework.system.devices import Constant
 from ndformer.framework.tokens import Rows, Where
 
-CLASS = 3  # entries for pairs with unplaced tokens: the query is, the key is, both are
-MOST = 4096  # entries of a table: each query is multiplied with them all
+CLASS_ENTRIES = 3  # for pairs with tokens that have no position: the query, the key, or both
+MAX_ENTRIES = 4096  # of a table: each query is multiplied by all of them
 
 
-class Places(NamedTuple):
-    positions: Tensor
-    dtype: torch.dtype  # of the bias, or a finer one of q
-    placed: Tensor | None  # (B or 1, N), where pairs with unplaced tokens have entries
+class RelativeState(NamedTuple):
+    positions: Tensor  # (B or 1, N, P)
+    dtype: torch.dtype  # of the bias, unless q has a finer one
+    placed: Tensor | None  # (B or 1, N) tokens that have a position; None without class entries
 
 
 @ENCODINGS.register_module()
 class Relative(PositionEncoding):
-    """Relative position representations, contextual: (q_i . r_ij) / sqrt(h), r_ij a learned vector of r_j - r_i.
+    """A contextual relative position bias (q_i . r_ij) / sqrt(h), r_ij a learned vector of r_j - r_i (Shaw 2018).
 
-    `method`: r_ij joins one vector per axis, each for its share of the head ('split', Ramachandran 2019), or sums them
-    ('cross', as iRPE calls it), or has one for each combination of steps ('product') or for the distance ('euclidean').
-    `buckets` says which steps have one vector: those beyond `reach` ('clipped'), or ever more of them, by `spans`
-    (alpha, beta, gamma), as in iRPE ('piecewise') or T5 ('log'). Steps are whole position units: choose them with
-    `position_scale`. `shared`: by all heads. `class_entries`: pairs with an unplaced token have vectors too.
+    `method`, how r_ij is made in several dimensions: concatenated from one vector per axis ('split', Ramachandran
+    2019), their sum ('cross' of iRPE, Wu 2021), one vector per combination of steps ('product') or per distance
+    ('euclidean'). `buckets`, which steps share a vector: all beyond `reach` ('clipped'), or more and more of them with
+    growing distance, by `spans` (alpha, beta, gamma), as in iRPE ('piecewise') or T5 ('log'); see buckets.py. A step is
+    one unit of the scaled positions: choose it with `position_scale`. With `shared` all heads have the same vectors.
+    With `class_entries` pairs with a token without a position have vectors too.
+
+    Weights of a layer: `tables`, each (1 or H, width, entries).
+
+    Papers: arXiv:1803.02155, arXiv:1906.05909 ('split'), arXiv:2107.14222 (iRPE), arXiv:1910.10683 (T5).
     """
 
     float_positions = False
@@ -52,114 +57,118 @@ class Relative(PositionEncoding):
         spans: Spans | None = None,
         shared: bool = True,
         class_entries: bool = False,
-        **rest: Any,
+        **kwargs: Any,
     ) -> None:
-        super().__init__(*args, **rest)
+        super().__init__(*args, **kwargs)
         one_of("method", method, ("split", "cross", "product", "euclidean"))
         one_of("buckets", buckets, ("clipped", "piecewise", "log"))
         dims, width = self.position_dims, self.head_dim
-        reaches = [reach] * dims if isinstance(reach, int) else list(reach)
-        if len(reaches) != dims:
+        max_steps = [reach] * dims if isinstance(reach, int) else list(reach)
+        if len(max_steps) != dims:
             raise ValueError(f"reach is one number or one per position dimension ({dims}), got {reach}")
         if method == "split" and width < dims:
             raise ValueError(f"heads of {width} do not split over {dims} axes: take method='cross', or wider heads")
         if method == "euclidean":
-            reaches = [max(reaches)]
+            max_steps = [max(max_steps)]
             self.rotation_invariant = True
         if buckets == "clipped":
             if spans is not None:
                 raise ValueError("buckets='clipped' has a reach, spans are of 'piecewise' and 'log': take one of these")
-            of_steps = [clipped(reach) for reach in reaches]
+            step_buckets = [clipped(max_step) for max_step in max_steps]
         else:
-            scheme, usual = (piecewise, IRPE) if buckets == "piecewise" else (log, T5)
-            of_steps = [scheme(usual if spans is None else spans)] * len(reaches)
-        self.method, self.of_steps, self.class_entries = method, of_steps, class_entries
-        tops = [found[-1] for found in of_steps]
-        sizes = [top + 1 for top in tops] if method == "euclidean" else [2 * top + 1 for top in tops]
+            scheme, default = (piecewise, IRPE) if buckets == "piecewise" else (log, T5)
+            step_buckets = [scheme(default if spans is None else spans)] * len(max_steps)
+        self.method, self.step_buckets, self.class_entries = method, step_buckets, class_entries
+        largest = [bucket[-1] for bucket in step_buckets]
+        sizes = [n + 1 for n in largest] if method == "euclidean" else [2 * n + 1 for n in largest]
         sizes = [math.prod(sizes)] if method == "product" else sizes
-        if max(sizes) > MOST:
+        if max(sizes) > MAX_ENTRIES:
             raise ValueError(
-                f"a table of {max(sizes)} entries, {MOST} at most: take method='cross', or a smaller reach"
+                f"a table of {max(sizes)} entries, {MAX_ENTRIES} at most: take method='cross', or a smaller reach"
             )
         widths = [width] * len(sizes)
         if method == "split":
             widths = [width // dims] * (dims - 1) + [width - width // dims * (dims - 1)]
-        self.shapes = [(1 if shared else self.heads, w, n + CLASS * class_entries) for w, n in zip(widths, sizes)]
+        self.shapes = [
+            (1 if shared else self.heads, w, n + CLASS_ENTRIES * class_entries) for w, n in zip(widths, sizes)
+        ]
 
     @property
     def first_reach(self) -> float | None:
-        return float(max(found.index(found[-1]) for found in self.of_steps))  # farther ones share a vector
+        return float(max(bucket.index(bucket[-1]) for bucket in self.step_buckets))  # then all share one vector
 
     def covers(self, span: Span) -> list[Coverage]:
         if self.method == "euclidean":
             span = span._replace(extent=(math.hypot(*span.extent),), step=(span.nearest,))
-        begins = [[found.index(bucket) for bucket in sorted(set(found))] for found in self.of_steps]
-        simple = all(found == list(range(len(found))) for found in self.of_steps)
-        return steps([of[-1] for of in begins], begins, span, "reach={}" if simple else "spans that end at {}")
+        first_steps = [[buckets.index(n) for n in sorted(set(buckets))] for buckets in self.step_buckets]
+        one_step_each = all(buckets == list(range(len(buckets))) for buckets in self.step_buckets)
+        hint = "reach={}" if one_step_each else "spans that end at {}"
+        return steps([first[-1] for first in first_steps], first_steps, span, hint)
 
-    def tables(self, positions: Tensor, where: Where) -> Places:
-        return Places(positions, where.positions.dtype, where.placed if self.class_entries else None)
+    def tables(self, positions: Tensor, where: Where) -> RelativeState:
+        return RelativeState(positions, where.positions.dtype, where.placed if self.class_entries else None)
 
     def layer(self, index: int, depth: int) -> LayerEncoding:
-        return _Vectors(self.shapes, [Constant(found) for found in self.of_steps], self.method, self.class_entries)
+        step_buckets = [Constant(buckets) for buckets in self.step_buckets]
+        return _RelativeLayer(self.shapes, step_buckets, self.method, self.class_entries)
 
 
-class _Vectors(LayerEncoding):
+class _RelativeLayer(LayerEncoding):
     no_weight_decay = ("tables",)
 
     def __init__(
-        self, shapes: Sequence[tuple[int, ...]], of_steps: Sequence[Constant], method: str, class_entries: bool
+        self, shapes: Sequence[tuple[int, ...]], step_buckets: Sequence[Constant], method: str, class_entries: bool
     ) -> None:
         super().__init__()
-        self.of_steps, self.method, self.class_entries = of_steps, method, class_entries
+        self.step_buckets, self.method, self.class_entries = step_buckets, method, class_entries
         self.tables = nn.ParameterList([nn.init.trunc_normal_(torch.empty(shape), std=0.02) for shape in shapes])
 
-    def bias(self, q: Tensor, k: Tensor, x: Tensor, state: Places) -> Bias:
+    def bias(self, q: Tensor, k: Tensor, x: Tensor, state: RelativeState) -> Bias:
         exact = torch.promote_types(q.dtype, state.dtype)
         widths = [table.shape[1] for table in self.tables]
         parts = q.to(exact).split(widths, -1) if self.method == "split" else [q.to(exact)] * len(widths)
         scores = [part @ table.to(exact) * q.shape[-1] ** -0.5 for part, table in zip(parts, self.tables)]
-        return VectorBias(scores, self.of_steps, self.method, state, self.class_entries)
+        return VectorBias(scores, self.step_buckets, self.method, state, self.class_entries)
 
 
 class VectorBias(PositionBias):
-    """Of each query the products with all entries of the tables, (B, H, N, entries): pairs look theirs up."""
+    """A bias looked up in `scores` (B, H, N, entries), the products of each query with all entries of the tables."""
 
     term = "relative"
 
     def __init__(
         self,
         scores: Sequence[Tensor],
-        of_steps: Sequence[Constant],
+        step_buckets: Sequence[Constant],
         method: str,
-        places: Places,
+        state: RelativeState,
         handles_unplaced: bool,
     ) -> None:
-        super().__init__(places.positions)
+        super().__init__(state.positions)
         self.scores = [score.contiguous() for score in scores]
-        self.of_steps, self.method, self.handles_unplaced = of_steps, method, handles_unplaced
-        self.buckets = [found(places.positions) for found in of_steps]
-        self.placed = None if places.placed is None else places.placed.contiguous()
+        self.step_buckets, self.method, self.handles_unplaced = step_buckets, method, handles_unplaced
+        self.buckets = [buckets(state.positions) for buckets in step_buckets]
+        self.placed = None if state.placed is None else state.placed.contiguous()
 
-    def _entries(self, dr: Sequence[Tensor], here: Tensor | None, there: Tensor | None) -> list[Tensor]:
-        """Which one each table has for pairs r_j - r_i apart; whether their query and key are placed."""
+    def _entries(self, dr: Sequence[Tensor], query_placed: Tensor | None, key_placed: Tensor | None) -> list[Tensor]:
+        """Return the index into each table for pairs with differences dr = r_j - r_i."""
         if self.method == "euclidean":
-            found = [self._bucket(0, norm(dr))]
+            entries = [self._bucket(0, norm(dr))]
         else:
-            found = [torch.where(d < 0, -1, 1) * self._bucket(p, d.abs()) for p, d in enumerate(dr)]
-            tops = [found.values[-1] for found in self.of_steps]
-            found = [bucket + top for bucket, top in zip(found, tops)]
+            entries = [torch.where(d < 0, -1, 1) * self._bucket(p, d.abs()) for p, d in enumerate(dr)]
+            largest = [buckets.values[-1] for buckets in self.step_buckets]
+            entries = [bucket + n for bucket, n in zip(entries, largest)]
             if self.method == "product":
-                joint = found[0]
-                for bucket, top in zip(found[1:], tops[1:]):
-                    joint = joint * (2 * top + 1) + bucket
-                found = [joint]
-        if here is None or there is None:
-            return found
-        which = torch.where(there, 0, torch.where(here, 1, 2))  # of the class entries, which stand last
+                joint = entries[0]
+                for bucket, n in zip(entries[1:], largest[1:]):
+                    joint = joint * (2 * n + 1) + bucket
+                entries = [joint]
+        if query_placed is None or key_placed is None:
+            return entries
+        class_entry = torch.where(key_placed, 0, torch.where(query_placed, 1, 2))  # these come last in a table
         return [
-            torch.where(here & there, entry, score.shape[-1] - CLASS + which)
-            for entry, score in zip(found, self.scores)
+            torch.where(query_placed & key_placed, entry, score.shape[-1] - CLASS_ENTRIES + class_entry)
+            for entry, score in zip(entries, self.scores)
         ]
 
     def _bucket(self, p: int, distance: Tensor) -> Tensor:
@@ -167,19 +176,20 @@ class VectorBias(PositionBias):
         return self.buckets[p][whole_steps(distance).clamp(max=last).long()]
 
     def pair(self, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
-        here = there = None
+        query_placed = key_placed = None
         if self.placed is not None:
             row = b if self.placed.shape[0] > 1 else torch.zeros_like(b)
-            here, there = self.placed[row, i], self.placed[row, j]
-        entries = self._entries([self.difference(p, b, i, j) for p in range(len(self.axes))], here, there)
+            query_placed, key_placed = self.placed[row, i], self.placed[row, j]
+        dr = [self.difference(p, b, i, j) for p in range(len(self.axes))]
+        entries = self._entries(dr, query_placed, key_placed)
         values = [score[b, h, i, entry] for score, entry in zip(self.scores, entries)]
         return sum(values[1:], values[0])
 
     def rows(self, lo: int, hi: int) -> Tensor:
-        here = there = None
+        query_placed = key_placed = None
         if self.placed is not None:
-            here, there = self.placed[:, lo:hi, None], self.placed[:, None]
-        entries = self._entries(self.differences(lo, hi), here, there)  # (B or 1, n, N)
+            query_placed, key_placed = self.placed[:, lo:hi, None], self.placed[:, None]
+        entries = self._entries(self.differences(lo, hi), query_placed, key_placed)  # (B or 1, n, N)
         values = [
             score[:, :, lo:hi].gather(-1, entry[:, None].expand(*score.shape[:2], -1, -1))
             for score, entry in zip(self.scores, entries)
@@ -189,12 +199,12 @@ class VectorBias(PositionBias):
     def cut(self, rows: Rows) -> Bias:
         scores = [rows.gather(score.transpose(1, 2).flatten(0, 1)).transpose(1, 2) for score in self.scores]
         placed = None if self.placed is None else rows.gather(self.placed.flatten())
-        places = Places(self.cut_positions(rows), self.scores[0].dtype, placed)
-        return VectorBias(scores, self.of_steps, self.method, places, self.handles_unplaced)
+        state = RelativeState(self.cut_positions(rows), self.scores[0].dtype, placed)
+        return VectorBias(scores, self.step_buckets, self.method, state, self.handles_unplaced)
 
 
 def __getattr__(name: str) -> Any:
-    """RelativeBias was in a file of this name: for one more version."""
+    """Import RelativeBias, which was in this file, for one more version."""
     if name == "RelativeBias":
         from ndformer.encodings.relative_bias import RelativeBias
 

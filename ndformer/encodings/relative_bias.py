@@ -1,4 +1,4 @@
-"""Learned values for relative positions."""
+"""RelativeBias: a learned bias per head and relative position (Swin; RPE of Point Transformer V3)."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -15,18 +15,22 @@ from ndformer.framework.registry.ranges import WidthOrNone
 from ndformer.framework.tokens import Where
 
 
-class Steps(NamedTuple):
-    positions: Tensor  # (B or 1, N, P), of which differences are rounded
+class RelativeBiasState(NamedTuple):
+    positions: Tensor  # (B or 1, N, P), whose differences are rounded to integers
     dtype: torch.dtype  # of the bias
 
 
 @ENCODINGS.register_module()
 class RelativeBias(PositionEncoding):
-    """A learned bias per head and step of r_j - r_i, whatever the tokens hold.
+    """A learned bias table[h, r_j - r_i], independent of the content of the tokens.
 
-    One table per axis, summed (Point Transformer V3's RPE), or with `joint` one for all axes together (Swin). `reach`
-    is the largest step, one number or one per axis; farther keys share its value. Steps are whole position units:
-    choose them with `position_scale`.
+    One table per axis, summed (RPE of Point Transformer V3), or with `joint` one table for all axes together (Swin).
+    `reach` is the largest step of a table, one number or one per axis; keys farther away have its value. A step is one
+    unit of the scaled positions: choose it with `position_scale`.
+
+    Weights of a layer: `tables`, each (H, entries).
+
+    Papers: arXiv:2103.14030 (Swin), arXiv:2312.10035 (Point Transformer V3).
     """
 
     float_positions = False
@@ -34,41 +38,41 @@ class RelativeBias(PositionEncoding):
     scaled_positions = "float64"
 
     def __init__(
-        self, *args: Any, reach: WidthOrNone | Sequence[WidthOrNone] = 16, joint: bool = False, **rest: Any
+        self, *args: Any, reach: WidthOrNone | Sequence[WidthOrNone] = 16, joint: bool = False, **kwargs: Any
     ) -> None:
-        super().__init__(*args, **rest)
-        self.reach = (reach,) * self.position_dims if isinstance(reach, int) else tuple(reach)
-        if len(self.reach) != self.position_dims:
+        super().__init__(*args, **kwargs)
+        self.max_steps = (reach,) * self.position_dims if isinstance(reach, int) else tuple(reach)
+        if len(self.max_steps) != self.position_dims:
             raise ValueError(f"reach is one number or one per position dimension ({self.position_dims}), got {reach}")
-        steps = [2 * r + 1 for r in self.reach]
-        self.sizes = [int(torch.tensor(steps).prod())] if joint else steps
+        sizes = [2 * step + 1 for step in self.max_steps]
+        self.sizes = [int(torch.tensor(sizes).prod())] if joint else sizes
         if max(self.sizes) > 10**7:
             raise ValueError(f"a joint table of {self.sizes[0]} entries per head: use joint=False or a smaller reach")
 
     @property
     def first_reach(self) -> float | None:
-        return float(max(self.reach))  # farther ones share a number
+        return float(max(self.max_steps))  # all tokens farther away have the same bias
 
     def covers(self, span: Span) -> list[Coverage]:
-        return steps(self.reach, [range(reach + 1) for reach in self.reach], span, "reach={}")
+        return steps(self.max_steps, [range(step + 1) for step in self.max_steps], span, "reach={}")
 
-    def tables(self, positions: Tensor, where: Where) -> Steps:
-        return Steps(positions, where.positions.dtype)
+    def tables(self, positions: Tensor, where: Where) -> RelativeBiasState:
+        return RelativeBiasState(positions, where.positions.dtype)
 
     def layer(self, index: int, depth: int) -> LayerEncoding:
-        return _Tables(self.heads, self.sizes, self.reach)
+        return _RelativeBiasLayer(self.heads, self.sizes, self.max_steps)
 
 
-class _Tables(LayerEncoding):
+class _RelativeBiasLayer(LayerEncoding):
     no_weight_decay = ("tables",)
 
-    def __init__(self, heads: int, sizes: Sequence[int], reach: Sequence[int]) -> None:
+    def __init__(self, heads: int, sizes: Sequence[int], max_steps: Sequence[int]) -> None:
         super().__init__()
-        self.reach = reach
+        self.max_steps = max_steps
         self.tables = nn.ParameterList([nn.init.trunc_normal_(torch.empty(heads, size), std=0.02) for size in sizes])
 
-    def bias(self, q: Tensor, k: Tensor, x: Tensor, state: Steps) -> Bias:
-        return TableBias([table.to(state.dtype) for table in self.tables], self.reach, state.positions)
+    def bias(self, q: Tensor, k: Tensor, x: Tensor, state: RelativeBiasState) -> Bias:
+        return TableBias([table.to(state.dtype) for table in self.tables], self.max_steps, state.positions)
 
 
 ENCODINGS.synonyms |= dict.fromkeys(("rpe", "rpb", "relative_position_bias"), "RelativeBias")

@@ -1,8 +1,9 @@
-"""Encodings that turn pairs of query and key channels by angles linear in the position.
+"""Rotary position embedding (RoPE) in any number of dimensions, and the parts that all rotary encodings share.
 
-A turn by w'r_i of q and by w'r_j of k leaves their product a function of w'(r_j - r_i): relative without a bias. One
-table of frequencies w, (H or 1, pairs, P), tells the encodings of this file apart; directions.py makes it. Channels
-beyond the last pair pass unturned, so any head width works for any number of dimensions.
+Channel pairs of q and k are rotated by angles linear in the position. Rotating q by w'r_i and k by w'r_j makes their
+product a function of w'(r_j - r_i): relative without a bias. The encodings differ by their frequencies w, a tensor
+(H or 1, pairs, P) from rotary_directions.py. Channels after the last pair are not rotated, so that any head width works
+for any number of dimensions.
 """
 
 import math
@@ -14,17 +15,17 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ndformer.encodings.normalized import normalized
-from ndformer.encodings.rotary_directions import FIXED, RANDOM, alike
+from ndformer.encodings.normalized import normalize_positions
+from ndformer.encodings.rotary_directions import FIXED, RANDOM, pairs_per_frequency
 from ndformer.framework.encoding import LayerEncoding, PositionEncoding
 from ndformer.framework.encoding.base import axis_order, centred, one_of
 from ndformer.framework.encoding.coverage import Coverage, Span, frequency_vectors, ladder_base
-from ndformer.framework.kernels.rotation import across, rotate
+from ndformer.framework.kernels.rotation import rotate, rotate_every_two
 from ndformer.framework.registry import ENCODINGS
 from ndformer.framework.registry.ranges import Axis, Positive, Width
 from ndformer.framework.tokens import Where
 
-PRESETS: dict[str, dict[str, Any]] = {  # options that are theirs, where none are given
+PRESETS: dict[str, dict[str, Any]] = {  # defaults of options
     "original": {},
     "dinov3": dict(halves=True, normalize="separate", rescale=2.0),
     "vjepa2": dict(base=10000.0),
@@ -34,16 +35,22 @@ PRESETS: dict[str, dict[str, Any]] = {  # options that are theirs, where none ar
 }
 
 
-def near(positions: Tensor, where: Where, relative: bool = True) -> Tensor:
-    """Positions whose angles have their digits: about the mean, which leaves turns between tokens as they are. But
-    tokens without a place act as if at the origin, which then has to stay: there, angles are in float64."""
+def rotary_positions(positions: Tensor, where: Where, relative: bool = True) -> Tensor:
+    """Return positions whose angles are exact: centered, or in float64.
+
+    Centering leaves relative rotations as they are. But tokens without a position act like tokens at the origin, which
+    then must not move.
+    """
     if relative and where.placed is None:
         return centred(positions, where).to(where.positions.dtype)
     return positions.double()
 
 
 def angles(positions: Tensor, frequencies: Tensor) -> Tensor:
-    """(B, N, P) and (H or 1, pairs, P) -> (B, H or 1, N, pairs), summed axis by axis in the positions' precision."""
+    """Return the angles w'r (B, H or 1, N, pairs) of positions (B, N, P) and frequencies (H or 1, pairs, P).
+
+    They are summed axis by axis in the precision of the positions.
+    """
     frequencies = frequencies.to(positions.dtype)
     terms = [r[:, None, :, None] * w[:, None, :] for r, w in zip(positions.unbind(-1), frequencies.unbind(-1))]
     return sum(terms[1:], terms[0])
@@ -51,20 +58,23 @@ def angles(positions: Tensor, frequencies: Tensor) -> Tensor:
 
 @ENCODINGS.register_module()
 class RotaryND(PositionEncoding):
-    """RoPE in any number of dimensions, along any directions: pair f turns by w_f'r.
+    """RoPE (Su et al. 2021) in any number of dimensions, along any directions: channel pair f rotates by w_f'r.
 
-    `directions`: 'axial' (a share of the pairs for each axis), 'interleaved' (axis by axis in turn, one ladder of
-    frequencies), 'mixed' (a random frame per head), 'simplex' (the corners of simplices, turned at random) or 'golden'
-    (a direction for each pair, spread evenly). Frequencies are base^(-i/n), the same in all layers; `learned`, they are
-    where each layer starts from. `halves`: a pair is channels i and i + half, not 2i and 2i + 1. `axes`: which axis
-    takes the place of the first, which of the next. `sections`: the most pairs of each axis, under 'interleaved'.
-    `normalize`: places run from -1 to 1 over the tokens of a sample, each axis by itself ('separate') or all by the
-    shortest ('min') or longest ('max'), or from 0, the first token, to 1, the last ('ends'), and waves are counted in
-    that: nothing is relative across samples of other extents then. Unplaced tokens are not turned, the field's
-    practice: they act like tokens at the origin.
+    `directions` of the frequency vectors w: 'axial' (an equal number of pairs for each axis), 'interleaved' (axes in
+    turn, one sequence of frequencies), 'mixed' (random orthonormal directions per head), 'simplex' (to the corners of
+    simplices rotated at random) or 'golden' (a different direction for each pair, spread evenly). Frequencies |w| are
+    base^(-i/n), the same in all layers; with `learned` they are the start of each layer's parameters.
 
-    Presets are public code's: 'dinov3', 'litept', 'utonia', 'qwen3vl', and 'vjepa2', which turns the channels of a pair
-    by different angles: no rotation, not relative, and what its weights were trained with.
+    `halves`: a pair is channels i and i + half instead of 2i and 2i + 1. `axes`: the order of the axes. `sections`: the
+    largest number of pairs of each axis, for 'interleaved'. `normalize`: coordinates run from -1 to 1 over the tokens
+    of a sample, per axis ('separate') or in units of the shortest ('min') or longest axis ('max'), or from 0 at the
+    first token to 1 at the last ('ends'), and frequencies count whole periods per unit; logits then depend on the
+    extent of the sample. Tokens without a position are not rotated, as is common: they act like tokens at the origin.
+
+    Presets have the options of published code: 'dinov3', 'litept', 'utonia', 'qwen3vl', and 'vjepa2', whose two
+    channels of a pair have different angles: that is no rotation and not relative, but its weights were trained so.
+
+    Paper: arXiv:2104.09864 (RoPE).
     """
 
     rotation_invariant = False
@@ -81,53 +91,54 @@ class RotaryND(PositionEncoding):
         sections: Sequence[Width] | None = None,
         normalize: Literal["separate", "min", "max", "ends"] | None = None,
         preset: Literal["original", "dinov3", "vjepa2", "litept", "utonia", "qwen3vl"] = "original",
-        **rest: Any,
+        **kwargs: Any,
     ) -> None:
         one_of("preset", preset, list(PRESETS))
-        theirs = PRESETS[preset]
-        super().__init__(*args, **{k: v for k, v in theirs.items() if k in ("jitter", "rescale")} | rest)
-        self.directions: str = directions or theirs.get("directions", "axial")
+        defaults = PRESETS[preset]
+        super().__init__(*args, **{k: v for k, v in defaults.items() if k in ("jitter", "rescale")} | kwargs)
+        self.directions: str = directions or defaults.get("directions", "axial")
         one_of("directions", self.directions, [*FIXED, *RANDOM])
-        self.base: float = base or theirs.get("base", 100.0)
-        self.halves: bool = theirs.get("halves", False) if halves is None else halves
-        self.normalize: str | None = normalize or theirs.get("normalize")
-        self.scales_waves = self.normalize is None  # else a larger image has its places between -1 and 1 anyway
+        self.base: float = base or defaults.get("base", 100.0)
+        self.halves: bool = defaults.get("halves", False) if halves is None else halves
+        self.normalize: str | None = normalize or defaults.get("normalize")
+        self.scales_waves = self.normalize is None  # normalized positions of a larger image are in -1 .. 1 already
         one_of("normalize", self.normalize, [None, "separate", "min", "max", "ends"])
         self.learned, self.axes = learned, axis_order(axes, self.position_dims, False)
-        self.sections = self._checked(sections)
+        self.sections = self._check_sections(sections)
         self.tiled = preset == "vjepa2"
         if self.tiled:
             self.translation_invariant = False
             if self.learned or self.halves or self.directions != "axial":
-                raise ValueError("preset='vjepa2' is axial, with pairs of neighbours and frequencies that stay")
+                raise ValueError("preset='vjepa2' has axial directions, pairs of neighbors and fixed frequencies")
         if preset == "litept" and self.head_dim % (2 * self.position_dims):
             raise ValueError(
-                f"litept turns all channels: a head of {self.head_dim} does not divide by {2 * self.position_dims}, "
-                f"two for each axis; preset='original', base=100 leaves the rest unturned"
+                f"preset='litept' rotates all channels: a head of {self.head_dim} does not divide by "
+                f"{2 * self.position_dims}, two for each axis. preset='original', base=100 leaves spare channels as "
+                "they are"
             )
-        together = 2 * alike(self.directions, self.position_dims)
-        self.steps = self.turned // together  # of a ladder of frequencies
+        channels = 2 * pairs_per_frequency(self.directions, self.position_dims)
+        self.steps = self.rotary_dim // channels  # the number of different frequencies
         if self.steps == 0:
             raise ValueError(
                 f"{type(self).__name__} has channels for each direction: a head of {self.head_dim} is too narrow for "
-                f"{self.position_dims} dimensions, which take {together * self.head_dim // self.turned}. PaPE and "
+                f"{self.position_dims} dimensions, which take {channels * self.head_dim // self.rotary_dim}. PaPE and "
                 "ALiBi fit all"
             )
         if self.directions in RANDOM and not learned:
             self.drawn = nn.Buffer(self.frequencies())
 
     @property
-    def turned(self) -> int:
-        """How many channels of a head there are to turn."""
+    def rotary_dim(self) -> int:
+        """The number of channels of a head that are rotated."""
         return self.head_dim
 
-    def _checked(self, sections: Sequence[int] | None) -> Sequence[int] | None:
+    def _check_sections(self, sections: Sequence[int] | None) -> Sequence[int] | None:
         if sections is None:
             return None
         if self.directions != "interleaved" or len(sections) != self.position_dims:
             raise ValueError(
-                f"sections are the most pairs of each of the {self.position_dims} axes, under "
-                f"directions='interleaved', got {sections} under '{self.directions}'"
+                f"sections are the largest number of pairs of each of the {self.position_dims} axes, with "
+                f"directions='interleaved', got {sections} with '{self.directions}'"
             )
         return sections
 
@@ -138,96 +149,98 @@ class RotaryND(PositionEncoding):
         return math.pi * self.base ** (1 - 1 / self.steps)  # half of the longest wave
 
     def covers(self, span: Span) -> list[Coverage]:
-        whole = 1.0 if self.normalize is None else 2 * math.pi  # turns of a unit
+        factor = 1.0 if self.normalize is None else 2 * math.pi  # radians per unit
         table = self.drawn if self.directions in RANDOM and not self.learned else self.frequencies()
         return frequency_vectors(
-            table * whole, span, lambda longest: f"base={ladder_base(longest * whole, self.steps):.3g}"
+            table * factor, span, lambda longest: f"base={ladder_base(longest * factor, self.steps):.3g}"
         )
 
     @property
-    def sizes(self) -> tuple[float, float]:
-        """Of the fastest and the slowest wave, untrained."""
+    def frequency_range(self) -> tuple[float, float]:
+        """The highest and the lowest frequency before training."""
         return 1.0, self.base ** (1 / self.steps - 1)
 
     def frequencies(self, device: torch.device | None = None) -> Tensor:
-        """(H or 1, pairs, P); drawn anew, where directions are random."""
-        place = self.heads, self.turned, self.position_dims, self.base
+        """Return frequency vectors (H or 1, pairs, P), new ones with each call where directions are random."""
+        arguments = self.heads, self.rotary_dim, self.position_dims, self.base
         if self.directions in RANDOM:
-            return RANDOM[self.directions](*place)
-        more = {} if self.sections is None else dict(sections=self.sections)
-        table = FIXED[self.directions](*place, device, **more)
+            return RANDOM[self.directions](*arguments)
+        options = {} if self.sections is None else dict(sections=self.sections)
+        table = FIXED[self.directions](*arguments, device, **options)
         return table if self.axes == tuple(range(self.position_dims)) else table[..., _inverse(self.axes)]
 
     def unit(self, positions: Tensor, where: Where) -> Tensor:
-        return positions if self.normalize is None else normalized(positions, where, self.normalize)
+        return positions if self.normalize is None else normalize_positions(positions, where, self.normalize)
 
     def tables(self, positions: Tensor, where: Where) -> Any:
-        near = self.near(positions, where)
+        positions = self.rotary_positions(positions, where)
         if self.normalize is not None:
-            near = near * (2 * math.pi)
-        change, gain = None, 1.0  # at the sizes of training
+            positions = positions * (2 * math.pi)
+        scale_frequencies, logit_scale = None, 1.0
         if self.scaling is not None and self.scales_waves and self.scaling.kind != "linear":
-            change = partial(self.scaling.frequencies, sizes=self.sizes, unit=self.position_scale)
-            gain = self.scaling.gain
+            scale_frequencies = partial(self.scaling.frequencies, sizes=self.frequency_range, unit=self.position_scale)
+            logit_scale = self.scaling.gain
         if self.learned:
-            return ToTurn(near, change, gain)
+            return RotaryState(positions, scale_frequencies, logit_scale)
         table = self.drawn if self.directions in RANDOM else self.frequencies(positions.device)
-        own = where.positions.dtype
-        turn = angles(near, table if change is None else change(table))
-        return Turns(turn.cos().to(own), turn.sin().to(own), gain)
+        angle = angles(positions, table if scale_frequencies is None else scale_frequencies(table))
+        dtype = where.positions.dtype
+        return CosSin(angle.cos().to(dtype), angle.sin().to(dtype), logit_scale)
 
-    def near(self, positions: Tensor, where: Where) -> Tensor:
-        return near(positions, where, self.translation_invariant)
+    def rotary_positions(self, positions: Tensor, where: Where) -> Tensor:
+        return rotary_positions(positions, where, self.translation_invariant)
 
     def layer(self, index: int, depth: int) -> LayerEncoding:
         if self.learned:
-            return LearnedTurns(self.frequencies().to(torch.get_default_dtype()), self.halves, inverse=False)
-        return _Turned(self.halves, self.steps if self.tiled else None)
+            return LearnedRotation(self.frequencies().to(torch.get_default_dtype()), self.halves, inverse=False)
+        return _FixedRotation(self.halves, self.steps if self.tiled else None)
 
 
-class Turns(NamedTuple):
-    """What fixed frequencies have layers share."""
+class CosSin(NamedTuple):
+    """The state of an encoding with fixed frequencies: a table that all layers share."""
 
     cos: Tensor  # (B, H or 1, N, pairs)
     sin: Tensor
-    gain: float = 1.0  # of logits
+    logit_scale: float = 1.0
 
 
-class ToTurn(NamedTuple):
-    """What learned ones have: each layer turns by its own."""
+class RotaryState(NamedTuple):
+    """The state of an encoding with learned frequencies: each layer computes its angles from the positions."""
 
     positions: Tensor  # (B, N, P)
-    change: Callable[[Tensor], Tensor] | None = None  # of frequencies (H or 1, pairs, P)
-    gain: float = 1.0
+    scale_frequencies: Callable[[Tensor], Tensor] | None = None  # of (H or 1, pairs, P), for larger inputs
+    logit_scale: float = 1.0
 
 
-class _Turned(LayerEncoding):
-    """Turns by a table shared by all layers."""
+class _FixedRotation(LayerEncoding):
+    """A rotation of q and k by a table that all layers share."""
 
     def __init__(self, halves: bool, tiled: int | None = None) -> None:
-        """`tiled`: angles of an axis, where they are laid out one after the other, and then again."""
+        """`tiled`: the number of angles per axis in V-JEPA 2's layout, which repeats them as a block."""
         super().__init__()
         self.halves, self.tiled = halves, tiled
 
-    def qk(self, q: Tensor, k: Tensor, x: Tensor, state: Turns) -> tuple[Tensor, Tensor]:
-        cos, sin, gain = state
-        q = q if gain == 1 else q * gain
+    def qk(self, q: Tensor, k: Tensor, x: Tensor, state: CosSin) -> tuple[Tensor, Tensor]:
+        cos, sin, logit_scale = state
+        q = q if logit_scale == 1 else q * logit_scale
         if self.tiled is not None:
-            return _turned_apart(q, cos, sin, self.tiled), _turned_apart(k, cos, sin, self.tiled)
+            return _rotate_tiled(q, cos, sin, self.tiled), _rotate_tiled(k, cos, sin, self.tiled)
         width = q.shape[-1]
-        spare = max(0, 2 * cos.shape[-1] - width)  # the padding of pape_repo
-        q, k = (rotate(F.pad(t, (0, spare)), cos, sin, self.halves)[..., :width] for t in (q, k))
+        padding = max(0, 2 * cos.shape[-1] - width)  # only preset='pape_repo' of AxialRoPE has any
+        q, k = (rotate(F.pad(t, (0, padding)), cos, sin, self.halves)[..., :width] for t in (q, k))
         return q, k
 
 
-def _turned_apart(x: Tensor, cos: Tensor, sin: Tensor, steps: int) -> Tensor:
-    """V-JEPA 2's: angles of an axis are tiled, and the pairs are neighbours."""
+def _rotate_tiled(x: Tensor, cos: Tensor, sin: Tensor, steps: int) -> Tensor:
+    """Rotate as V-JEPA 2 does: angles of an axis are repeated as a block, although pairs are neighboring channels."""
     cos, sin = (t.unflatten(-1, (-1, 1, steps)).expand(*t.shape[:-1], -1, 2, -1).flatten(-3) for t in (cos, sin))
-    turned, rest = x[..., : cos.shape[-1]].to(cos.dtype), x[..., cos.shape[-1] :]
-    return torch.cat([(turned * cos + across(turned) * sin).to(x.dtype), rest], dim=-1)
+    rotated, unrotated = x[..., : cos.shape[-1]].to(cos.dtype), x[..., cos.shape[-1] :]
+    return torch.cat([(rotated * cos + rotate_every_two(rotated) * sin).to(x.dtype), unrotated], dim=-1)
 
 
-class LearnedTurns(LayerEncoding):
+class LearnedRotation(LayerEncoding):
+    """A rotation of q and k with frequencies that this layer learns."""
+
     no_weight_decay = ("frequencies",)
 
     def __init__(self, frequencies: Tensor, halves: bool, inverse: bool) -> None:
@@ -235,12 +248,12 @@ class LearnedTurns(LayerEncoding):
         self.frequencies = nn.Parameter(frequencies)  # (H or 1, pairs, P); wavelengths where `inverse`
         self.halves, self.inverse = halves, inverse
 
-    def qk(self, q: Tensor, k: Tensor, x: Tensor, state: ToTurn) -> tuple[Tensor, Tensor]:
+    def qk(self, q: Tensor, k: Tensor, x: Tensor, state: RotaryState) -> tuple[Tensor, Tensor]:
         exact = self.frequencies.to(torch.promote_types(self.frequencies.dtype, torch.float32))
         table = 1 / exact if self.inverse else exact
-        turn = angles(state.positions, table if state.change is None else state.change(table))
-        cos, sin = turn.cos().to(exact.dtype), turn.sin().to(exact.dtype)  # (B, H or 1, N, pairs)
-        q = q if state.gain == 1 else q * state.gain
+        angle = angles(state.positions, table if state.scale_frequencies is None else state.scale_frequencies(table))
+        cos, sin = angle.cos().to(exact.dtype), angle.sin().to(exact.dtype)  # (B, H or 1, N, pairs)
+        q = q if state.logit_scale == 1 else q * state.logit_scale
         return rotate(q, cos, sin, self.halves), rotate(k, cos, sin, self.halves)
 
 

@@ -1,4 +1,4 @@
-"""Sines and cosines added to the tokens once, before the first block: fixed, or with frequencies that learn."""
+"""Sincos and LearnableSincos: sines and cosines of the position, added to the tokens before the first block."""
 
 import math
 from collections.abc import Sequence
@@ -19,10 +19,12 @@ from ndformer.framework.tokens import Where
 class Sincos(PositionEncoding):
     """Sines and cosines of each axis (Vaswani 2017; Wang & Liu 2021 for 2-D; here for any number of dimensions).
 
-    Axis p owns D_p channels (dim // P; the last axis takes what remains); channels 2i and 2i+1 of it are sin and cos of
-    r_p / base^(2i / D_p). The first channels turn fastest. `preset='pape_repo'` puts all sines of an axis before its
-    cosines: the same numbers in another order, for that repository's checkpoints. `axes` says which axis owns the first
-    channels, which the next; the preset has x before y in 2-D.
+    Axis p has D_p = dim // P channels (the last axis also has the remainder); its channels 2i and 2i + 1 are sin and
+    cos of r_p / base^(2i / D_p). `axes` is the order of the axes. `preset='pape_repo'` has all sines of an axis before
+    its cosines and, in 2-D, x before y: the same numbers in another order, for checkpoints of that repository. Nothing
+    is learned.
+
+    Paper: arXiv:1706.03762.
     """
 
     translation_invariant = False
@@ -35,31 +37,31 @@ class Sincos(PositionEncoding):
         base: Positive = 10000.0,
         axes: Sequence[Axis] | None = None,
         preset: Preset = "original",
-        **rest: Any,
+        **kwargs: Any,
     ) -> None:
-        super().__init__(*args, **rest)
+        super().__init__(*args, **kwargs)
         dims, dim = self.position_dims, self.dim
         if dim < 2 * dims:
             raise ValueError(f"Sincos needs two channels per axis, {2 * dims} for {dims} dimensions, got dim {dim}")
         self.base = base
         self.interleaved = not from_repo(preset)
         self.axes = axis_order(axes, dims, from_repo(preset))
-        each = dim // dims
-        self.widths = [each] * (dims - 1) + [dim - each * (dims - 1)]
+        axis_width = dim // dims
+        self.widths = [axis_width] * (dims - 1) + [dim - axis_width * (dims - 1)]
 
     @property
     def first_reach(self) -> float | None:
-        return math.pi * self.base  # half of the longest wave
+        return math.pi * self.base  # half of the longest wavelength
 
     def covers(self, span: Span) -> list[Coverage]:
-        found = []
+        reports = []
         for p, width in zip(self.axes, self.widths):
             n = (width + 1) // 2
             lengths = [2 * math.pi * self.base ** (2 * i / width) for i in range(n)]
             hint = lambda longest, n=n: f"base={ladder_base(longest, n):.3g}"
             if span.extent[p] > 0:
-                found.append(waves(f"waves along axis {p}", lengths, span.step[p], span.extent[p], hint))
-        return found
+                reports.append(waves(f"waves along axis {p}", lengths, span.step[p], span.extent[p], hint))
+        return reports
 
     def tables(self, positions: Tensor, where: Where) -> Tensor:
         channels = [self._channels(*axis) for axis in zip(self.angles(positions.double()), self.widths)]
@@ -67,12 +69,12 @@ class Sincos(PositionEncoding):
         return table if where.real is None else table.masked_fill(~where.real[..., None], 0)
 
     def angles(self, r: Tensor) -> list[Tensor]:
-        """(B, N, P) -> for each axis (B, N, D_p / 2, rounded up), in float64: float32 has no digits far from 0."""
-        turns = [torch.arange((w + 1) // 2, dtype=r.dtype, device=r.device) * 2 / w for w in self.widths]
-        return [r[..., p, None] * self.base**-turn for p, turn in zip(self.axes, turns)]
+        """Return the angles (B, N, ceil(D_p / 2)) of each axis; r is in float64, as float32 is inexact far from 0."""
+        exponents = [torch.arange((w + 1) // 2, dtype=r.dtype, device=r.device) * 2 / w for w in self.widths]
+        return [r[..., p, None] * self.base**-exponent for p, exponent in zip(self.axes, exponents)]
 
     def _channels(self, angles: Tensor, width: int) -> Tensor:
-        """(B, N, width / 2, rounded up) -> (B, N, width)."""
+        """Return sines and cosines (B, N, width) of angles (B, N, ceil(width / 2))."""
         sin, cos = angles.sin(), angles.cos()[..., : width // 2]
         if not self.interleaved:
             return torch.cat([sin, cos], dim=-1)
@@ -85,22 +87,24 @@ class Sincos(PositionEncoding):
 
 @ENCODINGS.register_module()
 class LearnableSincos(Sincos):
-    """Sincos with frequencies that learn, of every channel along every axis (a master's thesis, equation 6).
+    """Sincos with learned frequency vectors W: channels 2i and 2i + 1 are sin and cos of (W r)_i (a master's thesis).
 
-    Weights: `offsets` (rows, P), what training adds to the frequencies of Sincos, which stay in float64: W of the
-    equation is their sum. So it starts as Sincos to the last bit, far from 0 too.
+    Equation 6 of the thesis that docs/reference/encodings.md names. W is the sum of the frequencies of Sincos, in
+    float64, and the parameter `offsets`, which starts at 0: before training it equals Sincos exactly, far from 0 too.
+
+    Weights, shared by all layers: `offsets` (angles, P).
     """
 
     no_weight_decay = ("offsets",)
 
-    def __init__(self, *args: Any, **rest: Any) -> None:
-        super().__init__(*args, **rest)
-        self.rows = [(width + 1) // 2 for width in self.widths]
-        self.offsets = nn.Parameter(torch.zeros(sum(self.rows), self.position_dims))
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.angle_counts = [(width + 1) // 2 for width in self.widths]
+        self.offsets = nn.Parameter(torch.zeros(sum(self.angle_counts), self.position_dims))
 
     def angles(self, r: Tensor) -> list[Tensor]:
-        learnt = (r @ self.offsets.to(r.dtype).T).split(self.rows, dim=-1)
-        return [fixed + more for fixed, more in zip(super().angles(r), learnt)]
+        learned = (r @ self.offsets.to(r.dtype).T).split(self.angle_counts, dim=-1)
+        return [fixed + offset for fixed, offset in zip(super().angles(r), learned)]
 
 
 ENCODINGS.synonyms |= dict.fromkeys(("sinusoidal", "sine", "sin", "fixed"), "Sincos")

@@ -1,11 +1,11 @@
-"""Cayley-STRING: RoPE in a basis of channels that each head learns."""
+"""STRING (Cayley-STRING, Schenck et al. 2025): RoPE in a learned orthogonal basis of the channels of each head."""
 
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from ndformer.encodings.rotary import LearnedTurns, RotaryND, ToTurn
+from ndformer.encodings.rotary import LearnedRotation, RotaryND, RotaryState
 from ndformer.encodings.skew_matrices import cayley, skew
 from ndformer.framework.encoding import LayerEncoding
 from ndformer.framework.registry import ENCODINGS
@@ -13,35 +13,39 @@ from ndformer.framework.registry import ENCODINGS
 
 @ENCODINGS.register_module()
 class STRING(RotaryND):
-    """q -> RoPE(r) P q, and k likewise, P = (I - S) (I + S)^-1, S skew (Cayley-STRING, Schenck et al. 2025): relative.
+    """q -> RoPE(r) P q, k -> RoPE(r) P k with a learned rotation P = (I - S) (I + S)^-1, S skew (Schenck et al. 2025).
 
-    P, a rotation of all channels of a head, comes before the turn by r: behind it, it would cancel in q'k. S and the
-    frequencies, a number for each axis, are each layer's and head's own; S starts at 0, where it is RotaryND with
-    learned frequencies, whose options it has. Unplaced tokens are not turned by RoPE.
+    P rotates all channels of a head before the rotation by r; after it, P would cancel in q'k. Each layer and head
+    learns S and its frequency vectors. S starts at 0, where the encoding is RotaryND with learned frequencies. It has
+    the options of RotaryND. Logits are relative. Tokens without a position are multiplied by P alone.
+
+    Weights of a layer: `frequencies` (H, pairs, P), `skew` (H, h (h - 1) / 2), the entries of S below the diagonal.
+
+    Paper: arXiv:2502.02562.
     """
 
-    changes_unplaced = True  # by P
+    changes_unplaced = True  # multiplies them by P
 
-    def __init__(self, *args: Any, **rest: Any) -> None:
-        super().__init__(*args, learned=True, **rest)
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, learned=True, **kwargs)
 
     def layer(self, index: int, depth: int) -> LayerEncoding:
         frequencies = self.frequencies().to(torch.get_default_dtype())
-        return _InItsBasis(frequencies.expand(self.heads, -1, -1).clone(), self.halves, self.head_dim)
+        return _STRINGLayer(frequencies.expand(self.heads, -1, -1).clone(), self.halves, self.head_dim)
 
 
-class _InItsBasis(LearnedTurns):
-    no_weight_decay = (*LearnedTurns.no_weight_decay, "skew")
+class _STRINGLayer(LearnedRotation):
+    no_weight_decay = (*LearnedRotation.no_weight_decay, "skew")
 
     def __init__(self, frequencies: Tensor, halves: bool, width: int) -> None:
         super().__init__(frequencies, halves, inverse=False)
         self.skew = nn.Parameter(torch.zeros(len(frequencies), width * (width - 1) // 2))
 
-    def qk(self, q: Tensor, k: Tensor, x: Tensor, state: ToTurn) -> tuple[Tensor, Tensor]:
+    def qk(self, q: Tensor, k: Tensor, x: Tensor, state: RotaryState) -> tuple[Tensor, Tensor]:
         exact = torch.promote_types(q.dtype, torch.float32)
         P = cayley(skew(self.skew.to(exact), q.shape[-1]))  # (H, h, h)
-        turned = super().qk(q.to(exact) @ P.mT, k.to(exact) @ P.mT, x, state)
-        return turned[0].to(q.dtype), turned[1].to(k.dtype)
+        rotated_q, rotated_k = super().qk(q.to(exact) @ P.mT, k.to(exact) @ P.mT, x, state)
+        return rotated_q.to(q.dtype), rotated_k.to(k.dtype)
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ ENCODINGS: dict[str, dict[str, Any]] = {
 SCALE = (0.5, 2.0, 0.25)
 
 
-def scene(model: Any) -> tuple[torch.Tensor, torch.Tensor, dict[str, Any]]:
+def random_inputs(model: Any) -> tuple[torch.Tensor, torch.Tensor, dict[str, Any]]:
     torch.manual_seed(1)
     x, positions = torch.randn(1, 8, model.dim).double(), torch.rand(1, 8, model.dims).double() * 9
     return x, positions, {"placed": torch.arange(8)[None] > 0}
@@ -37,31 +37,31 @@ def test_position_scale_and_scale_positions_scale_the_positions(name: str, dims:
     plain = make(ENCODINGS[name], dims).double()
     scaled = make(ENCODINGS[name] | dict(position_scale=SCALE[:dims]), dims).double()
     scaled.load_state_dict(plain.state_dict())
-    x, r, class_token = scene(plain)
+    x, r, class_token = random_inputs(plain)
     factors = torch.tensor(SCALE[:dims]).double()
     with torch.no_grad():
-        wanted = plain(x, Where(r * factors, **class_token))
-        assert (wanted - plain(x, Where(r, **class_token))).abs().max() > 1e-5  # or it would show nothing
-        assert torch.allclose(scaled(x, Where(r, **class_token)), wanted, rtol=0, atol=1e-10)
+        expected = plain(x, Where(r * factors, **class_token))
+        assert (expected - plain(x, Where(r, **class_token))).abs().max() > 1e-5  # or it would show nothing
+        assert torch.allclose(scaled(x, Where(r, **class_token)), expected, rtol=0, atol=1e-10)
         plain.encoding.scale_positions = SCALE[:dims]
-        assert torch.allclose(plain(x, Where(r, **class_token)), wanted, rtol=0, atol=1e-10)
+        assert torch.allclose(plain(x, Where(r, **class_token)), expected, rtol=0, atol=1e-10)
         plain.encoding.scale_positions = scaled.encoding.scale_positions = 0.25  # one factor for all axes
-        wanted = plain(x, Where(r * factors, **class_token))
-        assert torch.allclose(scaled(x, Where(r, **class_token)), wanted, rtol=0, atol=1e-10)
+        expected = plain(x, Where(r * factors, **class_token))
+        assert torch.allclose(scaled(x, Where(r, **class_token)), expected, rtol=0, atol=1e-10)
 
 
 def test_scale_positions_of_several_encodings_scales_each(make: Make) -> None:
     model = make(list(ENCODINGS.values()), 2).double()
-    x, r, class_token = scene(model)
+    x, r, class_token = random_inputs(model)
     with torch.no_grad():
-        wanted = model(x, Where(r * 0.25, **class_token))
+        expected = model(x, Where(r * 0.25, **class_token))
         model.encoding.scale_positions = 0.25
-        assert torch.allclose(model(x, Where(r, **class_token)), wanted, rtol=0, atol=1e-10)
+        assert torch.allclose(model(x, Where(r, **class_token)), expected, rtol=0, atol=1e-10)
         model.encoding.scale_positions = (0.5, 2.0)
-        found = model(x, Where(r, **class_token))
+        actual = model(x, Where(r, **class_token))
         model.encoding.scale_positions = 1.0
-        wanted = model(x, Where(r * torch.tensor([0.5, 2.0]).double(), **class_token))
-        assert torch.allclose(found, wanted, rtol=0, atol=1e-10)
+        expected = model(x, Where(r * torch.tensor([0.5, 2.0]).double(), **class_token))
+        assert torch.allclose(actual, expected, rtol=0, atol=1e-10)
 
 
 def test_biases_of_several_encodings_are_summed(make: Make) -> None:
@@ -70,10 +70,10 @@ def test_biases_of_several_encodings_are_summed(make: Make) -> None:
     apart = [make(ENCODINGS[name], 2).double() for name in names]
     for model, layer in zip(apart, together.attention.encoding.parts):
         model.attention.encoding.load_state_dict(layer.state_dict())
-    x, r, class_token = scene(together)
+    x, r, class_token = random_inputs(together)
     where = Where(r, **class_token)
-    wanted = torch.stack([model.bias(x, where) for model in apart]).sum(0)
-    assert torch.allclose(together.bias(x, where), wanted, rtol=0, atol=1e-12)
+    expected = torch.stack([model.bias(x, where) for model in apart]).sum(0)
+    assert torch.allclose(together.bias(x, where), expected, rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("cfg", [*ENCODINGS.values(), list(ENCODINGS.values())], ids=[*ENCODINGS, "all"])
@@ -94,8 +94,8 @@ def test_every_weight_belongs_to_one_layer_and_stands_once_in_the_state_dict(cfg
         (dict(type="AxialRoPE"), 5, "head of 8 is too narrow for 5 dimensions, which take 10"),
         (dict(type="RoPEMixed"), 5, "head of 8 is too narrow for 5 dimensions, which take 10"),
         (dict(type="Sincos"), 9, "18 for 9 dimensions, got dim 16"),
-        (dict(type="PaPE", distance=False, direction=False), 2, "take NoPE"),
-        (dict(type="PaPE", init_radius=3.0, project=False), 2, "init_radius .* needs distance, activation and project"),
+        (dict(type="PaPE", distance=False, direction=False), 2, "Take NoPE"),
+        (dict(type="PaPE", init_radius=3.0, project=False), 2, "init_radius needs distance, activation and project"),
         (dict(type="PaPE", impl="concat"), 2, "'quadratic' or 'paper_concat', got 'concat'"),
         (dict(type="LookHere", fov=60), 2, "180, 90 or 45 degrees, got 60"),
         (dict(type="RelativeBias", reach=(3, 4)), 3, r"one per position dimension \(3\), got \(3, 4\)"),

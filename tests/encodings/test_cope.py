@@ -29,22 +29,22 @@ def counts(model: Any, where: Where, gate: float = 0.5) -> Tensor:
 
 def test_open_gates_count_tokens_from_the_key_to_the_query_both_included(make: Make) -> None:
     where = Where(torch.tensor([[[3.0], [10.0], [4.0], [-1.0]]]))
-    found = counts(make(dict(type="CoPE"), 1, heads=1, width=1), where, gate=0.5) * 2
+    actual = counts(make(dict(type="CoPE"), 1, heads=1, width=1), where, gate=0.5) * 2
     inf = math.inf
     expected = [[2 - 1, -inf, -inf, 2], [3, 1, 2, 4], [2, -inf, 1, 3], [-inf, -inf, -inf, 1]]
-    torch.testing.assert_close(found, torch.tensor(expected))
-    found = counts(make(dict(type="CoPE", two_sided=True), 1, heads=1, width=1), where, gate=0.5) * 2
-    torch.testing.assert_close(found, torch.tensor([[1, 3, 2, 2], [3, 1, 2, 4], [2, 2, 1, 3], [2, 4, 3, 1.0]]))
+    torch.testing.assert_close(actual, torch.tensor(expected))
+    actual = counts(make(dict(type="CoPE", two_sided=True), 1, heads=1, width=1), where, gate=0.5) * 2
+    torch.testing.assert_close(actual, torch.tensor([[1, 3, 2, 2], [3, 1, 2, 4], [2, 2, 1, 3], [2, 4, 3, 1.0]]))
 
 
 def test_counting_ends_at_the_last_entry(make: Make) -> None:
-    found = counts(
+    actual = counts(
         make(dict(type="CoPE", npos_max=4, two_sided=True), 1, heads=1, width=1),
         Where(torch.arange(9.0).view(1, 9, 1)),
         gate=1 - 1e-6,
     )
     distance = (torch.arange(9) - torch.arange(9)[:, None]).abs() + 1
-    torch.testing.assert_close(found, distance.clamp(max=3).float(), rtol=0, atol=1e-4)
+    torch.testing.assert_close(actual, distance.clamp(max=3).float(), rtol=0, atol=1e-4)
 
 
 def test_the_order_is_that_of_the_grid_or_of_the_axes_given(make: Make) -> None:
@@ -83,8 +83,8 @@ def test_presets_are_what_the_paper_its_code_and_its_appendix_have(preset: str, 
     next_ = F.one_hot(p.floor().long() + 1, 5).double() * p.frac()[..., None]
     term = torch.einsum("bhijp,bhip->bhij", (whole + next_)[..., :4], q @ model.attention.encoding.table)
     expected = content / root + term if preset == "appendix" else (content + term) / root
-    found = model.logits(x, Where(torch.arange(7.0).view(1, 7, 1).double()))
-    torch.testing.assert_close(found, expected.masked_fill(~causal, -math.inf))
+    actual = model.logits(x, Where(torch.arange(7.0).view(1, 7, 1).double()))
+    torch.testing.assert_close(actual, expected.masked_fill(~causal, -math.inf))
 
 
 @pytest.mark.parametrize("options", [dict(preset="appendix"), dict(order=[1], two_sided=True, npos_max=3)], ids=str)
@@ -107,13 +107,13 @@ def test_samples_of_a_row_do_not_count_each_other(options: Any, backend: str, ma
 def test_counts_near_a_query_keep_their_digits_in_long_rows(two_sided: bool, make: Make) -> None:
     model = make(dict(type="CoPE", two_sided=two_sided), 1, heads=1, width=8)
     where, q, k = Where(torch.arange(4000.0).view(1, -1, 1)), *torch.randn(2, 1, 1, 4000, 8)
-    found = []
+    actual = []
     for dtype in (torch.float32, torch.float64):
         layer, state = model.to(dtype).attention.encoding, model.encoding.prepare(where)
         _, _, bias = layer(q.to(dtype), k.to(dtype), q[0].to(dtype), state)
-        found.append(bias.rows(2998, 3002).detach().double())
-    seen = found[1].isfinite()
-    assert (found[0] - found[1])[seen].abs().max() <= 1e-5
+        actual.append(bias.rows(2998, 3002).detach().double())
+    seen = actual[1].isfinite()
+    assert (actual[0] - actual[1])[seen].abs().max() <= 1e-5
 
 
 def test_chunks_of_queries_are_those_of_all_at_once(make: Make, assert_same_in_chunks: Callable[..., None]) -> None:
@@ -128,9 +128,9 @@ def test_a_graph_orders_tokens_in_its_own_way_and_alike(make: Make, monkeypatch:
     where = Where(torch.randint(0, 3, (2, 12, 2)).float(), valid=torch.arange(12)[None] < 10)
     wanted = encoding.prepare(where)
     monkeypatch.setattr("torch.compiler.is_exporting", lambda: True)  # ONNX knows fewer operators
-    found = encoding.prepare(where)
-    assert torch.equal(found.before, wanted.before)
-    assert torch.equal(found.until, wanted.until)
+    actual = encoding.prepare(where)
+    assert torch.equal(actual.start, wanted.start)
+    assert torch.equal(actual.end, wanted.end)
 
 
 @pytest.mark.parametrize("order", [[], [0, 0], [2], "time"])

@@ -50,18 +50,18 @@ def test_it_is_torchs_depthwise_convolution_of_the_patches_behind_the_first_bloc
 @torch.no_grad()
 def test_it_acts_in_a_list_and_under_checkpointing_as_it_does_alone() -> None:
     alone, tokens = transformer(dict(type="CPE")), picture()
-    wanted = alone(tokens).features
+    expected = alone(tokens).features
     together = transformer([dict(type="NoPE"), dict(type="CPE")])
     weights = {name.replace("encoding.conv", "encoding.parts.1.conv"): w for name, w in alone.state_dict().items()}
     together.load_state_dict(weights)
     assert together.encoding.acts_between_blocks
-    assert torch.equal(together(tokens).features, wanted)
+    assert torch.equal(together(tokens).features, expected)
     saving = transformer(dict(type="CPE"), checkpointing=True)
     saving.load_state_dict(alone.state_dict())
     with torch.enable_grad():
-        found = saving(tokens).features
-        found.sum().backward()
-    assert torch.equal(found, wanted)
+        actual = saving(tokens).features
+        actual.sum().backward()
+    assert torch.equal(actual, expected)
 
 
 def clouds() -> list[tuple[Tensor, Tensor]]:
@@ -83,9 +83,9 @@ def test_samples_of_a_batch_do_not_hear_each_other() -> None:
     x, r = (nn.utils.rnn.pad_sequence(list(t), batch_first=True, padding_value=torch.nan) for t in zip(*clouds()))
     valid = torch.arange(9) < torch.tensor([[9], [5], [7]])
     padded = model(TokenSet(x, Where(r, valid=valid))).features
-    for wanted, one, other, there in zip(alone, packed, padded, valid):
-        torch.testing.assert_close(one, wanted, rtol=0, atol=1e-12)
-        torch.testing.assert_close(other[there], wanted, rtol=0, atol=1e-12)
+    for expected, one, other, there in zip(alone, packed, padded, valid):
+        torch.testing.assert_close(one, expected, rtol=0, atol=1e-12)
+        torch.testing.assert_close(other[there], expected, rtol=0, atol=1e-12)
 
 
 @torch.no_grad()
@@ -95,15 +95,15 @@ def test_a_token_hears_the_voxels_beside_its_own_and_no_farther() -> None:
     ).double()
     x = torch.randn(1, 3, DIM).double()
 
-    def moved_by_the_last(at: float) -> bool:
-        where = Where(torch.tensor([[[0.0, 0.0], [0.5, 0.5], [at, at]]]).double())
+    def last_token_matters(coordinate: float) -> bool:
+        where = Where(torch.tensor([[[0.0, 0.0], [0.5, 0.5], [coordinate, coordinate]]]).double())
         louder = x.clone()
         louder[:, 2] *= 2
         a, b = (model.between_blocks(t, model.prepare(where), 1)[0, 0] for t in (x, louder))
         return not torch.equal(a, b)
 
-    assert moved_by_the_last(0.1)
-    assert not moved_by_the_last(0.2)
+    assert last_token_matters(0.1)
+    assert not last_token_matters(0.2)
 
 
 @torch.no_grad()
@@ -151,17 +151,17 @@ def test_the_slices_of_a_video_are_grids_to_the_factorised_transformer() -> None
     cells = torch.cartesian_prod(torch.arange(3.0), torch.arange(2.0), torch.arange(4.0))
     positions = torch.cat([torch.zeros(1, 3), cells])[None]
     x = torch.randn(2, 25, DIM)
-    found = made(TokenSet(x, Where(positions, placed=torch.arange(25)[None] > 0, grid=(3, 2, 4))))
-    at = torch.cat([torch.zeros(1, 2), cells[:8, 1:]])[None]
-    slices = Where(at, placed=torch.arange(9)[None] > 0, grid=(2, 4))
+    actual = made(TokenSet(x, Where(positions, placed=torch.arange(25)[None] > 0, grid=(3, 2, 4))))
+    coordinate = torch.cat([torch.zeros(1, 2), cells[:8, 1:]])[None]
+    slices = Where(coordinate, placed=torch.arange(9)[None] > 0, grid=(2, 4))
     patches = x[:, 1:].unflatten(1, (3, 8))
     known = [
         made.space(TokenSet(torch.cat([made.summary.expand(2, 1, -1), patches[:, t]], dim=1), slices)).features[:, 0]
         for t in range(3)
     ]
     moments = Where(torch.tensor([0.0, 0, 1, 2])[None, :, None], placed=torch.arange(4)[None] > 0, grid=(3,))
-    wanted = made.time(TokenSet(torch.stack([x[:, 0], *known], dim=1), moments))
-    torch.testing.assert_close(found.features, wanted.features)
+    expected = made.time(TokenSet(torch.stack([x[:, 0], *known], dim=1), moments))
+    torch.testing.assert_close(actual.features, expected.features)
 
 
 @pytest.mark.parametrize(

@@ -24,24 +24,26 @@ def bias(heads: int, grid: tuple[int, int], **options: Any) -> torch.Tensor:
     )
     positions = torch.cartesian_prod(*[torch.arange(n).double() for n in grid])[None]
     q = torch.zeros(1, heads, positions.shape[1], 4)
-    _, _, found = encoding.layer(0, 1)(q, q, q, encoding.prepare(Where(positions)))
-    assert found is not None
-    return found.rows(0, positions.shape[1])[0]
+    _, _, actual = encoding.layer(0, 1)(q, q, q, encoding.prepare(Where(positions)))
+    assert actual is not None
+    return actual.rows(0, positions.shape[1])[0]
 
 
 @pytest.mark.parametrize("case", ["two_5x7_h4", "two_6x6_h6", "two_3x4_h8", "four_5x7_h4", "four_6x6_h2"])
 def test_the_preset_is_the_published_code(case: str) -> None:
     """Between the tokens of the grid: its first and last token have no place here, so there is no bias for them."""
-    wanted = golden()["rpe"][case]
-    found = bias(wanted["heads"], (wanted["rows"], wanted["cols"]), preset="repo", diagonals=case.startswith("four"))
-    assert (found - wanted["bias"][:, 1:-1, 1:-1]).abs().max() <= 1e-6
+    expected = golden()["rpe"][case]
+    actual = bias(
+        expected["heads"], (expected["rows"], expected["cols"]), preset="repo", diagonals=case.startswith("four")
+    )
+    assert (actual - expected["bias"][:, 1:-1, 1:-1]).abs().max() <= 1e-6
 
 
 @pytest.mark.parametrize("heads", [1, 2, 4, 6, 8, 12, 16])
 def test_slopes_halve_in_the_published_code(heads: int) -> None:
-    wanted = golden()["slopes"][f"h{heads}"]
+    expected = golden()["slopes"][f"h{heads}"]
     row = bias(heads, (1, 3), preset="repo")[:, 1]  # of the token in the middle: left, itself, right
-    assert (row - torch.stack([wanted["left"], 0 * wanted["left"], wanted["right"]], dim=1)).abs().max() <= 1e-6
+    assert (row - torch.stack([expected["left"], 0 * expected["left"], expected["right"]], dim=1)).abs().max() <= 1e-6
 
 
 def test_paper_and_code_agree_for_eight_heads_alone() -> None:
@@ -50,16 +52,16 @@ def test_paper_and_code_agree_for_eight_heads_alone() -> None:
 
 
 def test_a_key_one_row_up_is_to_the_left_however_far_right_it_is() -> None:
-    found = bias(8, (2, 5))[0]
-    assert found[5, 4] == -0.5 * (1 + 4)
-    assert found[4, 5] == pytest.approx(-(2**-0.5) * (1 + 4))
+    actual = bias(8, (2, 5))[0]
+    assert actual[5, 4] == -0.5 * (1 + 4)
+    assert actual[4, 5] == pytest.approx(-(2**-0.5) * (1 + 4))
 
 
 @pytest.mark.parametrize(
     "options, dims, message",
     [
-        (dict(preset="repo"), 3, "2 position dimensions, got 3: set diagonals=False"),
-        (dict(diagonals=True), 1, "2 position dimensions, got 1: set diagonals=False"),
+        (dict(preset="repo"), 3, "2 position dimensions, got 3. Set diagonals=False"),
+        (dict(diagonals=True), 1, "2 position dimensions, got 1. Set diagonals=False"),
         (dict(preset="pape_repo"), 2, "'paper' or 'repo', got 'pape_repo'"),
     ],
 )

@@ -1,4 +1,4 @@
-"""`init_radius`: how far each head looks at the start, given or measured, and how far that lets tokens be apart."""
+"""`init_radius`: how far each head looks at the start, option or measured, and how far that lets tokens be apart."""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ndformer.encodings.initial_radius import sides
+from ndformer.encodings.initial_radius import unit_directions
 from ndformer.framework.attention import build_encoding
 from ndformer.framework.registry import ENCODINGS
 from ndformer.framework.tokens import Where
@@ -29,18 +29,18 @@ def measured_radii(model: Any) -> Tensor:
 
 @pytest.mark.parametrize("cfg", ISOTROPIC, ids=lambda cfg: cfg["type"])
 @pytest.mark.parametrize(
-    "given, wanted", [(3.0, [3, 3, 3, 3]), ((1, 8), [1, 2, 4, 8]), ((5, 1, 2, 2), [5, 1, 2, 2])], ids=str
+    "option, expected", [(3.0, [3, 3, 3, 3]), ((1, 8), [1, 2, 4, 8]), ((5, 1, 2, 2), [5, 1, 2, 2])], ids=str
 )
-def test_heads_start_with_the_radius_that_is_given(cfg: Any, given: Any, wanted: list[float], make: Make) -> None:
-    model = make(cfg | dict(init_radius=given), 2, heads=4, width=64).double()
-    assert measured_radii(model).tolist() == pytest.approx(wanted, rel=0.05)
+def test_heads_start_with_the_radius_that_is_given(cfg: Any, option: Any, expected: list[float], make: Make) -> None:
+    model = make(cfg | dict(init_radius=option), 2, heads=4, width=64).double()
+    assert measured_radii(model).tolist() == pytest.approx(expected, rel=0.05)
 
 
 @pytest.mark.parametrize("name", ["PaPE", "PaPERI"])
-@pytest.mark.parametrize("given", [0, -1, (1, 0), (1, 2, 3)], ids=str)
-def test_radii_that_are_none_are_refused(name: str, given: Any) -> None:
+@pytest.mark.parametrize("option", [0, -1, (1, 0), (1, 2, 3)], ids=str)
+def test_radii_that_are_none_are_refused(name: str, option: Any) -> None:
     with pytest.raises(ValueError, match="init_radius"):
-        build_encoding(dict(type=name, init_radius=given), **place)
+        build_encoding(dict(type=name, init_radius=option), **place)
 
 
 def test_spread_goes_from_the_nearest_tokens_to_half_of_what_they_span() -> None:
@@ -59,12 +59,12 @@ def test_what_is_not_measured_yet_is_told(options: Any) -> None:
 
 
 def test_a_wider_start_reaches_farther() -> None:
-    def reach(**options: Any) -> Any:
+    def initial_reach(**options: Any) -> Any:
         return build_encoding(dict(type="PaPE", **options), **place).first_reach
 
-    assert 2 < reach(m=50) < 4  # the paper's: 0.8 units, three times
-    assert reach(m=50, init_radius=(1, 8)) == 24
-    assert reach(distance=False) is None
+    assert 2 < initial_reach(m=50) < 4  # the paper's: 0.8 units, three times
+    assert initial_reach(m=50, init_radius=(1, 8)) == 24
+    assert initial_reach(distance=False) is None
 
 
 def test_with_offsets_heads_look_one_radius_away_each_to_its_side(make: Make) -> None:
@@ -77,15 +77,15 @@ def test_with_offsets_heads_look_one_radius_away_each_to_its_side(make: Make) ->
     attention = bias.softmax(-1)
     middle = attention @ cells
     spread = (attention @ cells.square() - middle.square()).sqrt()
-    wanted = torch.tensor([2.0, 3.17, 5.04, 8.0]).double()
-    assert torch.allclose(middle.norm(dim=1), wanted, rtol=0.25)
-    assert torch.allclose(spread, wanted[:, None].expand(-1, 2), rtol=0.25)
+    expected = torch.tensor([2.0, 3.17, 5.04, 8.0]).double()
+    assert torch.allclose(middle.norm(dim=1), expected, rtol=0.25)
+    assert torch.allclose(spread, expected[:, None].expand(-1, 2), rtol=0.25)
 
 
 @pytest.mark.parametrize("dims", [1, 2, 3, 4])
 def test_sides_fill_the_sphere_evenly_and_go_on_from_layer_to_layer(dims: int) -> None:
-    many = sides(0, 64, dims)
-    assert torch.equal(torch.cat([sides(0, 8, dims), sides(8, 56, dims)]), many)
+    many = unit_directions(0, 64, dims)
+    assert torch.equal(torch.cat([unit_directions(0, 8, dims), unit_directions(8, 56, dims)]), many)
     assert torch.allclose(many.norm(dim=1), torch.ones(64))
     assert many.mean(0).norm() < 0.15
     assert (many.T @ many / 64 - torch.eye(dims) / dims).abs().max() < 0.1

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ndformer.encodings.learnable_absolute import between, resampled
+from ndformer.encodings.learnable_absolute import interpolate, resample
 from ndformer.framework.attention import build_encoding
 from ndformer.framework.engine.training import checkpoint
 from ndformer.framework.engine.training.optim import parameter_groups
@@ -18,9 +18,15 @@ from ndformer.framework.errors import DataError
 from ndformer.framework.tokens import TokenSet, Where
 from ndformer.framework.transformer import Transformer
 from tests.encodings.conftest import weights_of
-from tests.encodings.references.learnable import CASES
+from tests.encodings.references import lape, learnable_absolute, learnable_fourier, sincos
 
 ROOT = Path(__file__).parents[2]
+CASES = {
+    **{name: cfg for name, cfg in sincos.CASES.items() if cfg["type"] == "LearnableSincos"},
+    **learnable_absolute.CASES,
+    **learnable_fourier.CASES,
+    **lape.CASES,
+}
 GOLDEN = ROOT.parent / "shared" / "golden" / "resample_abs_pos_embed.pt"
 Make = Callable[..., Any]
 
@@ -35,7 +41,7 @@ def on_grid(*sizes: int, before: int = 0, placed: bool = False) -> Where:
     return Where(r, placed=torch.arange(r.shape[1])[None] >= (0 if placed else before), grid=sizes)
 
 
-def stirred(module: nn.Module) -> None:
+def perturb(module: nn.Module) -> None:
     """Weights that start at 0 or 1 would not show what they do."""
     with torch.no_grad():
         for weight in module.parameters():
@@ -53,7 +59,7 @@ def test_learned_weights_are_used_as_the_reference_uses_them(
     model = make(CASES[name], dims, width=13).double()
     model.encoding.layer(0, 4)  # the layer below, whose norm LaPE goes on from
     model.double()
-    stirred(model)
+    perturb(model)
     where = on_grid(*(2, 3, 1, 2)[:dims], before=2).to(dtype=torch.float64)
     layout = dict(positions=where.positions, placed=where.placed, grid=where.grid)
     x = torch.randn(2, where.positions.shape[1], model.dim).double()
@@ -89,7 +95,7 @@ def test_learnable_sincos_starts_as_sincos_to_the_last_bit(dim: int, dims: int, 
 
 def test_learned_frequencies_have_their_digits_far_from_the_origin() -> None:
     encoding = build(type="LearnableSincos")
-    stirred(encoding)
+    perturb(encoding)
     r = torch.rand(1, 50, 2) * 16 + 1e4
     assert (encoding.prepare(Where(r)) - encoding.prepare(Where(r.double()))).abs().max() <= 1e-7
 
@@ -121,15 +127,15 @@ def test_in_two_dimensions_a_table_is_resized_as_torch_resizes_pictures(
     table = torch.randn(*old, 4)  # (to a width of 1, torch 2.13 repeats the first row)
     for cells, tolerance in (table, 2e-6), (table.double(), 1e-14):
         picture = F.interpolate(cells.permute(2, 0, 1)[None], new, mode="bicubic", antialias=True)
-        assert (resampled(cells, new) - picture[0].permute(1, 2, 0)).abs().max() <= tolerance
+        assert (resample(cells, new) - picture[0].permute(1, 2, 0)).abs().max() <= tolerance
 
 
 def test_in_three_dimensions_the_planes_of_a_table_are_resized_and_then_the_third_axis() -> None:
     table = torch.randn(4, 5, 6, 3).double()
-    planes = torch.stack([resampled(plane, (7, 3)) for plane in table])
-    lines = torch.stack([resampled(planes[:, i, j], (2,)) for i in range(7) for j in range(3)], dim=1)
-    assert torch.allclose(resampled(table, (2, 7, 3)), lines.view(2, 7, 3, 3), atol=1e-14)
-    assert resampled(table, (4, 5, 6)) is table
+    planes = torch.stack([resample(plane, (7, 3)) for plane in table])
+    lines = torch.stack([resample(planes[:, i, j], (2,)) for i in range(7) for j in range(3)], dim=1)
+    assert torch.allclose(resample(table, (2, 7, 3)), lines.view(2, 7, 3, 3), atol=1e-14)
+    assert resample(table, (4, 5, 6)) is table
 
 
 @pytest.mark.parametrize("dims", [2, 3])
@@ -137,14 +143,14 @@ def test_places_are_looked_up_as_torch_samples_grids_and_outside_at_the_border(d
     sizes, extent = (4, 5, 3)[:dims], ((0.0, 6.0), (1.0, 9.0), (-1.0, 8.0))[:dims]
     table, r = torch.randn(*sizes, 8).double(), torch.rand(2, 30, dims).double() * 14 - 3
     unit = torch.stack([(r[..., p] - low) / (high - low) * 2 - 1 for p, (low, high) in enumerate(extent)], dim=-1)
-    wanted = F.grid_sample(
+    expected = F.grid_sample(
         table.movedim(-1, 0)[None].expand(2, *[-1] * (dims + 1)),
         unit.flip(-1).view(2, 30, *[1] * (dims - 1), dims),
         align_corners=True,
         padding_mode="border",
     )
-    found = between(table.flatten(0, -2), sizes, extent, r)
-    assert torch.allclose(found, wanted.flatten(2).mT, atol=1e-14)
+    actual = interpolate(table.flatten(0, -2), sizes, extent, r)
+    assert torch.allclose(actual, expected.flatten(2).mT, atol=1e-14)
 
 
 @pytest.mark.parametrize("dims", [1, 2, 3])
@@ -169,10 +175,10 @@ def test_tokens_before_a_grid_have_an_entry_each_as_far_as_there_are_entries() -
         return encoding.prepare(on_grid(2, 3, before=before, placed=placed))[0, :before], encoding.table
 
     for entries, before in itertools.product(range(4), range(4)):
-        found, table = code(entries, before)
+        actual, table = code(entries, before)
         fitting = min(entries, before)
-        assert torch.equal(found[:fitting], table[:fitting])
-        assert not found[fitting:].any()
+        assert torch.equal(actual[:fitting], table[:fitting])
+        assert not actual[fitting:].any()
     assert not code(2, 2, placed=True)[0].any()  # they are somewhere, and not on the grid
 
 
@@ -183,10 +189,10 @@ def test_free_tokens_without_a_place_share_an_entry_and_padding_has_none() -> No
         valid=torch.tensor([[1, 1, 1, 1, 1, 0]]).bool(),
         placed=torch.tensor([[0, 1, 1, 0, 1, 0]]).bool(),
     )
-    found = encoding.prepare(where)[0]
-    assert torch.equal(found[[0, 3]], encoding.table[[0, 0]])
-    assert not found[5].any()
-    assert found[[1, 2, 4]].ne(encoding.table[0]).all()
+    actual = encoding.prepare(where)[0]
+    assert torch.equal(actual[[0, 3]], encoding.table[[0, 0]])
+    assert not actual[5].any()
+    assert actual[[1, 2, 4]].ne(encoding.table[0]).all()
 
 
 def test_what_stands_where_on_a_grid_changes_logits(make: Make) -> None:
@@ -240,8 +246,8 @@ def test_pretrained_features_come_from_an_encoding_a_model_or_a_checkpoint(tmp_p
     torch.save(dict(state_dict=trained.state_dict()), tmp_path / "model.pt")
     checkpoint.save(tmp_path / "best.pth", dict(model=trained.state_dict()))
     for file in "encoding.pt", "model.pt", "best.pth":
-        found = build(**cfg, pretrained=str(tmp_path / file))
-        assert all(torch.equal(found.state_dict()[n], w) for n, w in own.parts[0].state_dict().items())
+        actual = build(**cfg, pretrained=str(tmp_path / file))
+        assert all(torch.equal(actual.state_dict()[n], w) for n, w in own.parts[0].state_dict().items())
 
 
 def test_what_does_not_fit_or_cannot_be_read_safely_is_a_sentence(tmp_path: Path) -> None:
@@ -271,7 +277,7 @@ def test_what_does_not_fit_or_cannot_be_read_safely_is_a_sentence(tmp_path: Path
 def test_each_layer_norms_what_the_layer_before_it_made_and_the_tokens_stay_as_they_are() -> None:
     model = Transformer(24, 3, 2, 2, encoding=dict(type="LaPE"))
     encoding: Any = model.encoding
-    stirred(encoding)
+    perturb(encoding)
     where = Where(torch.rand(2, 5, 2) * 9)
     state = encoding.prepare(where)
     code = build(type="Sincos").prepare(where)
@@ -337,11 +343,14 @@ def test_weights_of_the_encoding_itself_are_spared_decay(cfg: Any, spared: list[
         (dict(type="LearnableAbsolute", grid=2000), "2000 x 2000 entries has more than 1000000: take a smaller grid"),
         (dict(type="LearnableAbsolute", extent=(1, 1)), r"lowest below highest, got \(1, 1\)"),
         (dict(type="LearnableAbsolute", extent=((0, 1),) * 3), r"one for each position dimension \(2\)"),
-        (dict(type="LearnableAbsolute", extent=(0, 1), class_entries=2), "class_entries is 0 or 1, got 2"),
+        (
+            dict(type="LearnableAbsolute", extent=(0, 1), class_entries=2),
+            "class_entries is 0 or 1 with an extent, got 2",
+        ),
         (dict(type="LearnableFourier", features=7), "an even number, got 7"),
         (dict(type="LearnableFourier", groups=3), "groups divides the 2 position dimensions and the width 24, got 3"),
-        (dict(type="LaPE", encoding=dict(type="PaPE")), "added to the tokens, such as Sincos, and PaPE is not"),
-        (dict(type="LaPE", encoding=dict(type="LaPE")), "and LaPE is not"),
+        (dict(type="LaPE", encoding=dict(type="PaPE")), "added to the tokens, such as Sincos, got PaPE"),
+        (dict(type="LaPE", encoding=dict(type="LaPE")), "such as Sincos, got LaPE"),
         (dict(type="LearnableSincos", preset="paperepo"), "pape_repo"),
     ],
 )

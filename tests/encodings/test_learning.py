@@ -14,7 +14,7 @@ SPREAD = dict(type="PaPE", m=50, init_radius="spread")
 
 
 def accuracy(cfg: dict, spacing: float) -> float:
-    """Whether A is left of B, among eight tokens in a row of which the others say nothing; asked of a class token."""
+    """Whether A is left of B, among eight tokens in a row of which the others say nothing; queried of a class token."""
     torch.manual_seed(0)
     places = torch.arange(TOKENS).float()[None, :, None] * spacing
     cfg = ENCODINGS.get(cfg["type"]).from_data(cfg, [Where(places)])
@@ -28,17 +28,17 @@ def accuracy(cfg: dict, spacing: float) -> float:
         tokens = torch.zeros(size, TOKENS, dtype=torch.int64).scatter(1, a[:, None], 1).scatter(1, b[:, None], 2)
         return F.pad(tokens, (1, 0), value=3), (a < b).long()
 
-    def asked(tokens: torch.Tensor) -> torch.Tensor:
+    def queried(tokens: torch.Tensor) -> torch.Tensor:
         return head(net(TokenSet(words(tokens), where)).features[:, 0])
 
     for _ in range(STEPS):
         tokens, truth = batch(64)
         optimizer.zero_grad()
-        F.cross_entropy(asked(tokens), truth).backward()
+        F.cross_entropy(queried(tokens), truth).backward()
         optimizer.step()
     with torch.no_grad():
         tokens, truth = batch(1000)
-        return (asked(tokens).argmax(1) == truth).float().mean().item()
+        return (queried(tokens).argmax(1) == truth).float().mean().item()
 
 
 @pytest.mark.parametrize("spacing", [0.25, 1, 4, 16])

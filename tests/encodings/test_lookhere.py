@@ -46,14 +46,14 @@ def test_the_heads_are_those_published(
 ) -> None:
     model = make(dict(type="LookHere", fov=fov), 2, heads=12, width=4, index=index, depth=depth).double()
     positions = grid(*size)
-    found = list(model.bias(torch.zeros(1, positions.shape[1], model.dim).double(), Where(positions))[0])
+    actual = list(model.bias(torch.zeros(1, positions.shape[1], model.dim).double(), Where(positions))[0])
     distance = torch.cdist(positions, positions)[0]
     for view, slope in published_heads(fov, positions):
-        wanted = torch.where(view, -layer_slope * slope * distance, -math.inf)
-        same = [n for n, head in enumerate(found) if torch.allclose(head, wanted, rtol=0, atol=1e-12)]
+        expected = torch.where(view, -layer_slope * slope * distance, -math.inf)
+        same = [n for n, head in enumerate(actual) if torch.allclose(head, expected, rtol=0, atol=1e-12)]
         assert same, f"no head, or one too few, sees {int(view.sum())} pairs with slope {slope}"
-        del found[same[0]]
-    assert not found
+        del actual[same[0]]
+    assert not actual
 
 
 @pytest.mark.parametrize("far", [1, 40])
@@ -65,8 +65,8 @@ def test_views_close_at_the_lattice_however_large_the_image_is(fov: int, far: in
     nearby = torch.tensor([[25 * far, 25 * far - 1], [-25 * far, 1 - 25 * far], [1, 25 * far], [-25 * far, 1]])
     positions = torch.cat([spots, nearby]).float()[None]
     seen = model.bias(torch.zeros(1, positions.shape[1], model.dim), Where(positions))[0].isfinite()
-    wanted = torch.stack([view for view, _ in published_heads(fov, positions.double())])
-    assert sorted(seen[:, 0].tolist()) == sorted(wanted[:, 0].tolist())
+    expected = torch.stack([view for view, _ in published_heads(fov, positions.double())])
+    assert sorted(seen[:, 0].tolist()) == sorted(expected[:, 0].tolist())
 
 
 @pytest.mark.parametrize("heads", [1, 2, 3, 6, 8, 12, 16, 24])

@@ -36,18 +36,18 @@ def alone(n: Tensor, width: int) -> Tensor:
 
 
 def test_the_object_comes_first_and_then_the_axes() -> None:
-    found = added(Where(grid(), objects=OBJECTS[:1]))[0]
+    actual = added(Where(grid(), objects=OBJECTS[:1]))[0]
     y, x = grid()[0].unbind(1)
-    wanted = torch.cat([alone(OBJECTS[0], 8), alone(y, 4), alone(x, 4)], dim=1)
-    torch.testing.assert_close(found, wanted, rtol=0, atol=1e-12)
+    expected = torch.cat([alone(OBJECTS[0], 8), alone(y, 4), alone(x, 4)], dim=1)
+    torch.testing.assert_close(actual, expected, rtol=0, atol=1e-12)
 
 
 def test_the_preset_is_object_column_row_and_all_sines_before_the_cosines() -> None:
-    found = added(Where(grid(), objects=OBJECTS[:1]), preset="repo")[0]
+    actual = added(Where(grid(), objects=OBJECTS[:1]), preset="repo")[0]
     y, x = grid()[0].unbind(1)
     parts = [alone(OBJECTS[0], 8), alone(x, 4), alone(y, 4)]
-    wanted = torch.cat([half for part in parts for half in (part[:, ::2], part[:, 1::2])], dim=1)
-    torch.testing.assert_close(found, wanted, rtol=0, atol=1e-12)
+    expected = torch.cat([half for part in parts for half in (part[:, ::2], part[:, 1::2])], dim=1)
+    torch.testing.assert_close(actual, expected, rtol=0, atol=1e-12)
 
 
 def test_without_objects_all_is_background() -> None:
@@ -56,8 +56,8 @@ def test_without_objects_all_is_background() -> None:
 
 
 def test_rows_that_share_their_places_have_objects_of_their_own() -> None:
-    found = added(Where(grid(), objects=OBJECTS), rows=2)
-    for row, objects in zip(found, OBJECTS):
+    actual = added(Where(grid(), objects=OBJECTS), rows=2)
+    for row, objects in zip(actual, OBJECTS):
         torch.testing.assert_close(row, added(Where(grid(), objects=objects[None]))[0], rtol=0, atol=0)
 
 
@@ -66,12 +66,12 @@ def test_padded_and_packed_tokens_keep_their_objects_and_those_without_a_place_g
     valid, placed = torch.arange(6) < torch.tensor([[6], [4]]), torch.arange(6) > torch.tensor([[-1], [0]])
     whole = added(Where(positions, objects=OBJECTS), rows=2)
     there = (valid & placed)[..., None]
-    found = added(Where(positions, valid=valid, placed=placed, objects=OBJECTS), rows=2)
-    assert torch.equal(found, whole.masked_fill(~there, 0))
+    actual = added(Where(positions, valid=valid, placed=placed, objects=OBJECTS), rows=2)
+    assert torch.equal(actual, whole.masked_fill(~there, 0))
     segment = torch.tensor([[0] * 6 + [1] * 4])
     packed = torch.cat([positions[:1], positions[1:, :4]], dim=1), torch.cat([OBJECTS[:1], OBJECTS[1:, :4]], dim=1)
-    found = added(Where(packed[0], segment=segment, objects=packed[1]))
-    assert torch.equal(found, torch.cat([whole[:1], whole[1:, :4]], dim=1))
+    actual = added(Where(packed[0], segment=segment, objects=packed[1]))
+    assert torch.equal(actual, torch.cat([whole[:1], whole[1:, :4]], dim=1))
 
 
 @pytest.mark.parametrize("backbone", ["FactorisedTransformer", "PTv3"])
@@ -92,11 +92,11 @@ def test_every_backbone_tells_it_the_objects(backbone: str) -> None:
         with torch.no_grad():
             return model.eval()(TokenSet(x, Where(positions, valid=valid, objects=objects))).features
 
-    found = features(objects)
-    torch.testing.assert_close(found, features(torch.where(valid, objects, 77)), rtol=0, atol=0)  # padding has none
+    actual = features(objects)
+    torch.testing.assert_close(actual, features(torch.where(valid, objects, 77)), rtol=0, atol=0)  # padding has none
     other = objects.clone()
     other[0, 7] += 1  # of the first sample alone
-    changed = (features(other) - found).abs().amax((1, 2))
+    changed = (features(other) - actual).abs().amax((1, 2))
     assert changed[0] > 1e-3
     assert changed[1] < 1e-5
 
@@ -104,9 +104,9 @@ def test_every_backbone_tells_it_the_objects(backbone: str) -> None:
 def test_an_adapter_puts_a_class_token_before_them() -> None:
     adapter = Adapter()
     adapter.add_tokens(DIM, class_token=True)
-    found = adapter.with_tokens(torch.zeros(2, 6, DIM), grid().float(), grid=(2, 3), objects=OBJECTS).where.objects
-    assert found is not None
-    assert found.tolist() == [[0, *row] for row in OBJECTS.tolist()]
+    actual = adapter.with_tokens(torch.zeros(2, 6, DIM), grid().float(), grid=(2, 3), objects=OBJECTS).where.objects
+    assert actual is not None
+    assert actual.tolist() == [[0, *row] for row in OBJECTS.tolist()]
 
 
 @pytest.mark.parametrize(

@@ -28,11 +28,11 @@ def test_each_part_can_be_switched_off(
     layout: dict[str, Any] = {"positions": torch.rand(1, 8, dims).double() * 6, "placed": torch.arange(8)[None] > 0}
     x, towards = torch.randn(2, 1, 8, model.dim).double()
     weights = {n: p.detach().requires_grad_() for n, p in model.attention.named_parameters()}
-    wanted = reference(model, weights, x, layout)
-    found = model(x, Where(**layout))
-    assert (found - wanted).abs().max() <= 1e-10
-    gradients = torch.autograd.grad((wanted * towards).sum(), list(weights.values()))
-    (found * towards).sum().backward()
+    expected = reference(model, weights, x, layout)
+    actual = model(x, Where(**layout))
+    assert (actual - expected).abs().max() <= 1e-10
+    gradients = torch.autograd.grad((expected * towards).sum(), list(weights.values()))
+    (actual * towards).sum().backward()
     for (name, parameter), gradient in zip(model.attention.named_parameters(), gradients):
         error = (parameter.grad - gradient).abs().max() / gradient.abs().max().clamp(min=1)
         assert error <= 1e-10, name
@@ -91,14 +91,14 @@ def test_init_radius_starts_all_heads_with_that_radius_in_all_directions(
 ) -> None:
     model = make(cfg | dict(init_radius=radius), 2, heads=4, width=64).double()
     curvature = mean_curvature(model)  # (H, 2, 2): -M, where exp(dr' M dr) is the attention to distance
-    wanted = torch.eye(2).double() / (2 * radius**2)
-    assert (curvature - wanted).abs().max() <= 0.05 * wanted.max()
+    expected = torch.eye(2).double() / (2 * radius**2)
+    assert (curvature - expected).abs().max() <= 0.05 * expected.max()
 
 
-@pytest.mark.parametrize("m, wanted", [(50, 0.77), (8, 0.12)])
-def test_without_init_radius_the_radius_is_the_papers_and_depends_on_m(m: int, wanted: float, make: Make) -> None:
+@pytest.mark.parametrize("m, expected", [(50, 0.77), (8, 0.12)])
+def test_without_init_radius_the_radius_is_the_papers_and_depends_on_m(m: int, expected: float, make: Make) -> None:
     curvature = mean_curvature(make(dict(type="PaPE", m=m), 2, heads=12, width=64).double())
-    assert math.isclose(curvature.diagonal(dim1=1, dim2=2).mean().item(), wanted, rel_tol=0.1)
+    assert math.isclose(curvature.diagonal(dim1=1, dim2=2).mean().item(), expected, rel_tol=0.1)
 
 
 @pytest.mark.parametrize("m, dims", [(2, 3), (1, 2)])

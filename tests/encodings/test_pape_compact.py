@@ -18,7 +18,7 @@ Make = Callable[..., Any]
 TOKENS = 30
 
 
-def scene(dims: int, model: Any) -> tuple[Tensor, Where]:
+def random_inputs(dims: int, model: Any) -> tuple[Tensor, Where]:
     torch.manual_seed(dims)
     r = torch.rand(2, TOKENS, dims).double() * 8
     return torch.randn(2, TOKENS, model.dim).double(), Where(r, placed=torch.arange(TOKENS)[None] > 0)
@@ -53,7 +53,7 @@ def test_every_function_of_pape_is_one_of_its(dims: int, m: int, make: Make) -> 
     pape = make(dict(type="PaPE", m=m), dims, heads=2, width=24).double()
     ours = make(dict(type="PaPECompact"), dims, heads=2, width=24, seed=1).double()
     ours.attention.qkv.load_state_dict(pape.attention.qkv.state_dict())
-    x, where = scene(dims, pape)
+    x, where = random_inputs(dims, pape)
     x = x[:1].expand(2, -1, -1)  # fewer tokens than channels: weights that give any outputs for them exist
     M, c = coefficients(pape, x, where)
     layer = ours.attention.encoding
@@ -72,7 +72,7 @@ def test_where_the_form_is_the_same_for_all_tokens_papes_weights_are_mapped_to_o
     ours = make(dict(type="PaPECompact"), dims, heads=2, width=24, seed=1).double()
     ours.attention.qkv.load_state_dict(pape.attention.qkv.state_dict())
     theirs, layer = pape.attention.encoding, ours.attention.encoding
-    x, where = scene(dims, pape)
+    x, where = random_inputs(dims, pape)
     with torch.no_grad():
         theirs.wa.zero_()
         M = -math.log(2) * torch.einsum("hmp,hmq->hpq", theirs.wp, theirs.wp) / math.sqrt(24)
@@ -89,7 +89,7 @@ def test_attention_never_grows_with_distance_whatever_the_weights(dims: int, mak
     model = make(dict(type="PaPECompact"), dims).double()
     for weight in model.attention.encoding.parameters():
         torch.nn.init.normal_(weight, std=3)
-    M, _ = coefficients(model, *scene(dims, model))
+    M, _ = coefficients(model, *random_inputs(dims, model))
     values = torch.linalg.eigvalsh(M)
     assert (values.amax(-1) <= 1e-12 * values.abs().amax(-1)).all()
 
@@ -100,20 +100,22 @@ def test_it_starts_with_the_radius_asked_for_in_all_directions(radius: float, di
     model = make(dict(type="PaPECompact", init_radius=radius), dims, heads=4, width=64).double()
     x = F.layer_norm(torch.randn(1, 2000, model.dim).double(), (model.dim,))
     M, c = coefficients(model, x, Where(torch.zeros(1, 2000, dims).double()))
-    wanted = -torch.eye(dims).double() / (2 * radius**2)
-    assert (M.mean((0, 1, 2)) - wanted).abs().max() <= 0.03 * wanted.abs().max()
+    expected = -torch.eye(dims).double() / (2 * radius**2)
+    assert (M.mean((0, 1, 2)) - expected).abs().max() <= 0.03 * expected.abs().max()
     assert c.std().item() * radius == pytest.approx(0.5, rel=0.1)
 
 
 @pytest.mark.parametrize("kind", ["PaPECompact", "PaPEDirectional"])
-@pytest.mark.parametrize("given, wanted", [(3, [3.0, 3, 3]), ([1, 4], [1.0, 2, 4]), ([1, 5, 2], [1.0, 5, 2])], ids=str)
-def test_heads_may_start_with_radii_of_their_own(kind: str, given: Any, wanted: list[float], make: Make) -> None:
+@pytest.mark.parametrize(
+    "given, expected", [(3, [3.0, 3, 3]), ([1, 4], [1.0, 2, 4]), ([1, 5, 2], [1.0, 5, 2])], ids=str
+)
+def test_heads_may_start_with_radii_of_their_own(kind: str, given: Any, expected: list[float], make: Make) -> None:
     model = make(dict(type=kind, init_radius=given), 2, width=32).double()
     x = F.layer_norm(torch.randn(1, 3000, model.dim).double(), (model.dim,))
     M, _ = coefficients(model, x, Where(torch.zeros(1, 3000, 2).double()))
-    falls = -2 * M.mean(2)[0].diagonal(dim1=1, dim2=2).mean(1)
-    assert falls.rsqrt().tolist() == pytest.approx(wanted, rel=0.1)
-    assert model.encoding.first_reach == 3 * max(wanted)
+    curvatures = -2 * M.mean(2)[0].diagonal(dim1=1, dim2=2).mean(1)
+    assert curvatures.rsqrt().tolist() == pytest.approx(expected, rel=0.1)
+    assert model.encoding.first_reach == 3 * max(expected)
 
 
 @pytest.mark.parametrize("kind", ["PaPECompact", "PaPEDirectional"])

@@ -13,7 +13,7 @@ from ndformer.framework.tokens import Where
 Make = Callable[..., Any]
 
 
-def turned(r: Tensor, seed: int) -> Tensor:
+def rotated(r: Tensor, seed: int) -> Tensor:
     """About any centre; every other one a mirror image too."""
     torch.manual_seed(seed)
     q = torch.linalg.qr(torch.randn(r.shape[-1], r.shape[-1]).double()).Q
@@ -31,8 +31,8 @@ def test_100_turns_about_any_centre_change_no_logit(dims: int, make: Make) -> No
         logits = model.logits(x, Where(r, valid, placed))
         seen = logits.isfinite() & valid[:, None, :, None]
         for seed in range(100):
-            found = model.logits(x, Where(turned(r, seed), valid, placed))
-            assert (found - logits)[seen].abs().max() <= 1e-9
+            actual = model.logits(x, Where(rotated(r, seed), valid, placed))
+            assert (actual - logits)[seen].abs().max() <= 1e-9
 
 
 @pytest.mark.parametrize("dims", [1, 2, 3])

@@ -17,7 +17,7 @@ from ndformer.framework.tokens import Where
 Make = Callable[..., Any]
 
 
-def scene(model: Any) -> tuple[Tensor, Where]:
+def random_inputs(model: Any) -> tuple[Tensor, Where]:
     torch.manual_seed(0)
     r = torch.rand(2, 9, model.dims).double() * 5
     return torch.randn(2, 9, model.dim).double(), Where(r, placed=torch.arange(9)[None] > 0)
@@ -39,7 +39,7 @@ def test_degree_2_is_pape_with_its_weights_mapped(dims: int, form: str, make: Ma
         else:
             layer.wa.copy_(theirs.wa)
             layer.wc[0].copy_(torch.einsum("hmp,hmd->hpd", theirs.wp, theirs.wb))
-    x, where = scene(pape)
+    x, where = random_inputs(pape)
     assert (ours.logits(x, where) - pape.logits(x, where)).abs().max() <= 1e-11
     for backend in ("dense", "sdpa"):
         assert (ours(x, where, backend) - pape(x, where, backend)).abs().max() <= 1e-11
@@ -96,7 +96,7 @@ def test_there_are_as_many_monomials_as_there_should_be(dims: int, degree: int) 
 
 def test_its_terms_are_those_that_look_the_same_from_both_sides_and_those_that_do_not(make: Make) -> None:
     model = make(dict(type="Polynomial", degree=4, m=4), 2).double()
-    x, where = scene(model)
+    x, where = random_inputs(model)
     terms = model.attention.logits(x, where, model.encoding.prepare(where), parts=True)
     assert {"distance", "direction"} <= set(terms)
     total = torch.stack(list(terms.values())).sum(0)

@@ -33,10 +33,10 @@ def error(name: str, where: Where, backend: str = "auto", **options: Any) -> flo
     reference, _, exact_state = layer(name, exact, **options)
     attention.backend = backend
     with torch.no_grad():
-        wanted = reference.double()(x.double(), exact, exact_state)
-        found = attention(x, where, state)
-    assert found.isfinite().all()
-    return ((found - wanted).abs().max() / wanted.abs().max().clamp(min=1)).item()
+        expected = reference.double()(x.double(), exact, exact_state)
+        actual = attention(x, where, state)
+    assert actual.isfinite().all()
+    return ((actual - expected).abs().max() / expected.abs().max().clamp(min=1)).item()
 
 
 def grid(*sizes: int) -> Tensor:
@@ -121,9 +121,9 @@ def test_a_scale_that_float32_rounds_costs_no_digit_far_from_the_origin(name: st
             ].double()
 
     def error(offset: float) -> float:
-        found, exact = (logits(offset, dtype) for dtype in (torch.float32, torch.float64))
-        assert torch.equal(found.isinf(), exact.isinf())
-        return ((found - exact).masked_fill(exact.isinf(), 0).abs().max()).item()
+        actual, exact = (logits(offset, dtype) for dtype in (torch.float32, torch.float64))
+        assert torch.equal(actual.isinf(), exact.isinf())
+        return ((actual - exact).masked_fill(exact.isinf(), 0).abs().max()).item()
 
     near = error(0.0)
     assert max(error(30_000.0), error(1e6)) <= 3 * near + 3e-6
@@ -168,9 +168,9 @@ def test_frequencies_learn_far_from_the_origin_in_16_bit_as_near_it() -> None:
         attention, x, state = layer("RoPEMixed", where)
         with torch.autocast("cpu", torch.bfloat16, enabled=dtype == torch.bfloat16):
             (attention(x, where, state).float() * torch.linspace(-1, 1, 64)).sum().backward()
-        found = dict(attention.named_parameters())["encoding.frequencies"].grad
-        assert found is not None
-        return found
+        actual = dict(attention.named_parameters())["encoding.frequencies"].grad
+        assert actual is not None
+        return actual
 
     exact = gradient(0.0, torch.float32)
     near, far = (((gradient(at, torch.bfloat16) - exact).norm() / exact.norm()).item() for at in (0.0, 400.0))

@@ -13,10 +13,15 @@ from ndformer.framework.tokens import Where
 
 Make = Callable[..., Any]
 REPO = dict(preset="pape_repo")
-THEIRS = {1: [0], 2: [1, 0], 3: [0, 1, 2], 4: [0, 1, 2, 3]}  # our axes in its order: x before y, where we have (y, x)
+REPO_AXES = {
+    1: [0],
+    2: [1, 0],
+    3: [0, 1, 2],
+    4: [0, 1, 2, 3],
+}  # our axes in its order: x before y, where we have (y, x)
 
 
-def scene(model: Any, tokens: int = 7) -> tuple[Tensor, Tensor]:
+def random_inputs(model: Any, tokens: int = 7) -> tuple[Tensor, Tensor]:
     torch.manual_seed(1)
     return torch.randn(1, tokens, model.dim).double(), torch.rand(1, tokens, model.dims).double() * 9
 
@@ -28,7 +33,7 @@ def queries_and_keys(model: Any, x: Tensor) -> tuple[Tensor, Tensor]:
     return q, k
 
 
-def turned(t: Tensor, pairs: list[tuple[int, int]], angles: Tensor) -> Tensor:
+def rotated(t: Tensor, pairs: list[tuple[int, int]], angles: Tensor) -> Tensor:
     """(N, h) with each pair of channels turned by its angle (N, pairs)."""
     out = t.clone()
     for n, (a, b) in enumerate(pairs):
@@ -49,41 +54,43 @@ def test_alibi_has_the_published_slopes(heads: int, make: Make, slopes: Callable
 @pytest.mark.parametrize("dims, width", [(1, 8), (2, 10), (3, 8)])
 def test_sincos_of_the_paper_repository_has_all_sines_of_an_axis_first(dims: int, width: int, make: Make) -> None:
     model = make(dict(type="Sincos", **REPO), dims, width=width)
-    x, positions = scene(model)
-    found = model.encoding.embed(torch.zeros_like(x), model.encoding.prepare(Where(positions)))[0]
-    wanted = []
-    for n, p in enumerate(THEIRS[dims]):
+    x, positions = random_inputs(model)
+    actual = model.encoding.embed(torch.zeros_like(x), model.encoding.prepare(Where(positions)))[0]
+    expected = []
+    for n, p in enumerate(REPO_AXES[dims]):
         each = model.dim // dims + (model.dim % dims if n == dims - 1 else 0)
         for function, count in (torch.sin, math.ceil(each / 2)), (torch.cos, each // 2):
-            wanted += [function(positions[0, :, p] / 10000 ** (2 * i / each)) for i in range(count)]
-    assert torch.allclose(found, torch.stack(wanted, dim=1), rtol=0, atol=1e-12)
+            expected += [function(positions[0, :, p] / 10000 ** (2 * i / each)) for i in range(count)]
+    assert torch.allclose(actual, torch.stack(expected, dim=1), rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("dims, width", [(1, 16), (2, 64), (3, 64), (4, 20)])
 def test_axial_rope_of_the_paper_repository_pads_turns_halves_and_cuts(dims: int, width: int, make: Make) -> None:
     model = make(dict(type="AxialRoPE", **REPO), dims, heads=2, width=width).double()
-    x, positions = scene(model)
+    x, positions = random_inputs(model)
     each = math.ceil(width / (2 * dims))  # pairs of an axis
     half = each * dims
     pairs = [(i, i + half) for i in range(half)]
-    angles = torch.stack([positions[0, :, p] / 10000 ** (i / each) for p in THEIRS[dims] for i in range(each)], dim=1)
+    angles = torch.stack(
+        [positions[0, :, p] / 10000 ** (i / each) for p in REPO_AXES[dims] for i in range(each)], dim=1
+    )
     with torch.no_grad():
-        found = model.logits(x, Where(positions))[0]
+        actual = model.logits(x, Where(positions))[0]
         for head, (q, k) in enumerate(zip(*queries_and_keys(model, x))):
             pad = torch.zeros(len(q), 2 * half - width).double()
-            q, k = (turned(torch.cat([t, pad], dim=1), pairs, angles)[:, :width] for t in (q, k))
-            assert torch.allclose(found[head], q @ k.T / math.sqrt(width), rtol=0, atol=1e-12)
+            q, k = (rotated(torch.cat([t, pad], dim=1), pairs, angles)[:, :width] for t in (q, k))
+            assert torch.allclose(actual[head], q @ k.T / math.sqrt(width), rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("name", ["Sincos", "AxialRoPE"])
 def test_axes_says_which_axis_owns_the_first_channels(name: str, make: Make) -> None:
     """Events of that repository are at (x, y, t), ours at (t, y, x)."""
     turned, plain = (make(dict(type=name, **REPO, **axes), 3, width=20).double() for axes in (dict(axes=[2, 1, 0]), {}))
-    x, positions = scene(plain)
+    x, positions = random_inputs(plain)
     with torch.no_grad():
-        found, wanted = turned.logits(x, Where(positions)), plain.logits(x, Where(positions.flip(-1)))
-        assert torch.allclose(found, wanted, rtol=0, atol=1e-12)
-        assert not torch.allclose(found, plain.logits(x, Where(positions)), atol=1e-3)
+        actual, expected = turned.logits(x, Where(positions)), plain.logits(x, Where(positions.flip(-1)))
+        assert torch.allclose(actual, expected, rtol=0, atol=1e-12)
+        assert not torch.allclose(actual, plain.logits(x, Where(positions)), atol=1e-3)
     with pytest.raises(ValueError, match="axes names each of the 3 axes once, counted from 0, got \\[0, 0, 1\\]"):
         make(dict(type=name, axes=[0, 0, 1]), 3)
 
@@ -91,18 +98,18 @@ def test_axes_says_which_axis_owns_the_first_channels(name: str, make: Make) -> 
 def test_rope_mixed_of_the_paper_repository_divides_by_wavelengths_alike_in_all_heads_and_axes(make: Make) -> None:
     model = make(dict(type="RoPEMixed", **REPO), 2, heads=3, width=10).double()
     wavelengths = model.attention.encoding.frequencies
-    wanted = torch.tensor([100 ** (i / 5) for i in range(5)]).double()
+    expected = torch.tensor([100 ** (i / 5) for i in range(5)]).double()
     assert wavelengths.shape == (3, 5, 2)
-    assert torch.allclose(wavelengths, wanted[:, None].expand(3, 5, 2), rtol=1e-6)
+    assert torch.allclose(wavelengths, expected[:, None].expand(3, 5, 2), rtol=1e-6)
 
-    x, positions = scene(model)
+    x, positions = random_inputs(model)
     with torch.no_grad():
         wavelengths.mul_(1 + torch.rand_like(wavelengths))  # as learned
-        found = model.logits(x, Where(positions))[0]
+        actual = model.logits(x, Where(positions))[0]
         for head, (q, k) in enumerate(zip(*queries_and_keys(model, x))):
             angles = (positions[0, :, None] / wavelengths[head]).sum(-1)  # (N, pairs)
-            q, k = (turned(t, [(i, i + 5) for i in range(5)], angles) for t in (q, k))
-            assert torch.allclose(found[head], q @ k.T / math.sqrt(10), rtol=0, atol=1e-12)
+            q, k = (rotated(t, [(i, i + 5) for i in range(5)], angles) for t in (q, k))
+            assert torch.allclose(actual[head], q @ k.T / math.sqrt(10), rtol=0, atol=1e-12)
 
 
 def test_pape_ri_of_the_paper_repository_keeps_its_scale_as_drawn(make: Make) -> None:
@@ -121,8 +128,8 @@ def test_rope_mixed_turns_along_a_random_pair_of_perpendicular_directions(make: 
         phi = torch.atan2(head[0, 1], head[0, 0])
         along = torch.stack([phi.cos(), phi.sin()])
         across = torch.stack([(phi + math.pi / 2).cos(), (phi + math.pi / 2).sin()])
-        wanted = torch.cat([torch.outer(sizes, along), torch.outer(sizes, across)])
-        assert torch.allclose(head, wanted, atol=1e-6)
+        expected = torch.cat([torch.outer(sizes, along), torch.outer(sizes, across)])
+        assert torch.allclose(head, expected, atol=1e-6)
         phis.append(phi.item())
     assert max(phis) - min(phis) > 0.5
 

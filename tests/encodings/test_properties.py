@@ -19,14 +19,14 @@ FREE = [name for name, cfg in CASES.items() if not needs_grid(cfg)]
 GRIDS = {1: (8,), 2: (2, 4), 3: (2, 2, 2), 4: (1, 2, 2, 2)}
 
 
-def dims_of(cfg: dict[str, Any], most: int = 4) -> list[int]:
-    return [dims for dims in range(1, most + 1) if allows(cfg, dims)]
+def allowed_dims(cfg: dict[str, Any], max_dims: int = 4) -> list[int]:
+    return [dims for dims in range(1, max_dims + 1) if allows(cfg, dims)]
 
 
 def declared(name: str) -> Any:
     """An encoding, to be asked what it declares: in two dimensions, where that can be."""
     cfg = CASES[name]
-    dims = 2 if allows(cfg, 2) else dims_of(cfg)[0]
+    dims = 2 if allows(cfg, 2) else allowed_dims(cfg)[0]
     return build_encoding(cfg, dim=72, heads=3, position_dims=dims, depth=4)
 
 
@@ -57,7 +57,7 @@ def placed_logits(model: Any, x: Tensor, positions: Tensor) -> Tensor:
         return model.logits(x, where)[:, :, 1:, 1:]
 
 
-def scene(model: Any, seed: int, tokens: int = 9) -> tuple[Tensor, Tensor]:
+def random_inputs(model: Any, seed: int, tokens: int = 9) -> tuple[Tensor, Tensor]:
     """Features, and positions half of which stand on the lattice, where a cone's edge passes through keys."""
     torch.manual_seed(seed)
     positions = torch.rand(1, tokens, model.dims).double() * 8
@@ -80,11 +80,11 @@ def rotation(dims: int, seed: int) -> Tensor:
 @given(data=st.data(), seed=seeds)
 @few
 def test_a_move_of_all_positions_changes_no_logit(name: str, make: Make, data: Any, seed: int) -> None:
-    dims = data.draw(st.sampled_from(dims_of(CASES[name])))
+    dims = data.draw(st.sampled_from(allowed_dims(CASES[name])))
     model = make(CASES[name], dims).double()
     step = st.floats(-1000, 1000) if model.encoding.float_positions else st.integers(-1000, 1000)
     shift = data.draw(st.lists(step, min_size=dims, max_size=dims))
-    x, positions = scene(model, seed)
+    x, positions = random_inputs(model, seed)
     moved = positions + torch.tensor(shift).double()
     assert difference(placed_logits(model, x, positions), placed_logits(model, x, moved)) <= 1e-9
 
@@ -117,17 +117,17 @@ def test_a_step_that_scales_to_a_half_has_one_value_wherever_it_is(name: str, dt
 @given(data=st.data(), seed=seeds)
 @few
 def test_a_turn_about_the_origin_changes_no_logit(name: str, make: Make, data: Any, seed: int) -> None:
-    dims = data.draw(st.sampled_from(dims_of(CASES[name])))
+    dims = data.draw(st.sampled_from(allowed_dims(CASES[name])))
     model = make(CASES[name], dims).double()
-    x, positions = scene(model, seed)
+    x, positions = random_inputs(model, seed)
     turned = positions @ rotation(dims, seed).T
     assert difference(placed_logits(model, x, positions), placed_logits(model, x, turned)) <= 1e-9
 
 
-@pytest.mark.parametrize("name, dims", [(name, dims) for name in CASES for dims in dims_of(CASES[name])])
+@pytest.mark.parametrize("name, dims", [(name, dims) for name in CASES for dims in allowed_dims(CASES[name])])
 def test_the_declared_invariances_are_those_measured(name: str, dims: int, make: Make) -> None:
     model = make(CASES[name], dims, width=24).double()
-    x, positions = scene(model, seed=1)
+    x, positions = random_inputs(model, seed=1)
     if not model.encoding.float_positions:
         positions = positions * 0.7  # what is rounded is between whole steps, and at a half of one
     logits = placed_logits(model, x, positions)
@@ -154,7 +154,7 @@ def test_the_paper_repositorys_rope_loses_invariance_where_it_cuts_its_padding(
     width: int, dims: int, make: Make
 ) -> None:
     model = make(dict(type="AxialRoPE", preset="pape_repo"), dims, heads=1, width=width).double()
-    x, positions = scene(model, seed=1)
+    x, positions = random_inputs(model, seed=1)
     moved = difference(placed_logits(model, x, positions), placed_logits(model, x, positions + 1000))
     assert model.encoding.translation_invariant == (width % (2 * dims) == 0)
     assert (moved <= 1e-9) if model.encoding.translation_invariant else (moved > 1e-3)
@@ -163,7 +163,7 @@ def test_the_paper_repositorys_rope_loses_invariance_where_it_cuts_its_padding(
 @pytest.mark.parametrize("name", ["ALiBi", "LookHere", "RelativeBias", "PaPE", "PaPERI"])
 def test_the_bias_asks_the_tokens_only_where_declared(name: str, make: Make) -> None:
     model = make(CASES[name], 2).double()
-    x, positions = scene(model, seed=1)
+    x, positions = random_inputs(model, seed=1)
     changed = difference(model.bias(x, Where(positions)), model.bias(2 * x, Where(positions)))
     assert (changed > 1e-3) == model.encoding.content_dependent
 
@@ -173,7 +173,7 @@ def test_the_bias_asks_the_tokens_only_where_declared(name: str, make: Make) -> 
 @few
 def test_attention_falls_along_every_ray_in_every_head(cfg: Any, make: Make, dims: int, seed: int) -> None:
     model = make(cfg, dims, seed=seed).double()
-    x, positions = scene(model, seed)
+    x, positions = random_inputs(model, seed)
     ray = torch.randn(dims).double()
     positions = positions[:, :1] + torch.arange(9).double()[:, None] * ray / ray.norm()
     along = model.bias(x, Where(positions))[0, :, 0]  # (H, N) of the query where the ray begins
@@ -187,7 +187,7 @@ def test_attention_falls_along_every_ray_in_every_head(cfg: Any, make: Make, dim
 def test_a_padded_sample_is_the_same_sample_alone(
     name: str, backend: str, make: Make, plain_flex: None, lengths: list[int], data: Any, seed: int
 ) -> None:
-    dims = data.draw(st.sampled_from(dims_of(CASES[name], most=3)))
+    dims = data.draw(st.sampled_from(allowed_dims(CASES[name], max_dims=3)))
     model = make(CASES[name], dims).double()
     x, positions, placed = samples(model, lengths, seed)
     rows, N = len(lengths), max(lengths) + 1
@@ -209,7 +209,7 @@ def test_a_padded_sample_is_the_same_sample_alone(
 def test_a_packed_sample_is_the_same_sample_alone(
     name: str, backend: str, make: Make, plain_flex: None, lengths: list[int], data: Any, seed: int
 ) -> None:
-    dims = data.draw(st.sampled_from(dims_of(CASES[name], most=3)))
+    dims = data.draw(st.sampled_from(allowed_dims(CASES[name], max_dims=3)))
     model = make(CASES[name], dims).double()
     x, positions, placed = samples(model, lengths, seed)
     nothing = [torch.full((1, 2, width), torch.nan).double() for width in (model.dim, dims)]
@@ -234,7 +234,7 @@ def samples(model: Any, lengths: list[int], seed: int) -> tuple[list[Tensor], li
     return x, positions, placed
 
 
-def assert_alone(model: Any, found: Any, x: list[Tensor], positions: list[Tensor], placed: list[Tensor]) -> None:
-    for y, x_s, r_s, placed_s in zip(found, x, positions, placed):
+def assert_alone(model: Any, actual: Any, x: list[Tensor], positions: list[Tensor], placed: list[Tensor]) -> None:
+    for y, x_s, r_s, placed_s in zip(actual, x, positions, placed):
         alone = model(x_s[None], Where(r_s[None], placed=placed_s[None]))[0]
         assert (y - alone).abs().max() <= 1e-10

@@ -37,17 +37,17 @@ TRIALS = [
 ]
 
 
-def model_of(name: str, dims: int, make: Callable[..., Any]) -> Any:
+def build_model(name: str, dims: int, make: Callable[..., Any]) -> Any:
     cfg = CASES[name]
     if cfg.get("joint"):
         cfg = cfg | {"reach": cfg["reach"][:dims]}
     return make(cfg, dims, HEADS, WIDTH[dims], seed=dims)
 
 
-def layout_of(name: str, dims: int) -> dict[str, Any]:
+def build_layout(name: str, dims: int) -> dict[str, Any]:
     """The arguments of a Where: two rows of tokens at positions up to 32, some of them near each other."""
     if "grid" in name:
-        return grid_of(GRIDS[dims], before=2 if "unplaced" in name else 0)
+        return grid_layout(GRIDS[dims], before=2 if "unplaced" in name else 0)
     reach = torch.where(torch.arange(N) % 2 == 0, 32.0, 3.0)
     positions = torch.rand(2, N, dims) * reach[:, None]
     if "shared" in name:
@@ -67,7 +67,7 @@ def layout_of(name: str, dims: int) -> dict[str, Any]:
     return layout
 
 
-def grid_of(sizes: tuple[int, ...], before: int) -> dict[str, Any]:
+def grid_layout(sizes: tuple[int, ...], before: int) -> dict[str, Any]:
     """One grid for both rows, with as many tokens before it that have no place."""
     cells = torch.cartesian_prod(*[torch.arange(float(n)) for n in sizes]).view(1, -1, len(sizes))
     positions = torch.cat([torch.zeros(1, before, len(sizes)), cells], dim=1)
@@ -86,14 +86,14 @@ def poisoned(x: Tensor, layout: dict[str, Any]) -> tuple[Tensor, dict[str, Any]]
     return x.masked_fill(~valid[..., None], torch.nan), layout | {"positions": positions}
 
 
-def where_of(layout: dict[str, Any], dtype: torch.dtype) -> Where:
+def build_where(layout: dict[str, Any], dtype: torch.dtype) -> Where:
     return Where(**layout | {"positions": layout["positions"].to(dtype)})
 
 
-def error(found: Tensor | None, expected: Tensor) -> float:
+def error(actual: Tensor | None, expected: Tensor) -> float:
     """Relative to the largest magnitude, or to 1 where that is smaller; NaN where anything is."""
-    found = torch.zeros_like(expected) if found is None else found.double()
-    return ((found - expected).abs().max() / expected.abs().max().clamp(min=1)).item()
+    actual = torch.zeros_like(expected) if actual is None else actual.double()
+    return ((actual - expected).abs().max() / expected.abs().max().clamp(min=1)).item()
 
 
 @pytest.mark.parametrize("name, dims, layout_name", TRIALS)
@@ -105,8 +105,8 @@ def test_output_and_gradients_are_those_of_the_reference(
     reference: Callable[..., Tensor],
     plain_flex: None,
 ) -> None:
-    model = model_of(name, dims, make)
-    layout = layout_of(layout_name, dims)
+    model = build_model(name, dims, make)
+    layout = build_layout(layout_name, dims)
     tokens = layout["positions"].shape[1]
     x, layout = poisoned(torch.randn(2, tokens, model.dim), layout)
     towards = torch.randn(2, tokens, model.dim).double()  # the gradient that comes from above
@@ -123,17 +123,17 @@ def test_output_and_gradients_are_those_of_the_reference(
         if name == "PaPE-concat" and dtype == torch.float32:
             tolerance = 2e-3  # the paper's features lose digits to cancellation: why the library has another form
         model.to(dtype)
-        where = where_of(layout, dtype)
+        where = build_where(layout, dtype)
         if name == "PaPE-near":
-            assert model.encoding.prepare(where).near is not None
+            assert model.encoding.prepare(where).local is not None
         for backend in ("dense", "sdpa"):
             model.zero_grad()
             own_x = x.to(dtype, copy=True).requires_grad_()
             y = model(own_x, where, backend)
             (y * towards.to(dtype)).sum().backward()
-            found = {"x": own_x.grad, **{n: p.grad for n, p in parameters_of(model).items()}}
+            actual = {"x": own_x.grad, **{n: p.grad for n, p in parameters_of(model).items()}}
             assert error(y, expected) <= tolerance, (backend, dtype, error(y, expected))
-            errors = {n: error(found[n], wanted[n]) for n in wanted}
+            errors = {n: error(actual[n], wanted[n]) for n in wanted}
             wrong = {n: e for n, e in errors.items() if not e <= tolerance}
             assert not wrong, (backend, dtype, wrong)
         if REFERENCES[model.cfg["type"]].pointwise:
@@ -146,7 +146,7 @@ def test_output_and_gradients_are_those_of_the_reference(
 def test_rows_may_share_how_they_are_packed(
     name: str, make: Callable[..., Any], reference: Callable[..., Tensor], plain_flex: None
 ) -> None:
-    model = model_of(name, 2, make).double()
+    model = build_model(name, 2, make).double()
     layout = {"positions": torch.rand(1, N, 2) * 8, "segment": torch.tensor([[0] * 5 + [1] * 6 + [-1]])}
     assert_forward(model, layout, torch.float64, 1e-10, reference)
 
@@ -155,9 +155,9 @@ def test_rows_may_share_how_they_are_packed(
 def test_positions_may_be_finer_than_features(
     name: str, make: Callable[..., Any], reference: Callable[..., Tensor], plain_flex: None
 ) -> None:
-    model = model_of(name, 2, make)
+    model = build_model(name, 2, make)
     tolerance = 1e-3 if name == "PaPE-concat" else 1e-5
-    assert_forward(model, layout_of("unplaced packed", 2), torch.float64, tolerance, reference)
+    assert_forward(model, build_layout("unplaced packed", 2), torch.float64, tolerance, reference)
 
 
 def assert_forward(
@@ -168,7 +168,7 @@ def assert_forward(
         weights = weights_of(model)
         expected = reference(model, weights, x.double(), layout)
         for backend in ("dense", "sdpa", "flex")[: 2 + REFERENCES[model.cfg["type"]].pointwise]:
-            y = model(x, where_of(layout, positions), backend)
+            y = model(x, build_where(layout, positions), backend)
             assert y.dtype == x.dtype
             assert error(y, expected) <= tolerance, (backend, error(y, expected))
 
@@ -189,10 +189,10 @@ def test_compiled_flex_agrees_too(
     cfg: dict[str, Any], layout_name: str, make: Callable[..., Any], reference: Callable[..., Tensor]
 ) -> None:
     model = make(cfg, 2)
-    layout = layout_of(layout_name, 2)
+    layout = build_layout(layout_name, 2)
     x = torch.randn(2, N, model.dim)
     weights = weights_of(model)
-    where = where_of(layout, torch.float32)
+    where = build_where(layout, torch.float32)
     model.attention.backend = "flex"
     with torch.no_grad():
         y = torch.compile(model.attention, fullgraph=True)(x, where, model.encoding.prepare(where))
@@ -217,11 +217,11 @@ def test_parabolas_over_a_grid_are_exact_on_q_and_k_block_by_block(
     for dtype, backend in (torch.float64, "dense"), (torch.float32, "sdpa"):
         model.to(dtype).zero_grad()
         where = Where(positions.to(dtype), placed=placed, grid=grid)
-        assert model.encoding.prepare(where).near is not None
+        assert model.encoding.prepare(where).local is not None
         own_x = x.to(dtype, copy=True).requires_grad_()
         y = model(own_x, where, backend)
         (y * towards.to(dtype)).sum().backward()
         results.append({"y": y, "x": own_x.grad, **{n: p.grad for n, p in model.attention.named_parameters()}})
-    wanted, found = results
-    errors = {n: error(found[n].detach(), wanted[n].detach()) for n in wanted}
+    wanted, actual = results
+    errors = {n: error(actual[n].detach(), wanted[n].detach()) for n in wanted}
     assert max(errors.values()) <= 1e-5, errors

@@ -20,12 +20,12 @@ PLACE: dict[str, Any] = dict(dim=24, heads=2, position_dims=2, depth=2)
 
 def test_t5s_buckets_are_those_of_whole_numbers() -> None:
     """8 + floor(8 log(d / 8) / log(16)): d^8 against 8^8 16^b, where nothing is rounded."""
-    found = log(T5)
-    assert found[:9] == list(range(9))
-    assert len(found) == 129
+    actual = log(T5)
+    assert actual[:9] == list(range(9))
+    assert len(actual) == 129
     for d in range(8, 129):
-        assert found[d] == min(15, max(b for b in range(8, 17) if d**8 >= 8**8 * 16 ** (b - 8)))
-    assert [found[d] for d in (15, 16, 31, 32, 63, 64, 127)] == [9, 10, 11, 12, 13, 14, 15]
+        assert actual[d] == min(15, max(b for b in range(8, 17) if d**8 >= 8**8 * 16 ** (b - 8)))
+    assert [actual[d] for d in (15, 16, 31, 32, 63, 64, 127)] == [9, 10, 11, 12, 13, 14, 15]
 
 
 def test_a_power_of_two_begins_its_own_bucket_though_its_logarithm_falls_short() -> None:

@@ -63,8 +63,8 @@ def test_the_corners_of_a_simplex_are_as_far_apart_as_can_be(dims: int) -> None:
     torch.testing.assert_close(sizes, (100**-scales)[None, :, None].expand_as(sizes), rtol=1e-5, atol=0)
     torch.testing.assert_close(table.sum(2), torch.zeros_like(table[:, :, 0]), rtol=0, atol=1e-6)
     products = table @ table.mT / sizes[..., :1, None] ** 2
-    wanted = torch.eye(dims + 1).double() * (1 + 1 / dims) - 1 / dims
-    torch.testing.assert_close(products, wanted.expand_as(products), rtol=0, atol=1e-5)
+    expected = torch.eye(dims + 1).double() * (1 + 1 / dims) - 1 / dims
+    torch.testing.assert_close(products, expected.expand_as(products), rtol=0, atol=1e-5)
     assert dims == 1 or not torch.allclose(table[0, 0], table[1, 0])  # heads are turned apart
 
 
@@ -78,8 +78,8 @@ def test_golden_directions_are_those_of_the_formula(dims: int) -> None:
     for c, h in ((0, 0), (0, 2), (4, 1), (9, 2)):
         i = 1 + 3 * c + h
         way = [NormalDist().inv_cdf((i / low ** (p + 1)) % 1) for p in range(dims)]
-        wanted = torch.tensor(way, dtype=torch.float64) / math.hypot(*way) * 50 ** (-c / 10)
-        torch.testing.assert_close(table[h, c], wanted, rtol=0, atol=1e-9)
+        expected = torch.tensor(way, dtype=torch.float64) / math.hypot(*way) * 50 ** (-c / 10)
+        torch.testing.assert_close(table[h, c], expected, rtol=0, atol=1e-9)
 
 
 def test_golden_directions_leave_no_gap() -> None:
@@ -118,10 +118,10 @@ def test_normalized_places_do_not_mind_the_size_of_an_image() -> None:
 def test_vjepa2_has_the_logits_of_its_code(case: str) -> None:
     theirs = torch.load(GOLDEN / "vjepa2_rope.pt", weights_only=True)[case]
     encoding = build(3, theirs["head_width"], theirs["heads"], preset="vjepa2")
-    found = logits(encoding, Where(theirs["positions_thw"].double()), theirs["q"], theirs["k"])
-    scale = theirs["logits"].norm() / found.norm()  # with or without 1 / sqrt(h)
+    actual = logits(encoding, Where(theirs["positions_thw"].double()), theirs["q"], theirs["k"])
+    scale = theirs["logits"].norm() / actual.norm()  # with or without 1 / sqrt(h)
     assert min(abs(scale - 1), abs(scale - theirs["head_width"] ** -0.5)) < 1e-6
-    torch.testing.assert_close(found * scale, theirs["logits"], rtol=0, atol=1e-6)
+    torch.testing.assert_close(actual * scale, theirs["logits"], rtol=0, atol=1e-6)
 
 
 @pytest.mark.skipif(not GOLDEN.exists(), reason="no ../shared/golden")
@@ -133,9 +133,9 @@ def test_qwen3vl_turns_as_its_code_does(case: str) -> None:
     frequencies = encoding.frequencies()[0]
     assert frequencies.abs().argmax(1).tolist() == theirs["axis_of_pair"].tolist()
     positions = theirs["positions_thw"].T[None]
-    found = logits(encoding, Where(positions), theirs["q"], theirs["k"])
+    actual = logits(encoding, Where(positions), theirs["q"], theirs["k"])
     exact = theirs["q_out"] @ theirs["k_out"].transpose(-1, -2)
-    torch.testing.assert_close(found, exact, rtol=0, atol=1e-6)
+    torch.testing.assert_close(actual, exact, rtol=0, atol=1e-6)
 
 
 @pytest.mark.skipif(not GOLDEN.exists(), reason="no ../shared/golden")
@@ -172,9 +172,9 @@ def test_places_are_stretched_in_training_alone_and_unplaced_tokens_stay() -> No
 @pytest.mark.parametrize(
     "cfg, dims, sentence",
     [
-        (dict(sections=[3, 3]), 2, "under directions='interleaved', got"),
-        (dict(directions="interleaved", sections=[3]), 2, "most pairs of each of the 2 axes"),
-        (dict(preset="vjepa2", learned=True), 3, "is axial, with pairs of neighbours"),
+        (dict(sections=[3, 3]), 2, "with directions='interleaved', got"),
+        (dict(directions="interleaved", sections=[3]), 2, "largest number of pairs of each of the 2 axes"),
+        (dict(preset="vjepa2", learned=True), 3, "has axial directions, pairs of neighbors"),
         (dict(preset="litept"), 5, "a head of 48 does not divide by 10"),
         (dict(directions="spiral"), 2, "directions is 'axial' or 'interleaved'"),
         (dict(directions="simplex"), 16, "too narrow"),

@@ -37,10 +37,10 @@ def test_logits_are_those_of_the_paper_element_by_element(
     given = layout(sizes)
     x = torch.randn(1, given["positions"].shape[1], model.dim).double().requires_grad_()
     exact_x, weights = x.detach().clone().requires_grad_(), weights_of(model)
-    wanted, found = reference(model, weights, exact_x, given), model(x, Where(**given))
-    assert (found - wanted).abs().max() <= 1e-10
-    wanted.square().sum().backward()
-    found.square().sum().backward()
+    expected, actual = reference(model, weights, exact_x, given), model(x, Where(**given))
+    assert (actual - expected).abs().max() <= 1e-10
+    expected.square().sum().backward()
+    actual.square().sum().backward()
     torch.testing.assert_close(x.grad, exact_x.grad, rtol=0, atol=1e-10)
     for name, parameter in parameters_of(model).items():
         torch.testing.assert_close(parameter.grad, weights[name].grad, rtol=0, atol=1e-10)
@@ -76,13 +76,13 @@ def test_tokens_before_the_grid_have_no_bias_placed_or_not(make: Make) -> None:
     model = make(dict(type="SaPE2"), 2)
     x = torch.randn(1, 8, model.dim)
     alone = Where(**grid((2, 3)))
-    wanted = model.attention.logits(x[:, 2:], alone, model.encoding.prepare(alone), parts=True)["unlikeness"]
+    expected = model.attention.logits(x[:, 2:], alone, model.encoding.prepare(alone), parts=True)["unlikeness"]
     for placed in ({}, {"placed": torch.arange(8)[None] > 1}):
         where = Where(**grid((2, 3), before=2, **placed))
-        found = model.attention.logits(x, where, model.encoding.prepare(where), parts=True)["unlikeness"]
-        assert not found[:, :, :2].any()
-        assert not found[..., :2].any()
-        torch.testing.assert_close(found[:, :, 2:, 2:], wanted)
+        actual = model.attention.logits(x, where, model.encoding.prepare(where), parts=True)["unlikeness"]
+        assert not actual[:, :, :2].any()
+        assert not actual[..., :2].any()
+        torch.testing.assert_close(actual[:, :, 2:, 2:], expected)
 
 
 def test_the_code_divides_what_its_gates_are_of(make: Make) -> None:
@@ -91,8 +91,8 @@ def test_the_code_divides_what_its_gates_are_of(make: Make) -> None:
     with torch.no_grad():  # queries 4 times as long, over sqrt(16)
         models[1].attention.qkv.weight[:48] *= 4
         models[1].attention.qkv.bias[:48] *= 4
-    found = [m.attention.logits(x, where, m.encoding.prepare(where), parts=True)["unlikeness"] for m in models]
-    torch.testing.assert_close(found[0], found[1])
+    actual = [m.attention.logits(x, where, m.encoding.prepare(where), parts=True)["unlikeness"] for m in models]
+    torch.testing.assert_close(actual[0], actual[1])
 
 
 def test_chunks_of_queries_are_those_of_all_at_once(make: Make, assert_same_in_chunks: Callable[..., None]) -> None:
@@ -105,9 +105,9 @@ def test_chunks_of_queries_are_those_of_all_at_once(make: Make, assert_same_in_c
 def test_a_graph_measures_distances_in_its_own_way_and_alike(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     model = make(dict(type="SaPE2"), 2)
     x, where = torch.randn(2, 12, model.dim), Where(**grid((3, 4)))
-    wanted = model.logits(x, where)
+    expected = model.logits(x, where)
     monkeypatch.setattr("torch.compiler.is_exporting", lambda: True)  # ONNX knows fewer operators
-    torch.testing.assert_close(model.logits(x, where), wanted)
+    torch.testing.assert_close(model.logits(x, where), expected)
 
 
 def test_an_image_is_the_same_among_others(make: Make) -> None:

@@ -36,7 +36,7 @@ def logits(encoding: Any, where: Where, q: torch.Tensor, k: torch.Tensor) -> tor
     return q @ k.transpose(-1, -2)
 
 
-def turned(waves: list[list[list[float]]], r: torch.Tensor, q: torch.Tensor, k: torch.Tensor) -> torch.Tensor:
+def rotated(waves: list[list[list[float]]], r: torch.Tensor, q: torch.Tensor, k: torch.Tensor) -> torch.Tensor:
     """Re(q_i conj(k_j) exp(-i w'(r_j - r_i))) over pairs of neighbours, pair by pair; waves[head][pair][axis]."""
     dr = r[0] - r[0][:, None]  # (N, N, P)
     out = torch.zeros(1, q.shape[1], r.shape[1], r.shape[1], dtype=torch.float64)
@@ -55,24 +55,24 @@ def axial(base: Callable[[int], float], width: int = 16) -> list[list[list[float
 
 
 @pytest.fixture
-def scene() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+def random_inputs() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     torch.manual_seed(1)
     q, k = torch.randn(2, 1, 2, 9, 16, dtype=torch.float64)
     return torch.rand(1, 9, 2, dtype=torch.float64) * 20, q, k
 
 
-def test_ntk_is_the_published_growth_of_the_base(scene: Any) -> None:
+def test_ntk_is_the_published_growth_of_the_base(random_inputs: Any) -> None:
     """base s^(d / (d - 2)), each axis with its own d = 8 channels and its own s."""
-    r, q, k = scene
+    r, q, k = random_inputs
     encoding = build(dict(type="AxialRoPE", base=100.0))
     encoding.scaling = Scaling("ntk", LARGER)
-    wanted = turned(axial(lambda p: 100.0 * LARGER[p] ** (8 / (8 - 2))), r, q, k)
-    torch.testing.assert_close(logits(encoding, Where(r), q, k), wanted, rtol=0, atol=1e-10)
+    expected = rotated(axial(lambda p: 100.0 * LARGER[p] ** (8 / (8 - 2))), r, q, k)
+    torch.testing.assert_close(logits(encoding, Where(r), q, k), expected, rtol=0, atol=1e-10)
 
 
 @pytest.mark.parametrize("turns", [(0.05, 0.8), (1.0, 32.0)])
-def test_yarn_is_ntk_by_parts_with_a_temperature(scene: Any, turns: tuple[float, float]) -> None:
-    r, q, k = scene
+def test_yarn_is_ntk_by_parts_with_a_temperature(random_inputs: Any, turns: tuple[float, float]) -> None:
+    r, q, k = random_inputs
     encoding = build(dict(type="AxialRoPE", base=100.0), position_scale=UNIT)
     encoding.scaling = Scaling("yarn", LARGER, TRAINED, turns)
     alpha, beta = turns
@@ -85,15 +85,15 @@ def test_yarn_is_ntk_by_parts_with_a_temperature(scene: Any, turns: tuple[float,
 
     waves = [[[scaled(w[p], p) if w[p] else 0.0 for p in (0, 1)] for w in head] for head in axial(lambda p: 100.0)]
     temperature = 1 / (0.1 * math.log(LARGER[0] * LARGER[1]) + 1) ** 2
-    wanted = turned(waves, r, q, k) / temperature
-    torch.testing.assert_close(logits(encoding, Where(r), q, k), wanted, rtol=0, atol=1e-10)
+    expected = rotated(waves, r, q, k) / temperature
+    torch.testing.assert_close(logits(encoding, Where(r), q, k), expected, rtol=0, atol=1e-10)
 
 
 @pytest.mark.parametrize("preset", ["original", "pape_repo"])
 @pytest.mark.parametrize("kind", ["ntk", "yarn"])
-def test_learned_waves_are_scaled_by_their_own_length(scene: Any, kind: Any, preset: str) -> None:
+def test_learned_waves_are_scaled_by_their_own_length(random_inputs: Any, kind: Any, preset: str) -> None:
     """By |w| and by how often w turns from corner to corner; each component by its axis' factor."""
-    r, q, k = scene
+    r, q, k = random_inputs
     encoding = build(dict(type="RoPEMixed", preset=preset, base=100.0))
     encoding.scaling = Scaling(kind, LARGER, TRAINED, (0.1, 1.0))
     torch.manual_seed(0)
@@ -115,16 +115,16 @@ def test_learned_waves_are_scaled_by_their_own_length(scene: Any, kind: Any, pre
             waves[-1].append(ntk if kind == "ntk" else yarn)
     gain = (0.1 * math.log(LARGER[0] * LARGER[1]) + 1) ** 2 if kind == "yarn" else 1.0
     order = [c for f in range(8) for c in (f, f + 8)] if repo else list(range(16))  # halves
-    wanted = turned(waves, r, q[..., order], k[..., order]) * gain
+    expected = rotated(waves, r, q[..., order], k[..., order]) * gain
     x = q.transpose(1, 2).flatten(2)
     a, b, _ = layer(q, k, x, encoding.prepare(Where(r)))
-    torch.testing.assert_close(a @ b.transpose(-1, -2), wanted, rtol=0, atol=1e-9)
+    torch.testing.assert_close(a @ b.transpose(-1, -2), expected, rtol=0, atol=1e-9)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("cfg", [*ROTARY, dict(type="RotaryND", normalize="separate")], ids=str)
-def test_a_factor_of_one_changes_nothing_to_the_last_digit(scene: Any, cfg: dict[str, Any], kind: Any) -> None:
-    r, q, k = scene
+def test_a_factor_of_one_changes_nothing_to_the_last_digit(random_inputs: Any, cfg: dict[str, Any], kind: Any) -> None:
+    r, q, k = random_inputs
     encoding = build(cfg, position_scale=0.7)
     plain = logits(encoding, Where(r), q, k)
     encoding.scaling = Scaling(kind, (1.0, 1.0), TRAINED)
@@ -140,8 +140,8 @@ def test_ntk_leaves_the_fastest_wave_and_interpolates_the_slowest(cfg: dict[str,
     table = encoding.frequencies().double() if table is None else table.detach().double()
     table = 1 / table if cfg == dict(type="RoPEMixed", preset="pape_repo") else table
     sizes = table.norm(dim=-1)
-    assert encoding.sizes == pytest.approx((sizes.max().item(), sizes.min().item()), rel=1e-5)
-    ratio = Scaling("ntk", (2.0, 2.0)).frequencies(table, encoding.sizes, (1.0, 1.0)).norm(dim=-1) / sizes
+    assert encoding.frequency_range == pytest.approx((sizes.max().item(), sizes.min().item()), rel=1e-5)
+    ratio = Scaling("ntk", (2.0, 2.0)).frequencies(table, encoding.frequency_range, (1.0, 1.0)).norm(dim=-1) / sizes
     torch.testing.assert_close(ratio.amax(1), torch.ones_like(ratio[:, 0]), rtol=1e-5, atol=0)
     torch.testing.assert_close(ratio.amin(1), torch.ones_like(ratio[:, 0]) / 2, rtol=1e-5, atol=0)
 
@@ -150,12 +150,12 @@ def test_ntk_leaves_the_fastest_wave_and_interpolates_the_slowest(cfg: dict[str,
 def test_linear_divides_the_positions_of_every_encoding(name: str) -> None:
     encoding: Any = built(CASES[name], 2)
     encoding.scale_positions = (0.5, 0.25)
-    wanted = encoding.factors
+    expected = encoding.factors
     encoding.scale_positions = 1.0
     kinds: tuple[Kind, ...] = ("linear",) if encoding.scales_waves else KINDS  # without waves all kinds are that
     for kind in kinds:
         encoding.scaling = Scaling(kind, (2.0, 4.0), TRAINED)
-        assert encoding.factors == wanted
+        assert encoding.factors == expected
 
 
 def test_of_several_encodings_rotations_are_scaled_and_others_interpolated() -> None:

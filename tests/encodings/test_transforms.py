@@ -10,7 +10,7 @@ from ndformer.framework.tokens import Where
 from tests.encodings.conftest import Model
 from tests.encodings.references.all import CASES, allows
 
-OWN = "encoding.", "attention.encoding."  # the weights of an encoding and of its part in a layer
+ENCODING_PREFIXES = "encoding.", "attention.encoding."  # the weights of an encoding and of its part in a layer
 
 SPARSE = "CPE-voxels"  # a sparse convolution has no batching rule
 BACKWARD_ONLY = {
@@ -20,13 +20,13 @@ BACKWARD_ONLY = {
     "LearnableAbsolute",
     "LaPE",
     "PEMixer",
-}  # torch or Flow has no forward derivative
+}  # torch or SkewExponential has no forward derivative
 
 
 NAMES = [name for name, cfg in CASES.items() if allows(cfg, 2) and "joint" not in cfg]
 
 
-class Given(torch.nn.Module):
+class FixedInputs(torch.nn.Module):
     """A model whose tokens are given: a function of its weights."""
 
     def __init__(self, cfg: Any, backend: str) -> None:
@@ -43,19 +43,19 @@ class Given(torch.nn.Module):
 @pytest.mark.parametrize("name", [name for name in NAMES if name != SPARSE])
 def test_weights_alone_can_be_transformed(name: str) -> None:
     """Issue 44.20: vmap over the weights is one model after the other; grad and jvp are one derivative."""
-    given = Given(CASES[name], "dense")
-    weights = {n: p.detach() for n, p in given.model.named_parameters() if n.startswith(OWN)}
+    module = FixedInputs(CASES[name], "dense")
+    weights = {n: p.detach() for n, p in module.model.named_parameters() if n.startswith(ENCODING_PREFIXES)}
     weights = {f"model.{n}": p for n, p in weights.items()}
     if not weights:
         pytest.skip("it has no weights")
 
-    def output(own: dict[str, Tensor]) -> Tensor:
-        return torch.func.functional_call(given, own)
+    def output(new_weights: dict[str, Tensor]) -> Tensor:
+        return torch.func.functional_call(module, new_weights)
 
     others = {n: p + 0.1 * torch.randn_like(p) for n, p in weights.items()}
     both = torch.func.vmap(output)({n: torch.stack([p, others[n]]) for n, p in weights.items()})
     torch.testing.assert_close(both, torch.stack([output(weights), output(others)]))
-    slopes = torch.func.grad(lambda own: output(own).sum())(weights)
+    slopes = torch.func.grad(lambda new_weights: output(new_weights).sum())(weights)
     steps = {n: torch.randn_like(p) for n, p in weights.items()}
     along = sum((slopes[n] * steps[n]).sum() for n in weights)
     if CASES[name]["type"] not in BACKWARD_ONLY:

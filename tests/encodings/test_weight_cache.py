@@ -18,7 +18,7 @@ def layer() -> Any:
 
 
 def slopes(pape: Any) -> Tensor:
-    return pape.rows(pape._rows, pape.wp, pape.wa, pape.wb)[:, pape.wa.shape[1] :]
+    return pape.token_weights(pape._fold_tokens, pape.wp, pape.wa, pape.wb)[:, pape.wa.shape[1] :]
 
 
 def loaded(pape: Any) -> None:
@@ -44,9 +44,9 @@ def test_a_change_of_weights_is_seen(change: Callable[[Any], None]) -> None:
     before = slopes(pape)
     assert slopes(pape).data_ptr() == before.data_ptr()
     change(pape)
-    wanted = pape.wp.mT @ pape.wb * pape.head_dim**-0.5
+    expected = pape.wp.mT @ pape.wb * pape.head_dim**-0.5
     assert not torch.equal(slopes(pape).double(), before.double()) or change is moved
-    torch.testing.assert_close(slopes(pape), wanted, rtol=0, atol=1e-7)
+    torch.testing.assert_close(slopes(pape), expected, rtol=0, atol=1e-7)
     assert slopes(pape).dtype == pape.wp.dtype
 
 

@@ -29,7 +29,9 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from ndformer.encodings.pape import centre, concat_features, form, slope, steepest
+from ndformer.encodings.centered_positions import centered_positions
+from ndformer.encodings.initial_radius import weight_sensitivity
+from ndformer.encodings.pape import concat_features, linear_coefficients, quadratic_coefficients
 from ndformer.framework.bias.parabolas import QuadraticBias
 from ndformer.framework.engine.config.text import parse_encoding
 from ndformer.framework.engine.programs.cli import new_parser, run
@@ -114,8 +116,10 @@ def attention(args: argparse.Namespace) -> list[dict[str, Any]]:
             curvature = m * 0.7344 / 6 * width**-0.5
 
             def call() -> Tensor:
-                positions, near = centre(where.positions, where, (1.0, 1.0), curvature, steepest(curvature, m, width))
-                M, c = form(a, wp, width).unbind(0), slope(b, wp, width).unbind(0)
+                positions, near = centered_positions(
+                    where.positions, where, (1.0, 1.0), curvature, weight_sensitivity(curvature, m, width)
+                )
+                M, c = quadratic_coefficients(a, wp, width).unbind(0), linear_coefficients(b, wp, width).unbind(0)
                 return attend(q, k, v, where, QuadraticBias(M, c, positions, near))
 
             return call

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from ndformer.encodings.pape import concat_features, form, slope
+from ndformer.encodings.pape import concat_features, linear_coefficients, quadratic_coefficients
 from ndformer.framework.bias.parabolas import IsotropicBias, QuadraticBias
 from ndformer.framework.kernels import attend
 from ndformer.framework.tokens import Where
@@ -102,7 +102,7 @@ def parabolas(bench: Bench, batch: int, where: Where, train: bool) -> tuple[Tens
     a = -F.softplus(torch.randn(HEADS, M, batch, N, device=bench.device))
     b = torch.randn(HEADS, M, batch, N, device=bench.device)
     wp = torch.empty(HEADS, M, P, device=bench.device).uniform_(-(P**-0.5), P**-0.5)
-    matrix, vector = form(a, wp, WIDTH), slope(b, wp, WIDTH)
+    matrix, vector = quadratic_coefficients(a, wp, WIDTH), linear_coefficients(b, wp, WIDTH)
     return a, b, wp, matrix.requires_grad_(train), vector.requires_grad_(train)
 
 

@@ -32,11 +32,11 @@ def rotate_by_operations(x: Tensor, cos: Tensor, sin: Tensor, halves: bool) -> T
         a, b = turned[..., :pairs], turned[..., pairs:]
         turned = torch.cat([a * cos - b * sin, a * sin + b * cos], dim=-1)
     else:
-        turned = turned * cos.repeat_interleave(2, -1) + across(turned) * sin.repeat_interleave(2, -1)
+        turned = turned * cos.repeat_interleave(2, -1) + rotate_every_two(turned) * sin.repeat_interleave(2, -1)
     return torch.cat([turned.to(x.dtype), rest], dim=-1)
 
 
-def across(x: Tensor) -> Tensor:
+def rotate_every_two(x: Tensor) -> Tensor:
     """Each pair (a, b) of neighbors as (-b, a)."""
     return torch.stack([-x[..., 1::2], x[..., 0::2]], dim=-1).flatten(-2)
 

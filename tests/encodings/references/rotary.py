@@ -1,4 +1,4 @@
-"""Of a pair of channels read as complex numbers, Re(q_i conj(k_j) exp(-i w'(r_j - r_i)))."""
+"""RotaryND: with channel pairs as complex numbers, Re(q_i conj(k_j) exp(-i w'(r_j - r_i)))."""
 
 import math
 
@@ -8,7 +8,7 @@ from torch import Tensor
 from tests.encodings.references.base import Reference
 
 
-class _Turned(Reference):
+class ComplexRotation(Reference):
     def frequencies(self, h: int) -> list[Tensor]:
         raise NotImplementedError
 
@@ -20,22 +20,11 @@ class _Turned(Reference):
             real = torch.outer(q0, k0) + torch.outer(q1, k1)
             imaginary = torch.outer(q1, k0) - torch.outer(q0, k1)
             total = total + real * (self.dr @ w).cos() + imaginary * (self.dr @ w).sin()
-        turned = 2 * len(frequencies)
-        return total + q[:, turned:] @ k[:, turned:].T
+        rotated = 2 * len(frequencies)
+        return total + q[:, rotated:] @ k[:, rotated:].T
 
 
-class AxialRoPE(_Turned):
-    def frequencies(self, h: int) -> list[Tensor]:
-        n = self.width // (2 * self.dims)
-        return [100 ** (-i / n) * e for e in torch.eye(self.dims).double() for i in range(n)]
-
-
-class RoPEMixed(_Turned):
-    def frequencies(self, h: int) -> list[Tensor]:
-        return list(self.weights["encoding.frequencies"][h])
-
-
-class RotaryND(_Turned):
+class RotaryND(ComplexRotation):
     """u = 2 (r - lowest + 1/2) / extent - 1 where places are normalized; a pair is (f, f + pairs) with halves."""
 
     def __init__(self, *args: object) -> None:
@@ -57,15 +46,15 @@ class RotaryND(_Turned):
 
     def content(self, h: int, q: Tensor, k: Tensor) -> Tensor:
         if self.cfg.get("preset") == "vjepa2":
-            return self.turned_apart(q) @ self.turned_apart(k).T
+            return self.rotated_tiled(q) @ self.rotated_tiled(k).T
         if self.halves:
             pairs = len(self.frequencies(h))
             order = [c for f in range(pairs) for c in (f, f + pairs)] + list(range(2 * pairs, self.width))
             q, k = q[:, order], k[:, order]
         return super().content(h, q, k)
 
-    def turned_apart(self, x: Tensor) -> Tensor:
-        """Channel c of an axis turns with its neighbour by r w_(c mod n): the two of a pair by different angles."""
+    def rotated_tiled(self, x: Tensor) -> Tensor:
+        """Channel c of an axis rotates with its neighbour by r w_(c mod n): the two of a pair by different angles."""
         n, out = self.width // (2 * self.dims), x.clone()
         for p in range(self.dims):
             for c in range(2 * n):
@@ -91,16 +80,14 @@ class RotaryND(_Turned):
             most = self.cfg.get("sections") or [pairs // P] * P
             own = [c % P if c // P < most[c % P] else 0 for c in range(pairs)]
             return [base ** (-c / pairs) * axes[p] for c, p in enumerate(own)]
-        return list(self.model.encoding.drawn.double()[h])  # random ones; test_rotary.py looks at them
+        return list(self.model.encoding.drawn.double()[h])  # random ones; test_rotary.py tests them
 
 
 CASES = {
-    "AxialRoPE": dict(type="AxialRoPE"),
-    "RoPEMixed": dict(type="RoPEMixed"),
     "RotaryND simplex": dict(type="RotaryND", directions="simplex", normalize="max", base=5.0),
     "RotaryND golden": dict(type="RotaryND", directions="golden", learned=True),
     "RotaryND dinov3": dict(type="RotaryND", preset="dinov3", rescale=1.0),
     "RotaryND vjepa2": dict(type="RotaryND", preset="vjepa2"),
     "RotaryND qwen3vl": dict(type="RotaryND", preset="qwen3vl"),
 }
-REFERENCES = {"AxialRoPE": AxialRoPE, "RoPEMixed": RoPEMixed, "RotaryND": RotaryND}
+REFERENCES = {"RotaryND": RotaryND}

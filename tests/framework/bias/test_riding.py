@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-import ndformer.encodings.pape as parabolic_module
+import ndformer.encodings.centered_positions as centered_module
 import ndformer.framework.kernels.sdpa as sdpa_module
 from ndformer.framework.attention import Attention, build_encoding
 from ndformer.framework.bias import (
@@ -169,7 +169,7 @@ def test_packed_samples_ride_each_about_its_own_middle(monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize("name", ["PaPE", "PaPERI", "PaPECompact", "PaPEDirectional"])
 def test_a_grid_is_halved_once_for_all_blocks(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    halved = spy(monkeypatch, parabolic_module, "near")
+    halved = spy(monkeypatch, centered_module, "near")
     called = spy(monkeypatch, sdpa_module, "features")
     model = Transformer(64, 3, 1, 2, dict(type=name))
     positions = torch.cartesian_prod(*2 * [torch.arange(24.0)])[None]
@@ -177,13 +177,13 @@ def test_a_grid_is_halved_once_for_all_blocks(name: str, monkeypatch: pytest.Mon
     model(TokenSet(torch.randn(1, 576, 64), where))
     assert (len(halved), len(called)) == (1, 3)
     state = build_encoding(dict(type=name), dim=64, heads=1, position_dims=2, depth=3).prepare(where)
-    assert any(len(axis.keys) == 2 for axis in state.near.axes)
+    assert any(len(axis.keys) == 2 for axis in state.local.axes)
 
 
 def test_a_layout_that_comes_again_is_not_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same tokens at the same places, for the same unit: what moved, is learnt from, or is made for a graph or for
     inference alone is looked at anew."""
-    looked = spy(monkeypatch, parabolic_module, "near")
+    looked = spy(monkeypatch, centered_module, "near")
     encoding = build_encoding(dict(type="PaPE"), dim=64, heads=2, position_dims=2, depth=1)
     moving = build_encoding(dict(type="PaPE", shift=1.0), dim=64, heads=2, position_dims=2, depth=1)
     where = Where(image(8), grid=(14, 14))

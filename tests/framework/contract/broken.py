@@ -9,7 +9,8 @@ import torch
 from torch import nn
 
 from ndformer.encodings.alibi import ALiBi
-from ndformer.encodings.pape import PaPE, PaPERI, PaPERILayer
+from ndformer.encodings.pape import PaPE
+from ndformer.encodings.pape_ri import PaPERI, PaPERILayer
 from ndformer.encodings.rope import AxialRoPE, RoPEMixed
 from ndformer.encodings.sincos import Sincos
 from ndformer.framework.bias.base import Bias, PositionBias

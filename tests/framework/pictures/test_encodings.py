@@ -24,13 +24,13 @@ def run(file, folder, *arguments):
 
 
 def test_python_m_draws_the_encodings_of_a_file_where_one_is(tmp_path):
-    assert run("parabolic", tmp_path) == ["PaPE.png", "PaPERI.png"]
-    assert (tmp_path / "PaPE.png").read_bytes().startswith(b"\x89PNG")
-    assert (tmp_path / "PaPE.png").read_bytes() != (tmp_path / "PaPERI.png").read_bytes()
+    assert run("rope", tmp_path) == ["AxialRoPE.png", "RoPEMixed.png"]
+    assert (tmp_path / "AxialRoPE.png").read_bytes().startswith(b"\x89PNG")
+    assert (tmp_path / "AxialRoPE.png").read_bytes() != (tmp_path / "RoPEMixed.png").read_bytes()
 
 
 def test_or_into_a_folder(tmp_path):
-    (path,) = run("none", tmp_path, "--out", "made/here")
+    (path,) = run("nope", tmp_path, "--out", "made/here")
     assert path == os.path.join("made", "here", "NoPE.png")
     assert (tmp_path / path).is_file()
 

@@ -181,7 +181,7 @@ def _resized(model: nn.Module, name: str, given: Tensor, own: Tensor) -> Tensor 
     encoding: Any = model.get_submodule(name.rpartition(".tables.")[0])
     if given.dim() != 2 or given.shape[0] != own.shape[0]:
         return None
-    axes = len(encoding.reach) if len(encoding.tables) == 1 else 1
+    axes = len(encoding.max_steps) if len(encoding.tables) == 1 else 1
     sides = [round(table.shape[1] ** (1 / axes)) for table in (given, own)]
     if axes > 3 or sides[0] ** axes != given.shape[1] or sides[1] ** axes != own.shape[1]:
         return None

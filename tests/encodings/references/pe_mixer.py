@@ -1,30 +1,13 @@
-"""ViTARC's OPE, equation 13, and the ten strategies of its PEmixer."""
+"""PEMixer: the ten strategies of ViTARC's PEmixer."""
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from tests.encodings.references.absolute import sincos
 from tests.encodings.references.base import Reference
-
-
-def wave(n: Tensor, width: int) -> Tensor:
-    """(n,) -> (n, width): sine and cosine in turn."""
-    angles = [n / 10000 ** (2 * i / width) for i in range(math.ceil(width / 2))]
-    return torch.stack([f for a in angles for f in (a.sin(), a.cos())][:width], dim=1)
-
-
-class ObjectSincos(Reference):
-    """Without objects: all are 0."""
-
-    def embed(self, x: Tensor) -> Tensor:
-        half, P = self.dim // 2, self.dims
-        each = (self.dim - half) // P
-        widths = [each] * (P - 1) + [self.dim - half - each * (P - 1)]
-        parts = [wave(torch.zeros_like(self.r[:, 0]), half)]
-        parts += [wave(self.r[:, axis], width) for axis, width in enumerate(widths)]
-        return x + torch.cat(parts, dim=1) * self.placed[:, None]
+from tests.encodings.references.sincos import sincos
 
 
 class PEMixer(Reference):
@@ -74,8 +57,7 @@ class PEMixer(Reference):
 
 
 STRATEGIES = "hardcoded_normalization", "learnable_scaling", "weighted_sum_no_norm_vec", "layer_norm"
-CASES = {
-    "ObjectSincos": dict(type="ObjectSincos"),
+CASES: dict[str, dict[str, Any]] = {
     **{f"PEMixer-{strategy}": dict(type="PEMixer", strategy=strategy) for strategy in STRATEGIES},
     "PEMixer-positional_attention": dict(type="PEMixer", strategy="positional_attention", attention_heads=3),
     "PEMixer-two": dict(
@@ -85,4 +67,4 @@ CASES = {
         second=dict(type="Sincos", position_scale=0.5),
     ),
 }
-REFERENCES = {"ObjectSincos": ObjectSincos, "PEMixer": PEMixer}
+REFERENCES = {"PEMixer": PEMixer}

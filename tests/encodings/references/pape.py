@@ -1,4 +1,4 @@
-"""PaPE, equations 6 to 9 with the switches of Table 2, and PaPE-RI."""
+"""PaPE, equations 6 to 9 with the switches of Table 2."""
 
 import math
 
@@ -32,19 +32,11 @@ class PaPE(Reference):
         return self.weights[f"encoding.{name}"][h].expand(len(x), -1)
 
 
-class PaPERI(Reference):
-    def bias(self, h: int, x: Tensor, q: Tensor, k: Tensor) -> Tensor:
-        alpha = -F.softplus(x @ self.weights["encoding.wa"][h])
-        square = (self.dr * self.dr).sum(-1)
-        return alpha[:, None] * self.weights["encoding.scale"][h] ** 2 * square / math.sqrt(self.width)
-
-
 CASES = {
     "PaPE": dict(type="PaPE", m=8),
     "PaPE-50": dict(type="PaPE", m=50),
-    "PaPE-near": dict(type="PaPE", m=8, position_scale=0.25),  # near enough to ride on q and k in float32
+    "PaPE-near": dict(type="PaPE", m=8, position_scale=0.25),
     "PaPE-concat": dict(type="PaPE", m=8, impl="paper_concat"),
     "PaPE-offsets": dict(type="PaPE", m=8, offsets=True, init_radius=(2, 6)),
-    "PaPERI": dict(type="PaPERI"),
 }
-REFERENCES = {"PaPE": PaPE, "PaPERI": PaPERI}
+REFERENCES = {"PaPE": PaPE}

@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from ndformer.encodings.rotary import ToTurn
-from ndformer.encodings.skew_matrices import Flow, cayley, skew
+from ndformer.encodings.rotary import RotaryState
+from ndformer.encodings.skew_matrices import SkewExponential, cayley, skew
 from ndformer.framework.encoding.composed import build_encoding
 from ndformer.framework.tokens import Where
 
@@ -74,7 +74,7 @@ def test_among_normalised_places_logits_are_of_differences_where_declared(cfg: A
     r = torch.rand(1, 9, 2).double() * 3
     r[0, :2] = torch.tensor([[-5.0, -5.0], [9.0, 9.0]])
     moved = r + torch.tensor([2.0, -1.0]).double() * (torch.arange(9) >= 2)[None, :, None]
-    here, there = (logits(encoding, Where(at), q, k)[:, :, 2:, 2:] for at in (r, moved))
+    here, there = (logits(encoding, Where(case), q, k)[:, :, 2:, 2:] for case in (r, moved))
     assert encoding.translation_invariant == relative
     assert ((here - there).abs().max() <= 1e-9) == relative
 
@@ -96,10 +96,10 @@ def test_packed_samples_are_normalised_each_by_itself_where_rows_are_not_cut_too
     where = Where(r, segment=segment, placed=torch.arange(9)[None] != 1)
     object.__setattr__(where, "cut", None)
     encoding = build(dict(type="LieRE", normalize=by), 2)
-    found = encoding.unit(where.positions, where)
-    for row, at in ((0, slice(0, 4)), (0, slice(4, 8)), (1, slice(0, 2)), (1, slice(2, 6)), (1, slice(6, 9))):
-        alone = Where(r[row : row + 1, at], placed=(torch.arange(9) != 1)[None, at])
-        torch.testing.assert_close(found[row, at], encoding.unit(alone.positions, alone)[0], rtol=0, atol=1e-12)
+    actual = encoding.unit(where.positions, where)
+    for row, case in ((0, slice(0, 4)), (0, slice(4, 8)), (1, slice(0, 2)), (1, slice(2, 6)), (1, slice(6, 9))):
+        alone = Where(r[row : row + 1, case], placed=(torch.arange(9) != 1)[None, case])
+        torch.testing.assert_close(actual[row, case], encoding.unit(alone.positions, alone)[0], rtol=0, atol=1e-12)
 
 
 def test_the_farthest_corner_is_of_the_own_sample_where_packed_rows_are_not_cut_too() -> None:
@@ -108,9 +108,9 @@ def test_the_farthest_corner_is_of_the_own_sample_where_packed_rows_are_not_cut_
     where = Where(r, segment=torch.tensor([[0, 0, 0, 1, 1, 1]]))
     object.__setattr__(where, "cut", None)
     encoding = build(dict(type="FIRE"), 2)
-    _, found = encoding.tables(where.positions, where)
-    alone = [encoding.tables(r[:, at], Where(r[:, at]))[1] for at in (slice(0, 3), slice(3, 6))]
-    torch.testing.assert_close(found, torch.cat(alone, 1), rtol=0, atol=1e-12)
+    _, actual = encoding.tables(where.positions, where)
+    alone = [encoding.tables(r[:, case], Where(r[:, case]))[1] for case in (slice(0, 3), slice(3, 6))]
+    torch.testing.assert_close(actual, torch.cat(alone, 1), rtol=0, atol=1e-12)
 
 
 def test_string_starts_as_rope_and_its_basis_is_a_rotation() -> None:
@@ -119,7 +119,7 @@ def test_string_starts_as_rope_and_its_basis_is_a_rotation() -> None:
     own = encoding.layer(0, 2).double()
     rope = build(dict(type="RotaryND", learned=True), 2).layer(0, 2).double()
     x = q.transpose(1, 2).flatten(2)
-    state = ToTurn(r)
+    state = RotaryState(r)
     for ours, theirs in zip(own(q, k, x, state)[:2], rope(q, k, x, state)[:2]):
         torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-12)
     P = cayley(skew(torch.randn(3, 45).double(), 10))
@@ -127,22 +127,22 @@ def test_string_starts_as_rope_and_its_basis_is_a_rotation() -> None:
     torch.testing.assert_close(torch.linalg.det(P), torch.ones(3).double())
 
 
-@pytest.mark.parametrize("at", ["0", "pairs", "anywhere"])
-def test_flow_and_its_gradients_are_those_of_exponentials_where_eigenvalues_coincide_too(at: str) -> None:
+@pytest.mark.parametrize("case", ["0", "pairs", "anywhere"])
+def test_flow_and_its_gradients_are_those_of_exponentials_where_eigenvalues_coincide_too(case: str) -> None:
     """Derivatives of eigenvectors are infinite there."""
     torch.manual_seed(0)
     S = skew(torch.randn(2, 3, 10).double(), 5)
-    if at == "0":
+    if case == "0":
         S = torch.zeros_like(S)
-    if at == "pairs":  # twice the same turn, and a channel that stays
+    if case == "pairs":  # twice the same turn, and a channel that stays
         S = torch.block_diag(*[torch.tensor([[0.0, -2.0], [2.0, 0.0]])] * 2, torch.zeros(1, 1)).double().expand_as(S)
     S, t = S.clone().requires_grad_(), torch.randn(4, 2, 6, 3).double().requires_grad_()
     towards = torch.randn(4, 2, 6, 3, 5, 5).double()
     exact = torch.linalg.matrix_exp(t[..., None, None] * S[:, None])
-    found, *_ = Flow.apply(S[:, None], t, torch.float64)
-    torch.testing.assert_close(found, exact, rtol=0, atol=1e-12)
-    wanted = torch.autograd.grad((exact * towards).sum(), [S, t])
-    for ours, theirs in zip(torch.autograd.grad((found * towards).sum(), [S, t]), wanted):
+    actual, *_ = SkewExponential.apply(S[:, None], t, torch.float64)
+    torch.testing.assert_close(actual, exact, rtol=0, atol=1e-12)
+    expected = torch.autograd.grad((exact * towards).sum(), [S, t])
+    for ours, theirs in zip(torch.autograd.grad((actual * towards).sum(), [S, t]), expected):
         torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-10)
 
 
@@ -181,13 +181,17 @@ def test_pope_widens_q_and_k_and_says_in_the_phase_alone_where() -> None:
 @pytest.mark.parametrize(
     "cfg, dims, sentence",
     [
-        (dict(type="LieRE", block=1), 2, "block is how many channels turn together, 2 to 24"),
-        (dict(type="LieRE", block=25), 2, "block is how many .* got 25"),
-        (dict(type="ComRoPE", kind="AP", block=12), 3, "has 2 of them for 3 axes; take smaller blocks, or kind='LD'"),
+        (dict(type="LieRE", block=1), 2, "block is a number of channels from 2 to 24"),
+        (dict(type="LieRE", block=25), 2, "block is a number of channels .* got 25"),
+        (
+            dict(type="ComRoPE", kind="AP", block=12),
+            3,
+            "for each of 3 axes, got 2 in a head of 24. Take smaller blocks, or kind='LD'",
+        ),
         (dict(type="ComRoPE", kind="ap"), 3, "kind is 'LD' or 'AP', got 'ap'"),
         (dict(type="ComRoPE", normalize="ends"), 3, "normalize is None or 'separate'"),
-        (dict(type="PoPE", preset="dinov3"), 2, "makes a pair of each channel itself"),
-        (dict(type="PoPE", halves=True), 2, "are RotaryND's"),
+        (dict(type="PoPE", preset="dinov3"), 2, "has no channel pairs"),
+        (dict(type="PoPE", halves=True), 2, "neither halves nor a preset that pairs channels"),
         (dict(type="STRING"), 13, "head of 24 is too narrow for 13 dimensions, which take 26"),
     ],
     ids=str,

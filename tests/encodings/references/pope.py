@@ -1,0 +1,27 @@
+"""PoPE: the sum of its cosines, channel by channel."""
+
+import math
+
+import torch
+from torch import Tensor
+
+from tests.encodings.references.base import Reference
+
+
+class PoPE(Reference):
+    def content(self, h: int, q: Tensor, k: Tensor) -> Tensor:
+        n, total = self.width // self.dims, torch.zeros(len(q), len(k), dtype=q.dtype)
+        for c in range(self.width):
+            p, i = divmod(c, n)
+            frequency = self.cfg.get("base", 10000) ** (-i / n) if p < self.dims else 0.0
+            angle = self.dr[..., min(p, self.dims - 1)] * frequency
+            delta = self.weights["encoding.delta"][h, c].clamp(-2 * math.pi, 0)
+            lengths = torch.outer(torch.log(1 + q[:, c].exp()), torch.log(1 + k[:, c].exp()))
+            total = total + lengths * torch.cos(angle + delta)
+        return total
+
+
+CASES = {
+    "PoPE": dict(type="PoPE"),
+}
+REFERENCES = {"PoPE": PoPE}
