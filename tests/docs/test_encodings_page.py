@@ -111,7 +111,7 @@ def test_every_encoding_has_its_picture_and_its_paper(name):
 
 
 def test_table_at_the_top_names_the_file_of_each_registered_encoding():
-    row = r"^\| \[(\w+)\]\(#\w+\) \| .* \| \[(\w+)\.py\]\(\.\./ndformer/encodings/(\w+)\.py\) \|$"
+    row = r"^\| \[(\w+)\]\(#\w+\) \| .* \| \[(\w+)\.py\]\(\.\./\.\./ndformer/encodings/(\w+)\.py\) \|$"
     rows = re.findall(row, PAGE, flags=re.MULTILINE)
     modules = [(name, ENCODINGS.get(name).__module__.removeprefix("ndformer.encodings.")) for name in NAMES]
     assert sorted((name, text) for name, text, _ in rows) == modules
