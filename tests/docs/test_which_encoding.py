@@ -31,18 +31,18 @@ def summary(cell: Cell) -> Summary:
 
 
 def accuracy() -> str:
-    """On each set the best, and whom it is told apart from by the paired gain; and which is best most often."""
+    """Return the best encoding of each data set, those significantly below it, and the one that is best most often."""
     rows = []
     for name, found in sorted(join([DOCS / "results" / "data" / "comparison.json"]).items()):
         cells = sorted(found.cells.items(), key=lambda item: -summary(item[1]).mean)
         (best, top), *others = cells
         apart = [other for other, cell in others if _ahead(top, cell)]
         own = summary(top)
-        told = "all others" if len(apart) == len(others) else ", ".join(apart) or "nobody"
-        rows.append([name, best, f"{own.mean:.1f} ± {own.half or 0:.1f}", str(len(cells)), told])
+        lower = "all others" if len(apart) == len(others) else ", ".join(apart) or "none"
+        rows.append([name, best, f"{own.mean:.1f} ± {own.half or 0:.1f}", str(len(cells)), lower])
     most, often = Counter(row[1] for row in rows).most_common(1)[0]
-    doubt = f"In doubt, begin with {linked([most])}: it has the highest mean on {often} of these {len(rows)} sets."
-    heads = ["set", "highest mean", "accuracy, %", "of how many encodings", "ahead by more than chance of"]
+    doubt = f"If unsure, start with {linked([most])}: it has the highest mean on {often} of these {len(rows)} datasets."
+    heads = ["dataset", "highest mean", "accuracy, %", "encodings compared", "significantly better than"]
     return f"{markdown.table(heads, rows, words=5)}\n\n{doubt}"
 
 
@@ -75,41 +75,42 @@ def price() -> str:
 def answers() -> str:
     parts: list[tuple[str, str]] = [
         (
-            "What learns best from little data?",
-            "Test accuracy of small transformers, learning rates by validation; ± is the 95 % interval of the mean "
-            "over three to five seeds or folds, and ahead by more than chance is who has an interval of paired gains "
-            "above 0: [all figures](../results/comparison.md#what-came-out).\n\n" + accuracy(),
+            "Best accuracy with little data",
+            "Test accuracy of small transformers; learning rates were chosen by validation. ± is the 95 % confidence "
+            "interval of the mean over three to five seeds or folds. The last column lists the encodings with "
+            "significantly lower accuracy (95 % interval of the paired gain above 0): "
+            "[all figures](../results/comparison.md#what-came-out).\n\n" + accuracy(),
         ),
         (
-            "My inputs will be larger than those of training",
-            "Digits learnt at 28 pixels, accuracy in % at larger sizes; *interpolated*: positions divided so that they "
-            "stay in the range of training "
+            "Test inputs larger than the training inputs",
+            "Accuracy in % of models trained on digits of 28 pixels, at larger sizes. *Continued*: positions go beyond "
+            "the training range. *Interpolated*: positions are divided so that they stay in it "
             "([more sizes, and YaRN](../results/results.md#the-digits-models-of-this-table-on-larger-images)).\n\n"
             + larger(),
         ),
         (
-            "What may it cost?",
-            "A training step of a ViT-B block of 1,025 tokens on two CPU cores ([benchmarks.md](benchmarks.md)).\n\n"
-            + price(),
+            "Cost",
+            "Time of a training step of a ViT-B block with 1,025 tokens on two CPU cores, relative to no encoding "
+            "([benchmarks.md](../results/benchmarks.md)).\n\n" + price(),
         ),
         (
-            "My positions are real numbers: points, times, metres",
-            f"These take any: {linked(those(float_positions=True, needs_grid=False))}.\n\n"
-            f"These want whole steps or a full grid: "
+            "Real-valued positions: points, times, meters",
+            f"These encodings accept any positions: {linked(those(float_positions=True, needs_grid=False))}.\n\n"
+            f"These need integer steps or a full grid: "
             f"{linked(sorted({*those(float_positions=False), *those(needs_grid=True)}))}.",
         ),
         (
-            "Where the origin is must not matter",
-            f"No logit changes when all positions move: {linked(those(translation_invariant=True))}.",
+            "Translation invariance",
+            f"No logit changes when all positions are translated: {linked(those(translation_invariant=True))}.",
         ),
         (
-            "My data have no up",
-            "No logit changes when all positions move or turn: "
-            f"{linked(those(rotation_invariant=True, translation_invariant=True))}. Of these "
-            "[PaPEDirectional](../reference/encodings.md#papedirectional) alone still tells one side from another.",
+            "Rotation invariance",
+            "No logit changes when all positions are translated or rotated: "
+            f"{linked(those(rotation_invariant=True, translation_invariant=True))}. Of these, only "
+            "[PaPEDirectional](../reference/encodings.md#papedirectional) still distinguishes directions.",
         ),
         (
-            "How a token looks should depend on what it is",
+            "Attention range that depends on the content of tokens",
             f"{linked(those(content_dependent=True))}.",
         ),
     ]
