@@ -36,9 +36,7 @@ from ndformer.lab.compare import (
     outcome,
     plan,
 )
-from ndformer.lab.jobs import LOG, train_all
-
-TRAIN = Path(__file__).with_name("train.py")
+from ndformer.lab.jobs import LOG, Job, run_jobs
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -87,8 +85,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
         baseline = given.baseline
         raise UnknownNameError(f"--baseline {baseline} is none of --encodings{nearest(baseline, given.encodings)}")
     points = grid.points(given.grid)
-    weights = [] if given.weights is None else ["--weights", given.weights]
-    weights += ["--keep-encoding"] if given.keep_encoding else []
     runs = plan(
         given.config,
         given.encodings,
@@ -101,7 +97,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         given.trust_config,
         given.folds,
         points,
-        weights,
+        given.weights,
+        given.keep_encoding,
     )
     cfg = runs[0].cfg
     metric = given.metric or main_metric(cfg.metrics)[0]
@@ -125,12 +122,13 @@ def trained(
     given: argparse.Namespace,
     home: Path,
     metric: str,
-    seen: Callable[[list[Outcome]], object] = lambda outcomes: None,
+    after_each: Callable[[list[Outcome]], object] = lambda outcomes: None,
 ) -> list[Outcome]:
-    """All of them brought to their ends; `seen` is called with what there is after each."""
+    """Train the runs that are not done, and return the outcomes of all; `after_each` run gets those so far."""
     damaged = {run.folder: check_folder(run, given.trust_config) for run in runs}
     jobs = max(1, given.jobs)
     threads = given.threads or int(os.environ.get("OMP_NUM_THREADS") or max(1, processes.cores() // jobs))
+    by_folder = {run.folder: run for run in runs}
     outcomes = {
         run.folder: Outcome(run, None, damaged[run.folder]) if damaged[run.folder] else outcome(run) for run in runs
     }
@@ -138,16 +136,22 @@ def trained(
     if done < len(runs):
         check_data(runs, given.sample)
         print(f"{len(runs)} to run, {done} of them done; {jobs} at once, torch threads each: {threads}")
-        print(f"what each says: {home}/*/{LOG}", flush=True)
+        print(f"logs: {home}/*/{LOG}", flush=True)
+
+    def announce(job: Job) -> None:
+        run = by_folder[job.folder]
+        print(f"{'resumed' if run.begun else 'started'}: {run}", flush=True)
+
     try:
-        begins = lambda run: print(f"{'resumed' if run.begun else 'started'}: {run}", flush=True)
-        ending = contextlib.closing(train_all(runs, [sys.executable, str(TRAIN)], jobs, threads, begins))
+        ending = contextlib.closing(run_jobs([run.job for run in runs if not run.done], jobs, threads, announce))
         with owned(home), ending as ends:
             for end in ends:
                 done += 1
-                outcomes[end.outcome.run.folder] = end.outcome
-                print(f"[{done:{len(str(len(runs)))}}/{len(runs)}] {compare_table.line(end, metric)}", flush=True)
-                seen(list(outcomes.values()))
+                ended = outcome(by_folder[end.job.folder], end.error)
+                outcomes[end.job.folder] = ended
+                line = compare_table.line(ended, metric, end.seconds_left)
+                print(f"[{done:{len(str(len(runs)))}}/{len(runs)}] {line}", flush=True)
+                after_each(list(outcomes.values()))
     except KeyboardInterrupt:
         print(f"\nstopped with {sum(run.done for run in runs)} of {len(runs)} runs done: the same command goes on")
         raise

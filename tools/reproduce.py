@@ -17,21 +17,23 @@ where to get it.
 """
 
 import argparse
+import contextlib
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
-
-import torch
 
 from ndformer.framework.engine.programs import cli
 from ndformer.framework.engine.training.owner import owned
 from ndformer.framework.errors import ConfigError, DataError, UnknownNameError
 from ndformer.framework.system import atomic
 from ndformer.lab import index, pages, runner
-from ndformer.lab.experiment import Cell, Experiment, Results, Scale, ScaleName
-from ndformer.studies import PAPERS, find, of_paper
-from ndformer.studies.contents import NOT_MEASURED
+from ndformer.lab.experiment import Cell, Experiment, Scale, ScaleName
+from ndformer.lab.jobs import LOG, Job, run_jobs
+from ndformer.lab.results import RESULTS, Results
+from ndformer.studies import PAPERS, find, measure_cell, of_paper
+from ndformer.studies.contents import NOT_MEASURED, NOTES
 
 QUICK = 1  # minutes of a whole table, which is measured without processes of its own
 PAGES = Path(__file__).resolve().parents[1] / "docs" / "papers"
@@ -55,7 +57,6 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--keep", metavar="DIR", type=Path, help="copy results and picture there, for --pages")
     parser.add_argument("--onto", metavar="DIR", type=Path, help="as --keep, beside the rows and seeds kept there")
-    parser.add_argument("--cell", nargs=2, help=argparse.SUPPRESS)  # a row and a seed, measured in this process
     given = parser.parse_args(arguments)
     if not (given.name or given.list or given.pages):
         parser.error("name a PAPER or PAPER:ITEM, or ask for --list")
@@ -66,13 +67,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = parse(arguments)
     if given.list:
         print(listed())
-    elif given.cell:
-        row, seed = given.cell
-        torch.set_num_threads(1)
-        experiment = find(given.name)
-        every_row = runner.cells(experiment, scale_of(experiment, given), [int(seed)], given.work_dir, given.data)
-        (cell,) = [cell for cell in every_row if cell.row == row]
-        runner.measure(experiment, cell)
     elif given.name:
         ran = [attempt(experiment, given) for experiment in named(given.name)]
         if not any(ran):
@@ -146,42 +140,69 @@ def hindered(experiment: Experiment, given: argparse.Namespace) -> str:
 
 
 def run(experiment: Experiment, given: argparse.Namespace) -> None:
+    """Measure the cells of an experiment that are not measured yet, and write its results."""
     wants, scale = check(experiment, given), scale_of(experiment, given)
     seeds, before = given.seeds or range(wants.seeds), None
     if given.onto:
-        before = pages.kept(experiment, scale, given.onto)
+        before = pages.load_results(experiment, scale, given.onto)
         runner.take_over(experiment, scale, before, given.work_dir)
-    program = [sys.executable, str(Path(__file__).resolve())]
-    begin = time.monotonic()
-    folder = given.work_dir / pages.name_of(experiment, scale)
-    every = runner.cells(experiment, scale, seeds, given.work_dir)
-    asked = [cell for cell in every if cell.row in (given.rows or experiment.rows)]
+    folder = given.work_dir / runner.name_of(experiment, scale)
+    every = runner.cells(experiment, scale, seeds, given.work_dir, given.data)
+    chosen = runner.cells(experiment, scale, seeds, given.work_dir, given.data, given.rows)
     if given.keep:
-        coming = [cell for cell in every if cell in asked or runner.done(cell)]
-        check_nothing_is_lost(pages.kept(experiment, scale, given.keep), coming, given.keep / folder.name)
-    there = sum(runner.done(cell) for cell in asked)
-    quick = wants.minutes is not None and wants.minutes <= QUICK
+        coming = [cell for cell in every if cell in chosen or runner.is_measured(cell)]
+        check_nothing_is_lost(pages.load_results(experiment, scale, given.keep), coming, given.keep / folder.name)
+    missing = [cell for cell in chosen if not runner.is_measured(cell)]
+    is_quick = wants.minutes is not None and wants.minutes <= QUICK
     print(f"{experiment.name}: {experiment.title}")
-    print(f"{len(asked)} cells, {there} of them done{'' if quick else expected(wants, experiment, len(asked) - there)}")
-    if not quick:
-        print(f"what each says, if anything: {folder}/*/{runner.LOG}", flush=True)
-
+    estimate = "" if is_quick else expected(wants, experiment, len(missing))
+    print(f"{len(chosen)} cells, {len(chosen) - len(missing)} of them done{estimate}")
+    if not is_quick:
+        print(f"logs: {folder}/*/{LOG}", flush=True)
     with owned(folder):
-        more = given.rows, given.data, quick
-        ends = runner.conduct(experiment, scale, seeds, given.work_dir, given.jobs, program, *more)
-        for measured, (done, total, cell) in enumerate(ends, 1):
-            left = (time.monotonic() - begin) / measured * (total - done)
-            print(f"[{done}/{total}] {cell.row}, seed {cell.seed}; about {left / 60:.0f} min left", flush=True)
+        measuring = measured_here(experiment, missing) if is_quick else measured_in_workers(experiment, missing, given)
+        for done, (cell, seconds_left) in enumerate(measuring, len(chosen) - len(missing) + 1):
+            left = f"about {seconds_left / 60:.0f} min left"
+            print(f"[{done}/{len(chosen)}] {cell.row}, seed {cell.seed}; {left}", flush=True)
         every_seed = sorted({*seeds, *(before.seeds if before else ())})
-        results = runner.measured(experiment, scale, every_seed, given.work_dir)
+        results = runner.collect(experiment, scale, every_seed, given.work_dir)
         text = pages.write(experiment, scale, results, folder)
     print(f"\n{text}\n{folder}")
-    print(f"{60 * runner.minutes(experiment, scale, seeds, given.work_dir):.0f} seconds of a core in all")
+    print(f"{60 * runner.minutes(experiment, scale, seeds, given.work_dir):.0f} seconds of processor time in all")
     for home in filter(None, (given.keep, given.onto)):
         kept = home / folder.name
         kept.mkdir(parents=True, exist_ok=True)
-        for name in (pages.RESULTS, "picture.png"):
+        for name in (RESULTS, "picture.png"):
             atomic.copy(folder / name, kept / name)
+
+
+def measured_here(experiment: Experiment, cells: Sequence[Cell]) -> Iterator[tuple[Cell, float]]:
+    """Measure cells in this process, and yield each with the seconds left."""
+    begin = time.monotonic()
+    for number, cell in enumerate(cells, 1):
+        runner.measure(experiment, cell)
+        yield cell, (time.monotonic() - begin) / number * (len(cells) - number)
+
+
+def measured_in_workers(
+    experiment: Experiment, cells: Sequence[Cell], given: argparse.Namespace
+) -> Iterator[tuple[Cell, float]]:
+    """Measure cells in processes of their own, `--jobs` at once, and yield each with the seconds left."""
+    by_folder = {cell.folder: cell for cell in cells}
+    work = partial(measure_cell, experiment.name)
+    jobs = [Job(cell.folder, partial(work, cell), command(experiment, cell, given)) for cell in cells]
+    with contextlib.closing(run_jobs(jobs, given.jobs, threads=1)) as ends:
+        for end in ends:
+            cell = by_folder[end.job.folder]
+            if not runner.is_measured(cell):
+                raise DataError(f"{experiment.name}, {cell.row}, seed {cell.seed}: {end.error or 'stopped'}")
+            yield cell, end.seconds_left
+
+
+def command(experiment: Experiment, cell: Cell, given: argparse.Namespace) -> list[str]:
+    """Return the command line that measures one cell."""
+    chosen = ["--scale", cell.scale, "--rows", cell.row, "--seeds", str(cell.seed)]
+    return ["tools/reproduce.py", experiment.name, *chosen, "--work-dir", str(given.work_dir), "--data", str(cell.data)]
 
 
 def expected(wants: Scale, experiment: Experiment, cells: int) -> str:
@@ -201,8 +222,11 @@ def check_nothing_is_lost(before: Results | None, cells: Sequence[Cell], kept: P
         )
 
 
-def papers() -> list[index.Paper]:
-    return [index.Paper(name, title, of_paper(name), NOT_MEASURED.get(name, {})) for name, (title, _) in PAPERS.items()]
+def papers() -> list[pages.Paper]:
+    return [
+        pages.Paper(name, title, of_paper(name), intro, NOT_MEASURED.get(name, {}), NOTES.get(name, "").strip())
+        for name, (title, intro) in PAPERS.items()
+    ]
 
 
 def listed() -> str:
@@ -210,11 +234,10 @@ def listed() -> str:
 
 
 def write_pages(folder: Path) -> None:
-    if not any(folder.glob(f"*/{pages.RESULTS}")):
+    if not any(folder.glob(f"*/{RESULTS}")):
         raise DataError(f"{folder} has no results to make pages of: --keep {folder} leaves them there")
     written = {  # all of them first: results that cannot be read leave all pages as they are
-        f"{paper.name}.md": pages.page(paper.title, PAPERS[paper.name][1], paper.experiments, folder, paper.without)
-        for paper in papers()
+        f"{paper.name}.md": pages.page(paper, folder) for paper in papers()
     }
     written["README.md"] = index.index(papers(), folder)
     for name, text in written.items():

@@ -1,8 +1,8 @@
 """One config under several encodings, seeds, folds, amounts of data: what runs there are, and what came of them.
 
 runs = plan("configs/mnist_pape.py", ["Sincos", "PaPE(m=8)"], seeds=[0, 1, 2], home=Path("work_dirs/mine"))
-for end in train_all(runs, [sys.executable, "tools/train.py"], jobs=2, threads=1):     of train_all.py
-    print(end.outcome.run, end.outcome.failed or end.outcome.results)
+for run, end in zip(runs, run_jobs([run.job for run in runs if not run.done], workers=1, threads=2)):
+    print(outcome(run, end.error).results)
 """
 
 import argparse
@@ -11,6 +11,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +24,9 @@ from ndformer.framework.engine.building import prepare_data
 from ndformer.framework.engine.config import saved
 from ndformer.framework.engine.config.differences import that_matter
 from ndformer.framework.engine.config.load import load
+from ndformer.framework.engine.config.shipped import config_path
 from ndformer.framework.engine.config.text import as_argument, parse_option
-from ndformer.framework.engine.programs.cli import config_arguments, config_from, weights_arguments
+from ndformer.framework.engine.programs.cli import config_from
 from ndformer.framework.engine.run import build_loader
 from ndformer.framework.engine.training import checkpoint
 from ndformer.framework.engine.training.leakage import check_apart
@@ -33,6 +35,7 @@ from ndformer.framework.evaluation.metric import main_metric, quantity_of
 from ndformer.framework.quantity import Quantity
 from ndformer.framework.registry import MODALITIES
 from ndformer.framework.registry.signature import arguments
+from ndformer.lab.jobs import Job, train_once
 
 ANEW = "without its folder the same command runs it again"
 
@@ -49,10 +52,11 @@ class Run:
     cfg: Config  # what they come to
     fold: int | None = None
     point: Mapping[str, str] = field(default_factory=dict)  # of a grid: the values of its options
+    sample: bool = False  # on generated data
 
     def __str__(self) -> str:
         amount = "" if self.per_class is None else f"{self.per_class} per class, "
-        point = "".join(f"{option}, " for option in written(self.point))
+        point = "".join(f"{option}, " for option in as_options(self.point))
         return f"{self.encoding}, {amount}{point}seed {self.seed}{'' if self.fold is None else f', fold {self.fold}'}"
 
     @property
@@ -77,6 +81,13 @@ class Run:
     @property
     def begun(self) -> bool:
         return (self.folder / "last.pth").is_file()
+
+    @property
+    def job(self) -> Job:
+        """The work that is left of this run."""
+        command = ["tools/train.py", *self.arguments, "--work-dir", str(self.folder), *["--resume"] * self.begun]
+        work = partial(train_once, self.cfg, self.folder, self.sample, with_report=True)
+        return Job(self.folder, work, command, kind=self.per_class)
 
 
 @dataclass(frozen=True)
@@ -103,42 +114,58 @@ def plan(
     trusted: bool = False,
     folds: Sequence[int | None] = (None,),
     points: Sequence[Mapping[str, str]] = ({},),
-    weights: Sequence[str] = (),
+    weights: str | None = None,
+    keep_encoding: bool = False,
 ) -> list[Run]:
-    """All runs, checked; every encoding once before any is repeated with another seed or fold. None: the config's own
-    encoding. `points`: of a grid, see grid.py; `weights`: the arguments that name pretrained ones."""
-    given = {"seed": "--seeds", "train_dataloader.dataset.per_class": "--per-class"}
-    given |= {} if None in folds else {"dataset.fold": "--folds"}
-    fixed = {".".join(parse_option(option)[0]) for option in options}
-    for key, own in (dict.fromkeys(points[0], "--grid") | given).items():
-        if key in fixed:
-            raise ConfigError(f"--cfg-options gives {key}: that is for {own}")
-        if key in points[0] and key in given:
-            raise ConfigError(f"--grid gives {key}: that is for {own}")
+    """Return all runs, with checked configs: every encoding once before any with another seed or fold.
+
+    An encoding of None is the config's own. `points` are those of a grid (grid.py); `weights` names pretrained ones.
+    """
+    _check_options(options, points[0], {} if None in folds else {"dataset.fold": "--folds"})
     short = [_short(encoding or "run") for encoding in encodings]
     for i, name in enumerate(short):
         if name in short[:i]:
             raise ConfigError(f"--encodings names {encodings[i]} twice: leave one out")
+    path = config_path(str(config))
+    shared = dict(
+        sample=sample, data_root=data_root, trust_config=trusted, weights=weights, keep_encoding=keep_encoding
+    )
     runs = []
     for seed, fold, point in itertools.product(dict.fromkeys(seeds), dict.fromkeys(folds), points):
-        for amount in dict.fromkeys(amounts):
-            for encoding, name in zip(encodings, short):
-                more = [] if amount is None else [f"train_dataloader.dataset.per_class={amount}"]
-                more += [] if fold is None else [f"dataset.fold={fold}"]
-                more += written(point)
-                chosen = [] if encoding is None else ["--encoding", encoding]
-                words = [str(config), *chosen, *weights, *(["--sample"] if sample else [])]
-                words += [] if data_root is None else ["--data-root", data_root]
-                words += ["--trust-config"] if trusted else []
-                words += ["--cfg-options", *options, *more, f"seed={seed}"]
-                part = ("" if amount is None else f"_n{amount}") + ("" if fold is None else f"_fold{fold}")
-                part += "".join(f"_{_short(option).removeprefix('optimizer.')}" for option in written(point))
-                cfg = _config(words)
-                called = encoding or as_argument(cfg.model.backbone.get("encoding"))
-                runs.append(Run(called, amount, seed, home / f"{name}{part}_seed{seed}", words, cfg, fold, point))
+        for amount, (encoding, name) in itertools.product(dict.fromkeys(amounts), zip(encodings, short)):
+            changes = [] if amount is None else [f"train_dataloader.dataset.per_class={amount}"]
+            changes += [] if fold is None else [f"dataset.fold={fold}"]
+            changes = [*options, *changes, *as_options(point), f"seed={seed}"]
+            given = argparse.Namespace(config=path, encoding=encoding, cfg_options=changes, **shared)
+            cfg = config_from(given)
+            part = ("" if amount is None else f"_n{amount}") + ("" if fold is None else f"_fold{fold}")
+            part += "".join(f"_{_short(option).removeprefix('optimizer.')}" for option in as_options(point))
+            title = encoding or as_argument(cfg.model.backbone.get("encoding"))
+            folder = home / f"{name}{part}_seed{seed}"
+            runs.append(Run(title, amount, seed, folder, _arguments(given), cfg, fold, point, sample))
     if len({run.folder for run in runs}) < len(runs):
-        raise ConfigError("--grid has values that only signs tell apart: their runs would share a folder")
+        raise ConfigError("--grid has values that differ only in punctuation: their runs would share a folder")
     return runs
+
+
+def _check_options(options: Sequence[str], point: Mapping[str, str], reserved: Mapping[str, str]) -> None:
+    """Raise if an option sets a key that another argument is for."""
+    reserved = {"seed": "--seeds", "train_dataloader.dataset.per_class": "--per-class"} | dict(reserved)
+    fixed = {".".join(parse_option(option)[0]) for option in options}
+    for key, argument in (dict.fromkeys(point, "--grid") | reserved).items():
+        if key in fixed:
+            raise ConfigError(f"--cfg-options gives {key}: that is for {argument}")
+        if key in point and key in reserved:
+            raise ConfigError(f"--grid gives {key}: that is for {argument}")
+
+
+def _arguments(given: argparse.Namespace) -> list[str]:
+    """Return the arguments of tools/train.py that train the same, for the log and compare.json."""
+    words = [str(given.config), *([] if given.encoding is None else ["--encoding", given.encoding])]
+    words += [] if given.weights is None else ["--weights", given.weights]
+    words += ["--keep-encoding"] * given.keep_encoding + ["--sample"] * given.sample
+    words += [] if given.data_root is None else ["--data-root", given.data_root]
+    return words + ["--trust-config"] * given.trust_config + ["--cfg-options", *given.cfg_options]
 
 
 def _class_token(model: Mapping[str, Any]) -> str:
@@ -153,7 +180,7 @@ def _class_token(model: Mapping[str, Any]) -> str:
     return ", ".join(dict.fromkeys(found))
 
 
-def written(point: Mapping[str, str]) -> list[str]:
+def as_options(point: Mapping[str, str]) -> list[str]:
     """As options of the command line."""
     return [f"{key}={value}" for key, value in point.items()]
 
@@ -161,14 +188,6 @@ def written(point: Mapping[str, str]) -> list[str]:
 def _short(encoding: str) -> str:
     """PaPE(m=8) as a part of a folder's name: PaPE_m=8."""
     return "_".join(re.findall(r"[\w.=-]+", encoding))
-
-
-def _config(arguments: Sequence[str]) -> Config:
-    """What the training program makes of its arguments."""
-    parser = argparse.ArgumentParser()
-    config_arguments(parser)
-    weights_arguments(parser)
-    return config_from(parser.parse_args(arguments))
 
 
 def check_folder(run: Run, trusted: bool = False) -> str:

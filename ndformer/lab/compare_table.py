@@ -16,7 +16,7 @@ from ndformer.framework.system import atomic
 from ndformer.lab import grid, markdown
 from ndformer.lab.compare import Outcome
 from ndformer.lab.interval import ENOUGH, Summary, difference, in_units, interval, within
-from ndformer.lab.jobs import LOG, Ended
+from ndformer.lab.jobs import LOG
 
 BEST = dict(higher="highest mean", lower="lowest mean")
 
@@ -152,15 +152,14 @@ def _against_best(row: Row, rows: Sequence[Row], quantity: Quantity) -> str:
     return "n.s." if row.may_be_best else "worse"
 
 
-def line(end: Ended, metric: str) -> str:
-    """What is said of a run that has ended."""
-    one = end.outcome
+def line(one: Outcome, metric: str, seconds_left: float) -> str:
+    """Return the line that reports a run that has ended."""
     if one.failed or one.results is None:
-        says = f"failed, {one.failed}   ({one.run.folder / LOG})"
+        text = f"failed, {one.failed}   ({one.run.folder / LOG})"
     else:
         value = one.quantity(metric).log_text(value_of(metric, one.results["test"]))
-        says = f"{metric} {value}   {one.results['minutes']:.1f} min"
-    return f"{one.run}: {says}   left {clock(end.left)}"
+        text = f"{metric} {value}   {one.results['minutes']:.1f} min"
+    return f"{one.run}: {text}   left {clock(seconds_left)}"
 
 
 @dataclass(frozen=True)

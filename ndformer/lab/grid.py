@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from ndformer.framework.engine.config.text import parse_choices, parse_option
 from ndformer.framework.errors import ConfigError
 from ndformer.framework.evaluation.metric import main_metric
-from ndformer.lab.compare import Outcome, written
+from ndformer.lab.compare import Outcome, as_options
 
 Point = Mapping[str, str]
 
@@ -96,7 +96,7 @@ def told(tried: Sequence[Outcome]) -> str:
             continue
         choice = chosen[row]
         if choice.tied:
-            alike = " and ".join(", ".join(written(point)) for point in [choice.point, *choice.tied])
+            alike = " and ".join(", ".join(as_options(point)) for point in [choice.point, *choice.tied])
             notes.append(
                 f"- {name}: {alike} validated alike, {quantity.log_text(choice.value)}: the first as given is taken."
             )

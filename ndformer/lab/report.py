@@ -7,11 +7,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from mmengine.config import Config
+
 from ndformer.framework.data.dataset import TEST_IS_VAL
 from ndformer.framework.engine.config.differences import changes
 from ndformer.framework.engine.config.load import load
 from ndformer.framework.engine.config.shipped import CONFIGS
 from ndformer.framework.engine.config.text import as_argument, spelled
+from ndformer.framework.engine.programs import rendered
+from ndformer.framework.engine.training.evaluate import Evaluation
+from ndformer.framework.engine.training.loading import Loader
+from ndformer.framework.model import TokenModel
 from ndformer.framework.pictures.page import (
     Markup,
     bar,
@@ -25,9 +31,11 @@ from ndformer.framework.pictures.page import (
     table,
     width_of,
 )
+from ndformer.framework.pictures.runs import attempted
 from ndformer.framework.quantity import Quantity
 from ndformer.framework.registry import METRICS
 from ndformer.framework.system import atomic
+from ndformer.lab import run_folder
 from ndformer.lab.interval import Summary, mean
 from ndformer.lab.run_folder import Told, is_number
 
@@ -42,8 +50,16 @@ KINDS = dict(
 
 
 def write(path: Path, runs: Sequence[Told]) -> None:
-    """A page of these runs."""
+    """Write a page of these runs."""
     atomic.write(path, of_runs(runs))
+
+
+def write_after_training(work_dir: Path, cfg: Config, model: TokenModel, loader: Loader, found: Evaluation) -> None:
+    """Write the page of a run that has just been tested, with pictures; an error is only a warning."""
+    with attempted(path := work_dir / "report.html"):
+        rendered.leave(work_dir, cfg, model, loader, found)
+        write(path, [run_folder.read(work_dir)])
+        print(path)
 
 
 def of_runs(runs: Sequence[Told]) -> str:

@@ -13,7 +13,8 @@ from functools import cache
 from pathlib import Path
 
 from ndformer.framework.errors import UnknownNameError, nearest
-from ndformer.lab.experiment import Experiment
+from ndformer.lab import runner
+from ndformer.lab.experiment import Cell, Experiment
 from ndformer.studies.contents import CONTENTS, NOT_MEASURED
 
 HERE = Path(__file__).parent
@@ -85,3 +86,8 @@ def find(name: str) -> Experiment:
     raise UnknownNameError(
         f"no experiment '{name}'{nearest(name, every())} Known: {', '.join(one.name for one in known)}"
     )
+
+
+def measure_cell(name: str, cell: Cell) -> None:
+    """Measure a cell of the experiment of this name: the work of a process of its own."""
+    runner.measure(find(name), cell)

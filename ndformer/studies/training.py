@@ -7,13 +7,10 @@ run.checkpoint                                                        for measur
 accuracy = trained(cell, "sign_digits", "PaPE(m=8)", data=SIGN_DIGITS)["test"]["accuracy"]
 """
 
-import contextlib
-import fcntl
 import hashlib
 import json
-import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -21,15 +18,14 @@ from typing import Any
 
 from mmengine.config import Config
 
-from ndformer.framework import foreign
-from ndformer.framework.engine.building import build_model, prepare_data
+from ndformer.framework.engine.building import build_model
 from ndformer.framework.engine.config.load import load
 from ndformer.framework.engine.config.shipped import config_path
-from ndformer.framework.engine.run import train
 from ndformer.framework.engine.training import checkpoint
-from ndformer.framework.engine.training.work_dir import CONFIG, RESULTS, begun
+from ndformer.framework.engine.training.work_dir import CONFIG
 from ndformer.framework.model import TokenModel
 from ndformer.lab.experiment import Cell, DataSet
+from ndformer.lab.jobs import train_once
 from ndformer.studies.small import Control
 
 OWN = "config"  # the encoding that the config has
@@ -45,12 +41,8 @@ class Run:
 
     @cached_property
     def results(self) -> dict[str, Any]:
-        """results.json. Whoever wants the same run at the same time waits until it is done."""
-        with _one_at_a_time(self.folder):
-            if not (self.folder / RESULTS).is_file():
-                prepare_data(self.cfg, self.sample)
-                train(self.cfg, self.folder, resume=begun(self.folder))
-        return foreign.plain_json(self.folder / RESULTS)
+        """The content of results.json, after the run is done."""
+        return train_once(self.cfg, self.folder, self.sample)
 
     @property
     def checkpoint(self) -> Path:
@@ -107,15 +99,3 @@ def run_of(
     short += "_labels" if control == "labels" else ""
     called = f"{config}_{short}_{hashlib.sha256(said.encode()).hexdigest()[:8]}_seed{cell.seed}"
     return Run(cfg, cell.folder.parent.parent / POOL / called, data is None)
-
-
-@contextlib.contextmanager
-def _one_at_a_time(folder: Path) -> Iterator[None]:
-    """A lock that goes with the process which holds it, however that ends."""
-    folder.mkdir(parents=True, exist_ok=True)
-    number = os.open(folder.parent / f"{folder.name}.lock", os.O_CREAT | os.O_RDWR, 0o666)
-    try:
-        fcntl.flock(number, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(number)

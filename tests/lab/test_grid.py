@@ -11,7 +11,7 @@ from ndformer.framework.evaluation.accuracy import Accuracy
 from ndformer.lab.compare import Outcome, Run, plan
 from ndformer.lab.grid import Choice, choose, points, told
 
-MNIST = Path(__file__).parents[4] / "configs" / "mnist_pape.py"
+MNIST = Path(__file__).parents[2] / "configs" / "mnist_pape.py"
 
 
 def of(value, failed="", encoding="PaPE", fold=None, **point):

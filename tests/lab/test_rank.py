@@ -12,7 +12,7 @@ from ndformer.lab.grid import points
 from ndformer.lab.rank import Cell, join
 from ndformer.lab.rank_table import Table
 
-CONFIGS = Path(__file__).parents[4] / "configs"
+CONFIGS = Path(__file__).parents[2] / "configs"
 
 
 def compared(home, config, values, **more):

@@ -14,7 +14,7 @@ from ndformer.framework.engine.training import checkpoint
 from ndformer.framework.errors import DataError
 from ndformer.lab import report, run_folder
 
-CONFIG = Path(__file__).parents[4] / "configs" / "mnist_small.py"
+CONFIG = Path(__file__).parents[2] / "configs" / "mnist_small.py"
 HOSTILE = '<script>alert("1")</script>'
 
 

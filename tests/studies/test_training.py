@@ -7,8 +7,8 @@ import torch
 
 from ndformer.framework.attention import build_encoding
 from ndformer.framework.tokens import Where
+from ndformer.lab import jobs
 from ndformer.lab.experiment import Cell
-from ndformer.studies import training
 from ndformer.studies.data import MNIST
 from ndformer.studies.training import run_of, trained
 
@@ -62,14 +62,14 @@ def test_who_wants_a_run_that_is_being_made_waits_for_it(tmp_path, monkeypatch):
     """flock holds between two opened files, be they of one process or of two."""
     calls, begun = [], threading.Event()
 
-    def train(cfg, folder, resume):
+    def train(cfg, folder, resume, tested):
         calls.append(folder)
         begun.set()
         threading.Event().wait(0.2)
         (folder / "results.json").write_text('{"seed": 0}')
 
-    monkeypatch.setattr(training, "train", train)
-    monkeypatch.setattr(training, "prepare_data", lambda cfg, sample: None)
+    monkeypatch.setattr(jobs, "train", train)
+    monkeypatch.setattr(jobs, "prepare_data", lambda cfg, sample: None)
     cell = Cell("NoPE", 0, "small", tmp_path / "work" / "table" / "cell")
     runs = [run_of(cell, "mnist_small", "NoPE") for _ in range(2)]
     first = threading.Thread(target=lambda: runs[0].results)

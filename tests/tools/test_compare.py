@@ -55,7 +55,7 @@ def test_it_trains_what_is_not_done_yet(config, tmp_path, capsys):
     said = capsys.readouterr().out
     assert said.startswith(
         "1 to run, 0 of them done; 1 at once, torch threads each: 1\n"
-        f"what each says: {home}/*/log.txt\nstarted: PaPE(m=2), 3 per class, seed 1\n[1/1] PaPE(m=2), 3 per class"
+        f"logs: {home}/*/log.txt\nstarted: PaPE(m=2), 3 per class, seed 1\n[1/1] PaPE(m=2), 3 per class"
     )
     log = (home / "PaPE_m=2_n3_seed1" / "log.txt").read_text()
     assert "PaPE on ImageFolder: 6 train, 2 val, 2 test" in log

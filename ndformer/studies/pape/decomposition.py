@@ -15,8 +15,8 @@ from ndformer.framework.attention_maps import Look, z_scores
 from ndformer.framework.engine.building import build_model
 from ndformer.framework.model import TokenModel
 from ndformer.framework.pictures.figures import Panels, canvas
-from ndformer.lab.experiment import Cell, Claim, Experiment, Results, Scale, Values
-from ndformer.lab.verdicts import above, ahead, below, each
+from ndformer.lab.experiment import Cell, Experiment, Results, Scale, Values
+from ndformer.lab.verdicts import Claim, above, ahead, below, combine
 from ndformer.studies.looks import STATES, draw_maps, maps_of, seen
 from ndformer.studies.pape.encodings import PAPER, TWO, TWO_DATA, run
 from ndformer.studies.training import Run
@@ -91,7 +91,7 @@ def draw_heads(results: Results, path: Path) -> None:
         for axis, (name, state) in zip(axes, names):
             rows = [f"layer {layer}{state}" for layer in range(1, DEPTH + 1)]
             columns = [f"{name} head {head}" for head in range(1, HEADS + 1)]
-            heads = [[(results.of(row, column) or [np.nan])[0] for column in columns] for row in rows]
+            heads = [[(results.column(row, column) or [np.nan])[0] for column in columns] for row in rows]
             axis.imshow(heads, cmap="RdBu_r", vmin=-1, vmax=1)
             axis.set(xticks=range(HEADS), yticks=range(DEPTH), title=f"{name}{state}")
             axis.set_xticklabels([f"H{head}" for head in range(1, HEADS + 1)])
@@ -101,6 +101,14 @@ def draw_heads(results: Results, path: Path) -> None:
     figure.savefig(path)
 
 
+def over_state(text: str, state: str) -> Claim:
+    """Claim that directions spread more than in another state of the model."""
+    return combine(text, [ahead("", name, f"{name}, {state}", "direction") for name in TWO])
+
+
+UNTRAINED = [f"{name}, untrained" for name in TWO]
+ENDS = ("layer 1", f"layer {DEPTH}")
+MEAN_Z, STRONGEST = ([f"{name} {value}" for name in TWO] for value in ("z", "strongest"))
 EXPERIMENTS = [
     Experiment(
         "pape:figure2",
@@ -116,26 +124,11 @@ EXPERIMENTS = [
         measure=of_terms,
         scales={"small": Scale(3, minutes=39, data=TWO_DATA)},
         claims=(
-            Claim(
-                "the three maps sum to what the paper's own form computes",
-                lambda r: each([below(r, name, "rest", 1e-3) for name in TWO]),
-            ),
-            Claim(
-                "attention decays with distance: it goes less than half as far as keys are",
-                lambda r: each([below(r, name, "near", 0.5) for name in TWO]),
-            ),
-            Claim(
-                "training has learnt directions: they spread more than untrained",
-                lambda r: each([ahead(r, name, f"{name}, untrained", "direction") for name in TWO]),
-            ),
-            Claim(
-                "control: directions spread more than where places are shuffled",
-                lambda r: each([ahead(r, name, f"{name}, places shuffled", "direction") for name in TWO]),
-            ),
-            Claim(
-                "control: this is learnt, for untrained models attend farther than half",
-                lambda r: each([above(r, f"{name}, untrained", "near", 0.5) for name in TWO]),
-            ),
+            below("the three maps sum to what the paper's own form computes", TWO, "rest", 1e-3),
+            below("attention decays with distance: it goes less than half as far as keys are", TWO, "near", 0.5),
+            over_state("training has learnt directions: they spread more than untrained", "untrained"),
+            over_state("control: directions spread more than where places are shuffled", "places shuffled"),
+            above("control: this is learnt, for untrained models attend farther than half", UNTRAINED, "near", 0.5),
         ),
         shows=("Figure 2",),
         about=(
@@ -158,31 +151,19 @@ EXPERIMENTS = [
         measure=of_layer,
         scales={"small": Scale(3, minutes=39, data=TWO_DATA)},
         claims=(
-            Claim(
-                "positions are used most strongly in early layers: z of the first is above the last's",
-                lambda r: each([ahead(r, "layer 1", f"layer {DEPTH}", f"{name} z") for name in TWO]),
+            ahead(
+                "positions are used most strongly in early layers: z of the first is above the last's", *ENDS, MEAN_Z
             ),
-            Claim(
-                "specialised heads cluster in early layers",
-                lambda r: each([ahead(r, "layer 1", f"layer {DEPTH}", f"{name} strongest") for name in TWO]),
+            ahead("specialised heads cluster in early layers", *ENDS, STRONGEST),
+            above("some head leans clearly to one side: a |z| above 0.5 in the first layer", "layer 1", STRONGEST, 0.5),
+            *(
+                ahead(f"control: the first layer's z is above that of {words}", "layer 1", f"layer 1, {state}", MEAN_Z)
+                for words, state in (("random labels", "labels at random"), ("shuffled places", "places shuffled"))
             ),
-            Claim(
-                "some head leans clearly to one side: a |z| above 0.5 in the first layer",
-                lambda r: each([above(r, "layer 1", f"{name} strongest", 0.5) for name in TWO]),
-            ),
-            Claim(
-                "control: the first layer's z is above that of random labels",
-                lambda r: each([ahead(r, "layer 1", "layer 1, labels at random", f"{name} z") for name in TWO]),
-            ),
-            Claim(
-                "control: the first layer's z is above that of shuffled places",
-                lambda r: each([ahead(r, "layer 1", "layer 1, places shuffled", f"{name} z") for name in TWO]),
-            ),
-            Claim(
+            ahead(
                 "control: untrained, the first layer's z is above the last's too",
-                lambda r: each(
-                    [ahead(r, "layer 1, untrained", f"layer {DEPTH}, untrained", f"{name} z") for name in TWO]
-                ),
+                *(f"{layer}, untrained" for layer in ENDS),
+                MEAN_Z,
             ),
         ),
         shows=("Figure 3",),

@@ -11,8 +11,8 @@ from ndformer.framework.attention import Attention, build_encoding
 from ndformer.framework.encoding import PositionEncoding
 from ndformer.framework.engine.config.text import parse_encoding
 from ndformer.framework.tokens import Where
-from ndformer.lab.experiment import Cell, Claim, Experiment, Scale, Values
-from ndformer.lab.verdicts import above, below, each
+from ndformer.lab.experiment import Cell, Experiment, Scale, Values
+from ndformer.lab.verdicts import Claim, above, below
 
 DIM, HEADS, TOKENS, M = 48, 4, 40, 50
 SPACES = {"images": 2, "points": 3}
@@ -128,11 +128,11 @@ def measure(cell: Cell) -> Values:
 
 
 def _equal(says: str, row: str) -> Claim:
-    return Claim(says, lambda r: each([below(r, row, space, EXACT, exact=True) for space in SPACES]))
+    return below(says, row, SPACES, EXACT, exact=True)
 
 
 def _other(says: str, row: str) -> Claim:
-    return Claim(says, lambda r: each([above(r, row, space, -2, exact=True) for space in SPACES]))
+    return above(says, row, SPACES, -2, exact=True)
 
 
 EXPERIMENTS = [

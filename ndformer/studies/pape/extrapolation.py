@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 from ndformer.framework.pictures.figures import canvas
 from ndformer.framework.quantity import Quantity
-from ndformer.lab.experiment import Cell, Claim, Experiment, Results, Scale, Values, Verdict
+from ndformer.lab.experiment import Cell, Experiment, Results, Scale, Values
 from ndformer.lab.extrapolate import extrapolate
 from ndformer.lab.interval import Summary, within
-from ndformer.lab.verdicts import ahead, below, each
+from ndformer.lab.verdicts import Claim, ahead, below, combine
 from ndformer.studies.pape.encodings import (
     ABOUT_ROWS,
     BASELINES,
@@ -54,44 +54,16 @@ def measure(cell: Cell) -> Values:
     return {key: value for key, value in values.items() if key in COLUMNS}
 
 
-def continued(row: str, others: tuple[str, ...], columns: list[str] = LARGER):
-    def judged(results: Results) -> Verdict:
-        return each([ahead(results, row, other, column) for column in columns for other in others])
-
-    return judged
-
-
-def interpolating(row: str, pays: bool):
-    """At every larger size."""
-
-    def judged(results: Results) -> Verdict:
-        ways = [(f"{column} interpolated", column) for column in LARGER]
-        return each([ahead(results, row, row, *_ordered(way, pays)) for way in ways])
-
-    return judged
-
-
-def _ordered(way: tuple[str, str], pays: bool) -> tuple[str, float, str]:
-    high, low = way if pays else way[::-1]
-    return high, 0.0, low
-
-
-def best_way(row: str):
-    """Table 7: each of the others in the way that the paper finds best for it."""
-
-    def judged(results: Results) -> Verdict:
-        parts = []
-        for column in LARGER:
-            for other in BASELINES:
-                over = f"{column} interpolated" if other in INTERPOLATED else column
-                parts.append(ahead(results, row, other, column, over_column=over))
-        return each(parts)
-
-    return judged
-
-
-def keeps(row: str, column: str, trained: str):
-    return lambda results: ahead(results, row, row, column, over_column=trained)
+def best_way(text: str, row: str) -> Claim:
+    """Claim of Table 7 that a row is ahead of all baselines, each in the way that the paper finds best for it."""
+    return combine(
+        text,
+        [
+            ahead("", row, other, [(column, f"{column} interpolated" if other in INTERPOLATED else column)])
+            for column in LARGER
+            for other in BASELINES
+        ],
+    )
 
 
 def draw(results: Results, path: Path) -> None:
@@ -103,7 +75,7 @@ def draw(results: Results, path: Path) -> None:
             for colour, row in enumerate(results.values):
                 for way, line in (("", "o-"), (" interpolated", "s--")):
                     columns = [f"{name} {size}{'' if size == sizes.trained else way}" for size in at]
-                    summaries = [Summary.of(results.of(row, column)) for column in columns]
+                    summaries = [Summary.of(results.column(row, column)) for column in columns]
                     means, halves = [s.mean for s in summaries], [s.half or 0.0 for s in summaries]
                     label = None if way else row
                     axis.errorbar(at, means, halves, color=f"C{colour}", fmt=line, ms=3, lw=1, capsize=2, label=label)
@@ -115,36 +87,41 @@ def draw(results: Results, path: Path) -> None:
     figure.savefig(path)
 
 
+INTERPOLATION = [(f"{column} interpolated", column) for column in LARGER]
 CLAIMS = (
-    Claim("Table 5: PaPE is ahead of all baselines at every larger size", continued("PaPE", tuple(BASELINES))),
-    Claim("ours: in Table 5, PaPE from a spread start is ahead of all baselines", continued(SPREAD, tuple(BASELINES))),
-    Claim(
+    ahead("Table 5: PaPE is ahead of all baselines at every larger size", "PaPE", BASELINES, LARGER),
+    ahead("ours: in Table 5, PaPE from a spread start is ahead of all baselines", SPREAD, BASELINES, LARGER),
+    ahead(
         "ours: in Table 5 PaPE with its class token nowhere, as they have theirs, is ahead of all baselines",
-        continued(NOWHERE, tuple(BASELINES)),
+        NOWHERE,
+        BASELINES,
+        LARGER,
     ),
-    Claim("Table 5: PaPE is ahead of PaPE-RI at every larger size", continued("PaPE", ("PaPE-RI",))),
-    Claim(
+    ahead("Table 5: PaPE is ahead of PaPE-RI at every larger size", "PaPE", "PaPE-RI", LARGER),
+    ahead(
         "Table 5: at 1.43 times the size (hand signs: 1.5) PaPE is better than at its own (1 point on ImageNet-1K)",
-        lambda r: each([keeps("PaPE", *sizes)(r) for sizes in (("digits 40", "digits 28"), ("signs 72", "signs 48"))]),
+        "PaPE",
+        "PaPE",
+        [("digits 40", "digits 28"), ("signs 72", "signs 48")],
     ),
-    Claim(
+    ahead(
         "Figure 1c: nD-sincos falls most: behind RoPE and nD-ALiBi at twice the size",
-        lambda r: each(
-            [ahead(r, row, "nD-sincos", at) for row in ("RoPE", "nD-ALiBi") for at in ("digits 56", "signs 96")]
-        ),
+        ("RoPE", "nD-ALiBi"),
+        "nD-sincos",
+        ("digits 56", "signs 96"),
     ),
-    Claim("Table 6: interpolation helps nD-sincos at every larger size", interpolating("nD-sincos", pays=True)),
-    *(Claim(f"Table 6: it harms {row}, an attention bias", interpolating(row, pays=False)) for row in BIASES),
-    Claim("Table 7: PaPE is ahead of all baselines in their best way", best_way("PaPE")),
-    Claim("ours: in Table 7 PaPE with its class token nowhere is ahead of all baselines", best_way(NOWHERE)),
-    Claim(
-        "control: at larger sizes PaPE is ahead of no positions",
-        continued("PaPE", ("NoPE",)),
+    ahead("Table 6: interpolation helps nD-sincos at every larger size", "nD-sincos", "nD-sincos", INTERPOLATION),
+    *(
+        ahead(f"Table 6: it harms {row}, an attention bias", row, row, [pair[::-1] for pair in INTERPOLATION])
+        for row in BIASES
     ),
-    Claim("control: at larger sizes PaPE is ahead of shuffled places", continued("PaPE", (PLACES,))),
-    Claim(
+    best_way("Table 7: PaPE is ahead of all baselines in their best way", "PaPE"),
+    best_way("ours: in Table 7 PaPE with its class token nowhere is ahead of all baselines", NOWHERE),
+    ahead("control: at larger sizes PaPE is ahead of no positions", "PaPE", "NoPE", LARGER),
+    ahead("control: at larger sizes PaPE is ahead of shuffled places", "PaPE", PLACES, LARGER),
+    combine(
         "control: random labels are guessed (within 10 points of chance)",
-        lambda r: each([below(r, LABELS, column, CHANCE[column.split()[0]] + 10) for column in LARGER]),
+        [below("", LABELS, column, CHANCE[column.split()[0]] + 10) for column in LARGER],
     ),
 )
 EXPERIMENTS = [

@@ -4,8 +4,8 @@ from typing import Any
 
 from ndformer.framework.engine.config.load import load
 from ndformer.framework.engine.config.shipped import config_path
-from ndformer.lab.experiment import Cell, Claim, Experiment, Results, Scale, Values, Verdict
-from ndformer.lab.interval import Summary
+from ndformer.lab.experiment import Cell, Experiment, Scale, Values
+from ndformer.lab.verdicts import Claim, combine, near
 from ndformer.studies.pape.published import TABLE8
 
 CONFIGS = {
@@ -53,22 +53,11 @@ def measure(cell: Cell) -> Values:
     }
 
 
-def as_printed(row: str):
-    """Each of them; a dash is 0."""
-
-    def judged(results: Results) -> Verdict:
-        printed = {column: float(figure.replace("-", "0")) for column, figure in PUBLISHED[row].items()}
-        measured = {column: results.of(row, column) for column in printed}
-        if not all(measured.values()):
-            return Verdict("not measured")
-        other = [
-            f"{COLUMNS[column]} {Summary.of(values).mean:g} and not {printed[column]:g}"
-            for column, values in measured.items()
-            if abs(Summary.of(values).mean - printed[column]) > 1e-6
-        ]
-        return Verdict("does not hold" if other else "holds", ", ".join(other))
-
-    return judged
+def as_printed(row: str) -> Claim:
+    """Claim each printed hyperparameter; a dash is 0."""
+    numbers = {column: float(number.replace("-", "0")) for column, number in PUBLISHED[row].items()}
+    checks = [near("", row, column, number, 1e-6, exact=True) for column, number in numbers.items()]
+    return combine(f"the config of {row} has the paper's hyperparameters", checks)
 
 
 EXPERIMENTS = [
@@ -80,7 +69,7 @@ EXPERIMENTS = [
         measure=measure,
         scales={"small": Scale(1, minutes=0.1)},
         published=PUBLISHED,
-        claims=tuple(Claim(f"the config of {row} has the paper's hyperparameters", as_printed(row)) for row in CONFIGS),
+        claims=tuple(map(as_printed, CONFIGS)),
         shows=("Table 8",),
         about=(
             "Read off the configs; resolutions are in their transforms. nuScenes' follows UniTR's published code: 3 "

@@ -1,7 +1,7 @@
 """Table 1 of the PaPE paper: every encoding on every kind of data."""
 
-from ndformer.lab.experiment import Cell, Claim, Experiment, Results, Scale, Values, Verdict
-from ndformer.lab.verdicts import ahead, below, each
+from ndformer.lab.experiment import Cell, Experiment, Scale, Values
+from ndformer.lab.verdicts import ahead, below, combine
 from ndformer.studies.pape.encodings import (
     ABOUT_ROWS,
     BASELINES,
@@ -32,66 +32,50 @@ def measure(cell: Cell) -> Values:
     return values | {"average": sum(values.values()) / len(values)}
 
 
-def ahead_of_all(row: str, column: str, by: float = 0.0):
-    """Of the paper's baselines."""
-
-    def judged(results: Results) -> Verdict:
-        return each([ahead(results, row, other, column, by) for other in BASELINES])
-
-    return judged
-
-
-def everywhere(row: str, over: str):
-    def judged(results: Results) -> Verdict:
-        return each([ahead(results, row, over, column) for column in SETS])
-
-    return judged
-
-
 CLAIMS = (
     *(
-        Claim(f"PaPE is ahead of all five baselines on {SAYS[name]} (version 1: on 6 of 8)", ahead_of_all("PaPE", name))
+        ahead(f"PaPE is ahead of all five baselines on {SAYS[name]} (version 1: on 6 of 8)", "PaPE", BASELINES, name)
         for name in SETS
     ),
     *(
-        Claim(
+        ahead(
             f"PaPE is no point behind the best baseline on {SAYS[name]} (version 2: matches it on 5 of 8)",
-            ahead_of_all("PaPE", name, by=-1),
+            "PaPE",
+            BASELINES,
+            name,
+            by=-1,
         )
         for name in SETS
     ),
-    Claim("on average over the sets PaPE is ahead of all baselines", ahead_of_all("PaPE", "average")),
-    Claim(
+    ahead("on average over the sets PaPE is ahead of all baselines", "PaPE", BASELINES, "average"),
+    ahead(
         "ours: on average over the sets PaPE from a spread start is ahead of all baselines",
-        ahead_of_all(SPREAD, "average"),
+        SPREAD,
+        BASELINES,
+        "average",
     ),
-    Claim(
+    ahead(
         "ours: on average over the sets PaPE with its class token nowhere, as they have theirs, is ahead of all",
-        ahead_of_all(NOWHERE, "average"),
+        NOWHERE,
+        BASELINES,
+        "average",
     ),
-    Claim("PaPE-RI stays behind PaPE on average", lambda r: ahead(r, "PaPE", "PaPE-RI", "average")),
-    Claim(
-        "ours: PaPE-RI stays behind PaPE with both class tokens nowhere",
-        lambda r: ahead(r, NOWHERE, "PaPE-RI", "average"),
-    ),
-    Claim(
-        "PaPE leads RoPE on videos, where its margin is widest in the paper",
-        lambda r: ahead(r, "PaPE", "RoPE", "actions"),
-    ),
-    Claim("RoPE-Mixed is behind RoPE on event streams", lambda r: ahead(r, "RoPE", "RoPE-Mixed", "events")),
-    Claim(
-        "translation invariance matters: RoPE is ahead of nD-sincos on average",
-        lambda r: ahead(r, "RoPE", "nD-sincos", "average"),
-    ),
-    Claim(
+    ahead("PaPE-RI stays behind PaPE on average", "PaPE", "PaPE-RI", "average"),
+    ahead("ours: PaPE-RI stays behind PaPE with both class tokens nowhere", NOWHERE, "PaPE-RI", "average"),
+    ahead("PaPE leads RoPE on videos, where its margin is widest in the paper", "PaPE", "RoPE", "actions"),
+    ahead("RoPE-Mixed is behind RoPE on event streams", "RoPE", "RoPE-Mixed", "events"),
+    ahead("translation invariance matters: RoPE is ahead of nD-sincos on average", "RoPE", "nD-sincos", "average"),
+    ahead(
         "what is invariant to rotation does not do better on point clouds: PaPE is ahead of PaPE-RI and nD-ALiBi",
-        lambda r: each([ahead(r, "PaPE", row, "bricks") for row in ("PaPE-RI", "nD-ALiBi")]),
+        "PaPE",
+        ("PaPE-RI", "nD-ALiBi"),
+        "bricks",
     ),
-    Claim("control: PaPE is ahead of no positions on each set", everywhere("PaPE", "NoPE")),
-    Claim("control: PaPE is ahead of shuffled places on each set", everywhere("PaPE", PLACES)),
-    Claim(
+    ahead("control: PaPE is ahead of no positions on each set", "PaPE", "NoPE", SETS),
+    ahead("control: PaPE is ahead of shuffled places on each set", "PaPE", PLACES, SETS),
+    combine(
         "control: random labels are guessed (within 10 points of chance)",
-        lambda r: each([below(r, LABELS, name, CHANCE[name] + 10) for name in SETS]),
+        [below("", LABELS, name, CHANCE[name] + 10) for name in SETS],
     ),
 )
 EXPERIMENTS = [

@@ -12,7 +12,7 @@ from torch import Generator, Tensor
 from ndformer.framework.attention import Attention, build_encoding
 from ndformer.framework.engine.config.text import parse_encoding
 from ndformer.framework.tokens import Where
-from ndformer.lab.experiment import Cell, Claim, Experiment, Scale, Values
+from ndformer.lab.experiment import Cell, Experiment, Scale, Values
 from ndformer.lab.verdicts import above, below
 
 DIM, HEADS, HEIGHT, WIDTH = 24, 2, 3, 4
@@ -98,21 +98,21 @@ EXPERIMENTS = [
         measure=measure,
         scales={"small": Scale(3, minutes=0.3)},
         claims=(
-            Claim(
-                "figure 3, key: what is computed is equations 9 to 16",
-                lambda r: below(r, [*ROWS][0], "apart", EXACT, exact=True),
-            ),
-            Claim(
-                "figure 3, query: what is computed is equations 9 to 16",
-                lambda r: below(r, [*ROWS][1], "apart", EXACT, exact=True),
-            ),
-            Claim(
+            below("figure 3, key: what is computed is equations 9 to 16", [*ROWS][0], "apart", EXACT, exact=True),
+            below("figure 3, query: what is computed is equations 9 to 16", [*ROWS][1], "apart", EXACT, exact=True),
+            above(
                 "the listing of appendix D, whose gates are of scaled products, is something else (above 1e-6)",
-                lambda r: above(r, [*ROWS][2], "apart", -6, exact=True),
+                [*ROWS][2],
+                "apart",
+                -6,
+                exact=True,
             ),
-            Claim(
+            below(
                 "section 2: with open gates CoPE is a relative encoding (of i - j + 1)",
-                lambda r: below(r, [*ROWS][3], "apart", EXACT, exact=True),
+                [*ROWS][3],
+                "apart",
+                EXACT,
+                exact=True,
             ),
         ),
         shows=("Figure 2", "Figure 3"),

@@ -3,15 +3,13 @@
 Each cell leaves a picture of one image's maps in its folder, maps.png; it is made of the data set and stays there.
 """
 
-from collections.abc import Callable
-
 import torch
 from torch import Tensor
 
 from ndformer.framework.attention_maps import Look
 from ndformer.framework.pictures.figures import Panels
-from ndformer.lab.experiment import Cell, Claim, Experiment, Results, Scale, Values, Verdict
-from ndformer.lab.verdicts import above, ahead, each
+from ndformer.lab.experiment import Cell, Experiment, Scale, Values
+from ndformer.lab.verdicts import above, ahead, combine
 from ndformer.studies.data import MNIST, SIGN_DIGITS
 from ndformer.studies.looks import STATES, brightness, draw_maps, maps_of, seen
 from ndformer.studies.sape2.tables import PAPER, SETS, run
@@ -56,10 +54,6 @@ def maps(look: Look, images: Tensor) -> list[Panels]:
     return [Panels("unlikeness", found["unlikeness"]), Panels("attention", found["attention"], "share")]
 
 
-def on_both(judge: Callable[[Results, str], Verdict]) -> Callable[[Results], Verdict]:
-    return lambda results: each([judge(results, name) for name in SETS])
-
-
 EXPERIMENTS = [
     Experiment(
         "sape2:figure4",
@@ -73,26 +67,19 @@ EXPERIMENTS = [
         measure=measure,
         scales={"small": Scale(3, 44, data=(MNIST, SIGN_DIGITS))},
         claims=(
-            Claim(
-                "patches of one region are less distant than those of two",
-                on_both(lambda r, name: above(r, name, "across", 1)),
+            above("patches of one region are less distant than those of two", SETS, "across", 1),
+            *(
+                combine(
+                    f"control: they are so more than {text}",
+                    [ahead("", name, f"{name}, {state}", "across") for name in SETS],
+                )
+                for text, state in (
+                    ("untrained", "untrained"),
+                    ("with random labels", "labels at random"),
+                    ("where places are shuffled", "places shuffled"),
+                )
             ),
-            Claim(
-                "control: they are so more than untrained",
-                on_both(lambda r, name: ahead(r, name, f"{name}, untrained", "across")),
-            ),
-            Claim(
-                "control: they are so more than with random labels",
-                on_both(lambda r, name: ahead(r, name, f"{name}, labels at random", "across")),
-            ),
-            Claim(
-                "control: they are so more than where places are shuffled",
-                on_both(lambda r, name: ahead(r, name, f"{name}, places shuffled", "across")),
-            ),
-            Claim(
-                "5.4: so patches attend more to what is like them",
-                on_both(lambda r, name: above(r, name, "own", 0)),
-            ),
+            above("5.4: so patches attend more to what is like them", SETS, "own", 0),
         ),
         shows=("Figure 4",),
         about=(

@@ -10,8 +10,8 @@ from ndformer.framework.attention import Attention, build_encoding
 from ndformer.framework.encoding import PositionEncoding
 from ndformer.framework.pictures.figures import canvas
 from ndformer.framework.tokens import Where
-from ndformer.lab.experiment import Cell, Claim, Experiment, Results, Scale, Values
-from ndformer.lab.verdicts import above, below
+from ndformer.lab.experiment import Cell, Experiment, Results, Scale, Values
+from ndformer.lab.verdicts import Claim, above, below
 
 SIDE, DIM, BASE = 14, 64, 10000.0  # ViT's grid at 224 px; D of the note, half for each axis
 
@@ -209,11 +209,11 @@ def _row(number: int) -> str:
 
 
 def _below(number: int, limit: float, says: str = "") -> Claim:
-    return Claim(says or _row(number), lambda r: below(r, _row(number), "found", limit, exact=True))
+    return below(says or _row(number), _row(number), "found", limit, exact=True)
 
 
 def _above(number: int, limit: float, says: str = "") -> Claim:
-    return Claim(says or _row(number), lambda r: above(r, _row(number), "found", limit, exact=True))
+    return above(says or _row(number), _row(number), "found", limit, exact=True)
 
 
 EXPERIMENTS = [

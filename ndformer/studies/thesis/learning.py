@@ -3,9 +3,9 @@
 from pathlib import Path
 
 from ndformer.framework.pictures.studies import learning_curves
-from ndformer.lab.experiment import Cell, Claim, Experiment, Results, Scale, Values, Verdict
+from ndformer.lab.experiment import Cell, Experiment, Results, Scale, Values
 from ndformer.lab.interval import Summary
-from ndformer.lab.verdicts import ahead, alike, below, each
+from ndformer.lab.verdicts import ahead, alike, below
 from ndformer.studies.small import Control, accuracy, r_squared
 from ndformer.studies.thesis.red_green import BATCH, Task, to_test, trained
 
@@ -37,21 +37,12 @@ def measure(cell: Cell) -> Values:
 def draw(results: Results, path: Path) -> None:
     panels = {
         heading: {
-            row: {amount: Summary.of(results.of(row, f"{task}@{amount}")) for amount in AMOUNTS}
+            row: {amount: Summary.of(results.column(row, f"{task}@{amount}")) for amount in AMOUNTS}
             for row in results.values
         }
         for task, heading in TASKS.items()
     }
     learning_curves(path, "Red-green images: learning curves", "images to learn from", panels)
-
-
-def _sines_over(row: str, task: Task):
-    """With the two smallest amounts but one: with the smallest, nobody may learn anything yet."""
-
-    def judged(results: Results) -> Verdict:
-        return each([ahead(results, "Fixed sinusoidal", row, f"{task}@{amount}") for amount in AMOUNTS[1:3]])
-
-    return judged
 
 
 EXPERIMENTS = [
@@ -63,21 +54,28 @@ EXPERIMENTS = [
         measure=measure,
         scales={"small": Scale(5, minutes=97)},
         claims=(
-            *(
-                Claim(
+            *(  # with the smallest amount no encoding may learn anything yet
+                ahead(
                     f"fixed sines are ahead of {row} ones at {task} (with {AMOUNTS[1]} and {AMOUNTS[2]} images)",
-                    _sines_over(row, task),
+                    "Fixed sinusoidal",
+                    row,
+                    [f"{task}@{amount}" for amount in AMOUNTS[1:3]],
                 )
                 for task in TASKS
                 for row in ("Absolute", "Learnable Fourier")
             ),
-            Claim(
+            alike(
                 f"with {AMOUNTS[-1]} images Absolute ones have caught up on direction (within 2 points)",
-                lambda r: alike(r, "Fixed sinusoidal", "Absolute", f"direction@{AMOUNTS[-1]}", 2),
+                "Fixed sinusoidal",
+                "Absolute",
+                f"direction@{AMOUNTS[-1]}",
+                within=2,
             ),
-            Claim(
+            below(
                 "control: none, labels at random and places shuffled are guessed at any amount (below 60 %)",
-                lambda r: each([below(r, row, f"direction@{n}", 60) for row in CONTROLS for n in AMOUNTS]),
+                CONTROLS,
+                [f"direction@{amount}" for amount in AMOUNTS],
+                60,
             ),
         ),
         shows=("Figure 3",),

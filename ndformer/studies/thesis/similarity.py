@@ -7,8 +7,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ndformer.framework.pictures.studies import maps
-from ndformer.lab.experiment import Cell, Claim, Experiment, Results, Scale, Values
-from ndformer.lab.verdicts import above, below, each, near
+from ndformer.lab.experiment import Cell, Experiment, Results, Scale, Values
+from ndformer.lab.verdicts import above, below, near
 from ndformer.studies.small import Control
 from ndformer.studies.thesis.probes import embeddings
 from ndformer.studies.thesis.red_green import EPOCHS, SIDE, grid_positions, trained
@@ -87,25 +87,36 @@ EXPERIMENTS = [
         measure=measure,
         scales={"small": Scale(5, minutes=27)},
         claims=(
-            Claim(
+            near(
                 "before training, Absolute ones have no pattern (both differences within 0.05)",
-                lambda r: each([near(r, "Absolute", column, 0, 0.05) for column in ("halves before", "near before")]),
+                "Absolute",
+                ("halves before", "near before"),
+                0,
+                0.05,
             ),
-            Claim(
+            above(
                 "before training, Fourier ones are alike where they are near (by more than 0.02)",
-                lambda r: each([above(r, row, "near before", 0.02) for row in FOURIER]),
+                FOURIER,
+                "near before",
+                0.02,
             ),
-            Claim(
+            above(
                 "after training, Absolute and Fourier ones tell the upper from the lower half (by more than 0.3)",
-                lambda r: each([above(r, row, "halves after", 0.3) for row in ("Absolute", *FOURIER)]),
+                ("Absolute", *FOURIER),
+                "halves after",
+                0.3,
             ),
-            Claim(
+            below(
                 "after training, near or far within a half makes no difference to Fourier ones any more (below 0.02)",
-                lambda r: each([below(r, row, "near after", 0.02) for row in FOURIER]),
+                FOURIER,
+                "near after",
+                0.02,
             ),
-            Claim(
+            below(
                 "control: labels at random and places shuffled do not make halves (below 0.05)",
-                lambda r: each([below(r, row, "halves after", 0.05) for row in CONTROLS]),
+                CONTROLS,
+                "halves after",
+                0.05,
             ),
         ),
         shows=("Figure 5",),

@@ -1,7 +1,7 @@
 """Tables 1, 3 and 4 of the thesis: what each position embedding can encode."""
 
-from ndformer.lab.experiment import Cell, Claim, Experiment, Results, Scale, Values, Verdict
-from ndformer.lab.verdicts import above, ahead, below, each
+from ndformer.lab.experiment import Cell, Experiment, Published, Scale, Values, printed
+from ndformer.lab.verdicts import Claim, above, ahead, below
 from ndformer.studies.small import Control, accuracy, r_squared
 from ndformer.studies.thesis.red_green import Readout, Task, to_test, trained
 
@@ -20,6 +20,7 @@ ROWS: dict[str, tuple[str, Readout, Control]] = {  # name -> encoding, readout, 
     "Fixed sinusoidal, places shuffled": ("Sincos", "class", "places"),
 }
 LABELS, SHUFFLED = [*ROWS][-2:]
+MEAN, LEARNED = "Relative, mean of tokens", ("Absolute", "Learnable Fourier")
 ABSOLUTE = ("Absolute", "Fixed sinusoidal", "Learnable Fourier")
 ABOUT = (
     "One block, 64 channels, 4 heads, 20 epochs in batches of 100. The thesis reads the class token, and does not say "
@@ -44,124 +45,113 @@ def measure(cell: Cell, tasks: dict[str, Task]) -> Values:
     return values
 
 
-def guessed(column: str) -> Claim:
-    return Claim(
-        "control: labels at random and places shuffled are guessed (below 60 %)",
-        lambda r: each([below(r, row, column, 60) for row in (LABELS, SHUFFLED)]),
+def table(
+    number: int,
+    title: str,
+    tasks: dict[str, Task],
+    columns: dict[str, str],
+    minutes: float,
+    published: Published,
+    claims: tuple[Claim, ...],
+    about: str = ABOUT,
+) -> Experiment:
+    first, *_ = columns
+    guessed = "control: labels at random and places shuffled are guessed (below 60 %)"
+    return Experiment(
+        f"thesis:table{number}",
+        title,
+        rows=tuple(ROWS),
+        columns=columns,
+        measure=lambda cell: measure(cell, tasks),
+        scales={"small": Scale(5, minutes)},
+        published=published,
+        claims=(*claims, below(guessed, (LABELS, SHUFFLED), first, 60)),
+        shows=(f"Table {number}",),
+        about=about,
     )
 
 
-def _all_above(rows: tuple[str, ...], column: str, limit: float):
-    def judged(results: Results) -> Verdict:
-        return each([above(results, row, column, limit) for row in rows])
-
-    return judged
-
-
-TABLE1 = Experiment(
-    "thesis:table1",
-    "Relative direction (accuracy in %) and relative distance (R²)",
-    rows=tuple(ROWS),
-    columns={"direction": "direction, accuracy %", "distance": "distance, R²"},
-    measure=lambda cell: measure(cell, {"direction": "direction", "distance": "distance"}),
-    scales={"small": Scale(5, minutes=111)},
-    published={
-        "None": {"direction": "52.72 ± 1.08", "distance": "-0.01 ± 0.01"},
-        "Relative": {"direction": "99.92 ± 0.06", "distance": "0.84 ± 0.04"},
-        "Absolute": {"direction": "99.43 ± 0.36", "distance": "0.92 ± 0.06"},
-        "Fixed sinusoidal": {"direction": "99.81 ± 0.16", "distance": "0.96 ± 0.01"},
-        "Learnable Fourier": {"direction": "99.64 ± 0.32", "distance": "0.94 ± 0.03"},
-    },
-    claims=(
-        Claim("Absolute, sinusoidal and Fourier tell direction (above 95 %)", _all_above(ABSOLUTE, "direction", 95)),
-        Claim(
-            "relative ones, read from the class token, tell direction (above 95 %)",
-            lambda r: above(r, "Relative", "direction", 95),
+EXPERIMENTS = [
+    table(
+        1,
+        "Relative direction (accuracy in %) and relative distance (R²)",
+        {"direction": "direction", "distance": "distance"},
+        {"direction": "direction, accuracy %", "distance": "distance, R²"},
+        111,
+        printed(
+            ("direction", "distance"),
+            {
+                "None": "52.72 ± 1.08, -0.01 ± 0.01",
+                "Relative": "99.92 ± 0.06, 0.84 ± 0.04",
+                "Absolute": "99.43 ± 0.36, 0.92 ± 0.06",
+                "Fixed sinusoidal": "99.81 ± 0.16, 0.96 ± 0.01",
+                "Learnable Fourier": "99.64 ± 0.32, 0.94 ± 0.03",
+            },
         ),
-        Claim(
-            "relative ones, read as the mean of tokens, tell direction (above 95 %)",
-            lambda r: above(r, "Relative, mean of tokens", "direction", 95),
+        (
+            above("Absolute, sinusoidal and Fourier tell direction (above 95 %)", ABSOLUTE, "direction", 95),
+            above("relative ones, read from the class token, tell direction (above 95 %)", "Relative", "direction", 95),
+            above("relative ones, read as the mean of tokens, tell direction (above 95 %)", MEAN, "direction", 95),
+            above("absolute and relative ones tell distance (R² above 0.8)", (*ABSOLUTE, "Relative"), "distance", 0.8),
+            above("relative ones, read as the mean of tokens, tell distance (R² above 0.8)", MEAN, "distance", 0.8),
+            below("without positions, direction is guessed (below 60 %)", "None", "direction", 60),
         ),
-        Claim(
-            "absolute and relative ones tell distance (R² above 0.8)",
-            _all_above((*ABSOLUTE, "Relative"), "distance", 0.8),
-        ),
-        Claim(
-            "relative ones, read as the mean of tokens, tell distance (R² above 0.8)",
-            lambda r: above(r, "Relative, mean of tokens", "distance", 0.8),
-        ),
-        Claim("without positions, direction is guessed (below 60 %)", lambda r: below(r, "None", "direction", 60)),
-        guessed("direction"),
     ),
-    shows=("Table 1",),
-    about=ABOUT,
-)
-TABLE3 = Experiment(
-    "thesis:table3",
-    "Absolute location, accuracy in %",
-    rows=tuple(ROWS),
-    columns={"location": "accuracy, %"},
-    measure=lambda cell: measure(cell, {"location": "location"}),
-    scales={"small": Scale(5, minutes=56)},
-    published={
-        "None": {"location": "49.79 ± 1.86"},
-        "Fixed sinusoidal": {"location": "99.94 ± 0.10"},
-        "Absolute": {"location": "99.85 ± 0.13"},
-        "Relative": {"location": "54.02 ± 7.12"},
-        "Learnable Fourier": {"location": "99.99 ± 0.03"},
-    },
-    claims=(
-        Claim(
-            "Absolute, sinusoidal and Fourier encode absolute location (above 95 %)",
-            _all_above(ABSOLUTE, "location", 95),
+    table(
+        3,
+        "Absolute location, accuracy in %",
+        {"location": "location"},
+        {"location": "accuracy, %"},
+        56,
+        {
+            "None": {"location": "49.79 ± 1.86"},
+            "Fixed sinusoidal": {"location": "99.94 ± 0.10"},
+            "Absolute": {"location": "99.85 ± 0.13"},
+            "Relative": {"location": "54.02 ± 7.12"},
+            "Learnable Fourier": {"location": "99.99 ± 0.03"},
+        },
+        (
+            above("Absolute, sinusoidal and Fourier encode absolute location (above 95 %)", ABSOLUTE, "location", 95),
+            below(
+                "relative ones, read from the class token, cannot tell location (below 65 %)",
+                "Relative",
+                "location",
+                65,
+            ),
+            below("relative ones, read as the mean of tokens, cannot either (below 65 %)", MEAN, "location", 65),
+            below(
+                "ours: PaPE, read as the mean of tokens, cannot either (below 65 %)",
+                "PaPE, mean of tokens",
+                "location",
+                65,
+            ),
         ),
-        Claim(
-            "relative ones, read from the class token, cannot tell location (below 65 %)",
-            lambda r: below(r, "Relative", "location", 65),
-        ),
-        Claim(
-            "relative ones, read as the mean of tokens, cannot either (below 65 %)",
-            lambda r: below(r, "Relative, mean of tokens", "location", 65),
-        ),
-        Claim(
-            "ours: PaPE, read as the mean of tokens, cannot either (below 65 %)",
-            lambda r: below(r, "PaPE, mean of tokens", "location", 65),
-        ),
-        guessed("location"),
     ),
-    shows=("Table 3",),
-    about=ABOUT,
-)
-TABLE4 = Experiment(
-    "thesis:table4",
-    "Absolute location, tested on squares of other colours, accuracy in %",
-    rows=tuple(ROWS),
-    columns={"colour": "accuracy, %"},
-    measure=lambda cell: measure(cell, {"colour": "colour"}),
-    scales={"small": Scale(5, minutes=56)},
-    published={
-        "None": {"colour": "50.06 ± 0.16"},
-        "Fixed sinusoidal": {"colour": "57.03 ± 14.90"},
-        "Absolute": {"colour": "97.46 ± 3.26"},
-        "Relative": {"colour": "49.70 ± 0.60"},
-        "Learnable Fourier": {"colour": "98.49 ± 3.97"},
-    },
-    claims=(
-        Claim(
-            "with other colours Absolute and Fourier embeddings still tell location (above 90 %)",
-            _all_above(("Absolute", "Learnable Fourier"), "colour", 90),
+    table(
+        4,
+        "Absolute location, tested on squares of other colours, accuracy in %",
+        {"colour": "colour"},
+        {"colour": "accuracy, %"},
+        56,
+        {
+            "None": {"colour": "50.06 ± 0.16"},
+            "Fixed sinusoidal": {"colour": "57.03 ± 14.90"},
+            "Absolute": {"colour": "97.46 ± 3.26"},
+            "Relative": {"colour": "49.70 ± 0.60"},
+            "Learnable Fourier": {"colour": "98.49 ± 3.97"},
+        },
+        (
+            above(
+                "with other colours Absolute and Fourier embeddings still tell location (above 90 %)",
+                LEARNED,
+                "colour",
+                90,
+            ),
+            below(
+                "with other colours fixed sinusoidal ones no longer do (below 80 %)", "Fixed sinusoidal", "colour", 80
+            ),
+            ahead("with other colours learnable ones are ahead of fixed ones", LEARNED, "Fixed sinusoidal", "colour"),
         ),
-        Claim(
-            "with other colours fixed sinusoidal ones no longer do (below 80 %)",
-            lambda r: below(r, "Fixed sinusoidal", "colour", 80),
-        ),
-        Claim(
-            "with other colours learnable ones are ahead of fixed ones",
-            lambda r: each([ahead(r, row, "Fixed sinusoidal", "colour") for row in ("Absolute", "Learnable Fourier")]),
-        ),
-        guessed("colour"),
+        ABOUT + " Colours to test are blue and yellow; the thesis does not name its own.",
     ),
-    shows=("Table 4",),
-    about=ABOUT + " Colours to test are blue and yellow; the thesis does not name its own.",
-)
-EXPERIMENTS = [TABLE1, TABLE3, TABLE4]
+]

@@ -6,8 +6,8 @@ import torch
 from torch import Generator, nn
 
 from ndformer.framework.engine.config.text import parse_encoding
-from ndformer.lab.experiment import Cell, Claim, Experiment, Results, Scale, Values, Verdict
-from ndformer.lab.verdicts import above, below, each
+from ndformer.lab.experiment import Cell, Experiment, Scale, Values
+from ndformer.lab.verdicts import Claim, above, below
 from ndformer.studies.small import Control, Reader, Scenes, accuracy, fit
 from ndformer.studies.toys.pictures import draw
 from ndformer.studies.toys.tasks import SIDE, TASKS, WORDS, moved, rotated, scaled
@@ -117,13 +117,8 @@ def measure(cell: Cell, dims: int, depth: int, least: int = STEPS) -> Values:
 
 
 def _all(rows: tuple[str, ...], judge: str, column: str, limit: float) -> Claim:
-    side = above if judge == "above" else below
     words = f"{'control: ' * (LABELS in rows)}{', '.join(rows)}: {column} {judge} {limit:g} %"
-
-    def judged(results: Results) -> Verdict:
-        return each([side(results, row, column, limit) for row in rows])
-
-    return Claim(words, judged)
+    return (above if judge == "above" else below)(words, rows, column, limit)
 
 
 def _claims(dims: int) -> tuple[Claim, ...]:

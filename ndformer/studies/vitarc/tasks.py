@@ -4,8 +4,8 @@ from statistics import fmean
 
 import torch
 
-from ndformer.lab.experiment import Cell, Claim, Experiment, Results, Scale, Values, Verdict
-from ndformer.lab.verdicts import above, ahead, below, each
+from ndformer.lab.experiment import Cell, Experiment, Scale, Values
+from ndformer.lab.verdicts import above, ahead, below, combine
 from ndformer.studies.small import fit
 from ndformer.studies.vitarc.painter import BATCH, LR, Painter, Places, batches, dealt_out, drawn, solve_rate
 
@@ -51,49 +51,46 @@ def measure(cell: Cell, steps: int = STEPS, train: int = TRAIN, test: int = TEST
     return values | {name: fmean(values[task] for task in tasks) for name, tasks in MEANS.items()}
 
 
-def _over(says: str, row: str, over: str, column: str, by: float = 0.0) -> Claim:
-    return Claim(says, lambda results: ahead(results, row, over, column, by))
-
-
-def _controls(results: Results) -> Verdict:
-    rows, columns = ("NoPE", "Sincos, places shuffled"), ("space", "objects")
-    blind = [below(results, row, column, 10) for row in rows for column in columns]
-    return each([*blind, above(results, "NoPE", "swap", 90)])
-
-
-def _random(results: Results) -> Verdict:
-    return each([below(results, LABELS, column, 10) for column in ("mean", *CONTENT)])
-
-
 CLAIMS = (
-    _over("2D-RPE beside a 2-D APE is ahead of the APE alone (after eq. 12)", "Sincos, 2D-RPE", "Sincos", "mean"),
-    _over(
+    ahead("2D-RPE beside a 2-D APE is ahead of the APE alone (after eq. 12)", "Sincos, 2D-RPE", "Sincos", "mean"),
+    ahead(
         "an APE beside 2D-RPE improves it, where it harms in Swin (after eq. 12)", "Sincos, 2D-RPE", "2D-RPE", "mean"
     ),
-    _over(
+    ahead(
         "2D-RPE beside a 2-D APE is ahead of the APE alone in tasks of space too (there)",
         "Sincos, 2D-RPE",
         "Sincos",
         "space",
     ),
-    _over("objects of several colours: OPE is ahead of the 2-D APE (eq. 13)", "OPE", "Sincos", "coloured"),
-    _over("tasks about objects: OPE is ahead of the 2-D APE (eq. 13)", "OPE", "Sincos", "objects"),
-    _over("PEMixer lets OPE do better (end of the excerpt)", "OPE in PEMixer", "OPE", "mean"),
-    _over(
+    ahead("objects of several colours: OPE is ahead of the 2-D APE (eq. 13)", "OPE", "Sincos", "coloured"),
+    ahead("tasks about objects: OPE is ahead of the 2-D APE (eq. 13)", "OPE", "Sincos", "objects"),
+    ahead("PEMixer lets OPE do better (end of the excerpt)", "OPE in PEMixer", "OPE", "mean"),
+    ahead(
         "where objects do not help, it falls back on places: at most 2 points behind the APE (end of the excerpt)",
         "OPE in PEMixer",
         "Sincos",
         "space",
         by=-2,
     ),
-    _over(
+    ahead(
         "all three together are ahead of the vanilla model (of the whole paper)", "ViTARC: all three", "Vanilla", "mean"
     ),
-    Claim("control: without places tasks of space and of objects are not solved, and that of content is", _controls),
-    Claim("control: from answers of other pairs nothing is solved, content neither (below 10 %)", _random),
-    _over("ours: PaPE alone is ahead of 2D-RPE alone", "PaPE", "2D-RPE", "mean"),
-    _over("ours: beside Sincos, PaPE is ahead of 2D-RPE", "Sincos, PaPE", "Sincos, 2D-RPE", "mean"),
-    _over(
+    combine(
+        "control: without places tasks of space and of objects are not solved, and that of content is",
+        [
+            below("", ("NoPE", "Sincos, places shuffled"), ("space", "objects"), 10),
+            above("", "NoPE", "swap", 90),
+        ],
+    ),
+    below(
+        "control: from answers of other pairs nothing is solved, content neither (below 10 %)",
+        LABELS,
+        ("mean", *CONTENT),
+        10,
+    ),
+    ahead("ours: PaPE alone is ahead of 2D-RPE alone", "PaPE", "2D-RPE", "mean"),
+    ahead("ours: beside Sincos, PaPE is ahead of 2D-RPE", "Sincos, PaPE", "Sincos, 2D-RPE", "mean"),
+    ahead(
         "ours: the object as an axis helps PaPE on tasks about objects", "PaPE, objects as an axis", "PaPE", "objects"
     ),
 )
