@@ -28,14 +28,7 @@ from ndformer.framework.errors import UnknownNameError, nearest
 from ndformer.framework.evaluation.metric import main_metric
 from ndformer.framework.system import processes
 from ndformer.lab import compare_table, grid
-from ndformer.lab.compare import (
-    Outcome,
-    Run,
-    check_data,
-    check_folder,
-    outcome,
-    plan,
-)
+from ndformer.lab.compare import Outcome, Run, check_data, check_folder, outcome, plan
 from ndformer.lab.jobs import LOG, Job, run_jobs
 
 

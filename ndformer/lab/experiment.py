@@ -78,7 +78,5 @@ class Experiment:
 
 def printed(columns: Iterable[str], rows: Mapping[str, str]) -> Published:
     """Return printed numbers by row and column; those of a row are separated by blanks, or by ", "."""
-    return {
-        row: dict(zip(columns, numbers.split(", ") if ", " in numbers else numbers.split()))
-        for row, numbers in rows.items()
-    }
+    names = list(columns)
+    return {row: dict(zip(names, text.split(", ") if ", " in text else text.split())) for row, text in rows.items()}

@@ -95,12 +95,7 @@ def save(out: Path, tested: Sequence[Tested], rows: Rows, tables: str) -> None:
 
 
 def draw(
-    path: Path,
-    rows: Rows,
-    sizes: dict[int | str, Shape],
-    metric: str,
-    quantity: Quantity,
-    trained: Sequence[Shape],
+    path: Path, rows: Rows, sizes: dict[int | str, Shape], metric: str, quantity: Quantity, trained: Sequence[Shape]
 ) -> None:
     """A map where sizes are a grid of heights and widths, and else curves."""
     heights, widths = _sides(sizes)
@@ -114,12 +109,7 @@ def _sides(sizes: dict[int | str, Shape]) -> tuple[list[int], list[int]]:
 
 
 def _curves(
-    path: Path,
-    rows: Rows,
-    sizes: dict[int | str, Shape],
-    metric: str,
-    quantity: Quantity,
-    trained: Sequence[Shape],
+    path: Path, rows: Rows, sizes: dict[int | str, Shape], metric: str, quantity: Quantity, trained: Sequence[Shape]
 ) -> None:
     """A colour per encoding, a line per way. Sizes of one number are where it says, others one after the other."""
     names, ways = _names(rows), _ways(rows)
@@ -151,12 +141,7 @@ def _curves(
 
 
 def _maps(
-    path: Path,
-    rows: Rows,
-    sizes: dict[int | str, Shape],
-    metric: str,
-    quantity: Quantity,
-    trained: Sequence[Shape],
+    path: Path, rows: Rows, sizes: dict[int | str, Shape], metric: str, quantity: Quantity, trained: Sequence[Shape]
 ) -> None:
     """Heights downwards, widths to the right; an encoding a row, a way a column. A frame marks the size of training."""
     from matplotlib.patches import Rectangle
@@ -171,11 +156,7 @@ def _maps(
     low, high = np.nanmin(values), np.nanmax(values)
     high = max(high, low + (1 if quantity.is_share else 1e-3 * abs(low)))
     inches = 1.6 + (0.5 + 0.5 * len(widths)) * len(ways), 0.8 + (0.6 + 0.34 * len(heights)) * len(names)
-    with canvas(
-        max(5, inches[0]),
-        inches[1],
-        f"test {quantity.label(metric)} by height and width",
-    ) as figure:
+    with canvas(max(5, inches[0]), inches[1], f"test {quantity.label(metric)} by height and width") as figure:
         axes = figure.subplots(len(names), len(ways), squeeze=False)
         for (n, w), axis in np.ndenumerate(axes):
             axis.grid(False)

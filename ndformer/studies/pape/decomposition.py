@@ -107,7 +107,8 @@ def over_state(text: str, state: str) -> Claim:
 
 
 UNTRAINED = [f"{name}, untrained" for name in TWO]
-ENDS = ("layer 1", f"layer {DEPTH}")
+ENDS, UNTRAINED_ENDS = ([f"layer {n}{state}" for n in (1, DEPTH)] for state in ("", ", untrained"))
+_, _, STATE_LABELS, STATE_PLACES = STATES
 MEAN_Z, STRONGEST = ([f"{name} {value}" for name in TWO] for value in ("z", "strongest"))
 EXPERIMENTS = [
     Experiment(
@@ -124,11 +125,11 @@ EXPERIMENTS = [
         measure=of_terms,
         scales={"small": Scale(3, minutes=39, data=TWO_DATA)},
         claims=(
-            below("the three maps sum to what the paper's own form computes", TWO, "rest", 1e-3),
-            below("attention decays with distance: it goes less than half as far as keys are", TWO, "near", 0.5),
-            over_state("training has learnt directions: they spread more than untrained", "untrained"),
-            over_state("control: directions spread more than where places are shuffled", "places shuffled"),
-            above("control: this is learnt, for untrained models attend farther than half", UNTRAINED, "near", 0.5),
+            below("the three maps sum to the paper's own form", TWO, "rest", 1e-3),
+            below("attention decays with distance: half as far as keys are", TWO, "near", 0.5),
+            over_state("training learns directions: a wider spread than untrained", "untrained"),
+            over_state("control: a wider spread than with shuffled places", "places shuffled"),
+            above("control: untrained attention goes farther than half", UNTRAINED, "near", 0.5),
         ),
         shows=("Figure 2",),
         about=(
@@ -151,20 +152,12 @@ EXPERIMENTS = [
         measure=of_layer,
         scales={"small": Scale(3, minutes=39, data=TWO_DATA)},
         claims=(
-            ahead(
-                "positions are used most strongly in early layers: z of the first is above the last's", *ENDS, MEAN_Z
-            ),
+            ahead("early layers use positions most: z of the first over the last", *ENDS, MEAN_Z),
             ahead("specialised heads cluster in early layers", *ENDS, STRONGEST),
-            above("some head leans clearly to one side: a |z| above 0.5 in the first layer", "layer 1", STRONGEST, 0.5),
-            *(
-                ahead(f"control: the first layer's z is above that of {words}", "layer 1", f"layer 1, {state}", MEAN_Z)
-                for words, state in (("random labels", "labels at random"), ("shuffled places", "places shuffled"))
-            ),
-            ahead(
-                "control: untrained, the first layer's z is above the last's too",
-                *(f"{layer}, untrained" for layer in ENDS),
-                MEAN_Z,
-            ),
+            above("some head of the first layer leans to one side: |z| above 0.5", "layer 1", STRONGEST, 0.5),
+            ahead("control: z of the first layer over random labels", "layer 1", f"layer 1{STATE_LABELS}", MEAN_Z),
+            ahead("control: z of the first layer over shuffled places", "layer 1", f"layer 1{STATE_PLACES}", MEAN_Z),
+            ahead("control: untrained, too, z of the first over the last", *UNTRAINED_ENDS, MEAN_Z),
         ),
         shows=("Figure 3",),
         about=(

@@ -45,6 +45,7 @@ SETS = {
     "events": SmallSet("nmnist_small", NMNIST, "events"),
     "bricks": SmallSet("ldraw10", LDRAW10),
 }
+GUESSED = "control: random labels are guessed (within 10 points of chance)"
 CHANCE = {"digits": 10, "signs": 10, "actions": 100 / 6, "events": 10, "bricks": 10}  # in %
 TWO = {"digits": "digits, accuracy %", "signs": "hand signs, accuracy %"}  # columns of most experiments here
 TWO_DATA = (MNIST, SIGN_DIGITS)

@@ -156,5 +156,5 @@ EXPERIMENTS = [
         ),
         about="40 random tokens at random places within 14 units, 4 heads of 12, m=50; nothing is trained. Differences "
         "below 1e-17 count as that.",
-    ),
+    )
 ]

@@ -15,6 +15,7 @@ from ndformer.studies.pape.encodings import (
     BASELINES,
     CHANCE,
     ENCODINGS,
+    GUESSED,
     LABELS,
     NOWHERE,
     PLACES,
@@ -87,42 +88,23 @@ def draw(results: Results, path: Path) -> None:
     figure.savefig(path)
 
 
+LITTLE_LARGER, TWICE = [("digits 40", "digits 28"), ("signs 72", "signs 48")], ("digits 56", "signs 96")
 INTERPOLATION = [(f"{column} interpolated", column) for column in LARGER]
+CONTINUATION = [pair[::-1] for pair in INTERPOLATION]
 CLAIMS = (
     ahead("Table 5: PaPE is ahead of all baselines at every larger size", "PaPE", BASELINES, LARGER),
-    ahead("ours: in Table 5, PaPE from a spread start is ahead of all baselines", SPREAD, BASELINES, LARGER),
-    ahead(
-        "ours: in Table 5 PaPE with its class token nowhere, as they have theirs, is ahead of all baselines",
-        NOWHERE,
-        BASELINES,
-        LARGER,
-    ),
+    ahead("ours: Table 5: PaPE from a spread start is ahead of all baselines", SPREAD, BASELINES, LARGER),
+    ahead("ours: Table 5: PaPE without a place for its class token is ahead", NOWHERE, BASELINES, LARGER),
     ahead("Table 5: PaPE is ahead of PaPE-RI at every larger size", "PaPE", "PaPE-RI", LARGER),
-    ahead(
-        "Table 5: at 1.43 times the size (hand signs: 1.5) PaPE is better than at its own (1 point on ImageNet-1K)",
-        "PaPE",
-        "PaPE",
-        [("digits 40", "digits 28"), ("signs 72", "signs 48")],
-    ),
-    ahead(
-        "Figure 1c: nD-sincos falls most: behind RoPE and nD-ALiBi at twice the size",
-        ("RoPE", "nD-ALiBi"),
-        "nD-sincos",
-        ("digits 56", "signs 96"),
-    ),
+    ahead("Table 5: PaPE is better at 1.43 to 1.5 times its training size", "PaPE", "PaPE", LITTLE_LARGER),
+    ahead("Figure 1c: nD-sincos falls most, at twice the size", ("RoPE", "nD-ALiBi"), "nD-sincos", TWICE),
     ahead("Table 6: interpolation helps nD-sincos at every larger size", "nD-sincos", "nD-sincos", INTERPOLATION),
-    *(
-        ahead(f"Table 6: it harms {row}, an attention bias", row, row, [pair[::-1] for pair in INTERPOLATION])
-        for row in BIASES
-    ),
+    *(ahead(f"Table 6: it harms {row}, an attention bias", row, row, CONTINUATION) for row in BIASES),
     best_way("Table 7: PaPE is ahead of all baselines in their best way", "PaPE"),
-    best_way("ours: in Table 7 PaPE with its class token nowhere is ahead of all baselines", NOWHERE),
+    best_way("ours: Table 7: PaPE without a place for its class token is ahead", NOWHERE),
     ahead("control: at larger sizes PaPE is ahead of no positions", "PaPE", "NoPE", LARGER),
     ahead("control: at larger sizes PaPE is ahead of shuffled places", "PaPE", PLACES, LARGER),
-    combine(
-        "control: random labels are guessed (within 10 points of chance)",
-        [below("", LABELS, column, CHANCE[column.split()[0]] + 10) for column in LARGER],
-    ),
+    combine(GUESSED, [below("", LABELS, column, CHANCE[column.split()[0]] + 10) for column in LARGER]),
 )
 EXPERIMENTS = [
     Experiment(
@@ -142,5 +124,5 @@ EXPERIMENTS = [
             "the models are Table 2's, after which minutes were taken. " + ABOUT_ROWS
         ),
         draw=draw,
-    ),
+    )
 ]

@@ -9,7 +9,7 @@ from torch import Tensor
 from ndformer.framework.attention_maps import Look
 from ndformer.framework.pictures.figures import Panels
 from ndformer.lab.experiment import Cell, Experiment, Scale, Values
-from ndformer.lab.verdicts import above, ahead, combine
+from ndformer.lab.verdicts import Claim, above, ahead, combine
 from ndformer.studies.data import MNIST, SIGN_DIGITS
 from ndformer.studies.looks import STATES, brightness, draw_maps, maps_of, seen
 from ndformer.studies.sape2.tables import PAPER, SETS, run
@@ -54,6 +54,11 @@ def maps(look: Look, images: Tensor) -> list[Panels]:
     return [Panels("unlikeness", found["unlikeness"]), Panels("attention", found["attention"], "share")]
 
 
+def over_state(text: str, state: str) -> Claim:
+    """Claim a larger ratio of distances than in another state of the model."""
+    return combine(text, [ahead("", name, f"{name}, {state}", "across") for name in SETS])
+
+
 EXPERIMENTS = [
     Experiment(
         "sape2:figure4",
@@ -68,17 +73,9 @@ EXPERIMENTS = [
         scales={"small": Scale(3, 44, data=(MNIST, SIGN_DIGITS))},
         claims=(
             above("patches of one region are less distant than those of two", SETS, "across", 1),
-            *(
-                combine(
-                    f"control: they are so more than {text}",
-                    [ahead("", name, f"{name}, {state}", "across") for name in SETS],
-                )
-                for text, state in (
-                    ("untrained", "untrained"),
-                    ("with random labels", "labels at random"),
-                    ("where places are shuffled", "places shuffled"),
-                )
-            ),
+            over_state("control: more so than untrained", "untrained"),
+            over_state("control: more so than with random labels", "labels at random"),
+            over_state("control: more so than with shuffled places", "places shuffled"),
             above("5.4: so patches attend more to what is like them", SETS, "own", 0),
         ),
         shows=("Figure 4",),
@@ -88,5 +85,5 @@ EXPERIMENTS = [
             "Where places are shuffled, a patch is where the model has it. Distances enter attention with a plus "
             "(equation 16). Maps of one image lie in a cell's folder, maps.png."
         ),
-    ),
+    )
 ]

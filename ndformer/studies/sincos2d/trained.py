@@ -55,38 +55,20 @@ def parameters(found: Run) -> float:
 VERSUS_LEARNED = ("2D sinusoidal", "Learned")
 BOTH = ("digits", "signs")
 STEPS = (2 * SIDE - 1) ** 2 * HEADS * DEPTH
+LEARNED, INVARIANT = (SIDE**2 * DIM - 0.5, (SIDE**2 + 1) * DIM + 0.5), ("Relative bias", "CPE")
 CLAIMS = (
     inside("2D sinusoidal: 0 parameters", "2D sinusoidal", "params", -0.5, 0.5),
-    inside(
-        "Learned: N x D (and D of the class token)",
-        "Learned",
-        "params",
-        SIDE**2 * DIM - 0.5,
-        (SIDE**2 + 1) * DIM + 0.5,
-    ),
+    inside("Learned: N x D (and D of the class token)", "Learned", "params", *LEARNED),
     inside("Relative bias: (2M-1)², in each head and layer", "Relative bias", "params", STEPS - 0.5, STEPS + 0.5),
-    alike("in ViT 2D sinusoidal and learned are comparable: within 2 points", "2D sinusoidal", "Learned", BOTH, 2),
-    ahead("2D sinusoidal extrapolates better than learned: ahead on larger digits", *VERSUS_LEARNED, "larger"),
-    ahead(
-        "2D sinusoidal extrapolates better than a relative bias ('moderate' against 'limited')",
-        "2D sinusoidal",
-        "Relative bias",
-        "larger",
-    ),
+    alike("in ViT 2D sinusoidal and learned are comparable: within 2 points", *VERSUS_LEARNED, BOTH, 2),
+    ahead("2D sinusoidal extrapolates better than learned: on larger digits", *VERSUS_LEARNED, "larger"),
+    ahead("2D sinusoidal extrapolates better than a relative bias", "2D sinusoidal", "Relative bias", "larger"),
     ahead("CPE extrapolates better than 2D sinusoidal ('good')", "CPE", "2D sinusoidal", "larger"),
     ahead(
-        "relative bias and CPE are translation invariant, 2D sinusoidal is not: it loses more where digits move",
-        "2D sinusoidal",
-        ("Relative bias", "CPE"),
-        "lost",
+        "unlike the translation invariant, 2D sinusoidal loses where digits move", "2D sinusoidal", INVARIANT, "lost"
     ),
-    ahead("for limited data 2D sinusoidal is better than learned: 20 digits a class", *VERSUS_LEARNED, "few"),
-    ahead(
-        "control: 2D sinusoidal is ahead of no positions and of shuffled places",
-        "2D sinusoidal",
-        ("NoPE", PLACES),
-        BOTH,
-    ),
+    ahead("for limited data 2D sinusoidal is better than learned: 20 a class", *VERSUS_LEARNED, "few"),
+    ahead("control: 2D sinusoidal is ahead of NoPE and shuffled places", "2D sinusoidal", ("NoPE", PLACES), BOTH),
     below("control: random labels are guessed (below 20 %)", LABELS, BOTH, 20),
 )
 EXPERIMENTS = [
@@ -111,5 +93,5 @@ EXPERIMENTS = [
             "resampled; where images move, what leaves them comes in on the other side. The note's other sentences on "
             "training (stable, may overfit) name no measure."
         ),
-    ),
+    )
 ]

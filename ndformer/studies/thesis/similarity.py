@@ -23,6 +23,7 @@ ROWS: dict[str, tuple[str, Control]] = {  # name -> encoding, control
 }
 CONTROLS = [*ROWS][-2:]
 FOURIER = ("Learnable Fourier", "Learnable Fourier, gamma 1")
+TRAINED, BEFORE = ("Absolute", *FOURIER), ("halves before", "near before")
 WHEN = {"before": 0, "after": EPOCHS}
 SELECTED = (2, 3)  # row and column of the patch whose maps are drawn, of the first seed
 
@@ -87,37 +88,11 @@ EXPERIMENTS = [
         measure=measure,
         scales={"small": Scale(5, minutes=27)},
         claims=(
-            near(
-                "before training, Absolute ones have no pattern (both differences within 0.05)",
-                "Absolute",
-                ("halves before", "near before"),
-                0,
-                0.05,
-            ),
-            above(
-                "before training, Fourier ones are alike where they are near (by more than 0.02)",
-                FOURIER,
-                "near before",
-                0.02,
-            ),
-            above(
-                "after training, Absolute and Fourier ones tell the upper from the lower half (by more than 0.3)",
-                ("Absolute", *FOURIER),
-                "halves after",
-                0.3,
-            ),
-            below(
-                "after training, near or far within a half makes no difference to Fourier ones any more (below 0.02)",
-                FOURIER,
-                "near after",
-                0.02,
-            ),
-            below(
-                "control: labels at random and places shuffled do not make halves (below 0.05)",
-                CONTROLS,
-                "halves after",
-                0.05,
-            ),
+            near("untrained Absolute ones have no pattern (both within 0.05)", "Absolute", BEFORE, 0, 0.05),
+            above("untrained Fourier ones are alike where they are near (above 0.02)", FOURIER, "near before", 0.02),
+            above("after training all tell upper from lower half (above 0.3)", TRAINED, "halves after", 0.3),
+            below("after training distance in a half matters no more (below 0.02)", FOURIER, "near after", 0.02),
+            below("control: controls do not make halves (below 0.05)", CONTROLS, "halves after", 0.05),
         ),
         shows=("Figure 5",),
         about="The thesis shows maps of one patch and no numbers. Differences are of mean cosines: of two patches of "

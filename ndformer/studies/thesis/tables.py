@@ -1,6 +1,9 @@
 """Tables 1, 3 and 4 of the thesis: what each position embedding can encode."""
 
-from ndformer.lab.experiment import Cell, Experiment, Published, Scale, Values, printed
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from ndformer.lab.experiment import Cell, Experiment, Scale, Values
 from ndformer.lab.verdicts import Claim, above, ahead, below
 from ndformer.studies.small import Control, accuracy, r_squared
 from ndformer.studies.thesis.red_green import Readout, Task, to_test, trained
@@ -22,6 +25,7 @@ ROWS: dict[str, tuple[str, Readout, Control]] = {  # name -> encoding, readout, 
 LABELS, SHUFFLED = [*ROWS][-2:]
 MEAN, LEARNED = "Relative, mean of tokens", ("Absolute", "Learnable Fourier")
 ABSOLUTE = ("Absolute", "Fixed sinusoidal", "Learnable Fourier")
+AND_RELATIVE = (*ABSOLUTE, "Relative")
 ABOUT = (
     "One block, 64 channels, 4 heads, 20 epochs in batches of 100. The thesis reads the class token, and does not say "
     "how it is related to patches under relative embeddings: without a place of its own, in a single block, it learns "
@@ -35,123 +39,99 @@ ABOUT = (
 )
 
 
-def measure(cell: Cell, tasks: dict[str, Task]) -> Values:
+def measure(cell: Cell, tasks: Iterable[Task]) -> Values:
     encoding, readout, control = ROWS[cell.row]
     values: Values = {}
-    for column, task in tasks.items():
+    for task in tasks:
         reader = trained(task, encoding, cell.seed, readout, control)
         score = r_squared if task == "distance" else accuracy
-        values[column] = score(reader, to_test(task, cell.seed, control))
+        values[task] = score(reader, to_test(task, cell.seed, control))
     return values
 
 
-def table(
-    number: int,
-    title: str,
-    tasks: dict[str, Task],
-    columns: dict[str, str],
-    minutes: float,
-    published: Published,
-    claims: tuple[Claim, ...],
-    about: str = ABOUT,
-) -> Experiment:
-    first, *_ = columns
-    guessed = "control: labels at random and places shuffled are guessed (below 60 %)"
-    return Experiment(
-        f"thesis:table{number}",
-        title,
-        rows=tuple(ROWS),
-        columns=columns,
-        measure=lambda cell: measure(cell, tasks),
-        scales={"small": Scale(5, minutes)},
-        published=published,
-        claims=(*claims, below(guessed, (LABELS, SHUFFLED), first, 60)),
-        shows=(f"Table {number}",),
-        about=about,
-    )
+class Table(NamedTuple):
+    title: str
+    columns: dict[Task, str]
+    minutes: float
+    published: dict[str, str]
+    claims: tuple[Claim, ...]
+    about: str = ABOUT
 
 
-EXPERIMENTS = [
-    table(
-        1,
+TABLES = {
+    1: Table(
         "Relative direction (accuracy in %) and relative distance (R²)",
-        {"direction": "direction", "distance": "distance"},
         {"direction": "direction, accuracy %", "distance": "distance, R²"},
         111,
-        printed(
-            ("direction", "distance"),
-            {
-                "None": "52.72 ± 1.08, -0.01 ± 0.01",
-                "Relative": "99.92 ± 0.06, 0.84 ± 0.04",
-                "Absolute": "99.43 ± 0.36, 0.92 ± 0.06",
-                "Fixed sinusoidal": "99.81 ± 0.16, 0.96 ± 0.01",
-                "Learnable Fourier": "99.64 ± 0.32, 0.94 ± 0.03",
-            },
-        ),
+        {
+            "None": "52.72 ± 1.08, -0.01 ± 0.01",
+            "Relative": "99.92 ± 0.06, 0.84 ± 0.04",
+            "Absolute": "99.43 ± 0.36, 0.92 ± 0.06",
+            "Fixed sinusoidal": "99.81 ± 0.16, 0.96 ± 0.01",
+            "Learnable Fourier": "99.64 ± 0.32, 0.94 ± 0.03",
+        },
         (
             above("Absolute, sinusoidal and Fourier tell direction (above 95 %)", ABSOLUTE, "direction", 95),
             above("relative ones, read from the class token, tell direction (above 95 %)", "Relative", "direction", 95),
             above("relative ones, read as the mean of tokens, tell direction (above 95 %)", MEAN, "direction", 95),
-            above("absolute and relative ones tell distance (R² above 0.8)", (*ABSOLUTE, "Relative"), "distance", 0.8),
+            above("absolute and relative ones tell distance (R² above 0.8)", AND_RELATIVE, "distance", 0.8),
             above("relative ones, read as the mean of tokens, tell distance (R² above 0.8)", MEAN, "distance", 0.8),
             below("without positions, direction is guessed (below 60 %)", "None", "direction", 60),
         ),
     ),
-    table(
-        3,
+    3: Table(
         "Absolute location, accuracy in %",
-        {"location": "location"},
         {"location": "accuracy, %"},
         56,
         {
-            "None": {"location": "49.79 ± 1.86"},
-            "Fixed sinusoidal": {"location": "99.94 ± 0.10"},
-            "Absolute": {"location": "99.85 ± 0.13"},
-            "Relative": {"location": "54.02 ± 7.12"},
-            "Learnable Fourier": {"location": "99.99 ± 0.03"},
+            "None": "49.79 ± 1.86",
+            "Fixed sinusoidal": "99.94 ± 0.10",
+            "Absolute": "99.85 ± 0.13",
+            "Relative": "54.02 ± 7.12",
+            "Learnable Fourier": "99.99 ± 0.03",
         },
         (
             above("Absolute, sinusoidal and Fourier encode absolute location (above 95 %)", ABSOLUTE, "location", 95),
-            below(
-                "relative ones, read from the class token, cannot tell location (below 65 %)",
-                "Relative",
-                "location",
-                65,
-            ),
-            below("relative ones, read as the mean of tokens, cannot either (below 65 %)", MEAN, "location", 65),
-            below(
-                "ours: PaPE, read as the mean of tokens, cannot either (below 65 %)",
-                "PaPE, mean of tokens",
-                "location",
-                65,
-            ),
+            below("relative ones, by the class token, do not know location (below 65 %)", "Relative", "location", 65),
+            below("relative ones, read as the mean of tokens, neither (below 65 %)", MEAN, "location", 65),
+            below("ours: nor does PaPE, read as the mean (below 65 %)", "PaPE, mean of tokens", "location", 65),
         ),
     ),
-    table(
-        4,
+    4: Table(
         "Absolute location, tested on squares of other colours, accuracy in %",
-        {"colour": "colour"},
         {"colour": "accuracy, %"},
         56,
         {
-            "None": {"colour": "50.06 ± 0.16"},
-            "Fixed sinusoidal": {"colour": "57.03 ± 14.90"},
-            "Absolute": {"colour": "97.46 ± 3.26"},
-            "Relative": {"colour": "49.70 ± 0.60"},
-            "Learnable Fourier": {"colour": "98.49 ± 3.97"},
+            "None": "50.06 ± 0.16",
+            "Fixed sinusoidal": "57.03 ± 14.90",
+            "Absolute": "97.46 ± 3.26",
+            "Relative": "49.70 ± 0.60",
+            "Learnable Fourier": "98.49 ± 3.97",
         },
         (
-            above(
-                "with other colours Absolute and Fourier embeddings still tell location (above 90 %)",
-                LEARNED,
-                "colour",
-                90,
-            ),
-            below(
-                "with other colours fixed sinusoidal ones no longer do (below 80 %)", "Fixed sinusoidal", "colour", 80
-            ),
-            ahead("with other colours learnable ones are ahead of fixed ones", LEARNED, "Fixed sinusoidal", "colour"),
+            above("other colours: Absolute and Fourier still know location (above 90 %)", LEARNED, "colour", 90),
+            below("other colours: fixed sinusoidal ones no longer do (below 80 %)", "Fixed sinusoidal", "colour", 80),
+            ahead("other colours: learnable ones are ahead of fixed ones", LEARNED, "Fixed sinusoidal", "colour"),
         ),
         ABOUT + " Colours to test are blue and yellow; the thesis does not name its own.",
     ),
-]
+}
+
+
+def _experiment(number: int, table: Table) -> Experiment:
+    guessed = "control: labels at random and places shuffled are guessed (below 60 %)"
+    return Experiment(
+        f"thesis:table{number}",
+        table.title,
+        rows=tuple(ROWS),
+        columns={**table.columns},
+        measure=lambda cell: measure(cell, table.columns),
+        scales={"small": Scale(5, table.minutes)},
+        published={row: dict(zip(table.columns, text.split(", "))) for row, text in table.published.items()},
+        claims=(*table.claims, below(guessed, (LABELS, SHUFFLED), next(iter(table.columns)), 60)),
+        shows=(f"Table {number}",),
+        about=table.about,
+    )
+
+
+EXPERIMENTS = [_experiment(number, table) for number, table in TABLES.items()]
