@@ -64,70 +64,70 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--work-dir", metavar="DIR", type=Path, help="default: work_dirs/compare_CONFIG")
     parser.add_argument("--jobs", metavar="K", type=int, default=1, help="runs at once (1)")
     parser.add_argument("--threads", metavar="T", type=int, help="threads of each (OMP_NUM_THREADS, or all cores / K)")
-    given = parser.parse_args(arguments)
-    if given.learning_rates:
-        given.grid.append(f"optimizer.lr={','.join(map(str, given.learning_rates))}")
-    given.seeds = given.seeds or ([0, 1, 2] if None in given.folds else [0])
-    return given
+    args = parser.parse_args(arguments)
+    if args.learning_rates:
+        args.grid.append(f"optimizer.lr={','.join(map(str, args.learning_rates))}")
+    args.seeds = args.seeds or ([0, 1, 2] if None in args.folds else [0])
+    return args
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    given = parse(arguments)
-    home = given.work_dir or Path(f"work_dirs/compare_{given.config.stem}{'_sample' if given.sample else ''}")
-    if given.baseline not in (None, *given.encodings):
-        baseline = given.baseline
-        raise UnknownNameError(f"--baseline {baseline} is none of --encodings{nearest(baseline, given.encodings)}")
-    points = grid.points(given.grid)
+    args = parse(arguments)
+    home = args.work_dir or Path(f"work_dirs/compare_{args.config.stem}{'_sample' if args.sample else ''}")
+    if args.baseline not in (None, *args.encodings):
+        baseline = args.baseline
+        raise UnknownNameError(f"--baseline {baseline} is none of --encodings{nearest(baseline, args.encodings)}")
+    points = grid.points(args.grid)
     runs = plan(
-        given.config,
-        given.encodings,
-        given.seeds,
+        args.config,
+        args.encodings,
+        args.seeds,
         home,
-        given.per_class,
-        given.cfg_options,
-        given.sample,
-        given.data_root,
-        given.trust_config,
-        given.folds,
+        args.per_class,
+        args.cfg_options,
+        args.sample,
+        args.data_root,
+        args.trust_config,
+        args.folds,
         points,
-        given.weights,
-        given.keep_encoding,
+        args.weights,
+        args.keep_encoding,
     )
     cfg = runs[0].cfg
-    metric = given.metric or main_metric(cfg.metrics)[0]
-    title = f"{given.config.stem}{' --sample' if given.sample else ''}, test {metric} on "
+    metric = args.metric or main_metric(cfg.metrics)[0]
+    title = f"{args.config.stem}{' --sample' if args.sample else ''}, test {metric} on "
     title += cfg.train_dataloader.dataset.type
-    report = compare_table.Report(home, title, metric, given.baseline or runs[0].encoding)
+    report = compare_table.Report(home, title, metric, args.baseline or runs[0].encoding)
     tried: list[Outcome] = []
-    if given.grid:
+    if args.grid:
         first = runs[0].seed, runs[0].fold
-        tried = trained([run for run in runs if (run.seed, run.fold) == first], given, home, report.metric)
+        tried = train_runs([run for run in runs if (run.seed, run.fold) == first], args, home, report.metric)
         best = {row: choice.point for row, choice in grid.choose(tried).items()}
         runs = [run for run in runs if run.point == best.get(run.row, points[0])]
-    outcomes = trained(runs, given, home, report.metric, lambda some: report.write(some, tried))
+    outcomes = train_runs(runs, args, home, report.metric, lambda some: report.write(some, tried))
     print(f"\n{report.write(outcomes, tried)}\n{home}/compare.md, compare.json, compare.png")
     if any(one.failed for one in outcomes):
         sys.exit(1)
 
 
-def trained(
+def train_runs(
     runs: Sequence[Run],
-    given: argparse.Namespace,
+    args: argparse.Namespace,
     home: Path,
     metric: str,
     after_each: Callable[[list[Outcome]], object] = lambda outcomes: None,
 ) -> list[Outcome]:
     """Train the runs that are not done, and return the outcomes of all; `after_each` run gets those so far."""
-    damaged = {run.folder: check_folder(run, given.trust_config) for run in runs}
-    jobs = max(1, given.jobs)
-    threads = given.threads or int(os.environ.get("OMP_NUM_THREADS") or max(1, processes.cores() // jobs))
+    damaged = {run.folder: check_folder(run, args.trust_config) for run in runs}
+    jobs = max(1, args.jobs)
+    threads = args.threads or int(os.environ.get("OMP_NUM_THREADS") or max(1, processes.cores() // jobs))
     by_folder = {run.folder: run for run in runs}
     outcomes = {
         run.folder: Outcome(run, None, damaged[run.folder]) if damaged[run.folder] else outcome(run) for run in runs
     }
     done = sum(run.done for run in runs)
     if done < len(runs):
-        check_data(runs, given.sample)
+        check_data(runs, args.sample)
         print(f"{len(runs)} to run, {done} of them done; {jobs} at once, torch threads each: {threads}")
         print(f"logs: {home}/*/{LOG}", flush=True)
 

@@ -29,16 +29,16 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    given = parse(arguments)
-    sets = join(given.comparisons)
-    for name in given.sets or ():
+    args = parse(arguments)
+    sets = join(args.comparisons)
+    for name in args.sets or ():
         if name not in sets:
             raise UnknownNameError(f"no comparison is of {name}{nearest(name, sets)} Known: {', '.join(sets)}")
-    sets = {name: sets[name] for name in given.sets or sets}
+    sets = {name: sets[name] for name in args.sets or sets}
     first = next(iter(next(iter(sets.values())).cells))
-    table = Table(sets, given.baseline or first)
-    says = table.write(given.out)
-    print(f"{says}\n{given.out}/comparison.md, comparison.json{', comparison.png' if table.ranking else ''}")
+    table = Table(sets, args.baseline or first)
+    says = table.write(args.out)
+    print(f"{says}\n{args.out}/comparison.md, comparison.json{', comparison.png' if table.ranking else ''}")
 
 
 if __name__ == "__main__":

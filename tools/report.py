@@ -35,14 +35,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--trust-config", action="store_true", help="import the modules that a run's config names")
     device_argument(parser)
     file_arguments(parser)
-    given = parser.parse_args(arguments)
-    if given.samples is not None and given.samples < 1:
-        raise DataError(f"--samples is 1 or more, got {given.samples}")
-    if given.samples is not None:
-        for folder in given.runs:
-            test(folder, given.samples, given.trust_config)
-    runs = [run_folder.read(folder) for folder in given.runs]
-    out = given.out or (given.runs[0] if len(runs) == 1 else Path()) / "report.html"
+    args = parser.parse_args(arguments)
+    if args.samples is not None and args.samples < 1:
+        raise DataError(f"--samples is 1 or more, got {args.samples}")
+    if args.samples is not None:
+        for folder in args.runs:
+            test(folder, args.samples, args.trust_config)
+    runs = [run_folder.read(folder) for folder in args.runs]
+    out = args.out or (args.runs[0] if len(runs) == 1 else Path()) / "report.html"
     report.write(out, runs)
     print(out)
 

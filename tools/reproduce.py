@@ -32,7 +32,7 @@ from ndformer.lab import index, pages, runner
 from ndformer.lab.experiment import Cell, Experiment, Scale, ScaleName
 from ndformer.lab.jobs import LOG, Job, run_jobs
 from ndformer.lab.results import RESULTS, Results
-from ndformer.studies import PAPERS, find, measure_cell, of_paper
+from ndformer.studies import PAPERS, find, measure_cell, paper_experiments
 from ndformer.studies.contents import NOT_MEASURED, NOTES
 
 QUICK = 1  # minutes of a whole table, which is measured without processes of its own
@@ -44,9 +44,13 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("name", metavar="PAPER[:ITEM]", nargs="?")
     parser.add_argument("--list", action="store_true", help="what there is")
     parser.add_argument("--scale", choices=["small", "paper"], help="(small, where there is one)")
-    parser.add_argument("--seeds", metavar="N", type=from_(0), nargs="+", help="(as many as the table wants, from 0)")
+    parser.add_argument(
+        "--seeds", metavar="N", type=integer_from(0), nargs="+", help="(as many as the table wants, from 0)"
+    )
     parser.add_argument("--rows", metavar="ROW", nargs="+", help="these rows alone")
-    parser.add_argument("--jobs", metavar="K", type=from_(1), default=1, help="cells at once, of one thread each (1)")
+    parser.add_argument(
+        "--jobs", metavar="K", type=integer_from(1), default=1, help="cells at once, of one thread each (1)"
+    )
     parser.add_argument("--anyway", action="store_true", help="also what needs more than two CPU cores")
     parser.add_argument("--work-dir", metavar="DIR", type=Path, default=Path("work_dirs/reproduce"))
     parser.add_argument(
@@ -57,22 +61,22 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--keep", metavar="DIR", type=Path, help="copy results and picture there, for --pages")
     parser.add_argument("--onto", metavar="DIR", type=Path, help="as --keep, beside the rows and seeds kept there")
-    given = parser.parse_args(arguments)
-    if not (given.name or given.list or given.pages):
+    args = parser.parse_args(arguments)
+    if not (args.name or args.list or args.pages):
         parser.error("name a PAPER or PAPER:ITEM, or ask for --list")
-    return given
+    return args
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    given = parse(arguments)
-    if given.list:
+    args = parse(arguments)
+    if args.list:
         print(listed())
-    elif given.name:
-        ran = [attempt(experiment, given) for experiment in named(given.name)]
+    elif args.name:
+        ran = [attempt(experiment, args) for experiment in named(args.name)]
         if not any(ran):
-            raise ConfigError(f"nothing of {given.name} can run here")
-    if given.pages:
-        write_pages(given.pages)
+            raise ConfigError(f"nothing of {args.name} can run here")
+    if args.pages:
+        write_pages(args.pages)
 
 
 def named(name: str) -> list[Experiment]:
@@ -80,78 +84,78 @@ def named(name: str) -> list[Experiment]:
         return [find(name)]
     if name not in PAPERS:
         raise UnknownNameError(f"no paper '{name}': there are {', '.join(PAPERS)}")
-    return of_paper(name)
+    return paper_experiments(name)
 
 
-def from_(least: int) -> Callable[[str], int]:
-    def whole(text: str) -> int:
-        if not text.isdecimal() or int(text) < least:
-            raise argparse.ArgumentTypeError(f"takes whole numbers from {least}, got {text!r}")
+def integer_from(minimum: int) -> Callable[[str], int]:
+    def parse(text: str) -> int:
+        if not text.isdecimal() or int(text) < minimum:
+            raise argparse.ArgumentTypeError(f"takes whole numbers from {minimum}, got {text!r}")
         return int(text)
 
-    return whole
+    return parse
 
 
-def attempt(experiment: Experiment, given: argparse.Namespace) -> bool:
+def attempt(experiment: Experiment, args: argparse.Namespace) -> bool:
     """Whether it ran: of a whole paper, what cannot run here is left out."""
-    hindrance = "" if ":" in given.name else hindered(experiment, given)
+    hindrance = "" if ":" in args.name else hindered(experiment, args)
     if hindrance:
         print(f"left out: {hindrance}")
         return False
     try:
-        run(experiment, given)
+        run(experiment, args)
     except KeyboardInterrupt:
         print("stopped: the same command again goes on from here", file=sys.stderr)
         raise
     return True
 
 
-def check(experiment: Experiment, given: argparse.Namespace) -> Scale:
-    scale = scale_of(experiment, given)
+def check(experiment: Experiment, args: argparse.Namespace) -> Scale:
+    scale = chosen_scale(experiment, args)
     if scale not in experiment.scales:
         raise ConfigError(f"{experiment.name} has no scale '{scale}', only {', '.join(experiment.scales)}")
     wants = experiment.scales[scale]
-    if wants.needs and not given.anyway:
+    if wants.needs and not args.anyway:
         others = [
             other.name
-            for other in of_paper(experiment.paper)
+            for other in paper_experiments(experiment.paper)
             if set(other.shows) & set(experiment.shows) and not all(one.needs for one in other.scales.values())
         ]
         raise ConfigError(
             f"{experiment.name} on the scale '{scale}' needs {wants.needs}: where these are, --anyway runs it"
             + (f"; at a scale for two CPU cores: {', '.join(others)}" if others else "")
         )
-    runner.check_data(experiment, scale, given.data)
+    runner.check_data(experiment, scale, args.data)
     return wants
 
 
-def scale_of(experiment: Experiment, given: argparse.Namespace) -> ScaleName:
+def chosen_scale(experiment: Experiment, args: argparse.Namespace) -> ScaleName:
     """That was asked for, or the smallest that there is."""
-    return given.scale or next(iter(experiment.scales))
+    return args.scale or next(iter(experiment.scales))
 
 
-def hindered(experiment: Experiment, given: argparse.Namespace) -> str:
+def hindered(experiment: Experiment, args: argparse.Namespace) -> str:
     """Why it cannot run here, where others of its paper may."""
     try:
-        check(experiment, given)
+        check(experiment, args)
     except (ConfigError, DataError) as error:
         return str(error.args[0])
     return ""
 
 
-def run(experiment: Experiment, given: argparse.Namespace) -> None:
+def run(experiment: Experiment, args: argparse.Namespace) -> None:
     """Measure the cells of an experiment that are not measured yet, and write its results."""
-    wants, scale = check(experiment, given), scale_of(experiment, given)
-    seeds, before = given.seeds or range(wants.seeds), None
-    if given.onto:
-        before = pages.load_results(experiment, scale, given.onto)
-        runner.take_over(experiment, scale, before, given.work_dir)
-    folder = given.work_dir / runner.name_of(experiment, scale)
-    every = runner.cells(experiment, scale, seeds, given.work_dir, given.data)
-    chosen = runner.cells(experiment, scale, seeds, given.work_dir, given.data, given.rows)
-    if given.keep:
+    wants, scale = check(experiment, args), chosen_scale(experiment, args)
+    seeds, before = args.seeds or range(wants.seeds), None
+    if args.onto:
+        before = pages.load_results(experiment, scale, args.onto)
+        runner.take_over(experiment, scale, before, args.work_dir)
+    folder = args.work_dir / runner.folder_name(experiment, scale)
+    every = runner.cells(experiment, scale, seeds, args.work_dir, args.data)
+    chosen = runner.cells(experiment, scale, seeds, args.work_dir, args.data, args.rows)
+    if args.keep:
         coming = [cell for cell in every if cell in chosen or runner.is_measured(cell)]
-        check_nothing_is_lost(pages.load_results(experiment, scale, given.keep), coming, given.keep / folder.name)
+        check_nothing_is_lost(pages.load_results(experiment, scale, args.keep), coming, args.keep / folder.name)
     missing = [cell for cell in chosen if not runner.is_measured(cell)]
     is_quick = wants.minutes is not None and wants.minutes <= QUICK
     print(f"{experiment.name}: {experiment.title}")
@@ -160,23 +164,25 @@ def run(experiment: Experiment, given: argparse.Namespace) -> None:
     if not is_quick:
         print(f"logs: {folder}/*/{LOG}", flush=True)
     with owned(folder):
-        measuring = measured_here(experiment, missing) if is_quick else measured_in_workers(experiment, missing, given)
+        measuring = (
+            measure_in_process(experiment, missing) if is_quick else measure_in_workers(experiment, missing, args)
+        )
         for done, (cell, seconds_left) in enumerate(measuring, len(chosen) - len(missing) + 1):
             left = f"about {seconds_left / 60:.0f} min left"
             print(f"[{done}/{len(chosen)}] {cell.row}, seed {cell.seed}; {left}", flush=True)
         every_seed = sorted({*seeds, *(before.seeds if before else ())})
-        results = runner.collect(experiment, scale, every_seed, given.work_dir)
+        results = runner.collect(experiment, scale, every_seed, args.work_dir)
         text = pages.write(experiment, scale, results, folder)
     print(f"\n{text}\n{folder}")
-    print(f"{60 * runner.minutes(experiment, scale, seeds, given.work_dir):.0f} seconds of processor time in all")
-    for home in filter(None, (given.keep, given.onto)):
-        kept = home / folder.name
-        kept.mkdir(parents=True, exist_ok=True)
+    print(f"{60 * runner.minutes(experiment, scale, seeds, args.work_dir):.0f} seconds of processor time in all")
+    for home in filter(None, (args.keep, args.onto)):
+        copy = home / folder.name
+        copy.mkdir(parents=True, exist_ok=True)
         for name in (RESULTS, "picture.png"):
-            atomic.copy(folder / name, kept / name)
+            atomic.copy(folder / name, copy / name)
 
 
-def measured_here(experiment: Experiment, cells: Sequence[Cell]) -> Iterator[tuple[Cell, float]]:
+def measure_in_process(experiment: Experiment, cells: Sequence[Cell]) -> Iterator[tuple[Cell, float]]:
     """Measure cells in this process, and yield each with the seconds left."""
     begin = time.monotonic()
     for number, cell in enumerate(cells, 1):
@@ -184,14 +190,14 @@ def measured_here(experiment: Experiment, cells: Sequence[Cell]) -> Iterator[tup
         yield cell, (time.monotonic() - begin) / number * (len(cells) - number)
 
 
-def measured_in_workers(
-    experiment: Experiment, cells: Sequence[Cell], given: argparse.Namespace
+def measure_in_workers(
+    experiment: Experiment, cells: Sequence[Cell], args: argparse.Namespace
 ) -> Iterator[tuple[Cell, float]]:
     """Measure cells in processes of their own, `--jobs` at once, and yield each with the seconds left."""
     by_folder = {cell.folder: cell for cell in cells}
     work = partial(measure_cell, experiment.name)
-    jobs = [Job(cell.folder, partial(work, cell), command(experiment, cell, given)) for cell in cells]
-    with contextlib.closing(run_jobs(jobs, given.jobs, threads=1)) as ends:
+    jobs = [Job(cell.folder, partial(work, cell), command(experiment, cell, args)) for cell in cells]
+    with contextlib.closing(run_jobs(jobs, args.jobs, threads=1)) as ends:
         for end in ends:
             cell = by_folder[end.job.folder]
             if not runner.is_measured(cell):
@@ -199,10 +205,10 @@ def measured_in_workers(
             yield cell, end.seconds_left
 
 
-def command(experiment: Experiment, cell: Cell, given: argparse.Namespace) -> list[str]:
+def command(experiment: Experiment, cell: Cell, args: argparse.Namespace) -> list[str]:
     """Return the command line that measures one cell."""
     chosen = ["--scale", cell.scale, "--rows", cell.row, "--seeds", str(cell.seed)]
-    return ["tools/reproduce.py", experiment.name, *chosen, "--work-dir", str(given.work_dir), "--data", str(cell.data)]
+    return ["tools/reproduce.py", experiment.name, *chosen, "--work-dir", str(args.work_dir), "--data", str(cell.data)]
 
 
 def expected(wants: Scale, experiment: Experiment, cells: int) -> str:
@@ -211,20 +217,22 @@ def expected(wants: Scale, experiment: Experiment, cells: int) -> str:
     return f"; the others are about {wants.minutes * cells / (wants.seeds * len(experiment.rows)):.0f} min of a core"
 
 
-def check_nothing_is_lost(before: Results | None, cells: Sequence[Cell], kept: Path) -> None:
+def check_nothing_is_lost(before: Results | None, cells: Sequence[Cell], folder: Path) -> None:
     known = {(cell.row, cell.seed) for cell in cells}
     lost = [(row, seed) for row, seeds in (before.values if before else {}).items() for seed in seeds]
     lost = [cell for cell in lost if cell not in known]
     if lost:
         raise ConfigError(
-            f"{kept} has {len(lost)} cells that this run has not, such as {lost[0][0]}, seed {lost[0][1]}, and --keep "
-            "would lose them: --onto keeps both"
+            f"{folder} has {len(lost)} cells that this run has not, such as {lost[0][0]}, seed {lost[0][1]}, and "
+            "--keep would lose them: --onto keeps both"
         )
 
 
 def papers() -> list[pages.Paper]:
     return [
-        pages.Paper(name, title, of_paper(name), intro, NOT_MEASURED.get(name, {}), NOTES.get(name, "").strip())
+        pages.Paper(
+            name, title, paper_experiments(name), intro, NOT_MEASURED.get(name, {}), NOTES.get(name, "").strip()
+        )
         for name, (title, intro) in PAPERS.items()
     ]
 

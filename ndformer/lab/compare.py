@@ -159,13 +159,13 @@ def _check_options(options: Sequence[str], point: Mapping[str, str], reserved: M
             raise ConfigError(f"--grid gives {key}: that is for {argument}")
 
 
-def _arguments(given: argparse.Namespace) -> list[str]:
+def _arguments(args: argparse.Namespace) -> list[str]:
     """Return the arguments of tools/train.py that train the same, for the log and compare.json."""
-    words = [str(given.config), *([] if given.encoding is None else ["--encoding", given.encoding])]
-    words += [] if given.weights is None else ["--weights", given.weights]
-    words += ["--keep-encoding"] * given.keep_encoding + ["--sample"] * given.sample
-    words += [] if given.data_root is None else ["--data-root", given.data_root]
-    return words + ["--trust-config"] * given.trust_config + ["--cfg-options", *given.cfg_options]
+    words = [str(args.config), *([] if args.encoding is None else ["--encoding", args.encoding])]
+    words += [] if args.weights is None else ["--weights", args.weights]
+    words += ["--keep-encoding"] * args.keep_encoding + ["--sample"] * args.sample
+    words += [] if args.data_root is None else ["--data-root", args.data_root]
+    return words + ["--trust-config"] * args.trust_config + ["--cfg-options", *args.cfg_options]
 
 
 def _class_token(model: Mapping[str, Any]) -> str:

@@ -54,7 +54,7 @@ def tabulate(outcomes: Sequence[Outcome], metric: str, baseline: str) -> list[Ro
         for key, group in groups.items()
     }
     quantity = measured_as(outcomes, metric)
-    summaries = {key: Summary.of(list(found.values())) for key, found in values.items() if found}
+    summaries = {key: Summary.from_values(list(found.values())) for key, found in values.items() if found}
     rows = []
     for key, group in sorted(groups.items(), key=lambda item: item[0][0] or 0):
         amount, encoding = key
@@ -70,7 +70,7 @@ def tabulate(outcomes: Sequence[Outcome], metric: str, baseline: str) -> list[Ro
                 per_class=amount,
                 values=values[key],
                 summary=own,
-                gain=Summary.of(gains) if gains and encoding != baseline else None,
+                gain=Summary.from_values(gains) if gains and encoding != baseline else None,
                 may_be_best=own is not None and best is not None and own.overlaps(best),
                 minutes=statistics.fmean(r["minutes"] for r in ended) if ended else None,
                 params=ended[0]["params"] if ended else None,
@@ -152,14 +152,14 @@ def _against_best(row: Row, rows: Sequence[Row], quantity: Quantity) -> str:
     return "n.s." if row.may_be_best else "worse"
 
 
-def line(one: Outcome, metric: str, seconds_left: float) -> str:
+def line(outcome: Outcome, metric: str, seconds_left: float) -> str:
     """Return the line that reports a run that has ended."""
-    if one.failed or one.results is None:
-        text = f"failed, {one.failed}   ({one.run.folder / LOG})"
+    if outcome.failed or outcome.results is None:
+        text = f"failed, {outcome.failed}   ({outcome.run.folder / LOG})"
     else:
-        value = one.quantity(metric).log_text(value_of(metric, one.results["test"]))
-        text = f"{metric} {value}   {one.results['minutes']:.1f} min"
-    return f"{one.run}: {text}   left {clock(seconds_left)}"
+        value = outcome.quantity(metric).log_text(value_of(metric, outcome.results["test"]))
+        text = f"{metric} {value}   {outcome.results['minutes']:.1f} min"
+    return f"{outcome.run}: {text}   left {clock(seconds_left)}"
 
 
 @dataclass(frozen=True)
@@ -176,7 +176,7 @@ class Report:
         rows, quantity = tabulate(outcomes, self.metric, self.baseline), measured_as(outcomes, self.metric)
         table = text(self.title, rows, outcomes, self.metric, self.baseline)
         if tried:
-            table += "\n" + grid.told(tried)
+            table += "\n" + grid.describe_choices(tried)
         runs = []
         for one in [*outcomes, *(one for one in tried if one not in outcomes)]:
             run = one.run

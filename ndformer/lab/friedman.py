@@ -1,7 +1,7 @@
 """Friedman test over data sets, with Nemenyi's critical difference of average ranks (Demsar 2006).
 
 found = ranking({"PaPE": [0.97, 0.96, 0.87], "Sincos": [0.94, 0.70, 0.80]})     a score per data set, higher is better
-found.ranks, found.p, found.apart                                               apart: by so much ranks must differ
+found.ranks, found.p, found.critical      ranks that differ by less than `critical` are not significantly different
 """
 
 import math
@@ -22,7 +22,7 @@ class Ranking:
     chi2_p: float
     f: float | None  # Iman and Davenport's, which is less conservative; None where all sets agree: there is no limit
     p: float
-    apart: float  # Nemenyi's critical difference: average ranks that differ by less are not told apart
+    critical: float  # Nemenyi's critical difference: average ranks that differ by less are not told apart
     groups: list[list[str]]  # the longest runs of such; all are one where p says that ranks may be of chance
 
 
@@ -39,7 +39,7 @@ def ranking(scores: Mapping[str, Sequence[float]]) -> Ranking:
     f = float((sets - 1) * chi2 / left) if left > 1e-9 else None
     p = 0.0 if f is None else float(stats.f.sf(f, names - 1, (names - 1) * (sets - 1)))
     average = dict(sorted(zip(scores, table.mean(0).tolist()), key=lambda item: item[1]))
-    apart = critical_difference(names, sets)
+    critical = critical_difference(names, sets)
     return Ranking(
         ranks=average,
         sets=sets,
@@ -47,15 +47,15 @@ def ranking(scores: Mapping[str, Sequence[float]]) -> Ranking:
         chi2_p=float(stats.chi2.sf(chi2, names - 1)),
         f=f,
         p=p,
-        apart=apart,
-        groups=groups(average, apart) if p < ALPHA else [list(average)],
+        critical=critical,
+        groups=groups(average, critical) if p < ALPHA else [list(average)],
     )
 
 
-def groups(average: Mapping[str, float], apart: float) -> list[list[str]]:
+def groups(average: Mapping[str, float], critical: float) -> list[list[str]]:
     """The longest runs of two or more, of names in the order of their ranks, whose ends differ by less than `apart`."""
     names = list(average)
-    runs = [[b for b in names[i:] if average[b] - average[a] < apart] for i, a in enumerate(names)]
+    runs = [[b for b in names[i:] if average[b] - average[a] < critical] for i, a in enumerate(names)]
     return [run for i, run in enumerate(runs) if len(run) > 1 and (i == 0 or run[-1] != runs[i - 1][-1])]
 
 

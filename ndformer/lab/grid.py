@@ -81,7 +81,7 @@ def _number(key: str, text: str) -> bool:
     return type(parse_option(f"{key}={text}")[1]) in (int, float)
 
 
-def told(tried: Sequence[Outcome]) -> str:
+def describe_choices(tried: Sequence[Outcome]) -> str:
     """How points were chosen, for below the table."""
     run, chosen = tried[0].run, choose(tried)
     _, quantity = main_metric(run.cfg.metrics)

@@ -48,8 +48,9 @@ def listed(papers: Sequence[Paper], folder: Path) -> str:
 
 def _counts(experiment: Experiment, results: Results | None) -> list[str]:
     """Return for each verdict the number of the paper's claims that have it, and of controls and claims of ours."""
-    claims = experiment.claims if results else ()
-    judged = Counter((claim.judge(results).word, claim.is_from_paper) for claim in claims)
+    judged: Counter[tuple[Word, bool]] = Counter()
+    if results:
+        judged.update((claim.judge(results).word, claim.is_from_paper) for claim in experiment.claims)
     counts = [(judged[word, True], judged[word, False]) for word in WORDS]
     return [f"{papers}{f' + {others}' if others else ''}" if papers or others else "" for papers, others in counts]
 

@@ -20,7 +20,7 @@ class Summary:
     half: float | None  # half the width of the 95 % interval
 
     @classmethod
-    def of(cls, values: Sequence[float]) -> Summary:
+    def from_values(cls, values: Sequence[float]) -> Summary:
         """Of at least one value."""
         n, mean = len(values), statistics.fmean(values)
         if n == 1:

@@ -13,7 +13,7 @@ from ndformer.lab.experiment import Experiment, ScaleName
 from ndformer.lab.interval import Summary
 from ndformer.lab.markdown import table
 from ndformer.lab.results import RESULTS, Results
-from ndformer.lab.runner import name_of
+from ndformer.lab.runner import folder_name
 from ndformer.lab.verdicts import Claim, Verdict, Word
 
 LONG = 1e6  # from here on numbers have a power of ten
@@ -48,7 +48,9 @@ def write(experiment: Experiment, scale: ScaleName, results: Results, folder: Pa
         if experiment.draw is not None:
             experiment.draw(results, unfinished)
         else:
-            summaries = {c: {r: Summary.of(results.column(r, c)) for r in results.values} for c in experiment.columns}
+            summaries = {
+                c: {r: Summary.from_values(results.column(r, c)) for r in results.values} for c in experiment.columns
+            }
             rows_of_dots(unfinished, experiment.title, experiment.columns, summaries)
     return text
 
@@ -71,7 +73,7 @@ def measured(experiment: Experiment, results: Results) -> str:
 
 def load_results(experiment: Experiment, scale: ScaleName, folder: Path) -> Results | None:
     """Return the results in the folder of the pages; None if the experiment was not run."""
-    path = folder / name_of(experiment, scale) / RESULTS
+    path = folder / folder_name(experiment, scale) / RESULTS
     return files.read(path) if path.is_file() else None
 
 
@@ -112,16 +114,16 @@ def without_experiment(paper: Paper) -> str:
 
 def _summary(judged: Sequence[Judged]) -> list[str]:
     """Return three or four findings, in words."""
-    of_paper = [one for one in judged if one.claim.is_from_paper]
+    from_paper = [one for one in judged if one.claim.is_from_paper]
     controls = [one for one in judged if one.claim.text.startswith("control:")]
     lines = []
-    if of_paper:
-        counts = Counter(one.verdict.word for one in of_paper)
+    if from_paper:
+        counts = Counter(one.verdict.word for one in from_paper)
         words: tuple[Word, ...] = ("supported", "contradicted", "inconclusive", "not measured")
         shares = ", ".join(f"{counts[word]} {word}" for word in words if counts[word])
-        lines.append(f"- Claims of the paper, tested here: {len(of_paper)}. Verdicts: {shares}.")
+        lines.append(f"- Claims of the paper, tested here: {len(from_paper)}. Verdicts: {shares}.")
     for word, heading in (("supported", "Clearest support"), ("contradicted", "Clearest contradiction")):
-        with_interval = [one for one in of_paper if one.verdict.word == word and math.isfinite(one.verdict.margin)]
+        with_interval = [one for one in from_paper if one.verdict.word == word and math.isfinite(one.verdict.margin)]
         if with_interval:
             best = max(with_interval, key=lambda one: abs(one.verdict.margin))
             lines.append(f"- {heading}: {best.claim.text}; {best.verdict.effect} ({_link(best.experiment)}).")
@@ -153,7 +155,7 @@ def _section(experiment: Experiment, folder: Path) -> list[str]:
         parts.append(f"    tools/reproduce.py {experiment.name} --scale {scale}")
         results = load_results(experiment, scale, folder)
         if results is not None:
-            picture = f"{name_of(experiment, scale)}/picture.png"
+            picture = f"{folder_name(experiment, scale)}/picture.png"
             parts += [f"![{experiment.title}]({picture})"] if (folder / picture).is_file() else []
             parts.append(folded("Table: mean ± standard deviation over seeds", measured(experiment, results)))
             continue
@@ -175,7 +177,7 @@ def _link(experiment: Experiment) -> str:
 def _cell(values: Sequence[float]) -> str:
     if not values:
         return ""
-    summary = Summary.of(values)
+    summary = Summary.from_values(values)
     if max(map(abs, values)) >= LONG and math.isfinite(summary.mean):
         return f"{summary.mean:.3e}" + ("" if summary.sd is None else f" ± {summary.sd:.3e}")
     if 0 < max(map(abs, values)) < SHORT:

@@ -53,8 +53,8 @@ class Layer:
 
     name: str
     axes: tuple[int, ...]
-    trained: Readings
-    untrained: Readings
+    learned: Readings
+    initial: Readings
 
 
 @dataclass(frozen=True)
@@ -81,21 +81,22 @@ def probe(cfg: Config, path: Path, count: int, tokens: int) -> Probed:
     chosen = torch.randperm(len(data), generator=torch.Generator().manual_seed(cfg.seed))[:count].sort().values.tolist()
     probes = Probe(tokens, cfg.seed), Probe(tokens, cfg.seed)
     axes: dict[str, tuple[int, ...]] = {}
-    for number in told(chosen, "samples looked at"):
+    for number in with_progress(chosen, "samples looked at"):
         sample = data[number]
         if "inputs" not in sample:  # it cannot be read, and skip_bad leaves it out
             continue
         batch = collate([sample])
         for one, into in zip((model, untrained), probes):
-            axes |= _look(one, one.at_home(batch)["inputs"], into)
+            axes |= _record(one, one.at_home(batch)["inputs"], into)
     layers = [
-        Layer(name, own, probes[0].read(name), probes[1].read(name)) for name, own in told(axes.items(), "layers read")
+        Layer(name, own, probes[0].read(name), probes[1].read(name))
+        for name, own in with_progress(axes.items(), "layers read")
     ]
     seen = max((len(layer.x) for layer in probes[0].layers.values()), default=0)
     return Probed(str(path), encoding_name(cfg), cfg.seed, seen, tokens, layers)
 
 
-def told(items: Iterable[_T], what: str, every: float = 5.0) -> Iterator[_T]:
+def with_progress(items: Iterable[_T], label: str, every: float = 5.0) -> Iterator[_T]:
     """The same, with a line now and then of how many are done."""
     total = len(items) if isinstance(items, Sized) else 0
     said = time.perf_counter()
@@ -103,10 +104,10 @@ def told(items: Iterable[_T], what: str, every: float = 5.0) -> Iterator[_T]:
         yield item
         if time.perf_counter() - said > every:
             said = time.perf_counter()
-            print(f"{done} of {total} {what}", flush=True)
+            print(f"{done} of {total} {label}", flush=True)
 
 
-def _look(model: TokenModel, inputs: Any, probe: Probe) -> dict[str, tuple[int, ...]]:
+def _record(model: TokenModel, inputs: Any, probe: Probe) -> dict[str, tuple[int, ...]]:
     """One sample's tokens into the probe, by layer; which axes each layer has."""
     with _calls(model) as calls:
         model.features(inputs)
@@ -160,7 +161,10 @@ def _calls(model: TokenModel) -> Iterator[list[Call]]:
 def text(probed: Probed) -> str:
     """A table for each kind of probe: rows are layers; of each axis R², that untrained, the error."""
     axes = sorted({axis for layer in probed.layers for axis in layer.axes})
-    head = ["layer", *(f"{what} {axis}" for axis in axes for what in ("R² of axis", "untrained", "shuffled", "error"))]
+    head = [
+        "layer",
+        *(f"{label} {axis}" for axis in axes for label in ("R² of axis", "untrained", "shuffled", "error")),
+    ]
     parts = [
         f"{probed.encoding}, {probed.checkpoint}\n",
         f"Linear probes, {probed.samples} samples of at most {probed.tokens} tokens, {FOLDS} folds of samples. R²: 1 "
@@ -170,13 +174,13 @@ def text(probed: Probed) -> str:
     for kind, says in KINDS.items():
         rows = [[layer.name, *(cell for axis in axes for cell in _cells(layer, kind, axis))] for layer in probed.layers]
         parts += [f"{says}\n", markdown.table(head, rows), ""]
-    few = [layer.name for layer in probed.layers if layer.trained.tokens < FEW * layer.trained.channels]
+    few = [layer.name for layer in probed.layers if layer.learned.tokens < FEW * layer.learned.channels]
     if few:
         parts.append(
             f"Layers {', '.join(few)} have fewer than {FEW} tokens for each channel, which says too little: take more "
             "samples, or more tokens of each.\n"
         )
-    shuffled = [getattr(layer.trained, kind).shuffled for layer in probed.layers for kind in KINDS]
+    shuffled = [getattr(layer.learned, kind).shuffled for layer in probed.layers for kind in KINDS]
     noise = torch.cat(shuffled).nan_to_num(0.0).abs().max().item() if shuffled else 0.0
     if probed.samples < SENSIBLE or noise > NOISE:
         parts.append(
@@ -190,7 +194,7 @@ def _cells(layer: Layer, kind: str, axis: int) -> list[str]:
     if axis not in layer.axes:
         return ["", "", "", ""]
     at = layer.axes.index(axis)
-    own, first = getattr(layer.trained, kind), getattr(layer.untrained, kind)
+    own, first = getattr(layer.learned, kind), getattr(layer.initial, kind)
     return [_number(values[at].item()) for values in (own.r2, first.r2, own.shuffled, own.error)]
 
 
@@ -208,10 +212,10 @@ def save(out: Path, probed: Probed, tables: str) -> None:
 
 def _plain(layer: Layer) -> dict[str, Any]:
     found: dict[str, Any] = dict(name=layer.name, axes=layer.axes)
-    found |= dict(channels=layer.trained.channels, tokens=layer.trained.tokens, spacing=layer.trained.spacing)
+    found |= dict(channels=layer.learned.channels, tokens=layer.learned.tokens, spacing=layer.learned.spacing)
     for kind in KINDS:
-        own: Reading = getattr(layer.trained, kind)
-        numbers = own._asdict() | dict(untrained=getattr(layer.untrained, kind).r2)
+        own: Reading = getattr(layer.learned, kind)
+        numbers = own._asdict() | dict(untrained=getattr(layer.initial, kind).r2)
         found[kind] = {name: [None if math.isnan(v) else v for v in t.tolist()] for name, t in numbers.items()}
     return found
 
@@ -223,9 +227,9 @@ def draw(path: Path, probed: Probed) -> None:
     with canvas(5.0 * len(KINDS), 3.6, f"what linear probes read of places: {probed.encoding}") as figure:
         for plot, (kind, says) in zip(figure.subplots(1, len(KINDS), sharey=True), KINDS.items()):
             for axis in axes:
-                for style, side in (("o-", "trained"), ("s--", "untrained")):
+                for style, side in (("o-", "learned"), ("s--", "initial")):
                     values = [_r2(getattr(layer, side), kind, layer.axes, axis) for layer in probed.layers]
-                    label = f"axis {axis}" if side == "trained" else None
+                    label = f"axis {axis}" if side == "learned" else None
                     plot.plot(range(len(names)), values, style, color=f"C{axis}", ms=3.5, lw=1.2, label=label)
             plot.axhline(0, color="0.3", lw=0.8, ls=":")
             plot.set_title(says)
@@ -239,6 +243,6 @@ def draw(path: Path, probed: Probed) -> None:
         figure.savefig(half)
 
 
-def _r2(readings: Readings, kind: str, own: tuple[int, ...], axis: int) -> float:
-    value = getattr(readings, kind).r2[own.index(axis)].item() if axis in own else math.nan
+def _r2(readings: Readings, kind: str, axes: tuple[int, ...], axis: int) -> float:
+    value = getattr(readings, kind).r2[axes.index(axis)].item() if axis in axes else math.nan
     return max(value, -0.2)  # how far below 0 says nothing

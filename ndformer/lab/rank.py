@@ -70,7 +70,7 @@ def _read(path: Path) -> dict[str, Compared]:
         raise DataError(f"there is no {path}: name a work dir of tools/compare.py, or a .json file")
     try:
         content = plain_json(path)
-        form = _own if "sets" in content else _compared if "runs" in content else _by_rate
+        form = _from_rank if "sets" in content else _from_compare if "runs" in content else _from_rates
         sets: dict[str, Compared] = {}
         for name, metric, quantity, cell in form(content):
             whole = _kind(cell.encoding)[1]
@@ -83,10 +83,10 @@ def _read(path: Path) -> dict[str, Compared]:
     return sets
 
 
-Found = Iterator[tuple[str, str, Any, Cell]]  # set, metric, its quantity as far as the file has it, cell
+Rows = Iterator[tuple[str, str, Any, Cell]]  # set, metric, its quantity as far as the file has it, cell
 
 
-def _own(content: dict[str, Any]) -> Found:
+def _from_rank(content: dict[str, Any]) -> Rows:
     """comparison.json, to which more is added."""
     for name, compared in content["sets"].items():
         for cell in compared["cells"].values():
@@ -94,7 +94,7 @@ def _own(content: dict[str, Any]) -> Found:
             yield name, compared["metric"], compared.get("quantity"), found
 
 
-def _compared(content: dict[str, Any]) -> Found:
+def _from_compare(content: dict[str, Any]) -> Rows:
     """compare.json: a set for each amount of data. Its name is the config's, with options that all its runs have."""
     run = content["runs"][0]
     config, *more = run["arguments"]
@@ -110,7 +110,7 @@ def _compared(content: dict[str, Any]) -> Found:
         yield name + amount, content["metric"], content.get("quantity"), cell
 
 
-def _by_rate(content: dict[str, Any]) -> Found:
+def _from_rates(content: dict[str, Any]) -> Rows:
     """set -> encoding -> learning rate -> seed -> val, test: of the rates the one that validated best on seed 0."""
     for name, encodings in content.items():
         for encoding, rates in encodings.items():

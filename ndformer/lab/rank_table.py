@@ -32,12 +32,12 @@ class Table:
 
     def cell(self, name: str, on: str) -> Cell | None:
         """None where no run came to an end."""
-        found = self.sets[on].cells.get(name)
-        return found if found is not None and found.values else None
+        cell = self.sets[on].cells.get(name)
+        return cell if cell is not None and cell.values else None
 
     def mean(self, name: str, on: str) -> Summary | None:
-        found = self.cell(name, on)
-        return None if found is None else Summary.of(list(found.values.values()))
+        cell = self.cell(name, on)
+        return None if cell is None else Summary.from_values(list(cell.values.values()))
 
     def gain(self, name: str, on: str) -> Summary | None:
         """Over the baseline, of the seeds and folds that both have; positive where it is better."""
@@ -46,7 +46,7 @@ class Table:
             return None
         gain = self.sets[on].quantity.gain
         gains = [gain(value, base.values[which]) for which, value in own.values.items() if which in base.values]
-        return Summary.of(gains) if gains else None
+        return Summary.from_values(gains) if gains else None
 
     @property
     def missing(self) -> list[tuple[str, str]]:
@@ -68,7 +68,7 @@ class Table:
 
     def write(self, out: Path) -> str:
         """comparison.md, .json and .png; the text."""
-        found, says = self.ranking, text(self)
+        test, says = self.ranking, text(self)
         sets = {
             on: dict(
                 metric=one.metric,
@@ -77,12 +77,13 @@ class Table:
             )
             for on, one in self.sets.items()
         }
-        content = dict(baseline=self.baseline, ranking=found and asdict(found), missing=self.missing, sets=sets)
+        ranked = None if test is None else asdict(test) | dict(apart=test.critical)
+        content = dict(baseline=self.baseline, ranking=ranked, missing=self.missing, sets=sets)
         out.mkdir(parents=True, exist_ok=True)
         atomic.write(out / "comparison.json", json.dumps(content, indent=1) + "\n")
         atomic.write(out / "comparison.md", says)
-        if found is not None:
-            figure = ranks.critical_difference(_about(found), found.ranks, found.apart, found.groups)
+        if test is not None:
+            figure = ranks.critical_difference(_about(test), test.ranks, test.critical, test.groups)
             with atomic.whole(out / "comparison.png") as making:
                 figure.savefig(making)
         return says
@@ -90,11 +91,11 @@ class Table:
 
 def text(table: Table) -> str:
     """Markdown that also reads well on a terminal; shares in %."""
-    found = table.ranking
-    order = [*(found.ranks if found else []), *(n for n in table.names if not found or n not in found.ranks)]
+    test = table.ranking
+    order = [*(test.ranks if test else []), *(n for n in table.names if not test or n not in test.ranks)]
     heads = [f"{on}, {one.metric} {one.quantity.symbol}".rstrip() for on, one in table.sets.items()]
     means = [
-        [name, *([f"{found.ranks[name]:.2f}" if name in found.ranks else "-"] if found else [])]
+        [name, *([f"{test.ranks[name]:.2f}" if name in test.ranks else "-"] if test else [])]
         + [mean(table.mean(name, on), one.quantity) for on, one in table.sets.items()]
         for name in order
     ]
@@ -109,9 +110,9 @@ def text(table: Table) -> str:
         on if units == {"in points"} else f"{on}, {in_units(one.quantity)}" for on, one in table.sets.items()
     ]
     parts = [
-        markdown.table(["encoding", *(["average rank"] if found else []), *heads], means),
+        markdown.table(["encoding", *(["average rank"] if test else []), *heads], means),
         "Test figures, ± or in brackets: 95 % intervals (Student t) over runs" + _few(table) + ".\n" + _gaps(table),
-        _ranked(table, found),
+        _ranked(table, test),
         markdown.table(heads_of_gains, gains) if gains else "",
         _against(table, order) if gains else "",
         _costs(table, order),
@@ -154,31 +155,31 @@ def _few(table: Table) -> str:
     return f"; fewer than {ENOUGH} are too few for an interval" * few
 
 
-def _about(found: Ranking) -> str:
-    return f"Average ranks of {len(found.ranks)} encodings over {found.sets} data sets"
+def _about(test: Ranking) -> str:
+    return f"Average ranks of {len(test.ranks)} encodings over {test.sets} data sets"
 
 
-def _ranked(table: Table, found: Ranking | None) -> str:
-    if found is None:
+def _ranked(table: Table, test: Ranking | None) -> str:
+    if test is None:
         return "No ranks: they want two encodings or more that have every set, and two sets or more."
-    names = len(found.ranks)
-    f = "no limit (all sets agree)" if found.f is None else f"{found.f:.2f}"
-    freedom = f"F({names - 1}, {(names - 1) * (found.sets - 1)})"
+    names = len(test.ranks)
+    f = "no limit (all sets agree)" if test.f is None else f"{test.f:.2f}"
+    freedom = f"F({names - 1}, {(names - 1) * (test.sets - 1)})"
     notes = [
-        f"{_about(found)}; 1 is the best. Friedman's test: chi2({names - 1}) = {found.chi2:.2f}, "
-        f"p = {found.chi2_p:.3g}; as Iman and Davenport have it: {freedom} = {f}, p = {found.p:.3g}."
+        f"{_about(test)}; 1 is the best. Friedman's test: chi2({names - 1}) = {test.chi2:.2f}, "
+        f"p = {test.chi2_p:.3g}; as Iman and Davenport have it: {freedom} = {f}, p = {test.p:.3g}."
     ]
-    if found.p >= ALPHA:
+    if test.p >= ALPHA:
         notes.append("So ranks like these may be of chance, and by them no two encodings are told apart.")
     else:
-        notes.append(f"Two are told apart by ranks (Nemenyi, {ALPHA:g}) where they lie {found.apart:.2f} apart.")
-        own = found.ranks.get(table.baseline)
+        notes.append(f"Two are told apart by ranks (Nemenyi, {ALPHA:g}) where they lie {test.critical:.2f} apart.")
+        own = test.ranks.get(table.baseline)
         if own is not None:
-            worse = [name for name, rank in found.ranks.items() if rank - own >= found.apart]
-            better = [name for name, rank in found.ranks.items() if own - rank >= found.apart]
+            worse = [name for name, rank in test.ranks.items() if rank - own >= test.critical]
+            better = [name for name, rank in test.ranks.items() if own - rank >= test.critical]
             notes.append(f"Told apart from {table.baseline} so: worse {_list(worse)}; better {_list(better)}.")
-    if found.apart > names - 1:
-        enough = next(n for n in range(found.sets, 10**6) if critical_difference(names, n) <= names - 1)
+    if test.critical > names - 1:
+        enough = next(n for n in range(test.sets, 10**6) if critical_difference(names, n) <= names - 1)
         notes.append(f"Of {names} encodings no two could lie so far apart: that takes {enough} sets or more.")
     return "\n".join(notes)
 

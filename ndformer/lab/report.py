@@ -37,7 +37,7 @@ from ndformer.framework.registry import METRICS
 from ndformer.framework.system import atomic
 from ndformer.lab import run_folder
 from ndformer.lab.interval import Summary, mean
-from ndformer.lab.run_folder import Told, is_number
+from ndformer.lab.run_folder import RunFolder, is_number
 
 NARROW = 900  # pixels: two such pictures stand beside each other
 CALLED = dict(curves="learning curves", confusion_matrix="confusion matrix", pr_curves="precision and recall")
@@ -49,34 +49,36 @@ KINDS = dict(
 )
 
 
-def write(path: Path, runs: Sequence[Told]) -> None:
+def write(path: Path, runs: Sequence[RunFolder]) -> None:
     """Write a page of these runs."""
-    atomic.write(path, of_runs(runs))
+    atomic.write(path, runs_page(runs))
 
 
-def write_after_training(work_dir: Path, cfg: Config, model: TokenModel, loader: Loader, found: Evaluation) -> None:
+def write_after_training(
+    work_dir: Path, cfg: Config, model: TokenModel, loader: Loader, evaluation: Evaluation
+) -> None:
     """Write the page of a run that has just been tested, with pictures; an error is only a warning."""
     with attempted(path := work_dir / "report.html"):
-        rendered.leave(work_dir, cfg, model, loader, found)
+        rendered.leave(work_dir, cfg, model, loader, evaluation)
         write(path, [run_folder.read(work_dir)])
         print(path)
 
 
-def of_runs(runs: Sequence[Told]) -> str:
+def runs_page(runs: Sequence[RunFolder]) -> str:
     if len(runs) == 1:
         (run,) = runs
         title = f"{named(run)} on {run.results.get('dataset', '')}"
-        return page(title, *_headline(run), _figures(runs), *_of_run(run))
-    others = [folded(run.folder.name, *_of_run(run)) for run in runs]
-    return page(f"{len(runs)} runs", _figures(runs), *_beside(runs), element("h2", "Each of them"), *others)
+        return page(title, *_headline(run), _figures(runs), *_run_details(run))
+    others = [folded(run.folder.name, *_run_details(run)) for run in runs]
+    return page(f"{len(runs)} runs", _figures(runs), *_side_by_side(runs), element("h2", "Each of them"), *others)
 
 
-def named(run: Told) -> str:
+def named(run: RunFolder) -> str:
     backbone = run.config.get("model", {}).get("backbone", {})
     return as_argument(backbone.get("encoding")) if isinstance(backbone, dict) else ""
 
 
-def _headline(run: Told) -> list[Markup]:
+def _headline(run: RunFolder) -> list[Markup]:
     """The main metric of the test set, and of how many samples it is."""
     test = run.results["test"]
     name = next((name for name in test if name in run.results["val"]), next(iter(test), None))
@@ -87,9 +89,9 @@ def _headline(run: Told) -> list[Markup]:
     return [element("p", element("strong", _summary([test[name]], run.quantity(name))), f" {of}", class_="headline")]
 
 
-def _figures(runs: Sequence[Told]) -> Markup:
+def _figures(runs: Sequence[RunFolder]) -> Markup:
     """Test and validation by metric; runs that differ by their seed alone are one row, with an interval."""
-    kinds: dict[str, list[Told]] = {}
+    kinds: dict[str, list[RunFolder]] = {}
     for run in runs:
         kinds.setdefault(run.kind, []).append(run)
     metrics = list(dict.fromkeys(name for run in runs for name in run.results["test"]))
@@ -126,7 +128,7 @@ def _figures(runs: Sequence[Told]) -> Markup:
     return joined([table(head, rows), element("p", note, class_="note")])
 
 
-def in_words(name: str, runs: Sequence[Told]) -> str:
+def in_words(name: str, runs: Sequence[RunFolder]) -> str:
     """What a value is called: by the metric that it is of, else by its name."""
     known: dict[str, str] = {}
     for run in runs:
@@ -140,17 +142,17 @@ def in_words(name: str, runs: Sequence[Told]) -> str:
 def _summary(values: Sequence[float], quantity: Quantity) -> str:
     if not values or not all(map(math.isfinite, values)):
         return "nan" if values else ""
-    return f"{mean(Summary.of(values), quantity)} {quantity.symbol}".rstrip()
+    return f"{mean(Summary.from_values(values), quantity)} {quantity.symbol}".rstrip()
 
 
-def _beside(runs: Sequence[Told]) -> list[Markup]:
+def _side_by_side(runs: Sequence[RunFolder]) -> list[Markup]:
     """Their pictures by kind, and what their configs say differently."""
     parts = []
     for name in dict.fromkeys(name for run in runs for name in run.pictures):
         found = [_named(run.folder.name, picture(run.pictures[name], name)) for run in runs if name in run.pictures]
         parts += [element("h2", CALLED.get(name, name)), element("div", *found, class_="beside")]
     for kind, says in KINDS.items():
-        drawn = [(run.folder.name, _shown(run, kind)) for run in runs]
+        drawn = [(run.folder.name, _rendered(run, kind)) for run in runs]
         found = [_named(name, *dict.fromkeys((some[0], some[-1]))) for name, some in drawn if some]  # first and last
         parts += [element("h2", says), element("div", *found, class_="beside")] if found else []
     differ: dict[str, list[Any]] = {}
@@ -168,12 +170,12 @@ def _named(name: str, *inner: Markup) -> Markup:
     return element("figure", *inner, element("figcaption", name))
 
 
-def _shown(run: Told, kind: str) -> list[Markup]:
-    of = [one for one in run.shown if one.kind == kind]
+def _rendered(run: RunFolder, kind: str) -> list[Markup]:
+    of = [one for one in run.rendered if one.kind == kind]
     return [picture(one.png, one.says) if one.png else element("p", one.says) for one in of]
 
 
-def _of_run(run: Told) -> list[Markup]:
+def _run_details(run: RunFolder) -> list[Markup]:
     parts: list[Markup] = []
     data = [section("Data", *_labels(run.data))] if run.data else []
     drawn = {
@@ -183,7 +185,7 @@ def _of_run(run: Told) -> list[Markup]:
     wide = [one for name, one in drawn.items() if width_of(run.pictures[name]) > NARROW]
     parts += [*wide, columns(*(one for one in drawn.values() if one not in wide), *data)]
     for kind, says in KINDS.items():
-        found = _shown(run, kind)
+        found = _rendered(run, kind)
         parts += [element("h3", says), element("div", *found, class_=f"cards {kind}")] if found else []
     return [
         *parts,
@@ -226,7 +228,7 @@ def _balance(counts: Sequence[int]) -> str:
     return f"{min(counts)} to {max(counts)} of each, the median is {statistics.median(counts):g}"
 
 
-def _differs(run: Told) -> list[Markup]:
+def _differs(run: RunFolder) -> list[Markup]:
     base = CONFIGS / Path(str(run.results.get("config", ""))).name
     if base.suffix == ".py" and base.is_file():
         given = load(base).to_dict()

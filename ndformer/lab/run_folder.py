@@ -17,19 +17,19 @@ from ndformer.framework.errors import DataError
 from ndformer.framework.evaluation.metric import shipped_quantity
 from ndformer.framework.quantity import Quantity
 
-APART = ("seed", "fold")  # of runs of one kind, what their configs may say differently
+PER_RUN = ("seed", "fold")  # of runs of one kind, what their configs may say differently
 FIRST = ("curves", "confusion_matrix")  # of pictures, those to see first
 
 
 @dataclass(frozen=True)
-class Told:
+class RunFolder:
     folder: Path
     results: dict[str, Any]
     config: dict[str, Any]
     data: dict[str, Any]  # fingerprints by split
     began: str  # the first line of its log: versions and the command
     pictures: dict[str, bytes]  # PNG by name
-    shown: list[Picture]
+    rendered: list[Picture]
 
     @property
     def kind(self) -> str:
@@ -37,7 +37,7 @@ class Told:
         dataset = self.config.get("test_dataloader", {}).get("dataset", {})
         apart = dict(seed=None, test_dataloader=None, val_dataloader=None, train_dataloader=None)
         loaders = [self.config.get(f"{split}_dataloader", {}) for split in ("train", "val", "test")]
-        plain = [_without(loader, APART) for loader in loaders]
+        plain = [_without(loader, PER_RUN) for loader in loaders]
         return json.dumps([dataset.get("type"), plain, {**self.config, **apart}], sort_keys=True, default=str)
 
     def quantity(self, name: str) -> Quantity:
@@ -46,7 +46,7 @@ class Told:
         return Quantity.parse(measured[name]) if name in measured else shipped_quantity(name)
 
 
-def read(folder: Path) -> Told:
+def read(folder: Path) -> RunFolder:
     path = folder / RESULTS
     if not path.is_file():
         raise DataError(f"{folder} has no {RESULTS}: name the folder of a run that came to its end")
@@ -65,7 +65,7 @@ def read(folder: Path) -> Told:
     began = began if "ndformer" in began else ""
     config = saved.read(folder / saved.DATA)
     _check_config(config, folder / saved.DATA)
-    return Told(folder, content, config, data, began, _pictures(folder), rendered.read(folder))
+    return RunFolder(folder, content, config, data, began, _pictures(folder), rendered.read(folder))
 
 
 def _numbers(values: Any) -> bool:

@@ -20,7 +20,7 @@ from ndformer.lab.results import Results, Values
 CELL = "cell.json"
 
 
-def name_of(experiment: Experiment, scale: ScaleName) -> str:
+def folder_name(experiment: Experiment, scale: ScaleName) -> str:
     """Return the name of the folder of its results."""
     return f"{experiment.paper}_{experiment.item}_{scale}"
 
@@ -47,7 +47,7 @@ def cells(
 
 def _folder(experiment: Experiment, scale: ScaleName, row: str, seed: int, home: Path) -> Path:
     short = "_".join(re.findall(r"[\w.=-]+", row))
-    return home / name_of(experiment, scale) / f"{short}_seed{seed}"
+    return home / folder_name(experiment, scale) / f"{short}_seed{seed}"
 
 
 def check_data(experiment: Experiment, scale: ScaleName, data: Path) -> None:

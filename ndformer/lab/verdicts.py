@@ -11,7 +11,7 @@ changes (`exact`: an equation, a number of parameters) needs no interval: it is 
 import itertools
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -53,7 +53,7 @@ class Check:
             values = results.column(self.row, self.column)
         if not values:
             return Verdict("not measured")
-        summary = Summary.of(values)
+        summary = Summary.from_values(values)
         distance, half = self._distance(summary.mean), summary.half
         evidence, effect = self._evidence(summary)
         if half is None and not self.exact:
@@ -137,7 +137,7 @@ def inside(text: str, rows: Names, columns: Names, low: float, high: float) -> C
     return combine(text, [above("", rows, columns, low), below("", rows, columns, high)])
 
 
-def near(text: str, rows: Names, columns: Names, to: float, within: float, exact: bool = False) -> Claim:
+def close_to(text: str, rows: Names, columns: Names, to: float, within: float, exact: bool = False) -> Claim:
     """Claim that the mean of each row differs from a number by less than `within`, in each column."""
     checks = (Check("within", row, column, within, target=to, exact=exact) for row, column in _pairs(rows, columns))
     return Claim(text, tuple(checks))
@@ -148,13 +148,15 @@ def combine(text: str, claims: Iterable[Claim]) -> Claim:
     return Claim(text, tuple(check for claim in claims for check in claim.checks))
 
 
-def _gains(rule: Literal["above", "within"], rows: Names, over: Names, columns: Columns, limit: float):
+def _gains(
+    rule: Literal["above", "within"], rows: Names, over: Names, columns: Columns, limit: float
+) -> Iterator[Check]:
     for row, other in _pairs(rows, over):
         for column in [columns] if isinstance(columns, str) else columns:
             first, second = (column, column) if isinstance(column, str) else column
             yield Check(rule, row, first, limit, other, second)
 
 
-def _pairs(first: Names, second: Names) -> Sequence[tuple[str, str]]:
-    names = ([part] if isinstance(part, str) else list(part) for part in (first, second))
-    return list(itertools.product(*names))
+def _pairs(first: Names, second: Names) -> Iterator[tuple[str, str]]:
+    left, right = ([names] if isinstance(names, str) else list(names) for names in (first, second))
+    return itertools.product(left, right)

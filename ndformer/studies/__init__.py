@@ -2,7 +2,7 @@
 
     find("thesis:table3")      one experiment
     every()                    all of them, by name
-    of_paper("thesis")         those of a paper, in its order
+    paper_experiments("thesis")         those of a paper, in its order
 
 A file here that has EXPERIMENTS brings its own.
 """
@@ -17,7 +17,7 @@ from ndformer.lab import runner
 from ndformer.lab.experiment import Cell, Experiment
 from ndformer.studies.contents import CONTENTS, NOT_MEASURED
 
-HERE = Path(__file__).parent
+ROOT = Path(__file__).parent
 PAPERS = {  # name -> title, and what a reader of its page should know first
     "toys": (
         "Toys: what each position encoding can do",
@@ -57,14 +57,14 @@ PAPERS = {  # name -> title, and what a reader of its page should know first
 @cache
 def every() -> dict[str, Experiment]:
     found: list[Experiment] = []
-    for file in sorted(HERE.rglob("*.py")):
-        if "EXPERIMENTS" in file.read_text(encoding="utf-8") and file != HERE / "__init__.py":
-            parts = file.relative_to(HERE).with_suffix("").parts
+    for file in sorted(ROOT.rglob("*.py")):
+        if "EXPERIMENTS" in file.read_text(encoding="utf-8") and file != ROOT / "__init__.py":
+            parts = file.relative_to(ROOT).with_suffix("").parts
             found += importlib.import_module(".".join([__name__, *parts])).EXPERIMENTS
     return {experiment.name: experiment for experiment in sorted(found, key=lambda experiment: experiment.name)}
 
 
-def of_paper(name: str) -> list[Experiment]:
+def paper_experiments(name: str) -> list[Experiment]:
     """In the order of the paper; those that stand for nothing in it come last."""
     place = {item: number for number, item in enumerate(CONTENTS.get(name, ()))}
     found = [experiment for experiment in every().values() if experiment.paper == name]
@@ -76,13 +76,13 @@ def find(name: str) -> Experiment:
         return every()[name]
     paper, _, item = name.partition(":")
     label = re.sub(r"^([a-z]+)(\d.*)", r"\1 \2", item).capitalize()  # figure1: Figure 1
-    shown = [experiment.name for experiment in of_paper(paper) if label in experiment.shows]
+    shown = [experiment.name for experiment in paper_experiments(paper) if label in experiment.shows]
     why = NOT_MEASURED.get(paper, {}).get(label)
     if shown:
         raise UnknownNameError(f"no experiment '{name}': {label} is shown by {', '.join(shown)}")
     if why:
         raise UnknownNameError(f"no experiment '{name}': {label} is {why}, with nothing to measure")
-    known = of_paper(paper) or every().values()
+    known = paper_experiments(paper) or every().values()
     raise UnknownNameError(
         f"no experiment '{name}'{nearest(name, every())} Known: {', '.join(one.name for one in known)}"
     )

@@ -19,8 +19,8 @@ class Shuffled(PositionEncoding):
     """Put before others, `Shuffled, PaPE(m=50)`, it permutes what tokens hold and leaves places as they are, so that a
     model sees the same set of tokens and places, and not which is where. The first `class_tokens` stay."""
 
-    def __init__(self, *args: Any, class_tokens: FewOrNone = 1, **rest: Any) -> None:
-        super().__init__(*args, **rest)
+    def __init__(self, *args: Any, class_tokens: FewOrNone = 1, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
         self.class_tokens = class_tokens
 
     def prepare(self, where: Where) -> Where:

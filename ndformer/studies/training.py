@@ -28,7 +28,7 @@ from ndformer.lab.experiment import Cell, DataSet
 from ndformer.lab.jobs import train_once
 from ndformer.studies.small import Control
 
-OWN = "config"  # the encoding that the config has
+DEFAULT = "config"  # the encoding that the config has
 POOL = "runs"
 NO_MATTER = ("work_dir", "visualizer", "sample", "versions", "data_root", "seed")  # the last two are in the name
 
@@ -64,7 +64,7 @@ class Run:
         return model.eval()
 
 
-def trained(
+def train_results(
     cell: Cell,
     config: str,
     encoding: str | None = None,
@@ -73,10 +73,10 @@ def trained(
     control: Control = "",
 ) -> dict[str, Any]:
     """results.json of `run_of` the same."""
-    return run_of(cell, config, encoding, data, options, control).results
+    return training_run(cell, config, encoding, data, options, control).results
 
 
-def run_of(
+def training_run(
     cell: Cell,
     config: str,
     encoding: str | None = None,
@@ -95,7 +95,7 @@ def run_of(
     cfg = load(config_path(config), [*options, f"seed={cell.seed}", *more], encoding, data is None)
     matters = {key: value for key, value in cfg.to_dict().items() if key not in NO_MATTER}
     said = json.dumps([matters, "the sample" if data is None else data.folder], sort_keys=True, default=str)
-    short = "_".join(re.findall(r"[\w.=-]+", encoding or OWN))[:60]
+    short = "_".join(re.findall(r"[\w.=-]+", encoding or DEFAULT))[:60]
     short += "_labels" if control == "labels" else ""
     called = f"{config}_{short}_{hashlib.sha256(said.encode()).hexdigest()[:8]}_seed{cell.seed}"
     return Run(cfg, cell.folder.parent.parent / POOL / called, data is None)

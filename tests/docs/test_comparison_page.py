@@ -98,7 +98,7 @@ class Built:
 def larger() -> dict[str, str]:
     """Accuracy on digits of twice the size: positions go on counting / are interpolated."""
     runs = json.loads((DOCS / "results" / "larger_digits.json").read_text())
-    mean = lambda values: f"{Summary.of(list(values.values())).mean:.1f}"
+    mean = lambda values: f"{Summary.from_values(list(values.values())).mean:.1f}"
     return {
         name: " / ".join(mean(one[way]["56"]) for way in ("continued", "interpolated")) for name, one in runs.items()
     }

@@ -13,7 +13,7 @@ import pytest
 
 from ndformer.lab.experiment import Experiment, Results
 from ndformer.lab.pages import measured
-from ndformer.studies import PAPERS, of_paper
+from ndformer.studies import PAPERS, paper_experiments
 from tools import reproduce
 
 ROOT = Path(__file__).parents[2]
@@ -43,7 +43,7 @@ def wrong(page: str, paper: str, folder: Path) -> list[str]:
     effects = [row[2] for row in table_rows(verdicts)[1:]]
     assert len(effects) == len(claims)
     found += [f"effect {effect}" for effect, (_, by, _) in zip(effects, claims) if effect not in by]
-    for experiment in of_paper(paper):
+    for experiment in paper_experiments(paper):
         every = {}
         for scale in experiment.scales:
             path = folder / f"{experiment.name.replace(':', '_')}_{scale}" / "results.json"
@@ -109,7 +109,7 @@ def rests_on(part: str, values) -> bool:
 def made(tmp_path_factory) -> Path:
     """Pages of results that were made up: all rows of some experiments, and some of others."""
     folder = tmp_path_factory.mktemp("papers")
-    every = [experiment for paper in PAPERS for experiment in of_paper(paper) if "small" in experiment.scales]
+    every = [experiment for paper in PAPERS for experiment in paper_experiments(paper) if "small" in experiment.scales]
     for number, experiment in enumerate(every):
         rows = experiment.rows if number % 3 else experiment.rows[:2]
         values = {
@@ -145,7 +145,7 @@ def test_numbers_of_many_digits_have_a_power_of_ten():
 
 def test_a_number_that_is_not_theirs_is_found(made):
     page = (made / "thesis.md").read_text(encoding="utf-8")
-    right = section(page, of_paper("thesis")[1], "small")
+    right = section(page, paper_experiments("thesis")[1], "small")
     cell = next(row[2] for row in table_rows(right) if CELL.fullmatch(row[2]))
     assert len(wrong(page.replace(right, right.replace(f" {cell} ", " 12.3 ± 4.5 ", 1)), "thesis", made)) == 1
     rests = re.search(r"[a-z]: [+-]?\d+\.\d+ ± \d+\.\d+", page)

@@ -13,7 +13,7 @@ from ndformer.lab import pages, runner
 from ndformer.lab.experiment import Cell, DataSet, Experiment, Scale
 from ndformer.lab.jobs import Job, run_jobs
 from ndformer.lab.results import Results, read
-from ndformer.lab.verdicts import Verdict, above, ahead, alike, below, combine, inside, near
+from ndformer.lab.verdicts import Verdict, above, ahead, alike, below, close_to, combine, inside
 
 
 def lengths(cell: Cell) -> dict[str, float]:
@@ -150,12 +150,12 @@ def test_where_all_seeds_are_level_nothing_is_told_apart():
 
 def test_a_mean_is_near_a_number_if_all_of_its_interval_is():
     results = of(near=[5.0, 5.1, 5.2], wide=[0.0, 9.0, 6.3], off=[8.0, 8.1, 8.2])
-    verdict = near("", "near", "x", 5, 0.5).judge(results)
+    verdict = close_to("", "near", "x", 5, 0.5).judge(results)
     assert (verdict.word, verdict.evidence) == ("supported", "near in x: 5.1 ± 0.248 (target 5 ± 0.5)")
     assert verdict.margin == pytest.approx(0.4 / 0.2484, rel=1e-3)
-    assert near("", "wide", "x", 5, 0.5).judge(results).word == "inconclusive"
-    assert near("", "off", "x", 5, 0.5).judge(results).word == "contradicted"
-    assert near("", "none", "x", 5, 0.5).judge(results) == Verdict("not measured")
+    assert close_to("", "wide", "x", 5, 0.5).judge(results).word == "inconclusive"
+    assert close_to("", "off", "x", 5, 0.5).judge(results).word == "contradicted"
+    assert close_to("", "none", "x", 5, 0.5).judge(results) == Verdict("not measured")
 
 
 def test_a_figure_has_the_digits_to_see_on_which_side_of_its_limit_it_is():
@@ -225,8 +225,8 @@ def test_facts_that_no_seed_changes_have_a_verdict_with_one_seed():
     assert (fact.word, fact.evidence) == ("supported", "parameters in how many: 0 (limit 0.5)")
     assert above("", "parameters", "how many", 0.5, exact=True).judge(one).word == "contradicted"
     assert above("", "parameters", "how many", 0.0, exact=True).judge(one).word == "contradicted"  # level is not above
-    assert near("", "parameters", "how many", 0.04, 0.05, exact=True).judge(one).word == "supported"
-    assert near("", "parameters", "how many", 0.06, 0.05, exact=True).judge(one).word == "contradicted"
+    assert close_to("", "parameters", "how many", 0.04, 0.05, exact=True).judge(one).word == "supported"
+    assert close_to("", "parameters", "how many", 0.06, 0.05, exact=True).judge(one).word == "contradicted"
     wide = Results({"parameters": {seed: {"how many": 0.4 * seed} for seed in range(3)}})
     assert (
         below("", "parameters", "how many", 0.9, exact=True).judge(wide).word == "supported"

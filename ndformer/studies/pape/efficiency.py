@@ -12,7 +12,7 @@ from ndformer.framework.engine.config.text import parse_encoding
 from ndformer.framework.tokens import TokenSet, Where
 from ndformer.framework.transformer import Transformer
 from ndformer.lab.experiment import Cell, Experiment, Scale, Values
-from ndformer.lab.verdicts import Claim, ahead, below, inside, near
+from ndformer.lab.verdicts import Claim, ahead, below, close_to, inside
 from ndformer.studies.pape.published import TABLE4
 
 DIM, HEADS, DEPTH, SIDE, ROUNDS = 768, 12, 12, 14, 15  # ViT-B/16 at 224 px
@@ -70,7 +70,7 @@ def as_printed(row: str, number: str) -> Claim:
     """Claim the printed number of parameters, within half of its last digit."""
     unit = {"K": 1e-3, "M": 1.0}.get(number[-1], 1.0)
     value = float(number.rstrip("KM")) * unit
-    return near(f"{row} has {number} positional parameters", row, "params", value, 0.05 * unit + 1e-9, exact=True)
+    return close_to(f"{row} has {number} positional parameters", row, "params", value, 0.05 * unit + 1e-9, exact=True)
 
 
 EXPERIMENTS = [

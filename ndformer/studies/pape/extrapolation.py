@@ -29,7 +29,7 @@ BIASES = ("nD-ALiBi", "LookHere", "PaPE", "PaPE-RI")
 
 
 class Sizes(NamedTuple):
-    trained: int
+    train: int
     larger: tuple[int, ...]
 
 
@@ -37,9 +37,9 @@ SIZES = {"digits": Sizes(28, (40, 56)), "signs": Sizes(48, (72, 96))}
 COLUMNS = {
     f"{name} {size}{way}": f"{name}, {size} px{way}, %"
     for name, sizes in SIZES.items()
-    for size in (sizes.trained, *sizes.larger)
+    for size in (sizes.train, *sizes.larger)
     for way in ("", " interpolated")
-    if not (way and size == sizes.trained)
+    if not (way and size == sizes.train)
 }
 LARGER = [f"{name} {size}" for name, sizes in SIZES.items() for size in sizes.larger]
 
@@ -48,14 +48,14 @@ def measure(cell: Cell) -> Values:
     values: Values = {}
     for name, sizes in SIZES.items():
         found = run_row(cell, name)
-        tested = extrapolate(found.settings, found.checkpoint, (sizes.trained, *sizes.larger))
+        tested = extrapolate(found.settings, found.checkpoint, (sizes.train, *sizes.larger))
         for figure in tested.figures:
             way = " interpolated" if figure.interpolated else ""
             values[f"{name} {figure.size}{way}"] = 100 * figure.test[tested.metric]
     return {key: value for key, value in values.items() if key in COLUMNS}
 
 
-def best_way(text: str, row: str) -> Claim:
+def best_scaling(text: str, row: str) -> Claim:
     """Claim of Table 7 that a row is ahead of all baselines, each in the way that the paper finds best for it."""
     return combine(
         text,
@@ -72,11 +72,11 @@ def draw(results: Results, path: Path) -> None:
     with canvas(10, 4, "tested at larger sizes: accuracy in %") as figure:
         axes = figure.subplots(1, len(SIZES), squeeze=False)[0]
         for axis, (name, sizes) in zip(axes, SIZES.items()):
-            at = (sizes.trained, *sizes.larger)
+            at = (sizes.train, *sizes.larger)
             for colour, row in enumerate(results.values):
                 for way, line in (("", "o-"), (" interpolated", "s--")):
-                    columns = [f"{name} {size}{'' if size == sizes.trained else way}" for size in at]
-                    summaries = [Summary.of(results.column(row, column)) for column in columns]
+                    columns = [f"{name} {size}{'' if size == sizes.train else way}" for size in at]
+                    summaries = [Summary.from_values(results.column(row, column)) for column in columns]
                     means, halves = [s.mean for s in summaries], [s.half or 0.0 for s in summaries]
                     label = None if way else row
                     axis.errorbar(at, means, halves, color=f"C{colour}", fmt=line, ms=3, lw=1, capsize=2, label=label)
@@ -90,7 +90,7 @@ def draw(results: Results, path: Path) -> None:
 
 LITTLE_LARGER, TWICE = [("digits 40", "digits 28"), ("signs 72", "signs 48")], ("digits 56", "signs 96")
 INTERPOLATION = [(f"{column} interpolated", column) for column in LARGER]
-CONTINUATION = [pair[::-1] for pair in INTERPOLATION]
+CONTINUATION = [(plain, interpolated) for interpolated, plain in INTERPOLATION]
 CLAIMS = (
     ahead("Table 5: PaPE is ahead of all baselines at every larger size", "PaPE", BASELINES, LARGER),
     ahead("ours: Table 5: PaPE from a spread start is ahead of all baselines", SPREAD, BASELINES, LARGER),
@@ -100,8 +100,8 @@ CLAIMS = (
     ahead("Figure 1c: nD-sincos falls most, at twice the size", ("RoPE", "nD-ALiBi"), "nD-sincos", TWICE),
     ahead("Table 6: interpolation helps nD-sincos at every larger size", "nD-sincos", "nD-sincos", INTERPOLATION),
     *(ahead(f"Table 6: it harms {row}, an attention bias", row, row, CONTINUATION) for row in BIASES),
-    best_way("Table 7: PaPE is ahead of all baselines in their best way", "PaPE"),
-    best_way("ours: Table 7: PaPE without a place for its class token is ahead", NOWHERE),
+    best_scaling("Table 7: PaPE is ahead of all baselines in their best way", "PaPE"),
+    best_scaling("ours: Table 7: PaPE without a place for its class token is ahead", NOWHERE),
     ahead("control: at larger sizes PaPE is ahead of no positions", "PaPE", "NoPE", LARGER),
     ahead("control: at larger sizes PaPE is ahead of shuffled places", "PaPE", PLACES, LARGER),
     combine(GUESSED, [below("", LABELS, column, CHANCE[column.split()[0]] + 10) for column in LARGER]),

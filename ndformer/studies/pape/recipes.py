@@ -5,7 +5,7 @@ from typing import Any
 from ndformer.framework.engine.config.load import load
 from ndformer.framework.engine.config.shipped import config_path
 from ndformer.lab.experiment import Cell, Experiment, Scale, Values
-from ndformer.lab.verdicts import Claim, combine, near
+from ndformer.lab.verdicts import Claim, close_to, combine
 from ndformer.studies.pape.published import TABLE8
 
 CONFIGS = {name: f"{name.lower().replace('-', '')}_pape" for name in TABLE8}
@@ -45,7 +45,7 @@ def measure(cell: Cell) -> Values:
 def as_printed(row: str) -> Claim:
     """Claim each printed hyperparameter; a dash is 0."""
     numbers = {column: float(number.replace("-", "0")) for column, number in PUBLISHED[row].items()}
-    checks = [near("", row, column, number, 1e-6, exact=True) for column, number in numbers.items()]
+    checks = [close_to("", row, column, number, 1e-6, exact=True) for column, number in numbers.items()]
     return combine(f"the config of {row} has the paper's hyperparameters", checks)
 
 

@@ -19,7 +19,7 @@ from ndformer.studies.pape.encodings import (
 from ndformer.studies.pape.published import TABLE1
 
 STANDS_FOR = {"digits": "ImageNet-1K", "bricks": "ModelNet40", "actions": "UCF101", "events": "DvsGesture"}
-SAYS = {
+NAMES = {
     "digits": "6,000 digits",
     "signs": "hand signs",
     "actions": "six actions",
@@ -35,8 +35,8 @@ def measure(cell: Cell) -> Values:
 
 ALL = ("PaPE", BASELINES)
 CLAIMS = (
-    *(ahead(f"PaPE is ahead of all baselines on {SAYS[on]} (version 1: on 6 of 8)", *ALL, on) for on in SETS),
-    *(ahead(f"PaPE is no point behind the best baseline on {SAYS[on]} (version 2)", *ALL, on, by=-1) for on in SETS),
+    *(ahead(f"PaPE is ahead of all baselines on {NAMES[on]} (version 1: on 6 of 8)", *ALL, on) for on in SETS),
+    *(ahead(f"PaPE is no point behind the best baseline on {NAMES[on]} (version 2)", *ALL, on, by=-1) for on in SETS),
     ahead("on average PaPE is ahead of all baselines", *ALL, "average"),
     ahead("ours: on average PaPE from a spread start is ahead of all", SPREAD, BASELINES, "average"),
     ahead("ours: on average PaPE without a place for its class token is ahead", NOWHERE, BASELINES, "average"),
@@ -55,7 +55,7 @@ EXPERIMENTS = [
         "pape:table1",
         "Encodings on images, videos, event streams and point clouds, small; accuracy in %",
         rows=tuple(ENCODINGS),
-        columns={name: SAYS[name] + (f" (paper: {STANDS_FOR[name]})" if name in STANDS_FOR else "") for name in SETS}
+        columns={name: NAMES[name] + (f" (paper: {STANDS_FOR[name]})" if name in STANDS_FOR else "") for name in SETS}
         | {"average": "average"},
         measure=measure,
         scales={"small": Scale(3, 270, data=tuple(chosen.data for chosen in SETS.values()))},

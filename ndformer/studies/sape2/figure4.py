@@ -11,7 +11,7 @@ from ndformer.framework.pictures.figures import Panels
 from ndformer.lab.experiment import Cell, Experiment, Scale, Values
 from ndformer.lab.verdicts import Claim, above, ahead, combine
 from ndformer.studies.data import MNIST, SIGN_DIGITS
-from ndformer.studies.looks import STATES, brightness, draw_maps, maps_of, seen
+from ndformer.studies.inspection import STATES, attention_maps, brightness, draw_maps, inspect_run
 from ndformer.studies.sape2.tables import PAPER, SETS, run
 
 ROWS = {f"{name}{state}": (name, state) for name in SETS for state in STATES}
@@ -21,23 +21,23 @@ def measure(cell: Cell) -> Values:
     name, state = ROWS[cell.row]
     untrained, control = STATES[state]
     found = run(cell, name, PAPER["SaPE2 + APE"], control)
-    _, looks, images = seen(found, untrained)
-    draw_maps(cell.folder / "maps.png", cell.row, looks[0], images, maps(looks[0], images))
-    every = [compared(look, images) for look in looks]
+    _, layer_maps, images = inspect_run(found, untrained)
+    draw_maps(cell.folder / "maps.png", cell.row, layer_maps[0], images, maps(layer_maps[0], images))
+    every = [compared(layer_map, images) for layer_map in layer_maps]
     return {column: sum(one[column] for one in every) / len(every) for column in every[0]}
 
 
-def compared(look: Look, images: Tensor) -> Values:
+def compared(layer_map: Look, images: Tensor) -> Values:
     """Of one layer: the distance of patches across regions over that within one; how it goes with the distance in the
     picture; and how much more of its attention, in %, a patch gives to its own region because of it."""
-    patches = brightness(images, look.where).flatten(1)
+    patches = brightness(images, layer_map.where).flatten(1)
     bright = patches > (patches.amin(1, keepdim=True) + patches.amax(1, keepdim=True)) / 2  # (B, n)
-    before = look.where.positions.shape[1] - patches.shape[1]
-    terms = {name: term[:, :, before:, before:] for name, term in look.terms().items()}
-    unlike = terms["unlikeness"] * look.layer.head_dim**0.5  # (B, H, n, n)
+    before = layer_map.where.positions.shape[1] - patches.shape[1]
+    terms = {name: term[:, :, before:, before:] for name, term in layer_map.terms().items()}
+    unlike = terms["unlikeness"] * layer_map.layer.head_dim**0.5  # (B, H, n, n)
     same = (bright[:, None, :, None] == bright[:, None, None, :]).expand_as(unlike)
     other = ~torch.eye(patches.shape[1], dtype=torch.bool)
-    place = look.where.positions[0, before:]
+    place = layer_map.where.positions[0, before:]
     apart = torch.cdist(place, place).expand_as(unlike)
     alone, both = terms["semantic"].softmax(-1), (terms["semantic"] + terms["unlikeness"]).softmax(-1)
     own = ((both - alone) * same).sum(-1).mean()
@@ -48,9 +48,9 @@ def compared(look: Look, images: Tensor) -> Values:
     }
 
 
-def maps(look: Look, images: Tensor) -> list[Panels]:
+def maps(layer_map: Look, images: Tensor) -> list[Panels]:
     """How unlike the brightest patch of the first image all others are, and where it looks."""
-    found = maps_of(look, images)
+    found = attention_maps(layer_map, images)
     return [Panels("unlikeness", found["unlikeness"]), Panels("attention", found["attention"], "share")]
 
 

@@ -4,10 +4,10 @@ from ndformer.lab.experiment import Cell, DataSet, Experiment, Scale, Values
 from ndformer.lab.extrapolate import extrapolate
 from ndformer.lab.verdicts import ahead, below
 from ndformer.studies.data import MNIST, SIGN_DIGITS
-from ndformer.studies.looks import accuracy_moved
+from ndformer.studies.inspection import accuracy_moved
 from ndformer.studies.sape2.published import TABLE1, TABLE2
 from ndformer.studies.small import Control
-from ndformer.studies.training import Run, run_of
+from ndformer.studies.training import Run, training_run
 
 APE = "LearnableAbsolute(grid={})"  # of the set's own grid
 PAPER = {
@@ -20,7 +20,7 @@ PAPER = {
 }
 PLACES, LABELS = "SaPE2 + APE, places shuffled", "SaPE2 + APE, labels at random"
 CONTROLS: dict[str, Control] = {PLACES: "places", LABELS: "labels"}
-OTHERS = {
+VARIANTS = {
     "CoPE, two-sided + APE": f"{APE}, CoPE(two_sided=True)",
     "SaPE2, sign -1 + APE": f"{APE}, SaPE2(sign=-1)",
     "NoPE": "NoPE",
@@ -38,7 +38,7 @@ SETS: dict[str, tuple[str, DataSet, int, int]] = {  # config, data, side of its 
     "digits": ("mnist_small", MNIST, 7, 4),
     "signs": ("sign_digits", SIGN_DIGITS, 8, 6),
 }
-TRAINED, LARGER = 28, 40  # pixels of digits
+TRAIN_SIZE, LARGER = 28, 40  # pixels of digits
 ABOUT = (
     "Small sets by their shipped recipes in the place of CIFAR-10 and CIFAR-100: 4 blocks 64 wide, AdamW, 8 and 30 "
     "epochs in batches of 64 and 32 where the paper has ViT-S, Adam and 400 in batches of 128. Controls: no positions; "
@@ -49,14 +49,14 @@ ABOUT = (
 
 def run(cell: Cell, name: str, encoding: str, control: Control = "") -> Run:
     config, data, side, _ = SETS[name]
-    return run_of(cell, config, encoding.format(side), data, control=control)
+    return training_run(cell, config, encoding.format(side), data, control=control)
 
 
 def compared(cell: Cell) -> Values:
     """Top-1 accuracy; of digits also on larger images, and what is lost where each image has moved by a patch."""
     values: Values = {}
     for name in SETS:
-        found = run(cell, name, (PAPER | OTHERS)[cell.row], CONTROLS.get(cell.row, ""))
+        found = run(cell, name, (PAPER | VARIANTS)[cell.row], CONTROLS.get(cell.row, ""))
         values[name] = 100 * found.results["test"]["accuracy"]
         values[f"{name} lost"] = values[name] - accuracy_moved(found, SETS[name][3])
         if name == "digits":
@@ -65,7 +65,7 @@ def compared(cell: Cell) -> Values:
     return values
 
 
-def of_modes(cell: Cell) -> Values:
+def measure_modes(cell: Cell) -> Values:
     values: Values = {}
     for name in SETS:
         test = run(cell, name, MODES[cell.row], CONTROLS.get(cell.row, "")).results["test"]
@@ -100,11 +100,11 @@ EXPERIMENTS = [
     Experiment(
         "sape2:table1",
         "SaPE2 beside absolute, rotary and contextual encodings, small; accuracy in %",
-        rows=(*PAPER, *OTHERS),
+        rows=(*PAPER, *VARIANTS),
         columns={
             "digits": "digits (paper: CIFAR-10)",
             "signs": "hand signs (paper: CIFAR-100)",
-            "digits larger": f"digits at {LARGER} px, trained at {TRAINED}",
+            "digits larger": f"digits at {LARGER} px, trained at {TRAIN_SIZE}",
             "digits lost": "lost where digits move by a patch",
             "signs lost": "where hand signs do",
         },
@@ -130,7 +130,7 @@ EXPERIMENTS = [
             "signs top1": "hand signs, top 1",
             "signs top5": "top 5",
         },
-        measure=of_modes,
+        measure=measure_modes,
         scales={"small": Scale(3, minutes=36, data=(MNIST, SIGN_DIGITS))},
         published={row: {f"digits {column}": figure for column, figure in f.items()} for row, f in TABLE2.items()},
         claims=(

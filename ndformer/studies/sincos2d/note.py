@@ -71,7 +71,7 @@ def weights(generator: Generator) -> float:
     return float(sum(p.numel() for part in layers for p in part.parameters()))
 
 
-def drawn_twice(generator: Generator) -> float:
+def repeated(generator: Generator) -> float:
     tables = []
     for seed in torch.randint(10**6, (2,), generator=generator).tolist():
         torch.manual_seed(seed)
@@ -86,7 +86,7 @@ def nearest(generator: Generator) -> float:
     return apart.fill_diagonal_(torch.inf).min().item()
 
 
-def nearest_by_one_frequency(generator: Generator) -> float:
+def nearest_by_first_frequency(generator: Generator) -> float:
     """The same, by the sine and cosine of each axis' first frequency alone."""
     first = [0, 1, DIM // 2, DIM // 2 + 1]
     vectors = table(grid(32))[:, first]
@@ -135,7 +135,7 @@ def _alike() -> tuple[Tensor, Tensor]:
     return vectors @ vectors.T, torch.cdist(grid(), grid())
 
 
-def falls_with_distance(generator: Generator) -> float:
+def decay_with_distance(generator: Generator) -> float:
     """Correlation of the two."""
     cosines, apart = _alike()
     return torch.corrcoef(torch.stack([cosines.flatten(), apart.flatten()]))[0, 1].item()
@@ -171,10 +171,10 @@ SENTENCES: dict[str, tuple[Callable[[Generator], float], Callable[..., Claim], f
     # sentence -> its number, on which side of which limit that has to be, and the number in words
     "PE(x, y) concatenates sines and cosines of each axis": (formula, below, TINY, "largest difference"),
     "It has no parameters": (weights, below, 0.5, "number of parameters"),
-    "It is deterministic": (drawn_twice, below, TINY, "largest difference of two"),
+    "It is deterministic": (repeated, below, TINY, "largest difference of two"),
     "Every (x, y) has a vector of its own": (nearest, above, 1e-3, "smallest distance on a grid of 32 x 32"),
     "It takes several frequencies, irrational to each other, for that": (
-        *(nearest_by_one_frequency, below, 1e-6),
+        *(nearest_by_first_frequency, below, 1e-6),
         "smallest distance by the first frequency alone; it is 1, so pi sees to it",
     ),
     "A step is a linear transformation": (linear, below, TINY, "remainder; the matrix depends on the step alone"),
@@ -189,12 +189,12 @@ SENTENCES: dict[str, tuple[Callable[[Generator], float], Callable[..., Claim], f
     "Late dimensions tell adjacent patches": (late_fine, above, 1, "distance of neighbors, last quarter over first"),
     "Frequencies are spaced geometrically": (uneven, below, TINY, "difference of steps between logarithms"),
     "Values lie in [-1, 1]": (largest, below, 1 + TINY, "largest"),
-    "Distant places are more orthogonal": (falls_with_distance, below, 0, "correlation of cosine and distance"),
+    "Distant places are more orthogonal": (decay_with_distance, below, 0, "correlation of cosine and distance"),
     "Distant places are orthogonal": (farthest, below, 0.1, "smallest cosine, 14 x 14"),
     "It is not translation invariant": (moved, above, 1e-3, "change of logits where all moves"),
     "Not even in products of places alone": (products_moved, above, 1e-3, "change of products"),
 }
-OURS = ("Distant places are orthogonal", "Not even in products of places alone")  # not in the note
+NOT_IN_NOTE = ("Distant places are orthogonal", "Not even in products of places alone")  # not in the note
 
 
 def measure(cell: Cell) -> Values:
@@ -218,7 +218,7 @@ def draw(results: Results, path: Path) -> None:
 
 def _claim(row: str) -> Claim:
     _, side, limit, number = SENTENCES[row]
-    return side(f"{'ours: ' * (row in OURS)}{row} ({number})", row, "found", limit, exact=True)
+    return side(f"{'ours: ' * (row in NOT_IN_NOTE)}{row} ({number})", row, "found", limit, exact=True)
 
 
 EXPERIMENTS = [

@@ -8,8 +8,8 @@ from ndformer.lab.interval import Summary
 from ndformer.lab.verdicts import ahead, below
 from ndformer.studies.data import CIFAR10, CIFAR100, FLOWERS, SIGN_DIGITS, TINY_IMAGENET
 from ndformer.studies.small import Control
-from ndformer.studies.thesis.pretraining import STARTS, pretrained, taken_from
-from ndformer.studies.training import trained
+from ndformer.studies.thesis.pretraining import STARTS, pretrained, pretrained_encoding
+from ndformer.studies.training import train_results
 
 PRETRAINED = "Pretrained learnable Fourier"
 ROWS = {
@@ -38,24 +38,26 @@ SETS: dict[str, tuple[str, DataSet, tuple[str, ...]]] = {  # column -> config, i
 }
 
 
-def encoding_of(cell: Cell, dim: int) -> str:
-    return taken_from(pretrained(cell.folder, cell.seed, dim=dim)) if cell.row == PRETRAINED else ROWS[cell.row]
+def row_encoding(cell: Cell, dim: int) -> str:
+    return (
+        pretrained_encoding(pretrained(cell.folder, cell.seed, dim=dim)) if cell.row == PRETRAINED else ROWS[cell.row]
+    )
 
 
 def on_signs(cell: Cell) -> Values:
     control, values = CONTROLS.get(cell.row, ""), Values()
-    encoding = ROWS["Fixed sinusoidal"] if control else encoding_of(cell, 64)
+    encoding = ROWS["Fixed sinusoidal"] if control else row_encoding(cell, 64)
     for amount, epochs in EPOCHS.items():
         few = [f"train_dataloader.dataset.per_class={amount}", f"train_cfg.max_epochs={epochs}"]
-        run = trained(cell, "sign_digits", encoding, SIGN_DIGITS, few, control)
+        run = train_results(cell, "sign_digits", encoding, SIGN_DIGITS, few, control)
         values[f"signs@{amount}"] = 100 * run["test"]["accuracy"]
     return values
 
 
 def on_sets(cell: Cell) -> Values:
-    encoding, values = encoding_of(cell, 768), Values()
+    encoding, values = row_encoding(cell, 768), Values()
     for column, (config, data, options) in SETS.items():
-        run = trained(cell, config, encoding, data, (*VIT_BASE, *options))
+        run = train_results(cell, config, encoding, data, (*VIT_BASE, *options))
         values[column] = 100 * run["test"]["accuracy"]
     return values
 
@@ -64,7 +66,9 @@ def draw(results: Results, path: Path) -> None:
     """Gains over Absolute, as the thesis has them; over the first row, where that is not measured yet."""
     base = "Absolute" if "Absolute" in results.values else next(iter(results.values))
     gains = {row: {n: results.gains(row, base, f"signs@{n}") for n in EPOCHS} for row in results.values}
-    curves = {row: {n: Summary.of(found[n]) for n in EPOCHS} for row, found in gains.items() if found[min(EPOCHS)]}
+    curves = {
+        row: {n: Summary.from_values(found[n]) for n in EPOCHS} for row, found in gains.items() if found[min(EPOCHS)]
+    }
     learning_curves(path, f"Hand signs: gain over {base}", "images of each sign", {"points of accuracy": curves})
 
 

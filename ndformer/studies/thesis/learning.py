@@ -7,7 +7,7 @@ from ndformer.lab.experiment import Cell, Experiment, Results, Scale, Values
 from ndformer.lab.interval import Summary
 from ndformer.lab.verdicts import ahead, alike, below
 from ndformer.studies.small import Control, accuracy, r_squared
-from ndformer.studies.thesis.red_green import BATCH, Task, to_test, trained
+from ndformer.studies.thesis.red_green import BATCH, Task, to_test, train_reader
 
 ROWS: dict[str, tuple[str, Control]] = {  # name -> encoding, control
     "Absolute": ("LearnableAbsolute(grid=8)", ""),
@@ -28,7 +28,7 @@ def measure(cell: Cell) -> Values:
     for task in TASKS:
         for amount in AMOUNTS:
             epochs = STEPS // (amount // BATCH)  # as many steps for all, so that only the data are fewer
-            reader = trained(task, encoding, cell.seed, control=control, count=amount, epochs=epochs)
+            reader = train_reader(task, encoding, cell.seed, control=control, count=amount, epochs=epochs)
             score = r_squared if task == "distance" else accuracy
             values[f"{task}@{amount}"] = score(reader, to_test(task, cell.seed, control))
     return values
@@ -37,7 +37,7 @@ def measure(cell: Cell) -> Values:
 def draw(results: Results, path: Path) -> None:
     panels = {
         heading: {
-            row: {amount: Summary.of(results.column(row, f"{task}@{amount}")) for amount in AMOUNTS}
+            row: {amount: Summary.from_values(results.column(row, f"{task}@{amount}")) for amount in AMOUNTS}
             for row in results.values
         }
         for task, heading in TASKS.items()
@@ -47,7 +47,7 @@ def draw(results: Results, path: Path) -> None:
 
 MIDDLE = {task: [f"{task}@{amount}" for amount in AMOUNTS[1:3]] for task in TASKS}
 DIRECTIONS = [f"direction@{amount}" for amount in AMOUNTS]
-PAIR, MOST = ("Fixed sinusoidal", "Absolute"), DIRECTIONS[-1]
+PAIR, LAST = ("Fixed sinusoidal", "Absolute"), DIRECTIONS[-1]
 EXPERIMENTS = [
     Experiment(
         "thesis:figure3",
@@ -62,7 +62,7 @@ EXPERIMENTS = [
                 for task in TASKS
                 for row in ("Absolute", "Learnable Fourier")
             ),
-            alike(f"with {AMOUNTS[-1]} images Absolute catches up on direction (within 2 points)", *PAIR, MOST, 2),
+            alike(f"with {AMOUNTS[-1]} images Absolute catches up on direction (within 2 points)", *PAIR, LAST, 2),
             below("control: without positions or labels all is guessed (below 60 %)", CONTROLS, DIRECTIONS, 60),
         ),
         shows=("Figure 3",),

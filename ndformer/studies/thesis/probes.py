@@ -16,7 +16,7 @@ from ndformer.framework.tokens import Where
 from ndformer.lab.experiment import Cell, Experiment, Scale, Values, printed
 from ndformer.lab.verdicts import Claim, above, ahead, alike, below, combine
 from ndformer.studies.small import Control, Reader
-from ndformer.studies.thesis.red_green import EPOCHS, SIDE, Task, grid_positions, trained
+from ndformer.studies.thesis.red_green import EPOCHS, SIDE, Task, grid_positions, train_reader
 
 ROWS: dict[str, tuple[str, Control]] = {  # name -> encoding, control
     "Absolute": ("LearnableAbsolute(grid=8)", ""),
@@ -35,7 +35,7 @@ def measure(cell: Cell) -> Values:
     tasks: dict[str, Task] = {"direction": "direction", "distance": "distance"}
     for name, task in tasks.items():
         for when, epochs in (("before", 0), ("after", EPOCHS)):
-            reader = trained(task, encoding, cell.seed, control=control, epochs=epochs)
+            reader = train_reader(task, encoding, cell.seed, control=control, epochs=epochs)
             table = embeddings(reader)
             if name == "direction":
                 values[f"left-right {when}"] = direction_probe(table, axis=1, seed=cell.seed)

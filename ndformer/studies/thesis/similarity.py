@@ -8,10 +8,10 @@ from torch import Tensor
 
 from ndformer.framework.pictures.studies import maps
 from ndformer.lab.experiment import Cell, Experiment, Results, Scale, Values
-from ndformer.lab.verdicts import above, below, near
+from ndformer.lab.verdicts import above, below, close_to
 from ndformer.studies.small import Control
 from ndformer.studies.thesis.probes import embeddings
-from ndformer.studies.thesis.red_green import EPOCHS, SIDE, grid_positions, trained
+from ndformer.studies.thesis.red_green import EPOCHS, SIDE, grid_positions, train_reader
 
 ROWS: dict[str, tuple[str, Control]] = {  # name -> encoding, control
     "Absolute": ("LearnableAbsolute(grid=8)", ""),
@@ -23,7 +23,7 @@ ROWS: dict[str, tuple[str, Control]] = {  # name -> encoding, control
 }
 CONTROLS = [*ROWS][-2:]
 FOURIER = ("Learnable Fourier", "Learnable Fourier, gamma 1")
-TRAINED, BEFORE = ("Absolute", *FOURIER), ("halves before", "near before")
+WITH_HALVES, BEFORE = ("Absolute", *FOURIER), ("halves before", "near before")
 WHEN = {"before": 0, "after": EPOCHS}
 SELECTED = (2, 3)  # row and column of the patch whose maps are drawn, of the first seed
 
@@ -32,7 +32,7 @@ def measure(cell: Cell) -> Values:
     encoding, control = ROWS[cell.row]
     values: Values = {}
     for when, epochs in WHEN.items():
-        alike = similarity(embeddings(trained("location", encoding, cell.seed, control=control, epochs=epochs)))
+        alike = similarity(embeddings(train_reader("location", encoding, cell.seed, control=control, epochs=epochs)))
         values[f"halves {when}"], values[f"near {when}"] = by_half(alike), by_distance(alike)
         for at, value in enumerate(alike[SELECTED[0] * SIDE + SELECTED[1]].tolist()):
             values[f"{when}@{at // SIDE},{at % SIDE}"] = value
@@ -88,9 +88,9 @@ EXPERIMENTS = [
         measure=measure,
         scales={"small": Scale(5, minutes=27)},
         claims=(
-            near("untrained Absolute ones have no pattern (both within 0.05)", "Absolute", BEFORE, 0, 0.05),
+            close_to("untrained Absolute ones have no pattern (both within 0.05)", "Absolute", BEFORE, 0, 0.05),
             above("untrained Fourier ones are alike where they are near (above 0.02)", FOURIER, "near before", 0.02),
-            above("after training all tell upper from lower half (above 0.3)", TRAINED, "halves after", 0.3),
+            above("after training all tell upper from lower half (above 0.3)", WITH_HALVES, "halves after", 0.3),
             below("after training distance in a half matters no more (below 0.02)", FOURIER, "near after", 0.02),
             below("control: controls do not make halves (below 0.05)", CONTROLS, "halves after", 0.05),
         ),

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from ndformer.lab.experiment import Cell, Experiment, Scale, Values
 from ndformer.lab.verdicts import Claim, above, ahead, below
 from ndformer.studies.small import Control, accuracy, r_squared
-from ndformer.studies.thesis.red_green import Readout, Task, to_test, trained
+from ndformer.studies.thesis.red_green import Readout, Task, to_test, train_reader
 
 ROWS: dict[str, tuple[str, Readout, Control]] = {  # name -> encoding, readout, control
     "None": ("NoPE", "class", ""),
@@ -43,7 +43,7 @@ def measure(cell: Cell, tasks: Iterable[Task]) -> Values:
     encoding, readout, control = ROWS[cell.row]
     values: Values = {}
     for task in tasks:
-        reader = trained(task, encoding, cell.seed, readout, control)
+        reader = train_reader(task, encoding, cell.seed, readout, control)
         score = r_squared if task == "distance" else accuracy
         values[task] = score(reader, to_test(task, cell.seed, control))
     return values

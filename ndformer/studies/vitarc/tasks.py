@@ -7,7 +7,16 @@ import torch
 from ndformer.lab.experiment import Cell, Experiment, Scale, Values
 from ndformer.lab.verdicts import above, ahead, below, combine
 from ndformer.studies.small import fit
-from ndformer.studies.vitarc.painter import BATCH, LR, Painter, Places, batches, dealt_out, drawn, solve_rate
+from ndformer.studies.vitarc.painter import (
+    BATCH,
+    LR,
+    Painter,
+    Places,
+    batches,
+    draw_samples,
+    shuffled_answers,
+    solve_rate,
+)
 
 STEPS, TRAIN, TEST = 600, 2000, 300
 PAPE = "PaPE(m=8, init_radius='spread', position_scale='auto')"
@@ -44,11 +53,11 @@ def measure(cell: Cell, steps: int = STEPS, train: int = TRAIN, test: int = TEST
     values: Values = {}
     for task in TASKS:
         torch.manual_seed(cell.seed)
-        scenes = drawn(task, "train", train, cell.seed)
-        painter = Painter(encoding, scenes, places)
-        learnt = dealt_out(scenes, cell.seed) if cell.row == LABELS else scenes
+        samples = draw_samples(task, "train", train, cell.seed)
+        painter = Painter(encoding, samples, places)
+        learnt = shuffled_answers(samples, cell.seed) if cell.row == LABELS else samples
         fit(painter, batches(learnt, cell.seed), steps, LR)
-        values[task] = solve_rate(painter, drawn(task, "test", test, cell.seed, but=scenes))
+        values[task] = solve_rate(painter, draw_samples(task, "test", test, cell.seed, but=samples))
     return values | {name: fmean(values[task] for task in tasks) for name, tasks in MEANS.items()}
 
 

@@ -6,9 +6,9 @@ from ndformer.lab.experiment import Cell, Experiment, Scale, Values
 from ndformer.lab.extrapolate import extrapolate
 from ndformer.lab.verdicts import ahead, alike, below, inside
 from ndformer.studies.data import MNIST, SIGN_DIGITS
-from ndformer.studies.looks import accuracy_moved
+from ndformer.studies.inspection import accuracy_moved
 from ndformer.studies.small import Control
-from ndformer.studies.training import Run, run_of
+from ndformer.studies.training import Run, training_run
 
 SIDE, DIM, HEADS, DEPTH, PATCH = 7, 64, 4, 4, 4  # digits: 28 px in patches of 4
 LARGER = 40
@@ -27,7 +27,7 @@ CONTROLS: dict[str, Control] = {PLACES: "places", LABELS: "labels"}
 def _run(cell: Cell, config: str, side: int, options: tuple[str, ...] = ()) -> Run:
     encoding = ROWS.get(cell.row, ROWS["2D sinusoidal"]).format(side, side - 1)
     data = MNIST if config == "mnist_small" else SIGN_DIGITS
-    return run_of(cell, config, encoding, data, options, CONTROLS.get(cell.row, ""))
+    return training_run(cell, config, encoding, data, options, CONTROLS.get(cell.row, ""))
 
 
 def measure(cell: Cell) -> Values:
@@ -45,9 +45,9 @@ def measure(cell: Cell) -> Values:
     }
 
 
-def parameters(found: Run) -> float:
+def parameters(run: Run) -> float:
     """Those of positions."""
-    backbone: Any = found.model(untrained=True).backbone
+    backbone: Any = run.model(untrained=True).backbone
     parts = [backbone.encoding, *(block.attention.encoding for block in backbone.blocks)]
     return sum(p.numel() for part in parts for p in part.parameters())
 
