@@ -1,4 +1,4 @@
-"""One config under several encodings, seeds, folds, amounts of data: what runs there are, and what came of them.
+"""Comparisons: the runs of one config with several encodings, seeds, folds and amounts of data, and their outcomes.
 
 runs = plan("configs/mnist_pape.py", ["Sincos", "PaPE(m=8)"], seeds=[0, 1, 2], home=Path("work_dirs/mine"))
 for run, end in zip(runs, run_jobs([run.job for run in runs if not run.done], workers=1, threads=2)):
@@ -37,21 +37,21 @@ from ndformer.framework.registry import MODALITIES
 from ndformer.framework.registry.signature import arguments
 from ndformer.lab.jobs import Job, train_once
 
-ANEW = "without its folder the same command runs it again"
+ANEW = "Remove its folder, and the same command runs it again"
 
 
 @dataclass(frozen=True)
 class Run:
-    """One cell of the table."""
+    """One training run of a comparison."""
 
-    encoding: str  # as on the command line
+    encoding: str  # as written on the command line
     per_class: int | None
     seed: int
     folder: Path
-    arguments: list[str]  # of the training program, but for the folder
-    cfg: Config  # what they come to
+    arguments: list[str]  # of tools/train.py, without the folder
+    cfg: Config  # the config that these arguments give
     fold: int | None = None
-    point: Mapping[str, str] = field(default_factory=dict)  # of a grid: the values of its options
+    point: Mapping[str, str] = field(default_factory=dict)  # of a grid: option -> value
     sample: bool = False  # on generated data
 
     def __str__(self) -> str:
@@ -61,17 +61,17 @@ class Run:
 
     @property
     def row(self) -> tuple[str, int | None]:
-        """Which one of the table's."""
+        """The row of the table that this run belongs to."""
         return self.encoding, self.per_class
 
     @property
     def repeat(self) -> int | str:
-        """Which one of those that a mean is over; gains are paired by it."""
+        """The repetition: means are over it, and gains are paired by it."""
         return self.seed if self.fold is None else f"seed {self.seed}, fold {self.fold}"
 
     @property
     def class_token(self) -> str:
-        """The position of the model's class token, in the words of `class_at`; '' without one."""
+        """The position of the model's class token, as `class_at` names it; '' without one."""
         return _class_token(self.cfg.model) if self.cfg and "model" in self.cfg else ""
 
     @property
@@ -84,7 +84,7 @@ class Run:
 
     @property
     def job(self) -> Job:
-        """The work that is left of this run."""
+        """The job that starts or resumes this run."""
         command = ["tools/train.py", *self.arguments, "--work-dir", str(self.folder), *["--resume"] * self.begun]
         work = partial(train_once, self.cfg, self.folder, self.sample, with_report=True)
         return Job(self.folder, work, command, kind=self.per_class)
@@ -92,9 +92,11 @@ class Run:
 
 @dataclass(frozen=True)
 class Outcome:
+    """The results of a run, or the reason why it has none."""
+
     run: Run
-    results: dict[str, Any] | None  # as in results.json
-    failed: str = ""  # why there are none, or none that count
+    results: dict[str, Any] | None  # the content of results.json
+    failed: str = ""  # why there are no results, or why they do not count
 
     def quantity(self, name: str) -> Quantity:
         """Return the quantity of a value: as the run measured it, else as its config declares it."""
@@ -125,7 +127,7 @@ def plan(
     short = [_short(encoding or "run") for encoding in encodings]
     for i, name in enumerate(short):
         if name in short[:i]:
-            raise ConfigError(f"--encodings names {encodings[i]} twice: leave one out")
+            raise ConfigError(f"--encodings names {encodings[i]} twice. Remove one")
     path = config_path(str(config))
     shared = dict(
         sample=sample, data_root=data_root, trust_config=trusted, weights=weights, keep_encoding=keep_encoding
@@ -169,56 +171,58 @@ def _arguments(args: argparse.Namespace) -> list[str]:
 
 
 def _class_token(model: Mapping[str, Any]) -> str:
-    """'auto' is what it comes to for the model's encoding."""
-    found = []
+    """Return where the class tokens are; 'auto' is resolved for the model's encoding."""
+    places = []
     for adapter in model["modalities"].values():
         known, _ = arguments(MODALITIES.get(adapter["type"]))
         given = {name: adapter.get(name, known[name].default) for name in ("class_token", "class_at") if name in known}
         if "class_at" in given and given.get("class_token", True):
             auto = given["class_at"] == "auto"
-            found.append(class_place(model["backbone"].get("encoding")) if auto else given["class_at"])
-    return ", ".join(dict.fromkeys(found))
+            places.append(class_place(model["backbone"].get("encoding")) if auto else given["class_at"])
+    return ", ".join(dict.fromkeys(places))
 
 
 def as_options(point: Mapping[str, str]) -> list[str]:
-    """As options of the command line."""
+    """Return a grid point as options of the command line."""
     return [f"{key}={value}" for key, value in point.items()]
 
 
 def _short(encoding: str) -> str:
-    """PaPE(m=8) as a part of a folder's name: PaPE_m=8."""
+    """Return PaPE(m=8) as part of a folder name: PaPE_m=8."""
     return "_".join(re.findall(r"[\w.=-]+", encoding))
 
 
 def check_folder(run: Run, trusted: bool = False) -> str:
-    """An error unless the folder is free, or holds a run of these very settings; nothing in it is run, unless it is
-    `trusted`. A sentence comes back where its config is damaged, so that nobody knows of what it is."""
+    """Raise if the folder contains a run with other settings; return an error text if its config cannot be read.
+
+    Nothing in the folder is executed, unless it is `trusted`.
+    """
     path = run.folder / saved.CODE
     if not (run.done or run.begun):
         return ""
     try:
         old = load(path, trusted=trusted).to_dict()
     except ConfigError as error:
-        return f"damaged: {path} cannot be read ({str(error).splitlines()[0]}); {ANEW}"
+        return f"damaged: {path} cannot be read ({str(error).splitlines()[0]}). {ANEW}"
     changed = [f"{at} was {was!r:.40} and would be {now!r:.40}" for at, was, now in that_matter(old, run.cfg.to_dict())]
     if changed:
         more = f" and {len(changed) - 3} more" if len(changed) > 3 else ""
         raise DataError(
             f"{run.folder} was made with other settings: {', '.join(changed[:3])}{more}. "
-            "Name another --work-dir, or take that folder away"
+            "Name another --work-dir, or remove that folder"
         )
     return ""
 
 
 def check_data(runs: Sequence[Run], sample: bool) -> None:
-    """Make the sample if it is wanted, and read the lists of all sets once: what is missing is missing for all."""
+    """Generate the sample if it is asked for, and raise if data is missing or splits overlap."""
     run = max(runs, key=lambda run: run.per_class or 0)
     prepare_data(run.cfg, sample)
     check_apart(run.cfg, {split: build_loader(run.cfg, split).data for split in SPLITS})
 
 
 def outcome(run: Run, failed: str = "") -> Outcome:
-    """What is in a run's folder now."""
+    """Return the outcome of a run, read from its folder."""
     if not run.done:
         return Outcome(run, None, failed or "not finished yet")
     try:
@@ -233,7 +237,7 @@ def outcome(run: Run, failed: str = "") -> Outcome:
 
 
 def _results(run: Run) -> dict[str, Any]:
-    """As tables need them, or a sentence: the file may be half of one, or somebody else's."""
+    """Return results.json, or raise if it lacks what tables need."""
     path, needed = run.folder / "results.json", main_metric(run.cfg.metrics)[0]
     content: Any = None
     try:
@@ -245,15 +249,15 @@ def _results(run: Run) -> dict[str, Any]:
     except (DataError, ValueError, LookupError, TypeError, AttributeError, OverflowError):
         whole = False
     if not whole:
-        raise DataError(f"{path} is not what a run writes; {ANEW}")
+        raise DataError(f"{path} is not a file that a run writes. {ANEW}")
     return content
 
 
 def _losses(run: Run) -> list[float]:
-    """Of its epochs."""
+    """Return the training loss of each epoch."""
     path = run.folder / "last.pth"
     history = checkpoint.load(path).get("history")
     try:
         return [float(epoch["loss"]) for epoch in history or ()]
     except (LookupError, TypeError, ValueError):
-        raise DataError(f"{path} has no history that can be read; {ANEW}") from None
+        raise DataError(f"{path} has no readable history. {ANEW}") from None

@@ -11,7 +11,7 @@ from ndformer.framework.system import atomic
 from ndformer.lab import results as files
 from ndformer.lab.experiment import Experiment, ScaleName
 from ndformer.lab.interval import Summary
-from ndformer.lab.markdown import table
+from ndformer.lab.markdown import folded, table
 from ndformer.lab.results import RESULTS, Results
 from ndformer.lab.runner import folder_name
 from ndformer.lab.verdicts import Claim, Verdict, Word
@@ -109,7 +109,7 @@ def page(paper: Paper, folder: Path) -> str:
 def without_experiment(paper: Paper) -> str:
     """Return the tables and figures that have none, with the reasons, to unfold."""
     reasons = "\n".join(f"- {name}: {why}." for name, why in paper.without.items())
-    return folded("Tables and figures with nothing to measure", reasons) if reasons else ""
+    return folded("Tables and figures with nothing to measure", reasons)
 
 
 def _summary(judged: Sequence[Judged]) -> list[str]:
@@ -163,11 +163,6 @@ def _section(experiment: Experiment, folder: Path) -> list[str]:
         if wants.needs and experiment.published:
             parts.append(folded("Table: the paper's numbers", measured(experiment, Results({}))))
     return [*parts, *([folded("How it is measured", experiment.about)] if experiment.about else [])]
-
-
-def folded(title: str, text: str) -> str:
-    """Return text that a reader unfolds."""
-    return f"<details><summary>{title}</summary>\n\n{text}\n\n</details>"
 
 
 def _link(experiment: Experiment) -> str:

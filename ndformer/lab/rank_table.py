@@ -1,4 +1,4 @@
-"""Encodings over data sets: means, paired gains, average ranks with their test; as text, JSON and picture."""
+"""Encodings on several data sets: means, paired gains and average ranks with their test, as text, JSON and picture."""
 
 import json
 from collections.abc import Sequence
@@ -17,21 +17,21 @@ from ndformer.lab.rank import Cell, Compared
 
 @dataclass(frozen=True)
 class Table:
-    """Of joined comparisons; gains are over the baseline."""
+    """The table of joined comparisons; gains are over the baseline."""
 
     sets: dict[str, Compared]
     baseline: str
 
     def __post_init__(self) -> None:
         if self.baseline not in self.names:
-            raise UnknownNameError(f"nobody compared {self.baseline}{nearest(self.baseline, self.names)}")
+            raise UnknownNameError(f"no comparison has {self.baseline}{nearest(self.baseline, self.names)}")
 
     @property
     def names(self) -> list[str]:
         return list(dict.fromkeys(name for compared in self.sets.values() for name in compared.cells))
 
     def cell(self, name: str, on: str) -> Cell | None:
-        """None where no run came to an end."""
+        """Return the runs of an encoding on a data set; None if no run has finished."""
         cell = self.sets[on].cells.get(name)
         return cell if cell is not None and cell.values else None
 
@@ -40,7 +40,7 @@ class Table:
         return None if cell is None else Summary.from_values(list(cell.values.values()))
 
     def gain(self, name: str, on: str) -> Summary | None:
-        """Over the baseline, of the seeds and folds that both have; positive where it is better."""
+        """Return the gain over the baseline, paired by seed and fold; above 0 is better."""
         own, base = self.cell(name, on), self.cell(self.baseline, on)
         if own is None or base is None or name == self.baseline:
             return None
@@ -54,7 +54,7 @@ class Table:
 
     @property
     def ranking(self) -> Ranking | None:
-        """Of the encodings that have every set; nothing is made up for the others."""
+        """The ranking of the encodings that have results on every data set; None if there are too few."""
         gaps = {name for name, _ in self.missing}
         means = {name: [self.mean(name, on) for on in self.sets] for name in self.names if name not in gaps}
         if len(means) < 2 or len(self.sets) < 2:
@@ -63,11 +63,11 @@ class Table:
             name: [one.quantity.oriented(s.mean) for one, s in zip(self.sets.values(), some) if s is not None]
             for name, some in means.items()
         }
-        # means of the same figures in another order are equal, whatever their last digit says
+        # rounded: means of the same numbers in another order must be equal
         return ranking({name: [float(f"{score:.12g}") for score in some] for name, some in scores.items()})
 
     def write(self, out: Path) -> str:
-        """comparison.md, .json and .png; the text."""
+        """Write comparison.md, .json and .png, and return the text."""
         test, says = self.ranking, text(self)
         sets = {
             on: dict(
@@ -90,7 +90,7 @@ class Table:
 
 
 def text(table: Table) -> str:
-    """Markdown that also reads well on a terminal; shares in %."""
+    """Return the text of comparison.md: findings, means, then gains, costs and options to unfold."""
     test = table.ranking
     order = [*(test.ranks if test else []), *(n for n in table.names if not test or n not in test.ranks)]
     heads = [f"{on}, {one.metric} {one.quantity.symbol}".rstrip() for on, one in table.sets.items()]
@@ -109,14 +109,14 @@ def text(table: Table) -> str:
     heads_of_gains += [
         on if units == {"in points"} else f"{on}, {in_units(one.quantity)}" for on, one in table.sets.items()
     ]
+    gains_text = f"{markdown.table(heads_of_gains, gains)}\n\n{_against(table, order)}" if gains else ""
+    details = "\n\n".join(part for part in (_costs(table, order), _options(table, order)) if part)
     parts = [
-        markdown.table(["encoding", *(["average rank"] if test else []), *heads], means),
-        "Test figures, ± or in brackets: 95 % intervals (Student t) over runs" + _few(table) + ".\n" + _gaps(table),
         _ranked(table, test),
-        markdown.table(heads_of_gains, gains) if gains else "",
-        _against(table, order) if gains else "",
-        _costs(table, order),
-        _options(table, order),
+        markdown.table(["encoding", *(["average rank"] if test else []), *heads], means),
+        "Test results, ± or in brackets: 95 % intervals (Student t) over runs" + _few(table) + ".\n" + _gaps(table),
+        markdown.folded(f"Gains over {table.baseline}", gains_text),
+        markdown.folded("Parameters, minutes and options", details),
     ]
     return "\n\n".join(part.rstrip() for part in parts if part) + "\n"
 
@@ -127,12 +127,12 @@ def _gain(s: Summary | None, quantity: Quantity) -> str:
 
 
 def _sign(s: Summary | None) -> int:
-    """1 for better and -1 for worse, where the interval of the gain says so; 0 where it has both."""
+    """Return 1 if the interval of a gain is above 0, -1 if it is below 0, and 0 if it contains 0."""
     return 0 if s is None or s.margin is None or abs(s.mean) <= s.margin else 1 if s.mean > 0 else -1
 
 
 def _gaps(table: Table) -> str:
-    """What is not there, and where there is less of it, set by set."""
+    """Return notes on missing results and on encodings with fewer runs, by data set."""
     notes = []
     if table.missing:
         where = {on: [name for name, at in table.missing if at == on] for on in table.sets}
@@ -161,39 +161,45 @@ def _about(test: Ranking) -> str:
 
 def _ranked(table: Table, test: Ranking | None) -> str:
     if test is None:
-        return "No ranks: they want two encodings or more that have every set, and two sets or more."
+        return "No ranks: they need two encodings or more with results on every set, and two sets or more."
     names = len(test.ranks)
     f = "no limit (all sets agree)" if test.f is None else f"{test.f:.2f}"
     freedom = f"F({names - 1}, {(names - 1) * (test.sets - 1)})"
+    first = ", ".join(f"{name} {rank:.2f}" for name, rank in list(test.ranks.items())[:3])
     notes = [
-        f"{_about(test)}; 1 is the best. Friedman's test: chi2({names - 1}) = {test.chi2:.2f}, "
-        f"p = {test.chi2_p:.3g}; as Iman and Davenport have it: {freedom} = {f}, p = {test.p:.3g}."
+        f"{_about(test)}, 1 is the best: {first}.",
+        f"Friedman's test: chi2({names - 1}) = {test.chi2:.2f}, p = {test.chi2_p:.3g}; as Iman and Davenport have it: "
+        f"{freedom} = {f}, p = {test.p:.3g}.",
     ]
     if test.p >= ALPHA:
-        notes.append("So ranks like these may be of chance, and by them no two encodings are told apart.")
+        notes.append("Such ranks may be due to chance: no two encodings differ significantly by rank.")
     else:
-        notes.append(f"Two are told apart by ranks (Nemenyi, {ALPHA:g}) where they lie {test.critical:.2f} apart.")
+        far = f"{test.critical:.2f} or more apart"
+        notes.append(f"Two encodings differ significantly (Nemenyi, {ALPHA:g}) if their ranks are {far}.")
         own = test.ranks.get(table.baseline)
         if own is not None:
             worse = [name for name, rank in test.ranks.items() if rank - own >= test.critical]
             better = [name for name, rank in test.ranks.items() if own - rank >= test.critical]
-            notes.append(f"Told apart from {table.baseline} so: worse {_list(worse)}; better {_list(better)}.")
+            groups = f"worse {_list(worse)}; better {_list(better)}"
+            notes.append(f"Significantly different from {table.baseline} by rank: {groups}.")
     if test.critical > names - 1:
         enough = next(n for n in range(test.sets, 10**6) if critical_difference(names, n) <= names - 1)
-        notes.append(f"Of {names} encodings no two could lie so far apart: that takes {enough} sets or more.")
-    return "\n".join(notes)
+        notes.append(f"No two of {names} encodings can differ so much: that takes {enough} data sets or more.")
+    return "\n".join(f"- {note}" for note in notes)
 
 
 def _against(table: Table, order: Sequence[str]) -> str:
-    """Every loss and every gain, by name."""
-    notes = [f"Against {table.baseline}, set by set, gains paired by seed; bold and below: intervals without 0."]
+    """Return for each data set which encodings are better and worse than the baseline."""
+    notes = [
+        f"Gains over {table.baseline}, paired by seed. Better and worse (bold): the 95 % interval does not contain 0."
+    ]
     count = 0
     for on in table.sets:
         signs = {name: _sign(gain) for name in order if (gain := table.gain(name, on)) is not None}
         count += len(signs)
         better, worse, open_ = ([name for name, sign in signs.items() if sign == which] for which in (1, -1, 0))
-        notes.append(f"- {on}: better {_list(better)}; worse {_list(worse)}; not told apart {_list(open_)}.")
-    notes.append(f"These are {count} intervals of 95 %, each by itself: one in twenty is off by chance.")
+        notes.append(f"- {on}: better {_list(better)}; worse {_list(worse)}; no significant difference {_list(open_)}.")
+    notes.append(f"These are {count} separate 95 % intervals: one in twenty misses its true value by chance.")
     return "\n".join(notes)
 
 
@@ -207,7 +213,7 @@ def _costs(table: Table, order: Sequence[str]) -> str:
         return ""
     return (
         markdown.table(["parameters, minutes a run", *table.sets], cells)
-        + "\n\nMinutes have in them whatever else the machine did."
+        + "\n\nMinutes include other load of the machine."
     )
 
 
@@ -218,7 +224,7 @@ def _cost(cell: Cell | None) -> str:
 
 
 def _options(table: Table, order: Sequence[str]) -> str:
-    """What stands behind the names."""
+    """Return the options of each encoding."""
     notes = []
     for name in order:
         texts: dict[str, list[str]] = {}

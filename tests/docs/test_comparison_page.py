@@ -155,7 +155,7 @@ def measured() -> str:
     """Of docs/results/comparison.json, which tools/rank.py writes."""
     file = DOCS / "results" / "comparison.json"
     table = Table(join([file]), json.loads(file.read_text())["baseline"])
-    picture = "![Average ranks, joined where they are not told apart](results/comparison.png)\n\n"
+    picture = "![Average ranks; bars join ranks without a significant difference](results/comparison.png)\n\n"
     return f"\n{text(table)}\n{picture if table.ranking else ''}"
 
 

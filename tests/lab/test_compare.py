@@ -116,7 +116,7 @@ def test_a_run_of_other_settings_is_not_taken_for_this_one(tmp_path):
     )
     (run.folder / "config.json").write_text("{")
     assert re.fullmatch(
-        r"damaged: .*config.py cannot be read \(.*is damaged, .*\); without its folder .*", check_folder(run)
+        r"damaged: .*config.py cannot be read \(.*is damaged, .*\). Remove its folder, .*", check_folder(run)
     )
 
 
@@ -170,8 +170,8 @@ def test_damaged_results_are_a_sentence_and_left_out(tmp_path, what):
     (run.folder / "results.json").write_bytes(content if isinstance(content, bytes) else content.encode())
     found = outcome(run)
     assert (found.results, "\n" in found.failed) == (None, False)
-    assert re.fullmatch(r"damaged: .*results.json is not what a run writes; without its folder .*", found.failed)
-    assert "1 of 1 runs are not in it" in compare_table.text("", [], [found], "accuracy", "PaPE")
+    assert re.fullmatch(r"damaged: .*results.json is not a file that a run writes. Remove its folder, .*", found.failed)
+    assert "1 of 1 runs are missing" in compare_table.text("", [], [found], "accuracy", "PaPE")
 
 
 @pytest.mark.parametrize("history", [None, [], 3, [3], [dict(epoch=1)], [dict(loss="x")], "half"])
@@ -353,7 +353,7 @@ def test_what_overlaps_with_the_best_is_not_significantly_different():
     assert "+2.50 |" in lines["ALiBi"]
     assert "Fewer than 3 seeds are too few seeds for an interval" in table
     assert "+9.00 ± 2.48" in table
-    assert "1 of 12 runs are not in it:\n\n- ALiBi, seed 0: it broke" in table
+    assert "1 of 12 runs are missing:\n\n- ALiBi, seed 0: it broke" in table
 
 
 def test_where_lower_values_are_better_the_lowest_mean_is_the_best(tmp_path):

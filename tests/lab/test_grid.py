@@ -96,9 +96,9 @@ def test_the_end_of_a_grid_is_reported_for_numbers_alone():
 def test_what_is_below_the_table_names_ties_ends_and_what_failed():
     some = [of(0.7, fold=1, x=1), of(0.9, fold=1, x=2), of(0.9, fold=1, x=3), of(None, "no", "NoPE", fold=1, x=1)]
     says = describe_choices(some)
-    assert says.startswith("x of 1, 2, 3: of these each encoding has what validated best on seed 0, fold 1. No test")
-    assert "- PaPE: x=2 and x=3 validated alike, 0.9000: the first as given is taken." in says
-    assert "- NoPE: no run of the grid came to an end" in says
+    assert says.startswith("x of 1, 2, 3: each encoding has the values that validated best on seed 0, fold 1. Test")
+    assert "- PaPE: x=2 and x=3 validated alike, 0.9000: the first in the grid is used." in says
+    assert "- NoPE: no run of the grid has finished" in says
     assert not re.search("largest|smallest", says)
     assert "- PaPE: x=3 is the largest tried. A wider grid may have a better one." in describe_choices(
         [some[0], some[2]]
