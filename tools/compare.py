@@ -8,11 +8,11 @@
     python tools/compare.py configs/sign_digits.py --encodings PaPE \\
         --grid optimizer.lr=5e-4,1e-3 optimizer.weight_decay=0,0.1
 
-With a grid each encoding gets the point that validates best on the first seed (and fold); all seeds are trained with
-that. tools/rank.py joins the comparisons of several data sets.
+With a grid each encoding gets the point that validates best on the first seed (and fold), for all seeds. tools/rank.py
+joins the comparisons of several data sets.
 
-Every cell is a run of tools/train.py in a folder of its own. The same command again goes on where it was stopped: what
-is done is not run again. Leaves in the work dir: compare.json, compare.md, compare.png.
+Every cell is a training run in a folder of its own. The same command again resumes what was stopped and skips what is
+done. Writes into the work dir: compare.json, compare.md, compare.png.
 """
 
 import argparse
@@ -36,14 +36,18 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = cli.new_parser(__doc__)
     parser.add_argument("config", metavar="CONFIG", type=cli.config_path, help="a file, or the name of one in configs/")
     parser.add_argument(
-        "--encodings", metavar="NAME", nargs="+", default=[None], help="PaPE, 'PaPE(m=8)'; default: its own"
+        "--encodings",
+        metavar="NAME",
+        nargs="+",
+        default=[None],
+        help="PaPE, 'PaPE(m=8)'; default: the config's encoding",
     )
     parser.add_argument("--seeds", metavar="N", type=int, nargs="+", help="(0 1 2; with --folds 0)")
     parser.add_argument(
         "--folds", metavar="K", type=int, nargs="+", default=[None], help="of a dataset with a `fold`: UCF101 has 1 2 3"
     )
     parser.add_argument(
-        "--per-class", metavar="N", type=int, nargs="+", default=[None], help="so many training samples of each class"
+        "--per-class", metavar="N", type=int, nargs="+", default=[None], help="number of training samples of each class"
     )
     parser.add_argument(
         "--grid",
@@ -51,13 +55,13 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         nargs="+",
         action="extend",
         default=[],
-        help="each encoding gets its best of these values, of all combinations",
+        help="each encoding gets the best of all combinations of these values",
     )
     parser.add_argument(
         "--learning-rates", metavar="R", type=float, nargs="+", help="short for --grid optimizer.lr=R,R"
     )
-    parser.add_argument("--baseline", metavar="NAME", help="the encoding that gains are over (the first)")
-    parser.add_argument("--metric", metavar="NAME", help="another value than the main one: mAP50")
+    parser.add_argument("--baseline", metavar="NAME", help="the encoding that gains are relative to (the first)")
+    parser.add_argument("--metric", metavar="NAME", help="a metric other than the main one: mAP50")
     cli.setting_arguments(parser)
     cli.weights_arguments(parser)
     cli.device_argument(parser)
@@ -76,7 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     home = args.work_dir or Path(f"work_dirs/compare_{args.config.stem}{'_sample' if args.sample else ''}")
     if args.baseline not in (None, *args.encodings):
         baseline = args.baseline
-        raise UnknownNameError(f"--baseline {baseline} is none of --encodings{nearest(baseline, args.encodings)}")
+        raise UnknownNameError(f"--baseline {baseline} is not in --encodings{nearest(baseline, args.encodings)}")
     points = grid.points(args.grid)
     runs = plan(
         args.config,
@@ -146,7 +150,7 @@ def train_runs(
                 print(f"[{done:{len(str(len(runs)))}}/{len(runs)}] {line}", flush=True)
                 after_each(list(outcomes.values()))
     except KeyboardInterrupt:
-        print(f"\nstopped with {sum(run.done for run in runs)} of {len(runs)} runs done: the same command goes on")
+        print(f"\nstopped with {sum(run.done for run in runs)} of {len(runs)} runs done. The same command resumes")
         raise
     return list(outcomes.values())
 

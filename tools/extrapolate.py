@@ -5,8 +5,8 @@
     python tools/extrapolate.py work_dirs/compare_mnist_pape/*_seed? --sizes 28 40 56 84 --scalings none linear ntk yarn
     python tools/extrapolate.py work_dirs/mnist_pape --sizes 28x28 28x56 56x28 56x56    # height x width: drawn as a map
 
-A CHECKPOINT is a .pth file, or a run's folder for its best.pth; without CONFIG, the config.json beside it counts.
-Several are drawn over each other; those of one encoding are averaged. Leaves extrapolate.json, .md and .png.
+A CHECKPOINT is a .pth file, or a run's folder for its best.pth; without CONFIG, the config.json beside it is used.
+Checkpoints of one encoding are averaged. Writes extrapolate.json, .md and .png.
 """
 
 import argparse
@@ -36,7 +36,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         default=list(extrapolate.SCALINGS),
         help="of positions: none, linear (interpolation), and of rotary encodings ntk and yarn",
     )
-    parser.add_argument("--metric", metavar="NAME", help="another value than the main one: mAP50")
+    parser.add_argument("--metric", metavar="NAME", help="a metric other than the main one: mAP50")
     parser.add_argument("--out", metavar="DIR", type=Path, help="default: where the checkpoints are")
     return parser.parse_args(arguments)
 
@@ -49,17 +49,17 @@ def size(word: str) -> extrapolate.Size:
 
 
 def checkpoints(args: argparse.Namespace) -> list[tuple[Path, Path]]:
-    """(config, checkpoint) of all."""
+    """Return the config and checkpoint of each model."""
     paths = [path / "best.pth" if path.is_dir() else path for path in args.checkpoints]
     if args.config.suffix in (".py", ".json"):
         if not paths:
-            raise DataError(f"no CHECKPOINT: name one after {args.config}, or run folders instead of both")
+            raise DataError(f"no CHECKPOINT. Name one after {args.config}, or name run folders only")
         return [(args.config, path) for path in paths]
     first = args.config / "best.pth" if args.config.is_dir() else args.config
     found = [(path.with_name("config.py"), path) for path in (first, *paths)]
     for config, path in found:
         if path.is_file() and not (config.is_file() or config.with_suffix(".json").is_file()):
-            raise DataError(f"no config.json beside {path}: name its CONFIG before it")
+            raise DataError(f"no config.json beside {path}. Name its CONFIG first")
     return found
 
 
@@ -68,7 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     found = checkpoints(args)
     for _, path in found:
         if not path.is_file():
-            raise DataError(f"no checkpoint at {path}: train first, or name a run's folder or a .pth file")
+            raise DataError(f"no checkpoint at {path}. Train first, or name a run's folder or a .pth file")
     tested, generated = [], False
     for number, (config, path) in enumerate(found, 1):
         args.config = config

@@ -1,11 +1,11 @@
 #!/usr/bin/env python
-"""Measure with linear probes how well the features of each layer tell token positions.
+"""Measure with linear probes how much the features of each layer know of token positions.
 
     python tools/probe_positions.py configs/mnist_small.py work_dirs/mnist_small/best.pth
     python tools/probe_positions.py configs/mnist_pape.py work_dirs/mnist_pape_sample/best.pth --sample --samples 100
 
-The absolute place of a token, axis by axis, and that of a pair's second token as its first sees it; beside it the same
-model untrained, and places dealt out anew. Leaves probe_positions.json, .md and .png beside the checkpoint.
+Probes read the position of a token, axis by axis, and the relative position of a pair of tokens; for comparison also
+from the untrained model, and with permuted positions. Writes probe_positions.json, .md and .png beside the checkpoint.
 """
 
 import argparse

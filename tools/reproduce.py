@@ -1,19 +1,18 @@
 #!/usr/bin/env python
-"""Measure a table or figure of a paper: its claims, our numbers and a verdict for each claim.
+"""Measure a table or figure of a paper: our numbers, and a verdict for each of its claims.
 
-    python tools/reproduce.py --list                 every table and figure, what it needs, how far it is
-    python tools/reproduce.py thesis:table3          one of them, on a scale for two CPU cores
-    python tools/reproduce.py toys --seeds 0 1 --jobs 2     all of a paper, two seeds, two cells at once
+    python tools/reproduce.py --list                 every table and figure, its requirements and status
+    python tools/reproduce.py thesis:table3          one table, on a scale for two CPU cores
+    python tools/reproduce.py toys --seeds 0 1 --jobs 2     a whole paper, two seeds, two cells at once
     python tools/reproduce.py pape --data sets --keep kept --pages kept
-                                                     with data sets of your own folder, as a page of your own
-    python tools/reproduce.py --pages docs/papers    pages from what was measured, without measuring anything
+                                                     with data sets of your own, as your own page
+    python tools/reproduce.py --pages docs/papers    write pages from kept results, without measuring
 
-The same command again goes on where it was stopped: cells that are done are not measured again. Leaves in
-work_dirs/reproduce/PAPER_ITEM_SCALE: results.json, table.md, picture.png, and a folder for each cell. --keep copies
-results and picture to a folder, and --pages makes a page a paper of what a folder has kept. --onto keeps them there
-beside the rows and seeds that it has, which are not measured again: tables of hours grow so, on one machine after
-another. --list says which folders of data sets an experiment reads, as they are called in --data; without one, it says
-where to get it.
+The same command again measures only the cells that are missing. Writes into work_dirs/reproduce/PAPER_ITEM_SCALE:
+results.json, table.md, picture.png, and a folder for each cell. --keep copies results and picture to a folder, and
+--pages writes a page for each paper from such a folder. --onto adds them to the rows and seeds that the folder has,
+which are not measured again: long tables can grow on several machines. --list names the folders of data sets that an
+experiment reads inside --data; an experiment without its data says where to get it.
 """
 
 import argparse
@@ -42,28 +41,28 @@ PAGES = Path(__file__).resolve().parents[1] / "docs" / "papers"
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = cli.new_parser(__doc__)
     parser.add_argument("name", metavar="PAPER[:ITEM]", nargs="?")
-    parser.add_argument("--list", action="store_true", help="what there is")
-    parser.add_argument("--scale", choices=["small", "paper"], help="(small, where there is one)")
+    parser.add_argument("--list", action="store_true", help="list all experiments")
+    parser.add_argument("--scale", choices=["small", "paper"], help="(small if there is one)")
     parser.add_argument(
-        "--seeds", metavar="N", type=integer_from(0), nargs="+", help="(as many as the table wants, from 0)"
+        "--seeds", metavar="N", type=integer_from(0), nargs="+", help="(as many as the experiment has, from 0)"
     )
-    parser.add_argument("--rows", metavar="ROW", nargs="+", help="these rows alone")
+    parser.add_argument("--rows", metavar="ROW", nargs="+", help="only these rows")
     parser.add_argument(
-        "--jobs", metavar="K", type=integer_from(1), default=1, help="cells at once, of one thread each (1)"
+        "--jobs", metavar="K", type=integer_from(1), default=1, help="cells at once, with one thread each (1)"
     )
-    parser.add_argument("--anyway", action="store_true", help="also what needs more than two CPU cores")
+    parser.add_argument("--anyway", action="store_true", help="run experiments that need more than two CPU cores, too")
     parser.add_argument("--work-dir", metavar="DIR", type=Path, default=Path("work_dirs/reproduce"))
     parser.add_argument(
-        "--data", metavar="DIR", type=Path, default=Path("data"), help="holds a folder for each data set (data)"
+        "--data", metavar="DIR", type=Path, default=Path("data"), help="contains a folder for each data set (data)"
     )
     parser.add_argument(
-        "--pages", metavar="DIR", type=Path, help="write a page a paper, of results that --keep left there"
+        "--pages", metavar="DIR", type=Path, help="write a page for each paper from the results in this folder"
     )
     parser.add_argument("--keep", metavar="DIR", type=Path, help="copy results and picture there, for --pages")
-    parser.add_argument("--onto", metavar="DIR", type=Path, help="as --keep, beside the rows and seeds kept there")
+    parser.add_argument("--onto", metavar="DIR", type=Path, help="as --keep, adding to the rows and seeds there")
     args = parser.parse_args(arguments)
     if not (args.name or args.list or args.pages):
-        parser.error("name a PAPER or PAPER:ITEM, or ask for --list")
+        parser.error("name a PAPER or PAPER:ITEM, or use --list")
     return args
 
 
@@ -97,7 +96,7 @@ def integer_from(minimum: int) -> Callable[[str], int]:
 
 
 def attempt(experiment: Experiment, args: argparse.Namespace) -> bool:
-    """Whether it ran: of a whole paper, what cannot run here is left out."""
+    """Run an experiment and return True; of a whole paper, skip what cannot run here."""
     hindrance = "" if ":" in args.name else hindered(experiment, args)
     if hindrance:
         print(f"left out: {hindrance}")
@@ -105,7 +104,7 @@ def attempt(experiment: Experiment, args: argparse.Namespace) -> bool:
     try:
         run(experiment, args)
     except KeyboardInterrupt:
-        print("stopped: the same command again goes on from here", file=sys.stderr)
+        print("stopped. The same command resumes", file=sys.stderr)
         raise
     return True
 
@@ -122,7 +121,7 @@ def check(experiment: Experiment, args: argparse.Namespace) -> Scale:
             if set(other.shows) & set(experiment.shows) and not all(one.needs for one in other.scales.values())
         ]
         raise ConfigError(
-            f"{experiment.name} on the scale '{scale}' needs {wants.needs}: where these are, --anyway runs it"
+            f"{experiment.name} on the scale '{scale}' needs {wants.needs}: with these, --anyway runs it"
             + (f"; at a scale for two CPU cores: {', '.join(others)}" if others else "")
         )
     runner.check_data(experiment, scale, args.data)
@@ -130,12 +129,12 @@ def check(experiment: Experiment, args: argparse.Namespace) -> Scale:
 
 
 def chosen_scale(experiment: Experiment, args: argparse.Namespace) -> ScaleName:
-    """That was asked for, or the smallest that there is."""
+    """Return the requested scale, or the first one."""
     return args.scale or next(iter(experiment.scales))
 
 
 def hindered(experiment: Experiment, args: argparse.Namespace) -> str:
-    """Why it cannot run here, where others of its paper may."""
+    """Return why an experiment cannot run here; '' if it can."""
     try:
         check(experiment, args)
     except (ConfigError, DataError) as error:

@@ -1,4 +1,4 @@
-"""What the explorer's page shows: models, and what each makes of samples."""
+"""The data of the explorer page: models, and the attention and answers of each for some samples."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -31,26 +31,26 @@ from ndformer.framework.pictures.samples import pack_of
 from ndformer.framework.system import atomic
 from ndformer.framework.tokens import TokenSet, Where
 
-WORDS = 300  # letters of an answer: of a picture's pixels or a grid's cells they are many
+WORDS = 300  # characters of an answer: an answer for every pixel or cell is long
 
 
 @dataclass(frozen=True, eq=False)
 class Side:
-    """A model on the page: one, or two beside each other."""
+    """One model on the page; a page has one or two."""
 
-    name: str  # of its config
+    name: str  # of the config
     cfg: Config
     model: TokenModel
     prepared: Preparation
     classes: Sequence[str]
-    sample: bool = False  # test samples are those of the generated stand-in
+    sample: bool = False  # test samples are from the generated stand-in
 
 
 def opened(name: str, cfg: Config, path: Path, sample: bool = False) -> Side:
-    """With the weights of a checkpoint, ready to look."""
+    """Return a model with the weights of a checkpoint."""
     content = checkpoint.load(path)
     model = build_model(cfg, known=content.get("classes")).eval()
-    model.amp = None  # numbers on the page are exact
+    model.amp = None  # so that numbers on the page are exact
     checkpoint.load_weights(model, content, path)
     if model.joined:
         raise DataError(
@@ -62,8 +62,10 @@ def opened(name: str, cfg: Config, path: Path, sample: bool = False) -> Side:
 
 
 def write(out: Path, sides: Sequence[Side], samples: Sequence[str], chosen: Sequence[int] = ()) -> None:
-    """A page of what each of the models makes of samples: files, folders of them, numbers in the test set. Of the
-    layers that are `chosen`, counted from 1; of all if none is."""
+    """Write the page for some samples: files, folders of files, or numbers in the test set.
+
+    `chosen` are the layers on the page, counted from 1; none: all layers.
+    """
     shown, texts = [], {}
     each = [attention.samples(side.cfg, side.prepared, samples, side.sample, side.classes) for side in sides]
     for alike in zip(*each):
@@ -81,7 +83,7 @@ def write(out: Path, sides: Sequence[Side], samples: Sequence[str], chosen: Sequ
 
 @torch.no_grad()
 def _describe(side: Side, sample: Sample, name: str, chosen: Sequence[int]) -> tuple[dict[str, Any], list[str]]:
-    """A model and a sample as the page is told of them, and the numbers of its layers."""
+    """Return the page's data of a model and a sample, and the numbers of each layer."""
     batch = collate([sample])
     with looking(side.model) as maps:
         (answer,) = side.model.val_step(batch)
@@ -92,7 +94,7 @@ def _describe(side: Side, sample: Sample, name: str, chosen: Sequence[int]) -> t
     if where.valid is not None:
         visible = visible[where.valid[0]]
     if not len(visible):
-        raise DataError(f"{name} gives no tokens to look at: take a sample that has something in it")
+        raise DataError(f"{name} gives no tokens. Take a sample that is not empty")
     view, axes, prefix = _view(side, sample, tokens, visible)
     wrong = [one for one in chosen if not 1 <= one <= len(maps)]
     if wrong:
@@ -118,7 +120,7 @@ def _describe(side: Side, sample: Sample, name: str, chosen: Sequence[int]) -> t
 
 
 def _check(side: Side, maps: Sequence[Look], where: Where) -> None:
-    """Every layer looks at the tokens as they came, all of them at once."""
+    """Raise unless every layer attends to all tokens of the sample, in their order."""
     for layer_map in maps:
         if (
             layer_map.where.segment is not None
@@ -131,11 +133,11 @@ def _check(side: Side, maps: Sequence[Look], where: Where) -> None:
                 "configs/modelnet40_plain_pape.py is"
             )
     if not maps:
-        raise DataError(f"{side.name} has no attention layers to look into")
+        raise DataError(f"{side.name} has no attention layers")
 
 
 def _view(side: Side, sample: Sample, tokens: TokenSet, visible: Tensor) -> tuple[View, list[str], list[str]]:
-    """What the sample looks like, the names of its axes, and the names of the tokens that stand before those in it."""
+    """Return the view of the sample, the names of its axes, and the names of the tokens before those of the sample."""
     (name,) = (one for one in sample["inputs"] if one in side.model.modalities)
     adapter = cast(Adapter, side.model.modalities[name])
     prefix = list(adapter.named)

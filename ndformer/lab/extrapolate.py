@@ -1,4 +1,4 @@
-"""The weights of trained image models at other input sizes, as in Tables 5 to 7 of the PaPE paper.
+"""Evaluate trained image models at other input sizes, as in Tables 5 to 7 of the PaPE paper.
 
 Positions continue beyond those of training, or are scaled (framework/encoding/scaling.py); extrapolate_table.py
 reports it.
@@ -31,18 +31,18 @@ from ndformer.framework.registry import TRANSFORMS
 
 Shape = tuple[int, int]  # height, width
 Size = int | Shape  # in pixels: of the shorter side, or both
-ScalingName = Literal["none"] | Kind  # what becomes of positions
+ScalingName = Literal["none"] | Kind  # how positions are scaled
 SCALINGS: tuple[ScalingName, ...] = ("none", "linear")
 
 
 @dataclass(frozen=True)
 class Figure:
-    """One evaluation."""
+    """The result of one evaluation."""
 
-    size: int | str  # as asked for: 224, "224x448"
+    size: int | str  # as requested: 224, "224x448"
     shape: Shape
     scaling: ScalingName
-    did: str  # what became of the test transforms
+    did: str  # how the test transforms were changed
     test: dict[str, float]
 
     @property
@@ -52,7 +52,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Tested:
-    """One checkpoint at all sizes."""
+    """The results of one checkpoint at all sizes."""
 
     checkpoint: str
     encoding: str
@@ -70,9 +70,11 @@ def extrapolate(
     metric: str | None = None,
     scalings: Sequence[ScalingName] = SCALINGS,
 ) -> Tested:
-    """Evaluate a checkpoint at every size, with positions dealt with in every way: at the size of training all are one,
-    and without rotary frequencies ntk and yarn are left out. `metric` is the value that tables show, the config's main
-    one if it is None."""
+    """Evaluate a checkpoint at every size with every scaling of positions.
+
+    At the training size all scalings are the same. Without rotary frequencies ntk and yarn are left out. `metric` is
+    the value in tables; None: the config's main metric.
+    """
     content = checkpoint.load(path)
     model = build_model(cfg, known=content.get("classes"))
     checkpoint.load_weights(model, content, path)
@@ -109,7 +111,7 @@ def named(size: Size) -> int | str:
 
 
 def scale(model: TokenModel, scaling_name: ScalingName, train_shape: Shape, shape: Shape, patch: int) -> None:
-    """Positions of an image of this shape, for a model that was trained on another."""
+    """Set the scaling of a model's positions for images of this shape."""
     scaling = None
     if scaling_name != "none":
         high, wide = (a / b for a, b in zip(shape, train_shape))
@@ -119,18 +121,17 @@ def scale(model: TokenModel, scaling_name: ScalingName, train_shape: Shape, shap
 
 
 def encodings(model: TokenModel) -> list[PositionEncoding]:
-    """But those inside of others, which hand on what they are told."""
+    """Return the outermost encodings; they pass their scaling on to those inside."""
     every = [module for module in model.modules() if isinstance(module, PositionEncoding)]
     inner = {part for whole in every for part in whole.modules() if part is not whole}
     return [encoding for encoding in every if encoding not in inner]
 
 
 def resized(cfg: Config, test_shape: Shape, shape: Shape, classes: Sequence[str] = ()) -> tuple[Config, str]:
-    """The config with test images of another shape than its own, and what was done for it.
+    """Return the config with test images of another shape, and the changes in words.
 
-    Every size in the test transforms changes in proportion; where there is none, a Resize comes first. Crops of another
-    shape than the config's show the middle, as they always do; a Resize alone stretches. Batches hold about as many
-    pixels as before.
+    Every size in the test transforms changes in proportion; without a size, a Resize is put first. A Resize to another
+    aspect ratio stretches the image. Batches have about as many pixels as before.
     """
     if shape == test_shape:
         return cfg, "as in the config"
@@ -170,17 +171,17 @@ def _proportional(old: Any, test_shape: Shape, shape: Shape, kind: str) -> Any:
 
 
 def _shape(cfg: Config, split: str, classes: Sequence[str] = ()) -> Shape:
-    """What the transforms of a split make of the first test image: train itself may be absent at test time."""
+    """Return the shape of the first test image after the transforms of a split; train images may be absent."""
     options = dict(cfg.test_dataloader.dataset, transforms=cfg[f"{split}_dataloader"].dataset.get("transforms", ()))
     inputs = create(rooted(options, cfg.get("data_root")), cfg.seed, classes)[0]["inputs"]
     if list(inputs) != ["image"]:
-        raise DataError(f"other sizes are for models of images alone, not of {', '.join(inputs)}")
+        raise DataError(f"other sizes are for models whose only input is an image, got {', '.join(inputs)}")
     height, width = inputs["image"].shape[-2:]
     return height, width
 
 
 def _scaled(test_shape: Shape, size: Size) -> Shape:
-    """Of a single number the same proportions, with it as the shorter side."""
+    """Return height and width; a single number is the shorter side."""
     if not isinstance(size, int):
         return size
     return round(test_shape[0] * size / min(test_shape)), round(test_shape[1] * size / min(test_shape))
@@ -197,7 +198,7 @@ def _check(shapes: dict[Size, Shape], patch: int) -> None:
 
 
 def _multiples(size: Size, patch: int) -> list[Size]:
-    """Below and above."""
+    """Return the multiples of the patch below and above a size."""
     if not isinstance(size, int):
         (low, high), (short, long) = (cast(list[int], _multiples(side, patch)) for side in size)
         return [(low, short), (high, long)]

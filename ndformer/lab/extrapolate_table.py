@@ -1,4 +1,4 @@
-"""What extrapolate.py measured, of several runs: tables, JSON, curves over sizes, maps over heights and widths."""
+"""Tables and pictures of several models at other input sizes: text, JSON, curves over sizes, maps over shapes."""
 
 import itertools
 import json
@@ -35,7 +35,7 @@ LINES: dict[ScalingName, tuple[str, str]] = {
 
 
 def summarised(tested: Sequence[Tested]) -> Rows:
-    """Runs of one encoding together, whatever their seeds."""
+    """Return the summary of each encoding, size and scaling, over the runs."""
     values: dict[Key, list[float]] = {}
     for one in tested:
         for figure in one.figures:
@@ -45,7 +45,7 @@ def summarised(tested: Sequence[Tested]) -> Rows:
 
 
 def shapes(tested: Sequence[Tested]) -> dict[int | str, Shape]:
-    """Sizes, small ones first, with their heights and widths."""
+    """Return all sizes with their heights and widths, small sizes first."""
     found = {figure.size: figure.shape for one in tested for figure in one.figures}
     return dict(sorted(found.items(), key=lambda item: (math.prod(item[1]), item[1])))
 
@@ -59,7 +59,7 @@ def _ways(rows: Rows) -> list[ScalingName]:
 
 
 def text(rows: Rows, sizes: Sequence[int | str], metric: str, quantity: Quantity, train: str) -> str:
-    """A table for each way that positions are dealt with."""
+    """Return a table for each scaling of positions."""
     about = f"test {quantity.label(metric)}{', lower is better' * (quantity.better == 'lower')}"
     parts = []
     for scaling in _ways(rows):
@@ -79,7 +79,7 @@ def text(rows: Rows, sizes: Sequence[int | str], metric: str, quantity: Quantity
 
 
 def save(out: Path, tested: Sequence[Tested], rows: Rows, tables: str) -> None:
-    """extrapolate.json and extrapolate.md."""
+    """Write extrapolate.json and extrapolate.md."""
     found = shapes(tested)
     means = [
         dict(encoding=name, size=size, shape=found[size], scaling=kind, interpolated=kind != "none", **asdict(summary))
@@ -97,7 +97,7 @@ def save(out: Path, tested: Sequence[Tested], rows: Rows, tables: str) -> None:
 def draw(
     path: Path, rows: Rows, sizes: dict[int | str, Shape], metric: str, quantity: Quantity, train: Sequence[Shape]
 ) -> None:
-    """A map where sizes are a grid of heights and widths, and else curves."""
+    """Draw a map if sizes are a grid of heights and widths, else curves."""
     heights, widths = _sides(sizes)
     grid = min(len(heights), len(widths)) > 1 and len(sizes) == len(heights) * len(widths)
     (_maps if grid else _curves)(path, rows, sizes, metric, quantity, train)
@@ -111,7 +111,7 @@ def _sides(sizes: dict[int | str, Shape]) -> tuple[list[int], list[int]]:
 def _curves(
     path: Path, rows: Rows, sizes: dict[int | str, Shape], metric: str, quantity: Quantity, train: Sequence[Shape]
 ) -> None:
-    """A colour per encoding, a line per way. Sizes of one number are where it says, others one after the other."""
+    """Draw a color for each encoding and a line style for each scaling."""
     names, kinds = _names(rows), _ways(rows)
     numbers = [size for size in sizes if isinstance(size, int)]
     at = numbers if len(numbers) == len(sizes) else range(len(sizes))
@@ -143,7 +143,7 @@ def _curves(
 def _maps(
     path: Path, rows: Rows, sizes: dict[int | str, Shape], metric: str, quantity: Quantity, train: Sequence[Shape]
 ) -> None:
-    """Heights downwards, widths to the right; an encoding a row, a way a column. A frame marks the size of training."""
+    """Draw a map of heights and widths for each encoding and scaling; a frame marks the training size."""
     from matplotlib.patches import Rectangle
 
     written = lambda value: "-" if np.isnan(value) else f"{value:.0f}" if quantity.is_share else f"{value:.3g}"

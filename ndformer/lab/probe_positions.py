@@ -1,4 +1,4 @@
-"""What linear probes read of places from the layers of a trained model, and of the same model untrained."""
+"""Linear probes of positions: what each layer of a trained model knows of them, and of the same model untrained."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ from ndformer.framework.tokens import Where
 from ndformer.framework.transformer import Block
 from ndformer.lab import markdown
 
-FEW = 5  # tokens for each channel, below which a probe learns them by heart
-SENSIBLE, NOISE = 50, 0.1  # samples, and R² of shuffled places, from which on chance is told of
+FEW = 5  # tokens for each channel, below which a probe overfits
+SENSIBLE, NOISE = 50, 0.1  # warn below this number of samples, or above this R² of shuffled positions
 KINDS = dict(place="the place", difference="r_j - r_i from x_j - x_i", both="r_j - r_i from [x_i; x_j]")
 _T = TypeVar("_T")
 
 
 class Call(NamedTuple):
-    """What a block was given and what it answered, of one sample."""
+    """Input and output of a block for one sample."""
 
-    space: str  # "", or where several position spaces share the blocks
-    axes: tuple[int, ...]  # of the sample's places, those that the block is told
+    space: str  # position space, if several share the blocks
+    axes: tuple[int, ...]  # axes of the sample's positions that the block gets
     before: Tensor  # (B, N, C)
     after: Tensor
     where: Where
@@ -49,7 +49,7 @@ class Call(NamedTuple):
 
 @dataclass(frozen=True)
 class Layer:
-    """One row of the tables: what is read from it, and before training."""
+    """One row of the tables: the readings after and before training."""
 
     name: str
     axes: tuple[int, ...]
@@ -59,6 +59,8 @@ class Layer:
 
 @dataclass(frozen=True)
 class Probed:
+    """The readings of all layers of a checkpoint."""
+
     checkpoint: str
     encoding: str
     seed: int
@@ -69,7 +71,7 @@ class Probed:
 
 @torch.no_grad()
 def probe(cfg: Config, path: Path, count: int, tokens: int) -> Probed:
-    """`count` samples of the test set, drawn by the config's seed, one at a time through both models."""
+    """Probe `count` samples of the test set, drawn by the config's seed, with the trained and the untrained model."""
     torch.manual_seed(cfg.seed)
     content = checkpoint.load(path)
     known = content.get("classes")
@@ -81,9 +83,9 @@ def probe(cfg: Config, path: Path, count: int, tokens: int) -> Probed:
     chosen = torch.randperm(len(data), generator=torch.Generator().manual_seed(cfg.seed))[:count].sort().values.tolist()
     probes = Probe(tokens, cfg.seed), Probe(tokens, cfg.seed)
     axes: dict[str, tuple[int, ...]] = {}
-    for number in with_progress(chosen, "samples looked at"):
+    for number in with_progress(chosen, "samples probed"):
         sample = data[number]
-        if "inputs" not in sample:  # it cannot be read, and skip_bad leaves it out
+        if "inputs" not in sample:  # skip_bad leaves a sample out that cannot be read
             continue
         batch = collate([sample])
         for one, into in zip((model, untrained), probes):
@@ -97,7 +99,7 @@ def probe(cfg: Config, path: Path, count: int, tokens: int) -> Probed:
 
 
 def with_progress(items: Iterable[_T], label: str, every: float = 5.0) -> Iterator[_T]:
-    """The same, with a line now and then of how many are done."""
+    """Yield items, and print from time to time how many are done."""
     total = len(items) if isinstance(items, Sized) else 0
     said = time.perf_counter()
     for done, item in enumerate(items, 1):
@@ -108,12 +110,12 @@ def with_progress(items: Iterable[_T], label: str, every: float = 5.0) -> Iterat
 
 
 def _record(model: TokenModel, inputs: Any, probe: Probe) -> dict[str, tuple[int, ...]]:
-    """One sample's tokens into the probe, by layer; which axes each layer has."""
+    """Add the tokens of one sample to the probe, layer by layer; return the axes of each layer."""
     with _calls(model) as calls:
         model.features(inputs)
     if not calls:
         raise DataError(
-            f"{type(model.backbone).__name__} has no blocks of ours to look into: probe it from Python, with "
+            f"{type(model.backbone).__name__} has no blocks that can be probed. Probe it from Python, with "
             "outputs_of() of ndformer.framework.probe"
         )
     space = f"{next(iter(inputs))} " if model.in_turn else ""
@@ -132,7 +134,7 @@ def _record(model: TokenModel, inputs: Any, probe: Probe) -> dict[str, tuple[int
 
 @contextmanager
 def _calls(model: TokenModel) -> Iterator[list[Call]]:
-    """A list that fills up, in their order, with the calls of the backbone's blocks."""
+    """Record the calls of the backbone's blocks in a list."""
     calls: list[Call] = []
 
     def note(space: str, first: int) -> Any:
@@ -159,7 +161,7 @@ def _calls(model: TokenModel) -> Iterator[list[Call]]:
 
 
 def text(probed: Probed) -> str:
-    """A table for each kind of probe: rows are layers; of each axis R², that untrained, the error."""
+    """Return a table for each kind of probe: rows are layers, columns R² and errors of each axis."""
     axes = sorted({axis for layer in probed.layers for axis in layer.axes})
     head = [
         "layer",
@@ -169,7 +171,7 @@ def text(probed: Probed) -> str:
         f"{probed.encoding}, {probed.checkpoint}\n",
         f"Linear probes, {probed.samples} samples of at most {probed.tokens} tokens, {FOLDS} folds of samples. R²: 1 "
         "is all, 0 nothing, below 0 worse than the mean. Untrained: the same model with its first weights. Shuffled: "
-        "places dealt out anew. Errors are in steps from a token to the next.\n",
+        "positions permuted. Errors are in steps from a token to the next.\n",
     ]
     for kind, says in KINDS.items():
         rows = [[layer.name, *(cell for axis in axes for cell in _cells(layer, kind, axis))] for layer in probed.layers]
@@ -177,15 +179,15 @@ def text(probed: Probed) -> str:
     few = [layer.name for layer in probed.layers if layer.learned.tokens < FEW * layer.learned.channels]
     if few:
         parts.append(
-            f"Layers {', '.join(few)} have fewer than {FEW} tokens for each channel, which says too little: take more "
-            "samples, or more tokens of each.\n"
+            f"Layers {', '.join(few)} have fewer than {FEW} tokens per channel, too few for a reliable probe. Take "
+            "more samples, or more tokens of each.\n"
         )
     shuffled = [getattr(layer.learned, kind).shuffled for layer in probed.layers for kind in KINDS]
     noise = torch.cat(shuffled).nan_to_num(0.0).abs().max().item() if shuffled else 0.0
     if probed.samples < SENSIBLE or noise > NOISE:
         parts.append(
-            f"Mind the noise: R² of places dealt out anew is 0 of many samples, and up to {noise:.2f} away from it of "
-            f"these {probed.samples}. Smaller differences say nothing: take more, {SENSIBLE} at least.\n"
+            f"Noise: R² of permuted positions is 0 for many samples, and up to {noise:.2f} away from 0 for "
+            f"these {probed.samples}. Smaller differences are not reliable. Take more, {SENSIBLE} at least.\n"
         )
     return "\n".join(parts)
 
@@ -203,7 +205,7 @@ def _number(value: float) -> str:
 
 
 def save(out: Path, probed: Probed, tables: str) -> None:
-    """probe_positions.json and probe_positions.md."""
+    """Write probe_positions.json and probe_positions.md."""
     content = vars(probed) | dict(folds=FOLDS, penalty=PENALTY, layers=[_plain(layer) for layer in probed.layers])
     out.mkdir(parents=True, exist_ok=True)
     atomic.write(out / "probe_positions.json", json.dumps(content, indent=1) + "\n")
@@ -221,7 +223,7 @@ def _plain(layer: Layer) -> dict[str, Any]:
 
 
 def draw(path: Path, probed: Probed) -> None:
-    """R² over layers: a colour per axis, dashed before training."""
+    """Draw R² over layers: a color for each axis, dashed before training."""
     names = [layer.name for layer in probed.layers]
     axes = sorted({axis for layer in probed.layers for axis in layer.axes})
     with canvas(5.0 * len(KINDS), 3.6, f"what linear probes read of places: {probed.encoding}") as figure:
@@ -245,4 +247,4 @@ def draw(path: Path, probed: Probed) -> None:
 
 def _r2(readings: Readings, kind: str, axes: tuple[int, ...], axis: int) -> float:
     value = getattr(readings, kind).r2[axes.index(axis)].item() if axis in axes else math.nan
-    return max(value, -0.2)  # how far below 0 says nothing
+    return max(value, -0.2)  # values below 0 have no meaning

@@ -1,4 +1,4 @@
-"""report.html: what there is to know of a run, or of several side by side, on one page that opens anywhere."""
+"""report.html: one self-contained page for a run, or for several runs side by side."""
 
 import math
 import re
@@ -39,7 +39,7 @@ from ndformer.lab import run_folder
 from ndformer.lab.interval import Summary, mean
 from ndformer.lab.run_folder import RunFolder, is_number
 
-NARROW = 900  # pixels: two such pictures stand beside each other
+NARROW = 900  # pixels: two pictures of this width fit side by side
 CALLED = dict(curves="learning curves", confusion_matrix="confusion matrix", pr_curves="precision and recall")
 BEGAN = re.compile(r"(?P<when>[\d-]+ [\d:]+)  (?P<versions>ndformer .*?)  (?P<command>.*)")
 KINDS = dict(
@@ -79,7 +79,7 @@ def named(run: RunFolder) -> str:
 
 
 def _headline(run: RunFolder) -> list[Markup]:
-    """The main metric of the test set, and of how many samples it is."""
+    """Return the main metric on the test set, with the number of samples."""
     test = run.results["test"]
     name = next((name for name in test if name in run.results["val"]), next(iter(test), None))
     if name is None:
@@ -90,7 +90,7 @@ def _headline(run: RunFolder) -> list[Markup]:
 
 
 def _figures(runs: Sequence[RunFolder]) -> Markup:
-    """Test and validation by metric; runs that differ by their seed alone are one row, with an interval."""
+    """Return the table of metrics; runs that differ only in their seed are one row with an interval."""
     kinds: dict[str, list[RunFolder]] = {}
     for run in runs:
         kinds.setdefault(run.kind, []).append(run)
@@ -129,7 +129,7 @@ def _figures(runs: Sequence[RunFolder]) -> Markup:
 
 
 def in_words(name: str, runs: Sequence[RunFolder]) -> str:
-    """What a value is called: by the metric that it is of, else by its name."""
+    """Return the name of a value in words, from its metric if that has one."""
     known: dict[str, str] = {}
     for run in runs:
         for one in run.config.get("metrics", ()):
@@ -146,7 +146,7 @@ def _summary(values: Sequence[float], quantity: Quantity) -> str:
 
 
 def _side_by_side(runs: Sequence[RunFolder]) -> list[Markup]:
-    """Their pictures by kind, and what their configs say differently."""
+    """Return the runs' pictures by kind, and the differences between their configs."""
     parts = []
     for name in dict.fromkeys(name for run in runs for name in run.pictures):
         found = [_named(run.folder.name, picture(run.pictures[name], name)) for run in runs if name in run.pictures]
@@ -162,7 +162,7 @@ def _side_by_side(runs: Sequence[RunFolder]) -> list[Markup]:
     rows = [[at, *values] for at, values in differ.items() if not at.startswith("versions")]
     if rows:
         heads = ["", *(run.folder.name for run in runs)]
-        parts += [element("h2", "What their configs say differently"), table(heads, rows)]
+        parts += [element("h2", "Differences between their configs"), table(heads, rows)]
     return parts
 
 
@@ -195,7 +195,7 @@ def _run_details(run: RunFolder) -> list[Markup]:
 
 
 def _labels(data: Mapping[str, Any]) -> list[Markup]:
-    """How many samples each split has of each class, and how even they are."""
+    """Return the numbers of samples of each split and class."""
     splits = [split for split, one in data.items() if isinstance(one.get("classes"), dict)]
     counts: dict[str, dict[str, int]] = {}
     for split in splits:
@@ -222,7 +222,7 @@ def _labels(data: Mapping[str, Any]) -> list[Markup]:
 
 
 def _balance(counts: Sequence[int]) -> str:
-    """How many samples classes have."""
+    """Return the range of samples per class in words."""
     if min(counts) == max(counts):
         return f"{counts[0]} of each"
     return f"{min(counts)} to {max(counts)} of each, the median is {statistics.median(counts):g}"
@@ -240,7 +240,7 @@ def _differs(run: RunFolder) -> list[Markup]:
 
 
 def _began(line: str) -> list[Markup]:
-    """When it began, where, and the command that runs it again."""
+    """Return start time, environment and command of a run."""
     if not line:
         return []
     found = BEGAN.fullmatch(line)
@@ -251,6 +251,6 @@ def _began(line: str) -> list[Markup]:
 
 
 def _short(value: Any) -> str:
-    """None is what is not said, too."""
+    """Return a value in at most 80 characters; a missing one is a dash."""
     text = "–" if value is None else repr(value)
     return text if len(text) <= 80 else f"{text[:79]}…"

@@ -1,10 +1,10 @@
-"""The laboratory: experiments of papers and of our own, each a small file, run by tools/reproduce.py.
+"""Experiments of papers and of our own, which tools/reproduce.py runs.
 
     find("thesis:table3")      one experiment
-    every()                    all of them, by name
-    paper_experiments("thesis")         those of a paper, in its order
+    every()                    all experiments, by name
+    paper_experiments("thesis")        the experiments of a paper, in its order
 
-A file here that has EXPERIMENTS brings its own.
+A file in this package that defines EXPERIMENTS adds them.
 """
 
 import importlib
@@ -18,7 +18,7 @@ from ndformer.lab.experiment import Cell, Experiment
 from ndformer.studies.contents import CONTENTS, NOT_MEASURED
 
 ROOT = Path(__file__).parent
-PAPERS = {  # name -> title, and what a reader of its page should know first
+PAPERS = {  # name -> title, introduction of the page
     "toys": (
         "Toys: what each position encoding can do",
         "Our own: a dozen tokens at random places, and questions that want one kind of knowledge about positions each.",
@@ -65,13 +65,14 @@ def every() -> dict[str, Experiment]:
 
 
 def paper_experiments(name: str) -> list[Experiment]:
-    """In the order of the paper; those that stand for nothing in it come last."""
+    """Return the experiments of a paper in its order; those without a table or figure come last."""
     place = {item: number for number, item in enumerate(CONTENTS.get(name, ()))}
     found = [experiment for experiment in every().values() if experiment.paper == name]
     return sorted(found, key=lambda one: min((place.get(item, len(place)) for item in one.shows), default=len(place)))
 
 
 def find(name: str) -> Experiment:
+    """Return an experiment by its name."""
     if name in every():
         return every()[name]
     paper, _, item = name.partition(":")

@@ -1,6 +1,6 @@
-"""What the five papers have, in their order: names of tables and figures, and why some have no experiment.
+"""Tables and figures of the papers, in their order, and the reasons why some have no experiment.
 
-Of 2D sines there is a note without any, of ViTARC an excerpt without captions, which names two figures.
+The note on 2D sines has none; the excerpt of ViTARC has no captions and names two figures.
 """
 
 CONTENTS: dict[str, tuple[str, ...]] = {
@@ -18,7 +18,7 @@ CONTENTS: dict[str, tuple[str, ...]] = {
     ),
     "vitarc": ("equations 11 to 13", "Figure 6", "Figure 1"),
 }
-NOT_MEASURED: dict[str, dict[str, str]] = {  # paper -> name -> why there is nothing to measure
+NOT_MEASURED: dict[str, dict[str, str]] = {  # paper -> name -> reason
     "sape2": {"Figure 1": "a drawing of the method beside absolute and relative encodings"},
     "thesis": {
         "Figure 1": "a photograph with arrows: what location may mean",
@@ -38,7 +38,7 @@ NOT_MEASURED: dict[str, dict[str, str]] = {  # paper -> name -> why there is not
         "Figure 5.4": "sample images of Tiny-ImageNet",
     },
 }
-NOTES = {  # paper -> what its text says of its own tables, and they do not show
+NOTES = {  # paper -> statements of its text that disagree with its own tables
     "pape": """
 44 of 51 statements that the text makes about its tables (version 1) agree with the printed numbers
 ([numbers](pape_text_small/results.json)). Seven do not:

@@ -1,4 +1,4 @@
-"""Data sets that experiments read, small enough for two CPU cores: their folders, and where to get them."""
+"""Data sets of the experiments, small enough for two CPU cores: their folders and sources."""
 
 from ndformer.lab.experiment import DataSet
 

@@ -1,4 +1,4 @@
-"""A transformer of a block or a few on scenes of tokens, trained in seconds: what controlled experiments are made of.
+"""A small transformer that is trained in seconds, for controlled experiments.
 
 reader = Reader(nn.Embedding(4, 48), outputs=2, dims=2, encoding=dict(type="PaPE"), like=scenes.positions)
 fit(reader, batches, steps=400)
@@ -19,20 +19,20 @@ from ndformer.framework.tokens import TokenSet, Where
 from ndformer.framework.transformer import Transformer
 
 ClassAt = Literal["nowhere", "origin"]
-Control = Literal["", "labels", "places"]  # labels dealt out at random; tokens dealt out among places, in each sample
+Control = Literal["", "labels", "places"]  # random labels; tokens permuted in each sample
 
 
 class Samples(NamedTuple):
-    """Samples of a task."""
+    """Samples of a task, with the correct answers."""
 
-    tokens: Tensor  # (B, N) words, or (B, N, C) contents
+    tokens: Tensor  # (B, N) words, or (B, N, C) features
     positions: Tensor  # (B or 1, N, P)
     targets: Tensor  # (B,) class numbers, or (B, T) numbers
-    grid: tuple[int, ...] | None = None  # where the tokens are all of a grid
+    grid: tuple[int, ...] | None = None  # shape of the grid, if the tokens are a grid
 
 
 class Reader(nn.Module):
-    """Tokens and a class token through a transformer; `readout` is the class token or the mean of the others."""
+    """A transformer over tokens and a class token; it reads out the class token or the mean of the others."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class Reader(nn.Module):
         class_at: ClassAt = "nowhere",
         readout: Literal["class", "mean"] = "class",
     ) -> None:
-        """`like`: scenes whose places an encoding with 'auto' or 'spread' is measured on."""
+        """`like`: samples on whose positions an encoding with 'auto' or 'spread' is calibrated."""
         super().__init__()
         self.contents, self.class_at, self.readout = contents, class_at, readout
         self.token = nn.Parameter(torch.randn(dim) * 0.02)
@@ -65,7 +65,7 @@ class Reader(nn.Module):
 
 
 def calibrated(encoding: Any, where: Where) -> Any:
-    """With what 'auto' and 'spread' come to at these places."""
+    """Return the encoding with 'auto' and 'spread' replaced by the values for these positions."""
     if not encoding:
         return None
     if isinstance(encoding, list):
@@ -81,8 +81,10 @@ def fit(
     weight_decay: float = 0.01,
     on_step: Callable[[int], None] = lambda step: None,
 ) -> None:
-    """AdamW under a one-cycle schedule; cross entropy for class numbers, squared error for numbers. `seen` is called
-    after each step. The reader is one, or whatever else answers scenes."""
+    """Train with AdamW and a one-cycle schedule; cross entropy for classes, squared error for numbers.
+
+    `on_step` is called after each step. The reader is any module that answers samples.
+    """
     optimizer = torch.optim.AdamW(reader.parameters(), lr=lr, weight_decay=weight_decay)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, lr, total_steps=steps, pct_start=0.1)
     reader.train()
@@ -100,7 +102,7 @@ def fit(
 
 @torch.no_grad()
 def answers_to(reader: Reader, samples: Samples, batch_size: int = 500) -> Tensor:
-    """(B, outputs), some at a time."""
+    """Return the outputs (B, outputs), computed in batches."""
     reader.eval()
     parts = []
     for at in range(0, len(samples.tokens), batch_size):
@@ -111,12 +113,12 @@ def answers_to(reader: Reader, samples: Samples, batch_size: int = 500) -> Tenso
 
 
 def accuracy(reader: Reader, samples: Samples) -> float:
-    """In %."""
+    """Return the accuracy in %."""
     return 100 * (answers_to(reader, samples).argmax(1) == samples.targets).double().mean().item()
 
 
 def r_squared(reader: Reader, samples: Samples) -> float:
-    """1 - squared error / variance, over all numbers asked for: 1 is perfect, 0 the mean."""
+    """Return R² over all numbers: 1 is perfect, 0 is as good as the mean."""
     errors = (answers_to(reader, samples) - samples.targets).double().square().sum()
     spread = (samples.targets - samples.targets.mean(0)).double().square().sum()
     return (1 - errors / spread).item()

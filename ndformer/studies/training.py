@@ -1,4 +1,4 @@
-"""Training runs of shipped configs as parts of experiments, in a pool: experiments of one work dir share their runs.
+"""Training runs of shipped configs for experiments; experiments in one work dir share their runs.
 
 run = run_of(cell, "sign_digits", "PaPE(m=8)", data=SIGN_DIGITS)      what tools/train.py would make of it
 run.results["test"]["accuracy"]                                       trained now, resumed, or read where it is done
@@ -28,13 +28,22 @@ from ndformer.lab.experiment import Cell, DataSet
 from ndformer.lab.jobs import train_once
 from ndformer.studies.small import Control
 
-DEFAULT = "config"  # the encoding that the config has
+DEFAULT = "config"  # in the name of a run with the config's own encoding
 POOL = "runs"
-NO_MATTER = ("work_dir", "visualizer", "sample", "versions", "data_root", "seed")  # the last two are in the name
+NO_MATTER = (
+    "work_dir",
+    "visualizer",
+    "sample",
+    "versions",
+    "data_root",
+    "seed",
+)  # the last two are in the folder's name
 
 
 @dataclass(frozen=True, eq=False)
 class Run:
+    """A training run, which starts when its results are first needed."""
+
     cfg: Config
     folder: Path
     sample: bool  # on the config's generated sample
@@ -46,18 +55,18 @@ class Run:
 
     @property
     def checkpoint(self) -> Path:
-        """The best one on validation."""
+        """The checkpoint that validated best."""
         assert self.results
         return self.folder / checkpoint.BEST
 
     @property
     def settings(self) -> Config:
-        """As it was trained: with numbers in the place of what its first batch has measured."""
+        """The config as it was trained: with the values that were measured on the first batch."""
         assert self.results
         return load(self.folder / CONFIG)
 
     def model(self, untrained: bool = False) -> TokenModel:
-        """With the weights of its best checkpoint, to look at."""
+        """Return the model with the weights of its best checkpoint, or untrained."""
         model = build_model(self.settings)
         if not untrained:
             checkpoint.load_weights(model, checkpoint.load(self.checkpoint), self.checkpoint)
@@ -72,7 +81,7 @@ def train_results(
     options: Sequence[str] = (),
     control: Control = "",
 ) -> dict[str, Any]:
-    """results.json of `run_of` the same."""
+    """Return results.json of this run (see `training_run`)."""
     return training_run(cell, config, encoding, data, options, control).results
 
 
@@ -84,8 +93,10 @@ def training_run(
     options: Sequence[str] = (),
     control: Control = "",
 ) -> Run:
-    """The run of a config with the cell's seed, which nobody has to have trained yet. Without `data` it is on the
-    config's generated sample, without `encoding` with the config's own."""
+    """Return the run of a config with the cell's seed; it may be trained or not.
+
+    Without `data` it uses the config's generated sample, without `encoding` the config's own encoding.
+    """
     more = [] if data is None else [f"data_root={str(cell.data / data.folder)!r}"]
     if control == "labels":
         more += ["train_dataloader.random_labels=True"]

@@ -77,7 +77,7 @@ def test_values_of_a_metric_of_ones_own_have_its_unit(tmp_path):
     page = text(report.runs_page([run_folder.read(folder)]))
     assert all(part in page for part in ("3.2 px", "2.0 px", "validation, mae", "1.5 px"))
     (folder / "results.json").write_text(json.dumps(dict(test={}, val={}, quantities=dict(mae=dict(better="up")))))
-    with pytest.raises(DataError, match="is not what a run leaves"):
+    with pytest.raises(DataError, match="is not a file that a run writes"):
         run_folder.read(folder)
 
 
@@ -139,7 +139,7 @@ def test_a_config_that_no_run_writes_is_one_sentence(at, tmp_path):
 
 def test_figures_that_no_run_writes_are_one_sentence(tmp_path):
     """Issue 44.30: no float holds a whole number of 400 digits."""
-    with pytest.raises(DataError, match="is not what a run leaves"):
+    with pytest.raises(DataError, match="is not a file that a run writes"):
         run_folder.read(made(tmp_path / "run", 10**400))  # pyright: ignore[reportArgumentType]
 
 
@@ -173,7 +173,7 @@ def test_results_that_no_run_leaves_are_a_sentence(tmp_path, content):
 
 
 def test_a_folder_without_results_is_a_sentence(tmp_path):
-    with pytest.raises(DataError, match="name the folder of a run that came to its end"):
+    with pytest.raises(DataError, match="Name the folder of a finished run"):
         run_folder.read(tmp_path)
 
 
