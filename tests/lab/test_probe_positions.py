@@ -104,8 +104,8 @@ def test_the_report_says_what_was_found(tmp_path):
     assert first["place"]["r2"] == found.layers[0].learned.place.r2.tolist()
     assert f" {first['place']['r2'][0]:.3f} |" in tables
     assert (tmp_path / "probe_positions.png").stat().st_size > 5000
-    assert "take more samples" not in tables
-    assert "take more samples" in probe_positions.text(probed("Sincos", tmp_path, samples=3))
+    assert "Take more samples" not in tables
+    assert "Take more samples" in probe_positions.text(probed("Sincos", tmp_path, samples=3))
 
 
 TRANSFORMER = dict(type="Transformer", dim=12, depth=1, heads=2, encoding=dict(type="Sincos"))
