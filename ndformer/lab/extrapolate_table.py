@@ -85,7 +85,9 @@ def save(out: Path, tested: Sequence[Tested], rows: Rows, tables: str) -> None:
         dict(encoding=name, size=size, shape=found[size], scaling=kind, interpolated=kind != "none", **asdict(summary))
         for (name, size, kind), summary in rows.items()
     ]
-    runs = [asdict(one) | dict(trained=one.train_shape) for one in tested]
+    runs: list[dict[str, Any]] = [asdict(one) for one in tested]
+    for run in runs:
+        run["trained"] = run.pop("train_shape")
     for figure, one in ((f, g) for run, o in zip(runs, tested) for f, g in zip(run["figures"], o.figures)):
         figure["interpolated"] = one.interpolated
     out.mkdir(parents=True, exist_ok=True)

@@ -131,7 +131,7 @@ def _summary(judged: Sequence[Judged]) -> list[str]:
         failed = [one for one in controls if one.verdict.word != "supported"]
         names = ", ".join(dict.fromkeys(_link(one.experiment) for one in failed))
         others = f" See the others at {names}." if failed else ""
-        lines.append(f"- Controls as expected: {len(controls) - len(failed)} of {len(controls)}.{others}")
+        lines.append(f"- Controls supported: {len(controls) - len(failed)} of {len(controls)}.{others}")
     return ["## Summary", "\n".join(lines)]
 
 

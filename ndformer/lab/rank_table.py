@@ -77,8 +77,10 @@ class Table:
             )
             for on, one in self.sets.items()
         }
-        ranked = None if test is None else asdict(test) | dict(apart=test.critical)
-        content = dict(baseline=self.baseline, ranking=ranked, missing=self.missing, sets=sets)
+        ranked = {} if test is None else asdict(test)
+        if ranked:
+            ranked["apart"] = ranked.pop("critical")
+        content = dict(baseline=self.baseline, ranking=ranked or None, missing=self.missing, sets=sets)
         out.mkdir(parents=True, exist_ok=True)
         atomic.write(out / "comparison.json", json.dumps(content, indent=1) + "\n")
         atomic.write(out / "comparison.md", says)

@@ -99,7 +99,7 @@ CLAIMS = (
     ahead("Table 5: PaPE is better at 1.43 to 1.5 times its training size", "PaPE", "PaPE", LITTLE_LARGER),
     ahead("Figure 1c: nD-sincos falls most, at twice the size", ("RoPE", "nD-ALiBi"), "nD-sincos", TWICE),
     ahead("Table 6: interpolation helps nD-sincos at every larger size", "nD-sincos", "nD-sincos", INTERPOLATION),
-    *(ahead(f"Table 6: it harms {row}, an attention bias", row, row, CONTINUATION) for row in BIASES),
+    *(ahead(f"Table 6: interpolation harms {row}, a bias", row, row, CONTINUATION) for row in BIASES),
     best_scaling("Table 7: PaPE is ahead of all baselines in their best way", "PaPE"),
     best_scaling("ours: Table 7: PaPE without a place for its class token is ahead", NOWHERE),
     ahead("control: at larger sizes PaPE is ahead of no positions", "PaPE", "NoPE", LARGER),
