@@ -8,11 +8,11 @@
     python tools/compare.py configs/sign_digits.py --encodings PaPE \\
         --grid optimizer.lr=5e-4,1e-3 optimizer.weight_decay=0,0.1
 
-With a grid each encoding gets the point that validates best on the first seed (and fold); all seeds are trained with
-that. tools/rank.py joins the comparisons of several data sets.
+With a grid each encoding gets the point that validates best on the first seed (and fold), for all seeds. tools/rank.py
+joins the comparisons of several data sets.
 
-Every cell is a run of tools/train.py in a folder of its own. The same command again goes on where it was stopped: what
-is done is not run again. Leaves in the work dir: compare.json, compare.md, compare.png.
+Every cell is a training run in a folder of its own. The same command again resumes what was stopped and skips what is
+done. Writes into the work dir: compare.json, compare.md, compare.png.
 """
 
 import argparse
@@ -28,31 +28,26 @@ from ndformer.framework.errors import UnknownNameError, nearest
 from ndformer.framework.evaluation.metric import main_metric
 from ndformer.framework.system import processes
 from ndformer.lab import compare_table, grid
-from ndformer.lab.compare import (
-    Outcome,
-    Run,
-    check_data,
-    check_folder,
-    outcome,
-    plan,
-)
-from ndformer.lab.jobs import LOG, train_all
-
-TRAIN = Path(__file__).with_name("train.py")
+from ndformer.lab.compare import Outcome, Run, check_data, check_folder, outcome, plan
+from ndformer.lab.jobs import LOG, Job, run_jobs
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = cli.new_parser(__doc__)
     parser.add_argument("config", metavar="CONFIG", type=cli.config_path, help="a file, or the name of one in configs/")
     parser.add_argument(
-        "--encodings", metavar="NAME", nargs="+", default=[None], help="PaPE, 'PaPE(m=8)'; default: its own"
+        "--encodings",
+        metavar="NAME",
+        nargs="+",
+        default=[None],
+        help="PaPE, 'PaPE(m=8)'; default: the config's encoding",
     )
     parser.add_argument("--seeds", metavar="N", type=int, nargs="+", help="(0 1 2; with --folds 0)")
     parser.add_argument(
         "--folds", metavar="K", type=int, nargs="+", default=[None], help="of a dataset with a `fold`: UCF101 has 1 2 3"
     )
     parser.add_argument(
-        "--per-class", metavar="N", type=int, nargs="+", default=[None], help="so many training samples of each class"
+        "--per-class", metavar="N", type=int, nargs="+", default=[None], help="number of training samples of each class"
     )
     parser.add_argument(
         "--grid",
@@ -60,96 +55,102 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         nargs="+",
         action="extend",
         default=[],
-        help="each encoding gets its best of these values, of all combinations",
+        help="each encoding gets the best of all combinations of these values",
     )
     parser.add_argument(
         "--learning-rates", metavar="R", type=float, nargs="+", help="short for --grid optimizer.lr=R,R"
     )
-    parser.add_argument("--baseline", metavar="NAME", help="the encoding that gains are over (the first)")
-    parser.add_argument("--metric", metavar="NAME", help="another value than the main one: mAP50")
+    parser.add_argument("--baseline", metavar="NAME", help="the encoding that gains are relative to (the first)")
+    parser.add_argument("--metric", metavar="NAME", help="a metric other than the main one: mAP50")
     cli.setting_arguments(parser)
     cli.weights_arguments(parser)
     cli.device_argument(parser)
     parser.add_argument("--work-dir", metavar="DIR", type=Path, help="default: work_dirs/compare_CONFIG")
     parser.add_argument("--jobs", metavar="K", type=int, default=1, help="runs at once (1)")
     parser.add_argument("--threads", metavar="T", type=int, help="threads of each (OMP_NUM_THREADS, or all cores / K)")
-    given = parser.parse_args(arguments)
-    if given.learning_rates:
-        given.grid.append(f"optimizer.lr={','.join(map(str, given.learning_rates))}")
-    given.seeds = given.seeds or ([0, 1, 2] if None in given.folds else [0])
-    return given
+    args = parser.parse_args(arguments)
+    if args.learning_rates:
+        args.grid.append(f"optimizer.lr={','.join(map(str, args.learning_rates))}")
+    args.seeds = args.seeds or ([0, 1, 2] if None in args.folds else [0])
+    return args
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    given = parse(arguments)
-    home = given.work_dir or Path(f"work_dirs/compare_{given.config.stem}{'_sample' if given.sample else ''}")
-    if given.baseline not in (None, *given.encodings):
-        baseline = given.baseline
-        raise UnknownNameError(f"--baseline {baseline} is none of --encodings{nearest(baseline, given.encodings)}")
-    points = grid.points(given.grid)
-    weights = [] if given.weights is None else ["--weights", given.weights]
-    weights += ["--keep-encoding"] if given.keep_encoding else []
+    args = parse(arguments)
+    home = args.work_dir or Path(f"work_dirs/compare_{args.config.stem}{'_sample' if args.sample else ''}")
+    if args.baseline not in (None, *args.encodings):
+        baseline = args.baseline
+        raise UnknownNameError(f"--baseline {baseline} is not in --encodings{nearest(baseline, args.encodings)}")
+    points = grid.points(args.grid)
     runs = plan(
-        given.config,
-        given.encodings,
-        given.seeds,
+        args.config,
+        args.encodings,
+        args.seeds,
         home,
-        given.per_class,
-        given.cfg_options,
-        given.sample,
-        given.data_root,
-        given.trust_config,
-        given.folds,
+        args.per_class,
+        args.cfg_options,
+        args.sample,
+        args.data_root,
+        args.trust_config,
+        args.folds,
         points,
-        weights,
+        args.weights,
+        args.keep_encoding,
     )
     cfg = runs[0].cfg
-    metric = given.metric or main_metric(cfg.metrics)[0]
-    title = f"{given.config.stem}{' --sample' if given.sample else ''}, test {metric} on "
+    metric = args.metric or main_metric(cfg.metrics)[0]
+    title = f"{args.config.stem}{' --sample' if args.sample else ''}, test {metric} on "
     title += cfg.train_dataloader.dataset.type
-    report = compare_table.Report(home, title, metric, given.baseline or runs[0].encoding)
+    report = compare_table.Report(home, title, metric, args.baseline or runs[0].encoding)
     tried: list[Outcome] = []
-    if given.grid:
+    if args.grid:
         first = runs[0].seed, runs[0].fold
-        tried = trained([run for run in runs if (run.seed, run.fold) == first], given, home, report.metric)
+        tried = train_runs([run for run in runs if (run.seed, run.fold) == first], args, home, report.metric)
         best = {row: choice.point for row, choice in grid.choose(tried).items()}
         runs = [run for run in runs if run.point == best.get(run.row, points[0])]
-    outcomes = trained(runs, given, home, report.metric, lambda some: report.write(some, tried))
+    outcomes = train_runs(runs, args, home, report.metric, lambda some: report.write(some, tried))
     print(f"\n{report.write(outcomes, tried)}\n{home}/compare.md, compare.json, compare.png")
     if any(one.failed for one in outcomes):
         sys.exit(1)
 
 
-def trained(
+def train_runs(
     runs: Sequence[Run],
-    given: argparse.Namespace,
+    args: argparse.Namespace,
     home: Path,
     metric: str,
-    seen: Callable[[list[Outcome]], object] = lambda outcomes: None,
+    after_each: Callable[[list[Outcome]], object] = lambda outcomes: None,
 ) -> list[Outcome]:
-    """All of them brought to their ends; `seen` is called with what there is after each."""
-    damaged = {run.folder: check_folder(run, given.trust_config) for run in runs}
-    jobs = max(1, given.jobs)
-    threads = given.threads or int(os.environ.get("OMP_NUM_THREADS") or max(1, processes.cores() // jobs))
+    """Train the runs that are not done, and return the outcomes of all; `after_each` run gets those so far."""
+    damaged = {run.folder: check_folder(run, args.trust_config) for run in runs}
+    jobs = max(1, args.jobs)
+    threads = args.threads or int(os.environ.get("OMP_NUM_THREADS") or max(1, processes.cores() // jobs))
+    by_folder = {run.folder: run for run in runs}
     outcomes = {
         run.folder: Outcome(run, None, damaged[run.folder]) if damaged[run.folder] else outcome(run) for run in runs
     }
     done = sum(run.done for run in runs)
     if done < len(runs):
-        check_data(runs, given.sample)
+        check_data(runs, args.sample)
         print(f"{len(runs)} to run, {done} of them done; {jobs} at once, torch threads each: {threads}")
-        print(f"what each says: {home}/*/{LOG}", flush=True)
+        print(f"logs: {home}/*/{LOG}", flush=True)
+
+    def announce(job: Job) -> None:
+        run = by_folder[job.folder]
+        print(f"{'resumed' if run.begun else 'started'}: {run}", flush=True)
+
     try:
-        begins = lambda run: print(f"{'resumed' if run.begun else 'started'}: {run}", flush=True)
-        ending = contextlib.closing(train_all(runs, [sys.executable, str(TRAIN)], jobs, threads, begins))
+        ending = contextlib.closing(run_jobs([run.job for run in runs if not run.done], jobs, threads, announce))
         with owned(home), ending as ends:
             for end in ends:
                 done += 1
-                outcomes[end.outcome.run.folder] = end.outcome
-                print(f"[{done:{len(str(len(runs)))}}/{len(runs)}] {compare_table.line(end, metric)}", flush=True)
-                seen(list(outcomes.values()))
+                ended = outcome(by_folder[end.job.folder], end.error)
+                outcomes[end.job.folder] = ended
+                line = compare_table.line(ended, metric, end.seconds_left)
+                print(f"[{done:{len(str(len(runs)))}}/{len(runs)}] {line}", flush=True)
+                after_each(list(outcomes.values()))
     except KeyboardInterrupt:
-        print(f"\nstopped with {sum(run.done for run in runs)} of {len(runs)} runs done: the same command goes on")
+        print(f"\nstopped with {sum(run.done for run in runs)} of {len(runs)} runs done. The same command resumes")
         raise
     return list(outcomes.values())
 

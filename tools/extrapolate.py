@@ -5,8 +5,8 @@
     python tools/extrapolate.py work_dirs/compare_mnist_pape/*_seed? --sizes 28 40 56 84 --scalings none linear ntk yarn
     python tools/extrapolate.py work_dirs/mnist_pape --sizes 28x28 28x56 56x28 56x56    # height x width: drawn as a map
 
-A CHECKPOINT is a .pth file, or a run's folder for its best.pth; without CONFIG, the config.json beside it counts.
-Several are drawn over each other; those of one encoding are averaged. Leaves extrapolate.json, .md and .png.
+A CHECKPOINT is a .pth file, or a run's folder for its best.pth; without CONFIG, the config.json beside it is used.
+Checkpoints of one encoding are averaged. Writes extrapolate.json, .md and .png.
 """
 
 import argparse
@@ -33,10 +33,10 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         "--scalings",
         nargs="+",
         choices=["none", *KINDS],
-        default=list(extrapolate.WAYS),
+        default=list(extrapolate.SCALINGS),
         help="of positions: none, linear (interpolation), and of rotary encodings ntk and yarn",
     )
-    parser.add_argument("--metric", metavar="NAME", help="another value than the main one: mAP50")
+    parser.add_argument("--metric", metavar="NAME", help="a metric other than the main one: mAP50")
     parser.add_argument("--out", metavar="DIR", type=Path, help="default: where the checkpoints are")
     return parser.parse_args(arguments)
 
@@ -48,45 +48,45 @@ def size(word: str) -> extrapolate.Size:
     return int(word) if len(sides) == 1 else (int(sides[0]), int(sides[1]))
 
 
-def checkpoints(given: argparse.Namespace) -> list[tuple[Path, Path]]:
-    """(config, checkpoint) of all."""
-    paths = [path / "best.pth" if path.is_dir() else path for path in given.checkpoints]
-    if given.config.suffix in (".py", ".json"):
+def checkpoints(args: argparse.Namespace) -> list[tuple[Path, Path]]:
+    """Return the config and checkpoint of each model."""
+    paths = [path / "best.pth" if path.is_dir() else path for path in args.checkpoints]
+    if args.config.suffix in (".py", ".json"):
         if not paths:
-            raise DataError(f"no CHECKPOINT: name one after {given.config}, or run folders instead of both")
-        return [(given.config, path) for path in paths]
-    first = given.config / "best.pth" if given.config.is_dir() else given.config
+            raise DataError(f"no CHECKPOINT. Name one after {args.config}, or name run folders only")
+        return [(args.config, path) for path in paths]
+    first = args.config / "best.pth" if args.config.is_dir() else args.config
     found = [(path.with_name("config.py"), path) for path in (first, *paths)]
     for config, path in found:
         if path.is_file() and not (config.is_file() or config.with_suffix(".json").is_file()):
-            raise DataError(f"no config.json beside {path}: name its CONFIG before it")
+            raise DataError(f"no config.json beside {path}. Name its CONFIG first")
     return found
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    given = parse(arguments)
-    found = checkpoints(given)
+    args = parse(arguments)
+    found = checkpoints(args)
     for _, path in found:
         if not path.is_file():
-            raise DataError(f"no checkpoint at {path}: train first, or name a run's folder or a .pth file")
+            raise DataError(f"no checkpoint at {path}. Train first, or name a run's folder or a .pth file")
     tested, generated = [], False
     for number, (config, path) in enumerate(found, 1):
-        given.config = config
-        cfg = config_from(given, ["test", "train"])
-        prepare_data(cfg, given.sample)
+        args.config = config
+        cfg = config_from(args, ["test", "train"])
+        prepare_data(cfg, args.sample)
         generated = generated or on_stand_in(cfg)
-        tested.append(extrapolate.extrapolate(cfg, path, given.sizes, given.metric, given.scalings))
+        tested.append(extrapolate.extrapolate(cfg, path, args.sizes, args.metric, args.scalings))
         print(f"[{number}/{len(found)}] {tested[-1].encoding}, {path}", flush=True)
     metric, quantity = tested[0].metric, tested[0].quantity
     rows, sizes = extrapolate_table.summarised(tested), extrapolate_table.shapes(tested)
-    trained = sorted({one.trained for one in tested})
-    sides = " and ".join(str(h) if h == w else f"{h}x{w}" for h, w in trained)
+    train_shapes = sorted({one.train_shape for one in tested})
+    sides = " and ".join(str(h) if h == w else f"{h}x{w}" for h, w in train_shapes)
     tables = (
         extrapolate_table.text(rows, list(sizes), metric, quantity, sides) + f"\n{STAND_IN.capitalize()}.\n" * generated
     )
-    out = given.out or Path(os.path.commonpath([path.parent for _, path in found]))
+    out = args.out or Path(os.path.commonpath([path.parent for _, path in found]))
     extrapolate_table.save(out, tested, rows, tables)
-    extrapolate_table.draw(out / "extrapolate.png", rows, sizes, metric, quantity, trained)
+    extrapolate_table.draw(out / "extrapolate.png", rows, sizes, metric, quantity, train_shapes)
     print(f"\n{tables}\n{out / 'extrapolate.md'}  {out / 'extrapolate.json'}  {out / 'extrapolate.png'}")
 
 

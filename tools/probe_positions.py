@@ -1,11 +1,11 @@
 #!/usr/bin/env python
-"""Measure with linear probes how well the features of each layer tell token positions.
+"""Measure with linear probes how much the features of each layer know of token positions.
 
     python tools/probe_positions.py configs/mnist_small.py work_dirs/mnist_small/best.pth
     python tools/probe_positions.py configs/mnist_pape.py work_dirs/mnist_pape_sample/best.pth --sample --samples 100
 
-The absolute place of a token, axis by axis, and that of a pair's second token as its first sees it; beside it the same
-model untrained, and places dealt out anew. Leaves probe_positions.json, .md and .png beside the checkpoint.
+Probes read the position of a token, axis by axis, and the relative position of a pair of tokens; for comparison also
+from the untrained model, and with permuted positions. Writes probe_positions.json, .md and .png beside the checkpoint.
 """
 
 import argparse
@@ -31,15 +31,15 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    given = parse(arguments)
+    args = parse(arguments)
     for option, least in (("samples", 2), ("tokens", 2)):
-        if getattr(given, option) < least:
-            raise DataError(f"--{option} is a number from {least} on, got {getattr(given, option)}")
-    cfg = config_from(given, ["test"])
-    out = given.out or given.checkpoint.parent
+        if getattr(args, option) < least:
+            raise DataError(f"--{option} is a number from {least} on, got {getattr(args, option)}")
+    cfg = config_from(args, ["test"])
+    out = args.out or args.checkpoint.parent
     output.folder(out, "--out")
-    prepare_data(cfg, given.sample)
-    probed = probe_positions.probe(cfg, given.checkpoint, given.samples, given.tokens)
+    prepare_data(cfg, args.sample)
+    probed = probe_positions.probe(cfg, args.checkpoint, args.samples, args.tokens)
     tables = probe_positions.text(probed) + f"\n{STAND_IN.capitalize()}.\n" * on_stand_in(cfg)
     probe_positions.save(out, probed, tables)
     probe_positions.draw(out / "probe_positions.png", probed)

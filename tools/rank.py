@@ -3,10 +3,11 @@
 
     python tools/rank.py work_dirs/compare_mnist_small work_dirs/compare_sign_digits --baseline PaPE
     python tools/rank.py docs/results/data/start.json --baseline PaPE --sets mnist_small sign_digits
-    python tools/rank.py work_dirs/comparison work_dirs/compare_ldraw10   another set beside those joined before
+    python tools/rank.py work_dirs/comparison work_dirs/compare_ldraw10   add another data set to those joined before
 
-Each is a work dir of tools/compare.py or of this program, or a .json file of theirs. Options of an encoding may differ
-from set to set: it is one row where no set has two of its kind. Leaves comparison.md, comparison.json, comparison.png.
+Arguments are work dirs of tools/compare.py or of this program, or their .json files. Options of an encoding may differ
+from set to set: it is one row if no set has two encodings of its type. Writes comparison.md, comparison.json and
+comparison.png.
 """
 
 import argparse
@@ -29,16 +30,18 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    given = parse(arguments)
-    sets = join(given.comparisons)
-    for name in given.sets or ():
+    args = parse(arguments)
+    sets = join(args.comparisons)
+    for name in args.sets or ():
         if name not in sets:
-            raise UnknownNameError(f"no comparison is of {name}{nearest(name, sets)} Known: {', '.join(sets)}")
-    sets = {name: sets[name] for name in given.sets or sets}
+            raise UnknownNameError(
+                f"no comparison has the data set {name}{nearest(name, sets)} Known: {', '.join(sets)}"
+            )
+    sets = {name: sets[name] for name in args.sets or sets}
     first = next(iter(next(iter(sets.values())).cells))
-    table = Table(sets, given.baseline or first)
-    says = table.write(given.out)
-    print(f"{says}\n{given.out}/comparison.md, comparison.json{', comparison.png' if table.ranking else ''}")
+    table = Table(sets, args.baseline or first)
+    says = table.write(args.out)
+    print(f"{says}\n{args.out}/comparison.md, comparison.json{', comparison.png' if table.ranking else ''}")
 
 
 if __name__ == "__main__":

@@ -4,12 +4,11 @@
     python tools/report.py work_dirs/mnist_small_sample
     python tools/report.py work_dirs/mnist_small --samples 24          with more samples of its test set
     python tools/report.py work_dirs/compare_mnist_small/* --out mnist.html
-        seeds of one kind are a row, with an interval
+        seeds of one config are one row, with an interval
 
-It has the figures, curves, samples with most mistakes and the best, where the model looks, its encoding before and
-after training, how many samples each class has, what its config says otherwise than the one that ships, and the command
-to run it again. Training writes it, too; --samples tests the run's best.pth once more for other samples, and needs the
-data.
+The page has results, curves, the worst and best samples, attention maps, the encoding before and after training, the
+numbers of samples, differences from the shipped config, and the command that trains the run again. Training writes it,
+too; --samples tests best.pth again for other samples, which needs the data.
 """
 
 from collections.abc import Sequence
@@ -30,25 +29,27 @@ from ndformer.lab import report, run_folder
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = new_parser(__doc__)
     parser.add_argument("runs", metavar="RUN", type=Path, nargs="+", help="folders of runs")
-    parser.add_argument("--samples", metavar="N", type=int, help="of the test set, with answers (as training left)")
+    parser.add_argument(
+        "--samples", metavar="N", type=int, help="of the test set, with predictions (those that training rendered)"
+    )
     parser.add_argument("--out", metavar="FILE", type=Path, help="(report.html in the run's folder, of several here)")
     parser.add_argument("--trust-config", action="store_true", help="import the modules that a run's config names")
     device_argument(parser)
     file_arguments(parser)
-    given = parser.parse_args(arguments)
-    if given.samples is not None and given.samples < 1:
-        raise DataError(f"--samples is 1 or more, got {given.samples}")
-    if given.samples is not None:
-        for folder in given.runs:
-            test(folder, given.samples, given.trust_config)
-    runs = [run_folder.read(folder) for folder in given.runs]
-    out = given.out or (given.runs[0] if len(runs) == 1 else Path()) / "report.html"
+    args = parser.parse_args(arguments)
+    if args.samples is not None and args.samples < 1:
+        raise DataError(f"--samples is 1 or more, got {args.samples}")
+    if args.samples is not None:
+        for folder in args.runs:
+            test(folder, args.samples, args.trust_config)
+    runs = [run_folder.read(folder) for folder in args.runs]
+    out = args.out or (args.runs[0] if len(runs) == 1 else Path()) / "report.html"
     report.write(out, runs)
     print(out)
 
 
 def test(folder: Path, count: int, trusted: bool) -> None:
-    """Once more, for its pictures."""
+    """Test a run again, to render samples."""
     run_folder.read(folder)
     cfg = load(folder / saved.DATA, trusted=trusted)
     prepare_data(cfg, False)

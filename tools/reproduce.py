@@ -1,37 +1,38 @@
 #!/usr/bin/env python
-"""Measure a table or figure of a paper: its claims, our numbers and a verdict for each claim.
+"""Measure a table or figure of a paper: our numbers, and a verdict for each of its claims.
 
-    python tools/reproduce.py --list                 every table and figure, what it needs, how far it is
-    python tools/reproduce.py thesis:table3          one of them, on a scale for two CPU cores
-    python tools/reproduce.py toys --seeds 0 1 --jobs 2     all of a paper, two seeds, two cells at once
+    python tools/reproduce.py --list                 every table and figure, its requirements and status
+    python tools/reproduce.py thesis:table3          one table, on a scale for two CPU cores
+    python tools/reproduce.py toys --seeds 0 1 --jobs 2     a whole paper, two seeds, two cells at once
     python tools/reproduce.py pape --data sets --keep kept --pages kept
-                                                     with data sets of your own folder, as a page of your own
-    python tools/reproduce.py --pages docs/papers    pages from what was measured, without measuring anything
+                                                     with data sets of your own, as your own page
+    python tools/reproduce.py --pages docs/papers    write pages from kept results, without measuring
 
-The same command again goes on where it was stopped: cells that are done are not measured again. Leaves in
-work_dirs/reproduce/PAPER_ITEM_SCALE: results.json, table.md, picture.png, and a folder for each cell. --keep copies
-results and picture to a folder, and --pages makes a page a paper of what a folder has kept. --onto keeps them there
-beside the rows and seeds that it has, which are not measured again: tables of hours grow so, on one machine after
-another. --list says which folders of data sets an experiment reads, as they are called in --data; without one, it says
-where to get it.
+The same command again measures only the cells that are missing. Writes into work_dirs/reproduce/PAPER_ITEM_SCALE:
+results.json, table.md, picture.png, and a folder for each cell. --keep copies results and picture to a folder, and
+--pages writes a page for each paper from such a folder. --onto adds them to the rows and seeds that the folder has,
+which are not measured again: long tables can grow on several machines. --list names the folders of data sets that an
+experiment reads inside --data; an experiment without its data says where to get it.
 """
 
 import argparse
+import contextlib
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
-
-import torch
 
 from ndformer.framework.engine.programs import cli
 from ndformer.framework.engine.training.owner import owned
 from ndformer.framework.errors import ConfigError, DataError, UnknownNameError
 from ndformer.framework.system import atomic
 from ndformer.lab import index, pages, runner
-from ndformer.lab.experiment import Cell, Experiment, Results, Scale, ScaleName
-from ndformer.studies import PAPERS, find, of_paper
-from ndformer.studies.contents import NOT_MEASURED
+from ndformer.lab.experiment import Cell, Experiment, Scale, ScaleName
+from ndformer.lab.jobs import LOG, Job, run_jobs
+from ndformer.lab.results import RESULTS, Results
+from ndformer.studies import PAPERS, find, measure_cell, paper_experiments
+from ndformer.studies.contents import NOT_MEASURED, NOTES
 
 QUICK = 1  # minutes of a whole table, which is measured without processes of its own
 PAGES = Path(__file__).resolve().parents[1] / "docs" / "papers"
@@ -40,45 +41,41 @@ PAGES = Path(__file__).resolve().parents[1] / "docs" / "papers"
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = cli.new_parser(__doc__)
     parser.add_argument("name", metavar="PAPER[:ITEM]", nargs="?")
-    parser.add_argument("--list", action="store_true", help="what there is")
-    parser.add_argument("--scale", choices=["small", "paper"], help="(small, where there is one)")
-    parser.add_argument("--seeds", metavar="N", type=from_(0), nargs="+", help="(as many as the table wants, from 0)")
-    parser.add_argument("--rows", metavar="ROW", nargs="+", help="these rows alone")
-    parser.add_argument("--jobs", metavar="K", type=from_(1), default=1, help="cells at once, of one thread each (1)")
-    parser.add_argument("--anyway", action="store_true", help="also what needs more than two CPU cores")
+    parser.add_argument("--list", action="store_true", help="list all experiments")
+    parser.add_argument("--scale", choices=["small", "paper"], help="(small if there is one)")
+    parser.add_argument(
+        "--seeds", metavar="N", type=integer_from(0), nargs="+", help="(as many as the experiment has, from 0)"
+    )
+    parser.add_argument("--rows", metavar="ROW", nargs="+", help="only these rows")
+    parser.add_argument(
+        "--jobs", metavar="K", type=integer_from(1), default=1, help="cells at once, with one thread each (1)"
+    )
+    parser.add_argument("--anyway", action="store_true", help="run experiments that need more than two CPU cores, too")
     parser.add_argument("--work-dir", metavar="DIR", type=Path, default=Path("work_dirs/reproduce"))
     parser.add_argument(
-        "--data", metavar="DIR", type=Path, default=Path("data"), help="holds a folder for each data set (data)"
+        "--data", metavar="DIR", type=Path, default=Path("data"), help="contains a folder for each data set (data)"
     )
     parser.add_argument(
-        "--pages", metavar="DIR", type=Path, help="write a page a paper, of results that --keep left there"
+        "--pages", metavar="DIR", type=Path, help="write a page for each paper from the results in this folder"
     )
     parser.add_argument("--keep", metavar="DIR", type=Path, help="copy results and picture there, for --pages")
-    parser.add_argument("--onto", metavar="DIR", type=Path, help="as --keep, beside the rows and seeds kept there")
-    parser.add_argument("--cell", nargs=2, help=argparse.SUPPRESS)  # a row and a seed, measured in this process
-    given = parser.parse_args(arguments)
-    if not (given.name or given.list or given.pages):
-        parser.error("name a PAPER or PAPER:ITEM, or ask for --list")
-    return given
+    parser.add_argument("--onto", metavar="DIR", type=Path, help="as --keep, adding to the rows and seeds there")
+    args = parser.parse_args(arguments)
+    if not (args.name or args.list or args.pages):
+        parser.error("name a PAPER or PAPER:ITEM, or use --list")
+    return args
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    given = parse(arguments)
-    if given.list:
+    args = parse(arguments)
+    if args.list:
         print(listed())
-    elif given.cell:
-        row, seed = given.cell
-        torch.set_num_threads(1)
-        experiment = find(given.name)
-        every_row = runner.cells(experiment, scale_of(experiment, given), [int(seed)], given.work_dir, given.data)
-        (cell,) = [cell for cell in every_row if cell.row == row]
-        runner.measure(experiment, cell)
-    elif given.name:
-        ran = [attempt(experiment, given) for experiment in named(given.name)]
+    elif args.name:
+        ran = [attempt(experiment, args) for experiment in named(args.name)]
         if not any(ran):
-            raise ConfigError(f"nothing of {given.name} can run here")
-    if given.pages:
-        write_pages(given.pages)
+            raise ConfigError(f"nothing of {args.name} can run here")
+    if args.pages:
+        write_pages(args.pages)
 
 
 def named(name: str) -> list[Experiment]:
@@ -86,102 +83,131 @@ def named(name: str) -> list[Experiment]:
         return [find(name)]
     if name not in PAPERS:
         raise UnknownNameError(f"no paper '{name}': there are {', '.join(PAPERS)}")
-    return of_paper(name)
+    return paper_experiments(name)
 
 
-def from_(least: int) -> Callable[[str], int]:
-    def whole(text: str) -> int:
-        if not text.isdecimal() or int(text) < least:
-            raise argparse.ArgumentTypeError(f"takes whole numbers from {least}, got {text!r}")
+def integer_from(minimum: int) -> Callable[[str], int]:
+    def parse(text: str) -> int:
+        if not text.isdecimal() or int(text) < minimum:
+            raise argparse.ArgumentTypeError(f"takes whole numbers from {minimum}, got {text!r}")
         return int(text)
 
-    return whole
+    return parse
 
 
-def attempt(experiment: Experiment, given: argparse.Namespace) -> bool:
-    """Whether it ran: of a whole paper, what cannot run here is left out."""
-    hindrance = "" if ":" in given.name else hindered(experiment, given)
+def attempt(experiment: Experiment, args: argparse.Namespace) -> bool:
+    """Run an experiment and return True; of a whole paper, skip what cannot run here."""
+    hindrance = "" if ":" in args.name else hindered(experiment, args)
     if hindrance:
         print(f"left out: {hindrance}")
         return False
     try:
-        run(experiment, given)
+        run(experiment, args)
     except KeyboardInterrupt:
-        print("stopped: the same command again goes on from here", file=sys.stderr)
+        print("stopped. The same command resumes", file=sys.stderr)
         raise
     return True
 
 
-def check(experiment: Experiment, given: argparse.Namespace) -> Scale:
-    scale = scale_of(experiment, given)
+def check(experiment: Experiment, args: argparse.Namespace) -> Scale:
+    scale = chosen_scale(experiment, args)
     if scale not in experiment.scales:
         raise ConfigError(f"{experiment.name} has no scale '{scale}', only {', '.join(experiment.scales)}")
     wants = experiment.scales[scale]
-    if wants.needs and not given.anyway:
+    if wants.needs and not args.anyway:
         others = [
             other.name
-            for other in of_paper(experiment.paper)
+            for other in paper_experiments(experiment.paper)
             if set(other.shows) & set(experiment.shows) and not all(one.needs for one in other.scales.values())
         ]
         raise ConfigError(
-            f"{experiment.name} on the scale '{scale}' needs {wants.needs}: where these are, --anyway runs it"
+            f"{experiment.name} on the scale '{scale}' needs {wants.needs}: with these, --anyway runs it"
             + (f"; at a scale for two CPU cores: {', '.join(others)}" if others else "")
         )
-    runner.check_data(experiment, scale, given.data)
+    runner.check_data(experiment, scale, args.data)
     return wants
 
 
-def scale_of(experiment: Experiment, given: argparse.Namespace) -> ScaleName:
-    """That was asked for, or the smallest that there is."""
-    return given.scale or next(iter(experiment.scales))
+def chosen_scale(experiment: Experiment, args: argparse.Namespace) -> ScaleName:
+    """Return the requested scale, or the first one."""
+    return args.scale or next(iter(experiment.scales))
 
 
-def hindered(experiment: Experiment, given: argparse.Namespace) -> str:
-    """Why it cannot run here, where others of its paper may."""
+def hindered(experiment: Experiment, args: argparse.Namespace) -> str:
+    """Return why an experiment cannot run here; '' if it can."""
     try:
-        check(experiment, given)
+        check(experiment, args)
     except (ConfigError, DataError) as error:
         return str(error.args[0])
     return ""
 
 
-def run(experiment: Experiment, given: argparse.Namespace) -> None:
-    wants, scale = check(experiment, given), scale_of(experiment, given)
-    seeds, before = given.seeds or range(wants.seeds), None
-    if given.onto:
-        before = pages.kept(experiment, scale, given.onto)
-        runner.take_over(experiment, scale, before, given.work_dir)
-    program = [sys.executable, str(Path(__file__).resolve())]
-    begin = time.monotonic()
-    folder = given.work_dir / pages.name_of(experiment, scale)
-    every = runner.cells(experiment, scale, seeds, given.work_dir)
-    asked = [cell for cell in every if cell.row in (given.rows or experiment.rows)]
-    if given.keep:
-        coming = [cell for cell in every if cell in asked or runner.done(cell)]
-        check_nothing_is_lost(pages.kept(experiment, scale, given.keep), coming, given.keep / folder.name)
-    there = sum(runner.done(cell) for cell in asked)
-    quick = wants.minutes is not None and wants.minutes <= QUICK
+def run(experiment: Experiment, args: argparse.Namespace) -> None:
+    """Measure the cells of an experiment that are not measured yet, and write its results."""
+    wants, scale = check(experiment, args), chosen_scale(experiment, args)
+    seeds, before = args.seeds or range(wants.seeds), None
+    if args.onto:
+        before = pages.load_results(experiment, scale, args.onto)
+        runner.take_over(experiment, scale, before, args.work_dir)
+    folder = args.work_dir / runner.folder_name(experiment, scale)
+    every = runner.cells(experiment, scale, seeds, args.work_dir, args.data)
+    chosen = runner.cells(experiment, scale, seeds, args.work_dir, args.data, args.rows)
+    if args.keep:
+        coming = [cell for cell in every if cell in chosen or runner.is_measured(cell)]
+        check_nothing_is_lost(pages.load_results(experiment, scale, args.keep), coming, args.keep / folder.name)
+    missing = [cell for cell in chosen if not runner.is_measured(cell)]
+    is_quick = wants.minutes is not None and wants.minutes <= QUICK
     print(f"{experiment.name}: {experiment.title}")
-    print(f"{len(asked)} cells, {there} of them done{'' if quick else expected(wants, experiment, len(asked) - there)}")
-    if not quick:
-        print(f"what each says, if anything: {folder}/*/{runner.LOG}", flush=True)
-
+    estimate = "" if is_quick else expected(wants, experiment, len(missing))
+    print(f"{len(chosen)} cells, {len(chosen) - len(missing)} of them done{estimate}")
+    if not is_quick:
+        print(f"logs: {folder}/*/{LOG}", flush=True)
     with owned(folder):
-        more = given.rows, given.data, quick
-        ends = runner.conduct(experiment, scale, seeds, given.work_dir, given.jobs, program, *more)
-        for measured, (done, total, cell) in enumerate(ends, 1):
-            left = (time.monotonic() - begin) / measured * (total - done)
-            print(f"[{done}/{total}] {cell.row}, seed {cell.seed}; about {left / 60:.0f} min left", flush=True)
+        measuring = (
+            measure_in_process(experiment, missing) if is_quick else measure_in_workers(experiment, missing, args)
+        )
+        for done, (cell, seconds_left) in enumerate(measuring, len(chosen) - len(missing) + 1):
+            left = f"about {seconds_left / 60:.0f} min left"
+            print(f"[{done}/{len(chosen)}] {cell.row}, seed {cell.seed}; {left}", flush=True)
         every_seed = sorted({*seeds, *(before.seeds if before else ())})
-        results = runner.measured(experiment, scale, every_seed, given.work_dir)
+        results = runner.collect(experiment, scale, every_seed, args.work_dir)
         text = pages.write(experiment, scale, results, folder)
     print(f"\n{text}\n{folder}")
-    print(f"{60 * runner.minutes(experiment, scale, seeds, given.work_dir):.0f} seconds of a core in all")
-    for home in filter(None, (given.keep, given.onto)):
-        kept = home / folder.name
-        kept.mkdir(parents=True, exist_ok=True)
-        for name in (pages.RESULTS, "picture.png"):
-            atomic.copy(folder / name, kept / name)
+    print(f"{60 * runner.minutes(experiment, scale, seeds, args.work_dir):.0f} seconds of processor time in all")
+    for home in filter(None, (args.keep, args.onto)):
+        copy = home / folder.name
+        copy.mkdir(parents=True, exist_ok=True)
+        for name in (RESULTS, "picture.png"):
+            atomic.copy(folder / name, copy / name)
+
+
+def measure_in_process(experiment: Experiment, cells: Sequence[Cell]) -> Iterator[tuple[Cell, float]]:
+    """Measure cells in this process, and yield each with the seconds left."""
+    begin = time.monotonic()
+    for number, cell in enumerate(cells, 1):
+        runner.measure(experiment, cell)
+        yield cell, (time.monotonic() - begin) / number * (len(cells) - number)
+
+
+def measure_in_workers(
+    experiment: Experiment, cells: Sequence[Cell], args: argparse.Namespace
+) -> Iterator[tuple[Cell, float]]:
+    """Measure cells in processes of their own, `--jobs` at once, and yield each with the seconds left."""
+    by_folder = {cell.folder: cell for cell in cells}
+    work = partial(measure_cell, experiment.name)
+    jobs = [Job(cell.folder, partial(work, cell), command(experiment, cell, args)) for cell in cells]
+    with contextlib.closing(run_jobs(jobs, args.jobs, threads=1)) as ends:
+        for end in ends:
+            cell = by_folder[end.job.folder]
+            if not runner.is_measured(cell):
+                raise DataError(f"{experiment.name}, {cell.row}, seed {cell.seed}: {end.error or 'stopped'}")
+            yield cell, end.seconds_left
+
+
+def command(experiment: Experiment, cell: Cell, args: argparse.Namespace) -> list[str]:
+    """Return the command line that measures one cell."""
+    chosen = ["--scale", cell.scale, "--rows", cell.row, "--seeds", str(cell.seed)]
+    return ["tools/reproduce.py", experiment.name, *chosen, "--work-dir", str(args.work_dir), "--data", str(cell.data)]
 
 
 def expected(wants: Scale, experiment: Experiment, cells: int) -> str:
@@ -190,19 +216,24 @@ def expected(wants: Scale, experiment: Experiment, cells: int) -> str:
     return f"; the others are about {wants.minutes * cells / (wants.seeds * len(experiment.rows)):.0f} min of a core"
 
 
-def check_nothing_is_lost(before: Results | None, cells: Sequence[Cell], kept: Path) -> None:
+def check_nothing_is_lost(before: Results | None, cells: Sequence[Cell], folder: Path) -> None:
     known = {(cell.row, cell.seed) for cell in cells}
     lost = [(row, seed) for row, seeds in (before.values if before else {}).items() for seed in seeds]
     lost = [cell for cell in lost if cell not in known]
     if lost:
         raise ConfigError(
-            f"{kept} has {len(lost)} cells that this run has not, such as {lost[0][0]}, seed {lost[0][1]}, and --keep "
-            "would lose them: --onto keeps both"
+            f"{folder} has {len(lost)} cells that this run has not, such as {lost[0][0]}, seed {lost[0][1]}, and "
+            "--keep would lose them: --onto keeps both"
         )
 
 
-def papers() -> list[index.Paper]:
-    return [index.Paper(name, title, of_paper(name), NOT_MEASURED.get(name, {})) for name, (title, _) in PAPERS.items()]
+def papers() -> list[pages.Paper]:
+    return [
+        pages.Paper(
+            name, title, paper_experiments(name), intro, NOT_MEASURED.get(name, {}), NOTES.get(name, "").strip()
+        )
+        for name, (title, intro) in PAPERS.items()
+    ]
 
 
 def listed() -> str:
@@ -210,11 +241,10 @@ def listed() -> str:
 
 
 def write_pages(folder: Path) -> None:
-    if not any(folder.glob(f"*/{pages.RESULTS}")):
+    if not any(folder.glob(f"*/{RESULTS}")):
         raise DataError(f"{folder} has no results to make pages of: --keep {folder} leaves them there")
     written = {  # all of them first: results that cannot be read leave all pages as they are
-        f"{paper.name}.md": pages.page(paper.title, PAPERS[paper.name][1], paper.experiments, folder, paper.without)
-        for paper in papers()
+        f"{paper.name}.md": pages.page(paper, folder) for paper in papers()
     }
     written["README.md"] = index.index(papers(), folder)
     for name, text in written.items():

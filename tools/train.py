@@ -22,7 +22,7 @@ from pathlib import Path
 from mmengine.config import Config
 
 from ndformer.framework.engine.building import encoding_name, prepare_data
-from ndformer.framework.engine.programs import output, rendered
+from ndformer.framework.engine.programs import output
 from ndformer.framework.engine.programs.cli import (
     config_arguments,
     config_from,
@@ -33,14 +33,9 @@ from ndformer.framework.engine.programs.cli import (
 )
 from ndformer.framework.engine.run import train
 from ndformer.framework.engine.training import checkpoint, exported
-from ndformer.framework.engine.training.evaluate import Evaluation
-from ndformer.framework.engine.training.loading import Loader
 from ndformer.framework.engine.training.work_dir import check_free
-from ndformer.framework.model import TokenModel
-from ndformer.framework.pictures.runs import attempted
 from ndformer.framework.system import processes
-from ndformer.lab import report as studies_report
-from ndformer.lab import run_folder
+from ndformer.lab.report import write_after_training
 
 
 def work_dir_of(given: argparse.Namespace, cfg: Config) -> Path:
@@ -49,16 +44,6 @@ def work_dir_of(given: argparse.Namespace, cfg: Config) -> Path:
         given.config.stem + (f"_{encoding_name(cfg)}" if given.encoding else "") + ("_sample" if given.sample else "")
     )
     return Path(given.work_dir or cfg.get("work_dir") or f"work_dirs/{name}")
-
-
-def report(without: bool, work_dir: Path, cfg: Config, model: TokenModel, loader: Loader, found: Evaluation) -> None:
-    """A page of the run. It is no reason to end one: what fails is a warning."""
-    if without:
-        return
-    with attempted(path := work_dir / "report.html"):
-        rendered.leave(work_dir, cfg, model, loader, found)
-        studies_report.write(path, [run_folder.read(work_dir)])
-        print(path)
 
 
 def main() -> None:
@@ -90,7 +75,8 @@ def main() -> None:
             prepare_data(cfg, given.sample)
         processes.wait()
         changes = given.allow_config_change, given.allow_data_change
-        train(cfg, work_dir, given.resume, *changes, given.overwrite, partial(report, given.no_report, work_dir))
+        report = None if given.no_report else partial(write_after_training, work_dir)
+        train(cfg, work_dir, given.resume, *changes, given.overwrite, report)
         if given.export is not None and processes.rank() == 0:
             exported.export(given.export, checkpoint.load(work_dir / checkpoint.BEST))
             print(given.export)

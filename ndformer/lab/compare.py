@@ -1,8 +1,8 @@
-"""One config under several encodings, seeds, folds, amounts of data: what runs there are, and what came of them.
+"""Comparisons: the runs of one config with several encodings, seeds, folds and amounts of data, and their outcomes.
 
 runs = plan("configs/mnist_pape.py", ["Sincos", "PaPE(m=8)"], seeds=[0, 1, 2], home=Path("work_dirs/mine"))
-for end in train_all(runs, [sys.executable, "tools/train.py"], jobs=2, threads=1):     of train_all.py
-    print(end.outcome.run, end.outcome.failed or end.outcome.results)
+for run, end in zip(runs, run_jobs([run.job for run in runs if not run.done], workers=1, threads=2)):
+    print(outcome(run, end.error).results)
 """
 
 import argparse
@@ -11,6 +11,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +24,9 @@ from ndformer.framework.engine.building import prepare_data
 from ndformer.framework.engine.config import saved
 from ndformer.framework.engine.config.differences import that_matter
 from ndformer.framework.engine.config.load import load
+from ndformer.framework.engine.config.shipped import config_path
 from ndformer.framework.engine.config.text import as_argument, parse_option
-from ndformer.framework.engine.programs.cli import config_arguments, config_from, weights_arguments
+from ndformer.framework.engine.programs.cli import config_from
 from ndformer.framework.engine.run import build_loader
 from ndformer.framework.engine.training import checkpoint
 from ndformer.framework.engine.training.leakage import check_apart
@@ -33,41 +35,43 @@ from ndformer.framework.evaluation.metric import main_metric, quantity_of
 from ndformer.framework.quantity import Quantity
 from ndformer.framework.registry import MODALITIES
 from ndformer.framework.registry.signature import arguments
+from ndformer.lab.jobs import Job, train_once
 
-ANEW = "without its folder the same command runs it again"
+ANEW = "Remove its folder, and the same command runs it again"
 
 
 @dataclass(frozen=True)
 class Run:
-    """One cell of the table."""
+    """One training run of a comparison."""
 
-    encoding: str  # as on the command line
+    encoding: str  # as written on the command line
     per_class: int | None
     seed: int
     folder: Path
-    arguments: list[str]  # of the training program, but for the folder
-    cfg: Config  # what they come to
+    arguments: list[str]  # of tools/train.py, without the folder
+    cfg: Config  # the config that these arguments give
     fold: int | None = None
-    point: Mapping[str, str] = field(default_factory=dict)  # of a grid: the values of its options
+    point: Mapping[str, str] = field(default_factory=dict)  # of a grid: option -> value
+    sample: bool = False  # on generated data
 
     def __str__(self) -> str:
         amount = "" if self.per_class is None else f"{self.per_class} per class, "
-        point = "".join(f"{option}, " for option in written(self.point))
+        point = "".join(f"{option}, " for option in as_options(self.point))
         return f"{self.encoding}, {amount}{point}seed {self.seed}{'' if self.fold is None else f', fold {self.fold}'}"
 
     @property
     def row(self) -> tuple[str, int | None]:
-        """Which one of the table's."""
+        """The row of the table that this run belongs to."""
         return self.encoding, self.per_class
 
     @property
     def repeat(self) -> int | str:
-        """Which one of those that a mean is over; gains are paired by it."""
+        """The repetition: means are over it, and gains are paired by it."""
         return self.seed if self.fold is None else f"seed {self.seed}, fold {self.fold}"
 
     @property
     def class_token(self) -> str:
-        """The position of the model's class token, in the words of `class_at`; '' without one."""
+        """The position of the model's class token, as `class_at` names it; '' without one."""
         return _class_token(self.cfg.model) if self.cfg and "model" in self.cfg else ""
 
     @property
@@ -78,12 +82,21 @@ class Run:
     def begun(self) -> bool:
         return (self.folder / "last.pth").is_file()
 
+    @property
+    def job(self) -> Job:
+        """The job that starts or resumes this run."""
+        command = ["tools/train.py", *self.arguments, "--work-dir", str(self.folder), *["--resume"] * self.begun]
+        work = partial(train_once, self.cfg, self.folder, self.sample, with_report=True)
+        return Job(self.folder, work, command, kind=self.per_class)
+
 
 @dataclass(frozen=True)
 class Outcome:
+    """The results of a run, or the reason why it has none."""
+
     run: Run
-    results: dict[str, Any] | None  # as in results.json
-    failed: str = ""  # why there are none, or none that count
+    results: dict[str, Any] | None  # the content of results.json
+    failed: str = ""  # why there are no results, or why they do not count
 
     def quantity(self, name: str) -> Quantity:
         """Return the quantity of a value: as the run measured it, else as its config declares it."""
@@ -103,103 +116,113 @@ def plan(
     trusted: bool = False,
     folds: Sequence[int | None] = (None,),
     points: Sequence[Mapping[str, str]] = ({},),
-    weights: Sequence[str] = (),
+    weights: str | None = None,
+    keep_encoding: bool = False,
 ) -> list[Run]:
-    """All runs, checked; every encoding once before any is repeated with another seed or fold. None: the config's own
-    encoding. `points`: of a grid, see grid.py; `weights`: the arguments that name pretrained ones."""
-    given = {"seed": "--seeds", "train_dataloader.dataset.per_class": "--per-class"}
-    given |= {} if None in folds else {"dataset.fold": "--folds"}
-    fixed = {".".join(parse_option(option)[0]) for option in options}
-    for key, own in (dict.fromkeys(points[0], "--grid") | given).items():
-        if key in fixed:
-            raise ConfigError(f"--cfg-options gives {key}: that is for {own}")
-        if key in points[0] and key in given:
-            raise ConfigError(f"--grid gives {key}: that is for {own}")
+    """Return all runs, with checked configs: every encoding once before any with another seed or fold.
+
+    An encoding of None is the config's own. `points` are those of a grid (grid.py); `weights` names pretrained ones.
+    """
+    _check_options(options, points[0], {} if None in folds else {"dataset.fold": "--folds"})
     short = [_short(encoding or "run") for encoding in encodings]
     for i, name in enumerate(short):
         if name in short[:i]:
-            raise ConfigError(f"--encodings names {encodings[i]} twice: leave one out")
+            raise ConfigError(f"--encodings names {encodings[i]} twice. Remove one")
+    path = config_path(str(config))
+    shared = dict(
+        sample=sample, data_root=data_root, trust_config=trusted, weights=weights, keep_encoding=keep_encoding
+    )
     runs = []
     for seed, fold, point in itertools.product(dict.fromkeys(seeds), dict.fromkeys(folds), points):
-        for amount in dict.fromkeys(amounts):
-            for encoding, name in zip(encodings, short):
-                more = [] if amount is None else [f"train_dataloader.dataset.per_class={amount}"]
-                more += [] if fold is None else [f"dataset.fold={fold}"]
-                more += written(point)
-                chosen = [] if encoding is None else ["--encoding", encoding]
-                words = [str(config), *chosen, *weights, *(["--sample"] if sample else [])]
-                words += [] if data_root is None else ["--data-root", data_root]
-                words += ["--trust-config"] if trusted else []
-                words += ["--cfg-options", *options, *more, f"seed={seed}"]
-                part = ("" if amount is None else f"_n{amount}") + ("" if fold is None else f"_fold{fold}")
-                part += "".join(f"_{_short(option).removeprefix('optimizer.')}" for option in written(point))
-                cfg = _config(words)
-                called = encoding or as_argument(cfg.model.backbone.get("encoding"))
-                runs.append(Run(called, amount, seed, home / f"{name}{part}_seed{seed}", words, cfg, fold, point))
+        for amount, (encoding, name) in itertools.product(dict.fromkeys(amounts), zip(encodings, short)):
+            changes = [] if amount is None else [f"train_dataloader.dataset.per_class={amount}"]
+            changes += [] if fold is None else [f"dataset.fold={fold}"]
+            changes = [*options, *changes, *as_options(point), f"seed={seed}"]
+            given = argparse.Namespace(config=path, encoding=encoding, cfg_options=changes, **shared)
+            cfg = config_from(given)
+            part = ("" if amount is None else f"_n{amount}") + ("" if fold is None else f"_fold{fold}")
+            part += "".join(f"_{_short(option).removeprefix('optimizer.')}" for option in as_options(point))
+            title = encoding or as_argument(cfg.model.backbone.get("encoding"))
+            folder = home / f"{name}{part}_seed{seed}"
+            runs.append(Run(title, amount, seed, folder, _arguments(given), cfg, fold, point, sample))
     if len({run.folder for run in runs}) < len(runs):
-        raise ConfigError("--grid has values that only signs tell apart: their runs would share a folder")
+        raise ConfigError("--grid has values that differ only in punctuation: their runs would share a folder")
     return runs
 
 
+def _check_options(options: Sequence[str], point: Mapping[str, str], reserved: Mapping[str, str]) -> None:
+    """Raise if an option sets a key that another argument is for."""
+    reserved = {"seed": "--seeds", "train_dataloader.dataset.per_class": "--per-class"} | dict(reserved)
+    fixed = {".".join(parse_option(option)[0]) for option in options}
+    for key, argument in (dict.fromkeys(point, "--grid") | reserved).items():
+        if key in fixed:
+            raise ConfigError(f"--cfg-options gives {key}: that is for {argument}")
+        if key in point and key in reserved:
+            raise ConfigError(f"--grid gives {key}: that is for {argument}")
+
+
+def _arguments(args: argparse.Namespace) -> list[str]:
+    """Return the arguments of tools/train.py that train the same, for the log and compare.json."""
+    words = [str(args.config), *([] if args.encoding is None else ["--encoding", args.encoding])]
+    words += [] if args.weights is None else ["--weights", args.weights]
+    words += ["--keep-encoding"] * args.keep_encoding + ["--sample"] * args.sample
+    words += [] if args.data_root is None else ["--data-root", args.data_root]
+    return words + ["--trust-config"] * args.trust_config + ["--cfg-options", *args.cfg_options]
+
+
 def _class_token(model: Mapping[str, Any]) -> str:
-    """'auto' is what it comes to for the model's encoding."""
-    found = []
+    """Return where the class tokens are; 'auto' is resolved for the model's encoding."""
+    places = []
     for adapter in model["modalities"].values():
         known, _ = arguments(MODALITIES.get(adapter["type"]))
         given = {name: adapter.get(name, known[name].default) for name in ("class_token", "class_at") if name in known}
         if "class_at" in given and given.get("class_token", True):
             auto = given["class_at"] == "auto"
-            found.append(class_place(model["backbone"].get("encoding")) if auto else given["class_at"])
-    return ", ".join(dict.fromkeys(found))
+            places.append(class_place(model["backbone"].get("encoding")) if auto else given["class_at"])
+    return ", ".join(dict.fromkeys(places))
 
 
-def written(point: Mapping[str, str]) -> list[str]:
-    """As options of the command line."""
+def as_options(point: Mapping[str, str]) -> list[str]:
+    """Return a grid point as options of the command line."""
     return [f"{key}={value}" for key, value in point.items()]
 
 
 def _short(encoding: str) -> str:
-    """PaPE(m=8) as a part of a folder's name: PaPE_m=8."""
+    """Return PaPE(m=8) as part of a folder name: PaPE_m=8."""
     return "_".join(re.findall(r"[\w.=-]+", encoding))
 
 
-def _config(arguments: Sequence[str]) -> Config:
-    """What the training program makes of its arguments."""
-    parser = argparse.ArgumentParser()
-    config_arguments(parser)
-    weights_arguments(parser)
-    return config_from(parser.parse_args(arguments))
-
-
 def check_folder(run: Run, trusted: bool = False) -> str:
-    """An error unless the folder is free, or holds a run of these very settings; nothing in it is run, unless it is
-    `trusted`. A sentence comes back where its config is damaged, so that nobody knows of what it is."""
+    """Raise if the folder contains a run with other settings; return an error text if its config cannot be read.
+
+    Nothing in the folder is executed, unless it is `trusted`.
+    """
     path = run.folder / saved.CODE
     if not (run.done or run.begun):
         return ""
     try:
         old = load(path, trusted=trusted).to_dict()
     except ConfigError as error:
-        return f"damaged: {path} cannot be read ({str(error).splitlines()[0]}); {ANEW}"
+        return f"damaged: {path} cannot be read ({str(error).splitlines()[0]}). {ANEW}"
     changed = [f"{at} was {was!r:.40} and would be {now!r:.40}" for at, was, now in that_matter(old, run.cfg.to_dict())]
     if changed:
         more = f" and {len(changed) - 3} more" if len(changed) > 3 else ""
         raise DataError(
             f"{run.folder} was made with other settings: {', '.join(changed[:3])}{more}. "
-            "Name another --work-dir, or take that folder away"
+            "Name another --work-dir, or remove that folder"
         )
     return ""
 
 
 def check_data(runs: Sequence[Run], sample: bool) -> None:
-    """Make the sample if it is wanted, and read the lists of all sets once: what is missing is missing for all."""
+    """Generate the sample if it is asked for, and raise if data is missing or splits overlap."""
     run = max(runs, key=lambda run: run.per_class or 0)
     prepare_data(run.cfg, sample)
     check_apart(run.cfg, {split: build_loader(run.cfg, split).data for split in SPLITS})
 
 
 def outcome(run: Run, failed: str = "") -> Outcome:
-    """What is in a run's folder now."""
+    """Return the outcome of a run, read from its folder."""
     if not run.done:
         return Outcome(run, None, failed or "not finished yet")
     try:
@@ -214,7 +237,7 @@ def outcome(run: Run, failed: str = "") -> Outcome:
 
 
 def _results(run: Run) -> dict[str, Any]:
-    """As tables need them, or a sentence: the file may be half of one, or somebody else's."""
+    """Return results.json, or raise if it lacks what tables need."""
     path, needed = run.folder / "results.json", main_metric(run.cfg.metrics)[0]
     content: Any = None
     try:
@@ -226,15 +249,15 @@ def _results(run: Run) -> dict[str, Any]:
     except (DataError, ValueError, LookupError, TypeError, AttributeError, OverflowError):
         whole = False
     if not whole:
-        raise DataError(f"{path} is not what a run writes; {ANEW}")
+        raise DataError(f"{path} is not a file that a run writes. {ANEW}")
     return content
 
 
 def _losses(run: Run) -> list[float]:
-    """Of its epochs."""
+    """Return the training loss of each epoch."""
     path = run.folder / "last.pth"
     history = checkpoint.load(path).get("history")
     try:
         return [float(epoch["loss"]) for epoch in history or ()]
     except (LookupError, TypeError, ValueError):
-        raise DataError(f"{path} has no history that can be read; {ANEW}") from None
+        raise DataError(f"{path} has no readable history. {ANEW}") from None

@@ -1,4 +1,4 @@
-"""The table of a comparison: means with intervals, gains over a baseline paired by seed; as text, JSON and picture."""
+"""The table of a comparison: means with intervals and paired gains over a baseline, as text, JSON and picture."""
 
 import json
 import statistics
@@ -16,34 +16,34 @@ from ndformer.framework.system import atomic
 from ndformer.lab import grid, markdown
 from ndformer.lab.compare import Outcome
 from ndformer.lab.interval import ENOUGH, Summary, difference, in_units, interval, within
-from ndformer.lab.jobs import LOG, Ended
+from ndformer.lab.jobs import LOG
 
 BEST = dict(higher="highest mean", lower="lowest mean")
 
 
 @dataclass(frozen=True)
 class Row:
-    """The runs of one encoding on one amount of data that came to an end."""
+    """The finished runs of one encoding on one amount of data."""
 
     encoding: str
     per_class: int | None
     values: dict[int | str, float]  # by seed, or by seed and fold
-    summary: Summary | None  # None: no run did
-    gain: Summary | None  # over the baseline, seed by seed; positive where it is better
-    may_be_best: bool  # its interval overlaps with that of the best mean
+    summary: Summary | None  # None: no run has finished
+    gain: Summary | None  # over the baseline, paired by seed; above 0 is better
+    may_be_best: bool  # its interval overlaps with the interval of the best mean
     minutes: float | None
     params: int | None
-    point: Mapping[str, str]  # of a grid: what was chosen
+    point: Mapping[str, str]  # the chosen point of a grid
 
 
 def measured_as(outcomes: Sequence[Outcome], metric: str) -> Quantity:
-    """Return the quantity of the metric: of a run that measured it, if one did."""
+    """Return the quantity of the metric, from a run that measured it if there is one."""
     ended = (one for one in outcomes if one.results and metric in one.results["test"])
     return next(ended, outcomes[0]).quantity(metric)
 
 
 def tabulate(outcomes: Sequence[Outcome], metric: str, baseline: str) -> list[Row]:
-    """A row per amount of data and encoding, in the order of the runs."""
+    """Return a row for each amount of data and encoding, in the order of the runs."""
     groups: dict[tuple[int | None, str], list[Outcome]] = {}
     for one in outcomes:
         groups.setdefault((one.run.per_class, one.run.encoding), []).append(one)
@@ -54,7 +54,7 @@ def tabulate(outcomes: Sequence[Outcome], metric: str, baseline: str) -> list[Ro
         for key, group in groups.items()
     }
     quantity = measured_as(outcomes, metric)
-    summaries = {key: Summary.of(list(found.values())) for key, found in values.items() if found}
+    summaries = {key: Summary.from_values(list(found.values())) for key, found in values.items() if found}
     rows = []
     for key, group in sorted(groups.items(), key=lambda item: item[0][0] or 0):
         amount, encoding = key
@@ -70,7 +70,7 @@ def tabulate(outcomes: Sequence[Outcome], metric: str, baseline: str) -> list[Ro
                 per_class=amount,
                 values=values[key],
                 summary=own,
-                gain=Summary.of(gains) if gains and encoding != baseline else None,
+                gain=Summary.from_values(gains) if gains and encoding != baseline else None,
                 may_be_best=own is not None and best is not None and own.overlaps(best),
                 minutes=statistics.fmean(r["minutes"] for r in ended) if ended else None,
                 params=ended[0]["params"] if ended else None,
@@ -81,7 +81,7 @@ def tabulate(outcomes: Sequence[Outcome], metric: str, baseline: str) -> list[Ro
 
 
 def text(title: str, rows: Sequence[Row], outcomes: Sequence[Outcome], metric: str, baseline: str) -> str:
-    """Markdown that also reads well on a terminal; shares in %."""
+    """Return the table as Markdown that is readable on a terminal: findings, the table, notes."""
     quantity = measured_as(outcomes, metric)
     amounts = any(row.per_class is not None for row in rows)
     several = len({row.encoding for row in rows}) > 1
@@ -102,7 +102,7 @@ def text(title: str, rows: Sequence[Row], outcomes: Sequence[Outcome], metric: s
         cell += [_against_best(row, rows, quantity), difference(row.gain, quantity)] if several else []
         cell += [f"{row.minutes:.1f}", f"{(row.params or 0) / 1e6:.2f} M"]
         cells.append(cell)
-    notes = [title, "", markdown.table(head, cells), ""]
+    notes = [title, "", *(_findings(rows, quantity) if several else []), markdown.table(head, cells), ""]
     if several:
         among = f"its amount's {BEST[quantity.better]}" if amounts else f"the {BEST[quantity.better]}"
         notes.append(
@@ -114,34 +114,50 @@ def text(title: str, rows: Sequence[Row], outcomes: Sequence[Outcome], metric: s
     notes += _class_tokens(outcomes)
     results = [one.results for one in outcomes if one.results is not None]
     if any(r.get("sample") for r in results):
-        notes.append("On the generated stand-in: these figures say nothing about the dataset of that name.")
+        notes.append("On the generated stand-in: these numbers say nothing about the dataset of that name.")
     if any(r.get("test_is_val") for r in results):
         notes.append(f"{TEST_IS_VAL[0].upper()}{TEST_IS_VAL[1:]}.")
     if any(r.get("val_is_test") for r in results):
-        notes.append("Validation was the test set itself (val_is_test): the figures are the best of all epochs.")
+        notes.append("Validation was the test set itself (val_is_test): the numbers are the best of all epochs.")
     failed = [one for one in outcomes if one.failed]
     if failed:
-        notes += ["", f"{len(failed)} of {len(outcomes)} runs are not in it:", ""]
+        notes += ["", f"{len(failed)} of {len(outcomes)} runs are missing:", ""]
         notes += [f"- {one.run}: {one.failed}" for one in failed]
     return "\n".join(notes) + "\n"
 
 
+def _findings(rows: Sequence[Row], quantity: Quantity) -> list[str]:
+    """Return for each amount of data which encoding has the best mean, and which others differ from it."""
+    lines = []
+    for amount in dict.fromkeys(row.per_class for row in rows):
+        words = {
+            row.encoding: _against_best(row, rows, quantity) for row in rows if row.summary and row.per_class == amount
+        }
+        texts = {"n.s.": "no significant difference", "worse": "significantly worse", "-": "too few seeds to compare"}
+        names = {word: [name for name, found in words.items() if found == word] for word in ("best", *texts)}
+        others = [f"{text}: {', '.join(names[word])}" for word, text in texts.items() if names[word]]
+        where = "" if amount is None else f"{amount} per class: "
+        if names["best"]:
+            lines.append(f"- {where}{names['best'][0]} has the {BEST[quantity.better]}; {'; '.join(others)}.")
+    return [*lines, ""]
+
+
 def _class_tokens(outcomes: Sequence[Outcome]) -> list[str]:
-    """The line that says which encoding had its class token where, if any had one."""
+    """Return the line with the position of each encoding's class token, if there are class tokens."""
     places: dict[str, list[str]] = {}
     for encoding, place in dict.fromkeys((one.run.encoding, one.run.class_token) for one in outcomes):
         places.setdefault(place, []).append(encoding)
-    said = [f"{place} with {', '.join(names)}" for place, names in places.items() if place]
-    return [f"Position of the class token (`class_at`): {'; '.join(said)}."] if said else []
+    texts = [f"{place} with {', '.join(names)}" for place, names in places.items() if place]
+    return [f"Position of the class token (`class_at`): {'; '.join(texts)}."] if texts else []
 
 
 def _runs(row: Row, quantity: Quantity) -> str:
-    """Where there are too few for an interval."""
+    """Return the values of single runs, where they are too few for an interval."""
     return "runs: " + ", ".join(quantity.text(value) for value in row.values.values())
 
 
 def _against_best(row: Row, rows: Sequence[Row], quantity: Quantity) -> str:
-    """How a row compares to the best mean on its amount of data."""
+    """Return the comparison with the best mean on the same amount of data: best, n.s. or worse."""
     means = [one.summary for one in rows if one.per_class == row.per_class and one.summary is not None]
     best = means[quantity.best([s.mean for s in means])]
     if row.summary is best:
@@ -152,20 +168,19 @@ def _against_best(row: Row, rows: Sequence[Row], quantity: Quantity) -> str:
     return "n.s." if row.may_be_best else "worse"
 
 
-def line(end: Ended, metric: str) -> str:
-    """What is said of a run that has ended."""
-    one = end.outcome
-    if one.failed or one.results is None:
-        says = f"failed, {one.failed}   ({one.run.folder / LOG})"
+def line(outcome: Outcome, metric: str, seconds_left: float) -> str:
+    """Return the line that reports a run that has ended."""
+    if outcome.failed or outcome.results is None:
+        text = f"failed, {outcome.failed}   ({outcome.run.folder / LOG})"
     else:
-        value = one.quantity(metric).log_text(value_of(metric, one.results["test"]))
-        says = f"{metric} {value}   {one.results['minutes']:.1f} min"
-    return f"{one.run}: {says}   left {clock(end.left)}"
+        value = outcome.quantity(metric).log_text(value_of(metric, outcome.results["test"]))
+        text = f"{metric} {value}   {outcome.results['minutes']:.1f} min"
+    return f"{outcome.run}: {text}   left {clock(seconds_left)}"
 
 
 @dataclass(frozen=True)
 class Report:
-    """compare.json, compare.md and compare.png in the folder of a comparison."""
+    """The files compare.json, compare.md and compare.png of a comparison."""
 
     home: Path
     title: str
@@ -173,11 +188,11 @@ class Report:
     baseline: str
 
     def write(self, outcomes: Sequence[Outcome], tried: Sequence[Outcome] = ()) -> str:
-        """The table, after all was written. `tried`: runs that points of a grid were chosen by."""
+        """Write the files and return the table. `tried` are the runs that chose the points of a grid."""
         rows, quantity = tabulate(outcomes, self.metric, self.baseline), measured_as(outcomes, self.metric)
         table = text(self.title, rows, outcomes, self.metric, self.baseline)
         if tried:
-            table += "\n" + grid.told(tried)
+            table += "\n" + grid.describe_choices(tried)
         runs = []
         for one in [*outcomes, *(one for one in tried if one not in outcomes)]:
             run = one.run
@@ -201,7 +216,7 @@ class Report:
 
 
 def draw(path: Path, title: str, rows: Sequence[Row], metric: str, quantity: Quantity, baseline: str) -> None:
-    """A line of points per encoding; with amounts of data, learning curves and the gain over the baseline."""
+    """Draw the runs of each encoding; with several amounts of data, learning curves and gains over the baseline."""
     shown = [row for row in rows if row.summary is not None]
     if not shown:
         return

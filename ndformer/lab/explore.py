@@ -1,4 +1,4 @@
-"""What the explorer's page shows: models, and what each makes of samples."""
+"""The data of the explorer page: models, and the attention and answers of each for some samples."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -31,26 +31,26 @@ from ndformer.framework.pictures.samples import pack_of
 from ndformer.framework.system import atomic
 from ndformer.framework.tokens import TokenSet, Where
 
-WORDS = 300  # letters of an answer: of a picture's pixels or a grid's cells they are many
+WORDS = 300  # characters of an answer: an answer for every pixel or cell is long
 
 
 @dataclass(frozen=True, eq=False)
 class Side:
-    """A model on the page: one, or two beside each other."""
+    """One model on the page; a page has one or two."""
 
-    name: str  # of its config
+    name: str  # of the config
     cfg: Config
     model: TokenModel
     prepared: Preparation
     classes: Sequence[str]
-    sample: bool = False  # test samples are those of the generated stand-in
+    sample: bool = False  # test samples are from the generated stand-in
 
 
 def opened(name: str, cfg: Config, path: Path, sample: bool = False) -> Side:
-    """With the weights of a checkpoint, ready to look."""
+    """Return a model with the weights of a checkpoint."""
     content = checkpoint.load(path)
     model = build_model(cfg, known=content.get("classes")).eval()
-    model.amp = None  # numbers on the page are exact
+    model.amp = None  # so that numbers on the page are exact
     checkpoint.load_weights(model, content, path)
     if model.joined:
         raise DataError(
@@ -61,90 +61,92 @@ def opened(name: str, cfg: Config, path: Path, sample: bool = False) -> Side:
     return Side(name, cfg, model, Preparation(cfg, model), contents.class_names(content, path, named), sample)
 
 
-def write(out: Path, sides: Sequence[Side], given: Sequence[str], chosen: Sequence[int] = ()) -> None:
-    """A page of what each of the models makes of samples: files, folders of them, numbers in the test set. Of the
-    layers that are `chosen`, counted from 1; of all if none is."""
+def write(out: Path, sides: Sequence[Side], samples: Sequence[str], chosen: Sequence[int] = ()) -> None:
+    """Write the page for some samples: files, folders of files, or numbers in the test set.
+
+    `chosen` are the layers on the page, counted from 1; none: all layers.
+    """
     shown, texts = [], {}
-    each = [attention.samples(side.cfg, side.prepared, given, side.sample, side.classes) for side in sides]
+    each = [attention.samples(side.cfg, side.prepared, samples, side.sample, side.classes) for side in sides]
     for alike in zip(*each):
         (name, _), *_ = alike
-        told = []
+        content = []
         for side, (_, sample) in zip(sides, alike):
-            found, numbers = _told(side, sample, name, chosen)
-            at = f"numbers-{len(shown)}-{len(told)}"
-            told.append(found | dict(numbers=[f"{at}-{i}" for i in range(len(numbers))]))
+            found, numbers = _describe(side, sample, name, chosen)
+            at = f"numbers-{len(shown)}-{len(content)}"
+            content.append(found | dict(numbers=[f"{at}-{i}" for i in range(len(numbers))]))
             texts |= {f"{at}-{i}": text for i, text in enumerate(numbers)}
-        shown.append(dict(name=name, sides=told))
+        shown.append(dict(name=name, sides=content))
     title = f"{shown[0]['name']}: where {' and '.join(side.name for side in sides)} look{'s' * (len(sides) == 1)}"
     atomic.write(out, page(title, shown, texts))
 
 
 @torch.no_grad()
-def _told(side: Side, sample: Sample, name: str, chosen: Sequence[int]) -> tuple[dict[str, Any], list[str]]:
-    """A model and a sample as the page is told of them, and the numbers of its layers."""
+def _describe(side: Side, sample: Sample, name: str, chosen: Sequence[int]) -> tuple[dict[str, Any], list[str]]:
+    """Return the page's data of a model and a sample, and the numbers of each layer."""
     batch = collate([sample])
-    with looking(side.model) as looks:
+    with looking(side.model) as maps:
         (answer,) = side.model.val_step(batch)
     tokens = side.model.tokens(side.model.at_home(batch)["inputs"])
     where = tokens.where
-    _check(side, looks, where)
-    kept = torch.arange(where.positions.shape[1], device=where.positions.device)
+    _check(side, maps, where)
+    visible = torch.arange(where.positions.shape[1], device=where.positions.device)
     if where.valid is not None:
-        kept = kept[where.valid[0]]
-    if not len(kept):
-        raise DataError(f"{name} gives no tokens to look at: take a sample that has something in it")
-    view, axes, prefix = _view(side, sample, tokens, kept)
-    wrong = [one for one in chosen if not 1 <= one <= len(looks)]
+        visible = visible[where.valid[0]]
+    if not len(visible):
+        raise DataError(f"{name} gives no tokens. Take a sample that is not empty")
+    view, axes, prefix = _view(side, sample, tokens, visible)
+    wrong = [one for one in chosen if not 1 <= one <= len(maps)]
     if wrong:
-        raise DataError(f"layers of {side.name} are 1 to {len(looks)}, got {wrong[0]}")
+        raise DataError(f"layers of {side.name} are 1 to {len(maps)}, got {wrong[0]}")
     room, found = Room(), []
-    numbers = list(chosen) or list(range(1, len(looks) + 1))
+    numbers = list(chosen) or list(range(1, len(maps) + 1))
     for number in numbers:
-        layer, text = layers.told(looks[number - 1], kept, room)
+        layer, text = layers.told(maps[number - 1], visible, room)
         found.append((dict(number=number) | layer, text))
-    told = dict(
+    content = dict(
         model=side.name,
         encoding=as_argument(side.cfg.model.backbone.get("encoding")),
         says=answer.words(side.classes, 1, 0.3)[:WORDS],
         scene=view.told(),
         prefix=prefix,
-        count=len(kept),
+        count=len(visible),
         dims=where.positions.shape[2],
         axes=axes,
-        positions=text_of(where.positions[0][kept].cpu().numpy(), "<f4"),
+        positions=text_of(where.positions[0][visible].cpu().numpy(), "<f4"),
         layers=[layer for layer, _ in found],
     )
-    return told, [text for _, text in found]
+    return content, [text for _, text in found]
 
 
-def _check(side: Side, looks: Sequence[Look], where: Where) -> None:
-    """Every layer looks at the tokens as they came, all of them at once."""
-    for look in looks:
+def _check(side: Side, maps: Sequence[Look], where: Where) -> None:
+    """Raise unless every layer attends to all tokens of the sample, in their order."""
+    for layer_map in maps:
         if (
-            look.where.segment is not None
-            or look.where.positions.shape != where.positions.shape
-            or not torch.equal(look.where.positions, where.positions)
+            layer_map.where.segment is not None
+            or layer_map.where.positions.shape != where.positions.shape
+            or not torch.equal(layer_map.where.positions, where.positions)
         ):
             raise DataError(
                 f"layers of {type(side.model.backbone).__name__} look at windows or groups of tokens, and the explorer "
                 "shows layers that see all tokens of a sample: take a model with a Transformer, as that of "
                 "configs/modelnet40_plain_pape.py is"
             )
-    if not looks:
-        raise DataError(f"{side.name} has no attention layers to look into")
+    if not maps:
+        raise DataError(f"{side.name} has no attention layers")
 
 
-def _view(side: Side, sample: Sample, tokens: TokenSet, kept: Tensor) -> tuple[View, list[str], list[str]]:
-    """What the sample looks like, the names of its axes, and the names of the tokens that stand before those in it."""
+def _view(side: Side, sample: Sample, tokens: TokenSet, visible: Tensor) -> tuple[View, list[str], list[str]]:
+    """Return the view of the sample, the names of its axes, and the names of the tokens before those of the sample."""
     (name,) = (one for one in sample["inputs"] if one in side.model.modalities)
     adapter = cast(Adapter, side.model.modalities[name])
     prefix = list(adapter.named)
-    places = tokens.where.positions[0][kept][len(prefix) :].cpu()
+    places = tokens.where.positions[0][visible][len(prefix) :].cpu()
     scene = adapter.scene(sample, pack_of(name, side.prepared.steps[name]), places.double().numpy())
     view = scene.view()
-    if len(view) + len(prefix) != len(kept):
+    if len(view) + len(prefix) != len(visible):
         raise DataError(
-            f"{type(adapter).__name__} made {len(kept)} tokens, {len(prefix)} of them by add_tokens(), and the view() "
-            f"of its scene() has {len(view)}: it is to show the others, in their order"
+            f"{type(adapter).__name__} made {len(visible)} tokens, {len(prefix)} of them by add_tokens(), and the "
+            f"view() of its scene() has {len(view)}: it is to show the others, in their order"
         )
     return view, list(axis_names(adapter.axes, places.shape[1])), prefix

@@ -1,4 +1,4 @@
-"""The weights of trained image models at other input sizes, as in Tables 5 to 7 of the PaPE paper.
+"""Evaluate trained image models at other input sizes, as in Tables 5 to 7 of the PaPE paper.
 
 Positions continue beyond those of training, or are scaled (framework/encoding/scaling.py); extrapolate_table.py
 reports it.
@@ -31,18 +31,18 @@ from ndformer.framework.registry import TRANSFORMS
 
 Shape = tuple[int, int]  # height, width
 Size = int | Shape  # in pixels: of the shorter side, or both
-Way = Literal["none"] | Kind  # what becomes of positions
-WAYS: tuple[Way, ...] = ("none", "linear")
+ScalingName = Literal["none"] | Kind  # how positions are scaled
+SCALINGS: tuple[ScalingName, ...] = ("none", "linear")
 
 
 @dataclass(frozen=True)
 class Figure:
-    """One evaluation."""
+    """The result of one evaluation."""
 
-    size: int | str  # as asked for: 224, "224x448"
+    size: int | str  # as requested: 224, "224x448"
     shape: Shape
-    scaling: Way
-    did: str  # what became of the test transforms
+    scaling: ScalingName
+    did: str  # how the test transforms were changed
     test: dict[str, float]
 
     @property
@@ -52,83 +52,88 @@ class Figure:
 
 @dataclass(frozen=True)
 class Tested:
-    """One checkpoint at all sizes."""
+    """The results of one checkpoint at all sizes."""
 
     checkpoint: str
     encoding: str
     seed: int
-    trained: Shape
+    train_shape: Shape
     metric: str
     quantity: Quantity  # of the metric
     figures: list[Figure]
 
 
 def extrapolate(
-    cfg: Config, path: Path, sizes: Sequence[Size], metric: str | None = None, ways: Sequence[Way] = WAYS
+    cfg: Config,
+    path: Path,
+    sizes: Sequence[Size],
+    metric: str | None = None,
+    scalings: Sequence[ScalingName] = SCALINGS,
 ) -> Tested:
-    """Evaluate a checkpoint at every size, with positions dealt with in every way: at the size of training all are one,
-    and without rotary frequencies ntk and yarn are left out. `metric` is the value that tables show, the config's main
-    one if it is None."""
+    """Evaluate a checkpoint at every size with every scaling of positions.
+
+    At the training size all scalings are the same. Without rotary frequencies ntk and yarn are left out. `metric` is
+    the value in tables; None: the config's main metric.
+    """
     content = checkpoint.load(path)
     model = build_model(cfg, known=content.get("classes"))
     checkpoint.load_weights(model, content, path)
-    known = content.get("classes", ())
-    same_data.warn(content, build_loader(cfg, "test", known).data, path)
-    trained, own = _shape(cfg, "train", known), _shape(cfg, "test", known)
+    classes = content.get("classes", ())
+    same_data.warn(content, build_loader(cfg, "test", classes).data, path)
+    train_shape, test_shape = _shape(cfg, "train", classes), _shape(cfg, "test", classes)
     patch = cast(Any, model.modalities["image"]).patch
-    shapes = {_scaled(own, size): size for size in sizes}
+    shapes = {_scaled(test_shape, size): size for size in sizes}
     _check({size: shape for shape, size in shapes.items()}, patch)
     encoding = as_argument(cfg.model.backbone.get("encoding"))
     if not any(one.scales_waves for one in encodings(model)):
-        ways = [way for way in ways if way in WAYS]
-    if not ways:
+        scalings = [scaling_name for scaling_name in scalings if scaling_name in SCALINGS]
+    if not scalings:
         raise DataError(f"ntk and yarn scale rotary frequencies, and {encoding} has none: --scalings none linear")
     figures: list[Figure] = []
     quantities: dict[str, Quantity] = {}
     for shape, size in sorted(shapes.items(), key=lambda item: math.prod(item[0])):
-        at, did = resized(cfg, own, shape, known)
+        at, did = resized(cfg, test_shape, shape, classes)
         test: dict[str, float] = {}
-        for way in ways:
-            if not test or shape != trained:
-                scale(model, way, trained, shape, patch)
-                batches = announced(build_loader(at, "test", known), f"{named(size)} px, {way}")
+        for scaling_name in scalings:
+            if not test or shape != train_shape:
+                scale(model, scaling_name, train_shape, shape, patch)
+                batches = announced(build_loader(at, "test", classes), f"{named(size)} px, {scaling_name}")
                 found = evaluate(at, model, batches)
                 test, quantities = found.values, found.quantities
-            figures.append(Figure(named(size), shape, way, did, test))
+            figures.append(Figure(named(size), shape, scaling_name, did, test))
     shown = metric or main_metric(cfg.metrics)[0]
     value_of(shown, figures[0].test)
-    return Tested(str(path), encoding, cfg.seed, trained, shown, quantities[shown], figures)
+    return Tested(str(path), encoding, cfg.seed, train_shape, shown, quantities[shown], figures)
 
 
 def named(size: Size) -> int | str:
     return size if isinstance(size, int) else f"{size[0]}x{size[1]}"
 
 
-def scale(model: TokenModel, way: Way, trained: Shape, shape: Shape, patch: int) -> None:
-    """Positions of an image of this shape, for a model that was trained on another."""
+def scale(model: TokenModel, scaling_name: ScalingName, train_shape: Shape, shape: Shape, patch: int) -> None:
+    """Set the scaling of a model's positions for images of this shape."""
     scaling = None
-    if way != "none":
-        high, wide = (a / b for a, b in zip(shape, trained))
-        scaling = Scaling(way, (high, wide), (trained[0] / patch, trained[1] / patch))
+    if scaling_name != "none":
+        high, wide = (a / b for a, b in zip(shape, train_shape))
+        scaling = Scaling(scaling_name, (high, wide), (train_shape[0] / patch, train_shape[1] / patch))
     for encoding in encodings(model):
         encoding.scaling = scaling
 
 
 def encodings(model: TokenModel) -> list[PositionEncoding]:
-    """But those inside of others, which hand on what they are told."""
+    """Return the outermost encodings; they pass their scaling on to those inside."""
     every = [module for module in model.modules() if isinstance(module, PositionEncoding)]
     inner = {part for whole in every for part in whole.modules() if part is not whole}
     return [encoding for encoding in every if encoding not in inner]
 
 
-def resized(cfg: Config, own: Shape, shape: Shape, known: Sequence[str] = ()) -> tuple[Config, str]:
-    """The config with test images of another shape than its own, and what was done for it.
+def resized(cfg: Config, test_shape: Shape, shape: Shape, classes: Sequence[str] = ()) -> tuple[Config, str]:
+    """Return the config with test images of another shape, and the changes in words.
 
-    Every size in the test transforms changes in proportion; where there is none, a Resize comes first. Crops of another
-    shape than the config's show the middle, as they always do; a Resize alone stretches. Batches hold about as many
-    pixels as before.
+    Every size in the test transforms changes in proportion; without a size, a Resize is put first. A Resize to another
+    aspect ratio stretches the image. Batches have about as many pixels as before.
     """
-    if shape == own:
+    if shape == test_shape:
         return cfg, "as in the config"
     at = copy.deepcopy(cfg)
     transforms, did = [], []
@@ -136,7 +141,7 @@ def resized(cfg: Config, own: Shape, shape: Shape, known: Sequence[str] = ()) ->
         size = inspect.signature(TRANSFORMS.get(transform["type"])).parameters.get("size")
         if size is not None:
             old = transform.get("size", size.default)
-            new = _proportional(old, own, shape, transform["type"])
+            new = _proportional(old, test_shape, shape, transform["type"])
             did.append(f"{transform['type']} size {old} -> {new}")
             transform = dict(transform, size=new)
         transforms.append(transform)
@@ -144,8 +149,8 @@ def resized(cfg: Config, own: Shape, shape: Shape, known: Sequence[str] = ()) ->
         transforms.insert(0, dict(type="Resize", size=shape))
         did.append(f"Resize to {shape[0]} x {shape[1]} put in front")
     at.test_dataloader.dataset.transforms = transforms
-    at.test_dataloader.batch_size = max(1, cfg.test_dataloader.batch_size * math.prod(own) // math.prod(shape))
-    made = _shape(at, "test", known)
+    at.test_dataloader.batch_size = max(1, cfg.test_dataloader.batch_size * math.prod(test_shape) // math.prod(shape))
+    made = _shape(at, "test", classes)
     if made != shape:
         raise DataError(
             f"test images should be {shape[0]} x {shape[1]} after {', '.join(did)}, but are {made[0]} x {made[1]}: "
@@ -154,10 +159,10 @@ def resized(cfg: Config, own: Shape, shape: Shape, known: Sequence[str] = ()) ->
     return at, ", ".join(did)
 
 
-def _proportional(old: Any, own: Shape, shape: Shape, kind: str) -> Any:
-    factors = [new / before for new, before in zip(shape, own)]
+def _proportional(old: Any, test_shape: Shape, shape: Shape, kind: str) -> Any:
+    factors = [new / before for new, before in zip(shape, test_shape)]
     if isinstance(old, int):
-        if shape == _scaled(own, min(shape)):
+        if shape == _scaled(test_shape, min(shape)):
             return round(old * min(factors))
         if kind == "Resize":  # of the shorter side, for a crop to cut from
             return round(old * max(factors))
@@ -165,36 +170,37 @@ def _proportional(old: Any, own: Shape, shape: Shape, kind: str) -> Any:
     return tuple(round(side * factor) for side, factor in zip(old, factors))
 
 
-def _shape(cfg: Config, split: str, known: Sequence[str] = ()) -> Shape:
-    """What the transforms of a split make of the first test image: train itself may be absent at test time."""
+def _shape(cfg: Config, split: str, classes: Sequence[str] = ()) -> Shape:
+    """Return the shape of the first test image after the transforms of a split; train images may be absent."""
     options = dict(cfg.test_dataloader.dataset, transforms=cfg[f"{split}_dataloader"].dataset.get("transforms", ()))
-    inputs = create(rooted(options, cfg.get("data_root")), cfg.seed, known)[0]["inputs"]
+    inputs = create(rooted(options, cfg.get("data_root")), cfg.seed, classes)[0]["inputs"]
     if list(inputs) != ["image"]:
-        raise DataError(f"other sizes are for models of images alone, not of {', '.join(inputs)}")
+        raise DataError(f"other sizes are for models whose only input is an image, got {', '.join(inputs)}")
     height, width = inputs["image"].shape[-2:]
     return height, width
 
 
-def _scaled(own: Shape, size: Size) -> Shape:
-    """Of a single number the same proportions, with it as the shorter side."""
+def _scaled(test_shape: Shape, size: Size) -> Shape:
+    """Return height and width; a single number is the shorter side."""
     if not isinstance(size, int):
         return size
-    return round(own[0] * size / min(own)), round(own[1] * size / min(own))
+    return round(test_shape[0] * size / min(test_shape)), round(test_shape[1] * size / min(test_shape))
 
 
 def _check(shapes: dict[Size, Shape], patch: int) -> None:
     wrong = [size for size, shape in shapes.items() if any(side % patch or side < patch for side in shape)]
     if wrong:
-        near = [other for size in wrong for other in _near(size, patch)]
+        multiples = [other for size in wrong for other in _multiples(size, patch)]
         raise DataError(
-            f"--sizes: patches of {patch} do not divide {_listed(wrong)}; the nearest that they do are {_listed(near)}"
+            f"--sizes: patches of {patch} do not divide {_listed(wrong)}; the nearest that they do are "
+            f"{_listed(multiples)}"
         )
 
 
-def _near(size: Size, patch: int) -> list[Size]:
-    """Below and above."""
+def _multiples(size: Size, patch: int) -> list[Size]:
+    """Return the multiples of the patch below and above a size."""
     if not isinstance(size, int):
-        (low, high), (short, long) = (cast(list[int], _near(side, patch)) for side in size)
+        (low, high), (short, long) = (cast(list[int], _multiples(side, patch)) for side in size)
         return [(low, short), (high, long)]
     return [max(patch, size // patch * patch), max(patch, -(-size // patch) * patch)]
 

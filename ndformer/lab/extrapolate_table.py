@@ -1,4 +1,4 @@
-"""What extrapolate.py measured, of several runs: tables, JSON, curves over sizes, maps over heights and widths."""
+"""Tables and pictures of several models at other input sizes: text, JSON, curves over sizes, maps over shapes."""
 
 import itertools
 import json
@@ -15,18 +15,18 @@ from ndformer.framework.pictures.figures import canvas
 from ndformer.framework.quantity import Quantity
 from ndformer.framework.system import atomic
 from ndformer.lab import markdown
-from ndformer.lab.extrapolate import Shape, Tested, Way
+from ndformer.lab.extrapolate import ScalingName, Shape, Tested
 from ndformer.lab.interval import Summary, mean, within
 
-Key = tuple[str, int | str, Way]  # encoding, size, scaling
+Key = tuple[str, int | str, ScalingName]  # encoding, size, scaling
 Rows = dict[Key, Summary]
-SAYS: dict[Way, str] = {
+SAYS: dict[ScalingName, str] = {
     "none": "positions continue",
     "linear": "positions interpolated, in brackets the change",
     "ntk": "NTK-aware scaling of rotary frequencies, in brackets the change",
     "yarn": "YaRN, in brackets the change",
 }
-LINES: dict[Way, tuple[str, str]] = {
+LINES: dict[ScalingName, tuple[str, str]] = {
     "none": ("o-", "solid: positions continue"),
     "linear": ("s--", "dashed: interpolated"),
     "ntk": ("^-.", "dash-dotted: NTK"),
@@ -35,17 +35,17 @@ LINES: dict[Way, tuple[str, str]] = {
 
 
 def summarised(tested: Sequence[Tested]) -> Rows:
-    """Runs of one encoding together, whatever their seeds."""
+    """Return the summary of each encoding, size and scaling, over the runs."""
     values: dict[Key, list[float]] = {}
     for one in tested:
         for figure in one.figures:
             key = (one.encoding, figure.size, figure.scaling)
             values.setdefault(key, []).append(figure.test[one.metric])
-    return {key: Summary.of(found) for key, found in values.items()}
+    return {key: Summary.from_values(found) for key, found in values.items()}
 
 
 def shapes(tested: Sequence[Tested]) -> dict[int | str, Shape]:
-    """Sizes, small ones first, with their heights and widths."""
+    """Return all sizes with their heights and widths, small sizes first."""
     found = {figure.size: figure.shape for one in tested for figure in one.figures}
     return dict(sorted(found.items(), key=lambda item: (math.prod(item[1]), item[1])))
 
@@ -54,38 +54,40 @@ def _names(rows: Rows) -> list[str]:
     return list(dict.fromkeys(key[0] for key in rows))
 
 
-def _ways(rows: Rows) -> list[Way]:
-    return [way for way in SAYS if any(key[2] == way for key in rows)]
+def _ways(rows: Rows) -> list[ScalingName]:
+    return [scaling for scaling in SAYS if any(key[2] == scaling for key in rows)]
 
 
-def text(rows: Rows, sizes: Sequence[int | str], metric: str, quantity: Quantity, trained: str) -> str:
-    """A table for each way that positions are dealt with."""
+def text(rows: Rows, sizes: Sequence[int | str], metric: str, quantity: Quantity, train: str) -> str:
+    """Return a table for each scaling of positions."""
     about = f"test {quantity.label(metric)}{', lower is better' * (quantity.better == 'lower')}"
     parts = []
-    for way in _ways(rows):
+    for scaling in _ways(rows):
         cells = []
-        for name in (name for name in _names(rows) if (name, sizes[0], way) in rows):
-            cell = [name, str(rows[name, sizes[0], way].n)]
+        for name in (name for name in _names(rows) if (name, sizes[0], scaling) in rows):
+            cell = [name, str(rows[name, sizes[0], scaling].n)]
             for size in sizes:
-                s, plain = rows[name, size, way], rows.get((name, size, "none"))
-                change = f" ({quantity.text(s.mean - plain.mean, '+')})" if plain and way != "none" else ""
+                s, plain = rows[name, size, scaling], rows.get((name, size, "none"))
+                change = f" ({quantity.text(s.mean - plain.mean, '+')})" if plain and scaling != "none" else ""
                 cell.append(mean(s, quantity) + change)
             cells.append(cell)
         head = ["encoding", "n", *map(str, sizes)]
-        parts += [f"{about}, trained at {trained}; {SAYS[way]}", "", markdown.table(head, cells), ""]
+        parts += [f"{about}, trained at {train}; {SAYS[scaling]}", "", markdown.table(head, cells), ""]
     if any(s.margin is not None for s in rows.values()):
         parts.append("± or in brackets: 95 % intervals (Student t) over runs.\n")
     return "\n".join(parts)
 
 
 def save(out: Path, tested: Sequence[Tested], rows: Rows, tables: str) -> None:
-    """extrapolate.json and extrapolate.md."""
+    """Write extrapolate.json and extrapolate.md."""
     found = shapes(tested)
     means = [
-        dict(encoding=name, size=size, shape=found[size], scaling=way, interpolated=way != "none", **asdict(summary))
-        for (name, size, way), summary in rows.items()
+        dict(encoding=name, size=size, shape=found[size], scaling=kind, interpolated=kind != "none", **asdict(summary))
+        for (name, size, kind), summary in rows.items()
     ]
-    runs = [asdict(one) for one in tested]
+    runs: list[dict[str, Any]] = [asdict(one) for one in tested]
+    for run in runs:
+        run["trained"] = run.pop("train_shape")
     for figure, one in ((f, g) for run, o in zip(runs, tested) for f, g in zip(run["figures"], o.figures)):
         figure["interpolated"] = one.interpolated
     out.mkdir(parents=True, exist_ok=True)
@@ -95,17 +97,12 @@ def save(out: Path, tested: Sequence[Tested], rows: Rows, tables: str) -> None:
 
 
 def draw(
-    path: Path,
-    rows: Rows,
-    sizes: dict[int | str, Shape],
-    metric: str,
-    quantity: Quantity,
-    trained: Sequence[Shape],
+    path: Path, rows: Rows, sizes: dict[int | str, Shape], metric: str, quantity: Quantity, train: Sequence[Shape]
 ) -> None:
-    """A map where sizes are a grid of heights and widths, and else curves."""
+    """Draw a map if sizes are a grid of heights and widths, else curves."""
     heights, widths = _sides(sizes)
     grid = min(len(heights), len(widths)) > 1 and len(sizes) == len(heights) * len(widths)
-    (_maps if grid else _curves)(path, rows, sizes, metric, quantity, trained)
+    (_maps if grid else _curves)(path, rows, sizes, metric, quantity, train)
 
 
 def _sides(sizes: dict[int | str, Shape]) -> tuple[list[int], list[int]]:
@@ -114,28 +111,23 @@ def _sides(sizes: dict[int | str, Shape]) -> tuple[list[int], list[int]]:
 
 
 def _curves(
-    path: Path,
-    rows: Rows,
-    sizes: dict[int | str, Shape],
-    metric: str,
-    quantity: Quantity,
-    trained: Sequence[Shape],
+    path: Path, rows: Rows, sizes: dict[int | str, Shape], metric: str, quantity: Quantity, train: Sequence[Shape]
 ) -> None:
-    """A colour per encoding, a line per way. Sizes of one number are where it says, others one after the other."""
-    names, ways = _names(rows), _ways(rows)
+    """Draw a color for each encoding and a line style for each scaling."""
+    names, kinds = _names(rows), _ways(rows)
     numbers = [size for size in sizes if isinstance(size, int)]
     at = numbers if len(numbers) == len(sizes) else range(len(sizes))
     with canvas(7, 4, f"test {metric} at other sizes") as figure:
         axis = figure.subplots()
-        for (i, name), way in itertools.product(enumerate(names), ways):
-            found = [rows[name, size, way] for size in sizes if (name, size, way) in rows]
+        for (i, name), scaling in itertools.product(enumerate(names), kinds):
+            found = [rows[name, size, scaling] for size in sizes if (name, size, scaling) in rows]
             if found:
                 means = [quantity.scaled(s.mean) for s in found]
                 halves = [quantity.scaled(s.margin or 0.0) for s in found]
-                label = name if way == ways[0] else None
-                form, style = LINES[way][0], dict[str, Any](ms=3.5, lw=1.2, capsize=2, color=f"C{i}")
+                label = name if scaling == kinds[0] else None
+                form, style = LINES[scaling][0], dict[str, Any](ms=3.5, lw=1.2, capsize=2, color=f"C{i}")
                 axis.errorbar(at, means, halves, fmt=form, label=label, **style)
-        for shape in trained:
+        for shape in train:
             same = [x for x, other in zip(at, sizes.values()) if other == shape]
             for x in [min(shape)] if at is numbers else same:
                 axis.axvline(x, color="0.3", lw=0.8, ls=":")
@@ -145,48 +137,39 @@ def _curves(
         axis.set_ylim(within(axis.get_ylim(), quantity))
         axis.spines[["top", "right"]].set_visible(False)
         figure.legend(loc="outside right upper")
-        figure.supxlabel("; ".join(LINES[way][1] for way in ways), fontsize=8, color="0.35")
+        figure.supxlabel("; ".join(LINES[scaling][1] for scaling in kinds), fontsize=8, color="0.35")
     with atomic.whole(path) as half:
         figure.savefig(half)
 
 
 def _maps(
-    path: Path,
-    rows: Rows,
-    sizes: dict[int | str, Shape],
-    metric: str,
-    quantity: Quantity,
-    trained: Sequence[Shape],
+    path: Path, rows: Rows, sizes: dict[int | str, Shape], metric: str, quantity: Quantity, train: Sequence[Shape]
 ) -> None:
-    """Heights downwards, widths to the right; an encoding a row, a way a column. A frame marks the size of training."""
+    """Draw a map of heights and widths for each encoding and scaling; a frame marks the training size."""
     from matplotlib.patches import Rectangle
 
     written = lambda value: "-" if np.isnan(value) else f"{value:.0f}" if quantity.is_share else f"{value:.3g}"
     heights, widths = _sides(sizes)
-    names, ways = _names(rows), _ways(rows)
-    values = np.full((len(names), len(ways), len(heights), len(widths)), np.nan)
-    for (name, size, way), summary in rows.items():
+    names, kinds = _names(rows), _ways(rows)
+    values = np.full((len(names), len(kinds), len(heights), len(widths)), np.nan)
+    for (name, size, scaling), summary in rows.items():
         at = heights.index(sizes[size][0]), widths.index(sizes[size][1])
-        values[(names.index(name), ways.index(way), *at)] = quantity.scaled(summary.mean)
+        values[(names.index(name), kinds.index(scaling), *at)] = quantity.scaled(summary.mean)
     low, high = np.nanmin(values), np.nanmax(values)
     high = max(high, low + (1 if quantity.is_share else 1e-3 * abs(low)))
-    inches = 1.6 + (0.5 + 0.5 * len(widths)) * len(ways), 0.8 + (0.6 + 0.34 * len(heights)) * len(names)
-    with canvas(
-        max(5, inches[0]),
-        inches[1],
-        f"test {quantity.label(metric)} by height and width",
-    ) as figure:
-        axes = figure.subplots(len(names), len(ways), squeeze=False)
+    inches = 1.6 + (0.5 + 0.5 * len(widths)) * len(kinds), 0.8 + (0.6 + 0.34 * len(heights)) * len(names)
+    with canvas(max(5, inches[0]), inches[1], f"test {quantity.label(metric)} by height and width") as figure:
+        axes = figure.subplots(len(names), len(kinds), squeeze=False)
         for (n, w), axis in np.ndenumerate(axes):
             axis.grid(False)
             axis.set_xticks(range(len(widths)), map(str, widths))
             axis.set_yticks(range(len(heights)), map(str, heights))
-            axis.set(title=ways[w] if n == 0 else "", ylabel=textwrap.fill(names[n], 18) if w == 0 else "")
+            axis.set(title=kinds[w] if n == 0 else "", ylabel=textwrap.fill(names[n], 18) if w == 0 else "")
             axis.imshow(values[n, w], vmin=low, vmax=high, aspect="auto")
             for (i, j), value in np.ndenumerate(values[n, w]):
                 colour = "w" if value < (low + high) / 2 else "k"
                 axis.text(j, i, written(value), ha="center", va="center", color=colour)
-            for shape in trained:
+            for shape in train:
                 if shape in sizes.values():
                     corner = widths.index(shape[1]) - 0.5, heights.index(shape[0]) - 0.5
                     axis.add_patch(Rectangle(corner, 1, 1, fill=False, edgecolor="r", lw=1.5))

@@ -1,7 +1,7 @@
-"""Friedman test over data sets, with Nemenyi's critical difference of average ranks (Demsar 2006).
+"""The Friedman test over data sets, with Nemenyi's critical difference of average ranks (Demsar 2006).
 
 found = ranking({"PaPE": [0.97, 0.96, 0.87], "Sincos": [0.94, 0.70, 0.80]})     a score per data set, higher is better
-found.ranks, found.p, found.apart                                               apart: by so much ranks must differ
+found.ranks, found.p, found.critical      ranks that differ by less than `critical` are not significantly different
 """
 
 import math
@@ -16,30 +16,32 @@ ALPHA = 0.05
 
 @dataclass(frozen=True)
 class Ranking:
+    """Average ranks, and whether they differ significantly."""
+
     ranks: dict[str, float]  # average over the sets, the best first
     sets: int
     chi2: float  # Friedman's statistic, corrected for ties
     chi2_p: float
-    f: float | None  # Iman and Davenport's, which is less conservative; None where all sets agree: there is no limit
+    f: float | None  # Iman and Davenport's statistic, less conservative; None where all sets agree: it is infinite
     p: float
-    apart: float  # Nemenyi's critical difference: average ranks that differ by less are not told apart
-    groups: list[list[str]]  # the longest runs of such; all are one where p says that ranks may be of chance
+    critical: float  # Nemenyi's critical difference: ranks that differ by less do not differ significantly
+    groups: list[list[str]]  # the longest runs without a significant difference; one group if p is above ALPHA
 
 
 def ranking(scores: Mapping[str, Sequence[float]]) -> Ranking:
-    """Of at least two names on at least two sets."""
-    from scipy import stats  # here: it takes half a second to import
+    """Rank at least two names on at least two data sets."""
+    from scipy import stats  # imported here because it takes half a second
 
-    table = stats.rankdata(-np.array(list(scores.values())).T, axis=1)  # (sets, names); ties share their mean rank
+    table = stats.rankdata(-np.array(list(scores.values())).T, axis=1)  # (sets, names); ties get their mean rank
     sets, names = table.shape
     middle = (names + 1) / 2
-    spread = ((table - middle) ** 2).sum() / (names - 1)  # smaller where values are tied; 0 where all are
+    spread = ((table - middle) ** 2).sum() / (names - 1)  # smaller with ties; 0 if all values are tied
     chi2 = ((table.sum(0) - sets * middle) ** 2).sum() / spread if spread else 0.0
     left = sets * (names - 1) - chi2
     f = float((sets - 1) * chi2 / left) if left > 1e-9 else None
     p = 0.0 if f is None else float(stats.f.sf(f, names - 1, (names - 1) * (sets - 1)))
     average = dict(sorted(zip(scores, table.mean(0).tolist()), key=lambda item: item[1]))
-    apart = critical_difference(names, sets)
+    critical = critical_difference(names, sets)
     return Ranking(
         ranks=average,
         sets=sets,
@@ -47,15 +49,15 @@ def ranking(scores: Mapping[str, Sequence[float]]) -> Ranking:
         chi2_p=float(stats.chi2.sf(chi2, names - 1)),
         f=f,
         p=p,
-        apart=apart,
-        groups=groups(average, apart) if p < ALPHA else [list(average)],
+        critical=critical,
+        groups=groups(average, critical) if p < ALPHA else [list(average)],
     )
 
 
-def groups(average: Mapping[str, float], apart: float) -> list[list[str]]:
-    """The longest runs of two or more, of names in the order of their ranks, whose ends differ by less than `apart`."""
+def groups(average: Mapping[str, float], critical: float) -> list[list[str]]:
+    """Return the longest runs of names, in the order of ranks, whose ends differ by less than `critical`."""
     names = list(average)
-    runs = [[b for b in names[i:] if average[b] - average[a] < apart] for i, a in enumerate(names)]
+    runs = [[b for b in names[i:] if average[b] - average[a] < critical] for i, a in enumerate(names)]
     return [run for i, run in enumerate(runs) if len(run) > 1 and (i == 0 or run[-1] != runs[i - 1][-1])]
 
 

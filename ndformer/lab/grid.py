@@ -1,4 +1,4 @@
-"""Grid search: options with several values each, of which every encoding gets those that validate best.
+"""Grid search: each encoding gets the option values that validate best.
 
 points(["optimizer.lr=3e-4,1e-3", "model.backbone.drop_path=0,0.1"])     4 points, {key: value as text}
 choose(outcomes)                                                         by validation alone, of runs on one seed
@@ -12,34 +12,34 @@ from dataclasses import dataclass
 from ndformer.framework.engine.config.text import parse_choices, parse_option
 from ndformer.framework.errors import ConfigError
 from ndformer.framework.evaluation.metric import main_metric
-from ndformer.lab.compare import Outcome, written
+from ndformer.lab.compare import Outcome, as_options
 
 Point = Mapping[str, str]
 
 
 @dataclass(frozen=True)
 class Choice:
-    """The point of one row of the table, and how clear it was."""
+    """The chosen point of one row of the table."""
 
     point: Point
-    value: float  # what it validated with
-    tied: list[Point]  # others that validated as well, later in the grid
-    edges: list[str]  # where the grid ends at it: "optimizer.lr=0.003 is the largest tried"
+    value: float  # the main metric on validation
+    tied: list[Point]  # other points with the same value, later in the grid
+    edges: list[str]  # options at an end of the grid: "optimizer.lr=0.003 is the largest tried"
 
 
 def points(grid: Sequence[str]) -> list[dict[str, str]]:
-    """The cross product of KEY=A,B options, in the order they have; one empty point of none."""
+    """Return the cross product of KEY=A,B options; without options, one empty point."""
     values: dict[str, list[str]] = {}
     for option in grid:
         key, texts = parse_choices(option)
         if key in values:
-            raise ConfigError(f"--grid gives {key} twice: write all its values in one, {key}=A,B")
+            raise ConfigError(f"--grid gives {key} twice: write all its values in one option, {key}=A,B")
         values[key] = list(dict.fromkeys(_plain(key, text) for text in texts))
     return [dict(zip(values, point)) for point in itertools.product(*values.values())]
 
 
 def _plain(key: str, text: str) -> str:
-    """Numbers in one way, so that 1e-3 and 0.001 are one value and one folder."""
+    """Return a number in one spelling, so that 1e-3 and 0.001 are the same value and folder."""
     value = parse_option(f"{key}={text}")[1]
     if not isinstance(value, float):
         return text
@@ -48,8 +48,7 @@ def _plain(key: str, text: str) -> str:
 
 
 def choose(outcomes: Sequence[Outcome]) -> dict[tuple[str, int | None], Choice]:
-    """For each row the point whose run validated best, the first of equals; a row of which no run came to an end has
-    none."""
+    """Return for each row the point whose run validated best, the first of equals; no point if no run has finished."""
     rows: dict[tuple[str, int | None], list[Outcome]] = {}
     for one in outcomes:
         rows.setdefault(one.run.row, []).append(one)
@@ -81,24 +80,24 @@ def _number(key: str, text: str) -> bool:
     return type(parse_option(f"{key}={text}")[1]) in (int, float)
 
 
-def told(tried: Sequence[Outcome]) -> str:
-    """How points were chosen, for below the table."""
+def describe_choices(tried: Sequence[Outcome]) -> str:
+    """Return the notes on how points were chosen."""
     run, chosen = tried[0].run, choose(tried)
     _, quantity = main_metric(run.cfg.metrics)
     values = {key: dict.fromkeys(one.run.point[key] for one in tried) for key in run.point}
     grid = "; ".join(f"{key} of {', '.join(texts)}" for key, texts in values.items())
     where = f"seed {run.seed}" if run.fold is None else f"seed {run.seed}, fold {run.fold}"
-    notes = [f"{grid}: of these each encoding has what validated best on {where}. No test figure was looked at."]
+    notes = [f"{grid}: each encoding has the values that validated best on {where}. Test results were not used."]
     for row in dict.fromkeys(one.run.row for one in tried):
         name = row[0] if row[1] is None else f"{row[0]}, {row[1]} per class"
         if row not in chosen:
-            notes.append(f"- {name}: no run of the grid came to an end, so the others have its first point.")
+            notes.append(f"- {name}: no run of the grid has finished, so its other seeds use the first point.")
             continue
         choice = chosen[row]
         if choice.tied:
-            alike = " and ".join(", ".join(written(point)) for point in [choice.point, *choice.tied])
+            alike = " and ".join(", ".join(as_options(point)) for point in [choice.point, *choice.tied])
             notes.append(
-                f"- {name}: {alike} validated alike, {quantity.log_text(choice.value)}: the first as given is taken."
+                f"- {name}: {alike} validated alike, {quantity.log_text(choice.value)}: the first in the grid is used."
             )
         notes += [f"- {name}: {edge}. A wider grid may have a better one." for edge in choice.edges]
     return "\n".join(notes) + "\n"

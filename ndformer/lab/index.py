@@ -1,22 +1,21 @@
-"""What there is and how far it is: experiments on their scales, as a list for terminals and as an index of pages."""
+"""The list of experiments for terminals, and the index of the pages: what is measured, and the verdicts."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple, get_args
+from typing import get_args
 
-from ndformer.lab.experiment import Experiment, Results, ScaleName, Word
+from ndformer.lab.experiment import Experiment, ScaleName
 from ndformer.lab.markdown import table
-from ndformer.lab.pages import kept
+from ndformer.lab.pages import Paper, load_results, without_experiment
+from ndformer.lab.results import Results
+from ndformer.lab.verdicts import Word
 
 WORDS: tuple[Word, ...] = get_args(Word)
-
-
-class Paper(NamedTuple):
-    name: str
-    title: str
-    experiments: Sequence[Experiment]  # in the paper's order
-    without: Mapping[str, str]  # tables and figures that no experiment stands for: why
+INTRO = """
+Written by `tools/reproduce.py --pages docs/papers` from the results.json in each folder. The last columns count
+verdicts, by 95 % confidence intervals: `3 + 1` are three claims of the paper and one of ours, a control for example.
+"""
 
 
 def status(experiment: Experiment, scale: ScaleName, results: Results | None) -> str:
@@ -29,8 +28,8 @@ def status(experiment: Experiment, scale: ScaleName, results: Results | None) ->
 
 
 def listed(papers: Sequence[Paper], folder: Path) -> str:
-    """Two lines or more an experiment; results are looked for in `folder`, that of the pages."""
-    lines = [f"How far each is: by what {folder} has kept."]
+    """Return the list for a terminal: two lines or more an experiment, with the status of its results in `folder`."""
+    lines = [f"Status: of the results in {folder}."]
     for paper in papers:
         lines.append(paper.title)
         for experiment in paper.experiments:
@@ -39,48 +38,35 @@ def listed(papers: Sequence[Paper], folder: Path) -> str:
             for scale, wants in experiment.scales.items():
                 minutes = "not timed" if wants.minutes is None else f"{wants.minutes:g} min on one core"
                 seeds = f"{wants.seeds} seed{'s' * (wants.seeds > 1)}"
-                says = f"needs {wants.needs}" if wants.needs else f"{seeds}, {minutes}"
-                says += f"; reads {', '.join(one.folder for one in wants.data)}" if wants.data else ""
-                how_far, _, _ = status(experiment, scale, kept(experiment, scale, folder)).partition(":")
-                lines.append(f"  {'':28}   {scale}: {says}; {how_far}")
+                text = f"needs {wants.needs}" if wants.needs else f"{seeds}, {minutes}"
+                text += f"; reads {', '.join(data.folder for data in wants.data)}" if wants.data else ""
+                state, _, _ = status(experiment, scale, load_results(experiment, scale, folder)).partition(":")
+                lines.append(f"  {'':28}   {scale}: {text}; {state}")
         lines += [f"  {'-':28} {name}: {why}" for name, why in paper.without.items()]
     return "\n".join(lines)
 
 
 def _counts(experiment: Experiment, results: Results | None) -> list[str]:
-    """For each word, of how many claims of the paper it is the verdict, and of how many controls and claims of ours."""
-    judged = Counter((claim.judge(results).word, claim.papers) for claim in experiment.claims) if results else Counter()
+    """Return for each verdict the number of the paper's claims that have it, and of controls and claims of ours."""
+    judged: Counter[tuple[Word, bool]] = Counter()
+    if results:
+        judged.update((claim.judge(results).word, claim.is_from_paper) for claim in experiment.claims)
     counts = [(judged[word, True], judged[word, False]) for word in WORDS]
     return [f"{papers}{f' + {others}' if others else ''}" if papers or others else "" for papers, others in counts]
 
 
 def index(papers: Sequence[Paper], folder: Path) -> str:
-    """README.md of the pages: every item of every paper, how far it is, and what its claims came to."""
-    parts = [
-        "# Papers: what they claim, and what comes out here",
-        "Made by `tools/reproduce.py --pages docs/papers` from the results.json in each folder. A verdict is by the "
-        "95 % interval of a mean or of a paired gain. `3 + 1`: of three claims of the paper, and of one that is not in "
-        "it, a control or ours.",
-    ]
+    """Return README.md of the pages: the status of every experiment of every paper, and the verdicts of its claims."""
+    parts = ["# Papers: their claims, and our measurements", " ".join(INTRO.split())]
     for paper in papers:
         rows = []
         for experiment in paper.experiments:
             for scale in experiment.scales:
-                results = kept(experiment, scale, folder)
-                stands = ", ".join(experiment.shows)
-                rows.append(
-                    [
-                        experiment.name,
-                        stands,
-                        experiment.title,
-                        scale,
-                        status(experiment, scale, results),
-                        *_counts(experiment, results),
-                    ]
-                )
-        rows += [["", name, why, "", "nothing to measure", *[""] * len(WORDS)] for name, why in paper.without.items()]
-        parts += [
-            f"## [{paper.title}]({paper.name}.md)",
-            table(["", "of", "what", "scale", "how far", *WORDS], rows, words=5),
-        ]
-    return "\n\n".join(parts) + "\n"
+                results = load_results(experiment, scale, folder)
+                state = status(experiment, scale, results)
+                link = f"[{experiment.item}]({paper.name}.md#{experiment.item})"
+                shows = ", ".join(experiment.shows)
+                rows.append([link, shows, experiment.title, scale, state, *_counts(experiment, results)])
+        head = ["experiment", "reproduces", "title", "scale", "status", *WORDS]
+        parts += [f"## [{paper.title}]({paper.name}.md)", table(head, rows, words=5), without_experiment(paper)]
+    return "\n\n".join(part for part in parts if part) + "\n"

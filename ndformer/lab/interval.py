@@ -1,4 +1,4 @@
-"""Figures of several runs as one: mean, spread, and the 95 % confidence interval of the mean (Student's t)."""
+"""Mean, standard deviation and 95 % confidence interval (Student's t) of the values of several runs."""
 
 from __future__ import annotations
 
@@ -9,19 +9,21 @@ from dataclasses import dataclass
 
 from ndformer.framework.quantity import Quantity
 
-ENOUGH = 3  # runs for an interval in a table
+ENOUGH = 3  # runs, from which on tables have an interval
 
 
 @dataclass(frozen=True)
 class Summary:
+    """The mean of some values, with its spread and interval."""
+
     n: int
     mean: float
-    sd: float | None  # the spread of single runs; None of one run
+    sd: float | None  # standard deviation of single runs; None with one run
     half: float | None  # half the width of the 95 % interval
 
     @classmethod
-    def of(cls, values: Sequence[float]) -> Summary:
-        """Of at least one value."""
+    def from_values(cls, values: Sequence[float]) -> Summary:
+        """Summarize one or more values."""
         n, mean = len(values), statistics.fmean(values)
         if n == 1:
             return cls(n, mean, None, None)
@@ -30,11 +32,11 @@ class Summary:
 
     @property
     def margin(self) -> float | None:
-        """Half the width of the interval, or None of fewer than 3 runs: theirs is too wide to say anything."""
+        """Half the width of the interval; None with fewer than 3 runs, whose interval is too wide to be useful."""
         return self.half if self.n >= ENOUGH else None
 
     def overlaps(self, other: Summary) -> bool:
-        """Whether the intervals share a value; that of too few runs has no end."""
+        """Return whether the intervals overlap; the interval of too few runs overlaps with every other."""
         if self.margin is None or other.margin is None:
             return True
         return abs(self.mean - other.mean) <= self.margin + other.margin
@@ -48,7 +50,7 @@ def student_t(freedom: int, confidence: float = 0.95) -> float:
 
 
 def bounds(s: Summary, quantity: Quantity) -> tuple[float, float] | None:
-    """Return the ends of the interval as written, within what a quantity can be; None of too few runs."""
+    """Return the ends of the interval, within the limits of the quantity; None with too few runs."""
     if s.margin is None:
         return None
     low, high = quantity.scaled(s.mean - s.margin), quantity.scaled(s.mean + s.margin)
@@ -63,7 +65,7 @@ def interval(s: Summary, quantity: Quantity) -> str:
 
 
 def mean(s: Summary | None, quantity: Quantity) -> str:
-    """Return the mean with its interval, as tables write it, without the unit: its ends where ± would go too far."""
+    """Return the mean with its interval for a table: as ±, or as two ends where ± would exceed a limit."""
     if s is None or s.margin is None:
         return "-" if s is None else quantity.text(s.mean)
     low, high = quantity.scaled(s.mean - s.margin), quantity.scaled(s.mean + s.margin)
@@ -73,19 +75,19 @@ def mean(s: Summary | None, quantity: Quantity) -> str:
 
 
 def difference(s: Summary | None, quantity: Quantity) -> str:
-    """Return the mean of differences, with its sign and its interval."""
+    """Return the mean difference with its sign and interval, for a table."""
     if s is None:
         return "-"
     return quantity.text(s.mean, "+") + ("" if s.margin is None else f" ± {quantity.text(s.margin)}")
 
 
 def in_units(quantity: Quantity) -> str:
-    """Return the unit of differences, and what their sign means where lower values are better."""
+    """Return the unit of differences in words; their sign, too, where lower values are better."""
     unit = "in points" if quantity.is_share else f"in {quantity.unit}" if quantity.unit else "as plain numbers"
     return unit + ("" if quantity.better == "higher" else ", positive where the value is lower")
 
 
 def within(limits: tuple[float, float], quantity: Quantity) -> tuple[float, float]:
-    """Return the limits of an axis, which wide intervals may have pushed beyond what a quantity can be."""
+    """Return the limits of an axis, cut to the limits of the quantity."""
     low, high = quantity.limits
     return max(low, limits[0]), min(high, limits[1])

@@ -1,162 +1,178 @@
-"""What experiments came to, in words: a table beside the paper's figures, a verdict for each claim, a page per paper.
+"""Pages of papers, made from experiments and their results.json: a summary, the verdict of each claim, all tables."""
 
-A page is made of its experiments and their results.json alone, so no figure of ours on it can be of elsewhere.
-"""
-
-import json
 import math
-import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
-from ndformer.framework import foreign
-from ndformer.framework.errors import DataError
 from ndformer.framework.pictures.studies import rows_of_dots
 from ndformer.framework.system import atomic
-from ndformer.lab.experiment import Experiment, Results, ScaleName
+from ndformer.lab import results as files
+from ndformer.lab.experiment import Experiment, ScaleName
 from ndformer.lab.interval import Summary
-from ndformer.lab.markdown import table
+from ndformer.lab.markdown import folded, table
+from ndformer.lab.results import RESULTS, Results
+from ndformer.lab.runner import folder_name
+from ndformer.lab.verdicts import Claim, Verdict, Word
 
-RESULTS = "results.json"
 LONG = 1e6  # from here on numbers have a power of ten
 SHORT = 1e-3  # and up to here
-BY = (
-    "By 95 % intervals (Student's t) over seeds: ± is half of one here, and a standard deviation in the tables below. "
-    "What has several parts holds where all do, and by the part that speaks for it least. After *in* is a column, by "
-    "its name in results.json. *control* and *ours* are no claims of the paper."
-)
+METHOD = """
+A claim is *supported* if the whole 95 % confidence interval (Student's t over seeds) is on its side of the limit,
+*contradicted* if the whole interval is on the other side, and *inconclusive* if the interval contains the limit: no
+significant difference. A claim with several comparisons needs all of them; its effect is that of the comparison that
+supports it least. Effects are mean ± half of the interval. *control* and *ours* mark claims that are not in the paper.
+"""
+
+
+class Judged(NamedTuple):
+    """A claim with its verdict on one scale."""
+
+    experiment: Experiment
+    claim: Claim
+    verdict: Verdict
 
 
 def write(experiment: Experiment, scale: ScaleName, results: Results, folder: Path) -> str:
-    """results.json, table.md and picture.png; what table.md says."""
+    """Write results.json, table.md and picture.png; return the text of table.md."""
     folder.mkdir(parents=True, exist_ok=True)
-    content = dict(
-        experiment=experiment.name,
-        scale=scale,
-        values={row: {str(seed): dict(v) for seed, v in seeds.items()} for row, seeds in results.values.items()},
-    )
-    atomic.write(folder / RESULTS, json.dumps(content, indent=1) + "\n")
-    said = f"{measured(experiment, results)}\n\n{verdicts(experiment, results)}\n"
-    atomic.write(folder / "table.md", said)
-    with atomic.whole(folder / "picture.png") as half:
+    files.write(folder / RESULTS, experiment.name, scale, results)
+    lines = []
+    for claim in experiment.claims:
+        verdict = claim.judge(results)
+        lines.append(f"- {claim.text}: **{verdict.word}**{f' ({verdict.evidence})' if verdict.evidence else ''}.")
+    text = f"{measured(experiment, results)}\n\n" + "\n".join(lines) + "\n"
+    atomic.write(folder / "table.md", text)
+    with atomic.whole(folder / "picture.png") as unfinished:
         if experiment.draw is not None:
-            experiment.draw(results, half)
+            experiment.draw(results, unfinished)
         else:
-            summaries = {c: {r: Summary.of(results.of(r, c)) for r in results.values} for c in experiment.columns}
-            rows_of_dots(half, experiment.title, experiment.columns, summaries)
-    return said
-
-
-def read(path: Path) -> Results:
-    try:
-        values = foreign.plain_json(path)["values"]
-        return Results(
-            {row: {int(seed): _numbers(found) for seed, found in seeds.items()} for row, seeds in values.items()}
-        )
-    except (ValueError, LookupError, AttributeError, TypeError, OverflowError) as error:
-        raise DataError(f"{path} is not what tools/reproduce.py writes: {error}") from error
-
-
-def _numbers(values: dict[str, Any]) -> dict[str, float]:
-    for name, value in values.items():
-        if type(value) not in (int, float) or not math.isfinite(value):
-            raise ValueError(f"'{name}' is a finite number, got {value!r:.40}")
-    return {name: float(value) for name, value in values.items()}
+            summaries = {
+                c: {r: Summary.from_values(results.column(r, c)) for r in results.values} for c in experiment.columns
+            }
+            rows_of_dots(unfinished, experiment.title, experiment.columns, summaries)
+    return text
 
 
 def measured(experiment: Experiment, results: Results) -> str:
-    """Mean ± standard deviation over seeds; the paper's figures, where it has some, in the column behind."""
+    """Return the table of means ± standard deviations, each column beside the printed numbers if there are some."""
+    printed = {key for numbers in experiment.published.values() for key in numbers}
     head, rows = ["", "seeds"], []
     for key, heading in experiment.columns.items():
-        head += [heading, *(["paper"] if _published(experiment, key) else [])]
+        head += [heading, *(["paper"] if key in printed else [])]
     for row in experiment.rows:
         cells = [row, str(len(results.values.get(row, {})) or "")]
         for key in experiment.columns:
-            cells.append(_cell(results.of(row, key)))
-            if _published(experiment, key):
+            cells.append(_cell(results.column(row, key)))
+            if key in printed:
                 cells.append(experiment.published.get(row, {}).get(key, ""))
         rows.append(cells)
     return table(head, rows)
 
 
-def verdicts(experiment: Experiment, results: Results) -> str:
-    lines = []
-    for claim in experiment.claims:
-        verdict = claim.judge(results)
-        lines.append(f"- {claim.says}: **{verdict.word}**{f' ({verdict.figure})' if verdict.figure else ''}.")
-    return "\n".join(lines)
+def load_results(experiment: Experiment, scale: ScaleName, folder: Path) -> Results | None:
+    """Return the results in the folder of the pages; None if the experiment was not run."""
+    path = folder / folder_name(experiment, scale) / RESULTS
+    return files.read(path) if path.is_file() else None
 
 
-def name_of(experiment: Experiment, scale: ScaleName) -> str:
-    """Of the folder that results are kept in."""
-    return f"{experiment.paper}_{experiment.item}_{scale}"
+class Paper(NamedTuple):
+    """A paper and its experiments."""
+
+    name: str
+    title: str
+    experiments: Sequence[Experiment]  # in the paper's order
+    intro: str = ""
+    without: Mapping[str, str] = {}  # tables and figures without an experiment -> the reason
+    notes: str = ""
 
 
-def kept(experiment: Experiment, scale: ScaleName, folder: Path) -> Results | None:
-    """What lies in the folder of the pages; None: it was not run."""
-    path = folder / name_of(experiment, scale) / RESULTS
-    return read(path) if path.is_file() else None
-
-
-def page(
-    title: str, intro: str, experiments: Sequence[Experiment], folder: Path, without: Mapping[str, str] | None = None
-) -> str:
-    """The page of a paper, from what lies in `folder`: NAME_SCALE/results.json. `without`: tables and figures that no
-    experiment stands for, and why."""
-    parts = [f"# {title}", intro.strip(), "Of all papers: [README.md](README.md).", _claims(experiments, folder)]
-    for experiment in experiments:
-        parts.append(_heading(experiment))
-        shows = f"Stands for {', '.join(experiment.shows)} of the paper. " if experiment.shows else ""
-        parts.append(f"{shows}{experiment.about}".strip())
-        for scale, wants in experiment.scales.items():
-            parts.append(f"    tools/reproduce.py {experiment.name} --scale {scale}")
-            results = kept(experiment, scale, folder)
-            if results is None:
-                needs = f": it needs {wants.needs}" if wants.needs else ""
-                parts.append(f"*Not run here{needs}.*")
-                if wants.needs and experiment.published:
-                    parts.append(measured(experiment, Results({})))
-                continue
-            parts.append(f"Mean ± standard deviation over seeds.\n\n{measured(experiment, results)}")
-            picture = f"{name_of(experiment, scale)}/picture.png"
-            if (folder / picture).is_file():
-                parts.append(f"![{experiment.title}]({picture})")
-    if without:
-        parts += ["## What has no experiment", "\n".join(f"- {name}: {why}." for name, why in without.items())]
+def page(paper: Paper, folder: Path) -> str:
+    """Return the page of a paper, made from NAME_SCALE/results.json in `folder`."""
+    judged = [
+        Judged(experiment, claim, claim.judge(results))
+        for experiment in paper.experiments
+        for scale in experiment.scales
+        if (results := load_results(experiment, scale, folder)) is not None
+        for claim in experiment.claims
+    ]
+    parts = [f"# {paper.title}", paper.intro.strip(), "All papers: [README.md](README.md)."]
+    parts += [*_summary(judged), *_claims(judged)] if judged else ["Nothing of it has been measured here yet."]
+    parts += [part for experiment in paper.experiments for part in _section(experiment, folder)]
+    parts += ["## The text and its tables", paper.notes] if paper.notes else []
+    if paper.without:
+        parts += ["## Without an experiment", without_experiment(paper)]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def _heading(experiment: Experiment) -> str:
-    return f"## {experiment.item}: {experiment.title}"
+def without_experiment(paper: Paper) -> str:
+    """Return the tables and figures that have none, with the reasons, to unfold."""
+    reasons = "\n".join(f"- {name}: {why}." for name, why in paper.without.items())
+    return folded("Tables and figures with nothing to measure", reasons)
 
 
-def _claims(experiments: Sequence[Experiment], folder: Path) -> str:
-    """Every claim that was measured, in one table."""
-    rows = []
-    for experiment in experiments:
-        anchor = re.sub(r"[^\w -]", "", _heading(experiment)[3:].lower()).replace(" ", "-")
-        for scale in experiment.scales:
-            results = kept(experiment, scale, folder)
-            if results is None:
-                continue
-            for claim in experiment.claims:
-                verdict = claim.judge(results)
-                rows.append([claim.says, f"**{verdict.word}**", verdict.figure, f"[{experiment.item}](#{anchor})"])
-    if not rows:
-        return "Nothing of it has been measured here yet."
-    head = ["claim", "verdict", "by", "of"]
-    return f"## Claims\n\n{BY}\n\n{table(head, rows, words=4)}"
+def _summary(judged: Sequence[Judged]) -> list[str]:
+    """Return three or four findings, in words."""
+    from_paper = [one for one in judged if one.claim.is_from_paper]
+    controls = [one for one in judged if one.claim.text.startswith("control:")]
+    lines = []
+    if from_paper:
+        counts = Counter(one.verdict.word for one in from_paper)
+        words: tuple[Word, ...] = ("supported", "contradicted", "inconclusive", "not measured")
+        shares = ", ".join(f"{counts[word]} {word}" for word in words if counts[word])
+        lines.append(f"- Claims of the paper, tested here: {len(from_paper)}. Verdicts: {shares}.")
+    for word, heading in (("supported", "Clearest support"), ("contradicted", "Clearest contradiction")):
+        with_interval = [one for one in from_paper if one.verdict.word == word and math.isfinite(one.verdict.margin)]
+        if with_interval:
+            best = max(with_interval, key=lambda one: abs(one.verdict.margin))
+            lines.append(f"- {heading}: {best.claim.text}; {best.verdict.effect} ({_link(best.experiment)}).")
+    if controls:
+        failed = [one for one in controls if one.verdict.word != "supported"]
+        names = ", ".join(dict.fromkeys(_link(one.experiment) for one in failed))
+        others = f" See the others at {names}." if failed else ""
+        lines.append(f"- Controls supported: {len(controls) - len(failed)} of {len(controls)}.{others}")
+    return ["## Summary", "\n".join(lines)]
 
 
-def _published(experiment: Experiment, column: str) -> bool:
-    return any(column in figures for figures in experiment.published.values())
+def _claims(judged: Sequence[Judged]) -> list[str]:
+    """Return the verdict of every claim in one compact table, and the numbers behind it to unfold."""
+    verdicts = [[c.text, f"**{v.word}**", v.effect, _link(e)] for e, c, v in judged]
+    evidence = [[c.text, v.evidence, _link(e)] for e, c, v in judged]
+    return [
+        "## Claims",
+        " ".join(METHOD.split()),
+        table(["claim", "verdict", "effect", "experiment"], verdicts, words=4),
+        folded("Evidence: rows, columns and limits", table(["claim", "evidence", "experiment"], evidence, words=3)),
+    ]
+
+
+def _section(experiment: Experiment, folder: Path) -> list[str]:
+    """Return what the page says of one experiment, on each of its scales."""
+    shows = f" Reproduces {', '.join(experiment.shows)}." if experiment.shows else ""
+    parts = [f"## {experiment.item}", f"{experiment.title}.{shows}"]
+    for scale, wants in experiment.scales.items():
+        parts.append(f"    tools/reproduce.py {experiment.name} --scale {scale}")
+        results = load_results(experiment, scale, folder)
+        if results is not None:
+            picture = f"{folder_name(experiment, scale)}/picture.png"
+            parts += [f"![{experiment.title}]({picture})"] if (folder / picture).is_file() else []
+            parts.append(folded("Table: mean ± standard deviation over seeds", measured(experiment, results)))
+            continue
+        parts.append(f"*Not run here{f': it needs {wants.needs}' if wants.needs else ''}.*")
+        if wants.needs and experiment.published:
+            parts.append(folded("Table: the paper's numbers", measured(experiment, Results({}))))
+    return [*parts, *([folded("How it is measured", experiment.about)] if experiment.about else [])]
+
+
+def _link(experiment: Experiment) -> str:
+    return f"[{experiment.item}](#{experiment.item})"
 
 
 def _cell(values: Sequence[float]) -> str:
     if not values:
         return ""
-    summary = Summary.of(values)
+    summary = Summary.from_values(values)
     if max(map(abs, values)) >= LONG and math.isfinite(summary.mean):
         return f"{summary.mean:.3e}" + ("" if summary.sd is None else f" ± {summary.sd:.3e}")
     if 0 < max(map(abs, values)) < SHORT:

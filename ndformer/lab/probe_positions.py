@@ -1,4 +1,4 @@
-"""What linear probes read of places from the layers of a trained model, and of the same model untrained."""
+"""Linear probes of positions: what each layer of a trained model knows of them, and of the same model untrained."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ from ndformer.framework.tokens import Where
 from ndformer.framework.transformer import Block
 from ndformer.lab import markdown
 
-FEW = 5  # tokens for each channel, below which a probe learns them by heart
-SENSIBLE, NOISE = 50, 0.1  # samples, and R² of shuffled places, from which on chance is told of
+FEW = 5  # tokens for each channel, below which a probe overfits
+SENSIBLE, NOISE = 50, 0.1  # warn below this number of samples, or above this R² of shuffled positions
 KINDS = dict(place="the place", difference="r_j - r_i from x_j - x_i", both="r_j - r_i from [x_i; x_j]")
 _T = TypeVar("_T")
 
 
 class Call(NamedTuple):
-    """What a block was given and what it answered, of one sample."""
+    """Input and output of a block for one sample."""
 
-    space: str  # "", or where several position spaces share the blocks
-    axes: tuple[int, ...]  # of the sample's places, those that the block is told
+    space: str  # position space, if several share the blocks
+    axes: tuple[int, ...]  # axes of the sample's positions that the block gets
     before: Tensor  # (B, N, C)
     after: Tensor
     where: Where
@@ -49,16 +49,18 @@ class Call(NamedTuple):
 
 @dataclass(frozen=True)
 class Layer:
-    """One row of the tables: what is read from it, and before training."""
+    """One row of the tables: the readings after and before training."""
 
     name: str
     axes: tuple[int, ...]
-    trained: Readings
-    untrained: Readings
+    learned: Readings
+    initial: Readings
 
 
 @dataclass(frozen=True)
 class Probed:
+    """The readings of all layers of a checkpoint."""
+
     checkpoint: str
     encoding: str
     seed: int
@@ -69,7 +71,7 @@ class Probed:
 
 @torch.no_grad()
 def probe(cfg: Config, path: Path, count: int, tokens: int) -> Probed:
-    """`count` samples of the test set, drawn by the config's seed, one at a time through both models."""
+    """Probe `count` samples of the test set, drawn by the config's seed, with the trained and the untrained model."""
     torch.manual_seed(cfg.seed)
     content = checkpoint.load(path)
     known = content.get("classes")
@@ -81,38 +83,39 @@ def probe(cfg: Config, path: Path, count: int, tokens: int) -> Probed:
     chosen = torch.randperm(len(data), generator=torch.Generator().manual_seed(cfg.seed))[:count].sort().values.tolist()
     probes = Probe(tokens, cfg.seed), Probe(tokens, cfg.seed)
     axes: dict[str, tuple[int, ...]] = {}
-    for number in told(chosen, "samples looked at"):
+    for number in with_progress(chosen, "samples probed"):
         sample = data[number]
-        if "inputs" not in sample:  # it cannot be read, and skip_bad leaves it out
+        if "inputs" not in sample:  # skip_bad leaves a sample out that cannot be read
             continue
         batch = collate([sample])
         for one, into in zip((model, untrained), probes):
-            axes |= _look(one, one.at_home(batch)["inputs"], into)
+            axes |= _record(one, one.at_home(batch)["inputs"], into)
     layers = [
-        Layer(name, own, probes[0].read(name), probes[1].read(name)) for name, own in told(axes.items(), "layers read")
+        Layer(name, own, probes[0].read(name), probes[1].read(name))
+        for name, own in with_progress(axes.items(), "layers read")
     ]
     seen = max((len(layer.x) for layer in probes[0].layers.values()), default=0)
     return Probed(str(path), encoding_name(cfg), cfg.seed, seen, tokens, layers)
 
 
-def told(items: Iterable[_T], what: str, every: float = 5.0) -> Iterator[_T]:
-    """The same, with a line now and then of how many are done."""
+def with_progress(items: Iterable[_T], label: str, every: float = 5.0) -> Iterator[_T]:
+    """Yield items, and print from time to time how many are done."""
     total = len(items) if isinstance(items, Sized) else 0
     said = time.perf_counter()
     for done, item in enumerate(items, 1):
         yield item
         if time.perf_counter() - said > every:
             said = time.perf_counter()
-            print(f"{done} of {total} {what}", flush=True)
+            print(f"{done} of {total} {label}", flush=True)
 
 
-def _look(model: TokenModel, inputs: Any, probe: Probe) -> dict[str, tuple[int, ...]]:
-    """One sample's tokens into the probe, by layer; which axes each layer has."""
+def _record(model: TokenModel, inputs: Any, probe: Probe) -> dict[str, tuple[int, ...]]:
+    """Add the tokens of one sample to the probe, layer by layer; return the axes of each layer."""
     with _calls(model) as calls:
         model.features(inputs)
     if not calls:
         raise DataError(
-            f"{type(model.backbone).__name__} has no blocks of ours to look into: probe it from Python, with "
+            f"{type(model.backbone).__name__} has no blocks that can be probed. Probe it from Python, with "
             "outputs_of() of ndformer.framework.probe"
         )
     space = f"{next(iter(inputs))} " if model.in_turn else ""
@@ -131,7 +134,7 @@ def _look(model: TokenModel, inputs: Any, probe: Probe) -> dict[str, tuple[int, 
 
 @contextmanager
 def _calls(model: TokenModel) -> Iterator[list[Call]]:
-    """A list that fills up, in their order, with the calls of the backbone's blocks."""
+    """Record the calls of the backbone's blocks in a list."""
     calls: list[Call] = []
 
     def note(space: str, first: int) -> Any:
@@ -158,30 +161,33 @@ def _calls(model: TokenModel) -> Iterator[list[Call]]:
 
 
 def text(probed: Probed) -> str:
-    """A table for each kind of probe: rows are layers; of each axis R², that untrained, the error."""
+    """Return a table for each kind of probe: rows are layers, columns R² and errors of each axis."""
     axes = sorted({axis for layer in probed.layers for axis in layer.axes})
-    head = ["layer", *(f"{what} {axis}" for axis in axes for what in ("R² of axis", "untrained", "shuffled", "error"))]
+    head = [
+        "layer",
+        *(f"{label} {axis}" for axis in axes for label in ("R² of axis", "untrained", "shuffled", "error")),
+    ]
     parts = [
         f"{probed.encoding}, {probed.checkpoint}\n",
         f"Linear probes, {probed.samples} samples of at most {probed.tokens} tokens, {FOLDS} folds of samples. R²: 1 "
         "is all, 0 nothing, below 0 worse than the mean. Untrained: the same model with its first weights. Shuffled: "
-        "places dealt out anew. Errors are in steps from a token to the next.\n",
+        "positions permuted. Errors are in steps from a token to the next.\n",
     ]
     for kind, says in KINDS.items():
         rows = [[layer.name, *(cell for axis in axes for cell in _cells(layer, kind, axis))] for layer in probed.layers]
         parts += [f"{says}\n", markdown.table(head, rows), ""]
-    few = [layer.name for layer in probed.layers if layer.trained.tokens < FEW * layer.trained.channels]
+    few = [layer.name for layer in probed.layers if layer.learned.tokens < FEW * layer.learned.channels]
     if few:
         parts.append(
-            f"Layers {', '.join(few)} have fewer than {FEW} tokens for each channel, which says too little: take more "
-            "samples, or more tokens of each.\n"
+            f"Layers {', '.join(few)} have fewer than {FEW} tokens per channel, too few for a reliable probe. Take "
+            "more samples, or more tokens of each.\n"
         )
-    shuffled = [getattr(layer.trained, kind).shuffled for layer in probed.layers for kind in KINDS]
+    shuffled = [getattr(layer.learned, kind).shuffled for layer in probed.layers for kind in KINDS]
     noise = torch.cat(shuffled).nan_to_num(0.0).abs().max().item() if shuffled else 0.0
     if probed.samples < SENSIBLE or noise > NOISE:
         parts.append(
-            f"Mind the noise: R² of places dealt out anew is 0 of many samples, and up to {noise:.2f} away from it of "
-            f"these {probed.samples}. Smaller differences say nothing: take more, {SENSIBLE} at least.\n"
+            f"Noise: R² of permuted positions is 0 for many samples, and up to {noise:.2f} away from 0 for "
+            f"these {probed.samples}. Smaller differences are not reliable. Take more, {SENSIBLE} at least.\n"
         )
     return "\n".join(parts)
 
@@ -190,7 +196,7 @@ def _cells(layer: Layer, kind: str, axis: int) -> list[str]:
     if axis not in layer.axes:
         return ["", "", "", ""]
     at = layer.axes.index(axis)
-    own, first = getattr(layer.trained, kind), getattr(layer.untrained, kind)
+    own, first = getattr(layer.learned, kind), getattr(layer.initial, kind)
     return [_number(values[at].item()) for values in (own.r2, first.r2, own.shuffled, own.error)]
 
 
@@ -199,7 +205,7 @@ def _number(value: float) -> str:
 
 
 def save(out: Path, probed: Probed, tables: str) -> None:
-    """probe_positions.json and probe_positions.md."""
+    """Write probe_positions.json and probe_positions.md."""
     content = vars(probed) | dict(folds=FOLDS, penalty=PENALTY, layers=[_plain(layer) for layer in probed.layers])
     out.mkdir(parents=True, exist_ok=True)
     atomic.write(out / "probe_positions.json", json.dumps(content, indent=1) + "\n")
@@ -208,24 +214,24 @@ def save(out: Path, probed: Probed, tables: str) -> None:
 
 def _plain(layer: Layer) -> dict[str, Any]:
     found: dict[str, Any] = dict(name=layer.name, axes=layer.axes)
-    found |= dict(channels=layer.trained.channels, tokens=layer.trained.tokens, spacing=layer.trained.spacing)
+    found |= dict(channels=layer.learned.channels, tokens=layer.learned.tokens, spacing=layer.learned.spacing)
     for kind in KINDS:
-        own: Reading = getattr(layer.trained, kind)
-        numbers = own._asdict() | dict(untrained=getattr(layer.untrained, kind).r2)
+        own: Reading = getattr(layer.learned, kind)
+        numbers = own._asdict() | dict(untrained=getattr(layer.initial, kind).r2)
         found[kind] = {name: [None if math.isnan(v) else v for v in t.tolist()] for name, t in numbers.items()}
     return found
 
 
 def draw(path: Path, probed: Probed) -> None:
-    """R² over layers: a colour per axis, dashed before training."""
+    """Draw R² over layers: a color for each axis, dashed before training."""
     names = [layer.name for layer in probed.layers]
     axes = sorted({axis for layer in probed.layers for axis in layer.axes})
     with canvas(5.0 * len(KINDS), 3.6, f"what linear probes read of places: {probed.encoding}") as figure:
         for plot, (kind, says) in zip(figure.subplots(1, len(KINDS), sharey=True), KINDS.items()):
             for axis in axes:
-                for style, side in (("o-", "trained"), ("s--", "untrained")):
+                for style, side in (("o-", "learned"), ("s--", "initial")):
                     values = [_r2(getattr(layer, side), kind, layer.axes, axis) for layer in probed.layers]
-                    label = f"axis {axis}" if side == "trained" else None
+                    label = f"axis {axis}" if side == "learned" else None
                     plot.plot(range(len(names)), values, style, color=f"C{axis}", ms=3.5, lw=1.2, label=label)
             plot.axhline(0, color="0.3", lw=0.8, ls=":")
             plot.set_title(says)
@@ -239,6 +245,6 @@ def draw(path: Path, probed: Probed) -> None:
         figure.savefig(half)
 
 
-def _r2(readings: Readings, kind: str, own: tuple[int, ...], axis: int) -> float:
-    value = getattr(readings, kind).r2[own.index(axis)].item() if axis in own else math.nan
-    return max(value, -0.2)  # how far below 0 says nothing
+def _r2(readings: Readings, kind: str, axes: tuple[int, ...], axis: int) -> float:
+    value = getattr(readings, kind).r2[axes.index(axis)].item() if axis in axes else math.nan
+    return max(value, -0.2)  # values below 0 have no meaning

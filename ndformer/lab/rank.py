@@ -1,4 +1,4 @@
-"""Comparisons of several data sets read and joined: what each encoding reached on each set, run by run.
+"""Read comparisons of several data sets and join them: the values of each encoding on each set, run by run.
 
 sets = join([Path("work_dirs/compare_mnist_small"), Path("docs/results/data/start.json")])
 sets["mnist_small"].cells["PaPE"].values                                    {"0": 0.968, "1": 0.969 ...} by seed
@@ -22,31 +22,33 @@ FILES = "comparison.json", "compare.json"  # of a work dir: of this program, of 
 
 @dataclass(frozen=True)
 class Cell:
-    """One encoding on one data set."""
+    """The runs of one encoding on one data set."""
 
     encoding: str  # with its options
-    values: dict[str, float]  # of the metric, by seed, or by seed and fold
-    minutes: float | None = None  # of a run, on the average
+    values: dict[str, float]  # the metric by seed, or by seed and fold
+    minutes: float | None = None  # mean of a run
     params: int | None = None
 
 
 @dataclass(frozen=True)
 class Compared:
-    """One data set."""
+    """The comparison on one data set."""
 
     metric: str
-    cells: dict[str, Cell]  # by the encoding's name
+    cells: dict[str, Cell]  # by encoding
     quantity: Quantity  # of the metric
 
 
 def join(paths: Sequence[Path]) -> dict[str, Compared]:
-    """All sets of all files; where two have an encoding on a set, the later one counts."""
+    """Return the comparisons of all files by data set; a later file replaces an encoding of an earlier one."""
     sets: dict[str, Compared] = {}
     for path in paths:
         for name, found in _read(path).items():
             before = sets.get(name, replace(found, cells={}))
             if before.metric != found.metric:
-                raise DataError(f"{path} has {found.metric} of {name}, and another file {before.metric}: join one kind")
+                raise DataError(
+                    f"{path} has {found.metric} of {name}, another file has {before.metric}. Join one metric"
+                )
             if before.quantity != found.quantity:
                 raise DataError(
                     f"{path} and another file are expected to have {found.metric} of {name} in one unit and direction, "
@@ -57,20 +59,20 @@ def join(paths: Sequence[Path]) -> dict[str, Compared]:
 
 
 def _read(path: Path) -> dict[str, Compared]:
-    """The sets of one file, whose cells are by the encoding as it was written."""
+    """Return the comparisons of one file, with the encodings as they are written there."""
     if path.is_dir():
         file = next((path / name for name in FILES if (path / name).is_file()), None)
         if file is None:
             raise DataError(
-                f"{path} has no {FILES[1]}, which tools/compare.py writes as its runs end, those of a grid's choice "
-                "aside: run the same comparison again, which goes on, or name another work dir of one, or a .json file"
+                f"{path} has no {FILES[1]}, which tools/compare.py writes after its first run. Run the same comparison "
+                "again, which resumes it, or name another work dir or .json file"
             )
         path = file
     if not path.is_file():
-        raise DataError(f"there is no {path}: name a work dir of tools/compare.py, or a .json file")
+        raise DataError(f"there is no {path}. Name a work dir of tools/compare.py, or a .json file")
     try:
         content = plain_json(path)
-        form = _own if "sets" in content else _compared if "runs" in content else _by_rate
+        form = _from_rank if "sets" in content else _from_compare if "runs" in content else _from_rates
         sets: dict[str, Compared] = {}
         for name, metric, quantity, cell in form(content):
             whole = _kind(cell.encoding)[1]
@@ -78,24 +80,24 @@ def _read(path: Path) -> dict[str, Compared]:
             compared = sets.setdefault(str(name), Compared(str(metric), {}, quantity))
             compared.cells[whole] = _checked(replace(cell, encoding=whole))
     except (ValueError, LookupError, TypeError, AttributeError, OverflowError) as error:
-        said = " ".join(str(error).split())
-        raise DataError(f"{path} is not what tools/compare.py or tools/rank.py writes ({said:.80})") from None
+        message = " ".join(str(error).split())
+        raise DataError(f"{path} is not a file of tools/compare.py or tools/rank.py ({message:.80})") from None
     return sets
 
 
-Found = Iterator[tuple[str, str, Any, Cell]]  # set, metric, its quantity as far as the file has it, cell
+Rows = Iterator[tuple[str, str, Any, Cell]]  # data set, metric, its quantity if the file has it, cell
 
 
-def _own(content: dict[str, Any]) -> Found:
-    """comparison.json, to which more is added."""
+def _from_rank(content: dict[str, Any]) -> Rows:
+    """Read comparison.json."""
     for name, compared in content["sets"].items():
         for cell in compared["cells"].values():
             found = Cell(cell["encoding"], cell["values"], cell["minutes"], cell["params"])
             yield name, compared["metric"], compared.get("quantity"), found
 
 
-def _compared(content: dict[str, Any]) -> Found:
-    """compare.json: a set for each amount of data. Its name is the config's, with options that all its runs have."""
+def _from_compare(content: dict[str, Any]) -> Rows:
+    """Read compare.json: a data set for each amount of data, named by the config and the options of all its runs."""
     run = content["runs"][0]
     config, *more = run["arguments"]
     options = more[more.index("--cfg-options") + 1 :]
@@ -110,8 +112,8 @@ def _compared(content: dict[str, Any]) -> Found:
         yield name + amount, content["metric"], content.get("quantity"), cell
 
 
-def _by_rate(content: dict[str, Any]) -> Found:
-    """set -> encoding -> learning rate -> seed -> val, test: of the rates the one that validated best on seed 0."""
+def _from_rates(content: dict[str, Any]) -> Rows:
+    """Read set -> encoding -> learning rate -> seed -> val, test: the rate that validated best on seed 0."""
     for name, encodings in content.items():
         for encoding, rates in encodings.items():
             runs = rates[max(sorted(rates, key=float), key=lambda rate: rates[rate]["0"]["val"])]  # the first of equals
@@ -119,15 +121,15 @@ def _by_rate(content: dict[str, Any]) -> Found:
 
 
 def _checked(cell: Cell) -> Cell:
-    """What stands in files may be anything."""
+    """Raise if a value is not a finite number."""
     numbers = [*cell.values.values(), *(one for one in (cell.minutes, cell.params) if one is not None)]
     if not all(type(one) in (int, float) and math.isfinite(one) for one in numbers):
-        raise ValueError(f"{cell.encoding} has values that are no numbers")
+        raise ValueError(f"{cell.encoding} has values that are not numbers")
     return cell
 
 
 def _named(sets: dict[str, Compared]) -> dict[str, Compared]:
-    """By their kind, without options, where no set has two of it: then options may differ from set to set."""
+    """Return the comparisons with encodings named without options, where no data set has two of the same type."""
     kinds = {text: _kind(text)[0] for compared in sets.values() for text in compared.cells}
     counts = [Counter(kinds[text] for text in compared.cells) for compared in sets.values()]
     several = {kind for count in counts for kind, number in count.items() if number > 1}
@@ -139,10 +141,10 @@ def _named(sets: dict[str, Compared]) -> dict[str, Compared]:
 
 
 def _kind(text: str) -> tuple[str, str]:
-    """'PaPE(m=8)' is a PaPE; and the text in one spelling."""
+    """Return the type of an encoding without options, and its text in one spelling."""
     try:
         parsed = parse_encoding(text)
     except (ConfigError, RecursionError, MemoryError):  # the latter two of a text made for it
-        raise DataError(f"a comparison has an encoding that is none, {text!r:.60}: is it of this program?") from None
+        raise DataError(f"a comparison has an unknown encoding, {text!r:.60}. Is the file from this program?") from None
     several = parsed if isinstance(parsed, list) else [parsed]
     return ", ".join(one["type"] for one in several), as_argument(parsed)

@@ -1,4 +1,4 @@
-"""Encodings over data sets: means, paired gains, average ranks with their test; as text, JSON and picture."""
+"""Encodings on several data sets: means, paired gains and average ranks with their test, as text, JSON and picture."""
 
 import json
 from collections.abc import Sequence
@@ -17,36 +17,36 @@ from ndformer.lab.rank import Cell, Compared
 
 @dataclass(frozen=True)
 class Table:
-    """Of joined comparisons; gains are over the baseline."""
+    """The table of joined comparisons; gains are over the baseline."""
 
     sets: dict[str, Compared]
     baseline: str
 
     def __post_init__(self) -> None:
         if self.baseline not in self.names:
-            raise UnknownNameError(f"nobody compared {self.baseline}{nearest(self.baseline, self.names)}")
+            raise UnknownNameError(f"no comparison has {self.baseline}{nearest(self.baseline, self.names)}")
 
     @property
     def names(self) -> list[str]:
         return list(dict.fromkeys(name for compared in self.sets.values() for name in compared.cells))
 
     def cell(self, name: str, on: str) -> Cell | None:
-        """None where no run came to an end."""
-        found = self.sets[on].cells.get(name)
-        return found if found is not None and found.values else None
+        """Return the runs of an encoding on a data set; None if no run has finished."""
+        cell = self.sets[on].cells.get(name)
+        return cell if cell is not None and cell.values else None
 
     def mean(self, name: str, on: str) -> Summary | None:
-        found = self.cell(name, on)
-        return None if found is None else Summary.of(list(found.values.values()))
+        cell = self.cell(name, on)
+        return None if cell is None else Summary.from_values(list(cell.values.values()))
 
     def gain(self, name: str, on: str) -> Summary | None:
-        """Over the baseline, of the seeds and folds that both have; positive where it is better."""
+        """Return the gain over the baseline, paired by seed and fold; above 0 is better."""
         own, base = self.cell(name, on), self.cell(self.baseline, on)
         if own is None or base is None or name == self.baseline:
             return None
         gain = self.sets[on].quantity.gain
         gains = [gain(value, base.values[which]) for which, value in own.values.items() if which in base.values]
-        return Summary.of(gains) if gains else None
+        return Summary.from_values(gains) if gains else None
 
     @property
     def missing(self) -> list[tuple[str, str]]:
@@ -54,7 +54,7 @@ class Table:
 
     @property
     def ranking(self) -> Ranking | None:
-        """Of the encodings that have every set; nothing is made up for the others."""
+        """The ranking of the encodings that have results on every data set; None if there are too few."""
         gaps = {name for name, _ in self.missing}
         means = {name: [self.mean(name, on) for on in self.sets] for name in self.names if name not in gaps}
         if len(means) < 2 or len(self.sets) < 2:
@@ -63,12 +63,12 @@ class Table:
             name: [one.quantity.oriented(s.mean) for one, s in zip(self.sets.values(), some) if s is not None]
             for name, some in means.items()
         }
-        # means of the same figures in another order are equal, whatever their last digit says
+        # rounded: means of the same numbers in another order must be equal
         return ranking({name: [float(f"{score:.12g}") for score in some] for name, some in scores.items()})
 
     def write(self, out: Path) -> str:
-        """comparison.md, .json and .png; the text."""
-        found, says = self.ranking, text(self)
+        """Write comparison.md, .json and .png, and return the text."""
+        test, says = self.ranking, text(self)
         sets = {
             on: dict(
                 metric=one.metric,
@@ -77,24 +77,27 @@ class Table:
             )
             for on, one in self.sets.items()
         }
-        content = dict(baseline=self.baseline, ranking=found and asdict(found), missing=self.missing, sets=sets)
+        ranked = {} if test is None else asdict(test)
+        if ranked:
+            ranked["apart"] = ranked.pop("critical")
+        content = dict(baseline=self.baseline, ranking=ranked or None, missing=self.missing, sets=sets)
         out.mkdir(parents=True, exist_ok=True)
         atomic.write(out / "comparison.json", json.dumps(content, indent=1) + "\n")
         atomic.write(out / "comparison.md", says)
-        if found is not None:
-            figure = ranks.critical_difference(_about(found), found.ranks, found.apart, found.groups)
+        if test is not None:
+            figure = ranks.critical_difference(_about(test), test.ranks, test.critical, test.groups)
             with atomic.whole(out / "comparison.png") as making:
                 figure.savefig(making)
         return says
 
 
 def text(table: Table) -> str:
-    """Markdown that also reads well on a terminal; shares in %."""
-    found = table.ranking
-    order = [*(found.ranks if found else []), *(n for n in table.names if not found or n not in found.ranks)]
+    """Return the text of comparison.md: findings, means, then gains, costs and options to unfold."""
+    test = table.ranking
+    order = [*(test.ranks if test else []), *(n for n in table.names if not test or n not in test.ranks)]
     heads = [f"{on}, {one.metric} {one.quantity.symbol}".rstrip() for on, one in table.sets.items()]
     means = [
-        [name, *([f"{found.ranks[name]:.2f}" if name in found.ranks else "-"] if found else [])]
+        [name, *([f"{test.ranks[name]:.2f}" if name in test.ranks else "-"] if test else [])]
         + [mean(table.mean(name, on), one.quantity) for on, one in table.sets.items()]
         for name in order
     ]
@@ -108,14 +111,14 @@ def text(table: Table) -> str:
     heads_of_gains += [
         on if units == {"in points"} else f"{on}, {in_units(one.quantity)}" for on, one in table.sets.items()
     ]
+    gains_text = f"{markdown.table(heads_of_gains, gains)}\n\n{_against(table, order)}" if gains else ""
+    details = "\n\n".join(part for part in (_costs(table, order), _options(table, order)) if part)
     parts = [
-        markdown.table(["encoding", *(["average rank"] if found else []), *heads], means),
-        "Test figures, ± or in brackets: 95 % intervals (Student t) over runs" + _few(table) + ".\n" + _gaps(table),
-        _ranked(table, found),
-        markdown.table(heads_of_gains, gains) if gains else "",
-        _against(table, order) if gains else "",
-        _costs(table, order),
-        _options(table, order),
+        _ranked(table, test),
+        markdown.table(["encoding", *(["average rank"] if test else []), *heads], means),
+        "Test results, ± or in brackets: 95 % intervals (Student t) over runs" + _few(table) + ".\n" + _gaps(table),
+        markdown.folded(f"Gains over {table.baseline}", gains_text),
+        markdown.folded("Parameters, minutes and options", details),
     ]
     return "\n\n".join(part.rstrip() for part in parts if part) + "\n"
 
@@ -126,12 +129,12 @@ def _gain(s: Summary | None, quantity: Quantity) -> str:
 
 
 def _sign(s: Summary | None) -> int:
-    """1 for better and -1 for worse, where the interval of the gain says so; 0 where it has both."""
+    """Return 1 if the interval of a gain is above 0, -1 if it is below 0, and 0 if it contains 0."""
     return 0 if s is None or s.margin is None or abs(s.mean) <= s.margin else 1 if s.mean > 0 else -1
 
 
 def _gaps(table: Table) -> str:
-    """What is not there, and where there is less of it, set by set."""
+    """Return notes on missing results and on encodings with fewer runs, by data set."""
     notes = []
     if table.missing:
         where = {on: [name for name, at in table.missing if at == on] for on in table.sets}
@@ -154,45 +157,51 @@ def _few(table: Table) -> str:
     return f"; fewer than {ENOUGH} are too few for an interval" * few
 
 
-def _about(found: Ranking) -> str:
-    return f"Average ranks of {len(found.ranks)} encodings over {found.sets} data sets"
+def _about(test: Ranking) -> str:
+    return f"Average ranks of {len(test.ranks)} encodings over {test.sets} data sets"
 
 
-def _ranked(table: Table, found: Ranking | None) -> str:
-    if found is None:
-        return "No ranks: they want two encodings or more that have every set, and two sets or more."
-    names = len(found.ranks)
-    f = "no limit (all sets agree)" if found.f is None else f"{found.f:.2f}"
-    freedom = f"F({names - 1}, {(names - 1) * (found.sets - 1)})"
+def _ranked(table: Table, test: Ranking | None) -> str:
+    if test is None:
+        return "No ranks: they need two encodings or more with results on every set, and two sets or more."
+    names = len(test.ranks)
+    f = "no limit (all sets agree)" if test.f is None else f"{test.f:.2f}"
+    freedom = f"F({names - 1}, {(names - 1) * (test.sets - 1)})"
+    first = ", ".join(f"{name} {rank:.2f}" for name, rank in list(test.ranks.items())[:3])
     notes = [
-        f"{_about(found)}; 1 is the best. Friedman's test: chi2({names - 1}) = {found.chi2:.2f}, "
-        f"p = {found.chi2_p:.3g}; as Iman and Davenport have it: {freedom} = {f}, p = {found.p:.3g}."
+        f"{_about(test)}, 1 is the best: {first}.",
+        f"Friedman's test: chi2({names - 1}) = {test.chi2:.2f}, p = {test.chi2_p:.3g}; as Iman and Davenport have it: "
+        f"{freedom} = {f}, p = {test.p:.3g}.",
     ]
-    if found.p >= ALPHA:
-        notes.append("So ranks like these may be of chance, and by them no two encodings are told apart.")
+    if test.p >= ALPHA:
+        notes.append("Such ranks may be due to chance: no two encodings differ significantly by rank.")
     else:
-        notes.append(f"Two are told apart by ranks (Nemenyi, {ALPHA:g}) where they lie {found.apart:.2f} apart.")
-        own = found.ranks.get(table.baseline)
+        far = f"{test.critical:.2f} or more apart"
+        notes.append(f"Two encodings differ significantly (Nemenyi, {ALPHA:g}) if their ranks are {far}.")
+        own = test.ranks.get(table.baseline)
         if own is not None:
-            worse = [name for name, rank in found.ranks.items() if rank - own >= found.apart]
-            better = [name for name, rank in found.ranks.items() if own - rank >= found.apart]
-            notes.append(f"Told apart from {table.baseline} so: worse {_list(worse)}; better {_list(better)}.")
-    if found.apart > names - 1:
-        enough = next(n for n in range(found.sets, 10**6) if critical_difference(names, n) <= names - 1)
-        notes.append(f"Of {names} encodings no two could lie so far apart: that takes {enough} sets or more.")
-    return "\n".join(notes)
+            worse = [name for name, rank in test.ranks.items() if rank - own >= test.critical]
+            better = [name for name, rank in test.ranks.items() if own - rank >= test.critical]
+            groups = f"worse {_list(worse)}; better {_list(better)}"
+            notes.append(f"Significantly different from {table.baseline} by rank: {groups}.")
+    if test.critical > names - 1:
+        enough = next(n for n in range(test.sets, 10**6) if critical_difference(names, n) <= names - 1)
+        notes.append(f"No two of {names} encodings can differ so much: that takes {enough} data sets or more.")
+    return "\n".join(f"- {note}" for note in notes)
 
 
 def _against(table: Table, order: Sequence[str]) -> str:
-    """Every loss and every gain, by name."""
-    notes = [f"Against {table.baseline}, set by set, gains paired by seed; bold and below: intervals without 0."]
+    """Return for each data set which encodings are better and worse than the baseline."""
+    notes = [
+        f"Gains over {table.baseline}, paired by seed. Better and worse (bold): the 95 % interval does not contain 0."
+    ]
     count = 0
     for on in table.sets:
         signs = {name: _sign(gain) for name in order if (gain := table.gain(name, on)) is not None}
         count += len(signs)
         better, worse, open_ = ([name for name, sign in signs.items() if sign == which] for which in (1, -1, 0))
-        notes.append(f"- {on}: better {_list(better)}; worse {_list(worse)}; not told apart {_list(open_)}.")
-    notes.append(f"These are {count} intervals of 95 %, each by itself: one in twenty is off by chance.")
+        notes.append(f"- {on}: better {_list(better)}; worse {_list(worse)}; no significant difference {_list(open_)}.")
+    notes.append(f"These are {count} separate 95 % intervals: one in twenty misses its true value by chance.")
     return "\n".join(notes)
 
 
@@ -206,7 +215,7 @@ def _costs(table: Table, order: Sequence[str]) -> str:
         return ""
     return (
         markdown.table(["parameters, minutes a run", *table.sets], cells)
-        + "\n\nMinutes have in them whatever else the machine did."
+        + "\n\nMinutes include other load of the machine."
     )
 
 
@@ -217,7 +226,7 @@ def _cost(cell: Cell | None) -> str:
 
 
 def _options(table: Table, order: Sequence[str]) -> str:
-    """What stands behind the names."""
+    """Return the options of each encoding."""
     notes = []
     for name in order:
         texts: dict[str, list[str]] = {}

@@ -1,4 +1,4 @@
-"""report.html: what there is to know of a run, or of several side by side, on one page that opens anywhere."""
+"""report.html: one self-contained page for a run, or for several runs side by side."""
 
 import math
 import re
@@ -7,11 +7,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from mmengine.config import Config
+
 from ndformer.framework.data.dataset import TEST_IS_VAL
 from ndformer.framework.engine.config.differences import changes
 from ndformer.framework.engine.config.load import load
 from ndformer.framework.engine.config.shipped import CONFIGS
 from ndformer.framework.engine.config.text import as_argument, spelled
+from ndformer.framework.engine.programs import rendered
+from ndformer.framework.engine.training.evaluate import Evaluation
+from ndformer.framework.engine.training.loading import Loader
+from ndformer.framework.model import TokenModel
 from ndformer.framework.pictures.page import (
     Markup,
     bar,
@@ -25,13 +31,15 @@ from ndformer.framework.pictures.page import (
     table,
     width_of,
 )
+from ndformer.framework.pictures.runs import attempted
 from ndformer.framework.quantity import Quantity
 from ndformer.framework.registry import METRICS
 from ndformer.framework.system import atomic
+from ndformer.lab import run_folder
 from ndformer.lab.interval import Summary, mean
-from ndformer.lab.run_folder import Told, is_number
+from ndformer.lab.run_folder import RunFolder, is_number
 
-NARROW = 900  # pixels: two such pictures stand beside each other
+NARROW = 900  # pixels: two pictures of this width fit side by side
 CALLED = dict(curves="learning curves", confusion_matrix="confusion matrix", pr_curves="precision and recall")
 BEGAN = re.compile(r"(?P<when>[\d-]+ [\d:]+)  (?P<versions>ndformer .*?)  (?P<command>.*)")
 KINDS = dict(
@@ -41,27 +49,37 @@ KINDS = dict(
 )
 
 
-def write(path: Path, runs: Sequence[Told]) -> None:
-    """A page of these runs."""
-    atomic.write(path, of_runs(runs))
+def write(path: Path, runs: Sequence[RunFolder]) -> None:
+    """Write a page of these runs."""
+    atomic.write(path, runs_page(runs))
 
 
-def of_runs(runs: Sequence[Told]) -> str:
+def write_after_training(
+    work_dir: Path, cfg: Config, model: TokenModel, loader: Loader, evaluation: Evaluation
+) -> None:
+    """Write the page of a run that has just been tested, with pictures; an error is only a warning."""
+    with attempted(path := work_dir / "report.html"):
+        rendered.leave(work_dir, cfg, model, loader, evaluation)
+        write(path, [run_folder.read(work_dir)])
+        print(path)
+
+
+def runs_page(runs: Sequence[RunFolder]) -> str:
     if len(runs) == 1:
         (run,) = runs
         title = f"{named(run)} on {run.results.get('dataset', '')}"
-        return page(title, *_headline(run), _figures(runs), *_of_run(run))
-    others = [folded(run.folder.name, *_of_run(run)) for run in runs]
-    return page(f"{len(runs)} runs", _figures(runs), *_beside(runs), element("h2", "Each of them"), *others)
+        return page(title, *_headline(run), _figures(runs), *_run_details(run))
+    others = [folded(run.folder.name, *_run_details(run)) for run in runs]
+    return page(f"{len(runs)} runs", _figures(runs), *_side_by_side(runs), element("h2", "Each of them"), *others)
 
 
-def named(run: Told) -> str:
+def named(run: RunFolder) -> str:
     backbone = run.config.get("model", {}).get("backbone", {})
     return as_argument(backbone.get("encoding")) if isinstance(backbone, dict) else ""
 
 
-def _headline(run: Told) -> list[Markup]:
-    """The main metric of the test set, and of how many samples it is."""
+def _headline(run: RunFolder) -> list[Markup]:
+    """Return the main metric on the test set, with the number of samples."""
     test = run.results["test"]
     name = next((name for name in test if name in run.results["val"]), next(iter(test), None))
     if name is None:
@@ -71,9 +89,9 @@ def _headline(run: Told) -> list[Markup]:
     return [element("p", element("strong", _summary([test[name]], run.quantity(name))), f" {of}", class_="headline")]
 
 
-def _figures(runs: Sequence[Told]) -> Markup:
-    """Test and validation by metric; runs that differ by their seed alone are one row, with an interval."""
-    kinds: dict[str, list[Told]] = {}
+def _figures(runs: Sequence[RunFolder]) -> Markup:
+    """Return the table of metrics; runs that differ only in their seed are one row with an interval."""
+    kinds: dict[str, list[RunFolder]] = {}
     for run in runs:
         kinds.setdefault(run.kind, []).append(run)
     metrics = list(dict.fromkeys(name for run in runs for name in run.results["test"]))
@@ -110,8 +128,8 @@ def _figures(runs: Sequence[Told]) -> Markup:
     return joined([table(head, rows), element("p", note, class_="note")])
 
 
-def in_words(name: str, runs: Sequence[Told]) -> str:
-    """What a value is called: by the metric that it is of, else by its name."""
+def in_words(name: str, runs: Sequence[RunFolder]) -> str:
+    """Return the name of a value in words, from its metric if that has one."""
     known: dict[str, str] = {}
     for run in runs:
         for one in run.config.get("metrics", ()):
@@ -124,17 +142,17 @@ def in_words(name: str, runs: Sequence[Told]) -> str:
 def _summary(values: Sequence[float], quantity: Quantity) -> str:
     if not values or not all(map(math.isfinite, values)):
         return "nan" if values else ""
-    return f"{mean(Summary.of(values), quantity)} {quantity.symbol}".rstrip()
+    return f"{mean(Summary.from_values(values), quantity)} {quantity.symbol}".rstrip()
 
 
-def _beside(runs: Sequence[Told]) -> list[Markup]:
-    """Their pictures by kind, and what their configs say differently."""
+def _side_by_side(runs: Sequence[RunFolder]) -> list[Markup]:
+    """Return the runs' pictures by kind, and the differences between their configs."""
     parts = []
     for name in dict.fromkeys(name for run in runs for name in run.pictures):
         found = [_named(run.folder.name, picture(run.pictures[name], name)) for run in runs if name in run.pictures]
         parts += [element("h2", CALLED.get(name, name)), element("div", *found, class_="beside")]
     for kind, says in KINDS.items():
-        drawn = [(run.folder.name, _shown(run, kind)) for run in runs]
+        drawn = [(run.folder.name, _rendered(run, kind)) for run in runs]
         found = [_named(name, *dict.fromkeys((some[0], some[-1]))) for name, some in drawn if some]  # first and last
         parts += [element("h2", says), element("div", *found, class_="beside")] if found else []
     differ: dict[str, list[Any]] = {}
@@ -144,7 +162,7 @@ def _beside(runs: Sequence[Told]) -> list[Markup]:
     rows = [[at, *values] for at, values in differ.items() if not at.startswith("versions")]
     if rows:
         heads = ["", *(run.folder.name for run in runs)]
-        parts += [element("h2", "What their configs say differently"), table(heads, rows)]
+        parts += [element("h2", "Differences between their configs"), table(heads, rows)]
     return parts
 
 
@@ -152,12 +170,12 @@ def _named(name: str, *inner: Markup) -> Markup:
     return element("figure", *inner, element("figcaption", name))
 
 
-def _shown(run: Told, kind: str) -> list[Markup]:
-    of = [one for one in run.shown if one.kind == kind]
+def _rendered(run: RunFolder, kind: str) -> list[Markup]:
+    of = [one for one in run.rendered if one.kind == kind]
     return [picture(one.png, one.says) if one.png else element("p", one.says) for one in of]
 
 
-def _of_run(run: Told) -> list[Markup]:
+def _run_details(run: RunFolder) -> list[Markup]:
     parts: list[Markup] = []
     data = [section("Data", *_labels(run.data))] if run.data else []
     drawn = {
@@ -167,7 +185,7 @@ def _of_run(run: Told) -> list[Markup]:
     wide = [one for name, one in drawn.items() if width_of(run.pictures[name]) > NARROW]
     parts += [*wide, columns(*(one for one in drawn.values() if one not in wide), *data)]
     for kind, says in KINDS.items():
-        found = _shown(run, kind)
+        found = _rendered(run, kind)
         parts += [element("h3", says), element("div", *found, class_=f"cards {kind}")] if found else []
     return [
         *parts,
@@ -177,7 +195,7 @@ def _of_run(run: Told) -> list[Markup]:
 
 
 def _labels(data: Mapping[str, Any]) -> list[Markup]:
-    """How many samples each split has of each class, and how even they are."""
+    """Return the numbers of samples of each split and class."""
     splits = [split for split, one in data.items() if isinstance(one.get("classes"), dict)]
     counts: dict[str, dict[str, int]] = {}
     for split in splits:
@@ -204,13 +222,13 @@ def _labels(data: Mapping[str, Any]) -> list[Markup]:
 
 
 def _balance(counts: Sequence[int]) -> str:
-    """How many samples classes have."""
+    """Return the range of samples per class in words."""
     if min(counts) == max(counts):
         return f"{counts[0]} of each"
     return f"{min(counts)} to {max(counts)} of each, the median is {statistics.median(counts):g}"
 
 
-def _differs(run: Told) -> list[Markup]:
+def _differs(run: RunFolder) -> list[Markup]:
     base = CONFIGS / Path(str(run.results.get("config", ""))).name
     if base.suffix == ".py" and base.is_file():
         given = load(base).to_dict()
@@ -222,7 +240,7 @@ def _differs(run: Told) -> list[Markup]:
 
 
 def _began(line: str) -> list[Markup]:
-    """When it began, where, and the command that runs it again."""
+    """Return start time, environment and command of a run."""
     if not line:
         return []
     found = BEGAN.fullmatch(line)
@@ -233,6 +251,6 @@ def _began(line: str) -> list[Markup]:
 
 
 def _short(value: Any) -> str:
-    """None is what is not said, too."""
+    """Return a value in at most 80 characters; a missing one is a dash."""
     text = "–" if value is None else repr(value)
     return text if len(text) <= 80 else f"{text[:79]}…"

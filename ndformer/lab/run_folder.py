@@ -1,4 +1,4 @@
-"""What the folder of a run says of it: figures, config, data, command, pictures. Nothing of it is run."""
+"""Read the folder of a run: results, config, data, command and pictures. Nothing in it is executed."""
 
 import json
 from collections.abc import Sequence
@@ -17,27 +17,29 @@ from ndformer.framework.errors import DataError
 from ndformer.framework.evaluation.metric import shipped_quantity
 from ndformer.framework.quantity import Quantity
 
-APART = ("seed", "fold")  # of runs of one kind, what their configs may say differently
-FIRST = ("curves", "confusion_matrix")  # of pictures, those to see first
+PER_RUN = ("seed", "fold")  # keys in which the configs of one kind may differ
+FIRST = ("curves", "confusion_matrix")  # pictures at the top
 
 
 @dataclass(frozen=True)
-class Told:
+class RunFolder:
+    """The content of a run's folder."""
+
     folder: Path
     results: dict[str, Any]
     config: dict[str, Any]
     data: dict[str, Any]  # fingerprints by split
-    began: str  # the first line of its log: versions and the command
+    began: str  # first line of the log: versions and command
     pictures: dict[str, bytes]  # PNG by name
-    shown: list[Picture]
+    rendered: list[Picture]
 
     @property
     def kind(self) -> str:
-        """What runs of several seeds have in common."""
+        """The config without the keys that differ from seed to seed."""
         dataset = self.config.get("test_dataloader", {}).get("dataset", {})
         apart = dict(seed=None, test_dataloader=None, val_dataloader=None, train_dataloader=None)
         loaders = [self.config.get(f"{split}_dataloader", {}) for split in ("train", "val", "test")]
-        plain = [_without(loader, APART) for loader in loaders]
+        plain = [_without(loader, PER_RUN) for loader in loaders]
         return json.dumps([dataset.get("type"), plain, {**self.config, **apart}], sort_keys=True, default=str)
 
     def quantity(self, name: str) -> Quantity:
@@ -46,17 +48,17 @@ class Told:
         return Quantity.parse(measured[name]) if name in measured else shipped_quantity(name)
 
 
-def read(folder: Path) -> Told:
+def read(folder: Path) -> RunFolder:
     path = folder / RESULTS
     if not path.is_file():
-        raise DataError(f"{folder} has no {RESULTS}: name the folder of a run that came to its end")
+        raise DataError(f"{folder} has no {RESULTS}. Name the folder of a finished run")
     try:
         content = foreign.plain_json(path)
         _ = [Quantity.parse(one) for one in content.get("quantities", {}).values()]
     except (ValueError, AttributeError):
         content = None
     if not isinstance(content, dict) or not all(_numbers(content.get(part)) for part in ("test", "val")):
-        raise DataError(f"{path} is not what a run leaves: train it again")
+        raise DataError(f"{path} is not a file that a run writes. Train the run again")
     best = folder / checkpoint.BEST
     data = checkpoint.load(best).get("data", {}) if best.is_file() else {}
     log = folder / LOG
@@ -65,7 +67,7 @@ def read(folder: Path) -> Told:
     began = began if "ndformer" in began else ""
     config = saved.read(folder / saved.DATA)
     _check_config(config, folder / saved.DATA)
-    return Told(folder, content, config, data, began, _pictures(folder), rendered.read(folder))
+    return RunFolder(folder, content, config, data, began, _pictures(folder), rendered.read(folder))
 
 
 def _numbers(values: Any) -> bool:
@@ -73,12 +75,12 @@ def _numbers(values: Any) -> bool:
 
 
 def is_number(value: Any) -> bool:
-    """NaN and infinity are shown; a whole number that no float holds is none that a run writes."""
+    """Return whether a run writes such a number: NaN and infinity, too, but no integer beyond 64 bits."""
     return type(value) is float or (type(value) is int and abs(value) < 2**63)
 
 
 def _check_config(config: dict[str, Any], path: Path) -> None:
-    """Raise unless what a page shows of a config has the shape that it has in a run's."""
+    """Raise if a part of the config that the page shows has another structure than in a run's config."""
     backbone = config.get("model", {})
     backbone = backbone.get("backbone", {}) if isinstance(backbone, dict) else None
     encoding = backbone.get("encoding") if isinstance(backbone, dict) else None
@@ -94,7 +96,7 @@ def _check_config(config: dict[str, Any], path: Path) -> None:
     }
     strange = next((at for at, is_wrong in wrong.items() if is_wrong), None)
     if strange is not None:
-        raise DataError(f"{path}: {strange} is not as a run writes it: train it again, or take the folder away")
+        raise DataError(f"{path}: {strange} is not as a run writes it. Train the run again, or remove the folder")
 
 
 def _listed(value: Any) -> Sequence[Any]:
@@ -113,6 +115,6 @@ def _without(value: Any, keys: Sequence[str]) -> Any:
 
 def _pictures(folder: Path) -> dict[str, bytes]:
     found = sorted(folder.glob("*.png"), key=lambda path: ((*FIRST, path.stem).index(path.stem), path.name))
-    own = [one for one in found if one.is_file() and not one.is_symlink()]  # a link may lead to anything
+    own = [one for one in found if one.is_file() and not one.is_symlink()]  # a link could lead out of the folder
     read = {one.stem: foreign.content(one) for one in own if one.stat().st_size <= SIZE}
     return {name: png for name, png in read.items() if png.startswith(PNG)}

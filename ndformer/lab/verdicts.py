@@ -1,101 +1,162 @@
-"""Whether measurements bear a claim out: by the 95 % interval of a mean or of a paired gain (Student's t).
+"""Claims as data, and their verdicts by the 95 % interval (Student's t) of a mean or of a gain paired by seed.
 
-A claim holds if all of the interval is on its side, does not hold if all is on the other, and is not told apart
-otherwise: so where all seeds are level, as two rows that never err. A fact that no seed changes (`exact`: an equation,
-a number of parameters) has no interval: it holds or does not hold.
+    ahead("A is ahead of both others on each set", "A", ["B", "C"], ["digits", "signs"], by=1)
+    below("random labels are guessed", "random labels", ["digits", "signs"], 20)
+
+A claim is supported if the whole interval is on its side of the limit, contradicted if the whole interval is on the
+other side, and inconclusive otherwise, also where all seeds give the same value as the limit. A fact that no seed
+changes (`exact`: an equation, a number of parameters) needs no interval: it is supported or contradicted.
 """
 
+import itertools
 import math
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Literal
 
-from ndformer.lab.experiment import Results, Verdict, Word
 from ndformer.lab.interval import Summary
+from ndformer.lab.results import Results
+
+Word = Literal["supported", "contradicted", "inconclusive", "not measured"]
+Names = str | Iterable[str]
+Columns = str | Iterable[str | tuple[str, str]]  # a pair: the gain of the first column over the second
 
 
-def ahead(
-    results: Results, row: str, over: str, column: str, by: float = 0.0, over_column: str | None = None
-) -> Verdict:
-    """`row` has more than `over`, in another column if one is given, by more than `by`; paired by seed."""
-    return _judged(results.gains(row, over, column, over_column), by, _pair(row, over, column, over_column), sign=True)
+@dataclass(frozen=True)
+class Verdict:
+    """The verdict of a claim, and the numbers behind it."""
+
+    word: Word
+    evidence: str = ""  # row, column, mean, interval and limit
+    effect: str = ""  # mean and interval
+    margin: float = 0.0  # half intervals between the mean and the limit; below 0 on the side that contradicts the claim
 
 
-def above(results: Results, row: str, column: str, limit: float, exact: bool = False) -> Verdict:
-    """The mean of `row` is above a limit; of an `exact` fact, every value is, and one seed is enough."""
-    return _judged(results.of(row, column), limit, f"{row} in {column}: ", exact=exact)
+@dataclass(frozen=True)
+class Check:
+    """One comparison of a claim: the mean of a row in a column, or its gain over another row, against a limit."""
+
+    rule: Literal["above", "below", "within"]
+    row: str
+    column: str
+    limit: float
+    over: str = ""  # the row that gains are over
+    over_column: str = ""
+    target: float | None = None  # from which `within` measures; a gain is measured from 0
+    exact: bool = False
+
+    def judge(self, results: Results) -> Verdict:
+        if self.over:
+            values = results.gains(self.row, self.over, self.column, self.over_column)
+        else:
+            values = results.column(self.row, self.column)
+        if not values:
+            return Verdict("not measured")
+        summary = Summary.from_values(values)
+        distance, half = self._distance(summary.mean), summary.half
+        evidence, effect = self._evidence(summary)
+        if half is None and not self.exact:
+            return Verdict("inconclusive", evidence, effect)
+        margin = distance / half if half else math.copysign(math.inf, distance) if distance else 0.0
+        if self.exact:
+            word = "supported" if min(map(self._distance, values)) > 0 else "contradicted"
+        else:
+            word = "supported" if margin > 1 else "contradicted" if margin <= -1 else "inconclusive"
+        return Verdict(word, evidence, effect, margin)
+
+    def _distance(self, value: float) -> float:
+        """Return the distance from the limit, above 0 on the claim's side."""
+        if self.rule == "within":
+            return self.limit - abs(value - (self.target or 0.0))
+        return value - self.limit if self.rule == "above" else self.limit - value
+
+    def _evidence(self, summary: Summary) -> tuple[str, str]:
+        """Return the evidence, and the effect in it."""
+        pair = f" over {self.over}" if self.over not in ("", self.row) else ""
+        columns = self.column if self.over_column in ("", self.column) else f"{self.column} over {self.over_column}"
+        half = " (one seed, no interval)" * (not self.exact) if summary.half is None else f" ± {summary.half:.3g}"
+        limit = self.limit if self.target is None else 0.0
+        # as many digits as it takes to see on which side of the limit the mean is
+        differs = (n for n in range(4, 17) if f"{summary.mean:.{n}g}" != f"{limit:.{n}g}")
+        digits = next(differs, 4)
+        against = f" (limit {limit:.{digits}g})" if limit else ""
+        against = against if self.target is None else f" (target {self.target:g} ± {self.limit:g})"
+        effect = f"{summary.mean:{'+' * bool(self.over)}.{digits}g}{half}{against}"
+        return f"{self.row}{pair} in {columns}: {effect}", effect
 
 
-def below(results: Results, row: str, column: str, limit: float, exact: bool = False) -> Verdict:
-    values = results.of(row, column)
-    mirrored = _judged([-value for value in values], -limit, "", exact=exact)
-    return replace(mirrored, figure=_figure(values, f"{row} in {column}: ", limit, exact=exact) if values else "")
+@dataclass(frozen=True)
+class Claim:
+    """A sentence and the checks that all have to support it."""
+
+    text: str  # in our words, with its place; "control: ..." and "ours: ..." are not in the paper
+    checks: tuple[Check, ...]
+
+    @property
+    def is_from_paper(self) -> bool:
+        return not self.text.startswith(("control:", "ours:", "ours, "))
+
+    def judge(self, results: Results) -> Verdict:
+        """Return the verdict: supported if all checks are, contradicted if one is. The evidence is the check with this
+        word that supports the claim least; both of two."""
+        verdicts = [check.judge(results) for check in self.checks]
+        words = Counter(verdict.word for verdict in verdicts)
+        order: tuple[Word, ...] = ("not measured", "contradicted", "inconclusive", "supported")
+        word = next(word for word in order if words[word])
+        weakest = min((verdict for verdict in verdicts if verdict.word == word), key=lambda verdict: verdict.margin)
+        if len(verdicts) <= 2 or word == "not measured":
+            return replace(weakest, evidence="; ".join(v.evidence for v in verdicts if v.evidence))
+        counts = [f"{bad}: {words[bad]} of {len(verdicts)}" for bad in order[1:3] if words[bad]]
+        counts = counts or [f"the closest of {len(verdicts)}"]
+        return replace(weakest, evidence=f"{weakest.evidence}; {', '.join(counts)}")
 
 
-def alike(
-    results: Results, row: str, other: str, column: str, within: float, other_column: str | None = None
-) -> Verdict:
-    """Two rows differ by less than `within`, or one row in two columns."""
-    gains = results.gains(row, other, column, other_column)
-    if not gains:
-        return Verdict("not measured")
-    summary = Summary.of(gains)
-    figure = _figure(gains, _pair(row, other, column, other_column), within, sign=True)
-    return _verdict(within - abs(summary.mean), summary.half, figure)
+def ahead(text: str, rows: Names, over: Names, columns: Columns, by: float = 0.0) -> Claim:
+    """Claim that each row has more than each of `over` by more than `by`, in each column, paired by seed."""
+    return Claim(text, tuple(_gains("above", rows, over, columns, by)))
 
 
-def near(results: Results, row: str, column: str, to: float, within: float, exact: bool = False) -> Verdict:
-    """The mean of `row` is off a number by less than `within`; of an `exact` fact, every value is."""
-    values = results.of(row, column)
-    if not values:
-        return Verdict("not measured")
-    summary, half = Summary.of(values), f" (against {to:g} ± {within:g})"
-    figure = _figure(values, f"{row} in {column}: ", exact=exact) + half
-    if not exact:
-        return _verdict(within - abs(summary.mean - to), summary.half, figure)
-    found = _verdict(within - abs(summary.mean - to), summary.half or 0.0, figure)
-    return replace(found, word="holds" if max(abs(value - to) for value in values) < within else "does not hold")
+def alike(text: str, rows: Names, over: Names, columns: Columns, within: float) -> Claim:
+    """Claim that each row differs from each of `over` by less than `within`, in each column, paired by seed."""
+    return Claim(text, tuple(_gains("within", rows, over, columns, within)))
 
 
-def each(verdicts: Sequence[Verdict]) -> Verdict:
-    """Of a claim in several parts: it holds where all do, and fails where one does. It rests on that part of those with
-    its word which speaks for it least; of two, on both."""
-    words = Counter(verdict.word for verdict in verdicts)
-    order: tuple[Word, ...] = ("not measured", "does not hold", "not told apart", "holds")
-    word = next(word for word in order if words[word])
-    least = min((verdict for verdict in verdicts if verdict.word == word), key=lambda verdict: verdict.sure)
-    if len(verdicts) <= 2 or word == "not measured":
-        return replace(least, figure="; ".join(v.figure for v in verdicts if v.figure))
-    counts = [f"{bad}: {words[bad]} of {len(verdicts)}" for bad in order[1:3] if words[bad]]
-    return replace(least, figure=f"{least.figure}; {', '.join(counts) or f'the closest of {len(verdicts)}'}")
+def above(text: str, rows: Names, columns: Names, limit: float, exact: bool = False) -> Claim:
+    """Claim that the mean of each row is above the limit in each column; of an `exact` fact, every value is."""
+    return Claim(text, tuple(Check("above", row, column, limit, exact=exact) for row, column in _pairs(rows, columns)))
 
 
-def _pair(row: str, other: str, column: str, other_column: str | None) -> str:
-    beside = f" in {column}" if other_column in (None, column) else f" in {column} over {other_column}"
-    return f"{row}{beside}: " if row == other else f"{row} over {other}{beside}: "
+def below(text: str, rows: Names, columns: Names, limit: float, exact: bool = False) -> Claim:
+    """Claim that the mean of each row is below the limit in each column; of an `exact` fact, every value is."""
+    return Claim(text, tuple(Check("below", row, column, limit, exact=exact) for row, column in _pairs(rows, columns)))
 
 
-def _judged(values: Sequence[float], limit: float, name: str, sign: bool = False, exact: bool = False) -> Verdict:
-    if not values:
-        return Verdict("not measured")
-    summary, figure = Summary.of(values), _figure(values, name, limit, sign, exact)
-    if not exact:
-        return _verdict(summary.mean - limit, summary.half, figure)
-    found = _verdict(summary.mean - limit, summary.half or 0.0, figure)
-    return replace(found, word="holds" if min(values) > limit else "does not hold")
+def inside(text: str, rows: Names, columns: Names, low: float, high: float) -> Claim:
+    """Claim that the mean of each row is above one limit and below another one, in each column."""
+    return combine(text, [above("", rows, columns, low), below("", rows, columns, high)])
 
 
-def _verdict(on_its_side: float, half: float | None, figure: str) -> Verdict:
-    if half is None:
-        return Verdict("not told apart", figure)  # one seed tells nothing
-    sure = on_its_side / half if half else math.copysign(math.inf, on_its_side) if on_its_side else 0.0
-    return Verdict("holds" if sure > 1 else "does not hold" if sure <= -1 else "not told apart", figure, sure)
+def close_to(text: str, rows: Names, columns: Names, to: float, within: float, exact: bool = False) -> Claim:
+    """Claim that the mean of each row differs from a number by less than `within`, in each column."""
+    checks = (Check("within", row, column, within, target=to, exact=exact) for row, column in _pairs(rows, columns))
+    return Claim(text, tuple(checks))
 
 
-def _figure(values: Sequence[float], name: str, limit: float = 0.0, sign: bool = False, exact: bool = False) -> str:
-    summary = Summary.of(values)
-    half = " (one seed, no interval)" * (not exact) if summary.half is None else f" ± {summary.half:.3g}"
-    alike = (digits for digits in range(4, 17) if f"{summary.mean:.{digits}g}" != f"{limit:.{digits}g}")
-    digits = next(alike, 4)  # as many as it takes to see on which side it is
-    mean = f"{summary.mean:{'+' if sign else ''}.{digits}g}"
-    return f"{name}{mean}{half}" + (f" (against {limit:.{digits}g})" if limit else "")
+def combine(text: str, claims: Iterable[Claim]) -> Claim:
+    """Claim all of these at once."""
+    return Claim(text, tuple(check for claim in claims for check in claim.checks))
+
+
+def _gains(
+    rule: Literal["above", "within"], rows: Names, over: Names, columns: Columns, limit: float
+) -> Iterator[Check]:
+    for row, other in _pairs(rows, over):
+        for column in [columns] if isinstance(columns, str) else columns:
+            first, second = (column, column) if isinstance(column, str) else column
+            yield Check(rule, row, first, limit, other, second)
+
+
+def _pairs(first: Names, second: Names) -> Iterator[tuple[str, str]]:
+    left, right = ([names] if isinstance(names, str) else list(names) for names in (first, second))
+    return itertools.product(left, right)

@@ -1,10 +1,10 @@
-"""The laboratory: experiments of papers and of our own, each a small file, run by tools/reproduce.py.
+"""Experiments of papers and of our own, which tools/reproduce.py runs.
 
     find("thesis:table3")      one experiment
-    every()                    all of them, by name
-    of_paper("thesis")         those of a paper, in its order
+    every()                    all experiments, by name
+    paper_experiments("thesis")        the experiments of a paper, in its order
 
-A file here that has EXPERIMENTS brings its own.
+A file in this package that defines EXPERIMENTS adds them.
 """
 
 import importlib
@@ -13,11 +13,12 @@ from functools import cache
 from pathlib import Path
 
 from ndformer.framework.errors import UnknownNameError, nearest
-from ndformer.lab.experiment import Experiment
+from ndformer.lab import runner
+from ndformer.lab.experiment import Cell, Experiment
 from ndformer.studies.contents import CONTENTS, NOT_MEASURED
 
-HERE = Path(__file__).parent
-PAPERS = {  # name -> title, and what a reader of its page should know first
+ROOT = Path(__file__).parent
+PAPERS = {  # name -> title, introduction of the page
     "toys": (
         "Toys: what each position encoding can do",
         "Our own: a dozen tokens at random places, and questions that want one kind of knowledge about positions each.",
@@ -56,32 +57,38 @@ PAPERS = {  # name -> title, and what a reader of its page should know first
 @cache
 def every() -> dict[str, Experiment]:
     found: list[Experiment] = []
-    for file in sorted(HERE.rglob("*.py")):
-        if "EXPERIMENTS" in file.read_text(encoding="utf-8") and file != HERE / "__init__.py":
-            parts = file.relative_to(HERE).with_suffix("").parts
+    for file in sorted(ROOT.rglob("*.py")):
+        if "EXPERIMENTS" in file.read_text(encoding="utf-8") and file != ROOT / "__init__.py":
+            parts = file.relative_to(ROOT).with_suffix("").parts
             found += importlib.import_module(".".join([__name__, *parts])).EXPERIMENTS
     return {experiment.name: experiment for experiment in sorted(found, key=lambda experiment: experiment.name)}
 
 
-def of_paper(name: str) -> list[Experiment]:
-    """In the order of the paper; those that stand for nothing in it come last."""
+def paper_experiments(name: str) -> list[Experiment]:
+    """Return the experiments of a paper in its order; those without a table or figure come last."""
     place = {item: number for number, item in enumerate(CONTENTS.get(name, ()))}
     found = [experiment for experiment in every().values() if experiment.paper == name]
     return sorted(found, key=lambda one: min((place.get(item, len(place)) for item in one.shows), default=len(place)))
 
 
 def find(name: str) -> Experiment:
+    """Return an experiment by its name."""
     if name in every():
         return every()[name]
     paper, _, item = name.partition(":")
     label = re.sub(r"^([a-z]+)(\d.*)", r"\1 \2", item).capitalize()  # figure1: Figure 1
-    shown = [experiment.name for experiment in of_paper(paper) if label in experiment.shows]
+    shown = [experiment.name for experiment in paper_experiments(paper) if label in experiment.shows]
     why = NOT_MEASURED.get(paper, {}).get(label)
     if shown:
         raise UnknownNameError(f"no experiment '{name}': {label} is shown by {', '.join(shown)}")
     if why:
         raise UnknownNameError(f"no experiment '{name}': {label} is {why}, with nothing to measure")
-    known = of_paper(paper) or every().values()
+    known = paper_experiments(paper) or every().values()
     raise UnknownNameError(
         f"no experiment '{name}'{nearest(name, every())} Known: {', '.join(one.name for one in known)}"
     )
+
+
+def measure_cell(name: str, cell: Cell) -> None:
+    """Measure a cell of the experiment of this name: the work of a process of its own."""
+    runner.measure(find(name), cell)

@@ -1,6 +1,6 @@
-"""What the five papers have, in their order: names of tables and figures, and why some have no experiment.
+"""Tables and figures of the papers, in their order, and the reasons why some have no experiment.
 
-Of 2D sines there is a note without any, of ViTARC an excerpt without captions, which names two figures.
+The note on 2D sines has none; the excerpt of ViTARC has no captions and names two figures.
 """
 
 CONTENTS: dict[str, tuple[str, ...]] = {
@@ -18,7 +18,7 @@ CONTENTS: dict[str, tuple[str, ...]] = {
     ),
     "vitarc": ("equations 11 to 13", "Figure 6", "Figure 1"),
 }
-NOT_MEASURED: dict[str, dict[str, str]] = {  # paper -> name -> why there is nothing to measure
+NOT_MEASURED: dict[str, dict[str, str]] = {  # paper -> name -> reason
     "sape2": {"Figure 1": "a drawing of the method beside absolute and relative encodings"},
     "thesis": {
         "Figure 1": "a photograph with arrows: what location may mean",
@@ -37,4 +37,22 @@ NOT_MEASURED: dict[str, dict[str, str]] = {  # paper -> name -> why there is not
         "Figure 5.3": "sample images of Flower-102",
         "Figure 5.4": "sample images of Tiny-ImageNet",
     },
+}
+NOTES = {  # paper -> statements of its text that disagree with its own tables
+    "pape": """
+44 of 51 statements that the text makes about its tables (version 1) agree with the printed numbers
+([numbers](pape_text_small/results.json)). Seven do not:
+
+- "RoPE-Mixed does notably poorly on GEN1": it is fourth from below.
+- "nD-sincos is second lowest on 2 sets": on one.
+- "On ModelNet40 all translation-invariant encodings are at least 0.8 above nD-sincos": the smallest difference is 0.5.
+- "On ModelNet40 no rotation-invariant encoding is above one that is not": four pairs are.
+- "PaPE gains 1 % at all sizes up to 512": the smallest gain is 0.7.
+- "PaPE falls below its accuracy at 224 only after 640": at 640 it is 0.1 below.
+- "Interpolation harms all four attention biases": one changes by +0.2.
+""",
+    "sape2": """
+7 of 8 statements that the text makes about its tables agree with the printed numbers
+([numbers](sape2_text_small/results.json)). One does not: SaPE2 with Q is 0.01 below APE in top-5 accuracy (5.3 (1)).
+""",
 }

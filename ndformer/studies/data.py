@@ -1,4 +1,4 @@
-"""Data sets that experiments read, small enough for two CPU cores: their folders, and where to get them."""
+"""Data sets of the experiments, small enough for two CPU cores: their folders and sources."""
 
 from ndformer.lab.experiment import DataSet
 
@@ -18,7 +18,6 @@ LDRAW10 = DataSet(
     "ten kinds of bricks of the LDraw parts library (github.com/gkjohnson/ldraw-parts-library), as text files of "
     "points in the layout of modelnet40_normal_resampled",
 )
-ARC_AGI = DataSet("arc_agi", "github.com/fchollet/ARC-AGI (its data/training and data/evaluation inside)")
 CIFAR10 = DataSet("cifar10", "CIFAR-10's python version of www.cs.toronto.edu/~kriz/cifar.html")
 CIFAR100 = DataSet("cifar100", "CIFAR-100's python version of www.cs.toronto.edu/~kriz/cifar.html")
 FLOWERS = DataSet("flowers102", "Oxford's 102 flowers (jpg/, imagelabels.mat, setid.mat) of www.robots.ox.ac.uk/~vgg")

@@ -1,6 +1,6 @@
-"""The control of claims about positions: tokens dealt out among the places of their sample, anew each time.
+"""A control for claims about positions: the tokens of a sample are permuted, differently each time.
 
-Kept out of the registry of encodings until a run names this module in its custom_imports.
+The encoding is registered only in runs that name this module in custom_imports.
 """
 
 from typing import Any
@@ -16,11 +16,13 @@ from ndformer.framework.tokens import Where
 
 @ENCODINGS.register_module()
 class Shuffled(PositionEncoding):
-    """Put before others, `Shuffled, PaPE(m=50)`, it permutes what tokens hold and leaves places as they are, so that a
-    model sees the same set of tokens and places, and not which is where. The first `class_tokens` stay."""
+    """An encoding before others, `Shuffled, PaPE(m=50)`, that permutes the content of tokens and keeps their positions.
 
-    def __init__(self, *args: Any, class_tokens: FewOrNone = 1, **rest: Any) -> None:
-        super().__init__(*args, **rest)
+    A model sees the same tokens and positions, but not which token is where. The first `class_tokens` stay.
+    """
+
+    def __init__(self, *args: Any, class_tokens: FewOrNone = 1, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
         self.class_tokens = class_tokens
 
     def prepare(self, where: Where) -> Where:
@@ -28,11 +30,11 @@ class Shuffled(PositionEncoding):
 
     def embed(self, x: Tensor, state: Where) -> Tensor:
         first, others = x.split([self.class_tokens, x.shape[1] - self.class_tokens], dim=1)
-        generator = None if self.training else Generator().manual_seed(0)  # tests are the same again
+        generator = None if self.training else Generator().manual_seed(0)  # the same order in each evaluation
         keys = torch.rand(others.shape[:2], generator=generator).to(x.device)  # (B, N)
         if state.valid is None:
             order = keys.argsort(1)
-        else:  # padding stays where it is
+        else:  # padding is not permuted
             padding = ~state.valid[:, self.class_tokens :].expand(keys.shape)
             slots = padding.long().argsort(dim=1, stable=True)
             order = torch.empty_like(slots).scatter_(

@@ -1,4 +1,4 @@
-"""Training runs of shipped configs as parts of experiments, in a pool: experiments of one work dir share their runs.
+"""Training runs of shipped configs for experiments; experiments in one work dir share their runs.
 
 run = run_of(cell, "sign_digits", "PaPE(m=8)", data=SIGN_DIGITS)      what tools/train.py would make of it
 run.results["test"]["accuracy"]                                       trained now, resumed, or read where it is done
@@ -7,13 +7,10 @@ run.checkpoint                                                        for measur
 accuracy = trained(cell, "sign_digits", "PaPE(m=8)", data=SIGN_DIGITS)["test"]["accuracy"]
 """
 
-import contextlib
-import fcntl
 import hashlib
 import json
-import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -21,58 +18,62 @@ from typing import Any
 
 from mmengine.config import Config
 
-from ndformer.framework import foreign
-from ndformer.framework.engine.building import build_model, prepare_data
+from ndformer.framework.engine.building import build_model
 from ndformer.framework.engine.config.load import load
 from ndformer.framework.engine.config.shipped import config_path
-from ndformer.framework.engine.run import train
 from ndformer.framework.engine.training import checkpoint
-from ndformer.framework.engine.training.work_dir import CONFIG, RESULTS, begun
+from ndformer.framework.engine.training.work_dir import CONFIG
 from ndformer.framework.model import TokenModel
 from ndformer.lab.experiment import Cell, DataSet
+from ndformer.lab.jobs import train_once
 from ndformer.studies.small import Control
 
-OWN = "config"  # the encoding that the config has
+DEFAULT = "config"  # in the name of a run with the config's own encoding
 POOL = "runs"
-NO_MATTER = ("work_dir", "visualizer", "sample", "versions", "data_root", "seed")  # the last two are in the name
+NO_MATTER = (
+    "work_dir",
+    "visualizer",
+    "sample",
+    "versions",
+    "data_root",
+    "seed",
+)  # the last two are in the folder's name
 
 
 @dataclass(frozen=True, eq=False)
 class Run:
+    """A training run, which starts when its results are first needed."""
+
     cfg: Config
     folder: Path
     sample: bool  # on the config's generated sample
 
     @cached_property
     def results(self) -> dict[str, Any]:
-        """results.json. Whoever wants the same run at the same time waits until it is done."""
-        with _one_at_a_time(self.folder):
-            if not (self.folder / RESULTS).is_file():
-                prepare_data(self.cfg, self.sample)
-                train(self.cfg, self.folder, resume=begun(self.folder))
-        return foreign.plain_json(self.folder / RESULTS)
+        """The content of results.json, after the run is done."""
+        return train_once(self.cfg, self.folder, self.sample)
 
     @property
     def checkpoint(self) -> Path:
-        """The best one on validation."""
+        """The checkpoint that validated best."""
         assert self.results
         return self.folder / checkpoint.BEST
 
     @property
     def settings(self) -> Config:
-        """As it was trained: with numbers in the place of what its first batch has measured."""
+        """The config as it was trained: with the values that were measured on the first batch."""
         assert self.results
         return load(self.folder / CONFIG)
 
     def model(self, untrained: bool = False) -> TokenModel:
-        """With the weights of its best checkpoint, to look at."""
+        """Return the model with the weights of its best checkpoint, or untrained."""
         model = build_model(self.settings)
         if not untrained:
             checkpoint.load_weights(model, checkpoint.load(self.checkpoint), self.checkpoint)
         return model.eval()
 
 
-def trained(
+def train_results(
     cell: Cell,
     config: str,
     encoding: str | None = None,
@@ -80,11 +81,11 @@ def trained(
     options: Sequence[str] = (),
     control: Control = "",
 ) -> dict[str, Any]:
-    """results.json of `run_of` the same."""
-    return run_of(cell, config, encoding, data, options, control).results
+    """Return results.json of this run (see `training_run`)."""
+    return training_run(cell, config, encoding, data, options, control).results
 
 
-def run_of(
+def training_run(
     cell: Cell,
     config: str,
     encoding: str | None = None,
@@ -92,8 +93,10 @@ def run_of(
     options: Sequence[str] = (),
     control: Control = "",
 ) -> Run:
-    """The run of a config with the cell's seed, which nobody has to have trained yet. Without `data` it is on the
-    config's generated sample, without `encoding` with the config's own."""
+    """Return the run of a config with the cell's seed; it may be trained or not.
+
+    Without `data` it uses the config's generated sample, without `encoding` the config's own encoding.
+    """
     more = [] if data is None else [f"data_root={str(cell.data / data.folder)!r}"]
     if control == "labels":
         more += ["train_dataloader.random_labels=True"]
@@ -103,19 +106,7 @@ def run_of(
     cfg = load(config_path(config), [*options, f"seed={cell.seed}", *more], encoding, data is None)
     matters = {key: value for key, value in cfg.to_dict().items() if key not in NO_MATTER}
     said = json.dumps([matters, "the sample" if data is None else data.folder], sort_keys=True, default=str)
-    short = "_".join(re.findall(r"[\w.=-]+", encoding or OWN))[:60]
+    short = "_".join(re.findall(r"[\w.=-]+", encoding or DEFAULT))[:60]
     short += "_labels" if control == "labels" else ""
     called = f"{config}_{short}_{hashlib.sha256(said.encode()).hexdigest()[:8]}_seed{cell.seed}"
     return Run(cfg, cell.folder.parent.parent / POOL / called, data is None)
-
-
-@contextlib.contextmanager
-def _one_at_a_time(folder: Path) -> Iterator[None]:
-    """A lock that goes with the process which holds it, however that ends."""
-    folder.mkdir(parents=True, exist_ok=True)
-    number = os.open(folder.parent / f"{folder.name}.lock", os.O_CREAT | os.O_RDWR, 0o666)
-    try:
-        fcntl.flock(number, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(number)

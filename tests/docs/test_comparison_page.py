@@ -98,7 +98,7 @@ class Built:
 def larger() -> dict[str, str]:
     """Accuracy on digits of twice the size: positions go on counting / are interpolated."""
     runs = json.loads((DOCS / "results" / "data" / "larger_digits.json").read_text())
-    mean = lambda values: f"{Summary.of(list(values.values())).mean:.1f}"
+    mean = lambda values: f"{Summary.from_values(list(values.values())).mean:.1f}"
     return {
         name: " / ".join(mean(one[way]["56"]) for way in ("continued", "interpolated")) for name, one in runs.items()
     }
@@ -155,7 +155,7 @@ def measured() -> str:
     """Of docs/results/data/comparison.json, which tools/rank.py writes."""
     file = DOCS / "results" / "data" / "comparison.json"
     table = Table(join([file]), json.loads(file.read_text())["baseline"])
-    picture = "![Average ranks, joined where they are not told apart](data/comparison.png)\n\n"
+    picture = "![Average ranks; bars join ranks without a significant difference](data/comparison.png)\n\n"
     return f"\n{text(table)}\n{picture if table.ranking else ''}"
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from ndformer.lab.experiment import Experiment, Results
 from ndformer.lab.pages import measured
-from ndformer.studies import PAPERS, of_paper
+from ndformer.studies import PAPERS, paper_experiments
 from tools import reproduce
 
 ROOT = Path(__file__).parents[2]
@@ -25,7 +25,7 @@ CELL = re.compile(rf"({NUMBER})(?: ± ({NUMBER}))?")
 
 def section(page: str, experiment: Experiment, scale: str) -> str:
     """What a page has under an experiment's heading, of one scale."""
-    (found,) = re.findall(rf"^## {re.escape(experiment.item)}: .*?(?=^## |\Z)", page, re.MULTILINE | re.DOTALL)
+    (found,) = re.findall(rf"^## {re.escape(experiment.item)}$.*?(?=^## |\Z)", page, re.MULTILINE | re.DOTALL)
     return found.partition(f"--scale {scale}\n")[2].partition("    tools/reproduce.py")[0]
 
 
@@ -38,8 +38,12 @@ def table_rows(text: str) -> list[list[str]]:
 def wrong(page: str, paper: str, folder: Path) -> list[str]:
     """What is said on a page and is not in the results: cells of tables, and what verdicts rest on."""
     found = []
-    claims = table_rows(page.partition("## Claims")[2].partition("\n## ")[0])
-    for experiment in of_paper(paper):
+    verdicts, _, evidence = page.partition("## Claims")[2].partition("\n## ")[0].partition("<details>")
+    claims = table_rows(evidence)[1:]
+    effects = [row[2] for row in table_rows(verdicts)[1:]]
+    assert len(effects) == len(claims)
+    found += [f"effect {effect}" for effect, (_, by, _) in zip(effects, claims) if effect not in by]
+    for experiment in paper_experiments(paper):
         every = {}
         for scale in experiment.scales:
             path = folder / f"{experiment.name.replace(':', '_')}_{scale}" / "results.json"
@@ -53,7 +57,7 @@ def wrong(page: str, paper: str, folder: Path) -> list[str]:
                     seeds = [numbers[column] for numbers in values.get(row[0], {}).values()]
                     if not is_mean(row[i], seeds, lambda sd, n: sd):
                         found.append(f"{experiment.name}, {row[0]}, {column}: {row[i]}")
-        for _, _, by, where in claims:
+        for _, by, where in claims:
             if where.startswith(f"[{experiment.item}]") and by:
                 parts = [part for part in by.split("; ") if part.startswith(tuple(experiment.rows))]
                 wrongs = [part for part in parts if not any(rests_on(part, one) for one in every.values())]
@@ -83,7 +87,7 @@ def near(said: str, value: float) -> bool:
 
 def rests_on(part: str, values) -> bool:
     """`ROW in COLUMN: m ± h`, `ROW over ROW in COLUMN: m ± h`, and the same `in COLUMN over COLUMN`, by Student's t."""
-    name, _, said = re.sub(r" \((against [^)]*|one seed, no interval)\)", "", part).rpartition(": ")
+    name, _, said = re.sub(r" \(((?:limit|target) [^)]*|one seed, no interval)\)", "", part).rpartition(": ")
     columns = list(next(iter(next(iter(values.values())).values())))
     candidates = [
         [seed[column] for seed in values[row].values()]
@@ -105,7 +109,7 @@ def rests_on(part: str, values) -> bool:
 def made(tmp_path_factory) -> Path:
     """Pages of results that were made up: all rows of some experiments, and some of others."""
     folder = tmp_path_factory.mktemp("papers")
-    every = [experiment for paper in PAPERS for experiment in of_paper(paper) if "small" in experiment.scales]
+    every = [experiment for paper in PAPERS for experiment in paper_experiments(paper) if "small" in experiment.scales]
     for number, experiment in enumerate(every):
         rows = experiment.rows if number % 3 else experiment.rows[:2]
         values = {
@@ -141,12 +145,15 @@ def test_numbers_of_many_digits_have_a_power_of_ten():
 
 def test_a_number_that_is_not_theirs_is_found(made):
     page = (made / "thesis.md").read_text(encoding="utf-8")
-    right = section(page, of_paper("thesis")[1], "small")
+    right = section(page, paper_experiments("thesis")[1], "small")
     cell = next(row[2] for row in table_rows(right) if CELL.fullmatch(row[2]))
     assert len(wrong(page.replace(right, right.replace(f" {cell} ", " 12.3 ± 4.5 ", 1)), "thesis", made)) == 1
     rests = re.search(r"[a-z]: [+-]?\d+\.\d+ ± \d+\.\d+", page)
     assert rests is not None
-    assert len(wrong(page.replace(rests[0], f"{rests[0][:3]}123.4 ± 5.67", 1), "thesis", made)) == 1
+    found = wrong(page.replace(rests[0], f"{rests[0][:3]}123.4 ± 5.67", 1), "thesis", made)
+    assert [text.partition(" ")[0] for text in found] == ["effect", "thesis:table1:"]  # it is not the effect's, either
+    (effect,) = {rests[0][3:]}
+    assert len(wrong(page.replace(f"| {effect}", "| 123.4 ± 5.67", 1), "thesis", made)) == 1
 
 
 def test_pages_are_made_the_same_again(made):

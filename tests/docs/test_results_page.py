@@ -43,7 +43,7 @@ def test_every_figure_is_that_of_its_runs() -> None:
     assert len(rows()) >= 12
     for config, (encoding, rate, mean, sd, interval, gain) in rows():
         best, values = chosen(runs[config][encoding])
-        own = Summary.of([values[seed] for seed in sorted(values)])
+        own = Summary.from_values([values[seed] for seed in sorted(values)])
         assert own.sd is not None
         assert own.half is not None
         assert (own.n, float(best)) == (5, float(rate))
@@ -51,7 +51,7 @@ def test_every_figure_is_that_of_its_runs() -> None:
         assert interval == f"{own.mean - own.half:.1f} to {own.mean + own.half:.1f}"
         if encoding != "PaPE":
             pape = chosen(runs[config]["PaPE"])[1]
-            over = Summary.of([pape[seed] - values[seed] for seed in sorted(values)])
+            over = Summary.from_values([pape[seed] - values[seed] for seed in sorted(values)])
             assert re.sub(r"\s", "", gain) == f"{over.mean:+.2f}±{over.half:.2f}"
 
 
@@ -67,8 +67,11 @@ def test_one_change_at_a_time_is_of_its_runs() -> None:
         for config in ("lpc_actions", "sign_digits"):
             first, *_ = runs[config].values()
             own, base = percent(runs[config][name]), percent(first)
-            gain = Summary.of([a - b for a, b in zip(own, base)])
-            cells += [f"{Summary.of(own).mean:.2f}", f"{gain.mean:+.2f} ± {gain.half:.2f}" if own != base else ""]
+            gain = Summary.from_values([a - b for a, b in zip(own, base)])
+            cells += [
+                f"{Summary.from_values(own).mean:.2f}",
+                f"{gain.mean:+.2f} ± {gain.half:.2f}" if own != base else "",
+            ]
         expected.append(cells)
     assert printed == expected
 
@@ -88,9 +91,9 @@ def streets() -> str:
     for name in runs:
         cells = []
         for key in ("mAP", "NDS"):
-            own = Summary.of(percent(name, key))
+            own = Summary.from_values(percent(name, key))
             cells += [", ".join(f"{value:.1f}" for value in percent(name, key)), f"{own.mean:.1f} ± {own.half:.1f}"]
-        gain = Summary.of([a - b for a, b in zip(percent("both", "mAP"), percent(name, "mAP"))])
+        gain = Summary.from_values([a - b for a, b in zip(percent("both", "mAP"), percent(name, "mAP"))])
         cells += ["" if name == "both" else f"{gain.mean:+.1f} ± {gain.half:.1f}"]
         lines.append(f"| {name} | {' | '.join(cells)} |")
     return "\n" + "\n".join(lines) + "\n\n"

@@ -27,7 +27,7 @@ def those(**flags: bool) -> list[str]:
 
 
 def summary(cell: Cell) -> Summary:
-    return Summary.of([100 * value for value in cell.values.values()])
+    return Summary.from_values([100 * value for value in cell.values.values()])
 
 
 def accuracy() -> str:
@@ -48,13 +48,13 @@ def accuracy() -> str:
 
 def _ahead(top: Cell, other: Cell) -> bool:
     both = sorted(top.values.keys() & other.values.keys())
-    gain = Summary.of([top.values[seed] - other.values[seed] for seed in both])
+    gain = Summary.from_values([top.values[seed] - other.values[seed] for seed in both])
     return gain.half is not None and gain.mean > gain.half
 
 
 def larger() -> str:
     runs = json.loads((DOCS / "results" / "data" / "larger_digits.json").read_text())
-    mean = lambda values: f"{Summary.of(list(values.values())).mean:.1f}"
+    mean = lambda values: f"{Summary.from_values(list(values.values())).mean:.1f}"
     rows = [[name, *[mean(one[way][size]) for way in one for size in ("28", "40", "56")]] for name, one in runs.items()]
     ways = [f"{size} px, {way}" for way in next(iter(runs.values())) for size in ("28", "40", "56")]
     return markdown.table(["encoding", *ways], rows, words=1)

@@ -2,12 +2,16 @@
 
 import json
 import os
+import pickle
 import re
+import shlex
 import signal
 import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -19,33 +23,25 @@ from ndformer.framework.engine.training.owner import this
 from ndformer.framework.errors import ConfigError, DataError
 from ndformer.lab import compare_table, markdown
 from ndformer.lab.compare import Outcome, Run, check_folder, outcome, plan
-from ndformer.lab.jobs import Ended, train_all
+from ndformer.lab.jobs import Job, run_jobs
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 MNIST = CONFIGS / "mnist_pape.py"
 
-PROGRAM = """
-import json, sys, time
-from pathlib import Path
-folder, given = Path(sys.argv[sys.argv.index("--work-dir") + 1]), sys.argv[1:]
-encoding = given[given.index("--encoding") + 1]
-(folder / "said.json").write_text(json.dumps(given))
-if encoding == "ALiBi":
-    print("Traceback ...")
-    sys.exit("train: it broke")
-if encoding == "LookHere":
-    (folder / "last.pth").write_text("half")
-    time.sleep(60)
-(folder / "results.json").write_text(json.dumps(dict(test=dict(accuracy=0.5), minutes=1.0, params=10)))
-"""
+
+def fake_train(encoding: str, folder: Path) -> None:
+    """Stands in for training: ALiBi fails, LookHere takes long."""
+    if encoding == "ALiBi":
+        print("half way")
+        raise DataError("it broke")
+    if encoding == "LookHere":
+        (folder / "last.pth").write_text("half")
+        time.sleep(60)
+    (folder / "results.json").write_text(json.dumps(dict(test=dict(accuracy=0.5), minutes=1.0, params=10)))
 
 
-@pytest.fixture
-def program(tmp_path):
-    """Stands in for tools/train.py: ALiBi fails, LookHere takes long."""
-    path = tmp_path / "program.py"
-    path.write_text(PROGRAM)
-    return [sys.executable, "-S", str(path)]
+def jobs_of(runs: list[Run]) -> list[Job]:
+    return [replace(run.job, work=partial(fake_train, run.encoding, run.folder)) for run in runs if not run.done]
 
 
 # --- which runs ---
@@ -120,7 +116,7 @@ def test_a_run_of_other_settings_is_not_taken_for_this_one(tmp_path):
     )
     (run.folder / "config.json").write_text("{")
     assert re.fullmatch(
-        r"damaged: .*config.py cannot be read \(.*is damaged, .*\); without its folder .*", check_folder(run)
+        r"damaged: .*config.py cannot be read \(.*is damaged, .*\). Remove its folder, .*", check_folder(run)
     )
 
 
@@ -174,8 +170,8 @@ def test_damaged_results_are_a_sentence_and_left_out(tmp_path, what):
     (run.folder / "results.json").write_bytes(content if isinstance(content, bytes) else content.encode())
     found = outcome(run)
     assert (found.results, "\n" in found.failed) == (None, False)
-    assert re.fullmatch(r"damaged: .*results.json is not what a run writes; without its folder .*", found.failed)
-    assert "1 of 1 runs are not in it" in compare_table.text("", [], [found], "accuracy", "PaPE")
+    assert re.fullmatch(r"damaged: .*results.json is not a file that a run writes. Remove its folder, .*", found.failed)
+    assert "1 of 1 runs are missing" in compare_table.text("", [], [found], "accuracy", "PaPE")
 
 
 @pytest.mark.parametrize("history", [None, [], 3, [3], [dict(epoch=1)], [dict(loss="x")], "half"])
@@ -194,21 +190,28 @@ def test_a_damaged_checkpoint_is_a_sentence_and_its_run_left_out(tmp_path, histo
 # --- running them ---
 
 
-def test_done_runs_are_left_half_done_ones_resumed_and_a_failed_one_does_not_stop_the_others(tmp_path, program):
+def test_done_runs_are_left_half_done_ones_resumed_and_a_failed_one_does_not_stop_the_others(tmp_path):
     done, half, bad, new = runs = plan(MNIST, ["Sincos", "NoPE", "ALiBi", "PaPE"], [0], tmp_path)
     made(done)
     half.folder.mkdir()
     checkpoint.save(half.folder / "last.pth", dict(model={}, history=[]))
-    ends = [end.outcome for end in train_all(runs, program, jobs=2, threads=1)]
+    assert half.job.command == ["tools/train.py", *half.arguments, "--work-dir", str(half.folder), "--resume"]
+    assert new.job.command == ["tools/train.py", *new.arguments, "--work-dir", str(new.folder)]
+    by_folder = {run.folder: run for run in runs}
+    ends = [outcome(by_folder[end.job.folder], end.error) for end in run_jobs(jobs_of(runs), 2, 1)]
     failed = {one.run.encoding: one.failed for one in ends}
     assert failed == {"NoPE": "", "ALiBi": "train: it broke", "PaPE": ""}
-    assert not (done.folder / "said.json").exists()
-    said = [json.loads((run.folder / "said.json").read_text()) for run in (half, new)]
-    assert said[0] == [*half.arguments, "--work-dir", str(half.folder), "--resume"]
-    assert said[1] == [*new.arguments, "--work-dir", str(new.folder)]
+    assert not (done.folder / "log.txt").exists()
     log = (bad.folder / "log.txt").read_text().splitlines()
-    assert str(bad.folder) in log[0]
-    assert log[1:] == ["Traceback ...", "train: it broke"]
+    assert log == [shlex.join(bad.job.command), "half way", "train: it broke"]
+
+
+def test_a_config_is_handed_to_its_process_as_it_was_checked(tmp_path):
+    (run,) = plan(MNIST, ["PaPE(m=8)"], [3], tmp_path, [10], options=["train_cfg.max_epochs=3"], sample=True)
+    work = pickle.loads(pickle.dumps(run.job.work))
+    cfg, folder, sample = work.args
+    assert (cfg.to_dict(), str(cfg.filename)) == (run.cfg.to_dict(), str(run.cfg.filename))
+    assert (folder, sample, work.keywords) == (run.folder, True, dict(with_report=True))
 
 
 def alive(folder):
@@ -234,11 +237,11 @@ def heeds_ctrl_c():
 @pytest.mark.usefixtures("heeds_ctrl_c")
 @pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="looks for processes in /proc")
 @pytest.mark.parametrize("which", [signal.SIGINT, signal.SIGTERM])
-def test_ctrl_c_and_a_polite_kill_end_the_processes(tmp_path, program, which):
+def test_ctrl_c_and_a_polite_kill_end_the_processes(tmp_path, which):
     runs = plan(MNIST, ["LookHere", "Sincos"], [0], tmp_path)
-    ends = train_all(runs, program, jobs=2, threads=1)
-    assert next(ends).outcome.run.encoding == "Sincos"
-    deadline = time.monotonic() + 10
+    ends = run_jobs(jobs_of(runs), 2, 1)
+    assert next(ends).job.folder == runs[1].folder
+    deadline = time.monotonic() + 60
     while not runs[0].begun and time.monotonic() < deadline:
         time.sleep(0.01)
     assert alive(runs[0].folder)
@@ -350,7 +353,7 @@ def test_what_overlaps_with_the_best_is_not_significantly_different():
     assert "+2.50 |" in lines["ALiBi"]
     assert "Fewer than 3 seeds are too few seeds for an interval" in table
     assert "+9.00 ± 2.48" in table
-    assert "1 of 12 runs are not in it:\n\n- ALiBi, seed 0: it broke" in table
+    assert "1 of 12 runs are missing:\n\n- ALiBi, seed 0: it broke" in table
 
 
 def test_where_lower_values_are_better_the_lowest_mean_is_the_best(tmp_path):
@@ -368,7 +371,7 @@ def test_where_lower_values_are_better_the_lowest_mean_is_the_best(tmp_path):
     assert "in px, positive where the value is lower" in table
     assert "the lowest mean" in table
     assert json.loads((tmp_path / "compare.json").read_text())["quantity"] == quantities["error"]
-    assert "error 5.00 px" in compare_table.line(Ended(found[0], 0.0), "error")
+    assert "error 5.00 px" in compare_table.line(found[0], "error", 0.0)
 
 
 def test_amounts_of_data_are_compared_each_by_itself():

@@ -94,7 +94,7 @@ def test_at_the_size_of_training_it_is_evaluate(weights):
     expected = evaluate(cfg, model, build_loader(cfg, "test")).values
     assert [figure.test for figure in tested.figures[:2]] == [expected, expected]
     assert tested.figures[0].did == "as in the config"
-    assert (tested.trained, tested.metric, tested.encoding, tested.seed) == ((12, 12), "accuracy", "Sincos", 3)
+    assert (tested.train_shape, tested.metric, tested.encoding, tested.seed) == ((12, 12), "accuracy", "Sincos", 3)
 
 
 @pytest.mark.parametrize("encoding", ["Sincos", "PaPE"])
@@ -130,8 +130,8 @@ def test_what_is_inside_of_an_encoding_is_not_scaled_twice():
 def test_ntk_and_yarn_are_the_model_with_its_frequencies_scaled(weights, encoding):
     cfg = config(encoding)
     path, model = weights(cfg)
-    ways: list[extrapolate.Way] = ["none", "ntk", "yarn"]
-    tested = extrapolate.extrapolate(cfg, path, [12, (12, 24)], ways=ways)
+    ways: list[extrapolate.ScalingName] = ["none", "ntk", "yarn"]
+    tested = extrapolate.extrapolate(cfg, path, [12, (12, 24)], scalings=ways)
     same = [figure.test["accuracy"] for figure in tested.figures[:3]]
     assert same[0] == same[1] == same[2]
     assert [figure.scaling for figure in tested.figures] == ways * 2
@@ -146,10 +146,10 @@ def test_ntk_and_yarn_are_the_model_with_its_frequencies_scaled(weights, encodin
 def test_without_rotary_frequencies_there_is_no_ntk(weights):
     cfg = config()
     path, _ = weights(cfg)
-    tested = extrapolate.extrapolate(cfg, path, [24], ways=["linear", "ntk", "yarn"])
+    tested = extrapolate.extrapolate(cfg, path, [24], scalings=["linear", "ntk", "yarn"])
     assert [figure.scaling for figure in tested.figures] == ["linear"]
     with pytest.raises(DataError, match="ntk and yarn scale rotary frequencies, and Sincos has none"):
-        extrapolate.extrapolate(cfg, path, [24], ways=["ntk"])
+        extrapolate.extrapolate(cfg, path, [24], scalings=["ntk"])
 
 
 @pytest.mark.parametrize(
@@ -209,7 +209,7 @@ def test_a_default_size_counts_as_one():
 def test_the_size_of_training_is_what_the_training_transforms_make(weights):
     cfg = config(train=[dict(type="RandomCrop", size=8), PACK])
     path, _ = weights(cfg)
-    assert extrapolate.extrapolate(cfg, path, [12]).trained == (8, 8)
+    assert extrapolate.extrapolate(cfg, path, [12]).train_shape == (8, 8)
 
 
 def test_sizes_that_patches_do_not_divide_are_one_sentence_with_the_nearest(weights):
@@ -251,14 +251,14 @@ def test_runs_of_one_encoding_are_averaged_and_reported(tmp_path):
         one_run("B", 0, [0.7] * 4),
     ]
     rows, sizes = extrapolate_table.summarised(runs), extrapolate_table.shapes(runs)
-    assert rows["A", 24, "linear"] == Summary.of([0.6, 0.7])
+    assert rows["A", 24, "linear"] == Summary.from_values([0.6, 0.7])
     tables = extrapolate_table.text(rows, list(sizes), "accuracy", SHARE, "12")
     assert "(+20.00)" in tables
     assert "| B        | 1 |" in tables
     extrapolate_table.save(tmp_path, runs, rows, tables)
     extrapolate_table.draw(tmp_path / "x.png", rows, sizes, "accuracy", SHARE, [(12, 12)])
     content = json.loads((tmp_path / "extrapolate.json").read_text())
-    summary = Summary.of([0.6, 0.7]).__dict__
+    summary = Summary.from_values([0.6, 0.7]).__dict__
     place = dict(encoding="A", size=24, shape=[24, 24], scaling="linear", interpolated=True)
     assert content["rows"][3] == place | summary
     assert content["runs"][2]["figures"][0]["test"] == dict(accuracy=0.7)

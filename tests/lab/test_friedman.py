@@ -52,7 +52,7 @@ def test_the_published_example():
         "cf": 2.893,
         "C4.5": 3.143,
     }
-    assert found.apart == pytest.approx(1.25, abs=0.005)
+    assert found.critical == pytest.approx(1.25, abs=0.005)
     assert found.groups == [["both", "m", "cf", "C4.5"]]
     assert critical_difference(4, 14, alpha=0.10) == pytest.approx(1.12, abs=0.005)
     assert groups(found.ranks, 1.12) == [["both", "m", "cf"], ["cf", "C4.5"]]  # where he tells two apart from C4.5
@@ -105,7 +105,7 @@ def test_without_a_difference_among_all_no_two_are_told_apart():
     alike = [one for one in some if one.p >= 0.05]
     assert len(alike) > 40
     assert all(one.groups == [list(one.ranks)] for one in alike)
-    assert any(one.groups != groups(one.ranks, one.apart) for one in alike)
+    assert any(one.groups != groups(one.ranks, one.critical) for one in alike)
 
 
 def test_groups_are_the_longest_runs_and_a_difference_of_just_so_much_is_told_apart():

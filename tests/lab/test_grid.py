@@ -9,7 +9,7 @@ from mmengine.config import Config
 from ndformer.framework.errors import ConfigError
 from ndformer.framework.evaluation.accuracy import Accuracy
 from ndformer.lab.compare import Outcome, Run, plan
-from ndformer.lab.grid import Choice, choose, points, told
+from ndformer.lab.grid import Choice, choose, describe_choices, points
 
 MNIST = Path(__file__).parents[2] / "configs" / "mnist_pape.py"
 
@@ -81,10 +81,10 @@ def test_where_lower_values_are_better_the_lowest_is_chosen(monkeypatch):
     monkeypatch.setattr(Accuracy, "unit", "px")
     some = [of(0.7, x=1), of(0.2, x=2), of(0.2, x=3), of(float("nan"), x=4)]
     assert choose(some) == {("PaPE", None): Choice(dict(x="2"), 0.2, [dict(x="3")], [])}
-    assert "x=2 and x=3 validated alike, 0.2000 px: the first" in told(some)
+    assert "x=2 and x=3 validated alike, 0.2000 px: the first" in describe_choices(some)
 
 
-def test_the_end_of_a_grid_is_told_for_numbers_alone():
+def test_the_end_of_a_grid_is_reported_for_numbers_alone():
     some = [of(value, x=x, y=y, z=1) for x, y, value in [(1, "a", 0.7), (2, "b", 0.9), (10, "a", 0.8)]]
     assert choose(some)["PaPE", None].edges == []
     some.append(of(0.95, x=10, y="b", z=1))
@@ -95,9 +95,11 @@ def test_the_end_of_a_grid_is_told_for_numbers_alone():
 
 def test_what_is_below_the_table_names_ties_ends_and_what_failed():
     some = [of(0.7, fold=1, x=1), of(0.9, fold=1, x=2), of(0.9, fold=1, x=3), of(None, "no", "NoPE", fold=1, x=1)]
-    says = told(some)
-    assert says.startswith("x of 1, 2, 3: of these each encoding has what validated best on seed 0, fold 1. No test")
-    assert "- PaPE: x=2 and x=3 validated alike, 0.9000: the first as given is taken." in says
-    assert "- NoPE: no run of the grid came to an end" in says
+    says = describe_choices(some)
+    assert says.startswith("x of 1, 2, 3: each encoding has the values that validated best on seed 0, fold 1. Test")
+    assert "- PaPE: x=2 and x=3 validated alike, 0.9000: the first in the grid is used." in says
+    assert "- NoPE: no run of the grid has finished" in says
     assert not re.search("largest|smallest", says)
-    assert "- PaPE: x=3 is the largest tried. A wider grid may have a better one." in told([some[0], some[2]])
+    assert "- PaPE: x=3 is the largest tried. A wider grid may have a better one." in describe_choices(
+        [some[0], some[2]]
+    )

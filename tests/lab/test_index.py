@@ -3,10 +3,11 @@
 from dataclasses import replace
 
 from ndformer.lab import index, pages
-from ndformer.lab.experiment import Claim, Results, Scale
+from ndformer.lab.experiment import Scale
+from ndformer.lab.results import Results
 from tests.lab.test_experiment import LENGTHS
 
-PAPER = index.Paper("rulers", "Rulers", [LENGTHS], {"Figure 1": "a drawing of a ruler"})
+PAPER = index.Paper("rulers", "Rulers", [LENGTHS], without={"Figure 1": "a drawing of a ruler"})
 
 
 def results(*seeds: int) -> Results:
@@ -22,11 +23,11 @@ def test_an_experiment_is_measured_when_each_row_has_each_seed():
 
 
 def test_the_list_has_time_data_and_how_far_it_is(tmp_path):
-    told = index.listed([PAPER], tmp_path)
-    assert "rulers:table1                Lengths (Table 1)" in told
-    assert "small: 3 seeds, not timed; not run" in told
-    assert "paper: needs a ruler; not run" in told
-    assert "Figure 1: a drawing of a ruler" in told
+    listed = index.listed([PAPER], tmp_path)
+    assert "rulers:table1                Lengths (Table 1)" in listed
+    assert "small: 3 seeds, not timed; not run" in listed
+    assert "paper: needs a ruler; not run" in listed
+    assert "Figure 1: a drawing of a ruler" in listed
     timed = replace(LENGTHS, scales={"small": Scale(3, minutes=4)})
     assert "small: 3 seeds, 4 min on one core; not run" in index.listed([PAPER._replace(experiments=[timed])], tmp_path)
 
@@ -35,10 +36,10 @@ def test_the_index_counts_verdicts_of_what_was_measured(tmp_path):
     pages.write(LENGTHS, "small", results(0, 1, 2), tmp_path / "rulers_table1_small")
     rows = [" ".join(line.split()) for line in index.index([PAPER], tmp_path).splitlines()]
     assert "## [Rulers](rulers.md)" in rows
-    assert "| rulers:table1 | Table 1 | Lengths | small | measured | 1 | | | |" in rows
-    assert "| rulers:table1 | Table 1 | Lengths | paper | not run: needs a ruler | | | | |" in rows
-    assert "| | Figure 1 | a drawing of a ruler | | nothing to measure | | | | |" in rows
-    more = [Claim(f"{whose}: it is so", LENGTHS.claims[0].judge) for whose in ("control", "ours")]
+    assert "| [table1](rulers.md#table1) | Table 1 | Lengths | small | measured | 1 | | | |" in rows
+    assert "| [table1](rulers.md#table1) | Table 1 | Lengths | paper | not run: needs a ruler | | | | |" in rows
+    assert "- Figure 1: a drawing of a ruler." in rows
+    more = [replace(LENGTHS.claims[0], text=f"{whose}: it is so") for whose in ("control", "ours")]
     paper = PAPER._replace(experiments=[replace(LENGTHS, claims=(*LENGTHS.claims, *more))])
     rows = [" ".join(line.split()) for line in index.index([paper], tmp_path).splitlines()]
-    assert "| rulers:table1 | Table 1 | Lengths | small | measured | 1 + 2 | | | |" in rows
+    assert "| [table1](rulers.md#table1) | Table 1 | Lengths | small | measured | 1 + 2 | | | |" in rows

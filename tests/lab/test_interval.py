@@ -37,7 +37,7 @@ def test_students_t_where_it_has_a_formula():
 
 
 def test_a_summary_is_the_textbooks():
-    found = Summary.of([0.90, 0.92, 0.97])
+    found = Summary.from_values([0.90, 0.92, 0.97])
     assert found.n == 3
     assert found.mean == pytest.approx(0.93)
     sd = math.sqrt((0.03**2 + 0.01**2 + 0.04**2) / 2)
@@ -46,7 +46,7 @@ def test_a_summary_is_the_textbooks():
 
 
 def test_one_run_has_no_interval_and_is_told_apart_from_nothing():
-    one = Summary.of([0.5])
+    one = Summary.from_values([0.5])
     assert (one.sd, one.half) == (None, None)
     assert one.overlaps(Summary(3, 0.9, 0.01, 0.02))
     assert Summary(3, 0.9, 0.01, 0.02).overlaps(one)
@@ -63,7 +63,7 @@ SHARE, PIXELS = Quantity.of("higher", "share"), Quantity.of("lower", "px", 1)
 
 def test_too_few_runs_have_no_interval():
     """Issue 44.11: two seeds had "-59.91 to 120.51 %"."""
-    two, three = Summary.of([0.2, 0.4]), Summary.of([0.30, 0.31, 0.32])
+    two, three = Summary.from_values([0.2, 0.4]), Summary.from_values([0.30, 0.31, 0.32])
     assert two.margin is None
     assert interval(two, SHARE) == "-"
     assert mean(two, SHARE) == "30.00"
@@ -74,8 +74,8 @@ def test_too_few_runs_have_no_interval():
 
 def test_intervals_of_shares_stay_within_0_and_100_percent():
     """Issue 44.11"""
-    assert interval(Summary.of([0.90, 0.95, 1.0]), SHARE) == "82.58 to 100.00"
-    assert interval(Summary.of([0.0, 0.01, 0.05]), SHARE) == "0.00 to 8.57"
-    assert mean(Summary.of([0.90, 0.95, 1.0]), SHARE) == "95.00 (82.58 to 100.00)"
-    assert interval(Summary.of([0.0, 1.0, 5.0]), PIXELS) == "-4.6 to 8.6"
-    assert mean(Summary.of([-1.0, -1.0, -1.0]), SHARE) == "-100.00 ± 0.00"  # COCO's -1: no object of that size
+    assert interval(Summary.from_values([0.90, 0.95, 1.0]), SHARE) == "82.58 to 100.00"
+    assert interval(Summary.from_values([0.0, 0.01, 0.05]), SHARE) == "0.00 to 8.57"
+    assert mean(Summary.from_values([0.90, 0.95, 1.0]), SHARE) == "95.00 (82.58 to 100.00)"
+    assert interval(Summary.from_values([0.0, 1.0, 5.0]), PIXELS) == "-4.6 to 8.6"
+    assert mean(Summary.from_values([-1.0, -1.0, -1.0]), SHARE) == "-100.00 ± 0.00"  # COCO's -1: no object of that size

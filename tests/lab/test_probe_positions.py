@@ -71,12 +71,12 @@ def test_without_an_encoding_the_embedding_says_nothing_and_with_sines_all(tmp_p
     assert [layer.name for layer in nothing.layers] == ["embedding", "1", "2"]
     for layer in nothing.layers:  # every token sees all others alike
         for kind in probe_positions.KINDS:
-            for side in (layer.trained, layer.untrained):
+            for side in (layer.learned, layer.initial):
                 assert (getattr(side, kind).r2 <= 0.01).all()
                 assert (getattr(side, kind).shuffled <= 0.01).all()
     for kind in probe_positions.KINDS:
-        assert (getattr(sines.layers[0].trained, kind).r2 > 0.7).all()
-        assert (getattr(sines.layers[0].trained, kind).shuffled <= 0).all()
+        assert (getattr(sines.layers[0].learned, kind).r2 > 0.7).all()
+        assert (getattr(sines.layers[0].learned, kind).shuffled <= 0).all()
     assert sines.layers[0].axes == (0, 1)
 
 
@@ -87,8 +87,8 @@ def test_untrained_is_what_training_would_have_begun_with(tmp_path):
     found = probe_positions.probe(cfg, tmp_path / "begun.pth", 12, 8)
     assert (found.samples, found.tokens) == (12, 8)
     for layer in found.layers:
-        assert torch.equal(layer.trained.place.r2, layer.untrained.place.r2)
-        assert layer.trained.tokens == 12 * 8
+        assert torch.equal(layer.learned.place.r2, layer.initial.place.r2)
+        assert layer.learned.tokens == 12 * 8
 
 
 def test_the_report_says_what_was_found(tmp_path):
@@ -101,11 +101,11 @@ def test_the_report_says_what_was_found(tmp_path):
     assert [layer["name"] for layer in content["layers"]] == ["embedding", "1", "2"]
     first = content["layers"][0]
     assert (first["channels"], first["tokens"], first["spacing"]) == (16, 960, [1.0, 1.0])
-    assert first["place"]["r2"] == found.layers[0].trained.place.r2.tolist()
+    assert first["place"]["r2"] == found.layers[0].learned.place.r2.tolist()
     assert f" {first['place']['r2'][0]:.3f} |" in tables
     assert (tmp_path / "probe_positions.png").stat().st_size > 5000
-    assert "take more samples" not in tables
-    assert "take more samples" in probe_positions.text(probed("Sincos", tmp_path, samples=3))
+    assert "Take more samples" not in tables
+    assert "Take more samples" in probe_positions.text(probed("Sincos", tmp_path, samples=3))
 
 
 TRANSFORMER = dict(type="Transformer", dim=12, depth=1, heads=2, encoding=dict(type="Sincos"))
@@ -156,7 +156,7 @@ def test_every_modality_and_backbone_is_read(case):
     probe, (name,), axes = Probe(), modalities, {}
     with torch.no_grad():
         for seed in range(6):
-            axes = probe_positions._look(model, {name: [sample(seed)]}, probe)
+            axes = probe_positions._record(model, {name: [sample(seed)]}, probe)
     assert axes == layers
     for layer, own in axes.items():
         found = probe.read(layer)
@@ -173,5 +173,5 @@ def test_a_backbone_of_ones_own_is_sent_to_python(tmp_path):
         dict(type="Classifier", classes=2),
     )
     model.backbone.blocks = torch.nn.ModuleList()
-    with pytest.raises(DataError, match=r"no blocks of ours to look into: probe it from Python, with outputs_of"):
-        probe_positions._look(model, dict(image=torch.zeros(1, 3, 8, 8)), Probe())
+    with pytest.raises(DataError, match=r"no blocks that can be probed. Probe it from Python, with outputs_of"):
+        probe_positions._record(model, dict(image=torch.zeros(1, 3, 8, 8)), Probe())

@@ -104,7 +104,7 @@ BROKEN = {
 def test_a_file_that_is_none_is_a_sentence(tmp_path, what):
     path = tmp_path / "compare.json"
     path.write_bytes(BROKEN[what] if isinstance(BROKEN[what], bytes) else BROKEN[what].encode())
-    with pytest.raises(DataError, match="is not what tools/compare.py or tools/rank.py writes") as error:
+    with pytest.raises(DataError, match="is not a file of tools/compare.py or tools/rank.py") as error:
         join([tmp_path])
     assert "\n" not in str(error.value)
 
@@ -112,18 +112,19 @@ def test_a_file_that_is_none_is_a_sentence(tmp_path, what):
 @pytest.mark.parametrize("encoding", ["__import__('os').system('x')", "PaPE(", "-" * 5_000 + "1"])
 def test_an_encoding_that_is_none_is_a_sentence_and_runs_nothing(tmp_path, encoding):
     (tmp_path / "compare.json").write_text(json.dumps(GOOD | dict(rows=[ROW | dict(encoding=encoding)])))
-    with pytest.raises(DataError, match="an encoding that is none"):
+    with pytest.raises(DataError, match="an unknown encoding"):
         join([tmp_path])
 
 
 def test_what_is_not_there_and_what_is_of_another_metric_is_a_sentence(tmp_path):
     with pytest.raises(
-        DataError, match="has no compare.json, which tools/compare.py writes as its runs end.* or name another work dir"
+        DataError,
+        match="has no compare.json, which tools/compare.py writes after its first run.* or name another work dir",
     ):
         join([tmp_path])
     with pytest.raises(DataError, match=r"there is no .*x\.json"):
         join([tmp_path / "x.json"])
     for name, metric in (("a", "accuracy"), ("b", "mIoU")):
         (tmp_path / f"{name}.json").write_text(json.dumps(GOOD | dict(rows=[ROW], metric=metric)))
-    with pytest.raises(DataError, match="has mIoU of a, and another file accuracy"):
+    with pytest.raises(DataError, match="has mIoU of a, another file has accuracy"):
         join([tmp_path / "a.json", tmp_path / "b.json"])

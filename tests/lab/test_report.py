@@ -50,7 +50,7 @@ def text(page: str) -> str:
 def test_one_run_has_its_figures_pictures_data_config_and_command(tmp_path):
     folder = made(tmp_path / "run", 0.8765)
     draw(folder, ("samples", "a.png, 0: right"), ("encoding", "before and after"))
-    page = report.of_runs([run_folder.read(folder)])
+    page = report.runs_page([run_folder.read(folder)])
     assert 'alt="a.png, 0: right"' in page
     assert page.count('<img src="data:image/png;base64,') == 3
     assert "What the encoding does, before and after training" in text(page)
@@ -62,7 +62,7 @@ def test_one_run_has_its_figures_pictures_data_config_and_command(tmp_path):
 
 def test_runs_that_differ_by_their_seed_are_one_row_with_an_interval(tmp_path):
     runs = [run_folder.read(made(tmp_path / f"seed{i}", accuracy, i)) for i, accuracy in enumerate((0.90, 0.92, 0.94))]
-    page = report.of_runs(runs)
+    page = report.runs_page(runs)
     (row,) = re.findall(r"<tr><td>PaPE.*?</tr>", page)
     assert "<td>3</td>" in row
     assert "92.00 ± 4.97 %" in row  # Student's t: 4.303 * 2 / sqrt(3)
@@ -74,17 +74,17 @@ def test_values_of_a_metric_of_ones_own_have_its_unit(tmp_path):
     error = dict(better="lower", unit="px", decimals=1)
     more: dict[str, Any] = dict(test=dict(rmse=3.25, mae=2.0), val=dict(rmse=3.0, mae=1.5), main_metric="mae")
     folder = made(tmp_path / "run", 0.5, **more, quantities=dict(rmse=error, mae=error))
-    page = text(report.of_runs([run_folder.read(folder)]))
+    page = text(report.runs_page([run_folder.read(folder)]))
     assert all(part in page for part in ("3.2 px", "2.0 px", "validation, mae", "1.5 px"))
     (folder / "results.json").write_text(json.dumps(dict(test={}, val={}, quantities=dict(mae=dict(better="up")))))
-    with pytest.raises(DataError, match="is not what a run leaves"):
+    with pytest.raises(DataError, match="is not a file that a run writes"):
         run_folder.read(folder)
 
 
 def test_names_from_elsewhere_are_text_and_nothing_is_asked_of_a_network(tmp_path):
     folder = made(tmp_path / HOSTILE.replace("/", ""), 0.5, classes=(HOSTILE, "a & b", "'\" onload="), dataset=HOSTILE)
     other = made(tmp_path / "other", 0.5)
-    page = report.of_runs([run_folder.read(folder), run_folder.read(other)])
+    page = report.runs_page([run_folder.read(folder), run_folder.read(other)])
     assert "<script" not in page
     assert "&lt;script&gt;alert(&quot;1&quot;)&lt;/script&gt;" in page
     assert "a &amp; b" in page
@@ -104,7 +104,7 @@ def test_what_only_calls_itself_a_picture_or_a_log_stays_outside(tmp_path):
     (folder / "shown" / "shown.json").write_text(json.dumps(listed))
     (folder / "shown" / "0.png").unlink()
     (folder / "shown" / "0.png").symlink_to(tmp_path / "secret")
-    page = report.of_runs([run_folder.read(folder)])
+    page = report.runs_page([run_folder.read(folder)])
     assert "1234" not in page
     assert "<img" not in page
 
@@ -116,7 +116,7 @@ def test_pictures_behind_links_are_not_taken_in(tmp_path):
     (folder / "curves.png").unlink()
     (folder / "curves.png").symlink_to(own / "curves.png")
     (folder / "shown").symlink_to(own / "shown")
-    assert "<img" not in report.of_runs([run_folder.read(folder)])
+    assert "<img" not in report.runs_page([run_folder.read(folder)])
 
 
 CONFIGS = {
@@ -134,12 +134,12 @@ def test_a_config_that_no_run_writes_is_one_sentence(at, tmp_path):
     folder = made(tmp_path / "run", 0.5)
     saved.write(folder, load(CONFIG).to_dict() | CONFIGS[at])
     with pytest.raises(DataError, match=f"config.json: {at.partition('.')[0]}.* is not as a run writes it"):
-        report.of_runs([run_folder.read(folder)])
+        report.runs_page([run_folder.read(folder)])
 
 
 def test_figures_that_no_run_writes_are_one_sentence(tmp_path):
     """Issue 44.30: no float holds a whole number of 400 digits."""
-    with pytest.raises(DataError, match="is not what a run leaves"):
+    with pytest.raises(DataError, match="is not a file that a run writes"):
         run_folder.read(made(tmp_path / "run", 10**400))  # pyright: ignore[reportArgumentType]
 
 
@@ -148,14 +148,16 @@ def test_what_could_not_be_drawn_says_why(tmp_path):
     draw(folder, ("samples", "one"))
     listed = [dict(kind="attention", says="Not drawn: it joins <b>two</b>", file="")]
     (folder / "shown" / "shown.json").write_text(json.dumps(listed))
-    page = report.of_runs([run_folder.read(folder)])
+    page = report.runs_page([run_folder.read(folder)])
     assert "Not drawn: it joins &lt;b&gt;two&lt;/b&gt;" in page
     assert "Where the last layer looks" in text(page)
 
 
 def test_stand_ins_and_flattered_figures_are_told(tmp_path):
     page = text(
-        report.of_runs([run_folder.read(made(tmp_path / "run", 0.5, sample=True, val_is_test=True, test_is_val=True))])
+        report.runs_page(
+            [run_folder.read(made(tmp_path / "run", 0.5, sample=True, val_is_test=True, test_is_val=True))]
+        )
     )
     assert "The data has no test split, so its val split is the test set." in page  # issue 44.4
     assert "On the generated stand-in" in page
@@ -171,7 +173,7 @@ def test_results_that_no_run_leaves_are_a_sentence(tmp_path, content):
 
 
 def test_a_folder_without_results_is_a_sentence(tmp_path):
-    with pytest.raises(DataError, match="name the folder of a run that came to its end"):
+    with pytest.raises(DataError, match="Name the folder of a finished run"):
         run_folder.read(tmp_path)
 
 
@@ -188,7 +190,7 @@ def test_metrics_and_the_command_are_in_words(tmp_path):
     folder = made(tmp_path / "run", 0.5, test=dict(accuracy=0.5, mean_accuracy=0.25))
     began = "2026-11-23 08:00:00  ndformer 0.1.0, torch 2.13.0, Python 3.12.3, Linux x86_64, cpu with 1 threads"
     (folder / "train.log").write_text(f"{began}  tools/train.py configs/x.py\n")
-    page = report.of_runs([run_folder.read(folder)])
+    page = report.runs_page([run_folder.read(folder)])
     assert "test, mean accuracy of classes" in text(page)
     assert "<pre>tools/train.py configs/x.py</pre>" in page
     assert "<td>environment</td><td>ndformer 0.1.0, torch 2.13.0, Python 3.12.3," in page
@@ -198,19 +200,19 @@ def test_several_runs_stand_beside_each_other_and_their_differences_are_told(tmp
     runs = [made(tmp_path / f"seed{i}", 0.9, i) for i in range(2)]
     for folder in runs:
         draw(folder, ("samples", "one"))
-    page = report.of_runs([run_folder.read(folder) for folder in runs])
+    page = report.runs_page([run_folder.read(folder) for folder in runs])
     assert page.count("<figcaption>seed0</figcaption>") == 2  # curves and samples
     assert re.search(r"<td>seed</td><td>0</td><td>1</td>", page)
 
 
 def test_classes_are_counted_in_words(tmp_path):
-    page = text(report.of_runs([run_folder.read(made(tmp_path / "run", 0.5, classes=("ant", "bee", "cow")))]))
+    page = text(report.runs_page([run_folder.read(made(tmp_path / "run", 0.5, classes=("ant", "bee", "cow")))]))
     assert "train: 30 samples in 3 classes, 30 to 32 of each, the median is 31." in page
 
 
 def test_classes_of_one_size_are_one_number(tmp_path):
     """Issue 44.12: the page said "54 to 54 samples of each, 54 in the middle"."""
-    page = text(report.of_runs([run_folder.read(made(tmp_path / "run", 0.5))]))
+    page = text(report.runs_page([run_folder.read(made(tmp_path / "run", 0.5))]))
     assert "train: 30 samples in 1 classes, 30 of each." in page
 
 
@@ -219,7 +221,7 @@ def test_the_page_begins_with_the_main_figure_and_fills_its_width(tmp_path):
     folder = made(tmp_path / "run", 0.8765, test=dict(loss=1.0, accuracy=0.8765))
     Image.new("RGB", (1210, 330)).save(folder / "curves.png")
     Image.new("RGB", (600, 500)).save(folder / "confusion_matrix.png")
-    page = report.of_runs([run_folder.read(folder)])
+    page = report.runs_page([run_folder.read(folder)])
     assert '<p class="headline"><strong>87.65 %</strong> accuracy, test set</p>' in page
     assert page.index("headline") < page.index("<table>")
     (beside,) = re.findall(r'<div class="columns">(<section><h3>confusion matrix.*?)</div>', page)
@@ -228,4 +230,4 @@ def test_the_page_begins_with_the_main_figure_and_fills_its_width(tmp_path):
 
 
 def test_one_run_is_not_explained_an_interval(tmp_path):
-    assert "±" not in report.of_runs([run_folder.read(made(tmp_path / "run", 0.5))])
+    assert "±" not in report.runs_page([run_folder.read(made(tmp_path / "run", 0.5))])

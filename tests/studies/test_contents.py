@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ndformer.studies import PAPERS, every, of_paper
+from ndformer.studies import PAPERS, every, paper_experiments
 from ndformer.studies.contents import CONTENTS, NOT_MEASURED
 
 TEXTS = Path(__file__).parents[3] / "shared" / "papers"
@@ -21,7 +21,7 @@ CAPTION = re.compile(r"^\W*(Table|Figure) (\d+(?:\.\d+)?)[.:] ", re.MULTILINE)
 
 @pytest.mark.parametrize("paper", CONTENTS)
 def test_all_of_a_paper_is_measured_or_has_a_reason(paper):
-    shown = {item for experiment in of_paper(paper) for item in experiment.shows}
+    shown = {item for experiment in paper_experiments(paper) for item in experiment.shows}
     reasons = NOT_MEASURED.get(paper, {})
     missing = [item for item in CONTENTS[paper] if item not in shown and item not in reasons]
     assert missing == []
@@ -35,10 +35,10 @@ def test_experiments_stand_for_what_is_in_their_paper():
 
 
 def test_experiments_come_in_the_order_of_the_paper():
-    firsts = [one.shows[0] for one in of_paper("thesis") if one.shows]
+    firsts = [one.shows[0] for one in paper_experiments("thesis") if one.shows]
     assert firsts[:4] == ["Table 1", "Figure 3", "Table 2", "Table 3"]
     for paper in PAPERS:
-        assert sorted(one.name for one in of_paper(paper)) == sorted(
+        assert sorted(one.name for one in paper_experiments(paper)) == sorted(
             n for n, one in every().items() if one.paper == paper
         )
 

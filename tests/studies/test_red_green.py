@@ -5,33 +5,33 @@ import torch
 
 from ndformer.studies.small import accuracy
 from ndformer.studies.thesis.probes import direction_probe, distance_probe, logistic
-from ndformer.studies.thesis.red_green import SIDE, TEST, TRAIN, grid_positions, images, to_test, trained
+from ndformer.studies.thesis.red_green import SIDE, TEST, TRAIN, grid_positions, images, to_test, train_reader
 
 
-def places(scenes, colour):
+def places(samples, colour):
     """(B, 2): row and column of the square in which this channel alone shines."""
-    patches = scenes.tokens.view(len(scenes.tokens), SIDE**2, 16, 3).mean(2)
+    patches = samples.tokens.view(len(samples.tokens), SIDE**2, 16, 3).mean(2)
     at = patches[..., colour].argmax(1)
     return torch.stack([at // SIDE, at % SIDE], 1)
 
 
 @pytest.mark.parametrize("task", ["direction", "directions", "distance", "location"])
 def test_targets_are_those_of_the_pictures(task):
-    scenes = images(task, 500, seed=0)
-    red, green = places(scenes, 0), places(scenes, 1)
-    assert (scenes.tokens.view(500, SIDE**2, 48).sum(2) > 0).sum(1).eq(2).all()  # two squares, one patch each
+    samples = images(task, 500, seed=0)
+    red, green = places(samples, 0), places(samples, 1)
+    assert (samples.tokens.view(500, SIDE**2, 48).sum(2) > 0).sum(1).eq(2).all()  # two squares, one patch each
     if task == "direction":
-        assert torch.equal(scenes.targets == 0, green[:, 1] < red[:, 1])
+        assert torch.equal(samples.targets == 0, green[:, 1] < red[:, 1])
         assert (green[:, 1] != red[:, 1]).all()
     if task == "directions":
-        assert torch.equal(scenes.targets, 2 * (red[:, 0] > green[:, 0]).long() + (red[:, 1] > green[:, 1]).long())
+        assert torch.equal(samples.targets, 2 * (red[:, 0] > green[:, 0]).long() + (red[:, 1] > green[:, 1]).long())
         assert (red != green).all()
-        assert torch.bincount(scenes.targets).min() > 90
+        assert torch.bincount(samples.targets).min() > 90
     if task == "distance":
-        assert torch.equal(scenes.targets, (red - green).float())
+        assert torch.equal(samples.targets, (red - green).float())
     if task == "location":
-        assert torch.equal(scenes.targets == 1, red[:, 0] >= SIDE // 2)
-        assert torch.equal(scenes.targets == 1, green[:, 0] >= SIDE // 2)
+        assert torch.equal(samples.targets == 1, red[:, 0] >= SIDE // 2)
+        assert torch.equal(samples.targets == 1, green[:, 0] >= SIDE // 2)
 
 
 def test_other_colours_are_none_of_those_learnt():
@@ -40,9 +40,9 @@ def test_other_colours_are_none_of_those_learnt():
     assert sorted(seen) == [[0, 0, 1], [1, 1, 0]]
 
 
-def arrangement(scenes):
+def arrangement(samples):
     """(B,): the number of where both squares are."""
-    red, green = places(scenes, 0), places(scenes, 1)
+    red, green = places(samples, 0), places(samples, 1)
     return ((red[:, 0] * SIDE + red[:, 1]) * SIDE + green[:, 0]) * SIDE + green[:, 1]
 
 
@@ -75,10 +75,10 @@ def test_labels_at_random_are_of_the_arrangement_and_agree_with_the_true_ones_by
 
 
 def test_places_dealt_out_anew_say_nothing():
-    scenes, shuffled = images("location", 400, 0), images("location", 400, 0, control="places")
-    assert torch.equal(shuffled.tokens.sum(1), scenes.tokens.sum(1))
+    samples, shuffled = images("location", 400, 0), images("location", 400, 0, control="places")
+    assert torch.equal(shuffled.tokens.sum(1), samples.tokens.sum(1))
     upper = (places(shuffled, 0)[:, 0] < SIDE // 2).float()
-    assert abs((upper == (scenes.targets == 0).float()).float().mean() - 0.5) < 0.1
+    assert abs((upper == (samples.targets == 0).float()).float().mean() - 0.5) < 0.1
 
 
 def test_probes_read_sines_and_nothing_from_random_vectors():
@@ -103,5 +103,5 @@ def test_logistic_regression_is_at_its_minimum():
 
 def test_location_is_learnt_from_sines_and_guessed_without_places():
     test = to_test("location", 0)
-    assert accuracy(trained("location", "Sincos", 0, count=600, epochs=10), test) > 90
-    assert accuracy(trained("location", "NoPE", 0, count=600, epochs=10), test) < 60
+    assert accuracy(train_reader("location", "Sincos", 0, count=600, epochs=10), test) > 90
+    assert accuracy(train_reader("location", "NoPE", 0, count=600, epochs=10), test) < 60

@@ -10,8 +10,8 @@ from ndformer.framework.attention import Attention, build_encoding
 from ndformer.framework.attention_maps import Look
 from ndformer.framework.tokens import Where
 from ndformer.lab.experiment import Cell
-from ndformer.studies import every, find, looks
-from ndformer.studies.looks import accuracy_moved
+from ndformer.studies import every, find, inspection
+from ndformer.studies.inspection import accuracy_moved
 from ndformer.studies.sape2 import cifar, tables
 from ndformer.studies.sape2.figure4 import compared
 from ndformer.studies.sape2.published import TABLE1, TABLE2
@@ -29,27 +29,20 @@ def test_both_tables_print_the_same_of_the_same():
         assert tables.PAPER[one] == tables.MODES[other]  # so they share a run
 
 
-def test_sentences_that_its_own_tables_do_not_bear_out(tmp_path):
-    found = words(find("sape2:text"), tmp_path)
-    assert [says for says, word in found.items() if word != "holds"] == [
-        "5.3 (1): with K or Q, SaPE2 is above APE in top 5: the least"
-    ]
-
-
-@pytest.mark.parametrize("row", [*tables.PAPER, *tables.OTHERS])
+@pytest.mark.parametrize("row", [*tables.PAPER, *tables.VARIANTS])
 def test_encodings_are_reached_from_the_command_line_on_both_scales(row, tmp_path):
     cell = Cell(row, 0, "small", tmp_path / "w" / "t" / "c")
-    encoding = (tables.PAPER | tables.OTHERS)[row]
+    encoding = (tables.PAPER | tables.VARIANTS)[row]
     for name, (_, _, side, _) in tables.SETS.items():
         found = tables.run(cell, name, encoding).cfg.model.backbone.encoding
         parts = [found] if isinstance(found, dict) else found
         assert [part["grid"] for part in parts if part["type"] == "LearnableAbsolute"] in ([], [side])
     config, data = cifar.SETS["CIFAR10"]
-    assert cifar.run_of(cell, config, encoding.format(cifar.GRID), data).cfg.model.backbone.dim == 384
+    assert cifar.training_run(cell, config, encoding.format(cifar.GRID), data).cfg.model.backbone.dim == 384
 
 
 def test_steps_by_loops_are_what_is_computed(tmp_path):
-    assert set(words(find("sape2:equations"), tmp_path).values()) == {"holds"}
+    assert set(words(find("sape2:equations"), tmp_path).values()) == {"supported"}
 
 
 def test_two_kinds_of_patches_are_two_regions():
@@ -75,10 +68,10 @@ def test_patches_are_where_a_model_with_shuffled_places_has_them(shuffled):
     patches = torch.nn.functional.unfold(images, (2, 2), stride=2).mT  # (3, 6, 8)
     where = Where(torch.zeros(1, 7, 2), grid=(2, 3))
     tokens = torch.cat([torch.zeros(3, 1, 8), patches], dim=1)
-    seen = torch.nn.functional.unfold(looks.dealt_out(images, encoding.eval(), where), (2, 2), stride=2).mT
+    seen = torch.nn.functional.unfold(inspection.shuffled_images(images, encoding.eval(), where), (2, 2), stride=2).mT
     assert torch.equal(seen, encoding.embed(tokens, encoding.prepare(where))[:, 1:])
     assert not torch.equal(seen, patches)
-    assert torch.equal(looks.dealt_out(images, torch.nn.Identity(), where), images)
+    assert torch.equal(inspection.shuffled_images(images, torch.nn.Identity(), where), images)
 
 
 def test_images_are_moved_down_and_right(monkeypatch):
@@ -87,7 +80,7 @@ def test_images_are_moved_down_and_right(monkeypatch):
     for i in range(3):
         images[i, 0, 0, i] = 1
     batch = dict(inputs=dict(image=images), data_samples=[dict(label=n) for n in (5, 6, 0)])
-    monkeypatch.setattr(looks, "build_loader", lambda cfg, split: [batch])
+    monkeypatch.setattr(inspection, "build_loader", lambda cfg, split: [batch])
 
     class Finds:
         at_home = staticmethod(lambda batch: batch)

@@ -8,7 +8,7 @@ from ndformer.studies import find
 from ndformer.studies.small import Control
 from ndformer.studies.thesis import images, learning, pretraining, red_green, similarity
 from ndformer.studies.thesis.probes import embeddings
-from ndformer.studies.thesis.red_green import SIDE, grid_positions, trained
+from ndformer.studies.thesis.red_green import SIDE, grid_positions, train_reader
 
 
 @pytest.fixture
@@ -77,8 +77,8 @@ def test_pretraining_goes_on_from_task_to_task_and_ends_in_the_checkpoint(tmp_pa
     first, last = torch.load(tmp_path / "directions.pt"), torch.load(path)
     moved = [(last[name] - first[name]).abs().max() for name in first]
     assert 0 < max(moved) < 0.1  # a step on, from where the other task ended
-    taken = embeddings(trained("location", pretraining.taken_from(path), 5, epochs=0))
-    drawn = embeddings(trained("location", pretraining.STARTS, 5, epochs=0))
+    taken = embeddings(train_reader("location", pretraining.pretrained_encoding(path), 5, epochs=0))
+    drawn = embeddings(train_reader("location", pretraining.STARTS, 5, epochs=0))
     code = torch.cat(
         [(grid_positions()[0] @ last["frequencies"].T).cos(), (grid_positions()[0] @ last["frequencies"].T).sin()], 1
     )
@@ -91,5 +91,5 @@ def test_what_is_pretrained_is_trained_on_images(tmp_path, monkeypatch):
     """The row of Figure 6 names a checkpoint that exists; other rows name none."""
     monkeypatch.setattr(images, "pretrained", lambda folder, seed, dim: tmp_path / f"{seed}_{dim}.pt")
     cell = Cell(images.PRETRAINED, 3, "small", tmp_path)
-    assert images.encoding_of(cell, 64) == f"LearnableFourier(pretrained='{tmp_path}/3_64.pt')"
-    assert images.encoding_of(Cell("None", 3, "small", tmp_path), 64) == "NoPE"
+    assert images.row_encoding(cell, 64) == f"LearnableFourier(pretrained='{tmp_path}/3_64.pt')"
+    assert images.row_encoding(Cell("None", 3, "small", tmp_path), 64) == "NoPE"

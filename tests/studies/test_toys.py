@@ -17,7 +17,7 @@ def drawn(name: str, dims: int, count: int = 4000):
     return TASKS[name].draw(Generator().manual_seed(0), count, dims)
 
 
-CASES = [(name, dims) for name, task in TASKS.items() for dims in (1, 2, 3, 4) if dims >= task.least_dims]
+CASES = [(name, dims) for name, task in TASKS.items() for dims in (1, 2, 3, 4) if dims >= task.min_dims]
 
 
 @pytest.mark.parametrize("name, dims", CASES)
@@ -90,10 +90,10 @@ def test_every_encoding_reads_the_scenes(row):
 def test_every_row_measures_every_column_and_the_same_again(row, dims, tmp_path, monkeypatch):
     monkeypatch.setattr(table, "TEST", 40)
     experiment = next(e for e in EXPERIMENTS if e.name == f"toys:{dims}d-1block")
-    values = measure(Cell(row, 3, "small", tmp_path), dims, 1, least=4)
+    values = measure(Cell(row, 3, "small", tmp_path), dims, 1, base_steps=4)
     assert set(experiment.columns) <= set(values)
     if row in CONTROLS:
-        assert measure(Cell(row, 3, "small", tmp_path), dims, 1, least=4) == values
+        assert measure(Cell(row, 3, "small", tmp_path), dims, 1, base_steps=4) == values
 
 
 CAN = {  # tells direction in one dimension, a place by a class token that is nowhere, and by one at the origin:
@@ -118,7 +118,7 @@ def test_what_each_encoding_can_do_at_all_at_a_tiny_scale(can, row, tmp_path, mo
     monkeypatch.setattr(table, "TASKS", {name: TASKS[name] for name in ("direction", "place")})
     monkeypatch.setattr(table, "BATCH", 64)
     monkeypatch.setattr(table, "TEST", 300)
-    values = measure(Cell(row, 0, "small", tmp_path), 1, 1, least=100)
+    values = measure(Cell(row, 0, "small", tmp_path), 1, 1, base_steps=100)
     found = [values[name] for name in ("direction", "place", "place origin")]
     for answer, value in zip(can, found):
         assert answer == "?" or (value > 75 if answer == "y" else value < 65), found
@@ -128,9 +128,9 @@ def test_what_each_encoding_can_do_at_all_at_a_tiny_scale(can, row, tmp_path, mo
 
 @pytest.mark.parametrize("name", TASKS)
 def test_controls_deal_out_tokens_in_a_scene_and_answers_among_scenes(name):
-    true = table.drawn(name, 2, 200, Generator().manual_seed(1))
-    places = table.drawn(name, 2, 200, Generator().manual_seed(1), "places")
-    labels = table.drawn(name, 2, 200, Generator().manual_seed(1), "labels")
+    true = table.draw_samples(name, 2, 200, Generator().manual_seed(1))
+    places = table.draw_samples(name, 2, 200, Generator().manual_seed(1), "places")
+    labels = table.draw_samples(name, 2, 200, Generator().manual_seed(1), "labels")
     assert torch.equal(places.tokens.sort(1).values, true.tokens.sort(1).values)
     assert (places.tokens != true.tokens).any(1).double().mean() > 0.8
     assert torch.equal(places.targets, true.targets)
@@ -145,7 +145,7 @@ def test_the_picture_has_every_column_and_the_curves_that_were_looked_at(tmp_pat
     monkeypatch.setattr(table, "TEST", 20)
     monkeypatch.setattr(table, "BATCH", 8)
     experiment = next(e for e in EXPERIMENTS if e.name == "toys:2d-1block")
-    results = Results({"NoPE": {0: measure(Cell("NoPE", 0, "small", tmp_path), 2, 1, least=4)}})
+    results = Results({"NoPE": {0: measure(Cell("NoPE", 0, "small", tmp_path), 2, 1, base_steps=4)}})
     as_often = dict.fromkeys(["direction", "distance", "counting", "place", "place origin"], [1, 2, 3, 4])
     assert {task: list(rows["NoPE"]) for task, rows in learnt(results).items()} == as_often | {"turn": [2, 4, 6, 8]}
     assert experiment.draw is not None
@@ -156,6 +156,6 @@ def test_the_picture_has_every_column_and_the_curves_that_were_looked_at(tmp_pat
 def test_what_is_only_relative_is_read_from_the_tokens_in_one_block(tmp_path, monkeypatch):
     """A class token without a place learns of none there: it would say 50 %."""
     monkeypatch.setattr(table, "TASKS", {"direction": TASKS["direction"]})
-    values = measure(Cell("PaPE, spread", 0, "small", tmp_path), 2, 1, least=120)
+    values = measure(Cell("PaPE, spread", 0, "small", tmp_path), 2, 1, base_steps=120)
     assert values["direction"] > 85
     assert values["direction moved"] > 85

@@ -7,10 +7,10 @@ import torch
 
 from ndformer.framework.attention import build_encoding
 from ndformer.framework.tokens import Where
+from ndformer.lab import jobs
 from ndformer.lab.experiment import Cell
-from ndformer.studies import training
 from ndformer.studies.data import MNIST
-from ndformer.studies.training import run_of, trained
+from ndformer.studies.training import train_results, training_run
 
 OPTIONS = ["train_cfg.max_epochs=1", "train_dataloader.dataset.per_class=2"]
 SMALL = ["model.backbone.dim=16", "model.backbone.depth=1", "model.backbone.heads=2"]
@@ -26,9 +26,9 @@ def test_experiments_share_a_run_with_the_cells_seed(home, monkeypatch):
     monkeypatch.chdir(home)
     cell = Cell("NoPE", 3, "small", home / "work" / "pape_table1_small" / "NoPE_seed3")
     other = Cell("- b", 3, "small", home / "work" / "pape_table2_small" / "b_seed3")
-    first = trained(cell, "mnist_small", "NoPE", options=[*OPTIONS, *SMALL])
+    first = train_results(cell, "mnist_small", "NoPE", options=[*OPTIONS, *SMALL])
     assert (first["seed"], first["encoding"], first["epochs"], first["sample"]) == (3, "NoPE", 1, True)
-    run = run_of(other, "mnist_small", "NoPE", options=[*OPTIONS, *SMALL])
+    run = training_run(other, "mnist_small", "NoPE", options=[*OPTIONS, *SMALL])
     before = (run.folder / "results.json").stat().st_mtime_ns
     assert run.folder.parent == home / "work" / "runs"
     assert run.results == first
@@ -40,20 +40,20 @@ def test_experiments_share_a_run_with_the_cells_seed(home, monkeypatch):
 def test_other_settings_are_other_runs(tmp_path):
     cell = Cell("NoPE", 0, "small", tmp_path / "work" / "table" / "cell")
     folders = [
-        run_of(cell, "mnist_small", "NoPE").folder,
-        run_of(cell, "mnist_small", "PaPE(m=50)").folder,
-        run_of(cell, "mnist_small", "PaPE(m=50, init_radius='spread')").folder,
-        run_of(cell, "mnist_small", "NoPE", control="labels").folder,
-        run_of(cell, "mnist_small", "NoPE", options=["model.backbone.depth=2"]).folder,
-        run_of(cell, "sign_digits", "NoPE").folder,
-        run_of(Cell("NoPE", 1, "small", cell.folder), "mnist_small", "NoPE").folder,
+        training_run(cell, "mnist_small", "NoPE").folder,
+        training_run(cell, "mnist_small", "PaPE(m=50)").folder,
+        training_run(cell, "mnist_small", "PaPE(m=50, init_radius='spread')").folder,
+        training_run(cell, "mnist_small", "NoPE", control="labels").folder,
+        training_run(cell, "mnist_small", "NoPE", options=["model.backbone.depth=2"]).folder,
+        training_run(cell, "sign_digits", "NoPE").folder,
+        training_run(Cell("NoPE", 1, "small", cell.folder), "mnist_small", "NoPE").folder,
     ]
     assert len(set(folders)) == len(folders)
 
 
 def test_a_set_of_data_that_has_moved_is_the_same_set(tmp_path):
     cells = [Cell("NoPE", 0, "small", tmp_path / "work" / "table" / "cell", tmp_path / place) for place in "ab"]
-    first, second = (run_of(cell, "mnist_small", "NoPE", MNIST) for cell in cells)
+    first, second = (training_run(cell, "mnist_small", "NoPE", MNIST) for cell in cells)
     assert first.cfg.data_root != second.cfg.data_root
     assert first.folder == second.folder
 
@@ -62,16 +62,16 @@ def test_who_wants_a_run_that_is_being_made_waits_for_it(tmp_path, monkeypatch):
     """flock holds between two opened files, be they of one process or of two."""
     calls, begun = [], threading.Event()
 
-    def train(cfg, folder, resume):
+    def train(cfg, folder, resume, tested):
         calls.append(folder)
         begun.set()
         threading.Event().wait(0.2)
         (folder / "results.json").write_text('{"seed": 0}')
 
-    monkeypatch.setattr(training, "train", train)
-    monkeypatch.setattr(training, "prepare_data", lambda cfg, sample: None)
+    monkeypatch.setattr(jobs, "train", train)
+    monkeypatch.setattr(jobs, "prepare_data", lambda cfg, sample: None)
     cell = Cell("NoPE", 0, "small", tmp_path / "work" / "table" / "cell")
-    runs = [run_of(cell, "mnist_small", "NoPE") for _ in range(2)]
+    runs = [training_run(cell, "mnist_small", "NoPE") for _ in range(2)]
     first = threading.Thread(target=lambda: runs[0].results)
     first.start()
     begun.wait(10)
@@ -99,5 +99,5 @@ def test_shuffled_places_tell_nothing_and_padding_stays(shuffled):
 def test_a_control_with_shuffled_places_trains(home, monkeypatch, shuffled):
     monkeypatch.chdir(home)
     cell = Cell("PaPE, places shuffled", 0, "small", home / "work" / "table" / "cell")
-    found = trained(cell, "mnist_small", "PaPE(m=4)", options=[*OPTIONS, *SMALL], control="places")
+    found = train_results(cell, "mnist_small", "PaPE(m=4)", options=[*OPTIONS, *SMALL], control="places")
     assert found["encoding"] == "Shuffled+PaPE"

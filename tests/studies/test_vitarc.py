@@ -6,22 +6,30 @@ import torch
 from ndformer.lab.experiment import Cell
 from ndformer.studies.small import fit
 from ndformer.studies.vitarc import tasks
-from ndformer.studies.vitarc.painter import CANVAS, SYMBOLS, Painter, batches, dealt_out, drawn, solve_rate
+from ndformer.studies.vitarc.painter import (
+    CANVAS,
+    SYMBOLS,
+    Painter,
+    batches,
+    draw_samples,
+    shuffled_answers,
+    solve_rate,
+)
 from ndformer.studies.vitarc.tasks import EXPERIMENTS, MEANS, ROWS, TASKS, measure
 
 
 @pytest.fixture(scope="module")
 def scenes():
-    return drawn("boxes", "train", 40, seed=0)
+    return draw_samples("boxes", "train", 40, seed=0)
 
 
 def test_grids_to_test_were_not_learnt_from_and_come_once():
-    few = drawn("mirror", "train", 30, seed=0)
-    assert torch.equal(few.tokens, drawn("mirror", "train", 30, seed=0).tokens)
-    assert not torch.equal(few.tokens, drawn("mirror", "train", 30, seed=1).tokens)
-    test = drawn("mirror", "test", 20, seed=0)
+    few = draw_samples("mirror", "train", 30, seed=0)
+    assert torch.equal(few.tokens, draw_samples("mirror", "train", 30, seed=0).tokens)
+    assert not torch.equal(few.tokens, draw_samples("mirror", "train", 30, seed=1).tokens)
+    test = draw_samples("mirror", "test", 20, seed=0)
     both = few._replace(tokens=torch.cat([few.tokens, test.tokens[:5]]))
-    assert len(drawn("mirror", "test", 20, seed=0, but=both).tokens) == 15
+    assert len(draw_samples("mirror", "test", 20, seed=0, but=both).tokens) == 15
     assert test.targets.shape == (20, CANVAS**2)
 
 
@@ -56,7 +64,7 @@ def test_a_grid_is_solved_where_every_cell_is_right(scenes):
 
 
 def test_answers_at_random_are_those_of_other_canvases(scenes):
-    other = dealt_out(scenes, 0)
+    other = shuffled_answers(scenes, 0)
     assert torch.equal(other.tokens, scenes.tokens)
     assert torch.equal(other.targets.unique(dim=0), scenes.targets.unique(dim=0))
     assert (other.targets == scenes.targets).all(1).double().mean() < 0.2
@@ -64,7 +72,7 @@ def test_answers_at_random_are_those_of_other_canvases(scenes):
 
 def test_it_learns_a_few_pairs_by_heart():
     torch.manual_seed(0)
-    few = drawn("mirror", "train", 4, seed=0)
+    few = draw_samples("mirror", "train", 4, seed=0)
     painter = Painter("Sincos", few)
     fit(painter, batches(few, 0), 120, 1e-2)
     assert solve_rate(painter, few) == 100

@@ -55,7 +55,7 @@ def test_it_trains_what_is_not_done_yet(config, tmp_path, capsys):
     said = capsys.readouterr().out
     assert said.startswith(
         "1 to run, 0 of them done; 1 at once, torch threads each: 1\n"
-        f"what each says: {home}/*/log.txt\nstarted: PaPE(m=2), 3 per class, seed 1\n[1/1] PaPE(m=2), 3 per class"
+        f"logs: {home}/*/log.txt\nstarted: PaPE(m=2), 3 per class, seed 1\n[1/1] PaPE(m=2), 3 per class"
     )
     log = (home / "PaPE_m=2_n3_seed1" / "log.txt").read_text()
     assert "PaPE on ImageFolder: 6 train, 2 val, 2 test" in log
@@ -94,7 +94,7 @@ def test_each_encoding_gets_the_point_of_the_grid_that_validates_best_on_the_fir
     assert (row["point"], set(row["values"])) == ({"optimizer.lr": f"{best:g}"}, {"1", "2"})
     assert f"| NoPE     |        {best:g} | 2 |" in capsys.readouterr().out
     says = (home / "compare.md").read_text()
-    assert "optimizer.lr of 1e-09, 0.005: of these each encoding has what validated best on seed 2." in says
+    assert "optimizer.lr of 1e-09, 0.005: each encoding has the values that validated best on seed 2." in says
     assert f"- NoPE: optimizer.lr={best:g} is the {'largest' if best > 1e-3 else 'smallest'} tried." in says
     assert f"optimizer.lr={best:g}" in (home / f"NoPE_lr={best:g}_seed1" / "log.txt").read_text()
 
@@ -108,7 +108,7 @@ def test_learning_rates_are_short_for_a_grid():
     "arguments, sentence",
     [
         (["--encodings", "PaPE2"], "no encoding is called 'PaPE2', did you mean 'PaPE'?"),
-        (["--encodings", "PaPE", "--baseline", "Pape"], "--baseline Pape is none of --encodings, did you mean 'PaPE'?"),
+        (["--encodings", "PaPE", "--baseline", "Pape"], "--baseline Pape is not in --encodings, did you mean 'PaPE'?"),
         (["--encodings", "PaPE", "--data-root", "nowhere"], "nowhere/train is missing"),
         (["--encodings", "PaPE", "--per-class", "2", "9"], "per_class asks for 9 samples of each class"),
         (["--encodings", "PaPE", "--sample"], "has no `sample`"),

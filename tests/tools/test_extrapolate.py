@@ -95,7 +95,7 @@ def test_what_goes_wrong_is_one_sentence(runs, monkeypatch, tmp_path):
         "extrapolate: --sizes: patches of 8 do not divide 20; the nearest that they do are 16, 24"
     )
     assert "no checkpoint at" in fails(tmp_path / "nowhere", "--sizes", "16")
-    assert "no CHECKPOINT: name one after" in fails(runs[0] / "config.py", "--sizes", "16")
+    assert "no CHECKPOINT. Name one after" in fails(runs[0] / "config.py", "--sizes", "16")
     assert "of another model" in fails(runs[0] / "config.py", runs[2], "--sizes", "16")
     (runs[0] / "config.py").unlink()
     (runs[0] / "config.json").unlink()

@@ -40,7 +40,7 @@ def test_it_leaves_what_it_says(words, tmp_path, capsys):
     said = capsys.readouterr().out
     assert (tmp_path / "probe_positions.md").read_text() in said
     assert "10 samples of at most 16 tokens" in said
-    assert "Mind the noise: " in said
+    assert "Noise: " in said
     assert "these 10. Smaller" in said
     assert "stand-in" not in said
     assert all(f"{tmp_path / 'probe_positions'}.{ending}" in said for ending in ("md", "json", "png"))

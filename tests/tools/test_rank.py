@@ -26,5 +26,5 @@ def test_kept_figures_are_rows_of_the_sets_that_are_named(tmp_path, capsys):
 
 
 def test_a_set_that_no_comparison_is_of_is_a_sentence():
-    with pytest.raises(UnknownNameError, match="no comparison is of mnist, did you mean 'mnist_small'"):
+    with pytest.raises(UnknownNameError, match="no comparison has the data set mnist, did you mean 'mnist_small'"):
         rank.main([str(START), "--sets", "mnist"])

@@ -14,7 +14,8 @@ from ndformer.framework.engine.config import saved
 from ndformer.framework.engine.config.load import load
 from ndformer.framework.engine.training import checkpoint
 from ndformer.framework.errors import DataError
-from tools import report, train
+from ndformer.lab.report import write_after_training
+from tools import report
 
 SMALL = ["model.backbone.dim=16", "model.backbone.depth=1", "model.backbone.heads=2", "model.head.classes=2"]
 
@@ -68,6 +69,5 @@ def test_without_its_data_samples_are_a_sentence(run, tmp_path):
 def test_a_page_that_cannot_be_written_ends_no_training(tmp_path):
     nothing: Any = None
     with pytest.warns(UserWarning, match=r"cannot draw .*report\.html .*: going on without it"):
-        train.report(False, tmp_path / "gone", nothing, nothing, nothing, nothing)
-    train.report(True, tmp_path, nothing, nothing, nothing, nothing)
+        write_after_training(tmp_path / "gone", nothing, nothing, nothing, nothing)
     assert not list(tmp_path.iterdir())

@@ -8,7 +8,7 @@ import pytest
 
 from ndformer.framework.engine.training.owner import owned
 from ndformer.framework.errors import ConfigError, DataError
-from ndformer.lab import pages
+from ndformer.lab import pages, runner
 from ndformer.lab.experiment import Cell, Experiment, Scale, Values
 from ndformer.studies import find
 from tools import reproduce
@@ -23,7 +23,7 @@ def test_of_a_paper_it_runs_what_it_can_and_says_why_it_leaves_the_rest(tmp_path
     monkeypatch.setattr(reproduce, "run", lambda experiment, given: ran.append(experiment.name))
     reproduce.main(["pape", "--data", str(tmp_path)])
     said = capsys.readouterr().out
-    assert {"pape:equations", "pape:table4", "pape:table8", "pape:text"} == set(ran)
+    assert {"pape:equations", "pape:table4", "pape:table8"} == set(ran)
     assert "left out: pape:table5 on the scale 'paper' needs a GPU" in said
     assert f"left out: pape:table2 reads {tmp_path / 'mnist_idx'}, which is not there: get " in said
 
@@ -93,9 +93,9 @@ def test_onto_what_is_kept_only_what_it_lacks_is_measured(tmp_path, monkeypatch)
     def ran(home: str, *more: str) -> dict[str, list[float]]:
         measured.clear()
         reproduce.main(["toys:made", "--work-dir", str(tmp_path / home), "--onto", str(tmp_path / "kept"), *more])
-        kept = pages.kept(found, "small", tmp_path / "kept")
+        kept = pages.load_results(found, "small", tmp_path / "kept")
         assert kept is not None
-        return {row: kept.of(row, "a") for row in kept.values}
+        return {row: kept.column(row, "a") for row in kept.values}
 
     found = experiment(dict(a="a"))
     monkeypatch.setattr(reproduce, "find", lambda name: found)
@@ -106,7 +106,7 @@ def test_onto_what_is_kept_only_what_it_lacks_is_measured(tmp_path, monkeypatch)
     assert measured == [("one", 2), ("two", 2)]
     before = (tmp_path / "kept" / "toys_made_small" / "results.json").read_bytes()
     found = experiment(dict(a="a", b="asked for later"))
-    with pytest.raises(DataError, match="is of another table .one lacks b., and would be lost"):
+    with pytest.raises(DataError, match="are of another table .one lacks b., and would be lost"):
         ran("again", "--seeds", "3")
     assert measured == []
     assert (tmp_path / "kept" / "toys_made_small" / "results.json").read_bytes() == before
@@ -117,7 +117,7 @@ def test_pages_are_all_written_or_none(damage, tmp_path):
     """Issue 44.30: damaged results of one paper were found after pages of others had been written."""
     paper = reproduce.papers()[-1]
     experiment = next(one for one in paper.experiments if one.columns)
-    home = tmp_path / pages.name_of(experiment, next(iter(experiment.scales)))
+    home = tmp_path / runner.folder_name(experiment, next(iter(experiment.scales)))
     home.mkdir()
     (home / "results.json").write_text(damage.replace("PaPE", next(iter(experiment.rows))))
     with pytest.raises(DataError):
@@ -127,6 +127,6 @@ def test_pages_are_all_written_or_none(damage, tmp_path):
 
 def test_a_second_run_in_one_work_dir_is_refused(tmp_path):
     """Issue 44.30: two of them measured the same cells, into the same files."""
-    folder = tmp_path / pages.name_of(find("pape:equations"), "small")
+    folder = tmp_path / runner.folder_name(find("pape:equations"), "small")
     with owned(folder), pytest.raises(DataError, match="is in use by another run, process"):
         reproduce.main(["pape:equations", "--work-dir", str(tmp_path)])

@@ -15,9 +15,9 @@ from ndformer.framework.attention_maps import Look, z_scores
 from ndformer.framework.engine.building import build_model
 from ndformer.framework.model import TokenModel
 from ndformer.framework.pictures.figures import Panels, canvas
-from ndformer.lab.experiment import Cell, Claim, Experiment, Results, Scale, Values
-from ndformer.lab.verdicts import above, ahead, below, each
-from ndformer.studies.looks import STATES, draw_maps, maps_of, seen
+from ndformer.lab.experiment import Cell, Experiment, Results, Scale, Values
+from ndformer.lab.verdicts import Claim, above, ahead, below, combine
+from ndformer.studies.inspection import STATES, attention_maps, draw_maps, inspect_run
 from ndformer.studies.pape.encodings import PAPER, TWO, TWO_DATA, run
 from ndformer.studies.training import Run
 
@@ -29,44 +29,47 @@ LAYERS = {
 MAPS = {f"{name}{state}": (name, state) for name in TWO for state in STATES}  # rows of Figure 2
 
 
-def of_layer(cell: Cell) -> Values:
+def measure_layer(cell: Cell) -> Values:
     """z of one layer: of its heads, their mean and the strongest."""
     layer, state = LAYERS[cell.row]
     untrained, control = STATES[state]
     values: Values = {}
     for name in TWO:
-        _, looks, _ = seen(run(cell, name, PAPER["PaPE"], control), untrained)
-        heads = z_scores(looks[layer - 1])
+        _, layer_maps, _ = inspect_run(run(cell, name, PAPER["PaPE"], control), untrained)
+        heads = z_scores(layer_maps[layer - 1])
         values |= {f"{name} head {head}": z for head, z in enumerate(heads.tolist(), 1)}
         values |= {f"{name} z": heads.mean().item(), f"{name} strongest": heads.abs().max().item()}
     return values
 
 
-def of_terms(cell: Cell) -> Values:
+def measure_terms(cell: Cell) -> Values:
     """How far each term spreads over the keys of a query, how near attention stays, and whether the terms are all."""
     name, state = MAPS[cell.row]
     untrained, control = STATES[state]
-    found = run(cell, name, PAPER["PaPE"], control)
-    model, looks, images = seen(found, untrained)
-    draw_maps(cell.folder / "maps.png", f"{cell.row}: layer 2", looks[1], images, maps(looks[1], images))
-    values = {term: mean_of(look.terms()[term].std(-1).mean() for look in looks) for term in ("semantic", *POSITIONAL)}
-    return values | {"near": mean_of(map(nearness, looks)), "rest": concatenated(found, model, images)}
+    pape_run = run(cell, name, PAPER["PaPE"], control)
+    model, layer_maps, images = inspect_run(pape_run, untrained)
+    draw_maps(cell.folder / "maps.png", f"{cell.row}: layer 2", layer_maps[1], images, maps(layer_maps[1], images))
+    values = {
+        term: mean(layer_map.terms()[term].std(-1).mean() for layer_map in layer_maps)
+        for term in ("semantic", *POSITIONAL)
+    }
+    return values | {"near": mean(map(nearness, layer_maps)), "rest": concatenated(pape_run, model, images)}
 
 
-def nearness(look: Look) -> Tensor:
+def nearness(layer_map: Look) -> Tensor:
     """The mean distance of what is attended to, over that of all keys."""
-    distances = torch.cdist(look.where.positions[0], look.where.positions[0])
-    return (look.attention() * distances).sum(-1).mean() / distances.mean()
+    distances = torch.cdist(layer_map.where.positions[0], layer_map.where.positions[0])
+    return (layer_map.attention() * distances).sum(-1).mean() / distances.mean()
 
 
-def mean_of(values: Iterable[Tensor]) -> float:
+def mean(values: Iterable[Tensor]) -> float:
     return torch.stack(list(values)).mean().item()
 
 
 @torch.no_grad()
-def concatenated(found: Run, model: TokenModel, images: Tensor) -> float:
+def concatenated(pape_run: Run, model: TokenModel, images: Tensor) -> float:
     """The largest difference in what comes out where the same weights attend by the paper's concatenation."""
-    settings = copy.deepcopy(found.settings)
+    settings = copy.deepcopy(pape_run.settings)
     encoding = settings.model.backbone.encoding
     (encoding if isinstance(encoding, dict) else encoding[-1])["impl"] = "paper_concat"
     theirs = build_model(settings).eval()
@@ -75,11 +78,11 @@ def concatenated(found: Run, model: TokenModel, images: Tensor) -> float:
     return (theirs.features(dict(image=images)).features - ours).abs().max().item()
 
 
-def maps(look: Look, images: Tensor) -> list[Panels]:
+def maps(layer_map: Look, images: Tensor) -> list[Panels]:
     """Figure 2, for the brightest patch of the first image."""
-    found = maps_of(look, images)
-    blocks = [Panels(name, found[name], "signed", limit=10.0) for name in (*POSITIONAL, "semantic")]
-    return [*blocks, Panels("attention", found["attention"], "share")]
+    pape_run = attention_maps(layer_map, images)
+    blocks = [Panels(name, pape_run[name], "signed", limit=10.0) for name in (*POSITIONAL, "semantic")]
+    return [*blocks, Panels("attention", pape_run["attention"], "share")]
 
 
 def draw_heads(results: Results, path: Path) -> None:
@@ -91,7 +94,7 @@ def draw_heads(results: Results, path: Path) -> None:
         for axis, (name, state) in zip(axes, names):
             rows = [f"layer {layer}{state}" for layer in range(1, DEPTH + 1)]
             columns = [f"{name} head {head}" for head in range(1, HEADS + 1)]
-            heads = [[(results.of(row, column) or [np.nan])[0] for column in columns] for row in rows]
+            heads = [[(results.column(row, column) or [np.nan])[0] for column in columns] for row in rows]
             axis.imshow(heads, cmap="RdBu_r", vmin=-1, vmax=1)
             axis.set(xticks=range(HEADS), yticks=range(DEPTH), title=f"{name}{state}")
             axis.set_xticklabels([f"H{head}" for head in range(1, HEADS + 1)])
@@ -101,6 +104,16 @@ def draw_heads(results: Results, path: Path) -> None:
     figure.savefig(path)
 
 
+def over_state(text: str, state: str) -> Claim:
+    """Claim that directions spread more than in another state of the model."""
+    return combine(text, [ahead("", name, f"{name}, {state}", "direction") for name in TWO])
+
+
+UNTRAINED = [f"{name}, untrained" for name in TWO]
+FIRST, LAST = "layer 1", f"layer {DEPTH}"
+UNTRAINED_FIRST, UNTRAINED_LAST = f"{FIRST}, untrained", f"{LAST}, untrained"
+_, _, STATE_LABELS, STATE_PLACES = STATES
+MEAN_Z, STRONGEST = ([f"{name} {value}" for name in TWO] for value in ("z", "strongest"))
 EXPERIMENTS = [
     Experiment(
         "pape:figure2",
@@ -113,29 +126,14 @@ EXPERIMENTS = [
             "near": "how far attention goes (1: as far as keys are)",
             "rest": "difference from the paper's form",
         },
-        measure=of_terms,
+        measure=measure_terms,
         scales={"small": Scale(3, minutes=39, data=TWO_DATA)},
         claims=(
-            Claim(
-                "the three maps sum to what the paper's own form computes",
-                lambda r: each([below(r, name, "rest", 1e-3) for name in TWO]),
-            ),
-            Claim(
-                "attention decays with distance: it goes less than half as far as keys are",
-                lambda r: each([below(r, name, "near", 0.5) for name in TWO]),
-            ),
-            Claim(
-                "training has learnt directions: they spread more than untrained",
-                lambda r: each([ahead(r, name, f"{name}, untrained", "direction") for name in TWO]),
-            ),
-            Claim(
-                "control: directions spread more than where places are shuffled",
-                lambda r: each([ahead(r, name, f"{name}, places shuffled", "direction") for name in TWO]),
-            ),
-            Claim(
-                "control: this is learnt, for untrained models attend farther than half",
-                lambda r: each([above(r, f"{name}, untrained", "near", 0.5) for name in TWO]),
-            ),
+            below("the three maps sum to the paper's own form", TWO, "rest", 1e-3),
+            below("attention decays with distance: half as far as keys are", TWO, "near", 0.5),
+            over_state("training learns directions: a wider spread than untrained", "untrained"),
+            over_state("control: a wider spread than with shuffled places", "places shuffled"),
+            above("control: untrained attention goes farther than half", UNTRAINED, "near", 0.5),
         ),
         shows=("Figure 2",),
         about=(
@@ -155,35 +153,15 @@ EXPERIMENTS = [
             for name in TWO
             for what, says in (("z", "mean z of heads"), ("strongest", "largest |z| of a head"))
         },
-        measure=of_layer,
+        measure=measure_layer,
         scales={"small": Scale(3, minutes=39, data=TWO_DATA)},
         claims=(
-            Claim(
-                "positions are used most strongly in early layers: z of the first is above the last's",
-                lambda r: each([ahead(r, "layer 1", f"layer {DEPTH}", f"{name} z") for name in TWO]),
-            ),
-            Claim(
-                "specialised heads cluster in early layers",
-                lambda r: each([ahead(r, "layer 1", f"layer {DEPTH}", f"{name} strongest") for name in TWO]),
-            ),
-            Claim(
-                "some head leans clearly to one side: a |z| above 0.5 in the first layer",
-                lambda r: each([above(r, "layer 1", f"{name} strongest", 0.5) for name in TWO]),
-            ),
-            Claim(
-                "control: the first layer's z is above that of random labels",
-                lambda r: each([ahead(r, "layer 1", "layer 1, labels at random", f"{name} z") for name in TWO]),
-            ),
-            Claim(
-                "control: the first layer's z is above that of shuffled places",
-                lambda r: each([ahead(r, "layer 1", "layer 1, places shuffled", f"{name} z") for name in TWO]),
-            ),
-            Claim(
-                "control: untrained, the first layer's z is above the last's too",
-                lambda r: each(
-                    [ahead(r, "layer 1, untrained", f"layer {DEPTH}, untrained", f"{name} z") for name in TWO]
-                ),
-            ),
+            ahead("early layers use positions most: z of the first over the last", FIRST, LAST, MEAN_Z),
+            ahead("specialised heads cluster in early layers", FIRST, LAST, STRONGEST),
+            above("some head of the first layer leans to one side: |z| above 0.5", "layer 1", STRONGEST, 0.5),
+            ahead("control: z of the first layer over random labels", "layer 1", f"layer 1{STATE_LABELS}", MEAN_Z),
+            ahead("control: z of the first layer over shuffled places", "layer 1", f"layer 1{STATE_PLACES}", MEAN_Z),
+            ahead("control: untrained, too, z of the first over the last", UNTRAINED_FIRST, UNTRAINED_LAST, MEAN_Z),
         ),
         shows=("Figure 3",),
         about=(

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from ndformer.lab.experiment import Cell, DataSet
 from ndformer.studies.data import LDRAW10, LPC_ACTIONS, MNIST, NMNIST, SIGN_DIGITS
 from ndformer.studies.small import Control
-from ndformer.studies.training import Run, run_of
+from ndformer.studies.training import Run, training_run
 
 BASELINES = {
     "nD-sincos": "Sincos",
@@ -18,11 +18,11 @@ BASELINES = {
 }
 PAPER = BASELINES | {"PaPE": "PaPE(m=50)", "PaPE-RI": "PaPERI"}
 SPREAD = "PaPE, spread start"
-OURS = {SPREAD: "PaPE(m=50, init_radius='spread', position_scale='auto')", "NoPE": "NoPE"}
+ADDED = {SPREAD: "PaPE(m=50, init_radius='spread', position_scale='auto')", "NoPE": "NoPE"}
 NOWHERE = "PaPE, class token nowhere"  # as the other encodings have theirs
 PLACES, LABELS = "PaPE, places shuffled", "PaPE, labels at random"
 CONTROLS: dict[str, Control] = {PLACES: "places", LABELS: "labels"}
-ENCODINGS = PAPER | OURS | dict.fromkeys((NOWHERE, *CONTROLS), PAPER["PaPE"])  # row -> as on a command line
+ENCODINGS = PAPER | ADDED | dict.fromkeys((NOWHERE, *CONTROLS), PAPER["PaPE"])  # row -> as on a command line
 ABOUT_ROWS = (
     "PaPE and PaPE-RI start as in the paper; the spread start, ours, begins with radii from a token's neighbours to "
     "half of its sample. A class token is in the middle of the sample for PaPE, nowhere for others, as the recipes "
@@ -45,6 +45,7 @@ SETS = {
     "events": SmallSet("nmnist_small", NMNIST, "events"),
     "bricks": SmallSet("ldraw10", LDRAW10),
 }
+GUESSED = "control: random labels are guessed (within 10 points of chance)"
 CHANCE = {"digits": 10, "signs": 10, "actions": 100 / 6, "events": 10, "bricks": 10}  # in %
 TWO = {"digits": "digits, accuracy %", "signs": "hand signs, accuracy %"}  # columns of most experiments here
 TWO_DATA = (MNIST, SIGN_DIGITS)
@@ -55,7 +56,7 @@ def run(cell: Cell, name: str, encoding: str, control: Control = "", options: Se
     chosen = SETS[name]
     if control == "places" and not chosen.adapter:
         options = [*options, "model.backbone.encoding.0.class_tokens=0"]
-    return run_of(cell, chosen.config, encoding, chosen.data, options, control)
+    return training_run(cell, chosen.config, encoding, chosen.data, options, control)
 
 
 def run_row(cell: Cell, name: str) -> Run:
@@ -65,6 +66,6 @@ def run_row(cell: Cell, name: str) -> Run:
     return run(cell, name, ENCODINGS[cell.row], CONTROLS.get(cell.row, ""), moved)
 
 
-def accuracy(found: Run | dict[str, Any]) -> float:
+def accuracy(run_or_results: Run | dict[str, Any]) -> float:
     """On the test set, in %."""
-    return 100 * (found.results if isinstance(found, Run) else found)["test"]["accuracy"]
+    return 100 * (run_or_results.results if isinstance(run_or_results, Run) else run_or_results)["test"]["accuracy"]

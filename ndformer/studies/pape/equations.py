@@ -11,8 +11,8 @@ from ndformer.framework.attention import Attention, build_encoding
 from ndformer.framework.encoding import PositionEncoding
 from ndformer.framework.engine.config.text import parse_encoding
 from ndformer.framework.tokens import Where
-from ndformer.lab.experiment import Cell, Claim, Experiment, Scale, Values
-from ndformer.lab.verdicts import above, below, each
+from ndformer.lab.experiment import Cell, Experiment, Scale, Values
+from ndformer.lab.verdicts import Claim, above, below
 
 DIM, HEADS, TOKENS, M = 48, 4, 40, 50
 SPACES = {"images": 2, "points": 3}
@@ -63,25 +63,25 @@ def defined(dims: int, seed: int) -> float:
     a = -F.softplus(torch.einsum("hmd,id->him", pape.layer.wa, pape.x[0]))
     b = torch.einsum("hmd,id->him", pape.layer.wb, pape.x[0])
     bias = (a[:, :, None] * dr**2).sum(-1) + (b[:, :, None] * dr).sum(-1)
-    return _apart(pape.logits(), pape.semantic() + bias * pape.scale)
+    return _max_difference(pape.logits(), pape.semantic() + bias * pape.scale)
 
 
 def concatenated(dims: int, seed: int) -> float:
     """Equations 13 and 14 (appendix A.2): 3 m + 2 more channels, against the same weights without them."""
     ours, theirs = Attending(f"PaPE(m={M})", dims, seed), Attending(f"PaPE(m={M}, impl='paper_concat')", dims, seed)
     theirs.attention.load_state_dict(ours.attention.state_dict())
-    return _apart(ours.logits(), theirs.logits())
+    return _max_difference(ours.logits(), theirs.logits())
 
 
 @torch.no_grad()
-def of_second_degree(dims: int, seed: int) -> float:
+def second_degree(dims: int, seed: int) -> float:
     """Appendix C: the polynomial of degree 2, given PaPE's weights."""
     pape, polynomial = Attending(f"PaPE(m={M})", dims, seed), Attending(f"Polynomial(degree=2, m={M})", dims, seed)
     polynomial.attention.qkv.load_state_dict(pape.attention.qkv.state_dict())
     layer = polynomial.layer
     for to, of in ((layer.wp, "wp"), (layer.powers[0], "wb"), (layer.powers[1], "wa")):
         to.copy_(getattr(pape.layer, of))
-    return _apart(pape.logits(), polynomial.logits())
+    return _max_difference(pape.logits(), polynomial.logits())
 
 
 @torch.no_grad()
@@ -89,12 +89,12 @@ def squared(dims: int, seed: int) -> float:
     """Appendix D: PaPE-RI subtracts squared distances, at a rate that the query decides."""
     ri = Attending("PaPERI", dims, seed)
     alpha = -F.softplus(ri.x[0] @ ri.layer.wa.T).T * ri.layer.scale[:, None] ** 2  # (HEADS, TOKENS)
-    return _apart(ri.logits(), ri.semantic() + alpha[..., None] * ri.steps.square().sum(-1) * ri.scale)
+    return _max_difference(ri.logits(), ri.semantic() + alpha[..., None] * ri.steps.square().sum(-1) * ri.scale)
 
 
 def moved(encoding: str, dims: int, seed: int) -> float:
     found = Attending(encoding, dims, seed)
-    return _apart(found.logits(), found.logits(found.r + torch.linspace(3, 50, dims).double()))
+    return _max_difference(found.logits(), found.logits(found.r + torch.linspace(3, 50, dims).double()))
 
 
 def turned(encoding: str, dims: int, seed: int) -> float:
@@ -102,10 +102,10 @@ def turned(encoding: str, dims: int, seed: int) -> float:
     found = Attending(encoding, dims, seed)
     rotation, _ = torch.linalg.qr(torch.randn(dims, dims, generator=Generator().manual_seed(seed)).double())
     rotation[:, 0] *= torch.linalg.det(rotation).sign()
-    return _apart(found.logits(), found.logits(found.r @ rotation))
+    return _max_difference(found.logits(), found.logits(found.r @ rotation))
 
 
-def _apart(a: Tensor, b: Tensor) -> float:
+def _max_difference(a: Tensor, b: Tensor) -> float:
     return (a - b).abs().max().item()
 
 
@@ -117,7 +117,7 @@ ROWS = {
     "nD-sincos, all places moved": lambda dims, seed: moved("Sincos", dims, seed),
     "PaPE-RI, all places turned": lambda dims, seed: turned("PaPERI", dims, seed),
     "PaPE, all places turned": lambda dims, seed: turned(f"PaPE(m={M})", dims, seed),
-    "appendix C: a polynomial of degree 2": of_second_degree,
+    "appendix C: a polynomial of degree 2": second_degree,
     "appendix D: squared distances": squared,
 }
 
@@ -127,12 +127,12 @@ def measure(cell: Cell) -> Values:
     return {space: math.log10(max(apart, FLOOR)) for space, apart in found.items()}
 
 
-def _equal(says: str, row: str) -> Claim:
-    return Claim(says, lambda r: each([below(r, row, space, EXACT, exact=True) for space in SPACES]))
+def _equal(text: str, row: str) -> Claim:
+    return below(text, row, SPACES, EXACT, exact=True)
 
 
-def _other(says: str, row: str) -> Claim:
-    return Claim(says, lambda r: each([above(r, row, space, -2, exact=True) for space in SPACES]))
+def _other(text: str, row: str) -> Claim:
+    return above(text, row, SPACES, -2, exact=True)
 
 
 EXPERIMENTS = [
@@ -156,5 +156,5 @@ EXPERIMENTS = [
         ),
         about="40 random tokens at random places within 14 units, 4 heads of 12, m=50; nothing is trained. Differences "
         "below 1e-17 count as that.",
-    ),
+    )
 ]

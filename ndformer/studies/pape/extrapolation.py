@@ -6,15 +6,16 @@ from typing import NamedTuple
 
 from ndformer.framework.pictures.figures import canvas
 from ndformer.framework.quantity import Quantity
-from ndformer.lab.experiment import Cell, Claim, Experiment, Results, Scale, Values, Verdict
+from ndformer.lab.experiment import Cell, Experiment, Results, Scale, Values
 from ndformer.lab.extrapolate import extrapolate
 from ndformer.lab.interval import Summary, within
-from ndformer.lab.verdicts import ahead, below, each
+from ndformer.lab.verdicts import Claim, ahead, below, combine
 from ndformer.studies.pape.encodings import (
     ABOUT_ROWS,
     BASELINES,
     CHANCE,
     ENCODINGS,
+    GUESSED,
     LABELS,
     NOWHERE,
     PLACES,
@@ -28,7 +29,7 @@ BIASES = ("nD-ALiBi", "LookHere", "PaPE", "PaPE-RI")
 
 
 class Sizes(NamedTuple):
-    trained: int
+    train: int
     larger: tuple[int, ...]
 
 
@@ -36,9 +37,9 @@ SIZES = {"digits": Sizes(28, (40, 56)), "signs": Sizes(48, (72, 96))}
 COLUMNS = {
     f"{name} {size}{way}": f"{name}, {size} px{way}, %"
     for name, sizes in SIZES.items()
-    for size in (sizes.trained, *sizes.larger)
+    for size in (sizes.train, *sizes.larger)
     for way in ("", " interpolated")
-    if not (way and size == sizes.trained)
+    if not (way and size == sizes.train)
 }
 LARGER = [f"{name} {size}" for name, sizes in SIZES.items() for size in sizes.larger]
 
@@ -47,51 +48,23 @@ def measure(cell: Cell) -> Values:
     values: Values = {}
     for name, sizes in SIZES.items():
         found = run_row(cell, name)
-        tested = extrapolate(found.settings, found.checkpoint, (sizes.trained, *sizes.larger))
+        tested = extrapolate(found.settings, found.checkpoint, (sizes.train, *sizes.larger))
         for figure in tested.figures:
             way = " interpolated" if figure.interpolated else ""
             values[f"{name} {figure.size}{way}"] = 100 * figure.test[tested.metric]
     return {key: value for key, value in values.items() if key in COLUMNS}
 
 
-def continued(row: str, others: tuple[str, ...], columns: list[str] = LARGER):
-    def judged(results: Results) -> Verdict:
-        return each([ahead(results, row, other, column) for column in columns for other in others])
-
-    return judged
-
-
-def interpolating(row: str, pays: bool):
-    """At every larger size."""
-
-    def judged(results: Results) -> Verdict:
-        ways = [(f"{column} interpolated", column) for column in LARGER]
-        return each([ahead(results, row, row, *_ordered(way, pays)) for way in ways])
-
-    return judged
-
-
-def _ordered(way: tuple[str, str], pays: bool) -> tuple[str, float, str]:
-    high, low = way if pays else way[::-1]
-    return high, 0.0, low
-
-
-def best_way(row: str):
-    """Table 7: each of the others in the way that the paper finds best for it."""
-
-    def judged(results: Results) -> Verdict:
-        parts = []
-        for column in LARGER:
-            for other in BASELINES:
-                over = f"{column} interpolated" if other in INTERPOLATED else column
-                parts.append(ahead(results, row, other, column, over_column=over))
-        return each(parts)
-
-    return judged
-
-
-def keeps(row: str, column: str, trained: str):
-    return lambda results: ahead(results, row, row, column, over_column=trained)
+def best_scaling(text: str, row: str) -> Claim:
+    """Claim of Table 7 that a row is ahead of all baselines, each in the way that the paper finds best for it."""
+    return combine(
+        text,
+        [
+            ahead("", row, other, [(column, f"{column} interpolated" if other in INTERPOLATED else column)])
+            for column in LARGER
+            for other in BASELINES
+        ],
+    )
 
 
 def draw(results: Results, path: Path) -> None:
@@ -99,11 +72,11 @@ def draw(results: Results, path: Path) -> None:
     with canvas(10, 4, "tested at larger sizes: accuracy in %") as figure:
         axes = figure.subplots(1, len(SIZES), squeeze=False)[0]
         for axis, (name, sizes) in zip(axes, SIZES.items()):
-            at = (sizes.trained, *sizes.larger)
+            at = (sizes.train, *sizes.larger)
             for colour, row in enumerate(results.values):
                 for way, line in (("", "o-"), (" interpolated", "s--")):
-                    columns = [f"{name} {size}{'' if size == sizes.trained else way}" for size in at]
-                    summaries = [Summary.of(results.of(row, column)) for column in columns]
+                    columns = [f"{name} {size}{'' if size == sizes.train else way}" for size in at]
+                    summaries = [Summary.from_values(results.column(row, column)) for column in columns]
                     means, halves = [s.mean for s in summaries], [s.half or 0.0 for s in summaries]
                     label = None if way else row
                     axis.errorbar(at, means, halves, color=f"C{colour}", fmt=line, ms=3, lw=1, capsize=2, label=label)
@@ -115,37 +88,23 @@ def draw(results: Results, path: Path) -> None:
     figure.savefig(path)
 
 
+LITTLE_LARGER, TWICE = [("digits 40", "digits 28"), ("signs 72", "signs 48")], ("digits 56", "signs 96")
+INTERPOLATION = [(f"{column} interpolated", column) for column in LARGER]
+CONTINUATION = [(plain, interpolated) for interpolated, plain in INTERPOLATION]
 CLAIMS = (
-    Claim("Table 5: PaPE is ahead of all baselines at every larger size", continued("PaPE", tuple(BASELINES))),
-    Claim("ours: in Table 5, PaPE from a spread start is ahead of all baselines", continued(SPREAD, tuple(BASELINES))),
-    Claim(
-        "ours: in Table 5 PaPE with its class token nowhere, as they have theirs, is ahead of all baselines",
-        continued(NOWHERE, tuple(BASELINES)),
-    ),
-    Claim("Table 5: PaPE is ahead of PaPE-RI at every larger size", continued("PaPE", ("PaPE-RI",))),
-    Claim(
-        "Table 5: at 1.43 times the size (hand signs: 1.5) PaPE is better than at its own (1 point on ImageNet-1K)",
-        lambda r: each([keeps("PaPE", *sizes)(r) for sizes in (("digits 40", "digits 28"), ("signs 72", "signs 48"))]),
-    ),
-    Claim(
-        "Figure 1c: nD-sincos falls most: behind RoPE and nD-ALiBi at twice the size",
-        lambda r: each(
-            [ahead(r, row, "nD-sincos", at) for row in ("RoPE", "nD-ALiBi") for at in ("digits 56", "signs 96")]
-        ),
-    ),
-    Claim("Table 6: interpolation helps nD-sincos at every larger size", interpolating("nD-sincos", pays=True)),
-    *(Claim(f"Table 6: it harms {row}, an attention bias", interpolating(row, pays=False)) for row in BIASES),
-    Claim("Table 7: PaPE is ahead of all baselines in their best way", best_way("PaPE")),
-    Claim("ours: in Table 7 PaPE with its class token nowhere is ahead of all baselines", best_way(NOWHERE)),
-    Claim(
-        "control: at larger sizes PaPE is ahead of no positions",
-        continued("PaPE", ("NoPE",)),
-    ),
-    Claim("control: at larger sizes PaPE is ahead of shuffled places", continued("PaPE", (PLACES,))),
-    Claim(
-        "control: random labels are guessed (within 10 points of chance)",
-        lambda r: each([below(r, LABELS, column, CHANCE[column.split()[0]] + 10) for column in LARGER]),
-    ),
+    ahead("Table 5: PaPE is ahead of all baselines at every larger size", "PaPE", BASELINES, LARGER),
+    ahead("ours: Table 5: PaPE from a spread start is ahead of all baselines", SPREAD, BASELINES, LARGER),
+    ahead("ours: Table 5: PaPE without a place for its class token is ahead", NOWHERE, BASELINES, LARGER),
+    ahead("Table 5: PaPE is ahead of PaPE-RI at every larger size", "PaPE", "PaPE-RI", LARGER),
+    ahead("Table 5: PaPE is better at 1.43 to 1.5 times its training size", "PaPE", "PaPE", LITTLE_LARGER),
+    ahead("Figure 1c: nD-sincos falls most, at twice the size", ("RoPE", "nD-ALiBi"), "nD-sincos", TWICE),
+    ahead("Table 6: interpolation helps nD-sincos at every larger size", "nD-sincos", "nD-sincos", INTERPOLATION),
+    *(ahead(f"Table 6: interpolation harms {row}, a bias", row, row, CONTINUATION) for row in BIASES),
+    best_scaling("Table 7: PaPE is ahead of all baselines in their best way", "PaPE"),
+    best_scaling("ours: Table 7: PaPE without a place for its class token is ahead", NOWHERE),
+    ahead("control: at larger sizes PaPE is ahead of no positions", "PaPE", "NoPE", LARGER),
+    ahead("control: at larger sizes PaPE is ahead of shuffled places", "PaPE", PLACES, LARGER),
+    combine(GUESSED, [below("", LABELS, column, CHANCE[column.split()[0]] + 10) for column in LARGER]),
 )
 EXPERIMENTS = [
     Experiment(
@@ -165,5 +124,5 @@ EXPERIMENTS = [
             "the models are Table 2's, after which minutes were taken. " + ABOUT_ROWS
         ),
         draw=draw,
-    ),
+    )
 ]

@@ -9,7 +9,7 @@ from ndformer.lab.extrapolate import extrapolate
 from ndformer.studies.pape.ablation import PARABOLAS, WITHOUT
 from ndformer.studies.pape.encodings import PAPER
 from ndformer.studies.pape.published import INTERPOLATED, SIZES, TABLE1, TABLE2, TABLE3, TABLE5, TABLE6, TABLE7
-from ndformer.studies.training import run_of
+from ndformer.studies.training import training_run
 
 NAMES = {
     "nD-sincos": "Sincos",
@@ -21,14 +21,14 @@ NAMES = {
     "PaPE-RI": "PaPERI",
 }
 IMAGES = {"ImageNet-1K": ("imagenet1k", "accuracy"), "COCO": ("coco", "mAP")}  # column -> config, what is measured
-OTHERS = {
+OTHER_SETS = {
     "ScanNet": ("scannet", "mIoU"),
     "ModelNet40": ("modelnet40", "accuracy"),
     "UCF101": ("ucf101", "accuracy"),
     "DvsGesture": ("dvsgesture", "accuracy"),
     "GEN1": ("gen1", "mAP"),
 }
-EVERY_SET = IMAGES | OTHERS | {"nuScenes": ("nuscenes", "mAP")}
+EVERY_SET = IMAGES | OTHER_SETS | {"nuScenes": ("nuscenes", "mAP")}
 FOLDS = 3  # of UCF101: the mean over its three official splits
 VIT_S = ("model.backbone.dim=384", "model.backbone.heads=6", "train_cfg.max_epochs=150", "schedule.warmup=0.1")
 GPU = "a GPU of 80 GB for days, and the data"
@@ -40,7 +40,7 @@ def _data(config: str) -> DataSet:
 
 
 def _percent(cell: Cell, config: str, metric: str, encoding: str | None = None, options: Sequence[str] = ()) -> float:
-    return 100 * run_of(cell, config, encoding, _data(config.split("_")[0]), options).results["test"][metric]
+    return 100 * training_run(cell, config, encoding, _data(config.split("_")[0]), options).results["test"][metric]
 
 
 def _encoding(config: str, row: str) -> str | None:
@@ -69,7 +69,7 @@ def ablated(cell: Cell) -> Values:
 
 
 def enlarged(cell: Cell, interpolated: Sequence[str]) -> Values:
-    found = run_of(cell, "imagenet1k_pape", _encoding("imagenet1k", cell.row), _data("imagenet1k"))
+    found = training_run(cell, "imagenet1k_pape", _encoding("imagenet1k", cell.row), _data("imagenet1k"))
     tested = extrapolate(found.settings, found.checkpoint, SIZES)
     way = cell.row in interpolated
     return {str(f.size): 100 * f.test["accuracy"] for f in tested.figures if f.interpolated == way}
@@ -90,10 +90,10 @@ def _table1(item: str, sets: dict[str, tuple[str, str]], rows: tuple[str, ...]) 
     )
 
 
-def _sizes(number: int, published: dict[str, dict[str, str]], interpolated: Sequence[str], says: str) -> Experiment:
+def _sizes(number: int, published: dict[str, dict[str, str]], interpolated: Sequence[str], text: str) -> Experiment:
     return Experiment(
         f"pape:table{number}",
-        f"ImageNet-1K at larger sizes, {says}; accuracy in %",
+        f"ImageNet-1K at larger sizes, {text}; accuracy in %",
         rows=tuple(NAMES),
         columns={str(size): f"{size} px" for size in SIZES},
         measure=lambda cell: enlarged(cell, interpolated),
@@ -122,7 +122,7 @@ def _ablation(number: int, rows: dict[str, str]) -> Experiment:
 
 EXPERIMENTS = [
     _table1("images", IMAGES, tuple(NAMES)),
-    _table1("others", OTHERS, EVERYWHERE),
+    _table1("others", OTHER_SETS, EVERYWHERE),
     Experiment(
         "pape:table1-nuscenes",
         "nuScenes as in the paper, and the averages over the eight sets, in %",

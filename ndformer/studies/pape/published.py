@@ -1,16 +1,8 @@
 """Figures of the PaPE paper's tables (version 1), as they are printed."""
 
-_SETS: tuple[str, ...] = (
-    "ImageNet-1K",
-    "COCO",
-    "ScanNet",
-    "ModelNet40",
-    "UCF101",
-    "DvsGesture",
-    "GEN1",
-    "nuScenes",
-    "Average",
-)
+from ndformer.lab.experiment import printed
+
+_SETS = ("ImageNet-1K", "COCO", "ScanNet", "ModelNet40", "UCF101", "DvsGesture", "GEN1", "nuScenes", "Average")
 _TABLE1 = {
     "nD-sincos": "79.9 34.7 72.6 92.2 38.7 93.4 27.3 67.4 63.3",
     "RoPE": "80.3 38.8 71.7 93.0 43.9 93.1 33.6 68.3 65.3",
@@ -20,7 +12,7 @@ _TABLE1 = {
     "PaPE": "80.6 38.9 71.0 93.3 49.5 93.4 34.8 68.7 66.3",
     "PaPE-RI": "80.0 34.3 69.3 92.7 42.2 90.6 28.5 68.9 63.3",
 }
-TABLE1: dict[str, dict[str, str]] = {row: dict(zip(_SETS, figures.split())) for row, figures in _TABLE1.items()}
+TABLE1 = printed(_SETS, _TABLE1)
 
 TABLE2 = {
     "PaPE": "79.2",
@@ -65,22 +57,10 @@ _TABLE6 = {  # positions are interpolated
     "PaPE-RI": "80.0 80.3 79.4 78.1 76.4 72.2 66.5 59.7 52.8",
 }
 INTERPOLATED = ("nD-sincos", "RoPE", "RoPE-Mixed")  # in Table 7, the best of both ways for each
-TABLE5 = {row: dict(zip(map(str, SIZES), figures.split())) for row, figures in _TABLE5.items()}
-TABLE6 = {row: dict(zip(map(str, SIZES), figures.split())) for row, figures in _TABLE6.items()}
+TABLE5, TABLE6 = (printed(map(str, SIZES), rows) for rows in (_TABLE5, _TABLE6))
 TABLE7 = {row: (TABLE6 if row in INTERPOLATED else TABLE5)[row] for row in TABLE5}
 
-_PARAMETERS: tuple[str, ...] = (
-    "batch",
-    "lr",
-    "decay",
-    "beta1",
-    "beta2",
-    "warmup",
-    "epochs",
-    "patch",
-    "drop path",
-    "smoothing",
-)
+_PARAMETERS = ("batch", "lr", "decay", "beta1", "beta2", "warmup", "epochs", "patch", "drop path", "smoothing")
 _TABLE8 = {  # set -> in the order of parameters; resolutions are in words
     "ImageNet-1K": "1024 0.0006 0.05 0.9 0.999 15 300 16 0.1 0.1",
     "COCO": "64 0.0006 0.05 0.9 0.999 15 150 16 0.1 -",
@@ -91,4 +71,4 @@ _TABLE8 = {  # set -> in the order of parameters; resolutions are in words
     "GEN1": "64 0.0001 0.05 0.9 0.999 7.5 150 16 0.1 -",
     "nuScenes": "3 0.003 0.03 0.9 0.99 1 10 8 - -",
 }
-TABLE8: dict[str, dict[str, str]] = {name: dict(zip(_PARAMETERS, figures.split())) for name, figures in _TABLE8.items()}
+TABLE8 = printed(_PARAMETERS, _TABLE8)

@@ -5,11 +5,11 @@ from typing import Any
 from ndformer.framework.engine.config.load import load
 from ndformer.framework.engine.config.shipped import config_path
 from ndformer.framework.engine.run import build_loader
-from ndformer.lab.experiment import Cell, Claim, DataSet, Experiment, Results, Scale, Values
-from ndformer.lab.verdicts import above, below, each
+from ndformer.lab.experiment import Cell, DataSet, Experiment, Scale, Values
+from ndformer.lab.verdicts import Claim, combine, inside
 from ndformer.studies.sape2.published import TABLE1, TABLE2, TABLE3
 from ndformer.studies.sape2.tables import MODES, PAPER
-from ndformer.studies.training import run_of
+from ndformer.studies.training import training_run
 
 SITE = "of www.cs.toronto.edu/~kriz/cifar.html, unpacked into this folder"
 SETS = {  # column -> config, data
@@ -22,14 +22,14 @@ DATA = tuple(data for _, data in SETS.values())
 
 def _test(cell: Cell, column: str, encoding: str) -> dict[str, float]:
     config, data = SETS[column]
-    return run_of(cell, config, encoding.format(GRID), data).results["test"]
+    return training_run(cell, config, encoding.format(GRID), data).results["test"]
 
 
 def compared(cell: Cell) -> Values:
     return {column: 100 * _test(cell, column, PAPER[cell.row])["accuracy"] for column in SETS}
 
 
-def of_modes(cell: Cell) -> Values:
+def measure_modes(cell: Cell) -> Values:
     test = _test(cell, "CIFAR10", MODES[cell.row])
     return {"top1": 100 * test["accuracy"], "top5": 100 * test["top5"]}
 
@@ -47,14 +47,10 @@ def counted(cell: Cell) -> Values:
     }
 
 
-def as_printed(row: str):
-    figures = {column: float(figure.replace(",", "")) for column, figure in TABLE3[row].items()}
-
-    def judged(results: Results):
-        parts = [above(results, row, column, figure - 0.5) for column, figure in figures.items()]
-        return each(parts + [below(results, row, column, figure + 0.5) for column, figure in figures.items()])
-
-    return judged
+def as_printed(row: str) -> Claim:
+    numbers = {column: float(number.replace(",", "")) for column, number in TABLE3[row].items()}
+    checks = [inside("", row, column, number - 0.5, number + 0.5) for column, number in numbers.items()]
+    return combine(f"{row} is as its table says", checks)
 
 
 EXPERIMENTS = [
@@ -77,7 +73,7 @@ EXPERIMENTS = [
         "SaPE2 from the key or the query as in the paper, accuracy in %",
         rows=tuple(TABLE2),
         columns={"top1": "top 1, %", "top5": "top 5, %"},
-        measure=of_modes,
+        measure=measure_modes,
         scales={"paper": Scale(1, needs=GPU, data=DATA[:1])},
         published=TABLE2,
         shows=("Table 2",),
@@ -93,7 +89,7 @@ EXPERIMENTS = [
         measure=counted,
         scales={"small": Scale(2, minutes=1, data=DATA)},
         published=TABLE3,
-        claims=tuple(Claim(f"{row} is as its table says", as_printed(row)) for row in SETS),
+        claims=tuple(map(as_printed, SETS)),
         shows=("Table 3",),
         about="Counted in the files; nothing is trained.",
     ),

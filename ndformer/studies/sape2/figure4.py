@@ -3,17 +3,15 @@
 Each cell leaves a picture of one image's maps in its folder, maps.png; it is made of the data set and stays there.
 """
 
-from collections.abc import Callable
-
 import torch
 from torch import Tensor
 
 from ndformer.framework.attention_maps import Look
 from ndformer.framework.pictures.figures import Panels
-from ndformer.lab.experiment import Cell, Claim, Experiment, Results, Scale, Values, Verdict
-from ndformer.lab.verdicts import above, ahead, each
+from ndformer.lab.experiment import Cell, Experiment, Scale, Values
+from ndformer.lab.verdicts import Claim, above, ahead, combine
 from ndformer.studies.data import MNIST, SIGN_DIGITS
-from ndformer.studies.looks import STATES, brightness, draw_maps, maps_of, seen
+from ndformer.studies.inspection import STATES, attention_maps, brightness, draw_maps, inspect_run
 from ndformer.studies.sape2.tables import PAPER, SETS, run
 
 ROWS = {f"{name}{state}": (name, state) for name in SETS for state in STATES}
@@ -23,23 +21,23 @@ def measure(cell: Cell) -> Values:
     name, state = ROWS[cell.row]
     untrained, control = STATES[state]
     found = run(cell, name, PAPER["SaPE2 + APE"], control)
-    _, looks, images = seen(found, untrained)
-    draw_maps(cell.folder / "maps.png", cell.row, looks[0], images, maps(looks[0], images))
-    every = [compared(look, images) for look in looks]
+    _, layer_maps, images = inspect_run(found, untrained)
+    draw_maps(cell.folder / "maps.png", cell.row, layer_maps[0], images, maps(layer_maps[0], images))
+    every = [compared(layer_map, images) for layer_map in layer_maps]
     return {column: sum(one[column] for one in every) / len(every) for column in every[0]}
 
 
-def compared(look: Look, images: Tensor) -> Values:
+def compared(layer_map: Look, images: Tensor) -> Values:
     """Of one layer: the distance of patches across regions over that within one; how it goes with the distance in the
     picture; and how much more of its attention, in %, a patch gives to its own region because of it."""
-    patches = brightness(images, look.where).flatten(1)
+    patches = brightness(images, layer_map.where).flatten(1)
     bright = patches > (patches.amin(1, keepdim=True) + patches.amax(1, keepdim=True)) / 2  # (B, n)
-    before = look.where.positions.shape[1] - patches.shape[1]
-    terms = {name: term[:, :, before:, before:] for name, term in look.terms().items()}
-    unlike = terms["unlikeness"] * look.layer.head_dim**0.5  # (B, H, n, n)
+    before = layer_map.where.positions.shape[1] - patches.shape[1]
+    terms = {name: term[:, :, before:, before:] for name, term in layer_map.terms().items()}
+    unlike = terms["unlikeness"] * layer_map.layer.head_dim**0.5  # (B, H, n, n)
     same = (bright[:, None, :, None] == bright[:, None, None, :]).expand_as(unlike)
     other = ~torch.eye(patches.shape[1], dtype=torch.bool)
-    place = look.where.positions[0, before:]
+    place = layer_map.where.positions[0, before:]
     apart = torch.cdist(place, place).expand_as(unlike)
     alone, both = terms["semantic"].softmax(-1), (terms["semantic"] + terms["unlikeness"]).softmax(-1)
     own = ((both - alone) * same).sum(-1).mean()
@@ -50,14 +48,15 @@ def compared(look: Look, images: Tensor) -> Values:
     }
 
 
-def maps(look: Look, images: Tensor) -> list[Panels]:
+def maps(layer_map: Look, images: Tensor) -> list[Panels]:
     """How unlike the brightest patch of the first image all others are, and where it looks."""
-    found = maps_of(look, images)
+    found = attention_maps(layer_map, images)
     return [Panels("unlikeness", found["unlikeness"]), Panels("attention", found["attention"], "share")]
 
 
-def on_both(judge: Callable[[Results, str], Verdict]) -> Callable[[Results], Verdict]:
-    return lambda results: each([judge(results, name) for name in SETS])
+def over_state(text: str, state: str) -> Claim:
+    """Claim a larger ratio of distances than in another state of the model."""
+    return combine(text, [ahead("", name, f"{name}, {state}", "across") for name in SETS])
 
 
 EXPERIMENTS = [
@@ -73,26 +72,11 @@ EXPERIMENTS = [
         measure=measure,
         scales={"small": Scale(3, 44, data=(MNIST, SIGN_DIGITS))},
         claims=(
-            Claim(
-                "patches of one region are less distant than those of two",
-                on_both(lambda r, name: above(r, name, "across", 1)),
-            ),
-            Claim(
-                "control: they are so more than untrained",
-                on_both(lambda r, name: ahead(r, name, f"{name}, untrained", "across")),
-            ),
-            Claim(
-                "control: they are so more than with random labels",
-                on_both(lambda r, name: ahead(r, name, f"{name}, labels at random", "across")),
-            ),
-            Claim(
-                "control: they are so more than where places are shuffled",
-                on_both(lambda r, name: ahead(r, name, f"{name}, places shuffled", "across")),
-            ),
-            Claim(
-                "5.4: so patches attend more to what is like them",
-                on_both(lambda r, name: above(r, name, "own", 0)),
-            ),
+            above("patches of one region are less distant than those of two", SETS, "across", 1),
+            over_state("control: more so than untrained", "untrained"),
+            over_state("control: more so than with random labels", "labels at random"),
+            over_state("control: more so than with shuffled places", "places shuffled"),
+            above("5.4: so patches attend more to what is like them", SETS, "own", 0),
         ),
         shows=("Figure 4",),
         about=(
@@ -101,5 +85,5 @@ EXPERIMENTS = [
             "Where places are shuffled, a patch is where the model has it. Distances enter attention with a plus "
             "(equation 16). Maps of one image lie in a cell's folder, maps.png."
         ),
-    ),
+    )
 ]

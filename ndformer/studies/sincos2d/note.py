@@ -1,6 +1,7 @@
 """The note on 2D sinusoidal encodings, sentence by sentence: what can be computed from the formula."""
 
 import math
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -10,8 +11,8 @@ from ndformer.framework.attention import Attention, build_encoding
 from ndformer.framework.encoding import PositionEncoding
 from ndformer.framework.pictures.figures import canvas
 from ndformer.framework.tokens import Where
-from ndformer.lab.experiment import Cell, Claim, Experiment, Results, Scale, Values
-from ndformer.lab.verdicts import above, below
+from ndformer.lab.experiment import Cell, Experiment, Results, Scale, Values
+from ndformer.lab.verdicts import Claim, above, below
 
 SIDE, DIM, BASE = 14, 64, 10000.0  # ViT's grid at 224 px; D of the note, half for each axis
 
@@ -70,7 +71,7 @@ def weights(generator: Generator) -> float:
     return float(sum(p.numel() for part in layers for p in part.parameters()))
 
 
-def drawn_twice(generator: Generator) -> float:
+def repeated(generator: Generator) -> float:
     tables = []
     for seed in torch.randint(10**6, (2,), generator=generator).tolist():
         torch.manual_seed(seed)
@@ -85,7 +86,7 @@ def nearest(generator: Generator) -> float:
     return apart.fill_diagonal_(torch.inf).min().item()
 
 
-def nearest_by_one_frequency(generator: Generator) -> float:
+def nearest_by_first_frequency(generator: Generator) -> float:
     """The same, by the sine and cosine of each axis' first frequency alone."""
     first = [0, 1, DIM // 2, DIM // 2 + 1]
     vectors = table(grid(32))[:, first]
@@ -134,7 +135,7 @@ def _alike() -> tuple[Tensor, Tensor]:
     return vectors @ vectors.T, torch.cdist(grid(), grid())
 
 
-def falls_with_distance(generator: Generator) -> float:
+def decay_with_distance(generator: Generator) -> float:
     """Correlation of the two."""
     cosines, apart = _alike()
     return torch.corrcoef(torch.stack([cosines.flatten(), apart.flatten()]))[0, 1].item()
@@ -166,27 +167,38 @@ def products_moved(generator: Generator) -> float:
 
 
 TINY = 1e-9
-SENTENCES = {
-    "PE(x, y) concatenates sines and cosines of each axis": formula,
-    "It has no parameters": weights,
-    "It is deterministic": drawn_twice,
-    "Every (x, y) has a vector of its own": nearest,
-    "It takes several frequencies, irrational to each other, for that": nearest_by_one_frequency,
-    "A step is a linear transformation": linear,
-    "Early dimensions have low frequencies": early_over_late,
-    "Early dimensions tell left half from right half": early_coarse,
-    "Late dimensions tell adjacent patches": late_fine,
-    "Frequencies are spaced geometrically": uneven,
-    "Values lie in [-1, 1]": largest,
-    "Distant places are more orthogonal": falls_with_distance,
-    "Distant places are orthogonal": farthest,
-    "It is not translation invariant": moved,
-    "Not even in products of places alone": products_moved,
+SENTENCES: dict[str, tuple[Callable[[Generator], float], Callable[..., Claim], float, str]] = {
+    # sentence -> its number, on which side of which limit that has to be, and the number in words
+    "PE(x, y) concatenates sines and cosines of each axis": (formula, below, TINY, "largest difference"),
+    "It has no parameters": (weights, below, 0.5, "number of parameters"),
+    "It is deterministic": (repeated, below, TINY, "largest difference of two"),
+    "Every (x, y) has a vector of its own": (nearest, above, 1e-3, "smallest distance on a grid of 32 x 32"),
+    "It takes several frequencies, irrational to each other, for that": (
+        *(nearest_by_first_frequency, below, 1e-6),
+        "smallest distance by the first frequency alone; it is 1, so pi sees to it",
+    ),
+    "A step is a linear transformation": (linear, below, TINY, "remainder; the matrix depends on the step alone"),
+    "Early dimensions have low frequencies": (
+        *(early_over_late, below, 1),
+        "frequency of the first over the last; the formula has it reversed",
+    ),
+    "Early dimensions tell left half from right half": (
+        *(early_coarse, above, 0),
+        "a line's accuracy in %, through the first sine and cosine, minus the last",
+    ),
+    "Late dimensions tell adjacent patches": (late_fine, above, 1, "distance of neighbors, last quarter over first"),
+    "Frequencies are spaced geometrically": (uneven, below, TINY, "difference of steps between logarithms"),
+    "Values lie in [-1, 1]": (largest, below, 1 + TINY, "largest"),
+    "Distant places are more orthogonal": (decay_with_distance, below, 0, "correlation of cosine and distance"),
+    "Distant places are orthogonal": (farthest, below, 0.1, "smallest cosine, 14 x 14"),
+    "It is not translation invariant": (moved, above, 1e-3, "change of logits where all moves"),
+    "Not even in products of places alone": (products_moved, above, 1e-3, "change of products"),
 }
+NOT_IN_NOTE = ("Distant places are orthogonal", "Not even in products of places alone")  # not in the note
 
 
 def measure(cell: Cell) -> Values:
-    return {"found": SENTENCES[cell.row](Generator().manual_seed(cell.seed))}
+    return {"found": SENTENCES[cell.row][0](Generator().manual_seed(cell.seed))}
 
 
 def draw(results: Results, path: Path) -> None:
@@ -204,16 +216,9 @@ def draw(results: Results, path: Path) -> None:
     figure.savefig(path)
 
 
-def _row(number: int) -> str:
-    return [*SENTENCES][number]
-
-
-def _below(number: int, limit: float, says: str = "") -> Claim:
-    return Claim(says or _row(number), lambda r: below(r, _row(number), "found", limit, exact=True))
-
-
-def _above(number: int, limit: float, says: str = "") -> Claim:
-    return Claim(says or _row(number), lambda r: above(r, _row(number), "found", limit, exact=True))
+def _claim(row: str) -> Claim:
+    _, side, limit, number = SENTENCES[row]
+    return side(f"{'ours: ' * (row in NOT_IN_NOTE)}{row} ({number})", row, "found", limit, exact=True)
 
 
 EXPERIMENTS = [
@@ -224,30 +229,12 @@ EXPERIMENTS = [
         columns={"found": "found"},
         measure=measure,
         scales={"small": Scale(3, minutes=0.5)},
-        claims=(
-            _below(0, TINY, f"{_row(0)} (largest difference)"),
-            _below(1, 0.5, f"{_row(1)} (how many)"),
-            _below(2, TINY, f"{_row(2)} (largest difference of two)"),
-            _above(3, 1e-3, f"{_row(3)} (smallest distance on a grid of 32 x 32)"),
-            _below(4, 1e-6, f"{_row(4)} (smallest distance by the first frequency alone; it is 1, so pi sees to it)"),
-            _below(5, TINY, f"{_row(5)}, that the step alone decides (what it leaves)"),
-            _below(
-                6, 1, f"{_row(6)}, later ones high (frequency of the first over the last; the formula has it reversed)"
-            ),
-            _above(7, 0, f"{_row(7)} (a line's accuracy in %, through the first sine and cosine, minus the last)"),
-            _above(8, 1, f"{_row(8)} (how far neighbours are apart in the last quarter, over the first)"),
-            _below(9, TINY, f"{_row(9)}, so evenly in logarithms (how steps differ)"),
-            _below(10, 1 + TINY, f"{_row(10)} (largest)"),
-            _below(11, 0, f"{_row(11)} (correlation of cosine and distance)"),
-            _below(12, 0.1, f"ours, and not in the note: {_row(12)} (smallest cosine, 14 x 14)"),
-            _above(13, 1e-3, f"{_row(13)} (change of logits where all moves)"),
-            _above(14, 1e-3, f"ours, and not in the note: {_row(14)} (change of products)"),
-        ),
+        claims=tuple(map(_claim, SENTENCES)),
         about=(
             f"{DIM} channels, those of y first, where the note has x, on a grid of {SIDE} x {SIDE}; where a sentence "
             "is about any place or step, it is drawn anew for each seed. Nothing is trained: what the note says of "
             "training is in sincos2d:trained."
         ),
         draw=draw,
-    ),
+    )
 ]

@@ -12,29 +12,29 @@ import torch
 from torch import Generator, Tensor, nn
 
 from ndformer.framework.engine.config.text import parse_encoding
-from ndformer.studies.small import Control, Reader, Scenes, fit
+from ndformer.studies.small import Control, Reader, Samples, fit
 
 Task = Literal["direction", "directions", "distance", "location", "colour"]
 Readout = Literal["class", "mean"]
 SIDE, PATCH, TRAIN, TEST = 8, 4, 5000, 1000
 EPOCHS, BATCH, DIM, HEADS, LR = 20, 100, 64, 4, 2e-3
 CLASSES: dict[Task, int] = {"directions": 4}  # the others have two, or ask for two numbers
-COLOURS = torch.tensor([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]])  # red, green
-OTHERS = torch.tensor([[0.0, 0.0, 1.0], [1.0, 1.0, 0.0]])  # blue, yellow: of the test images of Table 4
-HELD_OUT = TEST / (TRAIN + TEST)
-DRAWN = 12  # times as many arrangements as images: a sixth of them is twice enough
+COLORS = torch.tensor([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]])  # red, green
+OTHER_COLORS = torch.tensor([[0.0, 0.0, 1.0], [1.0, 1.0, 0.0]])  # blue, yellow: of the test images of Table 4
+TEST_SHARE = TEST / (TRAIN + TEST)
+OVERSAMPLING = 12  # times as many arrangements as images: a sixth of them is twice enough
 
 
-def images(task: Task, count: int, seed: int, held_out: bool = False, control: Control = "") -> Scenes:
+def images(task: Task, count: int, seed: int, held_out: bool = False, control: Control = "") -> Samples:
     """Patches (B, 64, 48) of images, and what is asked of them. Those held out are of arrangements of their own."""
     generator = Generator().manual_seed(1_000_000 * held_out + seed)
-    red, green = arrangements(task, DRAWN * count, generator)
+    red, green = arrangements(task, OVERSAMPLING * count, generator)
     pair = (red[:, 0] * SIDE + red[:, 1]) * SIDE**2 + green[:, 0] * SIDE + green[:, 1]  # the arrangement's number
-    apart = torch.rand(SIDE**4, generator=Generator().manual_seed(20_000_000 + seed)) < HELD_OUT
+    apart = torch.rand(SIDE**4, generator=Generator().manual_seed(20_000_000 + seed)) < TEST_SHARE
     kept = (apart[pair] == held_out).nonzero()[:count, 0]
     red, green, pair = red[kept], green[kept], pair[kept]
     patches = torch.zeros(count, SIDE**2, 3)
-    for places, colour in zip((red, green), OTHERS if held_out and task == "colour" else COLOURS):
+    for places, colour in zip((red, green), OTHER_COLORS if held_out and task == "colour" else COLORS):
         patches[torch.arange(count), places[:, 0] * SIDE + places[:, 1]] = colour
     # a generator of their own: drawn as the images were, labels agreed with the true ones in 3 % more than by chance
     other = Generator().manual_seed(10_000_000 + seed)
@@ -43,7 +43,7 @@ def images(task: Task, count: int, seed: int, held_out: bool = False, control: C
     if control == "places":
         order = torch.rand(count, SIDE**2, generator=generator).argsort(1)
         patches = patches.gather(1, order[..., None].expand_as(patches))
-    return Scenes(patches.repeat(1, 1, PATCH**2), grid_positions(), answers(task, red, green), grid=(SIDE, SIDE))
+    return Samples(patches.repeat(1, 1, PATCH**2), grid_positions(), answers(task, red, green), grid=(SIDE, SIDE))
 
 
 def arrangements(task: Task, count: int, generator: Generator) -> tuple[Tensor, Tensor]:
@@ -82,7 +82,7 @@ def grid_positions() -> Tensor:
     return torch.cartesian_prod(axis, axis)[None]
 
 
-def trained(
+def train_reader(
     task: Task,
     encoding: str,
     seed: int,
@@ -95,11 +95,11 @@ def trained(
     """A ViT of one block that has learnt a task; as controls with a label at random for each arrangement, or places
     dealt out anew in each image."""
     torch.manual_seed(seed)
-    scenes = images(task, count, seed, control=control)
+    samples = images(task, count, seed, control=control)
     reader = Reader(
         nn.Linear(3 * PATCH**2, dim),
         CLASSES.get(task, 2),
-        scenes,
+        samples,
         parse_encoding(encoding),
         dim=dim,
         heads=HEADS,
@@ -110,13 +110,13 @@ def trained(
     def batches():
         while True:
             for chosen in torch.randperm(count).split(BATCH)[: max(1, count // BATCH)]:
-                yield scenes._replace(tokens=scenes.tokens[chosen], targets=scenes.targets[chosen])
+                yield samples._replace(tokens=samples.tokens[chosen], targets=samples.targets[chosen])
 
     if steps:
         fit(reader, batches(), steps, LR)
     return reader
 
 
-def to_test(task: Task, seed: int, control: Control = "") -> Scenes:
+def to_test(task: Task, seed: int, control: Control = "") -> Samples:
     """Of arrangements that were not learnt from; for Table 4 in other colours too."""
     return images(task, TEST, seed, held_out=True, control=control)

@@ -11,7 +11,7 @@ from ndformer.studies.toys.tasks import TASKS
 
 
 def draw(results: Results, path: Path, title: str, columns: Mapping[str, str]) -> None:
-    means = {column: {row: Summary.of(results.of(row, column)).mean for row in results.values} for column in columns}
+    means = {c: {row: Summary.from_values(results.column(row, c)).mean for row in results.values} for c in columns}
     chances = {column: 100 / TASKS[column.partition(" ")[0]].outputs for column in columns}
     abilities(path, title, columns, means, chances, learnt(results))
 
@@ -22,7 +22,11 @@ def learnt(results: Results) -> dict[str, dict[str, dict[int, Summary]]]:
     looks = [match.groups() for name in first if (match := re.fullmatch(r"(.+)@(\d+)", name))]
     return {
         task: {
-            row: {int(step): Summary.of(results.of(row, f"{task}@{step}")) for name, step in looks if name == task}
+            row: {
+                int(step): Summary.from_values(results.column(row, f"{task}@{step}"))
+                for name, step in looks
+                if name == task
+            }
             for row in results.values
         }
         for task in dict.fromkeys(name for name, _ in looks)

@@ -6,9 +6,9 @@ import torch
 from torch import Generator, nn
 
 from ndformer.framework.engine.config.text import parse_encoding
-from ndformer.lab.experiment import Cell, Claim, Experiment, Results, Scale, Values, Verdict
-from ndformer.lab.verdicts import above, below, each
-from ndformer.studies.small import Control, Reader, Scenes, accuracy, fit
+from ndformer.lab.experiment import Cell, Experiment, Scale, Values
+from ndformer.lab.verdicts import Claim, above, below
+from ndformer.studies.small import Control, Reader, Samples, accuracy, fit
 from ndformer.studies.toys.pictures import draw
 from ndformer.studies.toys.tasks import SIDE, TASKS, WORDS, moved, rotated, scaled
 
@@ -60,54 +60,54 @@ COLUMNS = {
 WHERE_B_IS = {1: (75, 73), 2: (76, 70), 3: (76, 68), 4: (76, 66)}  # tells so much of distance and of counting, in %:
 # the best answer to how many B are within so much of the middle, or to their mean distance from it; 200,000 scenes
 CHANGED = ("moved", "scaled", "rotated")
-LOOKS = 4  # at each learning curve
+CURVE_POINTS = 4  # at each learning curve
 
 
 def columns(dims: int) -> dict[str, str]:
     return {k: v for k, v in COLUMNS.items() if dims > 1 or not (k.startswith("turn") or k.endswith("rotated"))}
 
 
-def drawn(name: str, dims: int, count: int, generator: Generator, control: Control = "") -> Scenes:
+def draw_samples(name: str, dims: int, count: int, generator: Generator, control: Control = "") -> Samples:
     """Scenes of a task; as controls, with tokens dealt out among the places of their scene, or answers among scenes."""
-    scenes = TASKS[name].draw(generator, count, dims)
+    samples = TASKS[name].draw(generator, count, dims)
     if control == "places":
-        order = torch.rand(scenes.tokens.shape, generator=generator).argsort(1)
-        return scenes._replace(tokens=scenes.tokens.gather(1, order))
+        order = torch.rand(samples.tokens.shape, generator=generator).argsort(1)
+        return samples._replace(tokens=samples.tokens.gather(1, order))
     if control == "labels":
-        return scenes._replace(targets=scenes.targets[torch.randperm(count, generator=generator)])
-    return scenes
+        return samples._replace(targets=samples.targets[torch.randperm(count, generator=generator)])
+    return samples
 
 
-def measure(cell: Cell, dims: int, depth: int, least: int = STEPS) -> Values:
+def measure(cell: Cell, dims: int, depth: int, base_steps: int = STEPS) -> Values:
     control = CONTROLS.get(cell.row, "")
     values: Values = {}
     for name, task in TASKS.items():
-        if dims < task.least_dims:
+        if dims < task.min_dims:
             continue
-        steps = least * task.times
+        steps = base_steps * task.times
         for class_at in ("nowhere", "origin") if name == "place" else ("nowhere",):
             torch.manual_seed(cell.seed)
             generator, tester = Generator().manual_seed(cell.seed), Generator().manual_seed(10_000 + cell.seed)
             encoding = parse_encoding(ENCODINGS["PaPE" if control else cell.row])
-            like = drawn(name, dims, BATCH, Generator().manual_seed(cell.seed))
+            like = draw_samples(name, dims, BATCH, Generator().manual_seed(cell.seed))
             readout = "class" if name == "place" else "mean"  # without a place, it learns of none in one block
             words = nn.Embedding(WORDS, 48)
             reader = Reader(words, task.outputs, like, encoding, depth=depth, class_at=class_at, readout=readout)
-            test = drawn(name, dims, TEST, tester, "places" if control == "places" else "")  # by true answers
-            learnt = (drawn(name, dims, BATCH, generator, control) for _ in range(steps))
+            test = draw_samples(name, dims, TEST, tester, "places" if control == "places" else "")  # by true answers
+            learnt = (draw_samples(name, dims, BATCH, generator, control) for _ in range(steps))
             called = "place origin" if class_at == "origin" else name
 
-            def look(
+            def record(
                 step: int,
                 called: str = called,
                 reader: Reader = reader,
-                test: Scenes = test,
-                every: int = steps // LOOKS,
+                test: Samples = test,
+                every: int = steps // CURVE_POINTS,
             ) -> None:
                 if step % every == 0:
                     values[f"{called}@{step}"] = accuracy(reader, test)
 
-            fit(reader, learnt, steps, seen=look)
+            fit(reader, learnt, steps, on_step=record)
             values[called] = accuracy(reader, test)
             for change in CHANGED:
                 if f"{called} {change}" in columns(dims):
@@ -117,13 +117,8 @@ def measure(cell: Cell, dims: int, depth: int, least: int = STEPS) -> Values:
 
 
 def _all(rows: tuple[str, ...], judge: str, column: str, limit: float) -> Claim:
-    side = above if judge == "above" else below
     words = f"{'control: ' * (LABELS in rows)}{', '.join(rows)}: {column} {judge} {limit:g} %"
-
-    def judged(results: Results) -> Verdict:
-        return each([side(results, row, column, limit) for row in rows])
-
-    return Claim(words, judged)
+    return (above if judge == "above" else below)(words, rows, column, limit)
 
 
 def _claims(dims: int) -> tuple[Claim, ...]:
@@ -154,9 +149,7 @@ def _claims(dims: int) -> tuple[Claim, ...]:
 
 
 def _about(dims: int) -> str:
-    asked = [
-        f"*{name}*, {task.asks} ({task.outputs} answers)" for name, task in TASKS.items() if dims >= task.least_dims
-    ]
+    asked = [f"*{name}*, {task.asks} ({task.outputs} answers)" for name, task in TASKS.items() if dims >= task.min_dims]
     turned = ", and each rotated by an angle of its own" if dims > 1 else ""
     of_distance, of_counting = WHERE_B_IS[dims]
     return (

@@ -11,40 +11,40 @@ from typing import NamedTuple
 import torch
 from torch import Generator, Tensor
 
-from ndformer.studies.small import Scenes
+from ndformer.studies.small import Samples
 
 TOKENS, SIDE = 12, 8.0
 WORDS = 4
-Draw = Callable[[Generator, int, int], Scenes]  # generator, how many, dimensions
+Draw = Callable[[Generator, int, int], Samples]  # generator, how many, dimensions
 
 
 class Task(NamedTuple):
     asks: str
     outputs: int
     draw: Draw
-    least_dims: int = 1
+    min_dims: int = 1
     times: int = 1  # as many steps as the others take
 
 
-def direction(generator: Generator, count: int, dims: int) -> Scenes:
-    tokens, positions = _scene(generator, count, dims, [1, 2])
-    return Scenes(tokens, positions, (positions[:, 0, 0] < positions[:, 1, 0]).long())
+def direction(generator: Generator, count: int, dims: int) -> Samples:
+    tokens, positions = _tokens_and_positions(generator, count, dims, [1, 2])
+    return Samples(tokens, positions, (positions[:, 0, 0] < positions[:, 1, 0]).long())
 
 
-def distance(generator: Generator, count: int, dims: int) -> Scenes:
+def distance(generator: Generator, count: int, dims: int) -> Samples:
     """B stands on a shell about A, near or far: what is near or far is the same everywhere. Another word stands on the
     other shell."""
-    tokens, positions = _scene(generator, count, dims, [1, 2])
+    tokens, positions = _tokens_and_positions(generator, count, dims, [1, 2])
     near = torch.rand(count, generator=generator) < 0.5
     away = torch.rand(count, 2, generator=generator) * 1.5 + torch.where(torch.stack([near, ~near], 1), 0.5, 2.5)
     positions[:, 0] = positions[:, 0] * 0.5 + SIDE / 4  # A in the middle, so that others may stand on any side
     positions[:, 1:3] = positions[:, :1] + away[..., None] * _unit(generator, count * 2, dims).view(count, 2, dims)
-    return Scenes(tokens, positions, near.long())
+    return Samples(tokens, positions, near.long())
 
 
-def counting(generator: Generator, count: int, dims: int) -> Scenes:
+def counting(generator: Generator, count: int, dims: int) -> Samples:
     """How many of six B stand within 2 of A; each of 0 to 3 as often. Of the others so many do that it is always 3."""
-    tokens, positions = _scene(generator, count, dims, [1, *[2] * 6])
+    tokens, positions = _tokens_and_positions(generator, count, dims, [1, *[2] * 6])
     inside = torch.randint(4, (count,), generator=generator)
     others = TOKENS - 7
     near = torch.cat([torch.arange(6) < inside[:, None], torch.arange(others) < 3 - inside[:, None]], 1)
@@ -52,26 +52,26 @@ def counting(generator: Generator, count: int, dims: int) -> Scenes:
     positions[:, 0] = positions[:, 0] * 0.25 + SIDE * 3 / 8
     sides = _unit(generator, near.numel(), dims).view(*near.shape, dims)
     positions[:, 1:] = positions[:, :1] + away[..., None] * sides
-    return Scenes(tokens, positions, inside)
+    return Samples(tokens, positions, inside)
 
 
-def place(generator: Generator, count: int, dims: int) -> Scenes:
+def place(generator: Generator, count: int, dims: int) -> Samples:
     """In which half of the cube A stands."""
-    tokens, positions = _scene(generator, count, dims, [1])
-    return Scenes(tokens, positions, (positions[:, 0, 0] < SIDE / 2).long())
+    tokens, positions = _tokens_and_positions(generator, count, dims, [1])
+    return Samples(tokens, positions, (positions[:, 0, 0] < SIDE / 2).long())
 
 
-def turn(generator: Generator, count: int, dims: int) -> Scenes:
+def turn(generator: Generator, count: int, dims: int) -> Samples:
     """Whether the way from A over B to C bends to the left, in the plane of the first two axes. A to B goes any way,
     so that it takes all three to tell."""
-    tokens, positions = _scene(generator, count, dims, [1, 2, 3])
+    tokens, positions = _tokens_and_positions(generator, count, dims, [1, 2, 3])
     left = torch.rand(count, generator=generator) < 0.5
     angle = torch.rand(count, generator=generator) * 2 * torch.pi  # of A to B
     bend = (0.15 + 0.7 * torch.rand(count, generator=generator)) * torch.pi * torch.where(left, 1.0, -1.0)
     for at, way in ((1, angle), (2, angle + bend)):
         positions[:, at] = positions[:, at - 1]
         positions[:, at, :2] += 2 * torch.stack([way.cos(), way.sin()], 1)
-    return Scenes(tokens, positions, left.long())
+    return Samples(tokens, positions, left.long())
 
 
 TASKS = {
@@ -79,31 +79,31 @@ TASKS = {
     "distance": Task("are A and B near each other", 2, distance),
     "counting": Task("how many of six B are near A, 0 to 3", 4, counting),
     "place": Task("in which half of the space is A", 2, place),
-    "turn": Task("does the way A, B, C bend to the left", 2, turn, least_dims=2, times=2),
+    "turn": Task("does the way A, B, C bend to the left", 2, turn, min_dims=2, times=2),
 }
 
 
-def moved(scenes: Scenes, by: float = SIDE) -> Scenes:
+def moved(samples: Samples, by: float = SIDE) -> Samples:
     """Another crop of the world: all places moved."""
-    return scenes._replace(positions=scenes.positions + by)
+    return samples._replace(positions=samples.positions + by)
 
 
-def scaled(scenes: Scenes, by: float = 2.0) -> Scenes:
+def scaled(samples: Samples, by: float = 2.0) -> Samples:
     """All places farther apart, about the middle."""
-    return scenes._replace(positions=(scenes.positions - SIDE / 2) * by + SIDE / 2)
+    return samples._replace(positions=(samples.positions - SIDE / 2) * by + SIDE / 2)
 
 
-def rotated(scenes: Scenes, generator: Generator) -> Scenes:
+def rotated(samples: Samples, generator: Generator) -> Samples:
     """Each scene turned about its middle by an angle of its own, in the plane of the first two axes."""
-    angle = torch.rand(len(scenes.positions), generator=generator) * 2 * torch.pi
-    turned = (scenes.positions - SIDE / 2).clone()
+    angle = torch.rand(len(samples.positions), generator=generator) * 2 * torch.pi
+    turned = (samples.positions - SIDE / 2).clone()
     x, y = (turned[..., axis].clone() for axis in (0, 1))
     cos, sin = angle.cos()[:, None], angle.sin()[:, None]
     turned[..., 0], turned[..., 1] = cos * x - sin * y, sin * x + cos * y
-    return scenes._replace(positions=turned + SIDE / 2)
+    return samples._replace(positions=turned + SIDE / 2)
 
 
-def _scene(generator: Generator, count: int, dims: int, words: list[int]) -> tuple[Tensor, Tensor]:
+def _tokens_and_positions(generator: Generator, count: int, dims: int, words: list[int]) -> tuple[Tensor, Tensor]:
     tokens = torch.zeros(count, TOKENS, dtype=torch.int64)
     tokens[:, : len(words)] = torch.tensor(words)  # attention does not see in which order tokens come
     return tokens, torch.rand(count, TOKENS, dims, generator=generator) * SIDE

@@ -16,14 +16,14 @@ from ndformer.framework.engine.config.text import parse_encoding
 from ndformer.framework.registry import DATASETS, MODALITIES
 from ndformer.framework.tokens import TokenSet, Where
 from ndformer.framework.transformer import Transformer
-from ndformer.studies.small import Scenes, fitted
+from ndformer.studies.small import Samples, calibrated
 
 CANVAS, SYMBOLS = 9, 14  # drawn grids have at most 8 x 8 cells and a border; colours, borders and padding
 DIM, DEPTH, HEADS, BATCH, LR = 48, 3, 4, 32, 4e-3
 Places = Literal["grid", "raster", "objects", "shuffled"]
 
 
-def drawn(task: str, split: str, count: int, seed: int, but: Scenes | None = None) -> Scenes:
+def draw_samples(task: str, split: str, count: int, seed: int, but: Samples | None = None) -> Samples:
     """Canvases of a task and their answers (B, cells); none of those in `but`, nor one twice."""
     pack = dict(type="PackGrid", canvas=CANVAS)
     wanted = dict(tasks=[task], count=count, tested=count, seed=seed, split=split, holdout=0.0, transforms=[pack])
@@ -36,21 +36,21 @@ def drawn(task: str, split: str, count: int, seed: int, but: Scenes | None = Non
         names = [canvas.numpy().tobytes() for canvas in canvases]
         new = [i for i, name in enumerate(names) if name not in seen and name not in names[:i]]
         canvases, answers = canvases[new], answers[new]
-    return Scenes(canvases, torch.zeros(1, CANVAS**2, 2), answers, grid=(CANVAS, CANVAS))
+    return Samples(canvases, torch.zeros(1, CANVAS**2, 2), answers, grid=(CANVAS, CANVAS))
 
 
-def batches(scenes: Scenes, seed: int) -> Iterator[Scenes]:
+def batches(samples: Samples, seed: int) -> Iterator[Samples]:
     """For ever, in an order of chance."""
     generator = Generator().manual_seed(seed)
     while True:
-        for chosen in torch.randperm(len(scenes.tokens), generator=generator).split(BATCH):
-            yield scenes._replace(tokens=scenes.tokens[chosen], targets=scenes.targets[chosen])
+        for chosen in torch.randperm(len(samples.tokens), generator=generator).split(BATCH):
+            yield samples._replace(tokens=samples.tokens[chosen], targets=samples.targets[chosen])
 
 
-def dealt_out(scenes: Scenes, seed: int) -> Scenes:
+def shuffled_answers(samples: Samples, seed: int) -> Samples:
     """As a control, with answers dealt out among the canvases."""
-    order = torch.randperm(len(scenes.targets), generator=Generator().manual_seed(10_000_000 + seed))
-    return scenes._replace(targets=scenes.targets[order])
+    order = torch.randperm(len(samples.targets), generator=Generator().manual_seed(10_000_000 + seed))
+    return samples._replace(targets=samples.targets[order])
 
 
 class Painter(nn.Module):
@@ -58,18 +58,18 @@ class Painter(nn.Module):
     at their numbers in raster order as in a ViT of one dimension, with their object as an axis more, or, as a control,
     each on another's place, dealt out anew in each grid."""
 
-    def __init__(self, encoding: str, like: Scenes, places: Places = "grid") -> None:
+    def __init__(self, encoding: str, like: Samples, places: Places = "grid") -> None:
         super().__init__()
         self.places: Places = places
         self.cells = MODALITIES.create(dict(type="GridCells", object_axis=places == "objects"), dim=DIM)
         where = self._placed(self.cells(like.tokens[:BATCH])).where
         dims = where.positions.shape[-1]
-        self.transformer = Transformer(DIM, DEPTH, HEADS, dims, fitted(parse_encoding(encoding), where))
+        self.transformer = Transformer(DIM, DEPTH, HEADS, dims, calibrated(parse_encoding(encoding), where))
         self.head = nn.Linear(DIM, SYMBOLS)
 
-    def forward(self, scenes: Scenes) -> Tensor:
+    def forward(self, samples: Samples) -> Tensor:
         """(B, symbols, cells)."""
-        return self.head(self.transformer(self._placed(self.cells(scenes.tokens))).features).transpose(1, 2)
+        return self.head(self.transformer(self._placed(self.cells(samples.tokens))).features).transpose(1, 2)
 
     def _placed(self, tokens: TokenSet) -> TokenSet:
         where, x = tokens.where, tokens.features
@@ -82,11 +82,11 @@ class Painter(nn.Module):
 
 
 @torch.no_grad()
-def solve_rate(painter: Painter, scenes: Scenes) -> float:
+def solve_rate(painter: Painter, samples: Samples) -> float:
     """In %: grids of which every cell is right."""
     painter.eval()
     right = [
-        (painter(scenes._replace(tokens=tokens)).argmax(1) == targets).all(1)
-        for tokens, targets in zip(scenes.tokens.split(200), scenes.targets.split(200))
+        (painter(samples._replace(tokens=tokens)).argmax(1) == targets).all(1)
+        for tokens, targets in zip(samples.tokens.split(200), samples.targets.split(200))
     ]
     return 100 * torch.cat(right).double().mean().item()

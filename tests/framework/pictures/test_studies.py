@@ -8,7 +8,7 @@ from ndformer.lab.interval import Summary
 
 
 def curve(*means: float) -> dict[int, Summary]:
-    return {10**i: Summary.of([mean, mean + 1]) for i, mean in enumerate(means)}
+    return {10**i: Summary.from_values([mean, mean + 1]) for i, mean in enumerate(means)}
 
 
 @pytest.mark.parametrize("names", [["a"], ["$\\frac$", "^{"], [f"encoding {i}" for i in range(25)]])

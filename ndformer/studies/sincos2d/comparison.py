@@ -2,13 +2,13 @@
 
 from typing import Any
 
-from ndformer.lab.experiment import Cell, Claim, Experiment, Scale, Values
+from ndformer.lab.experiment import Cell, Experiment, Scale, Values
 from ndformer.lab.extrapolate import extrapolate
-from ndformer.lab.verdicts import above, ahead, alike, below, each
+from ndformer.lab.verdicts import ahead, alike, below, inside
 from ndformer.studies.data import MNIST, SIGN_DIGITS
-from ndformer.studies.looks import accuracy_moved
+from ndformer.studies.inspection import accuracy_moved
 from ndformer.studies.small import Control
-from ndformer.studies.training import Run, run_of
+from ndformer.studies.training import Run, training_run
 
 SIDE, DIM, HEADS, DEPTH, PATCH = 7, 64, 4, 4, 4  # digits: 28 px in patches of 4
 LARGER = 40
@@ -27,7 +27,7 @@ CONTROLS: dict[str, Control] = {PLACES: "places", LABELS: "labels"}
 def _run(cell: Cell, config: str, side: int, options: tuple[str, ...] = ()) -> Run:
     encoding = ROWS.get(cell.row, ROWS["2D sinusoidal"]).format(side, side - 1)
     data = MNIST if config == "mnist_small" else SIGN_DIGITS
-    return run_of(cell, config, encoding, data, options, CONTROLS.get(cell.row, ""))
+    return training_run(cell, config, encoding, data, options, CONTROLS.get(cell.row, ""))
 
 
 def measure(cell: Cell) -> Values:
@@ -45,51 +45,31 @@ def measure(cell: Cell) -> Values:
     }
 
 
-def parameters(found: Run) -> float:
+def parameters(run: Run) -> float:
     """Those of positions."""
-    backbone: Any = found.model(untrained=True).backbone
+    backbone: Any = run.model(untrained=True).backbone
     parts = [backbone.encoding, *(block.attention.encoding for block in backbone.blocks)]
     return sum(p.numel() for part in parts for p in part.parameters())
 
 
-def _counts(row: str, least: int, most: int):
-    return lambda r: each([above(r, row, "params", least - 0.5), below(r, row, "params", most + 0.5)])
-
-
+VERSUS_LEARNED = ("2D sinusoidal", "Learned")
+BOTH = ("digits", "signs")
 STEPS = (2 * SIDE - 1) ** 2 * HEADS * DEPTH
+LEARNED, INVARIANT = (SIDE**2 * DIM - 0.5, (SIDE**2 + 1) * DIM + 0.5), ("Relative bias", "CPE")
 CLAIMS = (
-    Claim("2D sinusoidal: 0 parameters", _counts("2D sinusoidal", 0, 0)),
-    Claim("Learned: N x D (and D of the class token)", _counts("Learned", SIDE**2 * DIM, (SIDE**2 + 1) * DIM)),
-    Claim("Relative bias: (2M-1)², in each head and layer", _counts("Relative bias", STEPS, STEPS)),
-    Claim(
-        "in ViT 2D sinusoidal and learned are comparable: within 2 points",
-        lambda r: each([alike(r, "2D sinusoidal", "Learned", name, within=2) for name in ("digits", "signs")]),
+    inside("2D sinusoidal: 0 parameters", "2D sinusoidal", "params", -0.5, 0.5),
+    inside("Learned: N x D (and D of the class token)", "Learned", "params", *LEARNED),
+    inside("Relative bias: (2M-1)², in each head and layer", "Relative bias", "params", STEPS - 0.5, STEPS + 0.5),
+    alike("in ViT 2D sinusoidal and learned are comparable: within 2 points", *VERSUS_LEARNED, BOTH, 2),
+    ahead("2D sinusoidal extrapolates better than learned: on larger digits", *VERSUS_LEARNED, "larger"),
+    ahead("2D sinusoidal extrapolates better than a relative bias", "2D sinusoidal", "Relative bias", "larger"),
+    ahead("CPE extrapolates better than 2D sinusoidal ('good')", "CPE", "2D sinusoidal", "larger"),
+    ahead(
+        "unlike the translation invariant, 2D sinusoidal loses where digits move", "2D sinusoidal", INVARIANT, "lost"
     ),
-    Claim(
-        "2D sinusoidal extrapolates better than learned: ahead on larger digits",
-        lambda r: ahead(r, "2D sinusoidal", "Learned", "larger"),
-    ),
-    Claim(
-        "2D sinusoidal extrapolates better than a relative bias ('moderate' against 'limited')",
-        lambda r: ahead(r, "2D sinusoidal", "Relative bias", "larger"),
-    ),
-    Claim("CPE extrapolates better than 2D sinusoidal ('good')", lambda r: ahead(r, "CPE", "2D sinusoidal", "larger")),
-    Claim(
-        "relative bias and CPE are translation invariant, 2D sinusoidal is not: it loses more where digits move",
-        lambda r: each([ahead(r, "2D sinusoidal", row, "lost") for row in ("Relative bias", "CPE")]),
-    ),
-    Claim(
-        "for limited data 2D sinusoidal is better than learned: 20 digits a class",
-        lambda r: ahead(r, "2D sinusoidal", "Learned", "few"),
-    ),
-    Claim(
-        "control: 2D sinusoidal is ahead of no positions and of shuffled places",
-        lambda r: each([ahead(r, "2D sinusoidal", row, n) for row in ("NoPE", PLACES) for n in ("digits", "signs")]),
-    ),
-    Claim(
-        "control: random labels are guessed (below 20 %)",
-        lambda r: each([below(r, LABELS, name, 20) for name in ("digits", "signs")]),
-    ),
+    ahead("for limited data 2D sinusoidal is better than learned: 20 a class", *VERSUS_LEARNED, "few"),
+    ahead("control: 2D sinusoidal is ahead of NoPE and shuffled places", "2D sinusoidal", ("NoPE", PLACES), BOTH),
+    below("control: random labels are guessed (below 20 %)", LABELS, BOTH, 20),
 )
 EXPERIMENTS = [
     Experiment(
@@ -113,5 +93,5 @@ EXPERIMENTS = [
             "resampled; where images move, what leaves them comes in on the other side. The note's other sentences on "
             "training (stable, may overfit) name no measure."
         ),
-    ),
+    )
 ]
