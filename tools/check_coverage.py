@@ -17,7 +17,7 @@ from ndformer.framework.engine.programs.cli import new_parser, run
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    coverage.told(new_parser(__doc__), arguments)
+    coverage.main(new_parser(__doc__), arguments)
 
 
 if __name__ == "__main__":

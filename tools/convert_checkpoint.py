@@ -14,10 +14,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ndformer.framework.engine.config.text import spelled
+from ndformer.framework.engine.config.text import format_config
 from ndformer.framework.engine.programs.cli import new_parser, run
 from ndformer.framework.engine.training.checkpoint import check_weights, save
-from ndformer.framework.engine.training.pretrained import architecture_of
+from ndformer.framework.engine.training.pretrained import collect_architecture
 from ndformer.framework.foreign.weights import tensors_of
 from ndformer.framework.importers import SOURCES
 from ndformer.framework.registry import BACKBONES, HEADS, MODALITIES
@@ -48,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             made = MODALITIES.create(part.config, dim=imported.parts["backbone"].config["dim"])
         fitting = check_weights(made, dict(model=part.weights), given.input)  # every name and shape, or a sentence
         weights |= {f"{name}.{own}": value for own, value in fitting.items()}
-    save(given.output, dict(model=weights, architecture=spelled(architecture_of(imported))))
+    save(given.output, dict(model=weights, architecture=format_config(collect_architecture(imported))))
     print(f"licence of {given.origin}: {source.LICENCE}")
     if imported.assumed:
         print(f"taken for given, as weights do not tell it: {imported.assumed}")

@@ -24,7 +24,7 @@ from ndformer.framework.answer import Answer
 from ndformer.framework.answers import gallery
 from ndformer.framework.answers.tables import write_table
 from ndformer.framework.engine.building import build_model, dataset_kind
-from ndformer.framework.engine.inputs import OfFiles, Preparation
+from ndformer.framework.engine.inputs import FileSource, Preparation
 from ndformer.framework.engine.programs import output, show_dir
 from ndformer.framework.engine.programs.cli import config_arguments, config_from, device_argument, new_parser, run
 from ndformer.framework.engine.training import checkpoint, contents
@@ -57,7 +57,7 @@ def main() -> None:
     samples = prepared.samples_in(given.files)
     checkpoint.load_weights(model, content, given.checkpoint, given.resize_positions)
     named = sum(part.classes for part in model.modules() if isinstance(part, Head))
-    prepared.trained_on = content.get("data", {}).get("train", {})
+    prepared.train_fingerprint = content.get("data", {}).get("train", {})
     classes = contents.class_names(content, given.checkpoint, named)
     answers: list[Answer] = []
     read, unread = [], []
@@ -79,10 +79,10 @@ def main() -> None:
     if len(samples) == len(unread) == 1:
         raise DataError(unread[0])
     if given.show_dir is not None:
-        source = OfFiles(prepared, read, classes)
+        source = FileSource(prepared, read, classes)
         gallery.show(given.show_dir, answers, classes, source, given.show_count, given.show_score)
         print(given.show_dir)
-    if hint := show_dir.too_high(answers, given.show_score, content.get("metrics", {})):
+    if hint := show_dir.threshold_warning(answers, given.show_score, content.get("metrics", {})):
         print(f"predict: {hint}", file=sys.stderr, flush=True)
     if unread:
         raise DataError(f"{len(unread)} of {len(samples)} files are left out, the sentences above say why")

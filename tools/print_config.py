@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ndformer.framework.engine.config.load import load
-from ndformer.framework.engine.config.schema import explained
+from ndformer.framework.engine.config.schema import describe_keys
 from ndformer.framework.engine.programs.cli import (
     config_arguments,
     config_from,
@@ -58,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def keys() -> str:
     """The table: every key, its default, and what it says."""
-    rows = explained()
+    rows = describe_keys()
     widths = [max(len(row[i]) for row in rows) for i in (0, 1)]
     return "\n".join(f"{name:{widths[0]}}  {default:{widths[1]}}  {says}" for name, default, says in rows)
 

@@ -22,7 +22,7 @@ from ndformer.framework.engine.programs import rendered
 from ndformer.framework.engine.programs.cli import device_argument, file_arguments, new_parser, run
 from ndformer.framework.engine.run import build_loader, evaluate
 from ndformer.framework.engine.training import checkpoint
-from ndformer.framework.engine.training.progress import announced
+from ndformer.framework.engine.training.progress import with_stderr_progress
 from ndformer.framework.errors import DataError
 from ndformer.lab import report, run_folder
 
@@ -57,7 +57,7 @@ def test(folder: Path, count: int, trusted: bool) -> None:
     checkpoint.load_weights(model, content, folder / checkpoint.BEST)
     loader = build_loader(cfg, "test", content.get("classes", ()))
     check_classes(model, loader)
-    rendered.leave(folder, cfg, model, loader, evaluate(cfg, model, announced(loader, "test")), count)
+    rendered.write(folder, cfg, model, loader, evaluate(cfg, model, with_stderr_progress(loader, "test")), count)
 
 
 if __name__ == "__main__":

@@ -60,7 +60,7 @@ def arguments() -> argparse.ArgumentParser:
     return parser
 
 
-def draw(of: attention.Seen, wanted: attention.Wanted, title: str, in_moments: bool) -> Painting:
+def draw(of: attention.SampleAttention, wanted: attention.Selection, title: str, in_moments: bool) -> Painting:
     return attention.painting(of, wanted, title, in_moments)
 
 
@@ -78,11 +78,11 @@ def of_layer(looks: Sequence[Look]) -> np.ndarray:
     return np.average([z_scores(look).cpu().numpy() for look in looks], axis=0, weights=counts)
 
 
-def of_heads(seen: Iterable[attention.Seen]) -> np.ndarray:
+def of_heads(seen: Iterable[attention.SampleAttention]) -> np.ndarray:
     """(layers, heads): z-scores, the mean over samples."""
     found = []
     for of in seen:
-        if not any(set(attention.terms_of(look)) - {"semantic", "mask"} for look in of.looks):
+        if not any(set(attention.logit_terms(look)) - {"semantic", "mask"} for look in of.looks):
             raise DataError(
                 "the logits of this model have one term, in which positions and semantics are not apart: z-scores are "
                 "of encodings with terms of their own, as PaPE, ALiBi and RelativeBias have"
@@ -109,7 +109,7 @@ def main(words: Sequence[str] | None = None) -> None:
     samples = attention.samples(cfg, prepared, given.files, given.sample, content.get("classes", ()))
     if len(samples) > 1 and not given.z_scores:
         raise DataError(f"one sample is drawn at a time, got {len(samples)}: name one (--z-scores takes several)")
-    looked = (attention.seen(model, prepared, sample, title, classes) for title, sample in samples)
+    looked = (attention.record(model, prepared, sample, title, classes) for title, sample in samples)
     if given.z_scores:
         z = of_heads(looked)
         out = given.out or Path("z_scores.png")
@@ -120,7 +120,7 @@ def main(words: Sequence[str] | None = None) -> None:
         return
     (of,) = looked
     title = f"{of.title}: {encoding_name(cfg)} says {shortened(of.answer.words(classes, 1, 0.3), 420, 11)}"
-    wanted = attention.Wanted(given.layer, given.head, given.query, given.parts or None)
+    wanted = attention.Selection(given.layer, given.head, given.query, given.parts or None)
     moves = len(of.scene.stills) > 1
     outs = [given.out] if given.out else [Path("attention.png"), *([Path("attention.gif")] if moves else [])]
     for out in outs:

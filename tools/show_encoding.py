@@ -61,7 +61,7 @@ def of_data(words: list[str]) -> None:
     parser.add_argument("--config")
     given, rest = parser.parse_known_args(words)
     named = bool(rest) and not rest[0].startswith("-")
-    coverage.told(new_parser(__doc__), [given.config, *(["--encoding", *rest] if named else rest)])
+    coverage.main(new_parser(__doc__), [given.config, *(["--encoding", *rest] if named else rest)])
 
 
 if __name__ == "__main__":

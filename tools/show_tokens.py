@@ -23,7 +23,7 @@ from ndformer.framework.engine.building import build_model
 from ndformer.framework.engine.inputs import Preparation
 from ndformer.framework.engine.programs import output
 from ndformer.framework.engine.programs.cli import config_arguments, config_from, device_argument, new_parser, run
-from ndformer.framework.engine.training.first_batch import few_tokens, tokens_of
+from ndformer.framework.engine.training.first_batch import few_tokens, token_counts
 from ndformer.framework.errors import DataError
 from ndformer.framework.foreign import printable
 from ndformer.framework.pictures.attention import save_gif
@@ -95,7 +95,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     prepared = Preparation(cfg, model)
     if len(prepared.samples_in([given.file])) != 1:
         raise DataError(f"{given.file} holds several files: name one")
-    name = prepared.modality_of(given.file)
+    name = prepared.modality(given.file)
     adapter = prepared.adapters[name]
     sample = prepared.sample((given.file,))
     print(f"{printable(given.file)} as {name} for {type(adapter).__name__}: ", end="")
@@ -104,7 +104,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     tokens = adapter(inputs[name], **told)
     where = tokens.where
     print("\n".join(in_words(where, adapter.axes)))
-    if few := few_tokens(name, adapter, tokens_of(adapter, tokens)):
+    if few := few_tokens(name, adapter, token_counts(adapter, tokens)):
         warnings.warn(few, stacklevel=2)
     pack = pack_of(name, prepared.steps[name])
     pictures = adapter.pictures(sample, pack) or dots(adapter.scene(sample, pack, places_of(adapter, where)))

@@ -20,8 +20,8 @@ from ndformer.framework.engine.programs import output, show_dir
 from ndformer.framework.engine.programs.cli import config_arguments, config_from, device_argument, new_parser, run
 from ndformer.framework.engine.run import build_loader, evaluate
 from ndformer.framework.engine.training import checkpoint, same_data
-from ndformer.framework.engine.training.loading import all_bad, tell_bad
-from ndformer.framework.engine.training.progress import announced
+from ndformer.framework.engine.training.loading import all_bad, print_bad
+from ndformer.framework.engine.training.progress import with_stderr_progress
 from ndformer.framework.errors import NothingLeftError
 from ndformer.framework.pictures.samples import OfDataset
 
@@ -46,7 +46,7 @@ def main() -> None:
     loader = build_loader(cfg, "test", content.get("classes", ()))
     check_classes(model, loader)
     same_data.warn(content, loader.data, given.checkpoint)
-    result = evaluate(cfg, model, announced(loader, "test"))
+    result = evaluate(cfg, model, with_stderr_progress(loader, "test"))
     print(result.line, flush=True)
     if loader.data.test_is_val:
         print(TEST_IS_VAL)
@@ -59,7 +59,7 @@ def main() -> None:
     for name in model.joined:
         model.masked = {name}
         try:
-            said = evaluate(cfg, model, announced(loader, f"without {name}")).line
+            said = evaluate(cfg, model, with_stderr_progress(loader, f"without {name}")).line
         except NothingLeftError:
             said = "samples have nothing else"
         print(f"without {name}:  {said}", flush=True)
@@ -68,10 +68,10 @@ def main() -> None:
     for name, sensors in data.maskable.items():
         if not kept.issuperset(sensors):
             data.masked = kept.union(sensors)
-            said = evaluate(cfg, model, announced(loader, f"without {name}")).line
+            said = evaluate(cfg, model, with_stderr_progress(loader, f"without {name}")).line
             print(f"without {name}:  {said}", flush=True)
     data.masked = kept
-    tell_bad(all_bad(dict(test=loader)), "tools/check_data.py names them all")
+    print_bad(all_bad(dict(test=loader)), "tools/check_data.py names them all")
     if given.out is not None:
         own = given.out.suffix == ".json" and data.categories is not None
         if not own or not any(metric.export(given.out, data.categories or ()) for metric in result.metrics):
@@ -81,7 +81,7 @@ def main() -> None:
         source = OfDataset(data, loader.bad)
         gallery.show(given.show_dir, result.answers, data.classes, source, given.show_count, given.show_score)
         print(given.show_dir)
-        if hint := show_dir.too_high(result.answers, given.show_score, content.get("metrics", {})):
+        if hint := show_dir.threshold_warning(result.answers, given.show_score, content.get("metrics", {})):
             print(f"test: {hint}", file=sys.stderr, flush=True)
 
 

@@ -56,7 +56,7 @@ def report(without: bool, work_dir: Path, cfg: Config, model: TokenModel, loader
     if without:
         return
     with attempted(path := work_dir / "report.html"):
-        rendered.leave(work_dir, cfg, model, loader, found)
+        rendered.write(work_dir, cfg, model, loader, found)
         studies_report.write(path, [run_folder.read(work_dir)])
         print(path)
 

@@ -21,7 +21,7 @@ from ndformer.framework.engine.building import build_model
 from ndformer.framework.engine.config.text import as_argument
 from ndformer.framework.engine.run import build_loader, evaluate
 from ndformer.framework.engine.training import checkpoint, same_data
-from ndformer.framework.engine.training.evaluate import value_of
+from ndformer.framework.engine.training.evaluate import metric_value
 from ndformer.framework.engine.training.progress import announced
 from ndformer.framework.errors import DataError
 from ndformer.framework.evaluation.metric import main_metric
@@ -96,7 +96,7 @@ def extrapolate(
                 test, quantities = found.values, found.quantities
             figures.append(Figure(named(size), shape, way, did, test))
     shown = metric or main_metric(cfg.metrics)[0]
-    value_of(shown, figures[0].test)
+    metric_value(shown, figures[0].test)
     return Tested(str(path), encoding, cfg.seed, trained, shown, quantities[shown], figures)
 
 

@@ -11,7 +11,7 @@ from ndformer.framework.data.dataset import TEST_IS_VAL
 from ndformer.framework.engine.config.differences import changes
 from ndformer.framework.engine.config.load import load
 from ndformer.framework.engine.config.shipped import CONFIGS
-from ndformer.framework.engine.config.text import as_argument, spelled
+from ndformer.framework.engine.config.text import as_argument, format_config
 from ndformer.framework.pictures.page import (
     Markup,
     bar,
@@ -154,7 +154,7 @@ def _named(name: str, *inner: Markup) -> Markup:
 
 def _shown(run: Told, kind: str) -> list[Markup]:
     of = [one for one in run.shown if one.kind == kind]
-    return [picture(one.png, one.says) if one.png else element("p", one.says) for one in of]
+    return [picture(one.png, one.caption) if one.png else element("p", one.caption) for one in of]
 
 
 def _of_run(run: Told) -> list[Markup]:
@@ -172,7 +172,7 @@ def _of_run(run: Told) -> list[Markup]:
     return [
         *parts,
         columns(*_differs(run), *_began(run.began)),
-        folded("the whole config", element("pre", spelled(run.config))),
+        folded("the whole config", element("pre", format_config(run.config))),
     ]
 
 

@@ -157,7 +157,10 @@ def test_a_mixture_shows_its_parts_below_each_other(browse, folder, clouds, tmp_
         (["bad.py"], "model.type: no model is called 'TokenModl', did you mean 'TokenModel'"),
         ([CONFIGS / "cifar10_pape.py"], "data/cifar10/data_batch_1 is missing"),
         ([CONFIGS / "cifar10_pape.py", "--cfg-options", "model.depht=3"], "model.depht: nothing reads it"),
-        ([CONFIGS / "cifar10_pape.py", "--out", "x.txt"], "--out takes a name that ends in .png, .jpg or .pdf, got"),
+        (
+            [CONFIGS / "cifar10_pape.py", "--out", "x.txt"],
+            "--out: expected a name that ends in .png, .jpg or .pdf, got",
+        ),
         ([CONFIGS / "cifar10_pape.py", "--count", "0"], "--count is 1 or more, got 0"),
     ],
 )

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from ndformer.framework.engine.building import build_model, prepare_data
-from ndformer.framework.engine.calibration import fitted
+from ndformer.framework.engine.calibration import calibrate
 from ndformer.framework.engine.config.load import load
 from ndformer.framework.engine.run import build_loader
 from ndformer.framework.engine.training.console import Console, Log
@@ -34,7 +34,7 @@ def training(bench: Bench, config: str) -> Measure:
     if bench.dry:  # the other samples take longer to make
         cfg = load(ROOT / "configs" / "mnist_small.py", options, sample=True)
     prepare_data(cfg, sample=True)
-    cfg, _ = fitted(cfg)
+    cfg, _ = calibrate(cfg)
     model = build_model(cfg, bench.device)
 
     def measure() -> None:

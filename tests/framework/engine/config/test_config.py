@@ -92,7 +92,9 @@ def test_options_reach_into_dicts_and_lists():
 def test_options_that_reach_nothing_are_refused():
     assert "the list has 3 items" in refusal(load, CIFAR, ["train_dataloader.dataset.transforms.3.p=1"])
     assert "the list has 3 items" in refusal(load, CIFAR, ["train_dataloader.dataset.transforms.Flip.p=1"])
-    assert "model.backbone.depth is 12, which has nothing inside" in refusal(load, CIFAR, ["model.backbone.depth.x=1"])
+    assert "expected a dict or a list at model.backbone.depth, got 12" in refusal(
+        load, CIFAR, ["model.backbone.depth.x=1"]
+    )
 
 
 def test_an_option_given_in_two_places_is_refused():
