@@ -53,7 +53,7 @@ def test(folder: Path, count: int, trusted: bool) -> None:
     cfg = load(folder / saved.DATA, trusted=trusted)
     prepare_data(cfg, False)
     content = checkpoint.load(folder / checkpoint.BEST)
-    model = build_model(cfg, known=content.get("classes"))
+    model = build_model(cfg, class_names=content.get("classes"))
     checkpoint.load_weights(model, content, folder / checkpoint.BEST)
     loader = build_loader(cfg, "test", content.get("classes", ()))
     check_classes(model, loader)

@@ -70,7 +70,7 @@ def extrapolate(
     and without rotary frequencies ntk and yarn are left out. `metric` is the value that tables show, the config's main
     one if it is None."""
     content = checkpoint.load(path)
-    model = build_model(cfg, known=content.get("classes"))
+    model = build_model(cfg, class_names=content.get("classes"))
     checkpoint.load_weights(model, content, path)
     known = content.get("classes", ())
     same_data.warn(content, build_loader(cfg, "test", known).data, path)

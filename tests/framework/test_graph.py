@@ -154,7 +154,7 @@ def test_an_onnx_file_says_how_it_is_used(
     cfg = load(ROOT / "configs" / "cifar10_pape.py", ["model.backbone.dim=24", "model.backbone.depth=1",
                                                       "model.backbone.heads=2"])  # fmt: skip
     made = build_model(cfg).eval()
-    found = export.metadata_of(cfg, made, list("abcdefghij"))
+    found = export.graph_metadata(cfg, made, list("abcdefghij"))
     graph.save(tmp_path / "g.onnx", graph.graph(made, images(2)), found)
     metadata = runtime.InferenceSession(tmp_path / "g.onnx").get_modelmeta().custom_metadata_map
     assert {name: json.loads(metadata[name]) for name in METADATA} == METADATA

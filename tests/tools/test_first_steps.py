@@ -79,7 +79,7 @@ def test_a_folder_with_only_a_test_set_is_measured_and_says_which_class_it_lacks
 def test_an_option_for_a_loader_that_is_not_read_is_told_with_the_one_that_is(said, weights, tmp_path):
     photos(tmp_path / "mine" / "test", CLASSES)
     words = [CONFIG, weights, "--data-root", tmp_path / "mine", "--cfg-options", *SMALL]
-    told = "val_dataloader.batch_size has no effect, since this program reads test_dataloader. Did you mean test_dataloader"
+    told = "has no effect, since this program reads test_dataloader. Did you mean test_dataloader"
     with pytest.warns(UserWarning, match=told):
         assert "accuracy" in said(
             test_tool.main, *words, "val_dataloader.batch_size=1", "test_dataloader.num_workers=0"

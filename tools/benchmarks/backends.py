@@ -95,14 +95,14 @@ def measure(shape: Shape, train: bool, repeats: int) -> tuple[str, dict[str, flo
 def main(arguments: Sequence[str] | None = None, shapes: Sequence[Shape] = tuple(SHAPES)) -> None:
     parser = new_parser(__doc__)
     parser.add_argument("--repeats", type=int, default=9)
-    given: argparse.Namespace = parser.parse_args(arguments)
+    args: argparse.Namespace = parser.parse_args(arguments)
     torch.set_num_threads(1)
     print(f"{torch.backends.cpu.get_cpu_capability()}, torch {torch.__version__}, ms; * is what `auto` takes")
     print("| encoding | rows x heads x tokens x channels | dims | extent | | dense | sdpa | narrow | auto / best |")
     print("|---|---|--:|--:|---|--:|--:|--:|--:|")
     for shape in shapes:
         for train in (False, True):
-            chosen, seconds = measure(shape, train, given.repeats)
+            chosen, seconds = measure(shape, train, args.repeats)
             cells = [f"{1e3 * seconds[n]:.1f}{'*' * (n == chosen)}" if n in seconds else "" for n in BACKENDS]
             cells = [cell for name, cell in zip(BACKENDS, cells) if name not in OTHERS]
             size = f"{shape.rows} x {shape.heads} x {shape.tokens} x {shape.width}"

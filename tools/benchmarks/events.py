@@ -119,12 +119,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--events", type=int, nargs="+", default=[500_000, 5_000_000], help="how many, in turn")
     parser.add_argument("--rate", type=float, default=500_000, help="events a second (500000)")
     parser.add_argument("--rounds", type=int, default=15, help="(15)")
-    given = parser.parse_args(arguments)
-    if min(given.events) < 1000 or given.rate <= 0 or given.rounds < 1:
+    args = parser.parse_args(arguments)
+    if min(args.events) < 1000 or args.rate <= 0 or args.rounds < 1:
         raise DataError("--events is 1000 or more, --rate more than 0 and --rounds 1 or more")
     torch.set_num_threads(1)
-    for count in given.events:
-        print("\n".join(table(count, count / given.rate, given.rounds)), flush=True)
+    for count in args.events:
+        print("\n".join(table(count, count / args.rate, args.rounds)), flush=True)
 
 
 if __name__ == "__main__":

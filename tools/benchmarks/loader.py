@@ -76,18 +76,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--images", type=int, default=128, help="how many files to draw and read (128)")
     parser.add_argument("--workers", type=int, nargs="+", default=[0, 1, 2], help="loaders to try (0 1 2)")
     parser.add_argument("--seconds", type=float, default=10, help="for each measurement (10)")
-    given = parser.parse_args(arguments)
+    args = parser.parse_args(arguments)
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        write_images(folder, given.images)
+        write_images(folder, args.images)
         files = list(folder.rglob("*.jpg"))
         print(f"{WIDTH} x {HEIGHT} JPEGs of {sum(len(f.read_bytes()) for f in files) / len(files) / 1000:.0f} kB")
         for steps in range(len(STEPS) + 1):
             label = f"+ {STEPS[steps - 1][0]}" if steps else "read and decode"
-            print(f"{label:22} {one_by_one(dataset_of(folder, steps), given.seconds):6.0f} images/s", flush=True)
-        for workers in given.workers:
-            made = in_batches(dataset_of(folder, len(STEPS)), workers, given.seconds)
+            print(f"{label:22} {one_by_one(dataset_of(folder, steps), args.seconds):6.0f} images/s", flush=True)
+        for workers in args.workers:
+            made = in_batches(dataset_of(folder, len(STEPS)), workers, args.seconds)
             print(f"{f'{workers} workers, batches':22} {made:6.0f} images/s", flush=True)
 
 

@@ -85,20 +85,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("--batches", type=int, default=20, help="to measure (20)")
     parser.add_argument("--threads", type=int, default=1, help="cores of the model (1)")
-    given = parser.parse_args(arguments)
-    if not given.configs:
-        given.configs, given.sample = [config_path("mnist_small")], True
+    args = parser.parse_args(arguments)
+    if not args.configs:
+        args.configs, args.sample = [config_path("mnist_small")], True
     torch.set_num_threads(1)
-    root = [] if given.data_root is None else [f"data_root={given.data_root!r}"]
+    root = [] if args.data_root is None else [f"data_root={args.data_root!r}"]
     print(
         "| config | tokens a sample | loaded a second, one core | trained on a second | ratio |\n|---|--:|--:|--:|--:|"
     )
-    for path in given.configs:
-        cfg = load(path, root + given.cfg_options, None, given.sample)
-        prepare_data(cfg, given.sample)
-        print(
-            f"| {path.stem}{' --sample' if given.sample else ''} {row(cfg, given.batches, given.threads)}", flush=True
-        )
+    for path in args.configs:
+        cfg = load(path, root + args.cfg_options, None, args.sample)
+        prepare_data(cfg, args.sample)
+        print(f"| {path.stem}{' --sample' if args.sample else ''} {row(cfg, args.batches, args.threads)}", flush=True)
 
 
 if __name__ == "__main__":

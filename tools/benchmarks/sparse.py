@@ -73,27 +73,27 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--voxels", type=int, nargs=2, default=(90_000, 8_700), help="of the layer and of the model")
     parser.add_argument("--repeats", type=int, default=7)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    given = parser.parse_args(arguments)
+    args = parser.parse_args(arguments)
     if spconv.build()[0] is None:
         raise DataError(f"this compares with a CUDA build of spconv, pip install spconv-cu120, but {spconv.build()[1]}")
-    torch.set_num_threads(given.threads)
+    torch.set_num_threads(args.threads)
     torch.manual_seed(0)
 
-    r = surface(round(given.voxels[0] * POINTS))
+    r = surface(round(args.voxels[0] * POINTS))
     grid, sample = (r / VOXEL).floor().long(), torch.zeros(len(r), dtype=torch.int64)
     ours, x = SubMConv3d(64, 64), torch.randn(len(r), 64)
     theirs, sites = Native(ours), Sites(grid, sample)
-    print(f"torch {torch.__version__}, {given.threads} threads")
+    print(f"torch {torch.__version__}, {args.threads} threads")
     what = f"64 to 64 channels, {len(r)} voxels"
-    tell(what, lambda: ours(x, sites), lambda: theirs(x, sites), given.repeats)
+    tell(what, lambda: ours(x, sites), lambda: theirs(x, sites), args.repeats)
     tell(
         f"{what}, with its pairs",
         lambda: ours(x, Sites(grid, sample)),
         lambda: theirs(x, Sites(grid, sample)),
-        given.repeats,
+        args.repeats,
     )
 
-    r = surface(round(given.voxels[1] * POINTS))
+    r = surface(round(args.voxels[1] * POINTS))
     tokens = TokenSet(torch.randn(1, len(r), 6), Where(r[None]))
     model = PTv3().eval()
     other = copy.deepcopy(model)
@@ -105,7 +105,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         f"Point Transformer V3, {len(r)} voxels",
         lambda: model(tokens).features,
         lambda: other(tokens).features,
-        given.repeats,
+        args.repeats,
     )
 
 

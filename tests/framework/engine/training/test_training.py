@@ -176,7 +176,7 @@ def test_a_config_without_a_number_of_classes_has_that_of_the_data(tmp_path, cap
     assert saved.read(tmp_path / "run" / "config.json")["model"]["head"]["classes"] == 3
     assert "classes" not in cfg.model.head
     content = checkpoint.load(tmp_path / "run" / "best.pth")
-    model = build_model(cfg, known=content["classes"])  # as programs build it from the user's own config
+    model = build_model(cfg, class_names=content["classes"])  # as programs build it from the user's own config
     checkpoint.load_weights(model, content, "best.pth")
     assert evaluate(cfg, model, build_loader(cfg, "test")).values == results["test"]
     cfg.train_cfg.max_epochs = 2
