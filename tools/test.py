@@ -2,7 +2,8 @@
 """Test a checkpoint: print the metrics on the test set.
 
 python tools/test.py work_dirs/cifar10_pape/config.py work_dirs/cifar10_pape/best.pth [--out predictions.csv]
-python tools/test.py configs/cifar10_pape.py work_dirs/cifar10_pape/best.pth --show-dir seen     with picturespython tools/test.py configs/coco_pape.py work_dirs/coco_pape/best.pth --classwise --out found.json --show-dir seen
+python tools/test.py configs/cifar10_pape.py work_dirs/cifar10_pape/best.pth --show-dir seen     with pictures
+python tools/test.py configs/coco_pape.py work_dirs/coco_pape/best.pth --classwise --out found.json --show-dir seen
 
 A detector's .json is a list of detections in COCO's format, for tools/eval.py coco; --show-score only affects pictures.
 A run's config.py includes options such as --sample; it is read from the config.json next to it and not executed.

@@ -1,8 +1,8 @@
 #!/usr/bin/env python
 """Test point clouds with votes over several augmented views, as published protocols do.
 
-python tools/vote.py configs/scannet_pape.py work_dirs/scannet_pape/best.pth --out votes  13 views, in fragments; can
-be resumed python tools/vote.py configs/scannet_pape.py BEST --out votes --submit upload \\
+python tools/vote.py configs/scannet_pape.py work_dirs/scannet_pape/best.pth --out votes  13 x fragments; can be resumed
+python tools/vote.py configs/scannet_pape.py BEST --out votes --submit upload \\
     --cfg-options test_dataloader.dataset.test_on=test                                  files for the benchmark server
 python tools/vote.py configs/modelnet40_pape.py BEST --out votes                        10 votes; can be resumed
 python tools/vote.py configs/modelnet40_pape.py BEST --repeats 10                       10 votes, ten times

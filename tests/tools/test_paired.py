@@ -66,4 +66,4 @@ def test_each_modality_is_masked_out_in_turn(home, tmp_path, monkeypatch, capsys
 
 def test_where_nothing_is_left_it_says_so_and_goes_on(home, tmp_path, monkeypatch, capsys):
     whole, *without = run(home, tmp_path, monkeypatch, capsys, "test_dataloader.dataset.only=image")[0]
-    assert without == ["without image:  samples have nothing else", f"without points:  {whole}"]
+    assert without == ["without image:  samples have no other modality", f"without points:  {whole}"]

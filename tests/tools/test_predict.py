@@ -157,7 +157,7 @@ def test_cards_are_drawn_for_files_and_refused_where_something_is(use, refused, 
 def test_what_cannot_be_read_is_left_out_and_the_rest_is_written(refused, folder, capsys):
     (folder / "some" / "aa.png").write_text("no pixels")
     out = ["--out", "out.csv", "--show-dir", "seen"]
-    assert refused(predict.main, "some", *out) == "1 of 3 files are left out, the sentences above say why"
+    assert refused(predict.main, "some", *out) == "1 of 3 files could not be read, for the reasons above"
     said = capsys.readouterr()
     assert said.err.startswith("predict: some/aa.png cannot be read as an image (")
     assert [line.split()[0] for line in said.out.splitlines()] == ["some/a.jpg", "some/b.png", "out.csv", "seen"]
@@ -216,7 +216,7 @@ def titles(monkeypatch, use, *arguments, **more):
 def test_all_layers_are_rows_and_all_heads_columns(monkeypatch, use, capsys):
     picture, axes, rows = titles(monkeypatch, use, "some/a.jpg")
     assert rows == ["layer 1", "layer 2"]
-    assert picture.get_suptitle().startswith("a.jpg: PaPE says ")
+    assert picture.get_suptitle().startswith("a.jpg: PaPE predicts ")
     assert picture.get_suptitle().endswith(", query class")
     assert len(axes) == 1 + 2 * 2  # the picture, then maps
     assert [ax.get_images()[-1].get_array().shape for ax in axes] == [(32, 48, 3)] * 5
