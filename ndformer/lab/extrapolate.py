@@ -22,7 +22,7 @@ from ndformer.framework.engine.config.text import as_argument
 from ndformer.framework.engine.run import build_loader, evaluate
 from ndformer.framework.engine.training import checkpoint, same_data
 from ndformer.framework.engine.training.evaluate import metric_value
-from ndformer.framework.engine.training.progress import announced
+from ndformer.framework.engine.training.progress import with_stderr_progress
 from ndformer.framework.errors import DataError
 from ndformer.framework.evaluation.metric import main_metric
 from ndformer.framework.model import TokenModel
@@ -91,7 +91,7 @@ def extrapolate(
         for way in ways:
             if not test or shape != trained:
                 scale(model, way, trained, shape, patch)
-                batches = announced(build_loader(at, "test", known), f"{named(size)} px, {way}")
+                batches = with_stderr_progress(build_loader(at, "test", known), f"{named(size)} px, {way}")
                 found = evaluate(at, model, batches)
                 test, quantities = found.values, found.quantities
             figures.append(Figure(named(size), shape, way, did, test))

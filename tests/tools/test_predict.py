@@ -205,8 +205,8 @@ def test_clouds_are_predicted_from_their_files(monkeypatch, tmp_path, capsys):
 def titles(monkeypatch, use, *arguments, **more):
     """What stands above the columns of each block, and beside its rows."""
     drawn = []
-    draw = show_attention.draw
-    monkeypatch.setattr(show_attention, "draw", lambda *given: drawn.append(draw(*given)) or drawn[0])
+    painting = show_attention.attention.painting
+    monkeypatch.setattr(show_attention.attention, "painting", lambda *given: drawn.append(painting(*given)) or drawn[0])
     use(show_attention.main, *arguments, **more)
     figure = drawn[0].figure
     axes = [ax for ax in figure.axes if ax.get_images()]

@@ -32,7 +32,7 @@ from ndformer.framework.model import TokenModel
 WARM = 2  # batches that do not count
 
 
-def tokens_of(model: TokenModel, batch: dict[str, Any]) -> int:
+def count_tokens(model: TokenModel, batch: dict[str, Any]) -> int:
     """How many the model gets of a batch, class tokens and all, padding not."""
     with torch.no_grad():
         where = model.tokens(batch["inputs"]).where
@@ -61,7 +61,7 @@ def timed(loader: Loader, model: TokenModel, batches: int, threads: int) -> list
         optimizer.step()
         marks.append(time.perf_counter())
         torch.set_num_threads(1)
-        found.append((tokens_of(model, batch), marks[1] - marks[0], marks[2] - marks[1]))
+        found.append((count_tokens(model, batch), marks[1] - marks[0], marks[2] - marks[1]))
     return found[WARM:]
 
 

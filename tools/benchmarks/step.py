@@ -1,11 +1,11 @@
 #!/usr/bin/env python
-"""Training steps of ViT-S/16 without positions at 224 px: this engine against a loop around torch's own modules.
+"""Training steps of ViT-S/16 without positions at 224 px: the engine against a plain loop with torch's modules.
 
 python tools/benchmarks/step.py
 python tools/benchmarks/step.py --batch 16 --rounds 30
 
-Both take turns, batch by batch, in one process: the engine's own loop, with all it does around a step, asks for a
-batch, and is given one once the other loop has made a step with it. The figure is the median.
+Both run in turn, batch by batch, in one process: when the engine's loop requests a batch, the plain loop first makes a
+step with it. The result is the median.
 """
 
 import statistics
@@ -104,7 +104,7 @@ class Turns:
         print(file=sys.stderr)
 
 
-class OneEpoch(Trainer):
+class SingleEpochTrainer(Trainer):
     def end_epoch(self) -> bool:
         return True
 
@@ -122,7 +122,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     turns: Any = Turns(args.batch, args.rounds)
     with host_state.running(), tempfile.TemporaryDirectory() as folder, owned(Path(folder)) as ownership:
         loaders = dict(train=turns, val=turns, test=turns)
-        OneEpoch(cfg, ownership, loaders, build_model(cfg), Console(Log(None))).train()
+        SingleEpochTrainer(cfg, ownership, loaders, build_model(cfg), Console(Log(None))).train()
     ours, plain = (statistics.median(t[i] for t in turns.times[WARM:]) for i in (0, 1))
     ratio = statistics.median(p / o for o, p in turns.times[WARM:])
     print(f"ViT-S/16, 224 px, NoPE, float32, batches of {args.batch}, {torch.get_num_threads()} threads")
