@@ -150,7 +150,7 @@ def test_a_mixture_shows_its_parts_below_each_other(browse, folder, clouds, tmp_
         (["ImageFolder", "--data-root", "/nowhere"], "/nowhere/train is missing"),
         (
             ["ImageFolder", "--data-root", "/nowhere", "--sample"],
-            "expected a config, got the dataset ImageFolder",
+            "--sample, --encoding and --cfg-options: expected a config, got the dataset ImageFolder",
         ),
         (["ImageFoldr", "--data-root", "/nowhere"], "no dataset is called 'ImageFoldr', did you mean 'ImageFolder'"),
         (["none.py"], "none.py does not exist"),

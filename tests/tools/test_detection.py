@@ -120,7 +120,7 @@ def test_files_and_folders_of_one_s_own(use, home, capsys):
     told = capsys.readouterr()
     assert "nothing with a score of 1 or more, the best is " in told.out
     assert "predict: 2 of 2 samples have no object with a score of 1 or more, the best is 0." in told.err
-    assert "their best is 0.0" in told.err  # an F1 of 0 has no threshold worth naming
+    assert "the best is 0.0" in told.err  # an F1 of 0 has no threshold worth naming
     assert "--show-score S draws objects with a score of S or more" in told.err
 
 

@@ -211,7 +211,7 @@ def test_a_file_as_data_root_is_said_to_be_one(said, tmp_path):
     assert f"{expected} mine.zip. Unpack it, and give the folder." in said(
         train.main, CONFIG, "--data-root", "mine.zip"
     )
-    assert f"{expected} mine.csv. Name the folder" in said(train.main, CONFIG, "--data-root", "mine.csv")
+    assert f"{expected} mine.csv. Give the folder" in said(train.main, CONFIG, "--data-root", "mine.csv")
 
 
 @pytest.mark.parametrize(

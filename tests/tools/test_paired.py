@@ -45,7 +45,7 @@ def run(home, tmp_path, monkeypatch, capsys, *options):
     monkeypatch.setattr(sys, "argv", ["test.py", *arguments])
     test_tool.main()
     said = capsys.readouterr().out.splitlines()
-    said.remove("on the generated stand-in: these figures say nothing about the dataset of that name")  # told once
+    said.remove("on the generated stand-in: these results say nothing about the dataset of that name")  # told once
     return said, model, cfg
 
 

@@ -292,7 +292,7 @@ def test_votes_on_objects_are_kept_told_and_gone_on_from(objects, tmp_path, caps
         return [np.eye(2)[labels[i] if i else 1 - labels[i]] * 10 for _ in range(repeats)]
 
     monkeypatch.setattr(voting, "object_votes", votes)
-    monkeypatch.setattr(vote, "EVERY", 0.0)
+    monkeypatch.setattr(vote, "PRINT_EVERY", 0.0)
     out = tmp_path / "votes"
     vote.main([*arguments, "--out", str(out)])
     said = capsys.readouterr().out.splitlines()

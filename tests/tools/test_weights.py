@@ -155,7 +155,7 @@ def test_which_importer_is_found_or_a_sentence(home):
         read("timm(fov=90):vit.pth")
     with pytest.raises(DataError, match="no checkpoint at none.pth"):
         read("none.pth")
-    with pytest.raises(ConfigError, match="got no --weights"):
+    with pytest.raises(ConfigError, match="expected --weights, got none"):
         print_config.main(["imagefolder", "--keep-encoding"])
     with pytest.raises(DataError, match="expected a config with the modality 'image', got points"):
         print_config.main(["modelnet40_plain_pape", "--weights", NAMED])
