@@ -118,5 +118,5 @@ def test_other_things_are_not_written_over(home: Path, monkeypatch: pytest.Monke
     with pytest.raises(Exception, match="already contains other files: give a new folder"):
         exported(monkeypatch, home, "mine")
     (home / "results.json").write_text('{"test": [')
-    with pytest.raises(Exception, match=r"results\.json is damaged, it is not what a run writes"):
+    with pytest.raises(Exception, match=r"results\.json is damaged: it is not a file that a run wrote"):
         exported(monkeypatch, home, "digits")

@@ -123,7 +123,7 @@ def test_where_nothing_is_sure_enough_the_threshold_of_the_best_f1_is_said():
         threshold_warning([low], 0.3, known | {"F1": 0.0})
         == told + "--show-score S draws objects with a score of S or more"
     )
-    assert threshold_warning([low, none], 0.11, known).startswith("1 of 2 have nothing")
+    assert threshold_warning([low, none], 0.11, known).startswith("1 of 2 samples have no object")
 
 
 def test_those_with_most_mistakes_come_first(tmp_path):

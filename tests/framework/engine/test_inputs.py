@@ -68,7 +68,7 @@ def test_of_several_modalities_the_name_says_which(folder):
     ):
         prepared((folder / "notes.md",))
     parts["image"]["transforms"] = [dict(type="PackImage", mean=[0.0], std=[1.0])]
-    with pytest.raises(DataError, match=r'options "test_dataloader.dataset.parts.image.transforms=\[.*size=\(20, 32\)'):
+    with pytest.raises(DataError, match=r'config "test_dataloader.dataset.parts.image.transforms=\[.*size=\(20, 32\)'):
         Preparation(config(parts=parts), model(image=IMAGE, points=CLOUD))((folder / "b.png",))
 
 

@@ -60,7 +60,7 @@ def test_splits_that_are_apart_pass(photos):
 def test_a_link_to_a_file_of_another_split_is_that_file(photos):
     os.symlink(photos / "train" / "cat" / "train3.png", photos / "test" / "cat" / "other.png")
     os.link(photos / "train" / "dog" / "train3.png", photos / "test" / "dog" / "another.png")
-    with refused(r"test and train have 2 of the 42 samples of test in common, .*other.png is one: give each split"):
+    with refused(r"test and train have 2 of the 42 samples of test in common, for example .*other.png: give each split"):
         check_leakage(config(), folders(photos))
     check_leakage(config(test=dict(any_split=True)), folders(photos))
 
@@ -96,7 +96,7 @@ def test_samples_of_one_file_are_told_apart_by_what_else_is_known_of_them(photos
 
 def test_samples_without_files_are_known_by_their_arrays_and_not_by_numbers_alone():
     arrays = [np.full(4, i) for i in range(6)]
-    with refused("val and train have 2 of the 4 samples of val in common, sample 0 is one"):
+    with refused("val and train have 2 of the 4 samples of val in common, for example sample 0"):
         check_leakage(config(), dict(train=Given(arrays[:4]), val=Given(arrays[2:])))
     check_leakage(config(), dict(train=Given([(0, "cat"), (1, "dog")]), val=Given([(0, "cat")])))
 

@@ -133,7 +133,7 @@ def test_a_run_whose_folder_was_taken_writes_nothing_more_there(tmp_path):
         ):
             ownership.check()
         (tmp_path / NAME).unlink()
-        with pytest.raises(DataError, match="is nobody's now"):
+        with pytest.raises(DataError, match="is locked by no run now"):
             ownership.check()
 
 
