@@ -219,7 +219,7 @@ def test_resuming_nothing_and_loading_the_wrong_thing_are_one_sentence_each(tmp_
         checkpoint.load(tmp_path / "text.pth")
     model = build_model(config())
     other = dict(model={**model.state_dict(), "head.linear.bias": torch.zeros(4)})
-    with pytest.raises(DataError, match=r"another model: head.linear.bias \(4,\) instead of \(3,\)"):
+    with pytest.raises(DataError, match=r"does not fit the model: head.linear.bias \(4,\) instead of \(3,\)"):
         checkpoint.load_weights(model, other, "other.pth")
 
 
@@ -276,7 +276,7 @@ def test_beta1_reaches_the_optimizer_or_is_refused(tmp_path):
     train(config(schedule=cycle, optimizer=dict(type="AdamW", lr=1e-3)), tmp_path / "run")
     groups = checkpoint.load(tmp_path / "run" / "last.pth")["optimizer"]["param_groups"]
     assert [group["betas"][0] for group in groups] == pytest.approx([0.95] * len(groups))
-    with pytest.raises(ValueError, match="SGD has none"):
+    with pytest.raises(ValueError, match="expected an optimizer with betas, got SGD"):
         train(config(schedule=cycle, optimizer=dict(type="SGD", lr=1e-3)), tmp_path / "other")
 
 
