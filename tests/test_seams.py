@@ -12,7 +12,7 @@ from ndformer.framework.data.dataset import Dataset
 from ndformer.framework.data.mixer import Mixer
 from ndformer.framework.data.pack import Pack
 from ndformer.framework.data.stand_ins import StandIn
-from ndformer.framework.engine.config.schema import problems
+from ndformer.framework.engine.config.checker import problems
 from ndformer.framework.evaluation.metric import Metric
 from ndformer.framework.heads.head import Head
 from ndformer.framework.registry import (

@@ -28,11 +28,11 @@ from ndformer.framework.pictures.samples import picture as picture_of
 from ndformer.framework.registry import ANSWERS, DATASETS
 from ndformer.framework.system import atomic
 
-CAPTION = 16  # the height of what is written above a sample
+CAPTION = 16  # height of the text above a sample
 
 
 def sheet(dataset: Dataset, count: int) -> Image.Image:
-    """Samples evenly spread over the set, so over its classes, in rows; wider cells where all of them are wide."""
+    """Draw samples, evenly spread over the dataset, in rows; cells are wider if all samples are wide."""
     numbers = np.linspace(0, len(dataset) - 1, min(count, len(dataset))).astype(int).tolist()
     samples = [dataset[i] for i in numbers]
     kind: type[Answer] = ANSWERS.get(dataset.answer)
@@ -45,43 +45,47 @@ def sheet(dataset: Dataset, count: int) -> Image.Image:
     pen = ImageDraw.Draw(out)
     for place, (i, picture) in enumerate(zip(numbers, pictures)):
         left, top = place % columns * (wide + 4) + 2, place // columns * (high + CAPTION + 4) + 2
-        held = samples[place].get("data_sample", samples[place])
-        out.paste(kind.annotated(picture, held, dataset.classes, (high, wide)), (left, top + CAPTION))
-        named = kind.captioned == "name"
-        name = Path(dataset.name(i)).stem if named else dataset.classes[int(dataset.labels[i])]
+        truth = samples[place].get("data_sample", samples[place])
+        out.paste(kind.annotated(picture, truth, dataset.classes, (high, wide)), (left, top + CAPTION))
+        has_name = kind.captioned == "name"
+        name = Path(dataset.name(i)).stem if has_name else dataset.classes[int(dataset.labels[i])]
         pen.text((left, top), shortened(name, wide, 11), fill="black", font=font(11))
     return out
 
 
 def sheets(parts: dict[str, Dataset], count: int) -> Image.Image:
-    """Of several datasets, below each other, each below its name."""
-    drawn = {name: sheet(part, count) for name, part in parts.items()}
-    if len(drawn) == 1:
-        return next(iter(drawn.values()))
-    size = max(one.width for one in drawn.values()), sum(one.height + 26 for one in drawn.values())
+    """Draw the sheets of several datasets below each other, each with its name."""
+    images = {name: sheet(part, count) for name, part in parts.items()}
+    if len(images) == 1:
+        return next(iter(images.values()))
+    size = max(image.width for image in images.values()), sum(image.height + 26 for image in images.values())
     out, top = Image.new("RGB", size, "white"), 0
-    for name, one in drawn.items():
+    for name, image in images.items():
         ImageDraw.Draw(out).text((2, top + 4), name, fill="black", font=font(15))
-        out.paste(one, (0, top + 26))
-        top += one.height + 26
+        out.paste(image, (0, top + 26))
+        top += image.height + 26
     return out
 
 
-def dataset_of(given: argparse.Namespace) -> Dataset:
-    """Of a config, or by its name: then without transforms."""
-    if given.config.suffix == ".py" or given.config.exists():
-        cfg = config_from(given, [given.split])
-        prepare_data(cfg, given.sample)
-        return build_loader(cfg, given.split).data
-    name = str(given.config)
+def build_dataset(args: argparse.Namespace) -> Dataset:
+    """Build the dataset of a config, or one by its registered name, without transforms."""
+    if args.config.suffix == ".py" or args.config.exists():
+        cfg = config_from(args, [args.split])
+        prepare_data(cfg, args.sample)
+        return build_loader(cfg, args.split).data
+    name = str(args.config)
     kind = DATASETS.get(name)
-    if given.sample or given.encoding or given.cfg_options:
-        raise DataError(f"{name} names a dataset; --sample, --encoding and --cfg-options are for a config of it")
-    if given.data_root is None:
-        raise DataError(f"--data-root says where {name} is; tools/make_sample.py makes a small one")
-    dataset = DATASETS.create(dict(type=name, split=given.split, data_root=given.data_root, transforms=kind.shown))
+    if args.sample or args.encoding or args.cfg_options:
+        raise DataError(
+            f"--sample, --encoding and --cfg-options: expected a config, got the dataset {name}. Give a config"
+        )
+    if args.data_root is None:
+        raise DataError(
+            f"--data-root: expected the folder of {name}, got none. tools/make_sample.py generates a small one"
+        )
+    dataset = DATASETS.create(dict(type=name, split=args.split, data_root=args.data_root, transforms=kind.shown))
     if len(dataset) == 0:
-        raise DataError(f"{name} has no {given.split} samples under {given.data_root}")
+        raise DataError(f"{name} has no {args.split} samples under {args.data_root}")
     return dataset
 
 
@@ -89,16 +93,16 @@ def main() -> None:
     parser = new_parser(__doc__)
     config_arguments(parser)
     parser.add_argument("--split", choices=("train", "val", "test"), default="train")
-    parser.add_argument("--count", type=int, default=32, help="how many samples (32)")
-    parser.add_argument("--out", type=Path, default=Path("sheet.png"), help="the picture (sheet.png)")
-    given = parser.parse_args()
-    if given.count < 1:
-        raise DataError(f"--count is 1 or more, got {given.count}")
-    output.ready(given.out, (".png", ".jpg", ".pdf"))
-    sheet = sheets(parts(dataset_of(given)), given.count)
-    with atomic.whole(given.out) as half:
+    parser.add_argument("--count", type=int, default=32, help="number of samples (32)")
+    parser.add_argument("--out", type=Path, default=Path("sheet.png"), help="picture to write (sheet.png)")
+    args = parser.parse_args()
+    if args.count < 1:
+        raise DataError(f"--count: expected 1 or more, got {args.count}")
+    output.ready(args.out, (".png", ".jpg", ".pdf"))
+    sheet = sheets(parts(build_dataset(args)), args.count)
+    with atomic.whole(args.out) as half:
         sheet.save(half)
-    print(given.out)
+    print(args.out)
 
 
 if __name__ == "__main__":

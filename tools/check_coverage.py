@@ -5,9 +5,9 @@
     python tools/check_coverage.py configs/modelnet40_pape.py --data-root data/modelnet40 \\
         --encoding "RelativeBias(reach=8)"
 
-The tokens of a few batches are measured: how far they stand apart, and how far a sample reaches. A wave that hardly
-turns over the extent is as constant, one that turns more than half around from token to token is aliased; an entry of a
-table is met or not; a radius reaches the nearest token, or sees all alike.
+It measures the distances between the tokens of a few batches, and the extent of a sample. A wave that hardly turns over
+the extent is almost constant; one that turns more than half around between two tokens is aliased. A table entry is used
+or not. A radius is shorter than the token spacing, covers some tokens, or covers all of them.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from ndformer.framework.engine.programs.cli import new_parser, run
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    coverage.told(new_parser(__doc__), arguments)
+    coverage.main(new_parser(__doc__), arguments)
 
 
 if __name__ == "__main__":

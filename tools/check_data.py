@@ -4,12 +4,12 @@
     python tools/check_data.py configs/modelnet40_pape.py --workers 8
     python tools/check_data.py configs/modelnet40_pape.py --sample --splits train
 
-Exit code 1 where something is wrong. Training stops at a bad sample, or with skip_bad=True in a loader goes on without.
+Exit code 1 if a sample is bad. Training stops at a bad sample, or skips it with skip_bad=True in a loader.
 """
 
 from ndformer.framework.data.dataset import SPLITS
 from ndformer.framework.engine.building import prepare_data
-from ndformer.framework.engine.programs.check import MOST, check_split
+from ndformer.framework.engine.programs.check import MAX_BAD, check_split
 from ndformer.framework.engine.programs.cli import config_arguments, config_from, new_parser, run
 from ndformer.framework.errors import DataError
 from ndformer.framework.foreign import one_line
@@ -20,23 +20,23 @@ def main() -> None:
     parser = new_parser(__doc__)
     config_arguments(parser)
     parser.add_argument(
-        "--workers", type=int, default=processes.cores(), help="processes that read; default: all cores"
+        "--workers", type=int, default=processes.cores(), help="number of reading processes; default: all cores"
     )
     parser.add_argument("--splits", nargs="+", choices=SPLITS, default=SPLITS)
-    parser.add_argument("--show", type=int, default=20, help="how many bad samples to name")
-    given = parser.parse_args()
-    cfg = config_from(given, given.splits)
-    prepare_data(cfg, given.sample)
+    parser.add_argument("--show", type=int, default=20, help="number of bad samples to print")
+    args = parser.parse_args()
+    cfg = config_from(args, args.splits)
+    prepare_data(cfg, args.sample)
     total = 0
-    for split in given.splits:
-        count, wrong = check_split(cfg, split, given.workers)
+    for split in args.splits:
+        count, wrong = check_split(cfg, split, args.workers)
         total += len(wrong)
-        stopped = f"; with {MOST} bad ones it ends here" if len(wrong) == MOST else ""
+        stopped = f"; stopped after {MAX_BAD} bad ones" if len(wrong) == MAX_BAD else ""
         print(f"{split}: {count} samples, {len(wrong)} bad{stopped}")
-        for what in wrong[: given.show]:
-            print(f"  {one_line(what)}")
-        if len(wrong) > given.show:
-            print(f"  and {len(wrong) - given.show} more: --show {len(wrong)} names them all")
+        for error in wrong[: args.show]:
+            print(f"  {one_line(error)}")
+        if len(wrong) > args.show:
+            print(f"  and {len(wrong) - args.show} more: --show {len(wrong)} prints all")
     if total:
         raise DataError(f"{total} samples cannot be used: replace them, or train with skip_bad=True in the loaders")
 

@@ -1,11 +1,11 @@
 #!/usr/bin/env python
-"""Check that a position encoding keeps its promises: one line per promise, exit code 0 if all pass.
+"""Check that a position encoding meets the contract: one line per requirement, exit code 0 if all pass.
 
 python tools/check_encoding.py PaPE m=8
 python tools/check_encoding.py window.py:Window radius=2
 python tools/check_encoding.py my_package.encodings:Window
 
-NDFORMER_DEBUG=1 shows where an encoding stopped.
+NDFORMER_DEBUG=1 prints the traceback of an error.
 """
 
 import os
@@ -24,17 +24,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = new_parser(__doc__)
     parser.add_argument("encoding", metavar="NAME | MODULE:CLASS | FILE.py:CLASS")
     parser.add_argument("options", metavar="KEY=VALUE", nargs="*", help="its options")
-    given = parser.parse_args(arguments)
+    args = parser.parse_args(arguments)
     debug = bool(os.environ.get("NDFORMER_DEBUG"))
     try:
-        cfg = dict(type=find(given.encoding), **options(given.options))
+        cfg = dict(type=find(args.encoding), **options(args.options))
         passed = []
         for result in check(lambda **place: build_encoding(cfg, **place)):
             print(result, flush=True)
             if debug and result.error is not None:
                 traceback.print_exception(result.error)
             passed.append(result.passed)
-    except Exception as error:  # whatever a stranger's module may raise
+    except Exception as error:  # a user's module may raise anything
         if debug or isinstance(error, BrokenPipeError):
             raise
         print(f"check_encoding: {in_a_sentence(error)}", file=sys.stderr)

@@ -1,12 +1,12 @@
 #!/usr/bin/env python
-"""Check your own dataset, pack, adapter and head: one line per promise, exit code 0 if all pass.
+"""Check that your dataset, pack, adapter and head meet the contract: one line per requirement, exit code 0 if all pass.
 
 python tools/check_modality.py chirps.py
 python tools/check_modality.py my_package.sound --data-root data/sound Sound.frame=32
-python tools/check_modality.py keypoints.py --config keypoints_config.py        as a config puts them together
+python tools/check_modality.py keypoints.py --config keypoints_config.py        as combined in a config
 
-Tried is what the module registers. What it lacks - the pack of a known modality, say - comes from the config. After the
-first line that says FAIL there are no more: what is wrong there is wrong behind it too.
+It checks the classes that the module registers; with --config also those that the module lacks, such as the pack of a
+shipped modality. It stops at the first FAIL, since later requirements depend on earlier ones.
 """
 
 import sys
@@ -28,41 +28,41 @@ from ndformer.framework.registry.signature import arguments
 DIM = 32
 
 
-def of_config(path: Path) -> Parts:
-    """As its model and its training set put them together."""
+def parts_from_config(path: Path) -> Parts:
+    """Build the parts from a config's model and training set."""
     cfg = load(path)
     model: Any = build_model(cfg).cpu()
     head: Any = None if model.in_turn else model.head
     return Parts(build_loader(cfg, "train").data, model.width, dict(model.modalities.items()), head, model.features)
 
 
-def of_module(module: Any, data_root: str, given: dict[str, Any]) -> Parts:
-    """What a module registers, with the `given` options, dict('CLASS.KEY'=value)."""
+def parts_from_module(module: Any, data_root: str, class_options: dict[str, Any]) -> Parts:
+    """Build the parts that a module registers, with options as dict('CLASS.KEY'=value)."""
 
-    def own(registry: Registry) -> list[tuple[str, Any]]:
+    def registered(registry: Registry) -> list[tuple[str, Any]]:
         return [(n, kind) for n, kind in registry.all().items() if kind.__module__ == module.__name__]
 
-    def made(registry: Registry, name: str, **context: Any) -> Any:
-        more = {at.partition(".")[2]: value for at, value in given.items() if at.partition(".")[0] == name}
-        return registry.create(dict(type=name, **more), **context)
+    def create(registry: Registry, name: str, **context: Any) -> Any:
+        own_options = {key.partition(".")[2]: v for key, v in class_options.items() if key.partition(".")[0] == name}
+        return registry.create(dict(type=name, **own_options), **context)
 
-    if len(own(DATASETS)) != 1:
+    if len(registered(DATASETS)) != 1:
         raise DataError(
-            f"{module.__name__} registers {len(own(DATASETS))} datasets, and one gives the samples that all else is "
-            "tried on: name a config with --config"
+            f"{module.__name__}: expected one registered dataset, got {len(registered(DATASETS))}. Its samples are "
+            "used for all checks: give a config with --config"
         )
-    ((dataset, _),) = own(DATASETS)
-    data = made(DATASETS, dataset, data_root=data_root)
+    ((dataset, _),) = registered(DATASETS)
+    data = create(DATASETS, dataset, data_root=data_root)
     raw = data[0]
     if "inputs" not in raw:
-        kinds = own(TRANSFORMS) + list(TRANSFORMS.all().items())  # its own first
-        able = [name for name, kind in kinds if isinstance(kind, type) and issubclass(kind, Pack) and kind.of in raw]
-        data.transforms = [made(TRANSFORMS, name) for name in able[:1]]
+        kinds = registered(TRANSFORMS) + list(TRANSFORMS.all().items())  # the module's first
+        packs = [name for name, kind in kinds if isinstance(kind, type) and issubclass(kind, Pack) and kind.of in raw]
+        data.transforms = [create(TRANSFORMS, name) for name in packs[:1]]
     names = list(data[0].get("inputs", {}))
-    adapters = {at: made(MODALITIES, name, dim=DIM) for at, (name, _) in zip(names, own(MODALITIES))}
+    adapters = {modality: create(MODALITIES, n, dim=DIM) for modality, (n, _) in zip(names, registered(MODALITIES))}
     heads = [
-        made(HEADS, name, dim=DIM, **({"classes": len(data.classes)} if "classes" in arguments(kind)[0] else {}))
-        for name, kind in own(HEADS)
+        create(HEADS, name, dim=DIM, **({"classes": len(data.classes)} if "classes" in arguments(kind)[0] else {}))
+        for name, kind in registered(HEADS)
     ]
     return Parts(data, DIM, adapters, heads[0] if heads else None)
 
@@ -70,17 +70,17 @@ def of_module(module: Any, data_root: str, given: dict[str, Any]) -> Parts:
 def main(argv: Sequence[str] | None = None) -> None:
     parser = new_parser(__doc__)
     parser.add_argument("module", metavar="MODULE | FILE.py")
-    parser.add_argument("options", metavar="CLASS.KEY=VALUE", nargs="*", help="options of its classes")
-    parser.add_argument("--data-root", metavar="DIR", default=".", help="where its dataset is")
-    parser.add_argument("--config", metavar="CONFIG", type=config_path, help="one that names its classes")
-    given = parser.parse_args(argv)
-    file = Path(given.module)
+    parser.add_argument("options", metavar="CLASS.KEY=VALUE", nargs="*", help="options of the module's classes")
+    parser.add_argument("--data-root", metavar="DIR", default=".", help="folder of the data")
+    parser.add_argument("--config", metavar="CONFIG", type=config_path, help="a config that uses the module's classes")
+    args = parser.parse_args(argv)
+    file = Path(args.module)
     sys.path.insert(0, str(file.parent if file.suffix == ".py" else Path.cwd()))
-    module = imported(file.stem if file.suffix == ".py" else given.module)  # by its name, as workers import it
-    if given.config is None:
-        parts = of_module(module, given.data_root, options(given.options))
+    module = imported(file.stem if file.suffix == ".py" else args.module)  # by name, as worker processes import it
+    if args.config is None:
+        parts = parts_from_module(module, args.data_root, options(args.options))
     else:
-        parts = of_config(given.config)
+        parts = parts_from_config(args.config)
     passed = []
     for result in check_parts(parts):
         print(result, flush=True)

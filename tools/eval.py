@@ -5,12 +5,12 @@
     python tools/eval.py coco GT.json DETECTIONS.json --classwise --out numbers.json --pictures DIR
     python tools/eval.py nuscenes data/nuscenes SUBMISSION.json --version v1.0-mini --split mini_val --out numbers.json
 
-COCO's twelve numbers for boxes, as JSON; fractions, -1 where no object has that size. F1 is the best one over all
-classes, of detections with a score of F1_threshold or more. GT.json is a COCO annotation
-file, DETECTIONS.json a list of dict(image_id, category_id, bbox=[x, y, width, height], score).
+coco prints COCO's twelve metrics of boxes as JSON: fractions, -1 if no object has that size. F1 is the best value over
+all classes, for detections with a score of F1_threshold or more. GT.json is a COCO annotation file, DETECTIONS.json a
+list of dict(image_id, category_id, bbox=[x, y, width, height], score).
 
-nuScenes' mAP, NDS and mean errors, and those of each class under 'classes', null where it has none; SUBMISSION.json is
-what its server takes.
+nuscenes prints mAP, NDS and mean errors, and those of each class under 'classes', null if undefined. SUBMISSION.json is
+a file for the nuScenes server.
 """
 
 import argparse
@@ -39,50 +39,56 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     coco = protocols.add_parser("coco", help="boxes in images")
     coco.add_argument("truth", metavar="GT.json", type=Path)
     coco.add_argument("detections", metavar="DETECTIONS.json", type=Path)
-    coco.add_argument("--classwise", action="store_true", help="the numbers of each class as well, under 'classes'")
-    coco.add_argument("--pictures", metavar="DIR", type=Path, help="pr_curves.png and confusion_matrix.png")
-    coco.add_argument("--backend", choices=BACKENDS, default=BACKENDS[0], help="who computes the twelve (builtin)")
+    coco.add_argument("--classwise", action="store_true", help="also the metrics of each class, under 'classes'")
+    coco.add_argument("--pictures", metavar="DIR", type=Path, help="folder for pr_curves.png and confusion_matrix.png")
+    coco.add_argument(
+        "--backend", choices=BACKENDS, default=BACKENDS[0], help="implementation of the twelve metrics (builtin)"
+    )
     nuscenes = protocols.add_parser("nuscenes", help="boxes in space")
-    nuscenes.add_argument("data_root", metavar="DATA_ROOT", type=Path, help="the folder of the tables' folder")
+    nuscenes.add_argument(
+        "data_root", metavar="DATA_ROOT", type=Path, help="folder that contains v1.0-trainval or v1.0-mini"
+    )
     nuscenes.add_argument("submission", metavar="SUBMISSION.json", type=Path)
-    nuscenes.add_argument("--version", choices=VERSIONS, default="v1.0-trainval", help="of the tables (v1.0-trainval)")
-    nuscenes.add_argument("--split", default="val", help="an official one: val, mini_val, train ... (val)")
+    nuscenes.add_argument(
+        "--version", choices=VERSIONS, default="v1.0-trainval", help="version of the tables (v1.0-trainval)"
+    )
+    nuscenes.add_argument("--split", default="val", help="official split: val, mini_val, train ... (val)")
     for protocol in (coco, nuscenes):
-        protocol.add_argument("--out", metavar="FILE.json", type=Path, help="the numbers in a file too")
+        protocol.add_argument("--out", metavar="FILE.json", type=Path, help="also write the metrics to a file")
         cli.file_arguments(protocol)
     return parser.parse_args(arguments)
 
 
-def of_images(given: argparse.Namespace) -> dict[str, Any]:
-    truth = read_truth(given.truth)
-    detections = read_detections(given.detections, truth)
+def coco_metrics(args: argparse.Namespace) -> dict[str, Any]:
+    truth = read_truth(args.truth)
+    detections = read_detections(args.detections, truth)
     size = len(truth.images), len(truth.classes)
-    numbers: dict[str, Any] = dict(twelve(truth.boxes, detections, *size, given.backend))
+    numbers: dict[str, Any] = dict(twelve(truth.boxes, detections, *size, args.backend))
     numbers |= best_f1(truth.boxes, detections, size[0])
-    if given.classwise or given.pictures is not None:
+    if args.classwise or args.pictures is not None:
         averages = evaluate(truth.boxes, detections, *size)
-        if given.classwise:
+        if args.classwise:
             numbers["classes"] = coco_views.class_numbers(averages, truth.classes)
-        if given.pictures is not None:
+        if args.pictures is not None:
             counts = coco_views.confusion(truth.boxes, detections, size[1])
-            coco_views.draw(given.pictures, averages, counts, truth.classes)
+            coco_views.draw(args.pictures, averages, counts, truth.classes)
     return numbers
 
 
-def of_drives(given: argparse.Namespace) -> dict[str, Any]:
-    tokens, truth, racks, ego = of_split(given.data_root, given.version, given.split)
-    classes = measured(truth, read_submission(given.submission, tokens), ego, racks)
+def nuscenes_metrics(args: argparse.Namespace) -> dict[str, Any]:
+    tokens, truth, racks, ego = of_split(args.data_root, args.version, args.split)
+    classes = measured(truth, read_submission(args.submission, tokens), ego, racks)
     return average.summary(classes) | dict(classes=average.class_numbers(classes))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    given = parse(arguments)
-    if given.out is not None:
-        output.ready(given.out, (".json",))
-    numbers = (of_images if given.protocol == "coco" else of_drives)(given)
+    args = parse(arguments)
+    if args.out is not None:
+        output.ready(args.out, (".json",))
+    numbers = (coco_metrics if args.protocol == "coco" else nuscenes_metrics)(args)
     text = json.dumps(numbers, indent=1)
-    if given.out is not None:
-        atomic.write(given.out, text + "\n")
+    if args.out is not None:
+        atomic.write(args.out, text + "\n")
     print(text)
 
 

@@ -6,14 +6,14 @@ python tools/export.py work_dirs/cifar10_pape/config.py work_dirs/cifar10_pape/b
 python tools/export.py work_dirs/cifar10_pape/config.py work_dirs/cifar10_pape/best.pth published/pape \\
     --licence cc-by-4.0
 
-Needs no data. A graph is of a classifier, detector or segmenter of images, in float32: it takes `inputs` (batch,
-channels, height, width), normalised as the config's test set is, any number and any size that patches divide, and gives
-what the head says: `logits`, of a detector `boxes` (x1 y1 x2 y2 in pixels) and `logits` at each place. It is compared
-with the model at three sizes. The file has the names of classes, mean and std, input sizes and names of axes.
-torch.export.load reads a .pt2; .onnx takes the extra `onnx`.
+It needs no data. A graph is a classifier, detector or segmenter of images in float32. It takes `inputs` (batch,
+channels, height, width), normalized as the config's test set, of any batch size and any size that patches divide. It
+returns `logits`; a detector returns `boxes` (x1 y1 x2 y2 in pixels) and `logits` at each place. The graph is compared
+with the model at three sizes. The file contains class names, mean and std, input sizes and names of axes.
+torch.export.load reads a .pt2; .onnx needs the extra `onnx`.
 
-A name without an ending is a folder ready to be published: README.md with a model card, weights, config, and results
-where they are beside the checkpoint. ndformer.load(FOLDER) answers as the model does. Nothing is uploaded.
+A name without an ending is a folder to publish: README.md with a model card, weights, config, and the results next to
+the checkpoint. ndformer.load(FOLDER) loads the model from it. Nothing is uploaded.
 """
 
 from pathlib import Path
@@ -34,17 +34,16 @@ from ndformer.framework.registry import TRANSFORMS
 from ndformer.modalities.image.adapter import ImagePatches
 from ndformer.modalities.image.transforms.images import PackImage
 
-WORST = 1e-4  # from the model, as a share of its largest value where that is above 1
+TOLERANCE = 1e-4  # difference from the model, relative to its largest output if that is above 1
 
 
-def batches_of(cfg: Config, model: TokenModel, size: tuple[int, int] | None) -> list[torch.Tensor]:
-    """Images of the size that the test set's transforms make, or 8 x 6 patches; wider ones, and higher ones."""
+def example_batches(cfg: Config, model: TokenModel, size: tuple[int, int] | None) -> list[torch.Tensor]:
+    """Return random images of the test set's size, or 8 x 6 patches, and wider and higher ones."""
     adapters = list(model.modalities.values())
     if len(adapters) > 1 or not isinstance(adapters[0], ImagePatches):
-        kinds = ", ".join(type(one).__name__ for one in adapters)
-        raise DataError(f"graphs are of models of images, this one takes {kinds}: export its weights, as .safetensors")
-    transforms = [TRANSFORMS.create(one) for one in cfg.test_dataloader.dataset.get("transforms", ())]
-    framed = next((one.size for one in reversed(transforms) if isinstance(one, Framing)), None)
+        kinds = ", ".join(type(adapter).__name__ for adapter in adapters)
+        raise DataError(f"graphs: expected a model of images, got {kinds}. Export its weights as .safetensors")
+    framed = input_size(test_transforms(cfg))
     patch = adapters[0].patch
     height, width = size or ((framed, framed) if isinstance(framed, int) else framed) or (8 * patch, 6 * patch)
     sizes = [(2, height, width), (1, height, width + 3 * patch), (3, height + 2 * patch, width)]
@@ -52,40 +51,51 @@ def batches_of(cfg: Config, model: TokenModel, size: tuple[int, int] | None) -> 
     return [torch.randn(count, adapters[0].channels, *sides, generator=draw) for count, *sides in sizes]
 
 
-def metadata_of(cfg: Config, model: TokenModel, classes: list[str]) -> dict[str, Any]:
-    """Return what a program needs to know to use a graph: classes, normalization, input sizes, names of axes."""
+def test_transforms(cfg: Config) -> list[Any]:
+    return [TRANSFORMS.create(options) for options in cfg.test_dataloader.dataset.get("transforms", ())]
+
+
+def input_size(transforms: list[Any]) -> int | tuple[int, int] | None:
+    return next((transform.size for transform in reversed(transforms) if isinstance(transform, Framing)), None)
+
+
+def graph_metadata(cfg: Config, model: TokenModel, classes: list[str]) -> dict[str, Any]:
+    """Return the metadata that a program needs to use a graph: classes, normalization, input sizes, names of axes."""
     (adapter,) = model.modalities.values()
     assert isinstance(adapter, ImagePatches)
-    transforms = [TRANSFORMS.create(one) for one in cfg.test_dataloader.dataset.get("transforms", ())]
-    pack = next((one for one in transforms if isinstance(one, PackImage)), PackImage())
+    transforms = test_transforms(cfg)
+    pack = next((transform for transform in transforms if isinstance(transform, PackImage)), PackImage())
     mean, std = (values.astype(float).round(6).tolist() for values in pack.statistics(adapter.channels))
     return dict(
         classes=classes,
         mean=mean,
         std=std,
         color=adapter.mode,
-        input_size=next((one.size for one in reversed(transforms) if isinstance(one, Framing)), None),
+        input_size=input_size(transforms),
         size_multiple_of=adapter.patch_sides,
         axes=dict(inputs=("batch", "channels", "height", "width")) | cast(Head, model.head).output_axes,
     )
 
 
 def write_graph(path: Path, model: TokenModel, batches: list[torch.Tensor], metadata: dict[str, Any]) -> str:
-    """What was found when the file was compared with the model."""
+    """Write a graph, compare it with the model, and return the result as a sentence."""
     print("making a graph, and comparing it with the model: up to some minutes", flush=True)
-    unchecked = path.with_stem(f"{path.stem}-unchecked")  # whoever ends us leaves nothing under the name that was asked
+    unchecked = path.with_stem(f"{path.stem}-unchecked")  # if interrupted, no file has the final name
     try:
         graph.save(unchecked, graph.graph(model, batches[0]), metadata)
         worst = graph.worst(unchecked, model, batches)
-        if worst is not None and not worst <= WORST:
-            raise DataError(f"{path} was not written: the graph is {worst:.1e} from the model, and may be {WORST:g}")
+        if worst is not None and not worst <= TOLERANCE:
+            raise DataError(
+                f"{path} was not written: expected a difference from the model of at most {TOLERANCE:g}, got "
+                f"{worst:.1e}"
+            )
         unchecked.replace(path)
     finally:
         unchecked.unlink(missing_ok=True)
     if worst is None:
-        return "not compared with the model, which takes onnxruntime: pip install 'ndformer[onnx]'"
-    sizes = ", ".join(" x ".join(map(str, (len(one), *one.shape[2:]))) for one in batches)
-    return f"at most {worst:.1e} from the model, with images of {sizes}"
+        return "not compared with the model, which needs onnxruntime: pip install 'ndformer[onnx]'"
+    sizes = ", ".join(" x ".join(map(str, (len(batch), *batch.shape[2:]))) for batch in batches)
+    return f"at most {worst:.1e} different from the model, with images of {sizes}"
 
 
 def main() -> None:
@@ -94,32 +104,32 @@ def main() -> None:
     checkpoint.arguments(parser)
     parser.add_argument("out", metavar="OUT", type=Path, help=".onnx, .pt2, .safetensors, or a folder")
     parser.add_argument(
-        "--size", metavar=("HEIGHT", "WIDTH"), type=int, nargs=2, help="of images that a graph is tried with"
+        "--size", metavar=("HEIGHT", "WIDTH"), type=int, nargs=2, help="size of the images for the comparison"
     )
     parser.add_argument(
-        "--licence", metavar="NAME", default="unknown", help="of a folder's weights, as the hub spells it: cc-by-4.0"
+        "--licence", metavar="NAME", default="unknown", help="license of a folder's weights, as on the hub: cc-by-4.0"
     )
-    given = parser.parse_args()
-    cfg = config_from(given)
-    kind = given.out.suffix
+    args = parser.parse_args()
+    cfg = config_from(args)
+    kind = args.out.suffix
     if kind and kind != ".safetensors" and kind not in graph.ENDINGS:
-        known = " or ".join(graph.ENDINGS)
-        raise DataError(f"weights are exported as .safetensors, graphs as {known}, got {given.out}")
-    (graph.can_save if kind in graph.ENDINGS else exported.can_export if kind else modelcard.can_write)(given.out)
-    content = checkpoint.load(given.checkpoint)
+        graphs = " or ".join(graph.ENDINGS)
+        raise DataError(f"expected .safetensors for weights, {graphs} for a graph, got {args.out}")
+    (graph.can_save if kind in graph.ENDINGS else exported.can_export if kind else modelcard.can_write)(args.out)
+    content = checkpoint.load(args.checkpoint)
     cfg = with_classes(cfg, content.get("classes"))
     model = build_model(cfg, "cpu")
-    checkpoint.load_weights(model, content, given.checkpoint, given.resize_positions)
-    whole = content | dict(model=model.state_dict())
+    checkpoint.load_weights(model, content, args.checkpoint, args.resize_positions)
+    content |= dict(model=model.state_dict())
     if kind in graph.ENDINGS:
         model.amp = None
-        batches = batches_of(cfg, model, given.size and tuple(given.size))
-        print(write_graph(given.out, model, batches, metadata_of(cfg, model, content.get("classes", []))))
+        batches = example_batches(cfg, model, args.size and tuple(args.size))
+        print(write_graph(args.out, model, batches, graph_metadata(cfg, model, content.get("classes", []))))
     elif kind:
-        exported.export(given.out, whole)
+        exported.export(args.out, content)
     else:
-        modelcard.write(given.out, cfg, whole, given.checkpoint.parent, given.licence)
-    print(given.out)
+        modelcard.write(args.out, cfg, content, args.checkpoint.parent, args.licence)
+    print(args.out)
 
 
 if __name__ == "__main__":

@@ -3,11 +3,11 @@
 
 python tools/make_sample.py cifar10
 python tools/make_sample.py cifar10 --out data/cifar10 --seed 1
-python tools/make_sample.py cifar10 --baselines        also: how far simple statistics get on it
-python tools/make_sample.py modelnet40 --baselines     also: how far extents and moments get on it
-python tools/make_sample.py coco --baselines    also: mAP50 of the mean boxes of training; gen1's likewise
-python tools/make_sample.py ucf101 --baselines  also: how far frames get without their order; dvsgesture: events
-python tools/make_sample.py ade20k --baselines  also: mIoU of the most common class
+python tools/make_sample.py cifar10 --baselines        also the accuracy of simple statistics
+python tools/make_sample.py modelnet40 --baselines     also the accuracy of extents and moments
+python tools/make_sample.py coco --baselines    also mAP50 of the mean training boxes; the same for gen1
+python tools/make_sample.py ucf101 --baselines  also the accuracy without the order of frames; dvsgesture: of events
+python tools/make_sample.py ade20k --baselines  also mIoU of the most common class
 """
 
 from collections.abc import Sequence
@@ -21,14 +21,14 @@ from ndformer.framework.registry import DATASETS
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = new_parser(__doc__)
     parser.add_argument("name", metavar="DATASET", help="cifar10, imagenet1k, modelnet40, paired ...")
-    parser.add_argument("--out", type=Path, help="the folder to make (data/samples/DATASET)")
+    parser.add_argument("--out", type=Path, help="folder to write (data/samples/DATASET)")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--baselines", action="store_true", help="what simple statistics of it get")
-    given = parser.parse_args(arguments)
-    out = given.out or Path("data/samples") / given.name
-    stand_in = make_sample(given.name, out, given.seed)
+    parser.add_argument("--baselines", action="store_true", help="print the accuracy of simple statistics")
+    args = parser.parse_args(arguments)
+    out = args.out or Path("data/samples") / args.name
+    stand_in = make_sample(args.name, out, args.seed)
     print(out)
-    if given.baselines:
+    if args.baselines:
         read = stand_in.dataset | dict(data_root=out)
         train, test = (DATASETS.create(read | dict(split=split)) for split in ("train", "test"))
         for name, value in stand_in.baselines(train, test):

@@ -2,9 +2,9 @@
 """Describe a file: format, counts, sizes, time, first rows, and anything odd.
 
 python tools/peek.py user01_led.aedat 17-04-13_td.dat photo.jpg chair.off v_Archery_g01_c01.avi
-python tools/peek.py recording.raw --json       for programs: a line of JSON for each file
+python tools/peek.py recording.raw --json       one line of JSON per file, for programs
 
-It knows files of event cameras (AEDAT, .dat, .raw, .bin of N-MNIST and N-Caltech101, .npy, .npz, HDF5, text), images,
+It reads files of event cameras (AEDAT, .dat, .raw, .bin of N-MNIST and N-Caltech101, .npy, .npz, HDF5, text), images,
 point clouds and meshes (.txt, .xyz, .npy, .ply, .pcd, .las, .laz, .off, .obj, .stl, .glb, a LiDAR's .bin, folders of a
 scene) and videos; files of many images (MNIST's IDX, CIFAR's pickles), of many clouds (ModelNet's hdf5), of labels
 (.mat, ScanNet's npy and json, DvsGesture's csv), of boxes (COCO, VOC, YOLO, GEN1), and lists of recordings and videos
@@ -24,30 +24,30 @@ from ndformer.framework.errors import DataError
 from ndformer.framework.foreign import one_line, printable
 
 
-def as_json(found: Any) -> str:
-    """A line; numbers that are not finite, which JSON has not, are null."""
+def as_json(description: Any) -> str:
+    """Format a description as one line of JSON; values that are not finite are null."""
 
     def plain_values(value: Any) -> Any:
         if isinstance(value, dict):
-            return {name: plain_values(one) for name, one in value.items()}
+            return {name: plain_values(inner) for name, inner in value.items()}
         if isinstance(value, list | tuple):
-            return [plain_values(one) for one in value]
+            return [plain_values(inner) for inner in value]
         return None if isinstance(value, float) and not math.isfinite(value) else value
 
-    return json.dumps(plain_values(found), allow_nan=False)
+    return json.dumps(plain_values(description), allow_nan=False)
 
 
-def in_words(path: Path, found: dict[str, Any]) -> str:
+def as_text(path: Path, description: dict[str, Any]) -> str:
     lines = [str(path)]
-    for name, value in found.items():
+    for name, value in description.items():
         if name in ("first", "odd"):
             continue
-        shown = "yes" if value is True else f"{value:,}" if isinstance(value, int) else value
-        shown = f"{value:g}" if isinstance(value, float) else shown
-        shown = (" to " if len(value) == 2 else ", ").join(map(str, value)) if isinstance(value, list) else shown
-        shown = ", ".join(f"{key}: {one}" for key, one in value.items()) if isinstance(value, dict) else shown
-        lines.append(f"  {name.replace('_', ' '):18} {shown}")
-    first = found["first"]
+        text = "yes" if value is True else f"{value:,}" if isinstance(value, int) else value
+        text = f"{value:g}" if isinstance(value, float) else text
+        text = (" to " if len(value) == 2 else ", ").join(map(str, value)) if isinstance(value, list) else text
+        text = ", ".join(f"{key}: {inner}" for key, inner in value.items()) if isinstance(value, dict) else text
+        lines.append(f"  {name.replace('_', ' '):18} {text}")
+    first = description["first"]
     if first:
         names = dict.fromkeys(name for row in first for name in row)  # a damaged row may lack some
         first = [{name: str(row.get(name, "")) for name in names} for row in first]
@@ -55,30 +55,30 @@ def in_words(path: Path, found: dict[str, Any]) -> str:
         widths = {name: max(width, len(name)) for name, width in widths.items()}
         lines.append("  first    " + "  ".join(f"{name:>{width}}" for name, width in widths.items()))
         lines += ["           " + "  ".join(f"{row[name]:>{width}}" for name, width in widths.items()) for row in first]
-    lines += [f"  odd: {sentence}" for sentence in found["odd"]]
+    lines += [f"  odd: {sentence}" for sentence in description["odd"]]
     return "\n".join(map(printable, lines))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = new_parser(__doc__)
     parser.add_argument("files", metavar="FILE", nargs="+", type=Path)
-    parser.add_argument("--json", action="store_true", help="a line of JSON for each file")
-    parser.add_argument("--rows", type=int, default=5, help="how many of the first rows (5)")
+    parser.add_argument("--json", action="store_true", help="print one line of JSON per file")
+    parser.add_argument("--rows", type=int, default=5, help="number of first rows to print (5)")
     file_arguments(parser)
-    given = parser.parse_args(arguments)
+    args = parser.parse_args(arguments)
     failed = 0
-    for path in given.files:
+    for path in args.files:
         try:
-            found = describe(path, given.rows)
+            description = describe(path, args.rows)
         except DataError as error:
             failed += 1
             print(
                 as_json(dict(file=str(path), error=str(error)))
-                if given.json
+                if args.json
                 else f"{printable(path)}\n  {one_line(error)}"
             )
             continue
-        print(as_json(dict(file=str(path)) | found) if given.json else in_words(path, found))
+        print(as_json(dict(file=str(path)) | description) if args.json else as_text(path, description))
     if failed:
         sys.exit(1)
 

@@ -3,9 +3,9 @@
 
     python tools/prepare_gen1.py data/gen1
 
-A few megabytes in data/gen1/.ndformer_cache: the moments with boxes of each split, and which event of its recording is
-the last one before each. Events stay where they are. Nothing needs it: without it, or where files have changed
-since, the same is found from the boxes while training begins. Exit code 1 where a file cannot be read.
+It writes a few megabytes to data/gen1/.ndformer_cache: the times with boxes of each split, and the last event before
+each. Events stay in their files. The index is optional: without it, or if files have changed, it is computed at the
+start of training. Exit code 1 if a file cannot be read.
 """
 
 import sys
@@ -25,7 +25,7 @@ from ndformer.modalities.events.datasets.gen1.index import keep, located, stamps
 
 
 def prepare(home: Path) -> list[str]:
-    """One split; what is wrong with its recordings, which then has no index."""
+    """Index one split; return the errors of its recordings, with which no index is written."""
     pairs = recordings(home)
     stamp, begin = stamps(pairs), time.perf_counter()
     found: list[list[Moment]] = []
@@ -34,7 +34,7 @@ def prepare(home: Path) -> list[str]:
         try:
             found.append(located(moments(recording, boxes, home.name == "train")))
             if any(moment.stop == 0 for moment in found[-1]):
-                wrong.append(f"{recording} has no events before its first boxes: get it again")
+                wrong.append(f"{recording} has no events before its first boxes: download it again")
         except DataError as error:
             wrong.append(str(error))
         if sys.stderr.isatty() and number % 20 == 0:
@@ -49,7 +49,7 @@ def prepare(home: Path) -> list[str]:
         print(f"{home.name}: {len(wrong)} of {len(pairs)} recordings cannot be used")
         return wrong
     path = keep(home, pairs, found, stamp)
-    labels = np.concatenate([np.zeros(0, np.int64), *(moment.labels for some in found for moment in some)])
+    labels = np.concatenate([np.zeros(0, np.int64), *(moment.labels for group in found for moment in group)])
     boxes = ", ".join(f"{n:,} {name}s" for name, n in zip(CLASSES, np.bincount(labels, minlength=len(CLASSES))))
     count, size = sum(map(len, found)), path.stat().st_size / 1e6
     print(f"{home.name}: {len(pairs):,} recordings, {count:,} moments with {boxes}; {path}, {size:.1f} MB")
@@ -58,12 +58,12 @@ def prepare(home: Path) -> list[str]:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = new_parser(__doc__)
-    parser.add_argument("home", metavar="GEN1", type=Path, help="the folder with train/, val/ and test/")
+    parser.add_argument("home", metavar="GEN1", type=Path, help="folder with train/, val/ and test/")
     home = parser.parse_args(arguments).home
-    there = [home / split for split in SPLITS if (home / split).is_dir()]
-    if not there:
-        raise DataError(f"{home} has none of the folders {', '.join(SPLITS)}: give the one with GEN1's recordings")
-    wrong = [sentence for split in there for sentence in prepare(split)]
+    splits = [home / split for split in SPLITS if (home / split).is_dir()]
+    if not splits:
+        raise DataError(f"{home}: expected one of the folders {', '.join(SPLITS)}, got none. Give the folder of GEN1")
+    wrong = [sentence for split in splits for sentence in prepare(split)]
     if wrong:
         raise DataError(f"{len(wrong)} recordings cannot be used:\n  " + "\n  ".join(wrong))
 

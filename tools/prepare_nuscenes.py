@@ -4,9 +4,10 @@
     python tools/prepare_nuscenes.py data/nuscenes
     python tools/prepare_nuscenes.py data/nuscenes --only v1.0-mini
 
-One file in data/nuscenes/.ndformer_cache: where all sensors were and what stood around them. Clouds and pictures stay
-where they are. Nothing needs it: without it, or where tables have changed since, the same is read from the tables
-whenever training begins. Exit code 1 where files are missing.
+It writes one file to data/nuscenes/.ndformer_cache: sensor poses and boxes. Point clouds and images stay in their
+files.
+The index is optional: without it, or if tables have changed, the tables are read at the start of training. Exit code 1
+if files are missing.
 """
 
 from collections.abc import Sequence
@@ -23,19 +24,20 @@ from ndformer.modalities.driving.formats.index import keep, read_index, stamps
 from ndformer.modalities.driving.formats.splits import VERSIONS
 from ndformer.modalities.driving.formats.tables import Tables
 
-SOME = 5  # names in a sentence
+MAX_NAMES = 5  # in an error message
 
 
 def prepare(home: Path) -> list[str]:
-    """One version; the files that are missing, by their names."""
+    """Index one version; return the names of missing files."""
     tables = Tables(home)
     stamp = stamps(tables)
     index = read_index(tables)
     path, frames, boxes = keep(tables, index, stamp), index.frames, index.boxes
     count = np.bincount(boxes.label[boxes.label != RACKS], minlength=len(CLASSES)).tolist()
-    told = ", ".join(f"{n:,} {name}" for name, n in zip(CLASSES, count) if n) or "no boxes"
+    boxes_text = ", ".join(f"{n:,} {name}" for name, n in zip(CLASSES, count) if n) or "no boxes"
     print(
-        f"{home.name}: {len(frames.scene):,} scenes, {len(frames.token):,} samples, {len(frames.file):,} frames; {told}"
+        f"{home.name}: {len(frames.scene):,} scenes, {len(frames.token):,} samples, {len(frames.file):,} frames; "
+        f"{boxes_text}"
     )
     print(f"{path}, {path.stat().st_size / 1e6:.1f} MB")
     names = (name.decode(errors="replace") for name in frames.file.tolist())
@@ -44,21 +46,22 @@ def prepare(home: Path) -> list[str]:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = new_parser(__doc__)
-    parser.add_argument("home", metavar="NUSCENES", type=Path, help="the folder with v1.0-trainval, samples and sweeps")
-    parser.add_argument("--only", choices=VERSIONS, help="one version (all that are there)")
+    parser.add_argument("home", metavar="NUSCENES", type=Path, help="folder with v1.0-trainval, samples and sweeps")
+    parser.add_argument("--only", choices=VERSIONS, help="one version (all in the folder)")
     file_arguments(parser)
-    given = parser.parse_args(arguments)
-    there = [given.only] if given.only else [name for name in VERSIONS if (given.home / name).is_dir()]
-    if not there:
+    args = parser.parse_args(arguments)
+    versions = [args.only] if args.only else [name for name in VERSIONS if (args.home / name).is_dir()]
+    if not versions:
         raise DataError(
-            f"{given.home} has none of the folders {', '.join(VERSIONS)}: give the one with nuScenes' tables"
+            f"{args.home}: expected one of the folders {', '.join(VERSIONS)}, got none. Give the folder with nuScenes' "
+            "tables"
         )
-    gone = [name for version in there for name in prepare(given.home / version)]
-    if gone:
-        more = f" and {len(gone) - SOME} more" if len(gone) > SOME else ""
+    missing = [name for version in versions for name in prepare(args.home / version)]
+    if missing:
+        more = f" and {len(missing) - MAX_NAMES} more" if len(missing) > MAX_NAMES else ""
         raise DataError(
-            f"{len(gone)} files that the tables name are not in {given.home}: {', '.join(gone[:SOME])}{more}; samples "
-            "that need them cannot be read. Get these parts of nuScenes, or the version whose files you have"
+            f"{len(missing)} files in the tables are not in {args.home}: {', '.join(missing[:MAX_NAMES])}{more}. "
+            "Samples with them cannot be read. Download these parts of nuScenes, or the version whose files you have"
         )
 
 

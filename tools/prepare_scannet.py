@@ -3,9 +3,9 @@
 
 python tools/prepare_scannet.py scannet/ --out data/scannet
 
-`scannet/` holds scans/ (and scans_test/), scannetv2-labels.combined.tsv and the lists scannetv2_train.txt, _val.txt and
-_test.txt, or --labels and --lists say where those are. Scenes that are there already are left alone, so it can be
-stopped and started again; scenes that cannot be read are listed at the end and in bad_scenes.txt.
+`scannet/` contains scans/ (and scans_test/), scannetv2-labels.combined.tsv and the lists scannetv2_train.txt, _val.txt
+and _test.txt; --labels and --lists give other paths. Scenes that exist already are skipped, so it can be stopped and
+started again. Scenes that cannot be read are listed at the end and in bad_scenes.txt.
 """
 
 from collections.abc import Sequence
@@ -31,48 +31,50 @@ def write(folder: Path, arrays: dict[str, np.ndarray]) -> None:
 
 
 def find(home: Path, scene: str) -> Path:
-    """The scene's folder; where there is none, the one where it should be."""
-    places = [foreign.inside(home / one, scene) for one in ("scans", "scans_test", ".")]
-    return next((place for place in places if place.is_dir()), places[0])
+    """Return the folder of a scene; if there is none, the expected one."""
+    folders = [foreign.inside(home / parent, scene) for parent in ("scans", "scans_test", ".")]
+    return next((folder for folder in folders if folder.is_dir()), folders[0])
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = new_parser(__doc__)
-    parser.add_argument("home", metavar="SCANNET", type=Path, help="the folder of the release")
+    parser.add_argument("home", metavar="SCANNET", type=Path, help="folder of the release")
     parser.add_argument("--out", type=Path, default=Path("data/scannet"))
     parser.add_argument("--labels", metavar="TSV", type=Path, help="SCANNET/scannetv2-labels.combined.tsv")
-    parser.add_argument("--lists", metavar="DIR", type=Path, help="where scannetv2_train.txt and its like are")
+    parser.add_argument(
+        "--lists", metavar="DIR", type=Path, help="folder of scannetv2_train.txt, _val.txt and _test.txt"
+    )
     file_arguments(parser)
-    given = parser.parse_args(arguments)
-    labels = label_map(given.labels or given.home / "scannetv2-labels.combined.tsv")
-    lists = {split: (given.lists or given.home) / f"scannetv2_{split}.txt" for split in SPLITS}
-    there = {split: listed(path) for split, path in lists.items() if path.is_file()}
-    if not there:
-        raise DataError(f"none of {', '.join(map(str, lists.values()))} is there: --lists says where they are")
+    args = parser.parse_args(arguments)
+    labels = label_map(args.labels or args.home / "scannetv2-labels.combined.tsv")
+    lists = {split: (args.lists or args.home) / f"scannetv2_{split}.txt" for split in SPLITS}
+    scenes_by_split = {split: listed(path) for split, path in lists.items() if path.is_file()}
+    if not scenes_by_split:
+        raise DataError(f"none of {', '.join(map(str, lists.values()))} exists: give their folder with --lists")
     bad: list[str] = []
-    for split, scenes in there.items():
-        made = kept = 0
-        atomic.clear(given.out / split)
+    for split, scenes in scenes_by_split.items():
+        converted = existing = 0
+        atomic.clear(args.out / split)
         for scene in scenes:
-            folder = foreign.inside(given.out / split, scene)
+            folder = foreign.inside(args.out / split, scene)
             if folder.is_dir():
-                kept += 1
+                existing += 1
                 continue
             try:
-                write(folder, prepare(find(given.home, scene), None if split == "test" else labels))
-                made += 1
+                write(folder, prepare(find(args.home, scene), None if split == "test" else labels))
+                converted += 1
             except DataError as error:
                 bad.append(f"{split}/{scene}: {error}")
-        print(f"{split}: {made} scenes made, {kept} were there, of {len(scenes)}", flush=True)
-    report = given.out / "bad_scenes.txt"
+        print(f"{split}: {converted} scenes converted, {existing} existed, of {len(scenes)}", flush=True)
+    report = args.out / "bad_scenes.txt"
     report.unlink(missing_ok=True)
     if bad:
-        given.out.mkdir(parents=True, exist_ok=True)
+        args.out.mkdir(parents=True, exist_ok=True)
         atomic.write(report, "".join(f"{line}\n" for line in bad))
         print(f"{len(bad)} scenes could not be read ({report}):", *map(foreign.one_line, bad[:20]), sep="\n  ")
-    missing = [split for split in SPLITS if split not in there]
+    missing = [split for split in SPLITS if split not in scenes_by_split]
     if missing:
-        print(f"no list of {', '.join(missing)}: left out")
+        print(f"no list of {', '.join(missing)}: skipped")
 
 
 if __name__ == "__main__":

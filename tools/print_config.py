@@ -4,14 +4,14 @@
 python tools/print_config.py configs/cifar10_pape.py
 python tools/print_config.py configs/cifar10_pape.py --sample --cfg-options train_cfg.max_epochs=5 optimizer.lr=1e-3
 python tools/print_config.py configs/cifar10_pape.py --sample --diff configs/cifar10_pape.py    what --sample changes
-python tools/print_config.py --keys                                                      what a config may say
+python tools/print_config.py --keys                                                      all keys of configs
 """
 
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ndformer.framework.engine.config.load import load
-from ndformer.framework.engine.config.schema import explained
+from ndformer.framework.engine.config.schema import describe_keys
 from ndformer.framework.engine.programs.cli import (
     config_arguments,
     config_from,
@@ -22,13 +22,13 @@ from ndformer.framework.engine.programs.cli import (
 )
 
 
-def flat(value: Any, at: str = "") -> Iterator[tuple[str, str]]:
-    """(dotted place, value) of every leaf; an empty dict or list is one."""
+def flat(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
+    """Yield (dotted key, value) of every leaf, including empty dicts and lists."""
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, (list, tuple)) else ()
     if not items or not value:
-        yield at, repr(value)
-    for key, one in items:
-        yield from flat(one, f"{at}.{key}" if at else str(key))
+        yield path, repr(value)
+    for key, inner in items:
+        yield from flat(inner, f"{path}.{key}" if path else str(key))
 
 
 def differences(old: dict[str, Any], new: dict[str, Any]) -> Iterator[str]:
@@ -42,25 +42,27 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = new_parser(__doc__)
     config_arguments(parser)
     weights_arguments(parser)
-    parser.add_argument("--diff", metavar="OTHER", type=config_path, help="only what CONFIG changes against it")
-    parser.add_argument("--keys", action="version", version=keys(), help="the keys that a config may have")
-    given = parser.parse_args(arguments)
-    cfg = config_from(given)
-    if given.diff is None:
+    parser.add_argument(
+        "--diff", metavar="OTHER", type=config_path, help="print only the differences of CONFIG from it"
+    )
+    parser.add_argument("--keys", action="version", version=keys(), help="print all keys of configs")
+    args = parser.parse_args(arguments)
+    cfg = config_from(args)
+    if args.diff is None:
         print(cfg.pretty_text, end="")
     else:
-        other = load(given.diff, trusted=given.trust_config).to_dict()
-        if given.sample:
+        other = load(args.diff, trusted=args.trust_config).to_dict()
+        if args.sample:
             other["sample"] = {}  # merged, not changed
         found = list(differences(other, cfg.to_dict()))
-        print("\n".join([f"--- {given.diff}", f"+++ {given.config}", *found]) if found else "no difference")
+        print("\n".join([f"--- {args.diff}", f"+++ {args.config}", *found]) if found else "no difference")
 
 
 def keys() -> str:
-    """The table: every key, its default, and what it says."""
-    rows = explained()
+    """Return the table of keys, with defaults and descriptions."""
+    rows = describe_keys()
     widths = [max(len(row[i]) for row in rows) for i in (0, 1)]
-    return "\n".join(f"{name:{widths[0]}}  {default:{widths[1]}}  {says}" for name, default, says in rows)
+    return "\n".join(f"{name:{widths[0]}}  {default:{widths[1]}}  {description}" for name, default, description in rows)
 
 
 if __name__ == "__main__":

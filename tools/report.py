@@ -21,7 +21,7 @@ from ndformer.framework.engine.programs import rendered
 from ndformer.framework.engine.programs.cli import device_argument, file_arguments, new_parser, run
 from ndformer.framework.engine.run import build_loader, evaluate
 from ndformer.framework.engine.training import checkpoint
-from ndformer.framework.engine.training.progress import announced
+from ndformer.framework.engine.training.progress import with_stderr_progress
 from ndformer.framework.errors import DataError
 from ndformer.lab import report, run_folder
 
@@ -54,11 +54,11 @@ def test(folder: Path, count: int, trusted: bool) -> None:
     cfg = load(folder / saved.DATA, trusted=trusted)
     prepare_data(cfg, False)
     content = checkpoint.load(folder / checkpoint.BEST)
-    model = build_model(cfg, known=content.get("classes"))
+    model = build_model(cfg, class_names=content.get("classes"))
     checkpoint.load_weights(model, content, folder / checkpoint.BEST)
     loader = build_loader(cfg, "test", content.get("classes", ()))
     check_classes(model, loader)
-    rendered.leave(folder, cfg, model, loader, evaluate(cfg, model, announced(loader, "test")), count)
+    rendered.write(folder, cfg, model, loader, evaluate(cfg, model, with_stderr_progress(loader, "test")), count)
 
 
 if __name__ == "__main__":

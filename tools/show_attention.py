@@ -10,10 +10,10 @@ python tools/show_attention.py configs/ucf101_pape.py work_dirs/ucf101_pape/best
 python tools/show_attention.py configs/cifar10_pape.py work_dirs/cifar10_pape_sample/best.pth 7 --sample --parts
 python tools/show_attention.py configs/cifar10_pape.py work_dirs/cifar10_pape/best.pth 0-63 --z-scores --out z.png
 
-All layers and heads, for one query: a map of attention each. One layer, for some queries: its heads. One layer or one
-head also shows the terms of the logits, which sum to what the softmax is taken of, and so does --parts. What moves is
-a GIF, and a sheet of some moments in a PNG; a cloud turns in a GIF. Layers and heads count from 1, patches from 0, and
-a query in a cloud or in events is the token nearest to it. A number instead of a file is a sample of the test set.
+It draws an attention map per layer and head for one query, or the heads of one layer for several queries. For one layer
+or one head, or with --parts, it also draws the terms of the logits, whose sum enters the softmax. Videos and events are
+written as a GIF, and as a sheet of moments in a PNG; a point cloud turns in a GIF. Layers and heads count from 1,
+patches from 0. In a cloud or in events, the query is the nearest token. A number instead of a file is a test sample.
 """
 
 import argparse
@@ -30,7 +30,7 @@ from ndformer.framework.engine.programs.cli import config_arguments, config_from
 from ndformer.framework.engine.training import checkpoint, contents
 from ndformer.framework.errors import DataError
 from ndformer.framework.heads.head import Head
-from ndformer.framework.pictures.attention import Painting, z_map
+from ndformer.framework.pictures.attention import z_map
 from ndformer.framework.pictures.cards import shortened
 from ndformer.framework.system import atomic
 
@@ -50,83 +50,85 @@ def arguments() -> argparse.ArgumentParser:
         metavar="class|Y,X",
         nargs="+",
         default=[],
-        help="who looks (class, or else the middle token); clouds: X,Y,Z; a car's: X,Y in metres or CAMERA,ROW,COLUMN",
+        help="query token (class, else the middle one); clouds: X,Y,Z; driving: X,Y in meters or CAMERA,ROW,COLUMN",
     )
-    parser.add_argument("--parts", action="store_true", help="the terms of the logits too, of all layers and heads")
     parser.add_argument(
-        "--z-scores", action="store_true", help="by layer and head: above 0 by positions, below by semantics"
+        "--parts", action="store_true", help="also draw the terms of the logits, for all layers and heads"
     )
-    parser.add_argument("--out", metavar="FILE", type=Path, help="(attention.png, and .gif of what moves)")
+    parser.add_argument(
+        "--z-scores",
+        action="store_true",
+        help="z-score of each head: above 0 for attention by position, below 0 for attention by content",
+    )
+    parser.add_argument(
+        "--out", metavar="FILE", type=Path, help="(attention.png, and attention.gif if the sample moves)"
+    )
     return parser
 
 
-def draw(of: attention.Seen, wanted: attention.Wanted, title: str, in_moments: bool) -> Painting:
-    return attention.painting(of, wanted, title, in_moments)
-
-
 def table(z: np.ndarray) -> str:
-    """A line for each layer (layers, heads)."""
+    """Format z-scores (layers, heads) as one line per layer."""
     return "\n".join(
         f"layer {number:2}  " + " ".join(f"{value:+.2f}" for value in row if np.isfinite(value))
         for number, row in enumerate(z, 1)
     )
 
 
-def of_layer(looks: Sequence[Look]) -> np.ndarray:
-    """(heads,): the mean over all that look."""
-    counts = [look.x[..., 0].numel() if look.where.valid is None else int(look.where.valid.sum()) for look in looks]
-    return np.average([z_scores(look).cpu().numpy() for look in looks], axis=0, weights=counts)
+def layer_z_scores(layer: Sequence[Look]) -> np.ndarray:
+    """Return the z-scores (heads,) of a layer, averaged over queries."""
+    counts = [maps.x[..., 0].numel() if maps.where.valid is None else int(maps.where.valid.sum()) for maps in layer]
+    return np.average([z_scores(maps).cpu().numpy() for maps in layer], axis=0, weights=counts)
 
 
-def of_heads(seen: Iterable[attention.Seen]) -> np.ndarray:
-    """(layers, heads): z-scores, the mean over samples."""
-    found = []
-    for of in seen:
-        if not any(set(attention.terms_of(look)) - {"semantic", "mask"} for look in of.looks):
+def mean_z_scores(samples: Iterable[attention.SampleAttention]) -> np.ndarray:
+    """Return the z-scores (layers, heads), averaged over samples."""
+    all_scores = []
+    for sample in samples:
+        if not any(set(attention.logit_terms(maps)) - {"semantic", "mask"} for maps in sample.maps):
             raise DataError(
-                "the logits of this model have one term, in which positions and semantics are not apart: z-scores are "
-                "of encodings with terms of their own, as PaPE, ALiBi and RelativeBias have"
+                "--z-scores: expected an encoding with separate terms of the logits, such as PaPE, ALiBi or "
+                "RelativeBias, got a model whose logits have one term"
             )
-        scores = [of_layer(looks) for looks in of.layers]
-        most = max(map(len, scores))
-        found.append([np.pad(one, (0, most - len(one)), constant_values=np.nan) for one in scores])
-    return np.mean(found, axis=0)
+        scores = [layer_z_scores(layer) for layer in sample.layers]
+        heads = max(map(len, scores))
+        all_scores.append([np.pad(row, (0, heads - len(row)), constant_values=np.nan) for row in scores])
+    return np.mean(all_scores, axis=0)
 
 
 def main(words: Sequence[str] | None = None) -> None:
-    given = arguments().parse_args(words)
-    cfg = config_from(given, ["test"])
-    for path in [given.out] if given.out else ():
+    args = arguments().parse_args(words)
+    cfg = config_from(args, ["test"])
+    for path in [args.out] if args.out else ():
         output.ready(path, ENDINGS)
-    if given.z_scores and given.out and given.out.suffix == ".gif":
-        raise DataError("z-scores do not move: name a .png with --out")
-    content = checkpoint.load(given.checkpoint)
-    model = build_model(cfg, known=content.get("classes")).eval()
-    checkpoint.load_weights(model, content, given.checkpoint, given.resize_positions)
-    named = sum(part.classes for part in model.modules() if isinstance(part, Head))
-    classes = contents.class_names(content, given.checkpoint, named)
+    if args.z_scores and args.out and args.out.suffix == ".gif":
+        raise DataError("--z-scores: expected a .png in --out, got a .gif")
+    content = checkpoint.load(args.checkpoint)
+    model = build_model(cfg, class_names=content.get("classes")).eval()
+    checkpoint.load_weights(model, content, args.checkpoint, args.resize_positions)
+    count = sum(head.classes for head in model.modules() if isinstance(head, Head))
+    classes = contents.class_names(content, args.checkpoint, count)
     prepared = Preparation(cfg, model)
-    samples = attention.samples(cfg, prepared, given.files, given.sample, content.get("classes", ()))
-    if len(samples) > 1 and not given.z_scores:
-        raise DataError(f"one sample is drawn at a time, got {len(samples)}: name one (--z-scores takes several)")
-    looked = (attention.seen(model, prepared, sample, title, classes) for title, sample in samples)
-    if given.z_scores:
-        z = of_heads(looked)
-        out = given.out or Path("z_scores.png")
-        of = f"{len(samples)} samples" if len(samples) > 1 else samples[0][0]
+    samples = attention.samples(cfg, prepared, args.files, args.sample, content.get("classes", ()))
+    if len(samples) > 1 and not args.z_scores:
+        raise DataError(f"expected one sample, got {len(samples)}. Give one (--z-scores takes several)")
+    records = (attention.record(model, prepared, sample, title, classes) for title, sample in samples)
+    if args.z_scores:
+        z = mean_z_scores(records)
+        out = args.out or Path("z_scores.png")
+        source = f"{len(samples)} samples" if len(samples) > 1 else samples[0][0]
         with atomic.whole(out) as half:
-            z_map(f"z of each head: {encoding_name(cfg)}, {of}, {TAU:.0%} of attention", z).savefig(half)
+            z_map(f"z of each head: {encoding_name(cfg)}, {source}, {TAU:.0%} of attention", z).savefig(half)
         print(f"{table(z)}\n{out}")
         return
-    (of,) = looked
-    title = f"{of.title}: {encoding_name(cfg)} says {shortened(of.answer.words(classes, 1, 0.3), 420, 11)}"
-    wanted = attention.Wanted(given.layer, given.head, given.query, given.parts or None)
-    moves = len(of.scene.stills) > 1
-    outs = [given.out] if given.out else [Path("attention.png"), *([Path("attention.gif")] if moves else [])]
+    (sample,) = records
+    title = f"{sample.title}: {encoding_name(cfg)} predicts {shortened(sample.answer.words(classes, 1, 0.3), 420, 11)}"
+    selection = attention.Selection(args.layer, args.head, args.query, args.parts or None)
+    moves = len(sample.canvas.stills) > 1
+    outs = [args.out] if args.out else [Path("attention.png"), *([Path("attention.gif")] if moves else [])]
     for out in outs:
-        if out.suffix == ".gif" and of.scene.moments == 1:
-            raise DataError(f"{of.title} does not move: name a .png with --out")
-        picture = draw(of, wanted, title, out.suffix != ".gif")
+        if out.suffix == ".gif" and sample.canvas.moments == 1:
+            raise DataError(f"--out: expected a .png, since {sample.title} does not move, got {out}")
+        picture = attention.painting(sample, selection, title, out.suffix != ".gif")
         picture.moving(out) if out.suffix == ".gif" else picture.save(out)
         print(out)
 

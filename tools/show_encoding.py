@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""Draw the attention that an untrained position encoding causes.
+"""Draw the attention caused by an untrained position encoding.
 
 python tools/show_encoding.py PaPE m=50 init_radius=3
 python tools/show_encoding.py LookHere fov=180 --heads 6 --out cones.png
@@ -10,8 +10,8 @@ python tools/show_encoding.py --config mnist_pape --sample
 python tools/show_encoding.py "PaPE(m=8)" --config mnist_pape --data-root data/mnist
 
 An additive encoding is drawn as the similarity of its embeddings, a rotary one as the logit of equal queries and keys,
-a bias as it is; beside them the attention that positions alone would give. With --config it says which of its waves,
-steps and radii the positions of your data reach, and where it is blind there: all else is as for check_coverage.py.
+a bias as its values; each with the attention that results from positions alone. With --config it reports instead which
+waves, table entries and radii the data of a config use, with the options of check_coverage.py.
 """
 
 import argparse
@@ -31,44 +31,51 @@ from ndformer.framework.system.pipes import ending_with_their_reader
 def main(arguments: Sequence[str] | None = None) -> None:
     words = list(sys.argv[1:] if arguments is None else arguments)
     if any(word.partition("=")[0] == "--config" for word in words):
-        of_data(words)
+        report_coverage(words)
         return
     parser = new_parser(__doc__)
     parser.add_argument("encoding", metavar="NAME | MODULE:CLASS | FILE.py:CLASS")
-    parser.add_argument("options", metavar="KEY=VALUE", nargs="*", help="its options")
+    parser.add_argument("options", metavar="KEY=VALUE", nargs="*", help="options of the encoding")
     parser.add_argument("--dims", type=int, choices=SIZES, default=2, help="position dimensions (2)")
     parser.add_argument(
-        "--heads", type=int, choices=range(1, 17), metavar="H", default=4, help="how many, each 64 wide (4)"
+        "--heads", type=int, choices=range(1, 17), metavar="H", default=4, help="number of heads, of 64 channels (4)"
     )
     parser.add_argument(
-        "--compare", metavar="KEY=VALUE", nargs="+", action="append", default=[], help="a column with these options"
+        "--compare",
+        metavar="KEY=VALUE",
+        nargs="+",
+        action="append",
+        default=[],
+        help="another column, with these options",
     )
-    parser.add_argument("--out", type=Path, help="the picture (NAME.png)")
-    parser.add_argument("--config", help="what the data of a config reach of it instead; --sample: its small version")
-    given = parser.parse_intermixed_args(words)
-    out = given.out or Path(f"{given.encoding.rpartition(':')[2]}.png")
+    parser.add_argument("--out", type=Path, help="picture to write (NAME.png)")
+    parser.add_argument(
+        "--config", help="report the coverage by the data of a config instead; --sample: its small version"
+    )
+    args = parser.parse_intermixed_args(words)
+    out = args.out or Path(f"{args.encoding.rpartition(':')[2]}.png")
     output.ready(out, output.PICTURES)
-    compare = [options(column) for column in given.compare]
-    picture = draw(find(given.encoding), options(given.options), compare, given.dims, given.heads)
+    compare = [options(column) for column in args.compare]
+    picture = draw(find(args.encoding), options(args.options), compare, args.dims, args.heads)
     with atomic.whole(out) as half:
         picture.savefig(half)
     print(out)
 
 
-def of_data(words: list[str]) -> None:
-    """What the data of a config reach of it."""
+def report_coverage(words: list[str]) -> None:
+    """Report the coverage of the encoding by the data of a config."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--config")
-    given, rest = parser.parse_known_args(words)
-    named = bool(rest) and not rest[0].startswith("-")
-    coverage.told(new_parser(__doc__), [given.config, *(["--encoding", *rest] if named else rest)])
+    args, others = parser.parse_known_args(words)
+    has_encoding = bool(others) and not others[0].startswith("-")
+    coverage.main(new_parser(__doc__), [args.config, *(["--encoding", *others] if has_encoding else others)])
 
 
 if __name__ == "__main__":
     try:
         with ending_with_their_reader():
             main()
-    except Exception as error:  # whatever a stranger's module may raise
+    except Exception as error:  # a user's module may raise anything
         if os.environ.get("NDFORMER_DEBUG"):
             raise
         sys.exit(f"show_encoding: {in_a_sentence(error)}")

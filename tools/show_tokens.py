@@ -1,12 +1,12 @@
 #!/usr/bin/env python
-"""Draw the tokens that a model gets from a file, as a picture or an animation.
+"""Draw the tokens that a model makes of a file, as a picture or an animation.
 
 python tools/show_tokens.py configs/imagenet1k_pape.py photo.jpg           patches
-python tools/show_tokens.py configs/modelnet40_plain_pape.py chair.off     points by the centre they go to
+python tools/show_tokens.py configs/modelnet40_plain_pape.py chair.off     points by the center of their group
 python tools/show_tokens.py configs/ucf101_pape.py video.avi --out video.gif      tubelets, frame by frame
-python tools/show_tokens.py configs/dvsgesture_pape.py user24_led.aedat    spiking patches over the time
+python tools/show_tokens.py configs/dvsgesture_pape.py user24_led.aedat    spiking patches over time
 
-The file goes through the transforms of the config's test set. Several pictures are a GIF, or in a PNG side by side.
+The transforms of the config's test set are applied to the file. Several pictures are a GIF, or a PNG with all of them.
 """
 
 import warnings
@@ -23,7 +23,7 @@ from ndformer.framework.engine.building import build_model
 from ndformer.framework.engine.inputs import Preparation
 from ndformer.framework.engine.programs import output
 from ndformer.framework.engine.programs.cli import config_arguments, config_from, device_argument, new_parser, run
-from ndformer.framework.engine.training.first_batch import few_tokens, tokens_of
+from ndformer.framework.engine.training.first_batch import few_tokens, token_counts
 from ndformer.framework.errors import DataError
 from ndformer.framework.foreign import printable
 from ndformer.framework.pictures.attention import save_gif
@@ -32,45 +32,45 @@ from ndformer.framework.pictures.samples import pack_of
 from ndformer.framework.system import atomic
 from ndformer.framework.tokens import Where
 
-ROW, MOST = 6, 24  # pictures in a row of a sheet, and in all of it
+COLUMNS, MAX_PICTURES = 6, 24  # of a sheet
 
 
-def in_words(where: Where, axes: Sequence[str]) -> list[str]:
-    """How many tokens of each kind, and where they are along their axes."""
+def describe(where: Where, axes: Sequence[str]) -> list[str]:
+    """Return lines with the number of tokens and their range along each axis."""
     real = where.real
     count = where.positions.shape[1]
     placed = count if real is None else int(real.sum())
-    lines = [f"{placed} tokens" + (f", and {count - placed} without a place" if count > placed else "")]
-    found = where.positions[0] if real is None else where.positions[0][real[0]]
-    for axis, values in zip(axis_names(axes, found.shape[1]), found.T):
+    lines = [f"{placed} tokens" + (f", and {count - placed} without a position" if count > placed else "")]
+    positions = where.positions[0] if real is None else where.positions[0][real[0]]
+    for axis, values in zip(axis_names(axes, positions.shape[1]), positions.T):
         if len(values):
-            different = len(values.unique())
-            lines.append(f"  {axis}: {float(values.min()):g} to {float(values.max()):g}, {different} values")
+            count = len(values.unique())
+            lines.append(f"  {axis}: {float(values.min()):g} to {float(values.max()):g}, {count} values")
     return lines
 
 
-def places_of(adapter: Adapter, where: Where) -> np.ndarray:
+def token_positions(adapter: Adapter, where: Where) -> np.ndarray:
     """Return the positions (N, P) of the first sample's tokens, without class token and registers."""
     valid = torch.ones(where.positions.shape[1], dtype=torch.bool) if where.valid is None else where.valid[0].cpu()
     valid = valid & (torch.arange(len(valid)) >= len(adapter.named))
     return where.positions[0].cpu()[valid].double().numpy()
 
 
-def dots(scene: Scene) -> list[np.ndarray]:
-    """Draw each token in a color of its own, one picture for each moment."""
-    colors = distinct_colors(len(scene.coordinates))
+def draw_tokens(canvas: Scene) -> list[np.ndarray]:
+    """Draw each token in its own color, one picture per moment."""
+    colors = distinct_colors(len(canvas.coordinates))
     colors[:, 3] = 1
-    return [scene.painted(colors, moment) for moment in range(scene.moments)]
+    return [canvas.painted(colors, moment) for moment in range(canvas.moments)]
 
 
 def save(pictures: list[np.ndarray], path: Path, seconds: float) -> None:
-    """One as a PNG; several as a GIF, or in rows."""
-    images = [Image.fromarray(one) for one in pictures]
+    """Write the pictures as a GIF, or in rows of one image."""
+    images = [Image.fromarray(pixels) for pixels in pictures]
     if path.suffix == ".gif":
         save_gif(images, path, seconds)
         return
-    chosen = [images[i] for i in np.linspace(0, len(images) - 1, min(MOST, len(images))).round().astype(int)]
-    columns = min(ROW, len(chosen))
+    chosen = [images[i] for i in np.linspace(0, len(images) - 1, min(MAX_PICTURES, len(images))).round().astype(int)]
+    columns = min(COLUMNS, len(chosen))
     wide, high = chosen[0].width + 6, chosen[0].height + 6
     sheet = Image.new("RGB", (columns * wide - 6, -(-len(chosen) // columns) * high - 6), (190, 190, 190))
     for i, image in enumerate(chosen):
@@ -85,31 +85,35 @@ def main(arguments: Sequence[str] | None = None) -> None:
     config_arguments(parser)
     device_argument(parser)
     parser.add_argument("file", metavar="FILE", type=Path)
-    parser.add_argument("--out", type=Path, help="a .png or .gif; default: tokens.png, tokens.gif where it moves")
-    parser.add_argument("--seconds", type=float, default=0.15, help="that each picture of a GIF stays (0.15)")
-    given = parser.parse_args(arguments)
-    if given.out is not None:
-        output.ready(given.out, (".png", ".gif"))
-    cfg = config_from(given, ["test"])
-    model = build_model(cfg, known=["any"]).eval()  # tokens do not depend on the head
+    parser.add_argument(
+        "--out", type=Path, help="a .png or .gif; default: tokens.png, or tokens.gif if the sample moves"
+    )
+    parser.add_argument("--seconds", type=float, default=0.15, help="duration of each picture in a GIF (0.15)")
+    args = parser.parse_args(arguments)
+    if args.out is not None:
+        output.ready(args.out, (".png", ".gif"))
+    cfg = config_from(args, ["test"])
+    model = build_model(cfg, class_names=["any"]).eval()  # tokens do not depend on the head
     prepared = Preparation(cfg, model)
-    if len(prepared.samples_in([given.file])) != 1:
-        raise DataError(f"{given.file} holds several files: name one")
-    name = prepared.modality_of(given.file)
+    if len(prepared.samples_in([args.file])) != 1:
+        raise DataError(f"expected one file, got {args.file} with several. Give one of them")
+    name = prepared.modality(args.file)
     adapter = prepared.adapters[name]
-    sample = prepared.sample((given.file,))
-    print(f"{printable(given.file)} as {name} for {type(adapter).__name__}: ", end="")
+    sample = prepared.sample((args.file,))
+    print(f"{printable(args.file)} as {name} for {type(adapter).__name__}: ", end="")
     inputs = model.at_home(collate([sample]))["inputs"]
-    told = {other: inputs[other] for other in adapter.told if other in inputs}
-    tokens = adapter(inputs[name], **told)
+    extra_inputs = {other: inputs[other] for other in adapter.told if other in inputs}
+    tokens = adapter(inputs[name], **extra_inputs)
     where = tokens.where
-    print("\n".join(in_words(where, adapter.axes)))
-    if few := few_tokens(name, adapter, tokens_of(adapter, tokens)):
+    print("\n".join(describe(where, adapter.axes)))
+    if few := few_tokens(name, adapter, token_counts(adapter, tokens)):
         warnings.warn(few, stacklevel=2)
     pack = pack_of(name, prepared.steps[name])
-    pictures = adapter.pictures(sample, pack) or dots(adapter.scene(sample, pack, places_of(adapter, where)))
-    out = given.out or Path("tokens.png" if len(pictures) == 1 else "tokens.gif")
-    save(pictures, out, given.seconds)
+    pictures = adapter.pictures(sample, pack) or draw_tokens(
+        adapter.scene(sample, pack, token_positions(adapter, where))
+    )
+    out = args.out or Path("tokens.png" if len(pictures) == 1 else "tokens.gif")
+    save(pictures, out, args.seconds)
     print(out)
 
 

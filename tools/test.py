@@ -2,11 +2,11 @@
 """Test a checkpoint: print the metrics on the test set.
 
 python tools/test.py work_dirs/cifar10_pape/config.py work_dirs/cifar10_pape/best.pth [--out predictions.csv]
-python tools/test.py configs/cifar10_pape.py work_dirs/cifar10_pape/best.pth --show-dir seen     what it took for what
+python tools/test.py configs/cifar10_pape.py work_dirs/cifar10_pape/best.pth --show-dir seen     with pictures
 python tools/test.py configs/coco_pape.py work_dirs/coco_pape/best.pth --classwise --out found.json --show-dir seen
 
-A detector's .json is COCO's list of detections, which tools/eval.py coco takes; --show-score is for the pictures alone.
-A run's own config.py says how it was trained, --sample included; it is read from the config.json beside it, not run.
+A detector's .json is a list of detections in COCO's format, for tools/eval.py coco; --show-score only affects pictures.
+A run's config.py includes options such as --sample; it is read from the config.json next to it and not executed.
 """
 
 import sys
@@ -20,8 +20,8 @@ from ndformer.framework.engine.programs import output, show_dir
 from ndformer.framework.engine.programs.cli import config_arguments, config_from, device_argument, new_parser, run
 from ndformer.framework.engine.run import build_loader, evaluate
 from ndformer.framework.engine.training import checkpoint, same_data
-from ndformer.framework.engine.training.loading import all_bad, tell_bad
-from ndformer.framework.engine.training.progress import announced
+from ndformer.framework.engine.training.loading import all_bad, print_bad
+from ndformer.framework.engine.training.progress import with_stderr_progress
 from ndformer.framework.errors import NothingLeftError
 from ndformer.framework.pictures.samples import OfDataset
 
@@ -31,57 +31,57 @@ def main() -> None:
     config_arguments(parser)
     device_argument(parser)
     checkpoint.arguments(parser)
-    parser.add_argument("--out", metavar="FILE", type=Path, help="predictions of every sample, .csv or .json")
-    parser.add_argument("--classwise", action="store_true", help="also the numbers of each class, of detectors")
+    parser.add_argument("--out", metavar="FILE", type=Path, help="predictions of all samples, as .csv or .json")
+    parser.add_argument("--classwise", action="store_true", help="for detectors: also the metrics of each class")
     show_dir.arguments(parser)
-    given = parser.parse_args()
-    cfg = config_from(given, ["test"])
-    if given.out is not None:
-        output.ready(given.out, output.TABLES)
-    show_dir.check(given)
-    content = checkpoint.load(given.checkpoint)
-    model = build_model(cfg, known=content.get("classes"))
-    checkpoint.load_weights(model, content, given.checkpoint, given.resize_positions)
-    prepare_data(cfg, given.sample)
+    args = parser.parse_args()
+    cfg = config_from(args, ["test"])
+    if args.out is not None:
+        output.ready(args.out, output.TABLES)
+    show_dir.check(args)
+    content = checkpoint.load(args.checkpoint)
+    model = build_model(cfg, class_names=content.get("classes"))
+    checkpoint.load_weights(model, content, args.checkpoint, args.resize_positions)
+    prepare_data(cfg, args.sample)
     loader = build_loader(cfg, "test", content.get("classes", ()))
     check_classes(model, loader)
-    same_data.warn(content, loader.data, given.checkpoint)
-    result = evaluate(cfg, model, announced(loader, "test"))
+    same_data.warn(content, loader.data, args.checkpoint)
+    result = evaluate(cfg, model, with_stderr_progress(loader, "test"))
     print(result.line, flush=True)
     if loader.data.test_is_val:
         print(TEST_IS_VAL)
     if on_stand_in(cfg):
         print(STAND_IN)
-    for metric in result.metrics if given.classwise else ():
+    for metric in result.metrics if args.classwise else ():
         table = metric.views(None, loader.data.classes)
         if table is not None:
             print(table)
     for name in model.joined:
         model.masked = {name}
         try:
-            said = evaluate(cfg, model, announced(loader, f"without {name}")).line
+            line = evaluate(cfg, model, with_stderr_progress(loader, f"without {name}")).line
         except NothingLeftError:
-            said = "samples have nothing else"
-        print(f"without {name}:  {said}", flush=True)
+            line = "samples have no other modality"
+        print(f"without {name}:  {line}", flush=True)
     model.masked, data = set(), loader.data
-    kept = data.masked
+    masked = data.masked
     for name, sensors in data.maskable.items():
-        if not kept.issuperset(sensors):
-            data.masked = kept.union(sensors)
-            said = evaluate(cfg, model, announced(loader, f"without {name}")).line
-            print(f"without {name}:  {said}", flush=True)
-    data.masked = kept
-    tell_bad(all_bad(dict(test=loader)), "tools/check_data.py names them all")
-    if given.out is not None:
-        own = given.out.suffix == ".json" and data.categories is not None
-        if not own or not any(metric.export(given.out, data.categories or ()) for metric in result.metrics):
-            write_table(given.out, result.answers, data.classes)
-        print(given.out)
-    if given.show_dir is not None:
+        if not masked.issuperset(sensors):
+            data.masked = masked.union(sensors)
+            line = evaluate(cfg, model, with_stderr_progress(loader, f"without {name}")).line
+            print(f"without {name}:  {line}", flush=True)
+    data.masked = masked
+    print_bad(all_bad(dict(test=loader)), "tools/check_data.py lists all")
+    if args.out is not None:
+        is_coco = args.out.suffix == ".json" and data.categories is not None
+        if not is_coco or not any(metric.export(args.out, data.categories or ()) for metric in result.metrics):
+            write_table(args.out, result.answers, data.classes)
+        print(args.out)
+    if args.show_dir is not None:
         source = OfDataset(data, loader.bad)
-        gallery.show(given.show_dir, result.answers, data.classes, source, given.show_count, given.show_score)
-        print(given.show_dir)
-        if hint := show_dir.too_high(result.answers, given.show_score, content.get("metrics", {})):
+        gallery.show(args.show_dir, result.answers, data.classes, source, args.show_count, args.show_score)
+        print(args.show_dir)
+        if hint := show_dir.threshold_warning(result.answers, args.show_score, content.get("metrics", {})):
             print(f"test: {hint}", file=sys.stderr, flush=True)
 
 

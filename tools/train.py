@@ -1,18 +1,18 @@
 #!/usr/bin/env python
 """Train a config, test the best checkpoint and write a report.
 
-    python tools/train.py configs/cifar10_pape.py                as the paper did
+    python tools/train.py configs/cifar10_pape.py                the full recipe
     python tools/train.py configs/cifar10_pape.py --sample       small, on generated data, in minutes
     python tools/train.py configs/cifar10_pape.py --encoding 'PaPE(m=8)' --cfg-options train_cfg.max_epochs=100
 
     python tools/train.py imagefolder --weights timm:vit_small_patch16_224.safetensors --encoding PaPE --data-root mine
 
-    torchrun --nproc-per-node 2 tools/train.py CONFIG            several processes, each with batches of its own
+    torchrun --nproc-per-node 2 tools/train.py CONFIG            several processes, DDP
 
-Leaves in the work dir: config.py, config.json (the same as data), train.log (all that was said), results.json,
-curves.png, confusion_matrix.png, report.html (all of it on a page, with pictures), best.pth, last.pth, previous.pth.
-Exit codes: 0 done; 1 one sentence says why not; 75 stopped by SIGTERM, SIGUSR1, SIGHUP or Ctrl-C and saved: start again
-with --resume. A second Ctrl-C ends at once.
+It writes to the work dir: config.py, config.json (the same as data), train.log (all output), results.json, curves.png,
+confusion_matrix.png, report.html (results and pictures on one page), best.pth, last.pth, previous.pth.
+Exit codes: 0 done; 1 an error, printed as one sentence; 75 stopped by SIGTERM, SIGUSR1, SIGHUP or Ctrl-C after saving
+a checkpoint: continue with --resume. A second Ctrl-C ends at once.
 """
 
 import argparse
@@ -38,12 +38,10 @@ from ndformer.framework.system import processes
 from ndformer.lab.report import write_after_training
 
 
-def work_dir_of(given: argparse.Namespace, cfg: Config) -> Path:
-    """work_dirs/CONFIG, with what was changed about it."""
-    name = (
-        given.config.stem + (f"_{encoding_name(cfg)}" if given.encoding else "") + ("_sample" if given.sample else "")
-    )
-    return Path(given.work_dir or cfg.get("work_dir") or f"work_dirs/{name}")
+def default_work_dir(args: argparse.Namespace, cfg: Config) -> Path:
+    """Return the work dir of the arguments or the config, else work_dirs/CONFIG with the changes in its name."""
+    name = args.config.stem + (f"_{encoding_name(cfg)}" if args.encoding else "") + ("_sample" if args.sample else "")
+    return Path(args.work_dir or cfg.get("work_dir") or f"work_dirs/{name}")
 
 
 def main() -> None:
@@ -52,34 +50,34 @@ def main() -> None:
     weights_arguments(parser)
     device_argument(parser)
     parser.add_argument("--work-dir", metavar="DIR", help="default: work_dirs/CONFIG")
-    parser.add_argument("--resume", action="store_true", help="go on from last.pth in the work dir")
-    parser.add_argument("--allow-config-change", action="store_true", help="--resume with another config than before")
-    parser.add_argument("--allow-data-change", action="store_true", help="--resume on other data than before")
-    parser.add_argument("--overwrite", action="store_true", help="start anew where the work dir holds a run already")
-    parser.add_argument("--detect-anomaly", action="store_true", help="slow; names the operation that makes a NaN")
-    parser.add_argument("--no-report", action="store_true", help="leave report.html and its pictures out")
-    parser.add_argument("--export", metavar="FILE", type=Path, help="the best weights as .safetensors, at the end")
-    given = parser.parse_args()
-    with processes.joined():  # first: what is wrong with one of several is told to the others
-        cfg = config_from(given)
-        if given.detect_anomaly:
+    parser.add_argument("--resume", action="store_true", help="continue from last.pth in the work dir")
+    parser.add_argument("--allow-config-change", action="store_true", help="--resume with a changed config")
+    parser.add_argument("--allow-data-change", action="store_true", help="--resume on changed data")
+    parser.add_argument("--overwrite", action="store_true", help="start a new run in a work dir that contains one")
+    parser.add_argument("--detect-anomaly", action="store_true", help="slow; names the operation that computes a NaN")
+    parser.add_argument("--no-report", action="store_true", help="write no report.html and no pictures for it")
+    parser.add_argument("--export", metavar="FILE", type=Path, help="also write the best weights as .safetensors")
+    args = parser.parse_args()
+    with processes.joined():  # first, so that all processes see an error of one
+        cfg = config_from(args)
+        if args.detect_anomaly:
             cfg.train_cfg.detect_anomaly = True
-        if given.export is not None:
-            exported.can_export(given.export)
-        work_dir = work_dir_of(given, cfg)
+        if args.export is not None:
+            exported.can_export(args.export)
+        work_dir = default_work_dir(args, cfg)
         output.folder(work_dir, "--work-dir")
         if not processes.restarted():
-            check_free(work_dir, given.resume, given.overwrite)
+            check_free(work_dir, args.resume, args.overwrite)
         processes.wait()
         if processes.rank() == 0:
-            prepare_data(cfg, given.sample)
+            prepare_data(cfg, args.sample)
         processes.wait()
-        changes = given.allow_config_change, given.allow_data_change
-        report = None if given.no_report else partial(write_after_training, work_dir)
-        train(cfg, work_dir, given.resume, *changes, given.overwrite, report)
-        if given.export is not None and processes.rank() == 0:
-            exported.export(given.export, checkpoint.load(work_dir / checkpoint.BEST))
-            print(given.export)
+        changes = args.allow_config_change, args.allow_data_change
+        report = None if args.no_report else partial(write_after_training, work_dir)
+        train(cfg, work_dir, args.resume, *changes, args.overwrite, report)
+        if args.export is not None and processes.rank() == 0:
+            exported.export(args.export, checkpoint.load(work_dir / checkpoint.BEST))
+            print(args.export)
 
 
 if __name__ == "__main__":

@@ -161,7 +161,7 @@ class Transformer(nn.Module):
         self.final_norm = nn.LayerNorm(dim, norm_eps) if final_norm else nn.Identity()
         self.checkpointing = checkpointing
 
-    def layer_of(self, name: str) -> int:
+    def layer_index(self, name: str) -> int:
         part, *rest = name.split(".")
         if part in ("blocks", "layers"):  # blocks.INDEX, layers.SPACE.INDEX
             return int(rest[part == "layers"]) + 1

@@ -22,14 +22,14 @@ from ndformer.framework.data.dataset import SPLITS
 from ndformer.framework.encoding.composed import class_place
 from ndformer.framework.engine.building import prepare_data
 from ndformer.framework.engine.config import saved
-from ndformer.framework.engine.config.differences import that_matter
+from ndformer.framework.engine.config.differences import relevant_changes
 from ndformer.framework.engine.config.load import load
 from ndformer.framework.engine.config.shipped import config_path
 from ndformer.framework.engine.config.text import as_argument, parse_option
 from ndformer.framework.engine.programs.cli import config_from
 from ndformer.framework.engine.run import build_loader
 from ndformer.framework.engine.training import checkpoint
-from ndformer.framework.engine.training.leakage import check_apart
+from ndformer.framework.engine.training.leakage import check_leakage
 from ndformer.framework.errors import ConfigError, DataError
 from ndformer.framework.evaluation.metric import main_metric, quantity_of
 from ndformer.framework.quantity import Quantity
@@ -204,7 +204,9 @@ def check_folder(run: Run, trusted: bool = False) -> str:
         old = load(path, trusted=trusted).to_dict()
     except ConfigError as error:
         return f"damaged: {path} cannot be read ({str(error).splitlines()[0]}). {ANEW}"
-    changed = [f"{at} was {was!r:.40} and would be {now!r:.40}" for at, was, now in that_matter(old, run.cfg.to_dict())]
+    changed = [
+        f"{at} was {was!r:.40} and would be {now!r:.40}" for at, was, now in relevant_changes(old, run.cfg.to_dict())
+    ]
     if changed:
         more = f" and {len(changed) - 3} more" if len(changed) > 3 else ""
         raise DataError(
@@ -218,7 +220,7 @@ def check_data(runs: Sequence[Run], sample: bool) -> None:
     """Generate the sample if it is asked for, and raise if data is missing or splits overlap."""
     run = max(runs, key=lambda run: run.per_class or 0)
     prepare_data(run.cfg, sample)
-    check_apart(run.cfg, {split: build_loader(run.cfg, split).data for split in SPLITS})
+    check_leakage(run.cfg, {split: build_loader(run.cfg, split).data for split in SPLITS})
 
 
 def outcome(run: Run, failed: str = "") -> Outcome:

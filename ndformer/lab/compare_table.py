@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ndformer.framework.data.dataset import TEST_IS_VAL
-from ndformer.framework.engine.training.evaluate import value_of
+from ndformer.framework.engine.training.evaluate import metric_value
 from ndformer.framework.engine.training.progress import clock
 from ndformer.framework.pictures.figures import canvas
 from ndformer.framework.quantity import Quantity
@@ -49,7 +49,9 @@ def tabulate(outcomes: Sequence[Outcome], metric: str, baseline: str) -> list[Ro
         groups.setdefault((one.run.per_class, one.run.encoding), []).append(one)
     values = {
         key: {
-            o.run.repeat: value_of(metric, o.results["test"]) for o in group if o.results is not None and not o.failed
+            o.run.repeat: metric_value(metric, o.results["test"])
+            for o in group
+            if o.results is not None and not o.failed
         }
         for key, group in groups.items()
     }
@@ -173,7 +175,7 @@ def line(outcome: Outcome, metric: str, seconds_left: float) -> str:
     if outcome.failed or outcome.results is None:
         text = f"failed, {outcome.failed}   ({outcome.run.folder / LOG})"
     else:
-        value = outcome.quantity(metric).log_text(value_of(metric, outcome.results["test"]))
+        value = outcome.quantity(metric).log_text(metric_value(metric, outcome.results["test"]))
         text = f"{metric} {value}   {outcome.results['minutes']:.1f} min"
     return f"{outcome.run}: {text}   left {clock(seconds_left)}"
 

@@ -49,7 +49,7 @@ class Side:
 def opened(name: str, cfg: Config, path: Path, sample: bool = False) -> Side:
     """Return a model with the weights of a checkpoint."""
     content = checkpoint.load(path)
-    model = build_model(cfg, known=content.get("classes")).eval()
+    model = build_model(cfg, class_names=content.get("classes")).eval()
     model.amp = None  # so that numbers on the page are exact
     checkpoint.load_weights(model, content, path)
     if model.joined:

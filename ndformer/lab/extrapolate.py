@@ -21,8 +21,8 @@ from ndformer.framework.engine.building import build_model
 from ndformer.framework.engine.config.text import as_argument
 from ndformer.framework.engine.run import build_loader, evaluate
 from ndformer.framework.engine.training import checkpoint, same_data
-from ndformer.framework.engine.training.evaluate import value_of
-from ndformer.framework.engine.training.progress import announced
+from ndformer.framework.engine.training.evaluate import metric_value
+from ndformer.framework.engine.training.progress import with_stderr_progress
 from ndformer.framework.errors import DataError
 from ndformer.framework.evaluation.metric import main_metric
 from ndformer.framework.model import TokenModel
@@ -76,7 +76,7 @@ def extrapolate(
     the value in tables; None: the config's main metric.
     """
     content = checkpoint.load(path)
-    model = build_model(cfg, known=content.get("classes"))
+    model = build_model(cfg, class_names=content.get("classes"))
     checkpoint.load_weights(model, content, path)
     classes = content.get("classes", ())
     same_data.warn(content, build_loader(cfg, "test", classes).data, path)
@@ -97,12 +97,12 @@ def extrapolate(
         for scaling_name in scalings:
             if not test or shape != train_shape:
                 scale(model, scaling_name, train_shape, shape, patch)
-                batches = announced(build_loader(at, "test", classes), f"{named(size)} px, {scaling_name}")
+                batches = with_stderr_progress(build_loader(at, "test", classes), f"{named(size)} px, {scaling_name}")
                 found = evaluate(at, model, batches)
                 test, quantities = found.values, found.quantities
             figures.append(Figure(named(size), shape, scaling_name, did, test))
     shown = metric or main_metric(cfg.metrics)[0]
-    value_of(shown, figures[0].test)
+    metric_value(shown, figures[0].test)
     return Tested(str(path), encoding, cfg.seed, train_shape, shown, quantities[shown], figures)
 
 

@@ -69,7 +69,7 @@ def train_once(cfg: Config, folder: Path, sample: bool = False, with_report: boo
                 import_modules_from_strings(**cfg.custom_imports)
             prepare_data(cfg, sample)
             after = partial(write_after_training, folder) if with_report else None
-            train(cfg, folder, resume=begun(folder), tested=after)
+            train(cfg, folder, resume=begun(folder), on_tested=after)
     return foreign.plain_json(folder / RESULTS)
 
 

@@ -75,7 +75,7 @@ def probe(cfg: Config, path: Path, count: int, tokens: int) -> Probed:
     torch.manual_seed(cfg.seed)
     content = checkpoint.load(path)
     known = content.get("classes")
-    untrained, model = build_model(cfg, known=known).eval(), build_model(cfg, known=known).eval()
+    untrained, model = build_model(cfg, class_names=known).eval(), build_model(cfg, class_names=known).eval()
     checkpoint.load_weights(model, content, path)
     loader = build_loader(cfg, "test", content.get("classes", ()))
     data: Any = loader.data

@@ -13,7 +13,7 @@ from ndformer.framework.data.dataset import TEST_IS_VAL
 from ndformer.framework.engine.config.differences import changes
 from ndformer.framework.engine.config.load import load
 from ndformer.framework.engine.config.shipped import CONFIGS
-from ndformer.framework.engine.config.text import as_argument, spelled
+from ndformer.framework.engine.config.text import as_argument, format_config
 from ndformer.framework.engine.programs import rendered
 from ndformer.framework.engine.training.evaluate import Evaluation
 from ndformer.framework.engine.training.loading import Loader
@@ -59,7 +59,7 @@ def write_after_training(
 ) -> None:
     """Write the page of a run that has just been tested, with pictures; an error is only a warning."""
     with attempted(path := work_dir / "report.html"):
-        rendered.leave(work_dir, cfg, model, loader, evaluation)
+        rendered.write(work_dir, cfg, model, loader, evaluation)
         write(path, [run_folder.read(work_dir)])
         print(path)
 
@@ -172,7 +172,7 @@ def _named(name: str, *inner: Markup) -> Markup:
 
 def _rendered(run: RunFolder, kind: str) -> list[Markup]:
     of = [one for one in run.rendered if one.kind == kind]
-    return [picture(one.png, one.says) if one.png else element("p", one.says) for one in of]
+    return [picture(one.png, one.caption) if one.png else element("p", one.caption) for one in of]
 
 
 def _run_details(run: RunFolder) -> list[Markup]:
@@ -190,7 +190,7 @@ def _run_details(run: RunFolder) -> list[Markup]:
     return [
         *parts,
         columns(*_differs(run), *_began(run.began)),
-        folded("the whole config", element("pre", spelled(run.config))),
+        folded("the whole config", element("pre", format_config(run.config))),
     ]
 
 

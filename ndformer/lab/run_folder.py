@@ -9,7 +9,7 @@ from typing import Any
 from ndformer.framework import foreign
 from ndformer.framework.engine.config import saved
 from ndformer.framework.engine.programs import rendered
-from ndformer.framework.engine.programs.rendered import PNG, SIZE, Picture
+from ndformer.framework.engine.programs.rendered import MAX_BYTES, PNG, Picture
 from ndformer.framework.engine.training import checkpoint
 from ndformer.framework.engine.training.console import LOG
 from ndformer.framework.engine.training.work_dir import RESULTS
@@ -116,5 +116,5 @@ def _without(value: Any, keys: Sequence[str]) -> Any:
 def _pictures(folder: Path) -> dict[str, bytes]:
     found = sorted(folder.glob("*.png"), key=lambda path: ((*FIRST, path.stem).index(path.stem), path.name))
     own = [one for one in found if one.is_file() and not one.is_symlink()]  # a link could lead out of the folder
-    read = {one.stem: foreign.content(one) for one in own if one.stat().st_size <= SIZE}
+    read = {one.stem: foreign.content(one) for one in own if one.stat().st_size <= MAX_BYTES}
     return {name: png for name, png in read.items() if png.startswith(PNG)}

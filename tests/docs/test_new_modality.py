@@ -127,7 +127,7 @@ PROGRAMS = [  # every other program that takes a config or a run, and what it pr
 REFUSED = [  # programs that need what this modality does not have, and the sentence about it
     (tools.browse_dataset, "chirps_config.py", "nothing draws samples of sound: give the transform that packs them"),
     (tools.test, f"chirps_config.py {BEST} --show-dir seen", "nothing draws samples of sound"),
-    (tools.export, f"chirps_config.py {BEST} a.onnx", "graphs are of models of images, this one takes Sound"),
+    (tools.export, f"chirps_config.py {BEST} a.onnx", "graphs: expected a model of images, got Sound"),
     (
         tools.extrapolate,
         f"chirps_config.py {BEST} --sizes 32",

@@ -18,7 +18,7 @@ import torch
 from mmengine.config import Config
 
 from ndformer.framework.engine.building import build_model, prepare_data
-from ndformer.framework.engine.calibration import fitted
+from ndformer.framework.engine.calibration import calibrate
 from ndformer.framework.engine.config.load import load
 from ndformer.framework.engine.run import build_loader
 from ndformer.framework.engine.training.console import Console, Log
@@ -77,7 +77,7 @@ def seen_in(name: str, device: torch.device, folder: Path) -> dict[str, Any]:
     os.chdir(folder / name)
     cfg = load(CONFIGS / f"{name}.py", here, sample=True)
     prepare_data(cfg, sample=True)
-    cfg, _ = fitted(cfg)
+    cfg, _ = calibrate(cfg)
     steps, test = trained(cfg, device, folder / name)
     model: Any = build_model(cfg, "cpu").to(device)
     with elsewhere.watched() as tested:

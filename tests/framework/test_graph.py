@@ -154,7 +154,7 @@ def test_an_onnx_file_says_how_it_is_used(
     cfg = load(ROOT / "configs" / "cifar10_pape.py", ["model.backbone.dim=24", "model.backbone.depth=1",
                                                       "model.backbone.heads=2"])  # fmt: skip
     made = build_model(cfg).eval()
-    found = export.metadata_of(cfg, made, list("abcdefghij"))
+    found = export.graph_metadata(cfg, made, list("abcdefghij"))
     graph.save(tmp_path / "g.onnx", graph.graph(made, images(2)), found)
     metadata = runtime.InferenceSession(tmp_path / "g.onnx").get_modelmeta().custom_metadata_map
     assert {name: json.loads(metadata[name]) for name in METADATA} == METADATA
@@ -195,9 +195,9 @@ def test_a_trained_model_is_exported_without_its_data(tmp_path: Path) -> None:
     assert (first, second) == ("new/w.safetensors", "g.pt2"), ran.stderr
     assert begun.startswith("making a graph")
     sizes = "2 x 32 x 32, 1 x 32 x 44, 3 x 40 x 32"
-    assert re.fullmatch(rf"at most \d\.\de[-+]\d\d from the model, with images of {sizes}", said)
+    assert re.fullmatch(rf"at most \d\.\de[-+]\d\d different from the model, with images of {sizes}", said)
     assert sentences == [
-        "export: weights are exported as .safetensors, graphs as .pt2 or .onnx, got g.png",
+        "export: expected .safetensors for weights, .pt2 or .onnx for a graph, got g.png",
         "export: the folder of file/w.safetensors cannot be made (File exists): name another one",
         "export: the folder of file/card cannot be made (File exists): name another one",
     ]

@@ -83,8 +83,8 @@ MISTAKES = {
     ),
     "such a class in train/ too": (
         ["test", *TRAINED, "--data-root", "more"],
-        "ImageFolder under more has classes that the checkpoint does not know (up; it knows left, right): leave them "
-        "out, or train with them",
+        "ImageFolder under more has classes that the checkpoint does not have (up; it has left, right): remove them, "
+        "or train with them",
     ),
     "another number of classes": (
         ["train", CONFIG, *MINE, "--work-dir", "x", "--cfg-options", "model.head.classes=7"],
@@ -92,7 +92,7 @@ MISTAKES = {
     ),
     "a broken image": (
         ["train", CONFIG, "--data-root", "broken", "--work-dir", "x", *SMALL],
-        "; --cfg-options train_dataloader.skip_bad=True leaves such samples out, tools/check_data.py CONFIG names all "
+        "; --cfg-options train_dataloader.skip_bad=True skips such samples, tools/check_data.py CONFIG lists all "
         "of them",
     ),
     "images for an event config": (
@@ -109,11 +109,11 @@ MISTAKES = {
         " `classes`",
     ),
     "a checkpoint of another config": (
-        ["predict", "custom_videos", TRAINED[1], "clip.mp4"], f"Its own config is {TRAINED[0]}"
+        ["predict", "custom_videos", TRAINED[1], "clip.mp4"], f"Use its config {TRAINED[0]}"
     ),
     "a checkpoint misspelt": (
         ["predict", TRAINED[0], f"{RUN}/bst.pth", "mine/test"],
-        f"no checkpoint at {RUN}/bst.pth; beside it: best.pth, last.pth",
+        f"no checkpoint at {RUN}/bst.pth. The folder has best.pth, last.pth",
     ),
     "a number typed as text": (
         ["train", CONFIG, *MINE, *SMALL, "optimizer.lr=fast"],
@@ -131,7 +131,8 @@ MISTAKES = {
     ),
     "a work dir used again": (
         ["train", CONFIG, *MINE, *SMALL],
-        f"{RUN} holds a run already; --resume goes on, --overwrite starts anew, --work-dir names another",
+        f"{RUN} already contains a run; --resume continues it, --overwrite replaces it, --work-dir names another "
+        "folder",
     ),
     "a GPU that is not there": (["predict", *TRAINED, "mine/test", "--device", "cuda"], ": take cpu"),
 }  # fmt: skip

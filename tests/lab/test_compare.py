@@ -134,11 +134,11 @@ def test_nothing_in_the_folder_of_a_run_is_run_unless_told_to(tmp_path):
     made(run)
     code = f"open({str(tmp_path / 'ran')!r}, 'w').close()\n" + (run.folder / "config.py").read_text()
     (run.folder / "config.py").write_text(code)
-    with pytest.raises(DataError, match="was changed after its run wrote it, and is code") as error:
+    with pytest.raises(DataError, match="is code, and was changed after its run wrote it") as error:
         check_folder(run)
     assert error.value.option == "--trust-config runs it"
     (run.folder / "config.json").unlink()  # as runs of before left it
-    with pytest.raises(DataError, match="is code, and there is no config.json beside it"):
+    with pytest.raises(DataError, match="is code, and its folder has no config.json"):
         check_folder(run)
     assert not (tmp_path / "ran").exists()
     assert check_folder(run, trusted=True) == ""

@@ -57,7 +57,7 @@ def test_a_file_is_of_the_modality_that_can_open_it(tmp_path):
     np.save(tmp_path / "cloud.npy", np.zeros((5, 3)))
     np.save(tmp_path / "events.npy", np.zeros(5, [("x", "u2"), ("y", "u2"), ("t", "i8"), ("p", "u1")]))
     np.save(tmp_path / "what.npy", np.zeros(()))
-    assert prepared.modality_of(tmp_path / "cloud.npy") == "points"
-    assert prepared.modality_of(tmp_path / "events.npy") == "events"
+    assert prepared.modality(tmp_path / "cloud.npy") == "points"
+    assert prepared.modality(tmp_path / "events.npy") == "events"
     with pytest.raises(DataError, match=r"what\.npy cannot be read as"):
         prepared.sample((tmp_path / "what.npy",))

@@ -25,7 +25,7 @@ from ndformer.framework.pictures import runs as report
 from ndformer.framework.system import atomic
 from tests.soak.tiny import config, differences, register, warm
 
-REFUSED = ("is in use by another run", "holds a run already")  # while the other one runs, and when it has ended
+REFUSED = ("is in use by another run", "already contains a run")  # while the other one runs, and when it has ended
 
 
 def contender(cfg: Config, folder: Path, log: Path, gate: int) -> int:

@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 
 from ndformer.framework.engine.building import build_model, prepare_data
-from ndformer.framework.engine.calibration import fitted
+from ndformer.framework.engine.calibration import calibrate
 from ndformer.framework.engine.config.load import load
 from ndformer.framework.engine.run import build_loader
 from ndformer.framework.engine.training.evaluate import measure
@@ -26,7 +26,7 @@ def attempt(name: str) -> None:
     here = [f"{split}_dataloader.num_workers=0" for split in SPLITS]
     cfg = load(CONFIGS / f"{name}.py", here, sample=True)
     prepare_data(cfg, sample=True)
-    cfg, _ = fitted(cfg)
+    cfg, _ = calibrate(cfg)
     torch.manual_seed(0)
     model = build_model(cfg, "cpu")
     for split in SPLITS:

@@ -71,7 +71,7 @@ def main() -> None:
         before = (folder / "run" / "last.pth").read_bytes()
         if start(folder).wait() == 0 or (folder / "run" / "last.pth").read_bytes() != before:
             sys.exit(f"what was there was not left alone: {(folder / 'log.txt').read_text()}")
-        said(folder, "holds a run already")
+        said(folder, "already contains a run")
         print("what was there was left alone, though it was started twice")
         for name in ("results.json", "last.pth", "previous.pth", "best.pth"):
             (folder / "run" / name).unlink(missing_ok=True)

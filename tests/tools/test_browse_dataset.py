@@ -146,19 +146,22 @@ def test_a_mixture_shows_its_parts_below_each_other(browse, folder, clouds, tmp_
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        (["ImageFolder"], "--data-root says where ImageFolder is"),
+        (["ImageFolder"], "--data-root: expected the folder of ImageFolder"),
         (["ImageFolder", "--data-root", "/nowhere"], "/nowhere/train is missing"),
         (
             ["ImageFolder", "--data-root", "/nowhere", "--sample"],
-            "ImageFolder names a dataset; --sample, --encoding and",
+            "--sample, --encoding and --cfg-options: expected a config, got the dataset ImageFolder",
         ),
         (["ImageFoldr", "--data-root", "/nowhere"], "no dataset is called 'ImageFoldr', did you mean 'ImageFolder'"),
         (["none.py"], "none.py does not exist"),
         (["bad.py"], "model.type: no model is called 'TokenModl', did you mean 'TokenModel'"),
         ([CONFIGS / "cifar10_pape.py"], "data/cifar10/data_batch_1 is missing"),
         ([CONFIGS / "cifar10_pape.py", "--cfg-options", "model.depht=3"], "model.depht: nothing reads it"),
-        ([CONFIGS / "cifar10_pape.py", "--out", "x.txt"], "--out takes a name that ends in .png, .jpg or .pdf, got"),
-        ([CONFIGS / "cifar10_pape.py", "--count", "0"], "--count is 1 or more, got 0"),
+        (
+            [CONFIGS / "cifar10_pape.py", "--out", "x.txt"],
+            "--out: expected a name that ends in .png, .jpg or .pdf, got",
+        ),
+        ([CONFIGS / "cifar10_pape.py", "--count", "0"], "--count: expected 1 or more, got 0"),
     ],
 )
 def test_what_goes_wrong_is_one_sentence(arguments, message, browse):

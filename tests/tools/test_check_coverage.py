@@ -39,7 +39,7 @@ def test_it_says_what_the_tokens_of_a_set_use(folder, tmp_path, capsys):
 
 def test_an_encoding_that_says_nothing_gets_no_picture(folder, tmp_path, capsys):
     asked(folder, "NoPE", tmp_path / "coverage.png", "--batches", "1")
-    assert "it does not say what it covers" in capsys.readouterr().out
+    assert "this encoding does not report its coverage" in capsys.readouterr().out
     assert not (tmp_path / "coverage.png").exists()
 
 
@@ -50,7 +50,7 @@ def test_what_is_measured_on_the_data_is_measured_first(folder, tmp_path, capsys
 
 @pytest.mark.parametrize("batches", ["0", "-1"])
 def test_no_batches_are_a_sentence(folder, tmp_path, batches):
-    with pytest.raises(DataError, match="--batches is 1 or more"):
+    with pytest.raises(DataError, match="--batches: expected 1 or more"):
         asked(folder, "Sincos", tmp_path / "coverage.png", "--batches", batches)
 
 

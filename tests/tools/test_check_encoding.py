@@ -81,13 +81,13 @@ def test_options_are_python_values_or_words(capsys):
         (["some_encodings:Rihgt"], "some_encodings has no class 'Rihgt', did you mean 'Right'?"),
         (
             ["some_encodings.py"],
-            "expected FILE.py:CLASS, got some_encodings.py. Name some_encodings.py:",
+            "expected FILE.py:CLASS, got some_encodings.py. Give some_encodings.py:",
         ),  # 44.13
         (["nothere.py"], "there is no file 'nothere.py' in "),
         (["some_encodings.py:Layer"], "Layer in some_encodings.py is not a position encoding"),
         (["imports_what_is_missing:Right"], "No module named 'what_is_missing'"),
         (["PaPE", "n=8"], "PaPE has no option 'n'"),
-        (["PaPE", "m"], "options are written KEY=VALUE, got 'm'"),
+        (["PaPE", "m"], "options: expected KEY=VALUE, such as m=8 or train_cfg.max_epochs=5, got 'm'"),
         (["LookHere", "fov=17"], "fov is 180, 90 or 45 degrees, got 17"),
     ],
 )

@@ -87,7 +87,7 @@ def test_tables_over_positions_are_resized_on_request(folder, said, monkeypatch,
     checkpoint.save(folder / "small.pth", dict(model=small.state_dict(), classes=["cat", "dog"]))
     picture = folder / "data/train/cat/0.png"
     sentence = said(predict.main, folder / "small.pth", picture, "--encoding", "RelativeBias(reach=7)")
-    assert "These are tables over positions; --resize-positions resizes them" in sentence
+    assert "These are position tables; --resize-positions resizes them" in sentence
     monkeypatch.setattr(sys, "argv", [*sys.argv, "--resize-positions"])
     predict.main()
     assert f"{picture}  " in capsys.readouterr().out
@@ -96,9 +96,9 @@ def test_tables_over_positions_are_resized_on_request(folder, said, monkeypatch,
 def test_a_checkpoint_without_names_of_its_classes_is_a_sentence_in_predict(folder, said):
     model = build_model(load(CONFIG, SMALL))
     picture = folder / "data/train/cat/0.png"
-    for classes, sentence in [({}, "no names of classes"), (dict(classes=["cat"]), "1 names for 2 classes")]:
+    for classes, sentence in [({}, "got no class names"), (dict(classes=["cat"]), "expected 2 class names, got 1")]:
         checkpoint.save(folder / "x.pth", dict(model=model.state_dict(), **classes))
-        assert f"x.pth has {sentence}, which answers are told in" in said(predict.main, folder / "x.pth", picture)
+        assert sentence in said(predict.main, folder / "x.pth", picture)
 
 
 def test_other_data_is_told_where_a_checkpoint_is_tested(folder, monkeypatch):
@@ -128,6 +128,6 @@ def test_what_is_there_is_asked_about_at_the_first_start_and_later_by_who_knows_
     assert "nothing to resume" in said(train.main, "--work-dir", folder / "run", "--resume")
     (folder / "run").mkdir(exist_ok=True)
     (folder / "run" / checkpoint.LAST).touch()
-    assert "holds a run already" in said(train.main, "--work-dir", folder / "run")
+    assert "already contains a run" in said(train.main, "--work-dir", folder / "run")
     monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "1")
     assert said(train.main, "--work-dir", folder / "run") == "x: training"

@@ -118,7 +118,7 @@ def test_learning_rates_are_short_for_a_grid():
         ),
         (["--learning-rates", "1e-3", "--grid", "optimizer.lr=1"], "--grid gives optimizer.lr twice: write all its"),
         (["--grid", "seed=1,2"], "--grid gives seed: that is for --seeds"),
-        (["--grid", "optimizer.lr=a/b,1"], "optimizer.lr=a/b,1: a / b is no plain value"),
+        (["--grid", "optimizer.lr=a/b,1"], "optimizer.lr=a/b,1: a / b is not a plain value"),
     ],
 )
 def test_what_goes_wrong_is_one_sentence_before_any_run(config, arguments, sentence, tmp_path, monkeypatch):

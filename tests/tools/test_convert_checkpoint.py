@@ -81,7 +81,7 @@ def test_a_checkpoint_of_pointcept_becomes_one_of_ours(tmp_path: Path, capsys: p
     assert all(torch.equal(weights[name], expected[name]) for name in weights)
 
     says = capsys.readouterr().out
-    assert "left over: module.other.weight\n" in says
+    assert "unused: module.other.weight\n" in says
     parts = dict(line.split("=", 1) for line in says.splitlines() if line.startswith(("backbone=", "head=")))
     cfg = eval(parts["backbone"])
     points: Any = dict(points=dict(type="Points"))

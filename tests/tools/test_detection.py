@@ -119,15 +119,15 @@ def test_files_and_folders_of_one_s_own(use, home, capsys):
     use(predict.main, "mine", "--show-score", "1")
     told = capsys.readouterr()
     assert "nothing with a score of 1 or more, the best is " in told.out
-    assert "predict: 2 of 2 have nothing with a score of 1 or more, their best is 0." in told.err
-    assert "their best is 0.0" in told.err  # an F1 of 0 has no threshold worth naming
-    assert "--show-score S shows those from S on" in told.err
+    assert "predict: 2 of 2 samples have no object with a score of 1 or more, the best is 0." in told.err
+    assert "the best is 0.0" in told.err  # an F1 of 0 has no threshold worth naming
+    assert "--show-score S draws objects with a score of S or more" in told.err
 
 
 def test_a_threshold_beyond_scores_is_refused(use):
     with pytest.raises(SystemExit) as end:
         cli.run(lambda: use(predict.main, "data", "--show-dir", "x", "--show-score", "30"))
-    assert str(end.value.code).endswith(": --show-score is from 0 to 1, got 30")
+    assert str(end.value.code).endswith(": --show-score: expected a number from 0 to 1, got 30")
 
 
 def test_a_head_of_other_classes_says_which_option_mends_it(home):

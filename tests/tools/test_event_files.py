@@ -127,11 +127,11 @@ def test_predict_answers_the_same_and_says_which_are_of_another_sensor(home, fil
     lines = capsys.readouterr().out.splitlines()
     assert [Path(line.split("  ")[0]) for line in lines] == files
     assert len({line.partition("  ")[2] for line in lines}) == 1
-    unlike = [one for one in said if "do not rely on its answer" in one]
+    unlike = [one for one in said if "its prediction is unreliable" in one]
     others = [path for path in files if path.suffix in (".aedat", ".bin")]  # of 128, 180, 260 and 34 rows
     assert {one.split(" is of ")[0] for one in unlike} == {str(path) for path in others}
     assert any(
-        "is of a sensor of 180 x 240 pixels, and this model learnt from a sensor of 32 x 32 pixels" in one
+        "is of a sensor of 180 x 240 pixels, and this model was trained on a sensor of 32 x 32 pixels" in one
         for one in unlike
     )
 

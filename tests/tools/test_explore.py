@@ -119,7 +119,7 @@ def test_what_cannot_be_shown_ends_in_a_sentence(home, runs, refused, tmp_path):
     assert "ends in .html, got" in refused(image, home / "photo.png", more=["--out", str(tmp_path / "page.png")])
     other = run_of(tmp_path, "cifar10_pape.py", SHALLOW)
     other.options = SMALL
-    assert "is of another model" in refused(other, home / "photo.png")
+    assert "does not fit the model" in refused(other, home / "photo.png")
     other.path.write_bytes(b"no weights")
     assert str(other.path.name) in refused(other, home / "photo.png")
 

@@ -115,8 +115,8 @@ def test_nothing_in_the_folder_names_a_place_on_the_machine(home: Path, monkeypa
 def test_other_things_are_not_written_over(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (home / "mine").mkdir()
     (home / "mine" / "README.md").write_text("my own")
-    with pytest.raises(Exception, match="holds other things already: name a folder that is new"):
+    with pytest.raises(Exception, match="already contains other files: give a new folder"):
         exported(monkeypatch, home, "mine")
     (home / "results.json").write_text('{"test": [')
-    with pytest.raises(Exception, match=r"results\.json is damaged, it is not what a run writes"):
+    with pytest.raises(Exception, match=r"results\.json is damaged: it is not a file that a run wrote"):
         exported(monkeypatch, home, "digits")

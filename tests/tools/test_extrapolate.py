@@ -96,7 +96,7 @@ def test_what_goes_wrong_is_one_sentence(runs, monkeypatch, tmp_path):
     )
     assert "no checkpoint at" in fails(tmp_path / "nowhere", "--sizes", "16")
     assert "no CHECKPOINT. Name one after" in fails(runs[0] / "config.py", "--sizes", "16")
-    assert "of another model" in fails(runs[0] / "config.py", runs[2], "--sizes", "16")
+    assert "does not fit the model" in fails(runs[0] / "config.py", runs[2], "--sizes", "16")
     (runs[0] / "config.py").unlink()
     (runs[0] / "config.json").unlink()
     assert "no config.json beside" in fails(runs[0], "--sizes", "16")

@@ -71,7 +71,7 @@ def test_a_folder_with_only_a_test_set_is_measured_and_says_which_class_it_lacks
     words = [CONFIG, weights, "--data-root", tmp_path / "mine", "--out", out, "--cfg-options", *SMALL, *LOADERS]
     told = said(test_tool.main, *words)
     assert "accuracy" in told
-    assert "the test set has nothing of bird: figures are those of the other classes" in told
+    assert "the test set has no samples of bird: metrics are of the other classes" in told
     with out.open() as file:
         assert {row["truth"] for row in csv.DictReader(file)} == {"cat", "dog"}
 
@@ -79,7 +79,7 @@ def test_a_folder_with_only_a_test_set_is_measured_and_says_which_class_it_lacks
 def test_an_option_for_a_loader_that_is_not_read_is_told_with_the_one_that_is(said, weights, tmp_path):
     photos(tmp_path / "mine" / "test", CLASSES)
     words = [CONFIG, weights, "--data-root", tmp_path / "mine", "--cfg-options", *SMALL]
-    told = "val_dataloader.batch_size changes nothing here, where test_dataloader is read: did you mean test_dataloader"
+    told = "has no effect, since this program reads test_dataloader. Did you mean test_dataloader"
     with pytest.warns(UserWarning, match=told):
         assert "accuracy" in said(
             test_tool.main, *words, "val_dataloader.batch_size=1", "test_dataloader.num_workers=0"
@@ -98,7 +98,7 @@ def test_a_bad_image_names_what_leaves_it_out_and_what_lists_them_all(said, tmp_
     told = said(train.main, *words).splitlines()[-1]
     assert "1.png cannot be read as an image" in told
     assert told.endswith(
-        "; --cfg-options train_dataloader.skip_bad=True leaves such samples out, tools/check_data.py CONFIG names all "
+        "; --cfg-options train_dataloader.skip_bad=True skips such samples, tools/check_data.py CONFIG lists all "
         "of them"
     )
     assert "Traceback" not in told
@@ -207,11 +207,11 @@ def test_a_file_as_data_root_is_said_to_be_one(said, tmp_path):
     """Issue 44.13: --data-root that is a file was said to be missing."""
     (tmp_path / "mine.zip").write_bytes(b"PK")
     (tmp_path / "mine.csv").write_text("a,b")
-    expected = "--data-root is a folder, got the file"
-    assert f"{expected} mine.zip. Unpack it, and name the folder." in said(
+    expected = "--data-root: expected a folder, got the file"
+    assert f"{expected} mine.zip. Unpack it, and give the folder." in said(
         train.main, CONFIG, "--data-root", "mine.zip"
     )
-    assert f"{expected} mine.csv. Name the folder" in said(train.main, CONFIG, "--data-root", "mine.csv")
+    assert f"{expected} mine.csv. Give the folder" in said(train.main, CONFIG, "--data-root", "mine.csv")
 
 
 @pytest.mark.parametrize(
@@ -230,7 +230,7 @@ def test_a_run_folder_that_is_not_there_is_named(tmp_path, monkeypatch, capsys):
     with pytest.raises(SystemExit):
         test_tool.main()
     said = capsys.readouterr().err
-    assert said.endswith("got work_dirs/nothing alone. Train first, or name the checkpoint after it\n")
+    assert said.endswith("got work_dirs/nothing alone. Train first, or add the checkpoint after it\n")
     assert "the folder of a run with config.json and best.pth" in said
 
 

@@ -45,7 +45,7 @@ def run(home, tmp_path, monkeypatch, capsys, *options):
     monkeypatch.setattr(sys, "argv", ["test.py", *arguments])
     test_tool.main()
     said = capsys.readouterr().out.splitlines()
-    said.remove("on the generated stand-in: these figures say nothing about the dataset of that name")  # told once
+    said.remove("on the generated stand-in: these results say nothing about the dataset of that name")  # told once
     return said, model, cfg
 
 
@@ -66,4 +66,4 @@ def test_each_modality_is_masked_out_in_turn(home, tmp_path, monkeypatch, capsys
 
 def test_where_nothing_is_left_it_says_so_and_goes_on(home, tmp_path, monkeypatch, capsys):
     whole, *without = run(home, tmp_path, monkeypatch, capsys, "test_dataloader.dataset.only=image")[0]
-    assert without == ["without image:  samples have nothing else", f"without points:  {whole}"]
+    assert without == ["without image:  samples have no other modality", f"without points:  {whole}"]

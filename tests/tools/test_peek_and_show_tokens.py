@@ -94,7 +94,7 @@ def test_tokens_of_each_kind_are_shown(files, film, tmp_path, capsys):
     assert "points for PointPatches: 64 tokens" in words
     assert size == (1260, 420)
     words, size, frames = shown(capsys, tmp_path, "ucf101_pape.py", film, "c.gif")
-    assert "video for Tubelets: 60 tokens, and 1 without a place" in words
+    assert "video for Tubelets: 60 tokens, and 1 without a position" in words
     assert frames == 10
     words, size, frames = shown(capsys, tmp_path, "dvsgesture_pape.py", files / "hand.aedat", "d.gif")
     assert "events for SpikingPatches:" in words

@@ -110,7 +110,7 @@ def test_where_the_result_goes_is_looked_at_before_the_work(main, endings, refus
     assert f"{endings}, got 'x.txt'" in refused(main, *image, "--out", "x.txt")
     ending = "." + endings.rpartition(".")[2]
     (folder / f"there{ending}").mkdir()
-    assert refused(main, *image, "--out", f"there{ending}").startswith("--out names a file, but there")
+    assert refused(main, *image, "--out", f"there{ending}").startswith("--out: expected a file, got the folder there")
     assert "cannot be made (" in refused(main, *image, "--out", f"odd.png/x{ending}")
 
 
@@ -126,9 +126,9 @@ def test_where_the_result_goes_is_looked_at_before_the_work(main, endings, refus
             "who looks is class or Y,X (row 0 to 7, column 0 to 7), got '8,0'",
         ),
         (show_attention.main, ["some/b.png", "--query", "1,2,3"], "who looks is class or Y,X (row 0 to 7, column "),
-        (show_attention.main, ["some/b.png", "--query", "1,2", "3,4"], "several queries are drawn for one layer: "),
-        (show_attention.main, ["some/b.png", "--layer", "3"], "--layer is a number from 1 to 2 here, got 3"),
-        (show_attention.main, ["some/b.png", "--head", "0"], "--head is a number from 1 to 2 here, got 0"),
+        (show_attention.main, ["some/b.png", "--query", "1,2", "3,4"], "several queries need one layer: "),
+        (show_attention.main, ["some/b.png", "--layer", "3"], "--layer: expected a number from 1 to 2, got 3"),
+        (show_attention.main, ["some/b.png", "--head", "0"], "--head: expected a number from 1 to 2, got 0"),
         (show_attention.main, ["12"], "data/cifar10/test_batch is missing: "),
     ],
 )
@@ -144,15 +144,20 @@ def test_cards_are_drawn_for_files_and_refused_where_something_is(use, refused, 
     assert seen == "new/seen"
     names = [f"000_{a.split()[1]}_a.png", f"001_{b.split()[1]}_b.png"]
     assert sorted(path.name for path in Path(seen).iterdir()) == names
-    assert refused(predict.main, "some", "--show-dir", "new/seen").startswith("--show-dir new/seen is not empty: name")
+    assert refused(predict.main, "some", "--show-dir", "new/seen").startswith(
+        "--show-dir: expected an empty folder, got new/seen"
+    )
     assert refused(predict.main, "some", "--show-dir", "odd.png").startswith("--show-dir odd.png: expected a folder, ")
-    assert refused(predict.main, "some", "--show-dir", "x", "--show-count", "0") == "--show-count is 1 or more, got 0"
+    assert (
+        refused(predict.main, "some", "--show-dir", "x", "--show-count", "0")
+        == "--show-count: expected 1 or more, got 0"
+    )
 
 
 def test_what_cannot_be_read_is_left_out_and_the_rest_is_written(refused, folder, capsys):
     (folder / "some" / "aa.png").write_text("no pixels")
     out = ["--out", "out.csv", "--show-dir", "seen"]
-    assert refused(predict.main, "some", *out) == "1 of 3 files are left out, the sentences above say why"
+    assert refused(predict.main, "some", *out) == "1 of 3 files could not be read, for the reasons above"
     said = capsys.readouterr()
     assert said.err.startswith("predict: some/aa.png cannot be read as an image (")
     assert [line.split()[0] for line in said.out.splitlines()] == ["some/a.jpg", "some/b.png", "out.csv", "seen"]
@@ -200,8 +205,8 @@ def test_clouds_are_predicted_from_their_files(monkeypatch, tmp_path, capsys):
 def titles(monkeypatch, use, *arguments, **more):
     """What stands above the columns of each block, and beside its rows."""
     drawn = []
-    draw = show_attention.draw
-    monkeypatch.setattr(show_attention, "draw", lambda *given: drawn.append(draw(*given)) or drawn[0])
+    painting = show_attention.attention.painting
+    monkeypatch.setattr(show_attention.attention, "painting", lambda *given: drawn.append(painting(*given)) or drawn[0])
     use(show_attention.main, *arguments, **more)
     figure = drawn[0].figure
     axes = [ax for ax in figure.axes if ax.get_images()]
@@ -211,7 +216,7 @@ def titles(monkeypatch, use, *arguments, **more):
 def test_all_layers_are_rows_and_all_heads_columns(monkeypatch, use, capsys):
     picture, axes, rows = titles(monkeypatch, use, "some/a.jpg")
     assert rows == ["layer 1", "layer 2"]
-    assert picture.get_suptitle().startswith("a.jpg: PaPE says ")
+    assert picture.get_suptitle().startswith("a.jpg: PaPE predicts ")
     assert picture.get_suptitle().endswith(", query class")
     assert len(axes) == 1 + 2 * 2  # the picture, then maps
     assert [ax.get_images()[-1].get_array().shape for ax in axes] == [(32, 48, 3)] * 5
@@ -246,4 +251,4 @@ def test_without_a_class_token_the_middle_patch_looks(monkeypatch, use, refused,
     assert picture.get_suptitle().endswith(", query 4,4")
     assert picture.get_supxlabel() == "ring: the query"
     sentence = refused(show_attention.main, "some/b.png", "--query", "class", options=bare)
-    assert sentence.startswith("this model has no class token: ask for another, --query Y,X (row 0 to 7, ")
+    assert sentence.startswith("this model has no class token: choose another, --query Y,X (row 0 to 7, ")

@@ -62,7 +62,7 @@ def prepared(release, capsys):
 
 def test_a_release_becomes_scenes(release, capsys):
     out, said = prepared(release, capsys)
-    assert "train: 2 scenes made, 0 were there, of 2" in said
+    assert "train: 2 scenes converted, 0 existed, of 2" in said
     points, colours, segments = write_scene(release / "again", "x", 2)
     data = ScanNet(out, "test")
     sample = data.read(data.records[0])
@@ -133,7 +133,7 @@ def test_a_bad_scene_is_listed_and_the_others_are_made(release, capsys, file, ch
     assert sorted(p.name for p in (out / "train").iterdir()) == ["scene0000_00"]
     path.write_bytes(good)  # mended: only what is missing is made
     out, said = prepared(release, capsys)
-    assert "train: 1 scenes made, 1 were there, of 2" in said
+    assert "train: 1 scenes converted, 1 existed, of 2" in said
     assert not (out / "bad_scenes.txt").exists()
 
 
@@ -149,5 +149,5 @@ def test_what_is_missing_altogether_is_told(release):
         prepare_scannet.main([str(release / "scans")])
     for path in release.glob("scannetv2_*.txt"):
         path.unlink()
-    with pytest.raises(DataError, match="--lists says where they are"):
+    with pytest.raises(DataError, match="give their folder with --lists"):
         prepare_scannet.main([str(release)])

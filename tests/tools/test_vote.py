@@ -187,7 +187,7 @@ def test_scenes_are_kept_gone_on_with_and_refused_for_another_model(trained, hom
     kept = files[1].stat().st_mtime_ns
     files[0].unlink()
     vote.main([*arguments, "--out", str(out)])
-    assert "was there" in capsys.readouterr().out
+    assert "was saved before" in capsys.readouterr().out
     assert files[1].stat().st_mtime_ns == kept
     assert json.loads((out / "results.json").read_text())["test"] == values
     other = tmp_path / "other.pth"
@@ -199,7 +199,7 @@ def test_scenes_are_kept_gone_on_with_and_refused_for_another_model(trained, hom
     np.save(files[1], np.load(files[1])[:-1])
     with pytest.raises(DataError, match="has labels of 249 points, and the scene of that name 250: it is of other"):
         vote.main([*arguments, "--out", str(out)])
-    with pytest.raises(DataError, match="--out names the folder"):
+    with pytest.raises(DataError, match="--out: expected a folder"):
         vote.main(arguments)
 
 
@@ -292,7 +292,7 @@ def test_votes_on_objects_are_kept_told_and_gone_on_from(objects, tmp_path, caps
         return [np.eye(2)[labels[i] if i else 1 - labels[i]] * 10 for _ in range(repeats)]
 
     monkeypatch.setattr(voting, "object_votes", votes)
-    monkeypatch.setattr(vote, "EVERY", 0.0)
+    monkeypatch.setattr(vote, "PRINT_EVERY", 0.0)
     out = tmp_path / "votes"
     vote.main([*arguments, "--out", str(out)])
     said = capsys.readouterr().out.splitlines()

@@ -85,7 +85,7 @@ def test_one_command_fine_tunes_weights_of_timm_with_another_encoding(encoding, 
     new = {"PaPE": "PaPE, head.linear", "AxialRoPE": "head.linear", "LearnableAbsolute": "head.linear"}[kind]
     assert f"new: {new}\n" in said
     assert f"left out: {'head.linear' if encoding is None else 'LearnableAbsolute, head.linear'}\n" in said
-    assert "assumed, as the file does not say it: heads of 16 channels, LayerNorm with eps 1e-06" in said
+    assert "assumed, since the file does not contain it: heads of 16 channels, LayerNorm with eps 1e-06" in said
     summary = re.search(r"^weights of .*?^left out: .*?$", said, re.DOTALL | re.MULTILINE)
     assert summary is not None
     assert len(summary[0].splitlines()) == 5
@@ -149,13 +149,13 @@ def test_which_importer_is_found_or_a_sentence(home):
     with pytest.raises(DataError, match="32 channels do not divide into heads of 64") as error:
         read("timm:vit.pth")
     assert error.value.option == "--weights 'timm(head_dim=N):vit.pth'"
-    with pytest.raises(UnknownNameError, match="no importer is called 'tim', did you mean 'timm'"):
+    with pytest.raises(UnknownNameError, match="no importer is named 'tim', did you mean 'timm'"):
         read("tim:vit.pth")
     with pytest.raises(ConfigError, match="timm takes head_dim=NUMBER, got fov=90"):
         read("timm(fov=90):vit.pth")
     with pytest.raises(DataError, match="no checkpoint at none.pth"):
         read("none.pth")
-    with pytest.raises(ConfigError, match="got no --weights"):
+    with pytest.raises(ConfigError, match="expected --weights, got none"):
         print_config.main(["imagefolder", "--keep-encoding"])
-    with pytest.raises(DataError, match="is of 'image', got a config of points"):
+    with pytest.raises(DataError, match="expected a config with the modality 'image', got points"):
         print_config.main(["modelnet40_plain_pape", "--weights", NAMED])

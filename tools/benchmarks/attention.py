@@ -211,12 +211,12 @@ def memory(args: argparse.Namespace) -> list[dict[str, Any]]:
 
 
 class LiveBytes(TorchDispatchMode):
-    """Counts the bytes of tensors made inside it and still alive; `peak` is the most at any moment."""
+    """Counts the bytes of tensors that were created inside it and are alive; `peak` is the maximum."""
 
     def __init__(self) -> None:
         super().__init__()
         self.now = self.peak = 0
-        self.seen: set[int] = set()
+        self.counted: set[int] = set()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         out = func(*args, **(kwargs or {}))
@@ -227,17 +227,17 @@ class LiveBytes(TorchDispatchMode):
 
     def _count(self, storage: torch.UntypedStorage) -> None:
         key, size = storage._cdata, storage.nbytes()
-        if key in self.seen or size == 0:
+        if key in self.counted or size == 0:
             return
-        self.seen.add(key)
+        self.counted.add(key)
         self.now += size
         self.peak = max(self.peak, self.now)
 
-        def gone() -> None:
-            self.seen.discard(key)
+        def release() -> None:
+            self.counted.discard(key)
             self.now -= size
 
-        weakref.finalize(storage, gone)
+        weakref.finalize(storage, release)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -1,11 +1,11 @@
 #!/usr/bin/env python
-"""Measure whether `auto` takes the fastest attention backend on this CPU, over 20 shapes.
+"""Measure whether `auto` selects the fastest attention backend on this CPU, over 20 shapes.
 
     python tools/benchmarks/backends.py                    every shape, forward and with gradients
     ATEN_CPU_CAPABILITY=avx2 MKL_ENABLE_INSTRUCTIONS=AVX2 NUMBA_CPU_NAME=haswell python tools/benchmarks/backends.py
 
-One thread, float32, processor time. The backends of a shape take turns in every round, so that a busy machine slows all
-alike. The last column is the time of the backend that `auto` takes over that of the fastest, 1.00 where it is the same.
+One thread, float32, processor time. The backends of a shape run in turn in each round, so that a busy machine affects
+all equally. The last column is the time of the backend that `auto` selects, divided by that of the fastest.
 """
 
 import argparse
@@ -24,7 +24,7 @@ from ndformer.framework.kernels import BACKENDS, attend
 from ndformer.framework.kernels.choose import choose
 from ndformer.framework.tokens import Where
 
-OTHERS = {"flex", "fused", "select"}  # references on a CPU, and one that approximates
+EXCLUDED = {"flex", "fused", "select"}  # references on a CPU, and an approximation
 
 
 class Shape(NamedTuple):
@@ -61,7 +61,7 @@ SHAPES = [
 ]
 
 
-def call_of(shape: Shape) -> tuple[Tensor, Tensor, Tensor, Where, Bias | None]:
+def attention_call(shape: Shape) -> tuple[Tensor, Tensor, Tensor, Where, Bias | None]:
     """Return q, k, v, the positions and the bias of one layer."""
     torch.manual_seed(0)
     B, H, N, h = shape.rows, shape.heads, shape.tokens, shape.width
@@ -75,11 +75,13 @@ def call_of(shape: Shape) -> tuple[Tensor, Tensor, Tensor, Where, Bias | None]:
 
 
 def measure(shape: Shape, train: bool, repeats: int) -> tuple[str, dict[str, float]]:
-    """Return the backend that `auto` takes, and the median seconds of each backend."""
-    q, k, v, where, bias = call_of(shape)
+    """Return the backend that `auto` selects, and the median seconds of each backend."""
+    q, k, v, where, bias = attention_call(shape)
     q, k, v = (t.requires_grad_(train) for t in (q, k, v))
     chosen = choose(q, k, v, where, bias).name
-    names = [name for name, backend in BACKENDS.items() if name not in OTHERS and backend.serves(q, k, v, where, bias)]
+    names = [
+        name for name, backend in BACKENDS.items() if name not in EXCLUDED and backend.serves(q, k, v, where, bias)
+    ]
     seconds: dict[str, list[float]] = {name: [] for name in names}
     for _ in range(repeats + 1):
         for name, times in seconds.items():
@@ -95,20 +97,20 @@ def measure(shape: Shape, train: bool, repeats: int) -> tuple[str, dict[str, flo
 def main(arguments: Sequence[str] | None = None, shapes: Sequence[Shape] = tuple(SHAPES)) -> None:
     parser = new_parser(__doc__)
     parser.add_argument("--repeats", type=int, default=9)
-    given: argparse.Namespace = parser.parse_args(arguments)
+    args: argparse.Namespace = parser.parse_args(arguments)
     torch.set_num_threads(1)
-    print(f"{torch.backends.cpu.get_cpu_capability()}, torch {torch.__version__}, ms; * is what `auto` takes")
+    print(f"{torch.backends.cpu.get_cpu_capability()}, torch {torch.__version__}, ms; * is selected by `auto`")
     print("| encoding | rows x heads x tokens x channels | dims | extent | | dense | sdpa | narrow | auto / best |")
     print("|---|---|--:|--:|---|--:|--:|--:|--:|")
     for shape in shapes:
         for train in (False, True):
-            chosen, seconds = measure(shape, train, given.repeats)
+            chosen, seconds = measure(shape, train, args.repeats)
             cells = [f"{1e3 * seconds[n]:.1f}{'*' * (n == chosen)}" if n in seconds else "" for n in BACKENDS]
-            cells = [cell for name, cell in zip(BACKENDS, cells) if name not in OTHERS]
+            cells = [cell for name, cell in zip(BACKENDS, cells) if name not in EXCLUDED]
             size = f"{shape.rows} x {shape.heads} x {shape.tokens} x {shape.width}"
             ratio = seconds[chosen] / min(seconds.values())
-            what = "with gradients" if train else "forward"
-            row = [shape.encoding, size, str(shape.dims), f"{shape.extent:g}", what, *cells, f"{ratio:.2f}"]
+            mode = "with gradients" if train else "forward"
+            row = [shape.encoding, size, str(shape.dims), f"{shape.extent:g}", mode, *cells, f"{ratio:.2f}"]
             print(f"| {' | '.join(row)} |", flush=True)
 
 

@@ -90,12 +90,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--points", type=int, default=25_000)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--out", type=Path, metavar="DIR", help="write driving_DEVICE.json there")
-    given = parser.parse_args(arguments)
+    args = parser.parse_args(arguments)
     torch.set_num_threads(1)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     told = {name: value.to(device) for name, value in cameras().items()}
     points, pictures = (
-        cloud(given.points)[None].to(device),
+        cloud(args.points)[None].to(device),
         torch.zeros(1, 6, 3, *SIZE, dtype=torch.uint8, device=device),
     )
     torch.manual_seed(0)
@@ -120,7 +120,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print(f"placing: {mib:.0f} MiB at most")
     tokens: TokenSet = join(kept["pillars"], kept["patches"])
     flat = Flat.of(tokens)
-    for name in given.encodings:
+    for name in args.encodings:
         encoding = None if name == "none" else parse_encoding(name)
         build_encoding(
             cast(Any, encoding), dim=128, heads=8, position_dims=2, depth=8
@@ -128,7 +128,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         net: Any = BACKBONES.create(dict(type="UniTR", encoding=encoding)).to(device).eval()
         work |= {f"blocks, {name}": lambda net=net: net(tokens), "cut": lambda net=net: cut(net, flat)}
     times: dict[str, list[float]] = {name: [] for name in work}
-    for _ in range(given.repeats):
+    for _ in range(args.repeats):
         for name, one in work.items():
             times[name].append(seconds(one, device))
     sizes = dict(pillars=flat.pillars, patches=len(flat.kept) - flat.pillars)
@@ -136,11 +136,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print(f"{sizes['pillars']} pillars, {sizes['patches']} patches, {device}")
     for name, middle in found.items():
         print(f"{name:22} {middle:8.3f} s")
-    if given.out is not None:
+    if args.out is not None:
         machine = torch.cuda.get_device_name() if device == "cuda" else f"{platform.machine()} CPU, 1 thread"
         record = dict(device=machine, torch=torch.__version__, date=str(datetime.date.today()), **sizes)
-        given.out.mkdir(parents=True, exist_ok=True)
-        file = given.out / f"driving_{device}.json"
+        args.out.mkdir(parents=True, exist_ok=True)
+        file = args.out / f"driving_{device}.json"
         file.write_text(json.dumps(record | dict(placing_mib=mib, seconds=found), indent=1) + "\n")
         print(f"wrote {file}")
 

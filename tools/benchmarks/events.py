@@ -1,11 +1,11 @@
 #!/usr/bin/env python
-"""How fast events become spiking patches: numpy, numba and torch beside a compiled sequential loop of the rule.
+"""Speed of the spiking-patch tokenizer: numpy, numba and torch against a compiled sequential loop.
 
 python tools/benchmarks/events.py                500,000 and 5,000,000 events of 304 x 240 pixels, threshold 256, 100 ms
 python tools/benchmarks/events.py --events 500000 --rounds 9
 
-All variants run in turn in each round, on one thread; figures are medians of processor time, ratios of the same run.
-Finding the tokens and numbering the cells of their events are timed apart.
+All variants run in turn in each round, on one thread. Times are medians of processor time. Finding the tokens and
+numbering the cells of their events are measured separately.
 """
 
 import statistics
@@ -67,7 +67,7 @@ def sequential() -> Callable[..., Any]:
 
 
 def variants(neuron: np.ndarray, t: np.ndarray, neurons: int, rule: Rule) -> dict[str, Callable[[], np.ndarray]]:
-    """What finds the tokens: each gives the events that made patches spike."""
+    """Return the implementations; each returns the events that caused patches to spike."""
     from ndformer.modalities.events.spikes.spiking_numba import find_spikes_numba
     from ndformer.modalities.events.spikes.spiking_torch import find_spikes_torch
 
@@ -80,37 +80,37 @@ def variants(neuron: np.ndarray, t: np.ndarray, neurons: int, rule: Rule) -> dic
     }
 
 
-def measured(made: dict[str, Callable[[], Any]], rounds: int) -> dict[str, float]:
-    """Seconds, medians over rounds in which all take their turn."""
-    taken: dict[str, list[float]] = {name: [] for name in made}
+def measure(calls: dict[str, Callable[[], Any]], rounds: int) -> dict[str, float]:
+    """Return the median seconds of each call; all run in turn in each round."""
+    times: dict[str, list[float]] = {name: [] for name in calls}
     for _ in range(rounds):
-        for name, make in made.items():
+        for name, call in calls.items():
             begin = time.process_time()
-            make()
-            taken[name].append(time.process_time() - begin)
-    return {name: statistics.median(some) for name, some in taken.items()}
+            call()
+            times[name].append(time.process_time() - begin)
+    return {name: statistics.median(values) for name, values in times.items()}
 
 
 def table(count: int, seconds: float, rounds: int) -> list[str]:
     rule = Rule(256, 100_000)
     events, tokenizer = stream(count, seconds), SpikingTokenizer(rule)
     neuron, rows, columns = patches(events, tokenizer.patch)
-    made = variants(neuron, events.t, rows * columns, rule)
-    triggers = {name: make() for name, make in made.items()}  # and everything is compiled
+    calls = variants(neuron, events.t, rows * columns, rule)
+    triggers = {name: call() for name, call in calls.items()}  # this also compiles them
     first = triggers["sequential, compiled"]
-    for name, found in triggers.items():
-        if not np.array_equal(found, first):
+    for name, trigger in triggers.items():
+        if not np.array_equal(trigger, first):
             raise AssertionError(f"{name} finds other tokens")
     spikes = find_spikes(neuron, events.t, rows * columns, rule)
-    cells = measured({"cell ids": lambda: tokenizer.tokens(events, neuron, columns, spikes)}, rounds)
-    taken = measured(made, rounds)
+    cells = measure({"cell ids": lambda: tokenizer.tokens(events, neuron, columns, spikes)}, rounds)
+    times = measure(calls, rounds)
     lines = [
         f"{count:,} events in {seconds:g} s, {len(first):,} tokens",
         "| | ms | M events/s | times the sequential loop's speed |",
     ]
     lines.append("|---|--:|--:|--:|")
-    loop = taken["sequential, compiled"]
-    lines += [f"| {n} | {1e3 * s:.1f} | {count / s / 1e6:.0f} | {loop / s:.2f} |" for n, s in (taken | cells).items()]
+    loop = times["sequential, compiled"]
+    lines += [f"| {n} | {1e3 * s:.1f} | {count / s / 1e6:.0f} | {loop / s:.2f} |" for n, s in (times | cells).items()]
     return lines
 
 
@@ -119,12 +119,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--events", type=int, nargs="+", default=[500_000, 5_000_000], help="how many, in turn")
     parser.add_argument("--rate", type=float, default=500_000, help="events a second (500000)")
     parser.add_argument("--rounds", type=int, default=15, help="(15)")
-    given = parser.parse_args(arguments)
-    if min(given.events) < 1000 or given.rate <= 0 or given.rounds < 1:
+    args = parser.parse_args(arguments)
+    if min(args.events) < 1000 or args.rate <= 0 or args.rounds < 1:
         raise DataError("--events is 1000 or more, --rate more than 0 and --rounds 1 or more")
     torch.set_num_threads(1)
-    for count in given.events:
-        print("\n".join(table(count, count / given.rate, given.rounds)), flush=True)
+    for count in args.events:
+        print("\n".join(table(count, count / args.rate, args.rounds)), flush=True)
 
 
 if __name__ == "__main__":

@@ -93,7 +93,7 @@ class Conductor:
     def left(self) -> float:
         return self.seconds - (time.monotonic() - self.started)
 
-    def say(self, text: str) -> None:
+    def log(self, text: str) -> None:
         print(f"[{time.monotonic() - self.started:5.0f} s] {text}", flush=True)
 
     def measure(self, steps: Sequence[str], cwd: Path) -> None:
@@ -113,7 +113,7 @@ class Conductor:
                 child.wait(min(STEP, self.left()) if not self.dry else self.left())
                 code = child.process.returncode
                 ended = "measured" if code == 0 else f"ended with {code}, see {child.log}"
-                self.say(
+                self.log(
                     f"{name}: {ended}, {time.monotonic() - begin:.0f} s{' (compiled late)' if name in late else ''}"
                 )
         finally:
@@ -151,7 +151,7 @@ class Conductor:
         ended = "ended" if child.process.returncode >= 0 else "was killed when the time was up"
         with open(self.folder / "results.jsonl", "a") as file:
             file.write(json.dumps(dict(step="tests", case=f"tests/gpu {ended}", summary=summary)) + "\n")
-        self.say(f"tests/gpu {ended}: {summary}")
+        self.log(f"tests/gpu {ended}: {summary}")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -170,7 +170,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             conductor.measure(group, Path(cwd))
     if "tests" in args.steps and not args.dry and conductor.left() > 20:
         conductor.test()
-    conductor.say(f"figures: {args.out / 'results.jsonl'}")
+    conductor.log(f"figures: {args.out / 'results.jsonl'}")
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from ndformer.framework.engine.building import build_model, prepare_data
-from ndformer.framework.engine.calibration import fitted
+from ndformer.framework.engine.calibration import calibrate
 from ndformer.framework.engine.config.load import load
 from ndformer.framework.engine.run import build_loader
 from ndformer.framework.engine.training.console import Console, Log
@@ -34,7 +34,7 @@ def training(bench: Bench, config: str) -> Measure:
     if bench.dry:  # the other samples take longer to make
         cfg = load(ROOT / "configs" / "mnist_small.py", options, sample=True)
     prepare_data(cfg, sample=True)
-    cfg, _ = fitted(cfg)
+    cfg, _ = calibrate(cfg)
     model = build_model(cfg, bench.device)
 
     def measure() -> None:
@@ -49,13 +49,13 @@ def training(bench: Bench, config: str) -> Measure:
 
 
 class Finished(Exception):
-    """Raised in a training step when enough were measured."""
+    """Raised in a training step when enough steps are measured."""
 
 
 class TimedTrainer(Trainer):
-    """A trainer that measures its steps, ends after some, and records the lines of one step that wait for the GPU."""
+    """A trainer that measures its steps, stops after 45, and records the lines of one step that wait for the GPU."""
 
-    first_steps = 5  # which compile and are not timed; the last of them is watched
+    first_steps = 5  # they compile and are not timed; waits are recorded in the last
 
     def __init__(self, bench: Bench, case: str, *args: Any) -> None:
         self.bench, self.case = bench, case
@@ -80,7 +80,7 @@ class TimedTrainer(Trainer):
     def waits_recorded(self) -> Iterator[None]:
         lines: Counter[str] = Counter()
 
-        def count(message: Any, *rest: Any, **options: Any) -> None:
+        def count(message: Any, *args: Any, **options: Any) -> None:
             if "called a synchronizing" in str(message):
                 frames = [f for f in traceback.extract_stack() if f.filename.startswith(f"{ROOT}/ndformer/")]
                 places = [f"{Path(f.filename).relative_to(ROOT)}:{f.lineno} {f.name}" for f in frames[-1:]]

@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""How many images a second the ImageNet training pipeline makes, on generated JPEGs of ImageNet's usual size.
+"""Images per second of the ImageNet training pipeline, on generated JPEGs of ImageNet's usual size.
 
 python tools/benchmarks/loader.py
 python tools/benchmarks/loader.py --workers 0 1 2 4 --images 512
@@ -31,7 +31,7 @@ STEPS = [("RandomResizedCrop", dict(size=224)), ("Flip", {}), ("RandAugment", {}
 
 
 def write_images(folder: Path, count: int) -> None:
-    """One class folder of JPEGs with about the detail, and so the size on disk, of photographs: 110 kB."""
+    """Write a class folder of JPEGs with the detail and file size of photographs, about 110 kB."""
     rng = np.random.default_rng(0)
     home = folder / "train" / "drawn"
     home.mkdir(parents=True)
@@ -42,26 +42,26 @@ def write_images(folder: Path, count: int) -> None:
         Image.fromarray(pixels.clip(0, 255).astype(np.uint8)).save(home / f"{i:05d}.jpg", quality=92)
 
 
-def dataset_of(folder: Path, steps: int) -> Dataset:
+def build_dataset(folder: Path, steps: int) -> Dataset:
     transforms = [dict(type=name, **options) for name, options in STEPS[:steps]]
     return DATASETS.create(dict(type="ImageFolder", data_root=folder, transforms=transforms))
 
 
-def one_by_one(dataset: Dataset, seconds: float) -> float:
-    """Images a second in this process."""
+def sample_rate(dataset: Dataset, seconds: float) -> float:
+    """Return the images per second of this process."""
     return rate((dataset[epoch, i] for epoch in itertools.count() for i in range(len(dataset))), seconds, warm=8)
 
 
-def in_batches(dataset: Dataset, workers: int, seconds: float, batch: int = 32) -> float:
-    """Images a second out of a loader."""
+def batch_rate(dataset: Dataset, workers: int, seconds: float, batch: int = 32) -> float:
+    """Return the images per second of a data loader."""
     numbers: list[Any] = [(epoch, i) for epoch in range(500) for i in range(len(dataset))]
     loader = DataLoader(dataset, batch, sampler=numbers, num_workers=workers, collate_fn=collate)
-    return batch * rate(loader, seconds, warm=4 * max(1, workers))  # what had been prefetched does not count
+    return batch * rate(loader, seconds, warm=4 * max(1, workers))  # prefetched batches do not count
 
 
-def rate(made: Iterable[Any], seconds: float, warm: int) -> float:
-    """How many come a second, after some to get going."""
-    stream = iter(made)
+def rate(items: Iterable[Any], seconds: float, warm: int) -> float:
+    """Return the items per second, after `warm` items."""
+    stream = iter(items)
     for _ in range(warm):
         next(stream)
     start, count = time.perf_counter(), 0
@@ -73,22 +73,24 @@ def rate(made: Iterable[Any], seconds: float, warm: int) -> float:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = new_parser(__doc__)
-    parser.add_argument("--images", type=int, default=128, help="how many files to draw and read (128)")
-    parser.add_argument("--workers", type=int, nargs="+", default=[0, 1, 2], help="loaders to try (0 1 2)")
-    parser.add_argument("--seconds", type=float, default=10, help="for each measurement (10)")
-    given = parser.parse_args(arguments)
+    parser.add_argument("--images", type=int, default=128, help="number of files to generate and read (128)")
+    parser.add_argument(
+        "--workers", type=int, nargs="+", default=[0, 1, 2], help="numbers of worker processes to measure (0 1 2)"
+    )
+    parser.add_argument("--seconds", type=float, default=10, help="duration of each measurement (10)")
+    args = parser.parse_args(arguments)
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        write_images(folder, given.images)
+        write_images(folder, args.images)
         files = list(folder.rglob("*.jpg"))
         print(f"{WIDTH} x {HEIGHT} JPEGs of {sum(len(f.read_bytes()) for f in files) / len(files) / 1000:.0f} kB")
         for steps in range(len(STEPS) + 1):
             label = f"+ {STEPS[steps - 1][0]}" if steps else "read and decode"
-            print(f"{label:22} {one_by_one(dataset_of(folder, steps), given.seconds):6.0f} images/s", flush=True)
-        for workers in given.workers:
-            made = in_batches(dataset_of(folder, len(STEPS)), workers, given.seconds)
-            print(f"{f'{workers} workers, batches':22} {made:6.0f} images/s", flush=True)
+            print(f"{label:22} {sample_rate(build_dataset(folder, steps), args.seconds):6.0f} images/s", flush=True)
+        for workers in args.workers:
+            images = batch_rate(build_dataset(folder, len(STEPS)), workers, args.seconds)
+            print(f"{f'{workers} workers, batches':22} {images:6.0f} images/s", flush=True)
 
 
 if __name__ == "__main__":

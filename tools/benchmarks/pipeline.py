@@ -32,7 +32,7 @@ from ndformer.framework.model import TokenModel
 WARM = 2  # batches that do not count
 
 
-def tokens_of(model: TokenModel, batch: dict[str, Any]) -> int:
+def count_tokens(model: TokenModel, batch: dict[str, Any]) -> int:
     """How many the model gets of a batch, class tokens and all, padding not."""
     with torch.no_grad():
         where = model.tokens(batch["inputs"]).where
@@ -61,7 +61,7 @@ def timed(loader: Loader, model: TokenModel, batches: int, threads: int) -> list
         optimizer.step()
         marks.append(time.perf_counter())
         torch.set_num_threads(1)
-        found.append((tokens_of(model, batch), marks[1] - marks[0], marks[2] - marks[1]))
+        found.append((count_tokens(model, batch), marks[1] - marks[0], marks[2] - marks[1]))
     return found[WARM:]
 
 
@@ -85,20 +85,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("--batches", type=int, default=20, help="to measure (20)")
     parser.add_argument("--threads", type=int, default=1, help="cores of the model (1)")
-    given = parser.parse_args(arguments)
-    if not given.configs:
-        given.configs, given.sample = [config_path("mnist_small")], True
+    args = parser.parse_args(arguments)
+    if not args.configs:
+        args.configs, args.sample = [config_path("mnist_small")], True
     torch.set_num_threads(1)
-    root = [] if given.data_root is None else [f"data_root={given.data_root!r}"]
+    root = [] if args.data_root is None else [f"data_root={args.data_root!r}"]
     print(
         "| config | tokens a sample | loaded a second, one core | trained on a second | ratio |\n|---|--:|--:|--:|--:|"
     )
-    for path in given.configs:
-        cfg = load(path, root + given.cfg_options, None, given.sample)
-        prepare_data(cfg, given.sample)
-        print(
-            f"| {path.stem}{' --sample' if given.sample else ''} {row(cfg, given.batches, given.threads)}", flush=True
-        )
+    for path in args.configs:
+        cfg = load(path, root + args.cfg_options, None, args.sample)
+        prepare_data(cfg, args.sample)
+        print(f"| {path.stem}{' --sample' if args.sample else ''} {row(cfg, args.batches, args.threads)}", flush=True)
 
 
 if __name__ == "__main__":

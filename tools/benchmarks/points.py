@@ -72,22 +72,22 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--amp", action="store_true", help="bf16")
     parser.add_argument("--repeats", type=int, default=6)
     parser.add_argument("--out", type=Path, metavar="DIR", help="write points_DEVICE... .json and .png there")
-    given = parser.parse_args(arguments)
+    args = parser.parse_args(arguments)
     torch.set_num_threads(1)
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    r = surface(given.points).to(device)
+    r = surface(args.points).to(device)
     tokens = TokenSet(torch.randn(1, len(r), 6, device=device), Where(r[None]))
     models: dict[str, Any] = {}
-    for name in ["none", *given.encodings]:
+    for name in ["none", *args.encodings]:
         torch.manual_seed(0)
         encoding = None if name == "none" else parse_encoding(name)
-        models[name] = PTv3(encoding=encoding, cpe=given.cpe).to(device).train(given.train)
+        models[name] = PTv3(encoding=encoding, cpe=args.cpe).to(device).train(args.train)
     found: dict[str, list[tuple[float, float]]] = {name: [] for name in models}
-    for _ in range(given.repeats + 1):  # the first round warms up
+    for _ in range(args.repeats + 1):  # the first round warms up
         for name, model in models.items():
-            found[name].append(once(model, tokens, given.train, given.amp))
-    what = f"{'forward and backward' if given.train else 'forward'}, {'bf16' if given.amp else 'float32'}"
-    title = f"Point Transformer V3, {len(r)} voxels, cpe {given.cpe}, {what}"
+            found[name].append(once(model, tokens, args.train, args.amp))
+    what = f"{'forward and backward' if args.train else 'forward'}, {'bf16' if args.amp else 'float32'}"
+    title = f"Point Transformer V3, {len(r)} voxels, cpe {args.cpe}, {what}"
     print(f"{title}, {device}")
     rows: dict[str, dict[str, float]] = {}
     for name, values in found.items():
@@ -97,11 +97,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
             row["mib"] = peak
         memory = f"  {peak:8.0f} MiB" if "mib" in row else ""
         print(f"{name:12} {ms:8.1f} ms  {row['ratio']:5.2f} x none{memory}", flush=True)
-    if given.out is not None:
+    if args.out is not None:
         machine = torch.cuda.get_device_name() if device == "cuda" else f"{platform.machine()} CPU, 1 thread"
         record = dict(device=machine, torch=torch.__version__, date=str(datetime.date.today()), title=title)
-        given.out.mkdir(parents=True, exist_ok=True)
-        stem = given.out / "_".join(["points", device, given.cpe, *["train"] * given.train, *["bf16"] * given.amp])
+        args.out.mkdir(parents=True, exist_ok=True)
+        stem = args.out / "_".join(["points", device, args.cpe, *["train"] * args.train, *["bf16"] * args.amp])
         stem.with_suffix(".json").write_text(json.dumps(record | dict(rows=rows), indent=1) + "\n")
         bars(stem.with_suffix(".png"), {title: {name: row["ratio"] for name, row in rows.items()}}, "none")
         print(f"wrote {stem}.json and {stem}.png")

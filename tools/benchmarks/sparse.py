@@ -1,11 +1,11 @@
 #!/usr/bin/env python
-"""Our sparse convolution beside the exact one of spconv (`Native`), on a CPU, where a CUDA build of it is installed.
+"""Compare ndformer's sparse convolution with the exact one of spconv (`Native`) on a CPU; needs its CUDA build.
 
 pip install spconv-cu120          any CUDA build does, also without a GPU
 python tools/benchmarks/sparse.py  one layer of 64 channels on 90,000 voxels, then all of Point Transformer V3 on 8,700
 
-Both take turns, and the median of each is told, with pairs of neighbours found anew for the whole model, and both ways
-for the layer. The largest difference of their numbers stands beside it.
+Both run in turn, and the median of each is printed: for the model with its search of neighbor pairs, for the layer with
+and without it. The largest difference of their outputs is printed too.
 """
 
 import copy
@@ -28,17 +28,17 @@ POINTS = 1.355  # of surface(), for one voxel
 
 
 class Native(nn.Module):
-    """spconv's layer with the weights of ours."""
+    """spconv's layer with the weights of an ndformer layer."""
 
-    def __init__(self, ours: SubMConv3d) -> None:
+    def __init__(self, layer: SubMConv3d) -> None:
         super().__init__()
         self.package: Any = spconv.build()[0]
-        D, k, _, _, C = ours.weight.shape
+        D, k, _, _, C = layer.weight.shape
         algorithm = self.package.ConvAlgo.Native
         self.layer = self.package.SubMConv3d(
-            C, D, k, bias=ours.bias is not None, algo=algorithm, indice_key=f"k{k}"
+            C, D, k, bias=layer.bias is not None, algo=algorithm, indice_key=f"k{k}"
         ).requires_grad_(False)
-        self.layer.load_state_dict(ours.state_dict())
+        self.layer.load_state_dict(layer.state_dict())
 
     def forward(self, x: Tensor, sites: Sites) -> Tensor:
         if "native" not in sites.cache:
@@ -49,21 +49,22 @@ class Native(nn.Module):
 
 
 def seconds(calls: dict[str, Callable[[], Tensor]], repeats: int) -> dict[str, float]:
-    found: dict[str, list[float]] = {name: [] for name in calls}
+    times: dict[str, list[float]] = {name: [] for name in calls}
     for _ in range(repeats + 1):  # the first round warms up
         for name, call in calls.items():
             begin = time.perf_counter()
             call()
-            found[name].append(time.perf_counter() - begin)
-    return {name: statistics.median(values[1:]) for name, values in found.items()}
+            times[name].append(time.perf_counter() - begin)
+    return {name: statistics.median(values[1:]) for name, values in times.items()}
 
 
-def tell(what: str, ours: Callable[[], Tensor], theirs: Callable[[], Tensor], repeats: int) -> None:
-    found = seconds(dict(ours=ours, spconv=theirs), repeats)
-    off = float((ours() - theirs()).abs().max())
-    ratio = found["ours"] / found["spconv"]
+def compare(label: str, ndformer: Callable[[], Tensor], spconv: Callable[[], Tensor], repeats: int) -> None:
+    times = seconds(dict(ndformer=ndformer, spconv=spconv), repeats)
+    error = float((ndformer() - spconv()).abs().max())
+    ratio = times["ndformer"] / times["spconv"]
     print(
-        f"{what}: {1e3 * found['ours']:.0f} ms, spconv {1e3 * found['spconv']:.0f} ms, ratio {ratio:.2f}, off {off:.1e}"
+        f"{label}: {1e3 * times['ndformer']:.0f} ms, spconv {1e3 * times['spconv']:.0f} ms, ratio {ratio:.2f}, "
+        f"difference {error:.1e}"
     )
 
 
@@ -73,27 +74,27 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--voxels", type=int, nargs=2, default=(90_000, 8_700), help="of the layer and of the model")
     parser.add_argument("--repeats", type=int, default=7)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    given = parser.parse_args(arguments)
+    args = parser.parse_args(arguments)
     if spconv.build()[0] is None:
         raise DataError(f"this compares with a CUDA build of spconv, pip install spconv-cu120, but {spconv.build()[1]}")
-    torch.set_num_threads(given.threads)
+    torch.set_num_threads(args.threads)
     torch.manual_seed(0)
 
-    r = surface(round(given.voxels[0] * POINTS))
+    r = surface(round(args.voxels[0] * POINTS))
     grid, sample = (r / VOXEL).floor().long(), torch.zeros(len(r), dtype=torch.int64)
-    ours, x = SubMConv3d(64, 64), torch.randn(len(r), 64)
-    theirs, sites = Native(ours), Sites(grid, sample)
-    print(f"torch {torch.__version__}, {given.threads} threads")
-    what = f"64 to 64 channels, {len(r)} voxels"
-    tell(what, lambda: ours(x, sites), lambda: theirs(x, sites), given.repeats)
-    tell(
-        f"{what}, with its pairs",
-        lambda: ours(x, Sites(grid, sample)),
-        lambda: theirs(x, Sites(grid, sample)),
-        given.repeats,
+    layer, x = SubMConv3d(64, 64), torch.randn(len(r), 64)
+    native, sites = Native(layer), Sites(grid, sample)
+    print(f"torch {torch.__version__}, {args.threads} threads")
+    label = f"64 to 64 channels, {len(r)} voxels"
+    compare(label, lambda: layer(x, sites), lambda: native(x, sites), args.repeats)
+    compare(
+        f"{label}, with its pairs",
+        lambda: layer(x, Sites(grid, sample)),
+        lambda: native(x, Sites(grid, sample)),
+        args.repeats,
     )
 
-    r = surface(round(given.voxels[1] * POINTS))
+    r = surface(round(args.voxels[1] * POINTS))
     tokens = TokenSet(torch.randn(1, len(r), 6), Where(r[None]))
     model = PTv3().eval()
     other = copy.deepcopy(model)
@@ -101,11 +102,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if isinstance(part, SubMConv3d):
             parent, _, last = name.rpartition(".")
             setattr(other.get_submodule(parent), last, Native(part))
-    tell(
+    compare(
         f"Point Transformer V3, {len(r)} voxels",
         lambda: model(tokens).features,
         lambda: other(tokens).features,
-        given.repeats,
+        args.repeats,
     )
 
 

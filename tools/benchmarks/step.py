@@ -1,11 +1,11 @@
 #!/usr/bin/env python
-"""Training steps of ViT-S/16 without positions at 224 px: this engine against a loop around torch's own modules.
+"""Training steps of ViT-S/16 without positions at 224 px: the engine against a plain loop with torch's modules.
 
 python tools/benchmarks/step.py
 python tools/benchmarks/step.py --batch 16 --rounds 30
 
-Both take turns, batch by batch, in one process: the engine's own loop, with all it does around a step, asks for a
-batch, and is given one once the other loop has made a step with it. The figure is the median.
+Both run in turn, batch by batch, in one process: when the engine's loop requests a batch, the plain loop first makes a
+step with it. The result is the median.
 """
 
 import statistics
@@ -104,7 +104,7 @@ class Turns:
         print(file=sys.stderr)
 
 
-class OneEpoch(Trainer):
+class SingleEpochTrainer(Trainer):
     def end_epoch(self) -> bool:
         return True
 
@@ -113,22 +113,22 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = new_parser(__doc__)
     parser.add_argument("--batch", type=int, default=8)
     parser.add_argument("--rounds", type=int, default=25)
-    given = parser.parse_args(arguments)
+    args = parser.parse_args(arguments)
     cfg = load(CONFIG, encoding="NoPE")
     cfg.model.backbone.update(SMALL, depth=DEPTH)
     cfg.model.mix = None
     cfg.train_cfg.update(amp=None, max_epochs=1)
     torch.manual_seed(0)
-    turns: Any = Turns(given.batch, given.rounds)
+    turns: Any = Turns(args.batch, args.rounds)
     with host_state.running(), tempfile.TemporaryDirectory() as folder, owned(Path(folder)) as ownership:
         loaders = dict(train=turns, val=turns, test=turns)
-        OneEpoch(cfg, ownership, loaders, build_model(cfg), Console(Log(None))).train()
+        SingleEpochTrainer(cfg, ownership, loaders, build_model(cfg), Console(Log(None))).train()
     ours, plain = (statistics.median(t[i] for t in turns.times[WARM:]) for i in (0, 1))
     ratio = statistics.median(p / o for o, p in turns.times[WARM:])
-    print(f"ViT-S/16, 224 px, NoPE, float32, batches of {given.batch}, {torch.get_num_threads()} threads")
-    print(f"  engine   {given.batch / ours:6.2f} images/s")
-    print(f"  by hand  {given.batch / plain:6.2f} images/s")
-    print(f"  engine / by hand  {ratio:.3f}  (median of {given.rounds} pairs)")
+    print(f"ViT-S/16, 224 px, NoPE, float32, batches of {args.batch}, {torch.get_num_threads()} threads")
+    print(f"  engine   {args.batch / ours:6.2f} images/s")
+    print(f"  by hand  {args.batch / plain:6.2f} images/s")
+    print(f"  engine / by hand  {ratio:.3f}  (median of {args.rounds} pairs)")
 
 
 if __name__ == "__main__":

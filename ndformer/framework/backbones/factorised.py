@@ -53,13 +53,13 @@ class FactorisedTransformer(Cutting):
         self.time = Transformer(dim, time_depth, heads, 1, **common)
         self.on_grids = self.space.encoding.needs_grid
 
-    def layer_of(self, name: str) -> int:
+    def layer_index(self, name: str) -> int:
         part, _, rest = name.partition(".")
         if part == "summary":
             return 0
         if part == "space":
-            return min(self.space.layer_of(rest), self.space.depth)  # its norm is not the last
-        return self.space.depth + self.time.layer_of(rest)
+            return min(self.space.layer_index(rest), self.space.depth)  # its norm is not the last
+        return self.space.depth + self.time.layer_index(rest)
 
     def forward(self, tokens: TokenSet) -> TokenSet:
         where = tokens.where

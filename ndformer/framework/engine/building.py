@@ -1,4 +1,4 @@
-"""What a checked config builds: the model, its data where it is to be, and whether both fit."""
+"""Building from a checked config: the model, generated data, and checks that both fit."""
 
 import contextlib
 import copy
@@ -16,7 +16,7 @@ from ndformer.framework.adapter import Adapter
 from ndformer.framework.data.dataset import Dataset, rooted
 from ndformer.framework.data.pack import Pack
 from ndformer.framework.data.stand_ins import MARK, make_sample
-from ndformer.framework.engine.config.data_root import datasets_of, parts_of
+from ndformer.framework.engine.config.data_root import loader_datasets, mixture_parts
 from ndformer.framework.engine.training.loading import build_dataset
 from ndformer.framework.engine.training.optim import build_optimizer
 from ndformer.framework.engine.training.progress import CheckpointTimer
@@ -30,35 +30,35 @@ from ndformer.framework.system.autocast import AMP
 
 
 def prepare_data(cfg: Config, sample: bool) -> None:
-    """With --sample, make the generated stand-ins where there is nothing yet; without, refuse to take one for real."""
-    homes = _homes(cfg)
+    """With --sample, generate missing stand-in data; without it, raise for a folder with generated data."""
+    folders = _data_folders(cfg)
     sample = sample or cfg.get("sample") == {}  # the config of a run with --sample
     names = [cfg.get("sample_data")] if isinstance(cfg.get("sample_data"), str) else cfg.get("sample_data")
-    for home, name in zip(homes, names or [None] * len(homes)):
-        if sample and name and (not home.exists() or not any(home.iterdir())):
-            print(f"making the sample of {name} in {home}")
-            make_sample(name, home)
-        if not sample and (home / MARK).exists():
+    for folder, name in zip(folders, names or [None] * len(folders)):
+        if sample and name and (not folder.exists() or not any(folder.iterdir())):
+            print(f"making the sample of {name} in {folder}")
+            make_sample(name, folder)
+        if not sample and (folder / MARK).exists():
             raise DataError(
-                f"{home} holds the generated stand-in, not the dataset", "add --sample, or another --data-root"
+                f"{folder}: expected the dataset, got the generated stand-in", "add --sample, or another --data-root"
             )
 
 
-STAND_IN = "on the generated stand-in: these figures say nothing about the dataset of that name"
+STAND_IN = "on the generated stand-in: these results say nothing about the dataset of that name"
 
 
 def on_stand_in(cfg: Config) -> bool:
-    """Whether any of its data is generated: then STAND_IN is to be said beside what was measured."""
-    return any((home / MARK).exists() for home in _homes(cfg))
+    """Whether some data is generated; then STAND_IN must be printed with the results."""
+    return any((folder / MARK).exists() for folder in _data_folders(cfg))
 
 
 def _parts(cfg: Config) -> list[Any]:
-    """What is trained on: one dataset, or several in turn."""
+    """Return the training dataset, or the parts of a mixture."""
     dataset = cfg.train_dataloader.dataset
     return list(dataset.parts.values()) if "parts" in dataset else [dataset]
 
 
-def _homes(cfg: Config) -> list[Path]:
+def _data_folders(cfg: Config) -> list[Path]:
     outer = rooted(cfg.train_dataloader.dataset, cfg.get("data_root")).get("data_root")
     return [Path(rooted(part, outer)["data_root"]) for part in _parts(cfg)]
 
@@ -68,13 +68,15 @@ def dataset_name(cfg: Config) -> str:
 
 
 def dataset_kind(cfg: Config) -> type[Dataset]:
-    """What a model is tested on."""
+    """Return the class of the test dataset."""
     return DATASETS.get(cfg.test_dataloader.dataset.type)
 
 
-def with_classes(cfg: Config, known: Sequence[str] | None = None) -> Config:
-    """Return the config with the numbers of classes that its heads leave open: of the `known` names, those of a
-    checkpoint, else of the training data."""
+def with_classes(cfg: Config, class_names: Sequence[str] | None = None) -> Config:
+    """Return the config with the number of classes of each head that leaves it open.
+
+    They are counted from a checkpoint's `class_names`, else from the training data.
+    """
     head = cfg.model.get("head") or {}
     heads = {"": head} if "type" in head else dict(head)
     heads = {
@@ -84,20 +86,20 @@ def with_classes(cfg: Config, known: Sequence[str] | None = None) -> Config:
     }
     if not heads:
         return cfg
-    names = build_dataset(cfg, "train").classes if known is None else known
+    names = build_dataset(cfg, "train").classes if class_names is None else class_names
     cfg = copy.deepcopy(cfg)
     for name in heads:
-        start = f"{name}: " if name else ""  # as a Mixture calls the classes of its parts
+        prefix = f"{name}: " if name else ""  # of class names in a Mixture
         head = cfg.model.head[name] if name else cfg.model.head
-        head.classes = sum(one.startswith(start) for one in names)
+        head.classes = sum(class_name.startswith(prefix) for class_name in names)
     return cfg
 
 
 def build_model(
-    cfg: Config, device: str | torch.device | None = None, known: Sequence[str] | None = None
+    cfg: Config, device: str | torch.device | None = None, class_names: Sequence[str] | None = None
 ) -> TokenModel:
-    """Return the model of a config; `known`: the names of a checkpoint's classes, for a config without their number."""
-    cfg = with_classes(cfg, known)
+    """Build the model of a config; `class_names` are a checkpoint's, for heads without a number of classes."""
+    cfg = with_classes(cfg, class_names)
     with _within_memory():
         model: TokenModel = MODELS.create(cfg.model)
     model.amp = AMP[(cfg.get("train_cfg") or {}).get("amp")]
@@ -107,16 +109,16 @@ def build_model(
 
 @contextlib.contextmanager
 def _within_memory() -> Iterator[None]:
-    """Parameters of more bytes than the machine has end what builds them, before they are filled with numbers."""
-    whole, taken = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"), 0
+    """Raise while a model is built if its parameters need more memory than the machine has."""
+    total, used = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"), 0
 
     def count(module: nn.Module, name: str, parameter: nn.Parameter | None) -> None:
-        nonlocal taken
-        taken += 0 if parameter is None else parameter.nbytes
-        if taken > whole:
+        nonlocal used
+        used += 0 if parameter is None else parameter.nbytes
+        if used > total:
             raise DataError(
-                f"the model has parameters of more than {taken / 2**30:.0f} GiB, and this machine a memory of "
-                f"{whole / 2**30:.0f}: lower its width or its depth"
+                f"the model has parameters of more than {used / 2**30:.0f} GiB, and this machine a memory of "
+                f"{total / 2**30:.0f}: lower its width or its depth"
             )
 
     handle = nn.modules.module.register_module_parameter_registration_hook(count)
@@ -128,65 +130,67 @@ def _within_memory() -> Iterator[None]:
 
 @runtime_checkable
 class Framing(Protocol):
-    """A transform that says how high and wide samples are behind it."""
+    """A transform with a fixed output size."""
 
-    size: int | tuple[int, int]  # a number: of the shorter side
+    size: int | tuple[int, int]  # height and width, or the shorter side
 
 
 def rehearse(cfg: Config, model: TokenModel) -> None:
-    """Build what a config names beside its datasets, so that what is wrong with it shows before data is read."""
+    """Build all components of a config except its datasets, so that errors appear before data is read."""
     lr, decay = cfg.optimizer.lr, cfg.optimizer.get("weight_decay", 0.0)
     if lr * decay >= 1:
-        raise ConfigError(f"optimizer.weight_decay={decay:g} at lr={lr:g} takes all of a weight in a step: lower one")
-    for metric in cfg.metrics:
-        made = METRICS.create(metric)
-        made.quantity(made.main)
+        raise ConfigError(
+            f"optimizer.weight_decay={decay:g} with lr={lr:g} sets weights to 0 in one step: lower one of them"
+        )
+    for options in cfg.metrics:
+        metric = METRICS.create(options)
+        metric.quantity(metric.main)
     SCHEDULES.create(cfg.schedule)
     build_optimizer(model, cfg.optimizer, cfg.get("param_groups"))
     CheckpointTimer(cfg.train_cfg.get("checkpoint_every"))
-    for at, dataset in datasets_of(cfg.to_dict()).items():
-        for part in parts_of(dataset).values() or [dataset]:
-            _rehearse_transforms(part, model, f"{at}_dataloader.dataset")
+    for split, dataset in loader_datasets(cfg.to_dict()).items():
+        for part in mixture_parts(dataset).values() or [dataset]:
+            _rehearse_transforms(part, model, f"{split}_dataloader.dataset")
 
 
-def _rehearse_transforms(dataset: dict[str, Any], model: TokenModel, at: str) -> None:
-    """They end in what the model takes, in sizes that its patches divide."""
-    transforms = [TRANSFORMS.create(one) for one in dataset.get("transforms", ())]
-    packs = [one for one in transforms if isinstance(one, Pack)]
-    ours = DATASETS.get(dataset["type"]).__module__.startswith(f"{DATASETS.scope}.")  # others' may read inputs
-    if ours and not packs and len(model.modalities) == 1:
+def _rehearse_transforms(dataset: dict[str, Any], model: TokenModel, key: str) -> None:
+    """Raise unless the transforms end in inputs for the model, in sizes that its patches divide."""
+    transforms = [TRANSFORMS.create(options) for options in dataset.get("transforms", ())]
+    packs = [transform for transform in transforms if isinstance(transform, Pack)]
+    is_shipped = DATASETS.get(dataset["type"]).__module__.startswith(f"{DATASETS.scope}.")  # others may read inputs
+    if is_shipped and not packs and len(model.modalities) == 1:
         raise ConfigError(
-            f"{at}.transforms have no Pack, so what {dataset['type']} reads never becomes inputs: end them with "
-            "dict(type='PackImage'), or that of its modality"
+            f"{key}.transforms have no Pack, so samples of {dataset['type']} have no inputs: end them with "
+            "dict(type='PackImage'), or the Pack of its modality"
         )
     if not packs or packs[0].of not in model.modalities:
         return
     sides = cast(Adapter, model.modalities[packs[0].of]).patch_sides
-    size = next((one.size for one in reversed(transforms) if isinstance(one, Framing)), None)
+    size = next((transform.size for transform in reversed(transforms) if isinstance(transform, Framing)), None)
     if sides is not None and isinstance(size, tuple) and (size[0] % sides[0] or size[1] % sides[1]):
         raise ConfigError(
-            f"{at}.transforms give {size[0]} x {size[1]}, which patches of {sides[0]} x {sides[1]} do not divide: "
+            f"{key}.transforms give {size[0]} x {size[1]}, which patches of {sides[0]} x {sides[1]} do not divide: "
             f"change model.modalities.{packs[0].of} or the size"
         )
 
 
 def check_classes(model: TokenModel, loader: DataLoader[Any]) -> None:
-    """The heads and the data speak of the same classes."""
+    """Raise unless each head has as many classes as its dataset."""
     data: Any = loader.dataset
     pairs = [(f"head.{name}", model.head[name], part) for name, part in data.parts.items()] if model.in_turn else []  # pyright: ignore[reportIndexIssue]
-    for at, head, part in pairs or [("head", model.head, data)]:
-        found, given = len(part.classes), cast(Head, head).classes
-        strange = [name for name in part.classes if name not in part.known] if part.known else []
-        if given and given != found and strange:
+    for key, head, part in pairs or [("head", model.head, data)]:
+        count, head_classes = len(part.classes), cast(Head, head).classes
+        unknown = [name for name in part.classes if name not in part.known] if part.known else []
+        if head_classes and head_classes != count and unknown:
             raise DataError(
-                f"{type(part).__name__} under {part.data_root} has classes that the checkpoint does not know "
-                f"({', '.join(strange[:3])}; it knows {', '.join(part.known[:3])}{', ...' * (len(part.known) > 3)}): "
-                "leave them out, or train with them"
+                f"{type(part).__name__} under {part.data_root} has classes that the checkpoint does not have "
+                f"({', '.join(unknown[:3])}; it has {', '.join(part.known[:3])}{', ...' * (len(part.known) > 3)}): "
+                "remove them, or train with them"
             )
-        if given and given != found:
+        if head_classes and head_classes != count:
             raise DataError(
-                f"{type(part).__name__} under {part.data_root} has {found} classes, the model's head {given}",
-                f"add --cfg-options model.{at}.classes={found}",
+                f"{type(part).__name__} under {part.data_root} has {count} classes, the model's head {head_classes}",
+                f"add --cfg-options model.{key}.classes={count}",
             )
 
 

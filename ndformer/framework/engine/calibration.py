@@ -1,4 +1,4 @@
-"""What a config leaves to the data (data-dependent initialisation): the unit and the first radii of its encoding."""
+"""Calibration on the first batch: encoding options 'auto' and 'spread', and the number of classes."""
 
 import copy
 from collections.abc import Iterator, Sequence
@@ -10,7 +10,7 @@ from mmengine.config import Config
 from ndformer.framework.encoding.base import FROM_DATA
 from ndformer.framework.engine.building import build_model, with_classes
 from ndformer.framework.engine.config.differences import changes
-from ndformer.framework.engine.training.first_batch import places
+from ndformer.framework.engine.training.first_batch import record_positions
 from ndformer.framework.engine.training.loading import build_loader
 from ndformer.framework.errors import ConfigError
 from ndformer.framework.registry import ENCODINGS
@@ -18,33 +18,35 @@ from ndformer.framework.system import processes
 from ndformer.framework.tokens import Where
 
 
-def fitted(cfg: Config) -> tuple[Config, list[str]]:
-    """The config with numbers in the place of 'auto' and 'spread', from the first batch that it trains on, and with the
-    numbers of classes that it leaves open; and what was measured in words."""
+def calibrate(cfg: Config) -> tuple[Config, list[str]]:
+    """Replace 'auto' and 'spread' by numbers measured on the first training batch, and set missing class counts.
+
+    Returns the new config, and messages on what was measured.
+    """
     counted = with_classes(cfg)
-    found = [f"{at} is {now}, as the data has it" for at, _, now in changes(cfg.to_dict(), counted.to_dict())]
+    messages = [f"{key} is {value}, from the data" for key, _, value in changes(cfg.to_dict(), counted.to_dict())]
     cfg = counted
-    given = cfg.model.backbone.get("encoding")
-    parts = [] if given is None else [given] if isinstance(given, dict) else list(given)
-    if not any(map(_asks, parts)):
-        return cfg, found
-    seen = _first_places(_with(cfg, given, [_measured(part, None) for part in parts]))
-    if len({where.positions.shape[2] for where in seen}) > 1:
+    encoding = cfg.model.backbone.get("encoding")
+    parts = [] if encoding is None else [encoding] if isinstance(encoding, dict) else list(encoding)
+    if not any(map(_is_from_data, parts)):
+        return cfg, messages
+    positions = _first_positions(_with_parts(cfg, [_measured(part, None) for part in parts]))
+    if len({where.positions.shape[2] for where in positions}) > 1:
         raise ConfigError(
-            "'auto' and 'spread' speak of one position space, and this model has several: give numbers instead"
+            "'auto' and 'spread' need one position space, and this model has several: give numbers instead"
         )
-    measured = processes.collected([_measured(part, seen) for part in parts])[0]
-    said = [
+    measured = processes.collected([_measured(part, positions) for part in parts])[0]
+    messages += [
         f"measured on the first batch: {change}"
         for part, numbers in zip(parts, measured)
         for change in _changes(part, numbers)
     ]
-    return _with(cfg, given, measured), found + said
+    return _with_parts(cfg, measured), messages
 
 
-def _asks(part: dict[str, Any]) -> bool:
+def _is_from_data(part: dict[str, Any]) -> bool:
     return any(
-        _asks(value) if isinstance(value, dict) else value in FROM_DATA
+        _is_from_data(value) if isinstance(value, dict) else value in FROM_DATA
         for value in part.values()
         if isinstance(value, str | dict)
     )
@@ -58,21 +60,22 @@ def _changes(part: dict[str, Any], measured: dict[str, Any]) -> Iterator[str]:
             yield f"{name}={value} of {part['type']}, for '{part[name]}'"
 
 
-def _measured(part: dict[str, Any], seen: Sequence[Where] | None) -> dict[str, Any]:
-    return ENCODINGS.get(part["type"]).from_data(dict(part), seen)
+def _measured(part: dict[str, Any], positions: Sequence[Where] | None) -> dict[str, Any]:
+    return ENCODINGS.get(part["type"]).from_data(dict(part), positions)
 
 
-def _with(cfg: Config, given: Any, parts: list[dict[str, Any]]) -> Config:
+def _with_parts(cfg: Config, parts: list[dict[str, Any]]) -> Config:
     changed = copy.deepcopy(cfg)
-    changed.model.backbone.encoding = parts[0] if isinstance(given, dict) else parts
+    backbone = changed.model.backbone
+    backbone.encoding = parts[0] if isinstance(backbone.encoding, dict) else parts
     return changed
 
 
-def _first_places(cfg: Config) -> list[Where]:
+def _first_positions(cfg: Config) -> list[Where]:
     cfg.train_dataloader.num_workers = 0
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         model = build_model(cfg).eval()
         batch = model.at_home(next(iter(build_loader(cfg, "train"))))
-        with places(model) as seen:
+        with record_positions(model) as positions:
             model.features(batch["inputs"])
-    return seen
+    return positions

@@ -1,8 +1,8 @@
-"""A trained model in Python: files, pictures and arrays in, answers out.
+"""Trained models in Python: files, images and arrays in, predictions out.
 
 model = ndformer.load("work_dirs/mnist_pape/best.pth")
-print(model("seven.png"))                      # the likeliest classes, each with its score
-model(["seven.png", pixels]).table             # each with its names and scores
+print(model("seven.png"))                      # the most likely classes with scores
+model(["seven.png", pixels]).table             # class names and scores of each
 """
 
 from collections.abc import Callable, Sequence
@@ -20,7 +20,7 @@ from ndformer.framework.data.batches import collate
 from ndformer.framework.data.dataset import Sample
 from ndformer.framework.engine.building import build_model
 from ndformer.framework.engine.config.load import load as load_config
-from ndformer.framework.engine.config.load import told
+from ndformer.framework.engine.config.load import load_text
 from ndformer.framework.engine.config.saved import DATA
 from ndformer.framework.engine.config.shipped import config_path
 from ndformer.framework.engine.inputs import Preparation
@@ -31,96 +31,99 @@ from ndformer.framework.model import TokenModel
 from ndformer.framework.tokens import TokenSet
 
 
-class Trained(nn.Module):
-    """Takes a path, a picture of Pillow, an array, a tensor, points, events, frames - whatever its modalities take - or
-    a list of them; of several modalities dict(image=..., points=...). `model` is the network itself, for loops of
-    one's own, and `classes` has the names that it was trained on."""
+class LoadedModel(nn.Module):
+    """A trained model that is called with data of its modalities.
 
-    def __init__(self, model: TokenModel, prepared: Preparation, classes: Sequence[str], at_once: int) -> None:
+    It takes a path, a Pillow image, an array, a tensor, points, events or frames, or a list of them; several modalities
+    are given as dict(image=..., points=...). `model` is the network, and `classes` are the names of its classes.
+    """
+
+    def __init__(self, model: TokenModel, prepared: Preparation, classes: Sequence[str], batch_size: int) -> None:
         super().__init__()
-        self.model, self.prepared, self.classes, self.at_once = model, prepared, list(classes), at_once
+        self.model, self.prepared, self.classes, self.batch_size = model, prepared, list(classes), batch_size
 
     @property
     def device(self) -> torch.device:
         return next(self.parameters()).device
 
-    def half(self) -> "Trained":
-        """Computes in fp16 from now on, as training with amp='fp16' does: positions stay exact, and so do weights."""
+    def half(self) -> "LoadedModel":
+        """Compute in fp16 from now on, as in training with amp='fp16'; positions and weights stay in float32."""
         return self._computing_in(torch.float16)
 
-    def bfloat16(self) -> "Trained":
-        """The same in bf16."""
+    def bfloat16(self) -> "LoadedModel":
+        """Compute in bf16 from now on; positions and weights stay in float32."""
         return self._computing_in(torch.bfloat16)
 
-    def float(self) -> "Trained":
+    def float(self) -> "LoadedModel":
+        """Compute in float32 from now on."""
         return self._computing_in(None)
 
-    def _computing_in(self, kind: torch.dtype | None) -> "Trained":
-        self.model.amp = kind
+    def _computing_in(self, dtype: torch.dtype | None) -> "LoadedModel":
+        self.model.amp = dtype
         return self
 
     @torch.no_grad()
     def forward(self, x: Any) -> Answer | list[Answer]:
-        """The answer for a sample, or those for a list of them, or for a folder."""
+        """Return the answer for a sample, or a list of answers for a list or a folder."""
         readers, several = self._readers(x)
         answers: list[Answer] = []
-        for start in range(0, len(readers), self.at_once):
-            answers += self._answers([read() for read in readers[start : start + self.at_once]])
+        for start in range(0, len(readers), self.batch_size):
+            answers += self._answers([read() for read in readers[start : start + self.batch_size]])
         for answer in answers:
             answer.known = self.classes
         return answers if several else answers[0]
 
     def _answers(self, samples: list[Sample]) -> list[Answer]:
-        """Pictures of different sizes go in batches of their own."""
-        alike: dict[Any, list[int]] = {}
+        """Run the model on samples, with inputs of different sizes in separate batches."""
+        by_size: dict[Any, list[int]] = {}
         for i, sample in enumerate(samples):
-            framed = {name: one for name, one in self.prepared.adapters.items() if one.patch_sides is not None}
-            sizes = (tuple(sample["inputs"][name].shape[-2:]) for name in framed if name in sample["inputs"])
-            alike.setdefault(tuple(sizes), []).append(i)
-        found: dict[int, Answer] = {}
-        for places in alike.values():
-            found |= zip(places, self.model.val_step(collate([samples[i] for i in places])))
-        return [found[i] for i in range(len(samples))]
+            names = [name for name, adapter in self.prepared.adapters.items() if adapter.patch_sides is not None]
+            sizes = (tuple(sample["inputs"][name].shape[-2:]) for name in names if name in sample["inputs"])
+            by_size.setdefault(tuple(sizes), []).append(i)
+        answers: dict[int, Answer] = {}
+        for indices in by_size.values():
+            answers |= zip(indices, self.model.val_step(collate([samples[i] for i in indices])))
+        return [answers[i] for i in range(len(samples))]
 
     def tokens(self, x: Any) -> TokenSet:
-        """The tokens that it makes of a sample or a list of them: features (B, N, C), and where they are."""
+        """Return the input tokens of one or more samples: features (B, N, C) and their positions."""
         return self.model.tokens(self._inputs(x))
 
     def features(self, x: Any) -> TokenSet:
-        """The tokens behind the transformer."""
+        """Return the tokens after the backbone."""
         return self.model.features(self._inputs(x))
 
     @torch.no_grad()
     def looks(self, x: Any) -> list[Look]:
-        """What each attention layer was given: look.terms() are its logits by what they come from."""
-        with looking(self.model) as found:
+        """Return the inputs of each attention layer; `terms()` of one are its logits by origin."""
+        with looking(self.model) as maps:
             self.features(x)
-        return found
+        return maps
 
     def attention(self, x: Any) -> list[Tensor]:
-        """(B, H, N, N) of each layer: how much of each token every token takes."""
-        return [look.attention() for look in self.looks(x)]
+        """Return the attention weights (B, H, N, N) of each layer."""
+        return [maps.attention() for maps in self.looks(x)]
 
     def _inputs(self, x: Any) -> Any:
         readers, _ = self._readers(x)
         return self.model.at_home(collate([read() for read in readers]))["inputs"]
 
     def _readers(self, x: Any) -> tuple[list[Callable[[], Sample]], bool]:
-        """What reads or takes each sample, and whether they are several, be it a list or a folder of one."""
-        given = list(x) if isinstance(x, (list, tuple)) else [x]
+        """Return a function that reads each sample, and whether `x` is a list or a folder."""
+        values = list(x) if isinstance(x, (list, tuple)) else [x]
         several = isinstance(x, (list, tuple))
-        if not given:
-            raise DataError("an empty list has no samples: give one or more")
-        if not all(isinstance(one, (str, Path)) for one in given):
-            return [partial(self._one, one) for one in given], several
-        found = self.prepared.samples_in([Path(one) for one in given])
-        return [partial(self.prepared.sample, files) for files in found], several or found != [(Path(given[0]),)]
+        if not values:
+            raise DataError("expected one sample or more, got an empty list")
+        if not all(isinstance(value, (str, Path)) for value in values):
+            return [partial(self._sample, value) for value in values], several
+        groups = self.prepared.samples_in([Path(value) for value in values])
+        return [partial(self.prepared.sample, files) for files in groups], several or groups != [(Path(values[0]),)]
 
-    def _one(self, given: Any) -> Sample:
-        if isinstance(given, (str, Path)):
-            (files,) = self.prepared.samples_in([Path(given)])
+    def _sample(self, value: Any) -> Sample:
+        if isinstance(value, (str, Path)):
+            (files,) = self.prepared.samples_in([Path(value)])
             return self.prepared.sample(files)
-        return self.prepared.taken(given)
+        return self.prepared.sample_from_memory(value)
 
 
 def load(
@@ -129,29 +132,34 @@ def load(
     config: str | Path | None = None,
     device: str | torch.device = "cpu",
     trust_config: bool = False,
-) -> Trained:
-    """A run's or a published folder, a .pth or a .safetensors file, ready to answer. Its config is the one given, or
-    that of its folder, or what the file itself tells; nothing of it runs unless `trust_config`."""
+) -> LoadedModel:
+    """Load a trained model from a run's or a published folder, a .pth or a .safetensors file.
+
+    The config is `config` or, if it is not given, that of the folder or the one in the file. With `trust_config` the
+    modules that it lists are imported.
+    """
     path = Path(path)
     if path.is_dir():
-        path = next((path / name for name in (checkpoint.BEST, exported.PLACE) if (path / name).is_file()), path)
+        path = next((path / name for name in (checkpoint.BEST, exported.FILE) if (path / name).is_file()), path)
     content = checkpoint.load(path)
-    cfg = _config_of(path, content, config, trust_config)
-    with torch.random.fork_rng(devices=[]):  # first weights are drawn
+    cfg = _load_config(path, content, config, trust_config)
+    with torch.random.fork_rng(devices=[]):  # building draws random weights
         model = build_model(cfg, device, content.get("classes"))
     checkpoint.load_weights(model, content, path)
     prepared = Preparation(cfg, model)
-    prepared.trained_on = content.get("data", {}).get("train", {})
-    named = sum(part.classes for part in model.modules() if isinstance(part, Head))
-    at_once = 1 if model.in_turn else cfg.test_dataloader.batch_size
-    return Trained(model, prepared, contents.class_names(content, path, named), at_once).eval()
+    prepared.train_fingerprint = content.get("data", {}).get("train", {})
+    count = sum(head.classes for head in model.modules() if isinstance(head, Head))
+    batch_size = 1 if model.in_turn else cfg.test_dataloader.batch_size
+    return LoadedModel(model, prepared, contents.class_names(content, path, count), batch_size).eval()
 
 
-def _config_of(path: Path, content: dict[str, Any], given: str | Path | None, trusted: bool) -> Config:
-    if given is not None:
-        return load_config(config_path(str(given)), trusted=trusted)
+def _load_config(path: Path, content: dict[str, Any], config: str | Path | None, trusted: bool) -> Config:
+    if config is not None:
+        return load_config(config_path(str(config)), trusted=trusted)
     if path.with_name(DATA).is_file():
         return load_config(path.with_name(DATA), trusted=trusted)
     if "config" not in content:
-        raise DataError(f"{path} tells no config, and no {DATA} is beside it: give config=..., the one that it was of")
-    return told(content["config"], path, trusted)
+        raise DataError(
+            f"{path} contains no config, and its folder has no {DATA}: give config=..., the config of the run"
+        )
+    return load_text(content["config"], path, trusted)

@@ -1,7 +1,7 @@
-"""From a checked config to a trained and tested model.
+"""Training and evaluation of a config.
 
-train(cfg, work_dir, resume=False)    trains, tests the best checkpoint once, at the end, and reports
-evaluate(cfg, model, loader)          metrics of a model over exactly a whole set
+train(cfg, work_dir, resume=False)    trains, tests the best checkpoint once at the end, writes the results
+evaluate(cfg, model, loader)          computes the metrics of a model on a dataset
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from ndformer.framework.engine.building import (
     on_stand_in,
     rehearse,
 )
-from ndformer.framework.engine.calibration import fitted
+from ndformer.framework.engine.calibration import calibrate
 from ndformer.framework.engine.training import checkpoint, pretrained, same_data
 from ndformer.framework.engine.training.agreement import check_data, check_settings
 from ndformer.framework.engine.training.console import LOG, logged
 from ndformer.framework.engine.training.evaluate import Evaluation, as_line, measure
-from ndformer.framework.engine.training.leakage import check_apart
-from ndformer.framework.engine.training.loading import Loader, all_bad, build_loader, tell_bad
+from ndformer.framework.engine.training.leakage import check_leakage
+from ndformer.framework.engine.training.loading import Loader, all_bad, build_loader, print_bad
 from ndformer.framework.engine.training.owner import owned
 from ndformer.framework.engine.training.work_dir import RESULTS, begun, check_free, clear
 from ndformer.framework.evaluation.metric import quantity_of
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from ndformer.framework.engine.training.trainer import Trainer
 
 
-Tested = Callable[[Config, TokenModel, Loader, Evaluation], None]  # the best checkpoint's model, and what it answered
+OnTested = Callable[[Config, TokenModel, Loader, Evaluation], None]  # called with the best checkpoint's model
 
 
 def train(
@@ -55,38 +55,42 @@ def train(
     allow_config_change: bool = False,
     allow_data_change: bool = False,
     overwrite: bool = True,
-    tested: Tested | None = None,
+    on_tested: OnTested | None = None,
 ) -> dict[str, Any]:
-    """The results, as in results.json; `tested` is called when they are written. A signal to end, as clusters send it,
-    saves and raises SystemExit(75)."""
-    # not before: mmengine's optimizers import FSDP and sympy, which would make every program's start a second longer
+    """Train and test a model; return the results as in results.json.
+
+    `on_tested` is called once they are written. A signal to stop, as clusters send it, saves a checkpoint and raises
+    SystemExit(75).
+    """
+    # Imported here, since mmengine's optimizers import FSDP and sympy, which delays the start of every program by a
+    # second
     from ndformer.framework.engine.training.trainer import Trainer
 
     with host_state.running():
-        return _train(Trainer, cfg, work_dir, resume, allow_config_change, allow_data_change, overwrite, tested)
+        return _train(Trainer, cfg, work_dir, resume, allow_config_change, allow_data_change, overwrite, on_tested)
 
 
 def _train(
-    kind: type[Trainer],
+    trainer_class: type[Trainer],
     cfg: Config,
     work_dir: Path,
     resume: bool,
     allow_config_change: bool,
     allow_data_change: bool,
     overwrite: bool,
-    tested: Tested | None,
+    on_tested: OnTested | None,
 ) -> dict[str, Any]:
     check_settings(cfg, resume=resume, allow_config_change=allow_config_change, overwrite=overwrite)
-    cfg, said = fitted(cfg)
+    cfg, messages = calibrate(cfg)
     torch.manual_seed(cfg.seed)
-    model = build_model(cfg)  # first: what is wrong with it shows at once
+    model = build_model(cfg)  # before the data, so that its errors appear at once
     rehearse(cfg, model)
     loaders = {split: build_loader(cfg, split) for split in ("train", "val", "test")}
     check_data({s: loader.data for s, loader in loaders.items()}, {s: len(loader) for s, loader in loaders.items()})
     check_classes(model, loaders["train"])
-    check_apart(cfg, {split: loader.data for split, loader in loaders.items()})
+    check_leakage(cfg, {split: loader.data for split, loader in loaders.items()})
     if cfg.get("weights") and not resume:
-        said += pretrained.begin(model, cfg)
+        messages += pretrained.begin(model, cfg)
     with owned(work_dir) as ownership:
         resume = processes.collected(begun(work_dir))[0] if ownership.again else resume
         if ownership.first:
@@ -96,11 +100,11 @@ def _train(
         processes.wait()
         ownership.begin()
         with logged(work_dir / LOG if ownership.first else None) as console:
-            for sentence in said:
-                console.say(sentence)
+            for message in messages:
+                console.print(message)
             changes = allow_config_change, allow_data_change
-            trainer = kind(cfg, ownership, loaders, model, console, resume, *changes)
-            return _run(cfg, work_dir, model, loaders, trainer, tested)
+            trainer = trainer_class(cfg, ownership, loaders, model, console, resume, *changes)
+            return _run(cfg, work_dir, model, loaders, trainer, on_tested)
 
 
 def _run(
@@ -109,7 +113,7 @@ def _run(
     model: TokenModel,
     loaders: dict[str, Loader],
     trainer: Trainer,
-    tested: Tested | None,
+    on_tested: OnTested | None,
 ) -> dict[str, Any]:
     params = sum(p.numel() for p in model.parameters())
     sizes = ", ".join(f"{len(loader.data)} {split}" for split, loader in loaders.items())
@@ -118,14 +122,14 @@ def _run(
         print(TEST_IS_VAL + "; validation samples are held out of train" * (not loaders["val"].data.val_is_test))
     with trainer.preemption, workers_explained(), _anomalies(cfg):
         trainer.train()
-        trainer.preemption.at_once = True  # all is saved
+        trainer.preemption.exit_immediately = True  # everything is saved
         processes.wait()
         best = checkpoint.load(work_dir / checkpoint.BEST)
         checkpoint.load_weights(model, best, work_dir / checkpoint.BEST)
         after = f", after epoch {best['epoch']} of {cfg.train_cfg.max_epochs}" if "epoch" in best else ""
         quantities = {name: quantity_of(cfg.metrics, name) for name in best["metrics"]}
         print(f"best on validation: {as_line(best['metrics'], quantities)}{after}")
-        return finish(cfg, work_dir, model, loaders, best["metrics"], trainer, tested)
+        return finish(cfg, work_dir, model, loaders, best["metrics"], trainer, on_tested)
 
 
 def _anomalies(cfg: Config) -> contextlib.AbstractContextManager[Any]:
@@ -141,24 +145,24 @@ def finish(
     model: TokenModel,
     loaders: dict[str, Loader],
     val: dict[str, float],
-    run: Trainer,
-    tested: Tested | None,
+    trainer: Trainer,
+    on_tested: OnTested | None,
 ) -> dict[str, Any]:
-    """Test the best checkpoint, write results.json and the pictures."""
-    same_data.tell_of_absent(loaders["test"].data)
-    found = evaluate(cfg, model, run.progress.watched(loaders["test"], "test"))
+    """Test the best checkpoint, and write results.json and the pictures."""
+    same_data.warn_absent_classes(loaders["test"].data)
+    evaluation = evaluate(cfg, model, trainer.progress.with_progress(loaders["test"], "test"))
     content = dict(
         config=str(cfg.filename),
         encoding=encoding_name(cfg),
         dataset=dataset_name(cfg),
-        test=found.values,
+        test=evaluation.values,
         val=val,
-        main_metric=run.main,
-        quantities={name: asdict(one) for name, one in found.quantities.items()},
-        epochs=run.epoch,
+        main_metric=trainer.main,
+        quantities={name: asdict(quantity) for name, quantity in evaluation.quantities.items()},
+        epochs=trainer.epoch,
         seed=cfg.seed,
         params=sum(p.numel() for p in model.parameters()),
-        minutes=run.seconds / 60,
+        minutes=trainer.seconds / 60,
     )
     if on_stand_in(cfg):
         content["sample"] = True
@@ -168,31 +172,34 @@ def finish(
     if loaders["val"].data.val_is_test:
         content["val_is_test"] = True
         print(
-            "validation was the test set itself (val_is_test): the test figure is the best of all epochs, and flatters"
+            "the validation set is the test set (val_is_test): the test metric is the best of all epochs, so it is too "
+            "high"
         )
     bad = all_bad(loaders)
     if bad:
         content["bad"] = bad
-        tell_bad(bad, "results.json has them all")
+        print_bad(bad, "results.json has them all")
     if processes.rank() == 0:
         report.results(work_dir / RESULTS, content)
         classes = loaders["test"].data.classes
-        for metric in found.metrics:
+        for metric in evaluation.metrics:
             table = metric.views(None, classes)
             if table is not None:
                 atomic.write(work_dir / "classes.txt", table + "\n")
-            with report.attempted(f"what {type(metric).__name__} shows"):
+            with report.attempted(f"pictures of {type(metric).__name__}"):
                 metric.views(work_dir, classes)
             if metric.confusion is not None:
                 with report.attempted(picture := work_dir / "confusion_matrix.png"):
                     report.confusion_matrix(picture, metric.confusion, classes)
-    print(f"test, with the checkpoint best on validation: {found.line}   ({content['minutes']:.1f} min of training)")
+    print(
+        f"test, with the checkpoint best on validation: {evaluation.line}   ({content['minutes']:.1f} min of training)"
+    )
     print(work_dir / RESULTS)
-    if processes.rank() == 0 and tested is not None:
-        tested(cfg, model, loaders["test"], found)
+    if processes.rank() == 0 and on_tested is not None:
+        on_tested(cfg, model, loaders["test"], evaluation)
     return content
 
 
 def evaluate(cfg: Config, model: TokenModel, loader: Iterable[dict[str, Any]]) -> Evaluation:
-    """Metrics of a model over exactly the whole set."""
+    """Compute the metrics of a model on every sample of a loader."""
     return measure(cfg.metrics, model, loader)

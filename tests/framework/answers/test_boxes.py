@@ -9,7 +9,7 @@ from PIL import Image
 
 from ndformer.framework.answers import gallery
 from ndformer.framework.answers.boxes import MISSED, Box, Boxes, Verdict, boxes_of, draw, in_colours
-from ndformer.framework.engine.programs.show_dir import too_high
+from ndformer.framework.engine.programs.show_dir import threshold_warning
 from ndformer.framework.pictures.cards import EDGE, RIGHT, WRONG
 from tests.framework.helpers import Drawn
 
@@ -114,13 +114,16 @@ def test_a_row_for_each_object_and_words_for_those_that_are_sure():
 
 def test_where_nothing_is_sure_enough_the_threshold_of_the_best_f1_is_said():
     low, none = said(found=[(A, 0, 0.12), (B, 1, 0.1)]), said()
-    assert too_high([low], 0.1, {}) == ""
-    told = "1 of 1 have nothing with a score of 0.3 or more, their best is 0.120; "
-    assert too_high([low], 0.3, {}) == told + "--show-score S shows those from S on"
+    assert threshold_warning([low], 0.1, {}) == ""
+    told = "1 of 1 samples have no object with a score of 0.3 or more, the best is 0.120; "
+    assert threshold_warning([low], 0.3, {}) == told + "--show-score S draws objects with a score of S or more"
     known = {"mAP": 0.1, "F1": 0.3, "F1_threshold": 0.0768}
-    assert too_high([low], 0.3, known) == told + "F1 was best from 0.077 on: --show-score 0.076"
-    assert too_high([low], 0.3, known | {"F1": 0.0}) == told + "--show-score S shows those from S on"
-    assert too_high([low, none], 0.11, known).startswith("1 of 2 have nothing")
+    assert threshold_warning([low], 0.3, known) == told + "F1 is best at 0.077: --show-score 0.076"
+    assert (
+        threshold_warning([low], 0.3, known | {"F1": 0.0})
+        == told + "--show-score S draws objects with a score of S or more"
+    )
+    assert threshold_warning([low, none], 0.11, known).startswith("1 of 2 samples have no object")
 
 
 def test_those_with_most_mistakes_come_first(tmp_path):

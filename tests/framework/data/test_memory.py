@@ -11,7 +11,7 @@ from ndformer.framework.data.batches import Batches
 from ndformer.framework.data.dataset import Dataset, Decoding
 from ndformer.framework.data.memory import Memory
 from ndformer.framework.data.mixture import Mixture
-from ndformer.framework.engine.config.differences import that_matter
+from ndformer.framework.engine.config.differences import relevant_changes
 from ndformer.framework.engine.training.loading import Loader, build_loader
 from ndformer.framework.errors import DataError
 from ndformer.framework.registry import DATASETS
@@ -208,7 +208,7 @@ def test_a_run_may_go_on_with_and_without_it():
     given = config().to_dict()
     other = config().to_dict()
     other["train_dataloader"]["dataset"].update(cache="memory", cache_limit="1G")
-    assert that_matter(given, other) == []
+    assert relevant_changes(given, other) == []
 
 
 def test_every_data_set_takes_it_but_the_one_made_of_others():

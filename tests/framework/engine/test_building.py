@@ -51,13 +51,13 @@ def spoiled(place, value):
     [
         ("model.backbone.heads", 3, "dim 16 does not divide into 3 heads"),
         ("metrics", [dict(type="CocoMetric", backend="x")], "no backend is called 'x'"),
-        ("train_cfg.checkpoint_every", "often", "checkpoint_every is a number of steps or a text"),
+        ("train_cfg.checkpoint_every", "often", "checkpoint_every: expected a number of steps or a text"),
         ("test_dataloader.dataset.transforms", [dict(type="SampleFrames", every=1)], "SampleFrames takes groups"),
         ("optimizer", dict(type="Muon", lr=0.1), "Muon only supports 2D parameters"),
         ("model.backbone.position_dims", 1, "gave positions of 2 dimensions to blocks of 1"),
-        ("optimizer", dict(type="AdamW", lr=0.1, weight_decay=10.0), "takes all of a weight in a step"),
+        ("optimizer", dict(type="AdamW", lr=0.1, weight_decay=10.0), "sets weights to 0 in one step"),
         ("param_groups", dict(lr_factors={"": 0.0}), "param_groups makes every learning rate 0"),
-        ("param_groups", dict(lr_factors=dict(nowhere=0.5)), "no parameter has 'nowhere' in its name"),
+        ("param_groups", dict(lr_factors=dict(nowhere=0.5)), "expected a part of a parameter's name, got 'nowhere'"),
     ],
 )
 def test_it_is_told_before_data_is_opened(tmp_path, monkeypatch, place, value, words):
@@ -72,7 +72,7 @@ def test_it_is_told_before_data_is_opened(tmp_path, monkeypatch, place, value, w
 
 def test_frozen_parameters_leave_nothing_to_learn():
     layer = torch.nn.Linear(2, 2).requires_grad_(False)
-    with pytest.raises(ValueError, match="all parameters are frozen, so nothing would be learnt"):
+    with pytest.raises(ValueError, match="all parameters are frozen, so nothing would be learned"):
         build_optimizer(layer, dict(type="SGD", lr=0.1))
 
 
@@ -95,5 +95,7 @@ def test_samples_of_shipped_datasets_are_packed_in_sizes_that_patches_divide_or_
         rehearse(cfg, build_model(cfg))
     cfg.model.modalities.image.patch = whole
     cfg.val_dataloader.dataset.transforms.pop()
-    with pytest.raises(ConfigError, match=r"val_dataloader.dataset.transforms have no Pack, so what ImageFolder reads"):
+    with pytest.raises(
+        ConfigError, match=r"val_dataloader.dataset.transforms have no Pack, so samples of ImageFolder have no inputs"
+    ):
         rehearse(cfg, build_model(cfg))

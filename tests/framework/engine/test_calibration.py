@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from ndformer.framework.engine.calibration import fitted
+from ndformer.framework.engine.calibration import calibrate
 from ndformer.framework.engine.config.load import load
 from ndformer.framework.engine.run import train
 from ndformer.framework.registry import DATASETS
@@ -28,7 +28,7 @@ def of(encoding, **modality):
 
 def test_numbers_are_measured_on_the_first_batch():
     cfg = of(MEASURED, patch=2)  # 4 x 4 patches
-    result, said = fitted(cfg)
+    result, said = calibrate(cfg)
     assert result.model.backbone.encoding == dict(type="PaPE", m=2, init_radius=[1, 1.5], position_scale=[1, 1])
     assert cfg.model.backbone.encoding == MEASURED
     assert said == [
@@ -38,29 +38,31 @@ def test_numbers_are_measured_on_the_first_batch():
 
 
 def test_each_of_several_encodings_is_measured():
-    result, _ = fitted(of([dict(type="Sincos"), MEASURED, dict(type="ALiBi", position_scale="auto")], patch=2))
+    result, _ = calibrate(of([dict(type="Sincos"), MEASURED, dict(type="ALiBi", position_scale="auto")], patch=2))
     assert [part.get("position_scale") for part in result.model.backbone.encoding] == [None, [1, 1], [1, 1]]
 
 
 def test_an_encoding_within_another_is_measured():
-    result, said = fitted(of(dict(type="PEMixer", first=MEASURED, second=dict(type="Sincos", position_scale="auto"))))
+    result, said = calibrate(
+        of(dict(type="PEMixer", first=MEASURED, second=dict(type="Sincos", position_scale="auto")))
+    )
     kept = result.model.backbone.encoding
     assert (kept.first.init_radius, kept.first.position_scale, kept.second.position_scale) == ([1, 1], [1, 1], [1, 1])
     assert "measured on the first batch: position_scale=[1.0, 1.0] of Sincos, for 'auto'" in said
-    both, _ = fitted(of(dict(type="PEMixer", first=MEASURED, position_scale="auto"), patch=2))
+    both, _ = calibrate(of(dict(type="PEMixer", first=MEASURED, position_scale="auto"), patch=2))
     assert both.model.backbone.encoding.position_scale == [1, 1]
 
 
 def test_numbers_that_are_given_are_left_alone():
     cfg = of(dict(type="PaPE", m=2, init_radius=3.0))
-    assert fitted(cfg) == (cfg, [])
+    assert calibrate(cfg) == (cfg, [])
 
 
 def test_measuring_draws_no_random_number():
     torch.manual_seed(5)
     wanted = torch.rand(3)
     torch.manual_seed(5)
-    fitted(of(MEASURED))
+    calibrate(of(MEASURED))
     assert torch.equal(torch.rand(3), wanted)
 
 
@@ -78,4 +80,4 @@ def test_tokens_too_far_apart_are_told_at_the_first_step(tmp_path, capsys):
     cfg = of(dict(type="PaPE", m=2, position_scale=100.0))
     cfg.train_cfg.max_epochs = 1
     train(cfg, tmp_path)
-    assert capsys.readouterr().out.count("tokens stand about 100 apart, and PaPE begins by telling places up to") == 1
+    assert capsys.readouterr().out.count("tokens are about 100 apart, and PaPE first attends within a radius of") == 1

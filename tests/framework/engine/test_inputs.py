@@ -11,7 +11,7 @@ from PIL import Image
 from torch import nn
 
 from ndformer.framework.adapter import Adapter
-from ndformer.framework.engine.inputs import OfFiles, Preparation
+from ndformer.framework.engine.inputs import FileSource, Preparation
 from ndformer.framework.errors import DataError
 from ndformer.framework.registry import MODALITIES
 
@@ -63,11 +63,12 @@ def test_of_several_modalities_the_name_says_which(folder):
     kinds = [list(prepared(files)["inputs"]) for files in prepared.samples_in([folder])]
     assert kinds == [["image"], ["points"], ["image"]]
     with pytest.raises(
-        DataError, match=r"notes.md is of no modality of this model by its name \(image: .jpg, .*; points: .*.ply"
+        DataError,
+        match=r"notes.md: expected a name that ends as a modality of this model \(image: .jpg, .*; points: .*.ply",
     ):
         prepared((folder / "notes.md",))
     parts["image"]["transforms"] = [dict(type="PackImage", mean=[0.0], std=[1.0])]
-    with pytest.raises(DataError, match=r'options "test_dataloader.dataset.parts.image.transforms=\[.*size=\(20, 32\)'):
+    with pytest.raises(DataError, match=r'config "test_dataloader.dataset.parts.image.transforms=\[.*size=\(20, 32\)'):
         Preparation(config(parts=parts), model(image=IMAGE, points=CLOUD))((folder / "b.png",))
 
 
@@ -80,7 +81,7 @@ def test_joined_files_of_one_name_are_one_sample(folder):
     assert both == (folder / "b.png", folder / "b.xyz")
     assert list(prepared(both)["inputs"]) == ["image", "points"]
     assert list(prepared(alone)["inputs"]) == ["image"]
-    assert OfFiles(prepared, [alone, both], []).picture(1).shape == (256, 384 + 3 * 256, 3)
+    assert FileSource(prepared, [alone, both], []).picture(1).shape == (256, 384 + 3 * 256, 3)
 
 
 def test_a_model_that_opens_nothing_says_so():

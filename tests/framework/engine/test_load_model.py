@@ -136,7 +136,7 @@ def test_points_events_and_frames_are_the_same_as_files_of_them(runs, tmp_path):
         ("events", np.zeros((5, 4)), "events: events are a dict or a structured array of x, y, t and p"),
         ("events", dict(x=[1], y=[1], t=[0]), "it has no column p"),
         ("video", np.zeros((4, 64, 64)), r"a video is an array \(frames, rows, columns, 3\)"),
-        ("image", [], "an empty list has no samples"),
+        ("image", [], "expected one sample or more, got an empty list"),
         ("image", "nowhere.png", "no file or folder at nowhere.png"),
     ],
 )
@@ -242,19 +242,19 @@ def test_a_checkpoint_without_config_or_classes_says_what_to_give(tmp_path, pixe
     content = checkpoint.load(path)
     text = content.pop("config")
     checkpoint.save(path, content)
-    with pytest.raises(DataError, match="give config=..., the one that it was of"):
+    with pytest.raises(DataError, match="give config=..., the config of the run"):
         ndformer.load(path)
     own = tmp_path / "configs" / "own.py"  # beside the weights it would be code of whoever gave them
     own.parent.mkdir()
     own.write_text(text)
     assert ndformer.load(path, config=own)(pixels).scores.shape == (10,)
     checkpoint.save(path, {key: value for key, value in content.items() if key != "classes"})
-    with pytest.raises(DataError, match="no names of classes"):
+    with pytest.raises(DataError, match="expected .* class names, got no class names"):
         ndformer.load(path, config=own)
 
 
 def test_another_models_weights_are_a_sentence(runs, tmp_path):
     content = checkpoint.load(runs["image"]) | dict(config=checkpoint.load(runs["points"])["config"])
     checkpoint.save(tmp_path / "mixed.pth", content)
-    with pytest.raises(DataError, match="mixed.pth is of another model"):
+    with pytest.raises(DataError, match="mixed.pth does not fit the model"):
         ndformer.load(tmp_path / "mixed.pth")

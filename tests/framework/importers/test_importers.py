@@ -54,9 +54,9 @@ def test_learned_tables(case, converted):
     if "head.weight" in s:
         pooled = x[:, 0] if cls.shape[1] else x[:, registers.shape[1] :].mean(1)
         alike(model(IMAGES), F.linear(pooled, s["head.weight"], s["head.bias"]))
-    assert f"left over: {'mask_token' if 'mask_token' in s else 'nothing'}\n" in said
+    assert f"unused: {'mask_token' if 'mask_token' in s else 'nothing'}\n" in said
     assert "LayerNorm with eps 1e-06" in said
-    assert f"licence of {source}: " in said
+    assert f"license of {source}: " in said
 
 
 def test_a_norm_before_the_blocks_stays_there(converted):
@@ -96,8 +96,8 @@ def test_rope_vit(mixed, table, converted):
     model, said = converted("rope-vit", dict(model=s), "--head-dim", "16")
     alike(model.features(IMAGES).features, x)
     alike(model(IMAGES), F.linear(x[:, 0], s["head.weight"], s["head.bias"]))
-    assert f"left over: {'freqs_t_x, freqs_t_y' if mixed else 'nothing'}" in said
-    assert "licence of rope-vit: Apache-2.0\n" in said
+    assert f"unused: {'freqs_t_x, freqs_t_y' if mixed else 'nothing'}" in said
+    assert "license of rope-vit: Apache-2.0\n" in said
 
 
 @pytest.mark.parametrize("rounded", [False, True])
@@ -124,8 +124,8 @@ def test_dinov3(rounded, converted):
     model, said = converted("dinov3", s, "--head-dim", "16")
     alike(model.features(wide).features, x)
     assert ("learned=True" in said) == rounded
-    assert "licence of dinov3: the DINOv3 License" in said
-    assert "left over: mask_token\n" in said
+    assert "license of dinov3: the DINOv3 License" in said
+    assert "unused: mask_token\n" in said
 
 
 @pytest.mark.parametrize("fov", [180, 90, 45])
@@ -157,8 +157,8 @@ def test_lookhere(fov, converted):
     x = plain.norm(s, "norm", plain.blocks(s, x, 12, 1e-5, LS, bias=bias), 1e-5)
     model, said = converted("lookhere", s, "--head-dim", "4", "--fov", str(fov))
     alike(model.features(IMAGES).features, x)
-    assert "left over: head.fc1.weight, head.fc1.bias\n" in said
-    assert "licence of lookhere: MIT\n" in said
+    assert "unused: head.fc1.weight, head.fc1.bias\n" in said
+    assert "license of lookhere: MIT\n" in said
 
 
 THEIRS = Names("encoder.layers.{}.", "attention.qkv_proj", "attention.out_proj", "ffn.fc1", "ffn.fc2")
@@ -205,7 +205,7 @@ def test_pape(dims, trained, converted):
     name = f"{trained}classifier."
     alike(model(data), F.linear(x[:, 0], s[f"{name}weight"], s[f"{name}bias"]))
     assert "all rights are reserved" in said
-    assert "left over: nothing\n" in said
+    assert "unused: nothing\n" in said
 
 
 def test_vjepa2(converted):
@@ -232,5 +232,5 @@ def test_vjepa2(converted):
     saved["encoder"] |= {"module.backbone.pos_embed": torch.zeros(1, 9, D)}
     model, said = converted("vjepa2", saved, "--head-dim", "16")
     alike(model.features(data).features, plain.norm(s, "norm", x, 1e-6))
-    assert "licence of vjepa2: MIT" in said
-    assert "left over: pos_embed\n" in said
+    assert "license of vjepa2: MIT" in said
+    assert "unused: pos_embed\n" in said

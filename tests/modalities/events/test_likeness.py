@@ -46,11 +46,11 @@ def test_a_data_set_knows_the_sensors_of_its_recordings_whatever_cannot_be_read(
     ],
 )
 def test_a_file_unlike_those_of_training_is_said(before, own, said, tmp_path):
-    prepared = SimpleNamespace(trained_on=before)
+    prepared = SimpleNamespace(train_fingerprint=before)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         Preparation._check_likeness(prepared, "events", own, tmp_path / "drive.raw")  # pyright: ignore[reportArgumentType]
-    says = f"drive.raw is of {own}, and this model learnt from {SMALL}: do not rely on its answer"
+    says = f"drive.raw is of {own}, and this model was trained on {SMALL}: its prediction is unreliable"
     assert [str(one.message).endswith(says) for one in caught] == [True] * said
 
 

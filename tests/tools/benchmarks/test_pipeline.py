@@ -38,4 +38,4 @@ def test_padding_is_no_token():
     rows = torch.zeros(3, 7 + 4, dtype=torch.int16)
     rows[:, 0] = 2 * 6 * 8 * 8
     batch = dict(inputs=dict(events=[rows, rows[:1]]), data_samples=[{}, {}])
-    assert benchmark_pipeline.tokens_of(model, batch) == 4 + 2  # and a class token each
+    assert benchmark_pipeline.count_tokens(model, batch) == 4 + 2  # and a class token each

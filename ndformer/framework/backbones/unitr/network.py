@@ -106,7 +106,7 @@ class UniTR(nn.Module):
     def _encoding(self, name: str) -> PositionEncoding:
         return cast(PositionEncoding, self.encodings[name])
 
-    def layer_of(self, name: str) -> int:
+    def layer_index(self, name: str) -> int:
         part, *rest = name.split(".")
         if part == "blocks":
             return 2 * int(rest[0]) + (int(rest[2]) + 1 if rest[1] == "layers" else 2)

@@ -1,4 +1,4 @@
-"""Configs: Python files that inherit, read strictly and written as Python again."""
+"""Configs: Python files with inheritance, read strictly, and written back as Python."""
 
 from ndformer.framework.errors import ConfigError
 

@@ -1,4 +1,4 @@
-"""`data_root`, the folder of the data: said once, for every dataset that does not name its own."""
+"""The config key `data_root`: the data folder of every dataset that does not set its own."""
 
 from pathlib import Path
 from typing import Any
@@ -7,27 +7,29 @@ from ndformer.framework.data.dataset import SPLITS
 from ndformer.framework.engine.config.references import absolute_reference
 
 
-def following(cfg: dict[str, Any]) -> dict[str, Any]:
-    """Without `data_root` in the datasets where it is the config's own, so that they follow when that changes: people
-    repeat it, and so did the configs that runs left behind."""
+def drop_repeated_roots(cfg: dict[str, Any]) -> dict[str, Any]:
+    """Remove `data_root` from datasets where it equals the config's, so that they follow when the config's changes.
+
+    Configs of older runs repeat it.
+    """
     changed = {
         f"{split}_dataloader": cfg[f"{split}_dataloader"] | dict(dataset=_without(dataset, cfg.get("data_root")))
-        for split, dataset in datasets_of(cfg).items()
+        for split, dataset in loader_datasets(cfg).items()
     }
     return cfg | changed
 
 
 def absolute(cfg: dict[str, Any]) -> dict[str, Any]:
-    """With folders of data, and the `weights` that it begins with, as they are called from anywhere."""
+    """Return the config with absolute paths of data folders and of `weights`."""
     weights = cfg.get("weights")
-    named = dict(weights=absolute_reference(weights)) if isinstance(weights, str) and weights else {}
-    return _from_anywhere(cfg) | named
+    changed = dict(weights=absolute_reference(weights)) if isinstance(weights, str) and weights else {}
+    return _absolute_roots(cfg) | changed
 
 
-def _from_anywhere(value: Any) -> Any:
+def _absolute_roots(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _from_anywhere(one) for key, one in value.items()} | _absolute_root(value)
-    return type(value)(map(_from_anywhere, value)) if isinstance(value, (list, tuple)) else value
+        return {key: _absolute_roots(inner) for key, inner in value.items()} | _absolute_root(value)
+    return type(value)(map(_absolute_roots, value)) if isinstance(value, (list, tuple)) else value
 
 
 def _absolute_root(cfg: dict[str, Any]) -> dict[str, str]:
@@ -35,33 +37,33 @@ def _absolute_root(cfg: dict[str, Any]) -> dict[str, str]:
     return dict(data_root=str(Path(root).absolute())) if isinstance(root, str) and root else {}
 
 
-def nobody_follows(cfg: dict[str, Any]) -> list[str]:
-    """A sentence, if there is a `data_root` and no dataset follows it."""
-    datasets = datasets_of(cfg)
+def unused_data_root(cfg: dict[str, Any]) -> list[str]:
+    """Return a problem if the config has a `data_root` that no dataset uses."""
+    datasets = loader_datasets(cfg)
     if cfg["data_root"] is None or not datasets or any(map(_follows, datasets.values())):
         return []
-    return ["data_root: nothing reads it, every dataset names its own: leave it out there, or here"]
+    return ["data_root: nothing reads it, since every dataset sets its own. Remove it here, or in the datasets"]
 
 
-def datasets_of(cfg: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """Split by split, as far as they are what they are to be."""
+def loader_datasets(cfg: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return the dataset configs by split, without values that are not dicts."""
     loaders = {split: cfg.get(f"{split}_dataloader") for split in SPLITS}
-    found = {split: loader.get("dataset") for split, loader in loaders.items() if isinstance(loader, dict)}
-    return {split: dataset for split, dataset in found.items() if isinstance(dataset, dict)}
+    datasets = {split: loader.get("dataset") for split, loader in loaders.items() if isinstance(loader, dict)}
+    return {split: dataset for split, dataset in datasets.items() if isinstance(dataset, dict)}
 
 
-def parts_of(dataset: dict[str, Any]) -> dict[str, Any]:
-    """Those of a mixture."""
+def mixture_parts(dataset: dict[str, Any]) -> dict[str, Any]:
+    """Return the parts of a mixture by name; none for other datasets."""
     parts = dataset.get("parts")
     return {name: part for name, part in parts.items() if isinstance(part, dict)} if isinstance(parts, dict) else {}
 
 
 def _without(dataset: dict[str, Any], root: Any) -> dict[str, Any]:
-    kept = {key: value for key, value in dataset.items() if key != "data_root" or value != root}
-    parts = {name: _without(part, root) for name, part in parts_of(dataset).items()}
-    return kept | dict(parts=dataset["parts"] | parts) if parts else kept
+    changed = {key: value for key, value in dataset.items() if key != "data_root" or value != root}
+    parts = {name: _without(part, root) for name, part in mixture_parts(dataset).items()}
+    return changed | dict(parts=dataset["parts"] | parts) if parts else changed
 
 
 def _follows(dataset: dict[str, Any]) -> bool:
-    parts = parts_of(dataset).values()
+    parts = mixture_parts(dataset).values()
     return "data_root" not in dataset and (not parts or any(map(_follows, parts)))

@@ -1,4 +1,4 @@
-"""What the numbers of torch's optimizers may be: their signatures only say `float`."""
+"""Ranges of the arguments of torch's optimizers, whose signatures only have `float`."""
 
 from typing import Annotated, Any
 

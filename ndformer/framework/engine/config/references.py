@@ -1,4 +1,4 @@
-"""How pretrained weights are named: FILE, SOURCE:FILE or 'SOURCE(head_dim=32):FILE'."""
+"""References to pretrained weights: FILE, SOURCE:FILE or 'SOURCE(head_dim=32):FILE'."""
 
 import inspect
 import re
@@ -11,37 +11,38 @@ from ndformer.framework.errors import ConfigError, UnknownNameError, nearest
 from ndformer.framework.importers import SOURCES
 
 NAMED = re.compile(r"(?P<source>[\w-]{2,})(?:\((?P<options>[^)]*)\))?:(?P<path>.+)", re.DOTALL)  # C: is a drive
-OPTIONS = ("head_dim", "fov")  # of importers: what a file does not say
+OPTIONS = ("head_dim", "fov")  # of importers: settings that a file does not contain
 
 
 @dataclass(frozen=True)
 class Reference:
-    """A file of weights, and the importer that reads it where one is named."""
+    """A file of weights, and the importer that reads it, if named."""
 
     path: Path
     source: str | None = None
     options: dict[str, Any] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        written = ", ".join(f"{key}={value!r}" for key, value in self.options.items())
-        source = "" if self.source is None else f"{self.source}({written}):" if written else f"{self.source}:"
+        options = ", ".join(f"{key}={value!r}" for key, value in self.options.items())
+        source = "" if self.source is None else f"{self.source}({options}):" if options else f"{self.source}:"
         return f"{source}{self.path}"
 
 
 def parse_reference(text: str) -> Reference:
+    """Parse FILE or SOURCE:FILE; an existing file's name is not split at its colon."""
     match = None if Path(text).exists() else NAMED.fullmatch(text)
     if match is None:
         return Reference(Path(text))
-    source, written = match["source"], match["options"]
+    source, option_text = match["source"], match["options"]
     if source not in SOURCES:
         known = ", ".join(SOURCES)
-        raise UnknownNameError(f"weights: no importer is called '{source}'{nearest(source, SOURCES)} Known: {known}")
-    options = parse_encoding(f"options({written})") if written else {}
+        raise UnknownNameError(f"weights: no importer is named '{source}'{nearest(source, SOURCES)} Known: {known}")
+    options = parse_encoding(f"options({option_text})") if option_text else {}
     options = {key: value for key, value in options.items() if key != "type"}
     accepted = [name for name in OPTIONS if name in inspect.signature(SOURCES[source].convert).parameters]
     for name, value in options.items():
         if name not in accepted or type(value) is not int or value < 1:
-            expected = " and ".join(f"{one}=NUMBER" for one in accepted)
+            expected = " and ".join(f"{option}=NUMBER" for option in accepted)
             raise ConfigError(f"weights: {source} takes {expected}, got {name}={value!r}")
     return Reference(Path(match["path"]), source, options)
 

@@ -1,42 +1,45 @@
-"""`dataset`: what the datasets of all three loaders have in common - a type, a fold - said once."""
+"""The config key `dataset`: options for the datasets of all three loaders, such as a type or a fold."""
 
 from typing import Any
 
 from ndformer.framework.data.dataset import SPLITS
-from ndformer.framework.engine.config.data_root import datasets_of
-from ndformer.framework.engine.config.merging import merged
+from ndformer.framework.engine.config.data_root import loader_datasets
+from ndformer.framework.engine.config.merging import merge
 
-OWN = ("split", "transforms")  # of each loader: a dataset of another type has them too
+LOADER_KEYS = ("split", "transforms")  # set by each loader; a dataset of another type keeps them
 
 
-def spread(layer: dict[str, Any], base: dict[str, Any]) -> dict[str, Any]:
-    """A layer of settings over a base: its `dataset` stands in its three loaders, below what these say themselves. The
-    layers that wait in it, `sample` and `versions`, alike."""
-    found = dict(layer)
+def spread_dataset(layer: dict[str, Any], base: dict[str, Any]) -> dict[str, Any]:
+    """Move `dataset` of a layer of settings into its three loaders, under their own settings.
+
+    The same is done in its `sample` and `versions`.
+    """
+    changed = dict(layer)
     if isinstance(layer.get("sample"), dict):
-        found["sample"] = spread(layer["sample"], base.get("sample") or {})
+        changed["sample"] = spread_dataset(layer["sample"], base.get("sample") or {})
     if isinstance(layer.get("versions"), dict):
-        found["versions"] = {
-            name: spread(one, (base.get("versions") or {}).get(name, {})) if isinstance(one, dict) else one
-            for name, one in layer["versions"].items()
+        versions = base.get("versions") or {}
+        changed["versions"] = {
+            name: spread_dataset(version, versions.get(name, {})) if isinstance(version, dict) else version
+            for name, version in layer["versions"].items()
         }
-    shared = found.get("dataset")
+    shared = changed.get("dataset")
     if not isinstance(shared, dict):
-        return found  # None, or what check() has a sentence for
-    del found["dataset"]
+        return changed  # None, or a value that load.check() refuses
+    del changed["dataset"]
     if shared.get("_delete_"):
-        found.setdefault("sample", None)  # the base's, which is of other data
+        changed.setdefault("sample", None)  # the base's sample is for another dataset
     for split in SPLITS:
-        loader = found.get(at := f"{split}_dataloader", {})
-        if isinstance(loader, dict) and isinstance(own := loader.get("dataset", {}), dict):
-            kept = datasets_of(base).get(split, {}) if shared.get("_delete_") else {}
-            below = {key: value for key, value in kept.items() if key in OWN} | shared
-            found[at] = loader | dict(dataset=merged(below, own))
-    return found
+        loader = changed.get(name := f"{split}_dataloader", {})
+        if isinstance(loader, dict) and isinstance(dataset := loader.get("dataset", {}), dict):
+            replaced = loader_datasets(base).get(split, {}) if shared.get("_delete_") else {}
+            below = {key: value for key, value in replaced.items() if key in LOADER_KEYS} | shared
+            changed[name] = loader | dict(dataset=merge(below, dataset))
+    return changed
 
 
-def placed(keys: tuple[str, ...]) -> list[tuple[str, ...]]:
-    """The places in a config that an option is for: dataset.fold is one in each loader."""
+def option_paths(keys: tuple[str, ...]) -> list[tuple[str, ...]]:
+    """Return the config paths that an option sets: `dataset.fold` sets one in each loader."""
     start = 1 if keys[0] == "sample" else 2 if keys[0] == "versions" else 0
     if keys[start : start + 1] != ("dataset",):
         return [keys]

@@ -1,9 +1,9 @@
-"""Configs that ship with ndformer, by their names, wherever it is installed."""
+"""Configs that ship with ndformer, found by name wherever it is installed."""
 
 import shlex
 from pathlib import Path
 
-from ndformer.framework.engine.config.text import parse_encoding, spelled
+from ndformer.framework.engine.config.text import format_config, parse_encoding
 from ndformer.framework.errors import ConfigError, nearest
 
 CONFIGS = Path(__file__).parents[3] / "configs"
@@ -22,22 +22,22 @@ VARIANTS = ("LookHere", "PaPERI", "AxialRoPE", "RoPEMixed")  # which the code of
 
 
 def config_path(text: str | Path) -> Path:
-    """A file; without one, that of the configs which ship with ndformer."""
+    """Return the path of a config: a file or, if there is none, the shipped config of that name."""
     path = Path(text)
     shipped = CONFIGS / f"{path.stem}.py"
     return shipped if _may_ship(path) and not path.exists() and shipped.exists() else path
 
 
 def base_path(name: str, home: Path) -> Path:
-    """A base, as a file of that folder names it: a file beside it, or one of those that ship."""
-    beside, shipped = home / name, CONFIGS / f"{name.removesuffix('.py')}.py"
-    return shipped if not beside.exists() and shipped.is_file() else beside
+    """Return the path of a `_base_` in a config of the folder `home`: a file there, or a shipped config."""
+    local, shipped = home / name, CONFIGS / f"{name.removesuffix('.py')}.py"
+    return shipped if not local.exists() and shipped.is_file() else local
 
 
-def meant(path: Path) -> str:
-    """The end of a sentence about a config that is not there: those beside it and those that ship, by their names."""
-    beside = [one.name for one in path.parent.glob("*.py")] if path.suffix == ".py" else []
-    return nearest(path.name, beside or [one.stem for one in CONFIGS.glob("*.py")])
+def suggest(path: Path) -> str:
+    """Suggest a config for a missing one, from its folder or from the shipped configs."""
+    local = [file.name for file in path.parent.glob("*.py")] if path.suffix == ".py" else []
+    return nearest(path.name, local or [file.stem for file in CONFIGS.glob("*.py")])
 
 
 def removed() -> dict[str, tuple[str, str]]:
@@ -48,22 +48,22 @@ def removed() -> dict[str, tuple[str, str]]:
     return {f"{dataset}_{end}": (f"{dataset}_pape", paper_encoding(dataset, REMOVED[end])) for dataset, end in pairs}
 
 
-def check_removed(path: Path, who: str) -> None:
+def check_removed(path: Path, prefix: str) -> None:
     """Raise a ConfigError with the replacement if `path` names a removed config.
 
-    `who` begins the message for a base, which lines of the user's file replace, not a command.
+    `prefix` begins the message for a base, which lines of the user's file replace, not a command.
     """
-    if path.stem not in (found := removed()) or not (who or _may_ship(path)):
+    if path.stem not in (found := removed()) or not (prefix or _may_ship(path)):
         return
     config, encoding = found[path.stem]
     command = f"{config} --encoding {shlex.quote(encoding)}"
     base = f"_base_/{config.removesuffix('_pape')}.py"
-    lines = f'_base_ = ["{base}"]\n' + spelled(dict(model=dict(backbone=dict(encoding=parse_encoding(encoding)))))
+    lines = f'_base_ = ["{base}"]\n' + format_config(dict(model=dict(backbone=dict(encoding=parse_encoding(encoding)))))
     if path.stem == "dvsgesture_pape_ri":  # only its small version had an option more
         command += f", with --sample {shlex.quote(encoding.replace(')', ', init_radius=8.0)'))}"
         lines += "sample = dict(model=dict(backbone=dict(encoding=dict(init_radius=8.0))))\n"
-    if who:
-        raise ConfigError(f"{who}{path} was removed. Write instead of this base:\n{lines.rstrip()}")
+    if prefix:
+        raise ConfigError(f"{prefix}{path} was removed. Write instead of this base:\n{lines.rstrip()}")
     raise ConfigError(f"{path} was removed. Write instead of it: {command}")
 
 

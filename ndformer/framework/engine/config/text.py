@@ -1,4 +1,4 @@
-"""Settings as text: KEY=VALUE options, encodings like PaPE(m=8), and a whole config written as Python."""
+"""Settings as text: KEY=VALUE options, encodings such as PaPE(m=8), and configs as Python source."""
 
 import ast
 import keyword
@@ -8,19 +8,19 @@ from typing import Any, TypeGuard
 from ndformer.framework.errors import ConfigError
 
 CONSTANTS = dict(true=True, false=False, none=None)
-NO_NUMBERS = {f"float('{word}')": float(word) for word in ("nan", "inf", "-inf")}  # as spelled() writes them
+NONFINITE = {f"float('{word}')": float(word) for word in ("nan", "inf", "-inf")}  # as format_config() writes them
 
 
 def parse_option(text: str) -> tuple[tuple[str, ...], Any]:
-    """KEY=VALUE: 'model.backbone.depth=4' is (('model', 'backbone', 'depth'), 4).
+    """Parse KEY=VALUE: 'model.backbone.depth=4' gives (('model', 'backbone', 'depth'), 4).
 
-    A value is a Python literal, dict(type='X', ...) included; words may go without quotes, also inside of lists, and
-    `a,b` is a list. What is no Python at all, a path for example, is a text.
+    A value is a Python literal or dict(type='X', ...). Words need no quotes, also in lists, and `a,b` is a list. Text
+    that is not Python, such as a path, is a string.
     """
     key, equals, value = text.partition("=")
     keys = tuple(key.strip().split("."))
     if not equals or not all(keys):
-        raise ConfigError(f"options are written KEY=VALUE, got '{text}': m=8, or train_cfg.max_epochs=5")
+        raise ConfigError(f"options: expected KEY=VALUE, such as m=8 or train_cfg.max_epochs=5, got '{text}'")
     try:
         return keys, _value(value.strip())
     except ValueError as error:
@@ -28,7 +28,7 @@ def parse_option(text: str) -> tuple[tuple[str, ...], Any]:
 
 
 def parse_choices(text: str) -> tuple[str, list[str]]:
-    """KEY=A,B: the key, and each of its values as a text of its own; a list in brackets is one value."""
+    """Parse KEY=A,B into the key and the text of each value; a list in brackets is one value."""
     keys, _ = parse_option(text)
     value = text.partition("=")[2].strip()
     try:
@@ -37,23 +37,25 @@ def parse_choices(text: str) -> tuple[str, list[str]]:
         return ".".join(keys), [value]
     if not _bare(node):
         return ".".join(keys), [value]
-    return ".".join(keys), [ast.get_source_segment(value, one) or "" for one in node.elts]
+    return ".".join(keys), [ast.get_source_segment(value, item) or "" for item in node.elts]
 
 
 def parse_encoding(text: str) -> Any:
-    """PaPE, 'PaPE(m=8)' or 'Sincos, PaPE(m=8)' as the config of it."""
+    """Parse PaPE, 'PaPE(m=8)' or 'Sincos, PaPE(m=8)' into a config."""
     try:
         node = ast.parse(text.strip(), mode="eval").body
         nodes = node.elts if isinstance(node, (ast.Tuple, ast.List)) else [node]
-        found = [_named(one) for one in nodes]
+        encodings = [_parse_call(item) for item in nodes]
     except (SyntaxError, ValueError) as error:
-        says = "" if isinstance(error, SyntaxError) else f" ({error})"
-        raise ConfigError(f"an encoding is written NAME, 'NAME(key=value)' or several: got '{text}'{says}") from error
-    return found[0] if nodes == [node] else found
+        reason = "" if isinstance(error, SyntaxError) else f" ({error})"
+        raise ConfigError(
+            f"encoding: expected NAME, 'NAME(key=value)' or several of them, got '{text}'{reason}"
+        ) from error
+    return encodings[0] if nodes == [node] else encodings
 
 
 def as_argument(encoding: Any) -> str:
-    """The other way round: the encoding of a config as on a command line, PaPE(m=8)."""
+    """Format the encoding of a config as a command-line argument: PaPE(m=8)."""
     if encoding is None:
         return "NoPE"
     if not isinstance(encoding, dict):
@@ -62,12 +64,12 @@ def as_argument(encoding: Any) -> str:
     return encoding["type"] + (f"({options})" if options else "")
 
 
-def _named(node: ast.expr) -> dict[str, Any]:
+def _parse_call(node: ast.expr) -> dict[str, Any]:
     if isinstance(node, ast.Name):
         return dict(type=node.id)
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and not node.args:
         return dict(type=node.func.id) | _keywords(node)
-    raise ValueError(f"{ast.unparse(node)} names no encoding")
+    raise ValueError(f"{ast.unparse(node)} is not the name of an encoding")
 
 
 def _value(text: str) -> Any:
@@ -80,12 +82,12 @@ def _value(text: str) -> Any:
             raise ValueError("the value does not close its brackets or quotes") from None
         return text
     if isinstance(node, (ast.Attribute, ast.BinOp, ast.Compare, ast.BoolOp)):
-        return text  # a path, a file, a date: a text that happens to look like Python
-    return [_literal(one) for one in node.elts] if _bare(node) else _literal(node)
+        return text  # a path, a file name or a date, which is also valid Python
+    return [_literal(item) for item in node.elts] if _bare(node) else _literal(node)
 
 
 def _bare(node: ast.expr) -> TypeGuard[ast.Tuple]:
-    """a,b without brackets."""
+    """Whether the node is `a,b` without brackets."""
     return isinstance(node, ast.Tuple) and bool(node.elts) and node.elts[0].col_offset == node.col_offset
 
 
@@ -93,72 +95,72 @@ def _literal(node: ast.expr) -> Any:
     if isinstance(node, ast.Name):
         return CONSTANTS.get(node.id.lower(), node.id)
     if isinstance(node, ast.Attribute):
-        return ast.unparse(node)  # a dotted word, a module for example
+        return ast.unparse(node)  # a dotted name, such as a module's
     if isinstance(node, ast.List):
-        return [_literal(one) for one in node.elts]
+        return [_literal(item) for item in node.elts]
     if isinstance(node, ast.Tuple):
-        return tuple(_literal(one) for one in node.elts)
+        return tuple(_literal(item) for item in node.elts)
     if isinstance(node, ast.Dict) and all(node.keys):
-        return {ast.literal_eval(key): _literal(one) for key, one in zip(node.keys, node.values) if key}
+        return {ast.literal_eval(key): _literal(item) for key, item in zip(node.keys, node.values) if key}
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "dict" and not node.args:
         return _keywords(node)
-    if isinstance(node, ast.Call) and ast.unparse(node) in NO_NUMBERS:
-        return NO_NUMBERS[ast.unparse(node)]
+    if isinstance(node, ast.Call) and ast.unparse(node) in NONFINITE:
+        return NONFINITE[ast.unparse(node)]
     try:
-        found = ast.literal_eval(node)
+        value = ast.literal_eval(node)
     except ValueError:
-        found = None
-    if type(found) in (bool, int, float, str) or isinstance(node, ast.Constant) and node.value is None:
-        return found
-    raise ValueError(f"{ast.unparse(node)} is no plain value: quote a text, write a component as dict(type=...)")
+        value = None
+    if type(value) in (bool, int, float, str) or isinstance(node, ast.Constant) and node.value is None:
+        return value
+    raise ValueError(f"{ast.unparse(node)} is not a plain value: quote a text, write a component as dict(type=...)")
 
 
 def _keywords(node: ast.Call) -> dict[str, Any]:
-    if any(one.arg is None for one in node.keywords):
-        raise ValueError("** is not understood")
-    names = [one.arg for one in node.keywords]
+    if any(keyword.arg is None for keyword in node.keywords):
+        raise ValueError("** is not supported")
+    names = [keyword.arg for keyword in node.keywords]
     if len(set(names)) < len(names):
         raise ValueError(f"an argument is given twice in {ast.unparse(node)}")
-    return {str(one.arg): _literal(one.value) for one in node.keywords}
+    return {str(keyword.arg): _literal(keyword.value) for keyword in node.keywords}
 
 
-def spelled(cfg: dict[str, Any]) -> str:
-    """A config as Python that reads back as the same."""
-    return "".join(f"{key} = {_spelled(value, len(key) + 3, 0)}\n" for key, value in cfg.items())
+def format_config(cfg: dict[str, Any]) -> str:
+    """Format a config as Python source that parse_config() reads back."""
+    return "".join(f"{key} = {_format_value(value, len(key) + 3, 0)}\n" for key, value in cfg.items())
 
 
-def unspelled(text: str) -> dict[str, Any]:
-    """What spelled() wrote, without running it; a ValueError where it is anything else."""
-    found = {}
+def parse_config(text: str) -> dict[str, Any]:
+    """Parse the text of format_config() without executing it; a ValueError for other text."""
+    cfg = {}
     for line in ast.parse(text).body:
         if not isinstance(line, ast.Assign) or not isinstance(line.targets[0], ast.Name):
-            raise ValueError(f"{ast.unparse(line):.40} gives no name a value")
-        found[line.targets[0].id] = _literal(line.value)
-    return found
+            raise ValueError(f"{ast.unparse(line):.40} is not an assignment to a name")
+        cfg[line.targets[0].id] = _literal(line.value)
+    return cfg
 
 
-def _spelled(value: Any, used: int, depth: int) -> str:
-    """One value, on as many lines as it takes; `used` columns of the first are full."""
+def _format_value(value: Any, used: int, depth: int) -> str:
+    """Format a value on one or more lines; `used` columns of the first line are taken."""
     opening, closing, items = _parts(value)
     if items is None:
         return opening
-    lone = "," if isinstance(value, tuple) and len(items) == 1 else ""
-    flat = ", ".join(name + _spelled(one, -(10**6), 0) for name, one in items)
+    comma = "," if isinstance(value, tuple) and len(items) == 1 else ""
+    flat = ", ".join(name + _format_value(item, -(10**6), 0) for name, item in items)
     if not items or used + len(flat) + len(opening) + 2 <= 120:
-        return f"{opening}{flat}{lone}{closing}"
+        return f"{opening}{flat}{comma}{closing}"
     inner = " " * 4 * (depth + 1)
-    lines = [f"{inner}{name}{_spelled(one, len(inner) + len(name), depth + 1)},\n" for name, one in items]
+    lines = [f"{inner}{name}{_format_value(item, len(inner) + len(name), depth + 1)},\n" for name, item in items]
     return f"{opening}\n{''.join(lines)}{' ' * 4 * depth}{closing}"
 
 
 def _parts(value: Any) -> tuple[str, str, list[tuple[str, Any]] | None]:
     if isinstance(value, dict):
         if all(isinstance(key, str) and key.isidentifier() and not keyword.iskeyword(key) for key in value):
-            return "dict(", ")", [(f"{key}=", one) for key, one in value.items()]
-        return "{", "}", [(f"{key!r}: ", one) for key, one in value.items()]
+            return "dict(", ")", [(f"{key}=", item) for key, item in value.items()]
+        return "{", "}", [(f"{key!r}: ", item) for key, item in value.items()]
     if isinstance(value, (list, tuple)):
         brackets = "[]" if isinstance(value, list) else "()"
-        return brackets[0], brackets[1], [("", one) for one in value]
+        return brackets[0], brackets[1], [("", item) for item in value]
     if isinstance(value, float) and not math.isfinite(value):
         return f"float('{value}')", "", None
     return repr(value), "", None

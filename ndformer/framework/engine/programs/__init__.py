@@ -1,1 +1,1 @@
-"""What command-line programs share: arguments, files in and out, errors as one sentence."""
+"""Shared parts of the command-line programs: arguments, files, error messages."""

@@ -1,4 +1,4 @@
-"""What the tokens of a sample take of each other in a model, ready to be drawn over the sample."""
+"""Attention between the tokens of a sample: recording it in a model, and preparing pictures of it."""
 
 import math
 from collections.abc import Sequence
@@ -28,163 +28,166 @@ from ndformer.framework.pictures.canvas import Scene
 from ndformer.framework.pictures.figures import Panels
 from ndformer.framework.pictures.samples import pack_of
 
-LIMIT = 10.0  # of logits: at -10 nothing is left of attention
-MOST = 2**24  # distances at once
-EXACT = "donot_use_mm_for_euclid_dist"  # a place is at 0 from itself
-LARGEST = 2**31  # bytes of a term of the logits, of which there are a few
+LIMIT = 10.0  # of logits in pictures: exp(-10) is almost no attention
+MAX_DISTANCES = 2**24  # computed in one call
+EXACT = "donot_use_mm_for_euclid_dist"  # with it a position's distance to itself is 0
+MAX_BYTES = 2**31  # of one term of the logits; a layer has a few
 
 
-class Through(NamedTuple):
-    """A look as one token has it: the row and the slot that stand for each token of a scene, -1 where none does; the
-    slot that looks in each row, -1 where it does not."""
+class QueryView(NamedTuple):
+    """Indices to read a layer's attention maps for one query token: of each token's key, and of the query."""
 
-    row: Tensor  # (N,)
-    slot: Tensor  # (N,)
-    query: Tensor  # (R,)
+    row: Tensor  # (N,) row of each token's key
+    slot: Tensor  # (N,) slot in that row, -1 where the token is in no row of the query
+    query: Tensor  # (R,) slot of the query in each row, -1 in rows without it
 
     def values(self, term: Tensor) -> Tensor:
-        """(R, H, K, K) -> (H, N), NaN where the query does not see."""
+        """Read (R, H, K, K) as (H, N), with NaN for tokens that the query does not attend to."""
         row, slot = self.row.cpu(), self.slot.cpu()
         query = self.query.cpu()[row]
-        found = term.cpu()[row, :, query.clamp(min=0), slot.clamp(min=0)].float()  # (N, H)
-        unseen = (query < 0) | (slot < 0)
-        return found.masked_fill(unseen[:, None] | found.isinf(), math.nan).T
+        values = term.cpu()[row, :, query.clamp(min=0), slot.clamp(min=0)].float()  # (N, H)
+        hidden = (query < 0) | (slot < 0)
+        return values.masked_fill(hidden[:, None] | values.isinf(), math.nan).T
 
 
 @dataclass(frozen=True, eq=False)
-class Seen:
-    """A sample and the looks of a model at it."""
+class SampleAttention:
+    """The attention maps of a model on one sample, and the canvas to draw them on."""
 
     title: str
     answer: Any
-    looks: list[Look]
-    scene: Scene
-    places: Tensor  # (N, P) of its tokens
-    prefix: int  # class and register tokens before them
+    maps: list[Look]
+    canvas: Scene
+    positions: Tensor  # (N, P) of its tokens
+    prefix: int  # number of class and register tokens before them
 
     @property
     def layers(self) -> list[list[Look]]:
-        """Looks by the layer that they are of: to one that cuts tokens there may be several, each with its own rows."""
-        found: list[list[Look]] = []
-        for look in self.looks:
-            if found and look.cut is not None and found[-1][0].layer is look.layer:
-                found[-1].append(look)
+        """Attention maps by layer; a layer that cuts tokens into windows may have several, with different rows."""
+        layers: list[list[Look]] = []
+        for maps in self.maps:
+            if layers and maps.cut is not None and layers[-1][0].layer is maps.layer:
+                layers[-1].append(maps)
             else:
-                found.append([look])
-        return found
+                layers.append([maps])
+        return layers
 
     def token(self, text: str | None) -> int | None:
-        """The token that a text names; None: the class token, which is meant where nothing is said."""
+        """Return the index of the token that a text names; None: the class token, which is the default."""
         if text == "class" and self.prefix == 0:
-            raise DataError(f"this model has no class token: ask for another, --query {self.scene.how}")
+            raise DataError(f"this model has no class token: choose another, --query {self.canvas.how}")
         if text == "class" or (text is None and self.prefix):
             return None
-        return self.scene.middle if text is None else self.scene.token(text)
+        return self.canvas.middle if text is None else self.canvas.token(text)
 
     def named(self, token: int | None) -> str:
-        return "class" if token is None else self.scene.named(token)
+        return "class" if token is None else self.canvas.named(token)
 
-    def asked(self, looks: Sequence[Look], token: int | None) -> tuple[Look, Through]:
-        """Of a layer's looks the one that a token is in, and how it has it."""
-        found = [(look, self.through(look, token)) for look in looks]
-        return next((one for one in found if bool((one[1].query >= 0).any())), found[0])
+    def select(self, layer: Sequence[Look], token: int | None) -> tuple[Look, QueryView]:
+        """Return the maps of a layer that contain a query token, and its view of them."""
+        views = [(maps, self.view(maps, token)) for maps in layer]
+        return next((pair for pair in views if bool((pair[1].query >= 0).any())), views[0])
 
-    def through(self, look: Look, token: int | None) -> Through:
-        N = len(self.places)
-        if look.cut is None:
+    def view(self, maps: Look, token: int | None) -> QueryView:
+        """Return where a query token and all keys are in attention maps; rows are matched by position."""
+        N = len(self.positions)
+        if maps.cut is None:
             query = torch.tensor([0 if token is None else self.prefix + token])
-            return Through(torch.zeros(N, dtype=torch.long), self.prefix + torch.arange(N), query)
-        mine, all_of, there = self._told(look)
-        R, K = there.shape
-        least, at = _nearest(mine, all_of.flatten(0, 1), there.flatten())
+            return QueryView(torch.zeros(N, dtype=torch.long), self.prefix + torch.arange(N), query)
+        positions, row_positions, valid = self._known_axes(maps)
+        R, K = valid.shape
+        min_distance, index = _nearest(positions, row_positions.flatten(0, 1), valid.flatten())
         if token is None:
-            placed = look.where.placed
+            placed = maps.where.placed
             if placed is None or bool(placed.all()):
-                raise DataError(f"layers of this model have no class token: name another, --query {self.scene.how}")
+                raise DataError(f"layers of this model have no class token: choose another, --query {self.canvas.how}")
             first = (~placed).long().argmax(1).masked_fill(placed.all(1), -1)
-            return Through(at // K, at % K, first.expand(R))
-        others = [self._told(one) for one in self.looks if one.layer is look.layer and one is not look]
-        for own, places, real in others:  # rows of the same layer, seen in another call
-            least = torch.minimum(least, _nearest(own, places.flatten(0, 1), real.flatten())[0])
+            return QueryView(index // K, index % K, first.expand(R))
+        others = [self._known_axes(other) for other in self.maps if other.layer is maps.layer and other is not maps]
+        for points, places, real in others:  # rows of the same layer in another call
+            min_distance = torch.minimum(min_distance, _nearest(points, places.flatten(0, 1), real.flatten())[0])
         query = torch.full((R,), -1)
-        row, slot = int(at[token]) // K, int(at[token]) % K
-        away, slots = _nearest(mine, all_of[row], there[row])
-        if _near(away[token], least[token]):
+        row, slot = int(index[token]) // K, int(index[token]) % K
+        distance, slots = _nearest(positions, row_positions[row], valid[row])
+        if _is_minimum(distance[token], min_distance[token]):
             query[row] = slot
-        return Through(torch.full((N,), row), slots.masked_fill(~_near(away, least), -1), query)
+        return QueryView(torch.full((N,), row), slots.masked_fill(~_is_minimum(distance, min_distance), -1), query)
 
-    def _told(self, look: Look) -> tuple[Tensor, Tensor, Tensor]:
-        """Along the axes that its rows tell: where the tokens of the scene are (N, A), those of its rows (R, K, A), and
-        which of them are no padding (R, K)."""
-        places = look.places  # (R, K, P)
-        there = places.new_ones(places.shape[:2], dtype=torch.bool) if look.where.real is None else look.where.real
-        told = ~places.isnan().any(0).any(0)  # axes
-        return self.places.to(places)[:, told], places[..., told], there.expand(places.shape[:2])
+    def _known_axes(self, maps: Look) -> tuple[Tensor, Tensor, Tensor]:
+        """Return positions along the axes that the rows have.
 
-
-def _near(away: Tensor, least: Tensor) -> Tensor:
-    """Whether what is so far away is the nearest."""
-    return away <= least * (1 + 1e-5) + 1e-6
+        These are (N, A) of all tokens and (R, K, A) of the rows, with a mask (R, K) that is False for padding.
+        """
+        places = maps.places  # (R, K, P)
+        valid = places.new_ones(places.shape[:2], dtype=torch.bool) if maps.where.real is None else maps.where.real
+        axes = ~places.isnan().any(0).any(0)
+        return self.positions.to(places)[:, axes], places[..., axes], valid.expand(places.shape[:2])
 
 
-def _nearest(points: Tensor, places: Tensor, there: Tensor) -> tuple[Tensor, Tensor]:
-    """Of (N, P): how far the nearest of (M, P) that are there is, and which."""
-    found = [
-        torch.cdist(some, places, compute_mode=EXACT).masked_fill(~there, math.inf).min(1)
-        for some in points.split(max(1, MOST // len(places)))
+def _is_minimum(distance: Tensor, minimum: Tensor) -> Tensor:
+    return distance <= minimum * (1 + 1e-5) + 1e-6
+
+
+def _nearest(points: Tensor, places: Tensor, valid: Tensor) -> tuple[Tensor, Tensor]:
+    """Return distance and index of the nearest valid place (M, P) for each point (N, P)."""
+    chunks = [
+        torch.cdist(chunk, places, compute_mode=EXACT).masked_fill(~valid, math.inf).min(1)
+        for chunk in points.split(max(1, MAX_DISTANCES // len(places)))
     ]
-    return torch.cat([one.values for one in found]), torch.cat([one.indices for one in found])
+    return torch.cat([chunk.values for chunk in chunks]), torch.cat([chunk.indices for chunk in chunks])
 
 
-def terms_of(look: Look) -> dict[str, Tensor]:
-    """Its terms, unless they would fill the memory."""
-    rows, tokens, heads = look.x.shape[0], look.x.shape[1], look.layer.heads
-    if 4 * rows * heads * tokens**2 > LARGEST:
+def logit_terms(maps: Look) -> dict[str, Tensor]:
+    """Return the terms of a layer's logits, or raise if they would fill the memory."""
+    rows, tokens, heads = maps.x.shape[0], maps.x.shape[1], maps.layer.heads
+    if 4 * rows * heads * tokens**2 > MAX_BYTES:
         raise DataError(
             f"a layer has {rows} x {tokens} tokens and {heads} heads, {4e-9 * rows * heads * tokens**2:.1f} GB for a "
-            "term of its logits: look at a smaller sample, or at fewer points (GridSample, grid_size, window)"
+            "term of its logits: give a smaller sample, or fewer points (GridSample, grid_size, window)"
         )
-    return look.terms()
+    return maps.terms()
 
 
 @torch.no_grad()
-def seen(model: TokenModel, prepared: Preparation, sample: Sample, title: str, classes: Sequence[str]) -> Seen:
-    """A sample that went through the transforms of the test set."""
+def record(
+    model: TokenModel, prepared: Preparation, sample: Sample, title: str, classes: Sequence[str]
+) -> SampleAttention:
+    """Run a model on a sample that was transformed as in the test set, and record its attention."""
     batch = collate([sample])
     tokens = model.tokens(model.at_home(batch)["inputs"])
     where = tokens.where
-    name = next(one for one in model.modalities if sample["inputs"].get(one) is not None)
+    name = next(name for name in model.modalities if sample["inputs"].get(name) is not None)
     adapter = cast(Adapter, model.modalities[name])
-    kept = where.positions.new_ones(where.positions.shape[1], dtype=torch.bool)
-    kept = kept if where.valid is None else where.valid[0]
-    kept = kept & (torch.arange(len(kept), device=kept.device) >= len(adapter.named))
-    places = where.positions[0][kept].cpu()
+    mask = where.positions.new_ones(where.positions.shape[1], dtype=torch.bool)
+    mask = mask if where.valid is None else where.valid[0]
+    mask = mask & (torch.arange(len(mask), device=mask.device) >= len(adapter.named))
+    positions = where.positions[0][mask].cpu()
     pack = pack_of(name, prepared.steps.get(name) or next(iter(prepared.steps.values())))
     if model.joined:
         assert tokens.modality is not None
-        kinds = tokens.modality[0][kept].cpu()
-        each = {one: places[kinds == i].double().numpy() for i, one in enumerate(model.modalities)}
-        scene = adapter.joint_scene(sample, pack, each)
+        kinds = tokens.modality[0][mask].cpu()
+        by_modality = {name: positions[kinds == i].double().numpy() for i, name in enumerate(model.modalities)}
+        canvas = adapter.joint_scene(sample, pack, by_modality)
     else:
-        scene = adapter.scene(sample, pack, places.double().numpy())
-    with looking(model) as looks:
+        canvas = adapter.scene(sample, pack, positions.double().numpy())
+    with looking(model) as maps:
         (answer,) = model.val_step(batch)
-    if not looks:
-        raise DataError(f"{type(model.backbone).__name__} has no layers of attention to look at")
+    if not maps:
+        raise DataError(f"{type(model.backbone).__name__} has no attention layers that can be recorded")
     answer.known = list(classes)
-    return Seen(printable(title), answer, looks, scene, places, len(adapter.named))
+    return SampleAttention(printable(title), answer, maps, canvas, positions, len(adapter.named))
 
 
 def samples(
-    cfg: Config, prepared: Preparation, given: Sequence[str], stand_in: bool, classes: Sequence[str]
+    cfg: Config, prepared: Preparation, names: Sequence[str], stand_in: bool, classes: Sequence[str]
 ) -> list[tuple[str, Sample]]:
-    """Files, folders, and samples of the test set by number or from one to another (0-63), by what they are called."""
-    found: list[tuple[str, Sample]] = []
+    """Return samples with titles: files, folders, and test samples by number (5) or range (0-63)."""
+    titled: list[tuple[str, Sample]] = []
     dataset: Any = None
-    for text in given:
+    for text in names:
         first, _, last = text.partition("-")
         if Path(text).exists() or not first.isdecimal() or (last and not last.isdecimal()):
-            found += [(files[0].name, _of_files(prepared, files)) for files in prepared.samples_in([Path(text)])]
+            titled += [(files[0].name, _read_files(prepared, files)) for files in prepared.samples_in([Path(text)])]
             continue
         if dataset is None:
             prepare_data(cfg, stand_in)
@@ -195,15 +198,15 @@ def samples(
         for number in numbers:
             sample = dataset[number]
             if "inputs" not in sample:
-                raise DataError(f"sample {number} of the test set cannot be read: name another one")
+                raise DataError(f"sample {number} of the test set cannot be read: choose another one")
             if not isinstance(dataset, Mixture):
                 raw = dataset.read(dataset.records[number])
                 sample = with_photo(sample, raw, cfg.test_dataloader.dataset.get("transforms", ()))
-            found.append((f"sample {number}{_truth(sample, dataset.classes)}", sample))
-    return found
+            titled.append((f"sample {number}{_truth(sample, dataset.classes)}", sample))
+    return titled
 
 
-def _of_files(prepared: Preparation, files: tuple[Path, ...]) -> Sample:
+def _read_files(prepared: Preparation, files: tuple[Path, ...]) -> Sample:
     sample, (first, *others) = prepared.sample(files), files
     if others or list(sample["inputs"]) != ["image"]:
         return sample
@@ -212,76 +215,79 @@ def _of_files(prepared: Preparation, files: tuple[Path, ...]) -> Sample:
 
 def _truth(sample: Sample, classes: Sequence[str]) -> str:
     label = sample.get("data_sample", {}).get("label", -1)
-    known = isinstance(label, (int, np.integer)) and 0 <= label < len(classes)
-    return f" ({classes[int(label)]})" if known else ""
+    has_class = isinstance(label, (int, np.integer)) and 0 <= label < len(classes)
+    return f" ({classes[int(label)]})" if has_class else ""
 
 
-def chosen(number: int | None, count: int, what: str) -> list[int]:
+def indices(number: int | None, count: int, option: str) -> list[int]:
+    """Return the index of a number from 1, or of all `count` if there is none."""
     if number is not None and not 1 <= number <= count:
-        raise DataError(f"--{what} is a number from 1 to {count} here, got {number}")
+        raise DataError(f"--{option}: expected a number from 1 to {count}, got {number}")
     return list(range(count)) if number is None else [number - 1]
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """Which layer, head and tokens, counted from 1; None: all of them. `parts`: the terms of the logits too."""
+class Selection:
+    """The layer and head (from 1; None: all) and the query tokens of a picture. `parts`: draw the logits' terms too."""
 
     layer: int | None = None
     head: int | None = None
     queries: Sequence[str] = ()
-    parts: bool | None = None  # None: where one layer or one head is
+    parts: bool | None = None  # None: if one layer or one head is selected
 
 
-def painting(of: Seen, wanted: Wanted, title: str, in_moments: bool) -> Painting:
-    """Rows are layers, or the queries of one layer; columns are heads, or moments of a scene that moves."""
-    looks = of.layers
-    layers = chosen(wanted.layer, len(looks), "layer")
-    heads = chosen(wanted.head, max(looks[i][0].layer.heads for i in layers), "head")
-    tokens = [of.token(text) for text in wanted.queries or [None]]
-    if len(layers) > 1 and len(tokens) > 1:
-        raise DataError("several queries are drawn for one layer: choose it with --layer, or name one query")
-    rows = [(looks[i], token) for i in layers for token in tokens]
-    by_layer = len(layers) > 1
-    names = [f"layer {i + 1}" for i in layers] if by_layer else [f"query {of.named(token)}" for token in tokens]
+def painting(sample: SampleAttention, selection: Selection, title: str, in_moments: bool) -> Painting:
+    """Return a picture: rows are layers or the queries of one layer, columns are heads or moments in time."""
+    layers = sample.layers
+    numbers = indices(selection.layer, len(layers), "layer")
+    heads = indices(selection.head, max(layers[i][0].layer.heads for i in numbers), "head")
+    tokens = [sample.token(text) for text in selection.queries or [None]]
+    if len(numbers) > 1 and len(tokens) > 1:
+        raise DataError("several queries need one layer: choose it with --layer, or give one query")
+    rows = [(layers[i], token) for i in numbers for token in tokens]
+    by_layer = len(numbers) > 1
+    names = [f"layer {i + 1}" for i in numbers] if by_layer else [f"query {sample.named(token)}" for token in tokens]
     names = names if len(names) > 1 else [""]
-    title += "" if by_layer else f", layer {layers[0] + 1}"
-    title += f", query {of.named(tokens[0])}" if len(tokens) == 1 else ""
-    parts = len(layers) == 1 or len(heads) == 1 if wanted.parts is None else wanted.parts
-    blocks = panels(of, rows, heads, parts)
+    title += "" if by_layer else f", layer {numbers[0] + 1}"
+    title += f", query {sample.named(tokens[0])}" if len(tokens) == 1 else ""
+    parts = len(numbers) == 1 or len(heads) == 1 if selection.parts is None else selection.parts
+    blocks = panels(sample, rows, heads, parts)
     queries = [token for _, token in rows]
     note = "ring: the query" if any(token is not None for token in queries) else ""
-    unseen = any(np.isnan(block.values).any(-1).any() and not np.isnan(block.values).all() for block in blocks)
-    note += "; " * bool(note and unseen) + "grey: what it does not see" * unseen
+    hidden = any(np.isnan(block.values).any(-1).any() and not np.isnan(block.values).all() for block in blocks)
+    note += "; " * bool(note and hidden) + "gray: tokens it does not attend to" * hidden
     if any(text and "off" in text for block in blocks for texts in block.beneath for text in texts):
-        note += "; " * bool(note) + "off: attention to tokens that are not of the sample"
+        note += "; " * bool(note) + "off: attention to class and register tokens"
     columns = [f"head {h + 1}" for h in heads]
-    if in_moments and len(of.scene.stills) > 1:
+    if in_moments and len(sample.canvas.stills) > 1:
         title += f", {columns[0]}" if len(columns) == 1 else ""
-        return sheet(title, blocks, names, columns, queries, of.scene, note)
-    return Painting(title, blocks, names, columns, queries, of.scene, note)
+        return sheet(title, blocks, names, columns, queries, sample.canvas, note)
+    return Painting(title, blocks, names, columns, queries, sample.canvas, note)
 
 
-def panels(of: Seen, rows: Sequence[tuple[Sequence[Look], int | None]], heads: list[int], parts: bool) -> list[Panels]:
-    """A block of attention, and before it one per term; a row for each look and query."""
-    found: dict[str, dict[int, np.ndarray]] = {}
+def panels(
+    sample: SampleAttention, rows: Sequence[tuple[Sequence[Look], int | None]], heads: list[int], parts: bool
+) -> list[Panels]:
+    """Return a block of panels for attention, after one for each term of the logits if `parts`."""
+    by_name: dict[str, dict[int, np.ndarray]] = {}
     off: dict[int, np.ndarray] = {}
-    for r, (looks, token) in enumerate(rows):
-        look, through = of.asked(looks, token)
-        terms = terms_of(look)
+    for r, (layer, token) in enumerate(rows):
+        maps, view = sample.select(layer, token)
+        terms = logit_terms(maps)
         for name, term in terms.items() if parts else ():
-            if name == "mask":  # 0 where anything is seen
+            if name == "mask":  # 0 wherever attention is not 0
                 continue
-            found.setdefault(name, {})[r] = through.values(term.expand_as(terms["semantic"])).numpy()
+            by_name.setdefault(name, {})[r] = view.values(term.expand_as(terms["semantic"])).numpy()
         attention = sum(terms.values(), torch.zeros(())).softmax(-1)
-        found.setdefault("attention", {})[r] = through.values(attention).numpy()
-        off[r] = _off(of, look, through, attention)
-    N = len(of.places)
+        by_name.setdefault("attention", {})[r] = view.values(attention).numpy()
+        off[r] = _off_share(sample, maps, view, attention)
+    N = len(sample.positions)
     blocks = []
-    for name in [*(one for one in found if one != "attention"), "attention"]:
+    for name in [*(name for name in by_name if name != "attention"), "attention"]:
         values = np.full((len(rows), len(heads), N), np.nan, np.float32)
-        for r, one in found[name].items():
-            there = [h for h in heads if h < len(one)]
-            values[r, : len(there)] = one[there]
+        for r, by_head in by_name[name].items():
+            existing = [h for h in heads if h < len(by_head)]
+            values[r, : len(existing)] = by_head[existing]
         if name != "attention":
             blocks.append(Panels(name, values, "signed", limit=LIMIT))
             continue
@@ -290,19 +296,19 @@ def panels(of: Seen, rows: Sequence[tuple[Sequence[Look], int | None]], heads: l
     return blocks
 
 
-def _off(of: Seen, look: Look, through: Through, attention: Tensor) -> np.ndarray:
-    """(H,): the share of attention that goes to class and register tokens; nothing where there are none."""
-    if look.cut is None:
-        outside = torch.arange(attention.shape[-1]) < of.prefix
+def _off_share(sample: SampleAttention, maps: Look, view: QueryView, attention: Tensor) -> np.ndarray:
+    """Return the share of attention to class and register tokens, by head; empty if there are none."""
+    if maps.cut is None:
+        outside = torch.arange(attention.shape[-1]) < sample.prefix
         outside = outside.expand(len(attention), -1)
     else:
-        placed = look.where.placed
+        placed = maps.where.placed
         outside = torch.zeros(attention.shape[0], attention.shape[-1], dtype=torch.bool)
         outside = outside if placed is None else (~placed).cpu().expand_as(outside)
     if not bool(outside.any()):
         return np.full(0, np.nan)
-    looks = (through.query >= 0).nonzero()[:, 0]
-    share = (attention[looks, :, through.query[looks]].cpu() * outside[looks][:, None]).sum(-1)  # (rows, H)
+    with_query = (view.query >= 0).nonzero()[:, 0]
+    share = (attention[with_query, :, view.query[with_query]].cpu() * outside[with_query][:, None]).sum(-1)  # (rows, H)
     return share.mean(0).numpy()
 
 

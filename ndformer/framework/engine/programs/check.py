@@ -1,4 +1,4 @@
-"""Read a whole dataset once, in parallel, and say what is wrong with it before a week is spent."""
+"""A check of a dataset: read every sample once, in parallel, and list the faulty ones."""
 
 import sys
 import time
@@ -17,14 +17,14 @@ from ndformer.framework.engine.training.loading import build_dataset
 from ndformer.framework.engine.training.progress import clock
 from ndformer.framework.errors import DataError, no_class
 
-MOST = 10_000  # bad samples of a split
+MAX_BAD = 10_000  # samples of a split
 
 
 class _Checked(torch.utils.data.Dataset[Any]):
-    """What is wrong with each sample of a dataset, "" for nothing."""
+    """A dataset of error messages: what is wrong with each sample of another dataset, or ""."""
 
     def __init__(self, data: Dataset) -> None:
-        self.data, self.board = data, data.board
+        self.data, self.board = data, data.board  # the board is read by begin_worker
 
     def __len__(self) -> int:
         return len(self.data)
@@ -40,22 +40,22 @@ class _Checked(torch.utils.data.Dataset[Any]):
 
 
 def fault(data: Dataset, sample: dict[str, Any]) -> str:
-    """What a reader let pass: numbers that are not finite, labels of no class."""
+    """Return what is wrong with a sample that was read: values that are not finite, an unknown label; else ""."""
     name = data.name(sample.get("index", 0))
     for kind, value in sample.get("inputs", {}).items():
         if isinstance(value, Tensor) and value.is_floating_point() and not value.isfinite().all():
-            return f"{name}: its {kind} holds numbers that are not finite"
+            return f"{name}: its {kind} contains values that are not finite"
     label = sample.get("data_sample", {}).get("label")
     if isinstance(label, int) and not 0 <= label < len(data.classes):
-        return str(no_class(name, label, len(data.classes), "correct what the dataset gives"))
+        return str(no_class(name, label, len(data.classes), "correct the dataset"))
     return ""
 
 
 def check_split(cfg: Config, split: str, workers: int) -> tuple[int, list[str]]:
-    """(samples read, what is wrong, sample by sample). After MOST bad ones the others are not read."""
+    """Read all samples of a split; return how many, and the errors. It stops after MAX_BAD errors."""
     data = build_dataset(cfg, split)
     watch(data, workers)
-    found: Any = DataLoader(
+    results: Any = DataLoader(
         _Checked(data),
         batch_size=None,
         num_workers=workers,
@@ -64,23 +64,23 @@ def check_split(cfg: Config, split: str, workers: int) -> tuple[int, list[str]]:
     )
     count, wrong = 0, list[str]()
     with workers_explained([data]):
-        for _, what in _shown(found, split, len(data)):
+        for _, error in _with_progress(results, split, len(data)):
             count += 1
-            wrong += [what] if what else []
-            if len(wrong) == MOST:
+            wrong += [error] if error else []
+            if len(wrong) == MAX_BAD:
                 break
     return count, wrong
 
 
-def _shown(found: Any, split: str, count: int) -> Iterator[tuple[int, str]]:
-    """The same, with a bar on a terminal."""
-    begin, shown, wrong = time.perf_counter(), 0.0, 0
-    for done, one in enumerate(found, 1):
-        yield one
-        wrong += bool(one[1])
+def _with_progress(results: Any, split: str, count: int) -> Iterator[tuple[int, str]]:
+    """Yield the results, and show a progress bar on a terminal."""
+    begin, updated, wrong = time.perf_counter(), 0.0, 0
+    for done, result in enumerate(results, 1):
+        yield result
+        wrong += bool(result[1])
         now = time.perf_counter()
-        if sys.stderr.isatty() and (now - shown > 0.2 or done == count):
-            shown = now
+        if sys.stderr.isatty() and (now - updated > 0.2 or done == count):
+            updated = now
             bar = ("=" * (24 * done // count)).ljust(24)
             left = clock((now - begin) / done * (count - done))
             print(

@@ -1,6 +1,6 @@
-"""A folder that is ready to be published (Hugging Face's hub and others): model card, weights, config, results.
+"""A folder to publish on the Hugging Face hub or elsewhere: model card, weights, config, results.
 
-write(folder, cfg, content, run, "cc-by-4.0")      ndformer.load(folder) answers as the model does
+write(folder, cfg, content, run, "cc-by-4.0")      ndformer.load(folder) loads the model from it
 """
 
 import html
@@ -23,27 +23,27 @@ from ndformer.framework.system import atomic
 from ndformer.version import __version__
 
 CARD = "README.md"
-TASKS = {  # the hub's word, by modality and what answers are measured with
+TASKS = {  # the hub's name of a task, by modality and metric
     ("image", "Accuracy"): "image-classification",
     ("image", "CocoMetric"): "object-detection",
     ("image", "MeanIoU"): "image-segmentation",
     ("video", "Accuracy"): "video-classification",
 }
-NAMED = 1000  # classes in a card
+MAX_CLASSES = 1000  # in a card
 
 
 def can_write(folder: Path) -> None:
-    """Make the folder around it, and raise unless there is a place for it."""
+    """Make the parent folder, and raise unless `folder` is new, empty or a published folder."""
     atomic.make_folder_of(folder)
-    if folder.exists() and not (folder.is_dir() and (not any(folder.iterdir()) or (folder / exported.PLACE).is_file())):
-        raise DataError(f"{folder} holds other things already: name a folder that is new")
+    if folder.exists() and not (folder.is_dir() and (not any(folder.iterdir()) or (folder / exported.FILE).is_file())):
+        raise DataError(f"{folder} already contains other files: give a new folder")
 
 
 def write(folder: Path, cfg: Config, content: dict[str, Any], run: Path, licence: str) -> None:
-    """`content` is that of a checkpoint, and `run` the folder where its results may be."""
+    """Write the folder from the `content` of a checkpoint, and the results in the folder `run`."""
     folder.mkdir(exist_ok=True)
-    exported.export(folder / exported.PLACE, {k: v for k, v in content.items() if k != "config"})
-    saved.write(folder, _from_anywhere(cfg.to_dict()))
+    exported.export(folder / exported.FILE, {k: v for k, v in content.items() if k != "config"})
+    saved.write(folder, _without_paths(cfg.to_dict()))
     results = _results(run / RESULTS)
     if results:
         atomic.write(folder / RESULTS, json.dumps(results, indent=2) + "\n")
@@ -51,37 +51,39 @@ def write(folder: Path, cfg: Config, content: dict[str, Any], run: Path, licence
 
 
 def card(name: str, cfg: Config, content: dict[str, Any], results: dict[str, Any], licence: str) -> str:
-    """The text of the card. Names of others, of classes and of files, are text in it and nothing else."""
+    """Return the card as Markdown; names of classes and files are escaped."""
     encoding, data = encoding_name(cfg), dataset_name(cfg)
     modalities = list(cfg.model.modalities)
     task = TASKS.get((modalities[0], cfg.metrics[0].type)) if len(modalities) == 1 else None
-    shown = f"{data}, a generated stand-in" if results.get("sample") else data
-    figures = {key: value for key, value in results.get("test", {}).items() if isinstance(value, (int, float))}
+    dataset = f"{data}, a generated stand-in" if results.get("sample") else data
+    values = {key: value for key, value in results.get("test", {}).items() if isinstance(value, (int, float))}
     head: dict[str, Any] = dict(library_name="ndformer", license=licence)
     head |= dict(pipeline_tag=task) if task else {}
-    head |= dict(tags=["ndformer", *modalities, encoding], metrics=sorted(figures))
-    if figures:
-        measured = [dict(type=key, value=value) for key, value in figures.items()]
-        result = dict(task=dict(type=task or "other"), dataset=dict(name=shown, type=data.lower()), metrics=measured)
+    head |= dict(tags=["ndformer", *modalities, encoding], metrics=sorted(values))
+    if values:
+        metrics = [dict(type=key, value=value) for key, value in values.items()]
+        result = dict(task=dict(type=task or "other"), dataset=dict(name=dataset, type=data.lower()), metrics=metrics)
         head["model-index"] = [dict(name=name, results=[result])]
-    measured = {name: Quantity.parse(one) for name, one in results.get("quantities", {}).items()}
-    quantity = lambda key: measured[key] if key in measured else quantity_of(cfg.metrics, key)
-    shown_figures = {key: quantity(key).log_text(value) for key, value in figures.items()}
-    of_val = " (the val split of the data, which has no test split)" if results.get("test_is_val") else ""
+    quantities = {name: Quantity.parse(one) for name, one in results.get("quantities", {}).items()}
+    quantity = lambda key: quantities[key] if key in quantities else quantity_of(cfg.metrics, key)
+    rows = {key: quantity(key).log_text(value) for key, value in values.items()}
+    val = " (the val split of the data, which has no test split)" if results.get("test_is_val") else ""
     front = "".join(f"{key}: {json.dumps(value)}\n" for key, value in head.items())  # JSON is YAML
     parts = [
         f"---\n{front}---\n\n# {plain(name)}\n",
-        f"{plain(encoding)} on {plain(shown)}, a model of ndformer {__version__}.\n",
+        f"{plain(encoding)} on {plain(dataset)}, a model of ndformer {__version__}.\n",
         _use(name),
-        _table("Results", f"On the test set{of_val}, read once with the checkpoint best on validation.", shown_figures),
-        _table("Training", "", _told(cfg, content, results)),
+        _table(
+            "Results", f"On the test set{val}, evaluated once with the checkpoint that is best on validation.", rows
+        ),
+        _table("Training", "", _training(cfg, content, results)),
         _data(content),
     ]
     return "\n".join(part for part in parts if part)
 
 
 def plain(text: Any) -> str:
-    """In Markdown, this text and nothing else: no tag, link, row of a table or new line of its own."""
+    """Escape a text for Markdown: no tag, link, table row or line break remains."""
     one_line = " ".join("".join(c if c.isprintable() else " " for c in str(text)).split())
     return re.sub(r"(^-|[\\`*_{}\[\]()#+!|~$:@])", r"\\\1", html.escape(one_line, quote=False))
 
@@ -101,44 +103,46 @@ def _table(title: str, sentence: str, rows: dict[str, Any]) -> str:
     return "\n".join([f"## {title}\n", *([sentence, ""] if sentence else []), "| | |", "|---|---|", *lines, ""])
 
 
-def _told(cfg: Config, content: dict[str, Any], results: dict[str, Any]) -> dict[str, Any]:
+def _training(cfg: Config, content: dict[str, Any], results: dict[str, Any]) -> dict[str, Any]:
     backbone = cfg.model.backbone
     sizes = {key: backbone[key] for key in ("type", "dim", "depth", "heads") if key in backbone}
     count = sum(value.numel() for value in content["model"].values())
-    found = dict(model=", ".join(f"{key} {value}" for key, value in sizes.items()), encoding=encoding_name(cfg))
-    found |= dict(weights=str(count), epochs=str(results.get("epochs", cfg.train_cfg.max_epochs)))
-    return found | (dict(seed=str(results["seed"])) if "seed" in results else {})
+    rows = dict(model=", ".join(f"{key} {value}" for key, value in sizes.items()), encoding=encoding_name(cfg))
+    rows |= dict(weights=str(count), epochs=str(results.get("epochs", cfg.train_cfg.max_epochs)))
+    return rows | (dict(seed=str(results["seed"])) if "seed" in results else {})
 
 
 def _data(content: dict[str, Any]) -> str:
-    """The data card: how much of what it was trained on, and the classes."""
+    """Return the data card: the classes, and the number of training samples of each."""
     train = content.get("data", {}).get("train", {}).get("classes", {})
     counts = {one["name"]: one["samples"] for one in train.values() if one["name"]}
     classes = content.get("classes", [])
-    rows = [f"- {plain(name)}{f', {counts[name]} samples' if name in counts else ''}" for name in classes[:NAMED]]
-    more = [f"- and {len(classes) - NAMED} more"] if len(classes) > NAMED else []
-    return "\n".join([f"## Data\n\nTrained to tell apart {len(classes)} classes:\n", *rows, *more, ""]) if rows else ""
+    rows = [f"- {plain(name)}{f', {counts[name]} samples' if name in counts else ''}" for name in classes[:MAX_CLASSES]]
+    more = [f"- and {len(classes) - MAX_CLASSES} more"] if len(classes) > MAX_CLASSES else []
+    return "\n".join([f"## Data\n\nTrained on {len(classes)} classes:\n", *rows, *more, ""]) if rows else ""
 
 
-def _from_anywhere(value: Any) -> Any:
-    """A config without the places of files on the machine that trained it."""
+def _without_paths(value: Any) -> Any:
+    """Replace absolute paths, which are of the machine that trained the model, by data/NAME."""
     if isinstance(value, dict):
-        return {key: _from_anywhere(one) for key, one in value.items()}
+        return {key: _without_paths(inner) for key, inner in value.items()}
     if isinstance(value, (list, tuple)):
-        return type(value)(map(_from_anywhere, value))
+        return type(value)(map(_without_paths, value))
     source, colon, path = value.rpartition(":") if isinstance(value, str) else ("", "", "")  # timm:/home/me/vit.pth
     return f"{source}{colon}data/{Path(path).name}" if Path(path).is_absolute() else value
 
 
 def _results(path: Path) -> dict[str, Any]:
-    """What a run left beside its checkpoint, without the place of its config; nothing where there is none."""
+    """Return the results next to a checkpoint, without absolute paths; empty if there are none."""
     if not path.is_file():
         return {}
     try:
-        found = foreign.plain_json(path)
-        _ = [Quantity.parse(one) for one in found.get("quantities", {}).values()]
+        results = foreign.plain_json(path)
+        _ = [Quantity.parse(one) for one in results.get("quantities", {}).values()]
     except (ValueError, AttributeError):
-        found = None
-    if not isinstance(found, dict) or not isinstance(found.get("test", {}), dict):
-        raise DataError(f"{path} is damaged, it is not what a run writes: take it away, and the card has no figures")
-    return _from_anywhere(found)
+        results = None
+    if not isinstance(results, dict) or not isinstance(results.get("test", {}), dict):
+        raise DataError(
+            f"{path} is damaged: it is not a file that a run wrote. Delete it to write a card without results"
+        )
+    return _without_paths(results)

@@ -1,4 +1,4 @@
-"""How a command line names a position encoding: NAME, MODULE:CLASS or FILE.py:CLASS, and its options as KEY=VALUE."""
+"""Position encodings on a command line: NAME, MODULE:CLASS or FILE.py:CLASS, with options as KEY=VALUE."""
 
 import ast
 import importlib
@@ -18,7 +18,7 @@ from ndformer.framework.registry import ENCODINGS
 
 
 def find(name: str) -> type[PositionEncoding]:
-    """An encoding by its name in configs, or as MODULE:CLASS or FILE.py:CLASS."""
+    """Return the class of an encoding: NAME as in configs, MODULE:CLASS or FILE.py:CLASS."""
     place, colon, kind = name.rpartition(":")
     file_alone = not colon and name.endswith(".py")
     if not colon and not file_alone:
@@ -28,25 +28,25 @@ def find(name: str) -> type[PositionEncoding]:
     sys.path.append(os.getcwd())
     module = read(Path(place)) if place.endswith(".py") else imported(place)
     classes = [n for n, value in vars(module).items() if isinstance(value, type)]
-    found = getattr(module, kind, None)
-    if found is None:
+    cls = getattr(module, kind, None)
+    if cls is None:
         raise ImportError(f"{place} has no class '{kind}'{nearest(kind, classes)}")
-    if not (isinstance(found, type) and issubclass(found, PositionEncoding)):
+    if not (isinstance(cls, type) and issubclass(cls, PositionEncoding)):
         raise ImportError(f"{kind} in {place} is not a position encoding: it must extend PositionEncoding")
-    return found
+    return cls
 
 
 def _classes_in(path: Path) -> str:
-    """Say which classes a file has, without running it."""
+    """Return a sentence on the classes in a file, without running it."""
     _check_file(path)
     try:
         body = ast.parse(foreign.text(path)).body
     except (SyntaxError, ValueError):
         return "It is not Python."
-    own = [f"{path}:{node.name}" for node in body if isinstance(node, ast.ClassDef)]
-    if not own:
+    classes = [f"{path}:{node.name}" for node in body if isinstance(node, ast.ClassDef)]
+    if not classes:
         return "It has no class: write one that extends PositionEncoding, as docs/how-to/new-encoding.md shows."
-    return f"Name {' or '.join(own)}."
+    return f"Give {' or '.join(classes)}."
 
 
 def _check_file(path: Path) -> None:
@@ -60,7 +60,7 @@ def imported(name: str) -> ModuleType:
     except ModuleNotFoundError as error:
         if error.name and f"{name}.".startswith(f"{error.name}."):
             raise ImportError(f"there is no module '{name}', neither installed nor in {os.getcwd()}") from error
-        raise  # found, but it imports what is not there
+        raise  # the module exists, but imports one that does not
 
 
 def read(path: Path) -> ModuleType:
@@ -75,11 +75,11 @@ def read(path: Path) -> ModuleType:
 
 
 def options(texts: Sequence[str]) -> dict[str, Any]:
-    """m=8 preset=pape_repo is dict(m=8, preset='pape_repo')."""
+    """Parse ["m=8", "preset=pape_repo"] into dict(m=8, preset="pape_repo")."""
     return {".".join(keys): value for keys, value in map(parse_option, texts)}
 
 
 def in_a_sentence(error: Exception) -> str:
-    """An error as a sentence: with its name, unless it is of a kind whose message was written to be read."""
-    named = isinstance(error, (DataError, ImportError, KeyError, OSError, ValueError))
-    return f"{'' if named else f'{type(error).__name__}: '}{error}"
+    """Format an error as a sentence, with its class name if its message may not be readable alone."""
+    is_readable = isinstance(error, (DataError, ImportError, KeyError, OSError, ValueError))
+    return f"{'' if is_readable else f'{type(error).__name__}: '}{error}"

@@ -1,4 +1,4 @@
-"""Where a program's result goes, looked at before the work and not after it."""
+"""Checks of a program's output path before its work begins."""
 
 import os
 from pathlib import Path
@@ -11,20 +11,20 @@ TABLES = (".csv", ".json")
 
 
 def ready(path: Path, endings: tuple[str, ...]) -> None:
-    """Make the folder of a file to be written, or say why it cannot be written."""
+    """Make the folder of an output file, or raise if the file cannot be written."""
     if path.suffix not in endings:
         *others, last = endings
-        known = f"{', '.join(others)} or {last}" if others else last
-        raise DataError(f"--out takes a name that ends in {known}, got '{path}'")
+        expected = f"{', '.join(others)} or {last}" if others else last
+        raise DataError(f"--out: expected a name that ends in {expected}, got '{path}'")
     if path.is_dir():
-        raise DataError(f"--out names a file, but {path} is a folder: name a file in it")
+        raise DataError(f"--out: expected a file, got the folder {path}. Give a file in it")
     atomic.make_folder_of(path, f"--out {path}")
 
 
 def folder(path: Path, option: str) -> None:
-    """Say why a folder could not be made or written into; making it is left to who fills it."""
-    there = next(one for one in (path, *path.parents) if one.exists())  # "." and "/" always are
-    if not there.is_dir():
-        raise DataError(f"{option} {path}: expected a folder, but {there} is a file: name another one")
-    if not os.access(there, os.W_OK):
-        raise DataError(f"{option} {path} cannot be written, {there} allows no writing: name another one")
+    """Raise if a folder cannot be made or written to; it is not made here."""
+    existing = next(parent for parent in (path, *path.parents) if parent.exists())  # "." and "/" always do
+    if not existing.is_dir():
+        raise DataError(f"{option} {path}: expected a folder, got the file {existing}. Give another one")
+    if not os.access(existing, os.W_OK):
+        raise DataError(f"{option} {path} cannot be written: {existing} is read-only. Give another one")

@@ -1,4 +1,4 @@
-"""The argument parser of all programs: a run's folder in the place of CONFIG and CHECKPOINT, and unknown options."""
+"""The argument parser of all programs: it accepts a run's folder as CONFIG, and suggests options."""
 
 import argparse
 import sys
@@ -12,7 +12,7 @@ from ndformer.framework.errors import nearest
 
 CONFIG, CHECKPOINT = "config", "checkpoint"
 SUFFIXES = (".pth", ".pt", ".safetensors")  # of checkpoints
-# What other programs call an option -> the key of a config, or an option of ours
+# Names of options in other programs -> a config key, or an option of ndformer
 KEYS = {
     "epochs": "train_cfg.max_epochs",
     "max-epochs": "train_cfg.max_epochs",
@@ -58,58 +58,65 @@ OPTIONS = {
 
 
 class Parser(argparse.ArgumentParser):
-    first: str | None = None  # the first positional argument as given, for messages
+    """An argument parser that replaces a run's folder by its files, and suggests known options for unknown ones."""
+
+    first: str | None = None  # the first positional argument, for messages
 
     def parse_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
-        return super().parse_args(self._with_files_of_run(sys.argv[1:] if args is None else list(args)), namespace)
+        return super().parse_args(self._expand_run_folder(sys.argv[1:] if args is None else list(args)), namespace)
 
-    def _with_files_of_run(self, words: list[str]) -> list[str]:
+    def _expand_run_folder(self, words: list[str]) -> list[str]:
         """Replace the folder of a run, as the first positional argument, by its config and checkpoint."""
-        wanted = [action.dest for action in self._actions if not action.option_strings]
-        if wanted[:1] != [CONFIG] or wanted[1:2] == ["checkpoints"]:  # many runs: the program reads their folders
+        positionals = [action.dest for action in self._actions if not action.option_strings]
+        if positionals[:1] != [CONFIG] or positionals[1:2] == [
+            "checkpoints"
+        ]:  # such a program reads the folders itself
             return words
-        at = self._first_positional(words)
-        self.first = None if at is None else words[at]
-        found = None if at is None else files_of_run(Path(words[at]))
-        if at is None or found is None:
+        i = self._first_positional(words)
+        self.first = None if i is None else words[i]
+        files = None if i is None else run_files(Path(words[i]))
+        if i is None or files is None:
             return words
-        config, weights = found
-        both = wanted[1:2] == [CHECKPOINT] and not any(Path(word).suffix in SUFFIXES for word in words[at + 1 : at + 2])
-        return [*words[:at], str(config), *([str(weights)] if both else []), *words[at + 1 :]]
+        config, weights = files
+        has_checkpoint = any(Path(word).suffix in SUFFIXES for word in words[i + 1 : i + 2])
+        both = positionals[1:2] == [CHECKPOINT] and not has_checkpoint
+        return [*words[:i], str(config), *([str(weights)] if both else []), *words[i + 1 :]]
 
     def _first_positional(self, words: Sequence[str]) -> int | None:
-        for at, word in enumerate(words):
-            before = self._option_string_actions.get(words[at - 1]) if at else None
-            if not word.startswith("-") and (before is None or before.nargs == 0):
-                return at
+        for i, word in enumerate(words):
+            option = self._option_string_actions.get(words[i - 1]) if i else None
+            if not word.startswith("-") and (option is None or option.nargs == 0):
+                return i
         return None
 
     def error(self, message: str) -> NoReturn:
         if self.first and message.endswith("are required: CHECKPOINT"):
-            what = f"expected CONFIG CHECKPOINT, or the folder of a run with {saved.DATA} and {checkpoint.BEST}"
-            self.exit(2, f"{self.prog}: {what}, got {self.first} alone. Train first, or name the checkpoint after it\n")
+            expected = f"expected CONFIG CHECKPOINT, or the folder of a run with {saved.DATA} and {checkpoint.BEST}"
+            self.exit(
+                2, f"{self.prog}: {expected}, got {self.first} alone. Train first, or add the checkpoint after it\n"
+            )
         unknown = message.removeprefix("unrecognized arguments: ")
         if unknown == message or not unknown.startswith("--"):
             super().error(message)
         option, *values = unknown.replace("=", " ", 1).split()
-        known = [name for name in self._option_string_actions if name.startswith("--")]
-        self.exit(2, f"{self.prog}: there is no option {option}{suggestion(option, values, known)}\n")
+        names = [name for name in self._option_string_actions if name.startswith("--")]
+        self.exit(2, f"{self.prog}: there is no option {option}{suggestion(option, values, names)}\n")
 
 
-def files_of_run(folder: Path) -> tuple[Path, Path] | None:
-    """Return the config and the best checkpoint of a run's or a published folder; None if it is another folder."""
+def run_files(folder: Path) -> tuple[Path, Path] | None:
+    """Return the config and the best checkpoint of a run's or a published folder; None for another folder."""
     config = folder / saved.DATA
-    weights = [folder / name for name in (checkpoint.BEST, exported.PLACE) if (folder / name).is_file()]
+    weights = [folder / name for name in (checkpoint.BEST, exported.FILE) if (folder / name).is_file()]
     return (config, weights[0]) if weights and config.is_file() else None
 
 
-def suggestion(option: str, values: Sequence[str], known: Iterable[str]) -> str:
-    """The end of a sentence about an unknown option: the one that is meant, or the key of a config."""
+def suggestion(option: str, values: Sequence[str], options: Iterable[str]) -> str:
+    """Return the end of a message on an unknown option: a similar option, or the config key for it."""
     name = option.removeprefix("--").replace("_", "-")
-    known = list(known)
+    options = list(options)
     value = values[0] if values and not values[0].startswith("-") else "VALUE"
-    if "--cfg-options" in known and name in KEYS:
+    if "--cfg-options" in options and name in KEYS:
         return f". Did you mean --cfg-options {KEYS[name]}={value}?"
-    if OPTIONS.get(name) in known:
+    if OPTIONS.get(name) in options:
         return f". Did you mean {OPTIONS[name]} {value}?"
-    return f"{nearest(option, known)} --help lists the options."
+    return f"{nearest(option, options)} --help lists the options."

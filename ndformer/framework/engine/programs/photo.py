@@ -1,4 +1,4 @@
-"""The image of a sample in more pixels than its model is given, for pictures of attention and the explorer."""
+"""The image of a sample at a higher resolution than the model's input, for pictures of attention."""
 
 import inspect
 from collections.abc import Sequence
@@ -11,26 +11,26 @@ from ndformer.framework.errors import DataError
 from ndformer.framework.pictures.samples import pack_of
 from ndformer.framework.registry import TRANSFORMS
 
-SIDE = 448  # pixels, up to which the shorter side is enlarged
-SAME = 12.0  # of 255: how far the two may differ on average to be the same view
+MAX_SIDE = 448  # pixels of the shorter side
+MAX_DIFFERENCE = 12.0  # of 255, the average difference between two images of the same view
 
 
 def with_photo(sample: Sample, raw: Sample, transforms: Sequence[Any]) -> Sample:
-    """Add `photo`, the sample with a larger image, if `transforms` (as a config has them) make one of the same view.
+    """Add `photo`, the sample with a larger image, if the config's `transforms` can make one of the same view.
 
-    Every `size` of the transforms is multiplied by one whole number, so that patches cover the same part of the image.
+    Every `size` in the transforms is multiplied by the same whole number, so that patches cover the same parts.
     """
     if list(sample.get("inputs", ())) != ["image"] or "image" not in raw:
         return sample
     side, large = min(sample["inputs"]["image"].shape[-2:]), min(raw["image"].size)
-    times = min(SIDE, large) // side
+    times = min(MAX_SIDE, large) // side
     if times < 2:
         return sample
     photo, rng = raw, np.random.default_rng(0)
     try:
-        for one in transforms:
-            photo = TRANSFORMS.create(_enlarged(one, times))(photo, rng)
-    except (DataError, ValueError):  # a transform that refuses such a size
+        for transform in transforms:
+            photo = TRANSFORMS.create(_enlarged(transform, times))(photo, rng)
+    except (DataError, ValueError):  # a transform that refuses this size
         return sample
     return sample | dict(photo=photo) if _same_view(sample, photo, times) else sample
 
@@ -47,8 +47,10 @@ def _same_view(sample: Sample, photo: Sample, times: int) -> bool:
     pack = pack_of("image", ())
     if pack is None or "inputs" not in photo:
         return False
-    small, large = (pack.picture(one, 0).astype(float) for one in (sample, photo))
+    small, large = (pack.picture(each, 0).astype(float) for each in (sample, photo))
     height, width, channels = small.shape
     if large.shape != (times * height, times * width, channels):
         return False
-    return float(np.abs(large.reshape(height, times, width, times, channels).mean((1, 3)) - small).mean()) < SAME
+    return (
+        float(np.abs(large.reshape(height, times, width, times, channels).mean((1, 3)) - small).mean()) < MAX_DIFFERENCE
+    )

@@ -1,7 +1,7 @@
-"""Pictures of a run that its report takes in: samples, where the model looks, the encoding before and after training.
+"""Pictures of a run for its report: samples, attention, and the encoding before and after training.
 
-They lie in the run's folder, shown/0.png and so on, and shown/shown.json says what they are: so a page of several runs
-needs no data.
+They are written to shown/0.png and so on in the run's folder, with captions in shown/shown.json, so that a report of
+several runs needs no data.
 """
 
 import json
@@ -35,98 +35,98 @@ from ndformer.framework.pictures.runs import attempted
 from ndformer.framework.pictures.samples import OfDataset
 from ndformer.framework.system import atomic, processes
 
-FOLDER, TOLD = "shown", "shown.json"
-SAMPLES, ATTENDED, HEADS = 8, 2, 8  # cards, pictures of attention, heads of the encoding's
-SIZE, MOST, PNG = 2**22, 200, b"\x89PNG\r\n"  # bytes of a picture that a page takes in, how many, and how one begins
+FOLDER, INDEX = "shown", "shown.json"
+SAMPLES, ATTENTION_SAMPLES, HEADS = 8, 2, 8  # cards, pictures of attention, heads in the encoding's picture
+MAX_BYTES, MAX_PICTURES, PNG = 2**22, 200, b"\x89PNG\r\n"  # limits when read back, and how a PNG file begins
 
 
 class Picture(NamedTuple):
+    """A picture for a report."""
+
     kind: str  # samples, attention or encoding
-    says: str
-    png: bytes  # none: why there is none is said
+    caption: str
+    png: bytes  # empty: the caption says why it was not drawn
 
 
-def leave(
-    folder: Path, cfg: Config, model: TokenModel, loader: Loader, found: Evaluation, count: int = SAMPLES
+def write(
+    folder: Path, cfg: Config, model: TokenModel, loader: Loader, evaluation: Evaluation, count: int = SAMPLES
 ) -> None:
-    """Draw and write them; what cannot be drawn is a warning."""
+    """Draw the pictures into the run's folder; one that cannot be drawn is a warning."""
     into = folder / FOLDER
     atomic.remove(into)
     into.mkdir()
     model.eval()
-    told: list[dict[str, str]] = []
+    index: list[dict[str, str]] = []
     with attempted("samples of the test set"):
-        if processes.count() > 1:  # answers are of a share of the set alone
-            raise DataError("several processes tested it: tools/report.py RUN --samples 8 draws them")
-        for kind, says, save in _drawn(cfg, model, loader, found, count):
-            name = f"{len(told)}.png"
-            if save is None:
-                told.append(dict(kind=kind, says=says, file=""))
-                continue
-            save(into / name)
-            told.append(dict(kind=kind, says=says, file=name))
-    atomic.write(into / TOLD, json.dumps(told, indent=1) + "\n")
+        if processes.count() > 1:  # each has answers for its share of the set
+            raise DataError("several processes tested the model: tools/report.py RUN --samples 8 draws the samples")
+        for kind, caption, save in _pictures(cfg, model, loader, evaluation, count):
+            name = "" if save is None else f"{len(index)}.png"
+            if save is not None:
+                save(into / name)
+            index.append(dict(kind=kind, says=caption, file=name))
+    atomic.write(into / INDEX, json.dumps(index, indent=1) + "\n")
 
 
-def _drawn(
-    cfg: Config, model: TokenModel, loader: Loader, found: Evaluation, count: int
+def _pictures(
+    cfg: Config, model: TokenModel, loader: Loader, evaluation: Evaluation, count: int
 ) -> Iterator[tuple[str, str, Callable[[Path], object] | None]]:
-    """The kind of each picture, what it says, and what writes it; None: it says why it cannot be drawn."""
+    """Yield kind, caption and a function that writes each picture; None: the caption says why it is not drawn."""
     source, classes = OfDataset(loader.data, loader.bad), loader.data.classes
     try:
-        for says, card in cards(found.answers, classes, source, count).items():
-            yield "samples", says, card.save
-    except DataError as why:  # a modality without picture()
-        yield "samples", f"Not drawn: {why}", None
+        for caption, card in cards(evaluation.answers, classes, source, count).items():
+            yield "samples", caption, card.save
+    except DataError as error:  # a modality without picture()
+        yield "samples", f"Not drawn: {error}", None
     prepared, best = None, None
-    with attempted("where the model looks"):
+    with attempted("attention maps"):
         try:
-            prepared, least = Preparation(cfg, model), 0.3
-            for i in worst_and_best(found.answers, ATTENDED):
-                name = Path(found.answers[i].path).name or f"sample {i}"
-                of = attention.seen(model, prepared, source.sample(i), name, classes)
-                title = f"{of.title}: {shortened(of.answer.words(classes, 1, least), 420, 11)}"
-                wanted = attention.Wanted(layer=len(of.layers), parts=False)
-                yield "attention", title, attention.painting(of, wanted, title, True).save
-                best = i, of
-        except DataError as why:  # a model that looks nowhere, or joins
-            yield "attention", f"Not drawn: {why}", None
+            prepared, min_score = Preparation(cfg, model), 0.3
+            for i in worst_and_best(evaluation.answers, ATTENTION_SAMPLES):
+                name = Path(evaluation.answers[i].path).name or f"sample {i}"
+                sample = attention.record(model, prepared, source.sample(i), name, classes)
+                title = f"{sample.title}: {shortened(sample.answer.words(classes, 1, min_score), 420, 11)}"
+                selection = attention.Selection(layer=len(sample.layers), parts=False)
+                yield "attention", title, attention.painting(sample, selection, title, True).save
+                best = i, sample
+        except DataError as error:  # a model without attention, or one that joins modalities
+            yield "attention", f"Not drawn: {error}", None
     if prepared is None or best is None:
         return
     with attempted("the encoding before and after training"):
-        i, of = best
-        first = attention.seen(first_weights(cfg, model), prepared, source.sample(i), of.title, classes)
-        drawn = before_and_after(cfg, model, of, first)
-        if drawn is not None:
-            yield "encoding", f"{encoding_name(cfg)}, first layer, before and after training", drawn.save
+        i, after = best
+        before = attention.record(initial_model(cfg, model), prepared, source.sample(i), after.title, classes)
+        painting = before_and_after(cfg, model, after, before)
+        if painting is not None:
+            yield "encoding", f"{encoding_name(cfg)}, first layer, before and after training", painting.save
 
 
 def read(folder: Path) -> list[Picture]:
-    """Those that a run has left; of a stranger's folder nothing but pictures."""
-    path = folder / FOLDER / TOLD
+    """Read the pictures of a run; from an untrusted folder, only PNG files in it."""
+    path = folder / FOLDER / INDEX
     if not path.is_file() or path.parent.is_symlink():
         return []
     try:
-        told = foreign.plain_json(path)
-        listed = [(str(one["kind"]), str(one["says"]), str(one["file"])) for one in told[:MOST]]
+        index = foreign.plain_json(path)
+        entries = [(str(one["kind"]), str(one["says"]), str(one["file"])) for one in index[:MAX_PICTURES]]
     except (ValueError, LookupError, TypeError):
-        raise DataError(f"{path} is not what a run leaves: take it away") from None
-    found, there = [], {one.name for one in path.parent.iterdir() if one.is_file()}
-    for kind, says, name in listed:
+        raise DataError(f"{path} is damaged: it is not a file that a run wrote. Delete it") from None
+    pictures, files = [], {file.name for file in path.parent.iterdir() if file.is_file()}
+    for kind, caption, name in entries:
         if not name:
-            found.append(Picture(kind, says, b""))
+            pictures.append(Picture(kind, caption, b""))
             continue
-        at = path.parent / name
-        if Path(name).name != name or name not in there or at.is_symlink() or at.stat().st_size > SIZE:
+        file = path.parent / name
+        if Path(name).name != name or name not in files or file.is_symlink() or file.stat().st_size > MAX_BYTES:
             continue
-        png = foreign.content(at)
+        png = foreign.content(file)
         if png.startswith(PNG):
-            found.append(Picture(kind, says, png))
-    return found
+            pictures.append(Picture(kind, caption, png))
+    return pictures
 
 
-def first_weights(cfg: Config, model: TokenModel) -> TokenModel:
-    """The model that training began with."""
+def initial_model(cfg: Config, model: TokenModel) -> TokenModel:
+    """Build the model as it was before training."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(cfg.seed)
         first = build_model(cfg).eval()
@@ -136,45 +136,50 @@ def first_weights(cfg: Config, model: TokenModel) -> TokenModel:
 
 
 @torch.no_grad()
-def before_and_after(cfg: Config, model: TokenModel, after: attention.Seen, before: attention.Seen) -> Painting | None:
-    """What the encoding does in the first layer for the token in the middle of a sample; None: nothing to be drawn."""
+def before_and_after(
+    cfg: Config, model: TokenModel, after: attention.SampleAttention, before: attention.SampleAttention
+) -> Painting | None:
+    """Draw the effect of the encoding in the first layer on a sample's middle token; None: it has none."""
     states = {"before training": before, "after training": after}
-    encoding = next((one for one in model.modules() if isinstance(one, PositionEncoding)), None)
+    encoding = next((module for module in model.modules() if isinstance(module, PositionEncoding)), None)
     if encoding is None:
         return None
-    token = after.scene.middle
-    asked = [of.asked(of.layers[0], token) for of in states.values()]
-    rows = [acts(look, encoding) for look, _ in asked]
-    heads = min(HEADS, after.looks[0].layer.heads)
+    token = after.canvas.middle
+    views = [sample.select(sample.layers[0], token) for sample in states.values()]
+    rows = [encoding_effects(maps, encoding) for maps, _ in views]
+    heads = min(HEADS, after.maps[0].layer.heads)
     blocks = []
     for name in dict.fromkeys(name for row in rows for name in row):
-        values = np.full((len(rows), heads, len(after.places)), 0.0, np.float32)
-        for r, (row, (_, through)) in enumerate(zip(rows, asked)):
+        values = np.full((len(rows), heads, len(after.positions)), 0.0, np.float32)
+        for r, (row, (_, view)) in enumerate(zip(rows, views)):
             if name in row:
-                values[r] = through.values(row[name])[:heads].numpy()
+                values[r] = view.values(row[name])[:heads].numpy()
         kind = NAMES[name]
         blocks.append(Panels(kind["name"], values, kind["kind"], kind.get("limit", np.inf)))
     if not blocks:
         return None
     title = f"{encoding_name(cfg)}, first layer"
     columns = [f"head {h + 1}" for h in range(heads)]
-    return Painting(title, blocks, list(states), columns, [token] * len(rows), after.scene, "ring: the query")
+    return Painting(title, blocks, list(states), columns, [token] * len(rows), after.canvas, "ring: the query")
 
 
-def acts(look: Look, encoding: PositionEncoding) -> dict[str, Tensor]:
-    """(R, H, K, K) each: what it adds to the logits, what it makes of equal queries and keys, and how alike what it
-    adds to tokens is. Those of them that it does."""
-    found: dict[str, Tensor] = {}
-    terms = {name: term for name, term in attention.terms_of(look).items() if name not in ("semantic", "mask")}
-    layer, heads, width, x = look.encoding or look.layer.encoding, look.layer.heads, look.layer.head_dim, look.exact
-    added = layer.input(encoding.embed(torch.zeros_like(x), look.state), look.state)
+def encoding_effects(maps: Look, encoding: PositionEncoding) -> dict[str, Tensor]:
+    """Return the effects of an encoding in a layer, (R, H, K, K) each.
+
+    These are the bias of the logits, the logits of equal queries and keys, and the similarity of embeddings, each only
+    if the encoding has it.
+    """
+    effects: dict[str, Tensor] = {}
+    terms = {name: term for name, term in attention.logit_terms(maps).items() if name not in ("semantic", "mask")}
+    layer, heads, width, x = maps.encoding or maps.layer.encoding, maps.layer.heads, maps.layer.head_dim, maps.exact
+    added = layer.input(encoding.embed(torch.zeros_like(x), maps.state), maps.state)
     if added.any():
         unit = torch.nn.functional.normalize(added, dim=-1)
-        found["similarity"] = (unit @ unit.mT)[:, None].expand(-1, heads, -1, -1)
+        effects["similarity"] = (unit @ unit.mT)[:, None].expand(-1, heads, -1, -1)
     same = x.new_ones(len(x), heads, x.shape[1], width)
-    q, k = layer.qk(same, same, x, look.state)
+    q, k = layer.qk(same, same, x, maps.state)
     if not (torch.equal(q, same) and torch.equal(k, same)):
-        found["logit"] = q @ k.mT * width**-0.5
+        effects["logit"] = q @ k.mT * width**-0.5
     if terms:
-        found["bias"] = sum(terms.values(), torch.zeros(())).expand(len(look.x), heads, -1, -1)
-    return found
+        effects["bias"] = sum(terms.values(), torch.zeros(())).expand(len(maps.x), heads, -1, -1)
+    return effects

@@ -1,4 +1,4 @@
-"""--show-dir of programs: where cards of answers go, how many, and what is drawn on them."""
+"""The options --show-dir, --show-count and --show-score, for programs that draw predictions."""
 
 import argparse
 from collections.abc import Mapping, Sequence
@@ -13,36 +13,42 @@ from ndformer.framework.errors import DataError
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--show-dir", metavar="DIR", type=Path, help="draw samples there, the wrong ones first")
-    parser.add_argument("--show-count", metavar="N", type=int, default=64, help="how many at most (64)")
+    """Add the options to a parser."""
     parser.add_argument(
-        "--show-score", metavar="S", type=float, default=0.3, help="of objects: those from this score on (0.3)"
+        "--show-dir", metavar="DIR", type=Path, help="folder for pictures of predictions, wrong ones first"
+    )
+    parser.add_argument("--show-count", metavar="N", type=int, default=64, help="maximum number of pictures (64)")
+    parser.add_argument(
+        "--show-score", metavar="S", type=float, default=0.3, help="minimum score of objects that are drawn (0.3)"
     )
 
 
-def check(given: argparse.Namespace) -> None:
-    """Before the work: where cards go, and how many."""
-    if given.show_dir is None:
+def check(args: argparse.Namespace) -> None:
+    """Raise if the options are wrong, before the program's work begins."""
+    if args.show_dir is None:
         return
-    output.folder(given.show_dir, "--show-dir")
-    if given.show_dir.is_dir() and any(given.show_dir.iterdir()):
-        raise DataError(f"--show-dir {given.show_dir} is not empty: name another folder, or take it away")
-    if given.show_count < 1:
-        raise DataError(f"--show-count is 1 or more, got {given.show_count}")
-    if not 0 <= given.show_score <= 1:
-        raise DataError(f"--show-score is from 0 to 1, got {given.show_score:g}")
+    output.folder(args.show_dir, "--show-dir")
+    if args.show_dir.is_dir() and any(args.show_dir.iterdir()):
+        raise DataError(f"--show-dir: expected an empty folder, got {args.show_dir}. Give another one, or delete it")
+    if args.show_count < 1:
+        raise DataError(f"--show-count: expected 1 or more, got {args.show_count}")
+    if not 0 <= args.show_score <= 1:
+        raise DataError(f"--show-score: expected a number from 0 to 1, got {args.show_score:g}")
 
 
-def too_high(answers: Sequence[Answer], least: float, metrics: Mapping[str, float]) -> str:
-    """Where objects of some samples are all below the threshold: how many, the best score, and which threshold had the
-    best F1, as far as `metrics` say; else nothing."""
+def threshold_warning(answers: Sequence[Answer], min_score: float, metrics: Mapping[str, float]) -> str:
+    """Return a sentence if samples have no object above the score threshold; else "".
+
+    It has their number, the best score among them and, if `metrics` have it, the threshold with the best F1.
+    """
     best = [max(answer.scores.tolist(), default=0.0) for answer in answers if isinstance(answer, Boxes)]
-    below = [score for score in best if score < least]
+    below = [score for score in best if score < min_score]
     if not below:
         return ""
-    said = f"{len(below)} of {len(best)} have nothing with a score of {least:g} or more, their best is {max(below):.3f}"
-    found = next((value for name, value in metrics.items() if name.rpartition("/")[2] == "F1_threshold"), -1.0)
-    learnt = next((value for name, value in metrics.items() if name.rpartition("/")[2] == "F1"), 0.0) > 0
-    if found < 0 or not learnt:
-        return f"{said}; --show-score S shows those from S on"
-    return f"{said}; F1 was best from {found:.3f} on: --show-score {np.floor(1000 * found) / 1000:g}"
+    sentence = f"{len(below)} of {len(best)} samples have no object with a score of {min_score:g} or more"
+    sentence += f", the best is {max(below):.3f}"
+    threshold = next((value for name, value in metrics.items() if name.rpartition("/")[2] == "F1_threshold"), -1.0)
+    has_f1 = next((value for name, value in metrics.items() if name.rpartition("/")[2] == "F1"), 0.0) > 0
+    if threshold < 0 or not has_f1:
+        return f"{sentence}; --show-score S draws objects with a score of S or more"
+    return f"{sentence}; F1 is best at {threshold:.3f}: --show-score {np.floor(1000 * threshold) / 1000:g}"

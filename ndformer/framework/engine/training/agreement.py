@@ -1,5 +1,7 @@
-"""Whether all processes of a run are about to do the same (a consistency check between ranks), before its first step:
-those that differ would wait for each other for ever, or train something that nobody has asked for."""
+"""Consistency checks between ranks: code, config and data must be equal in all processes of a run.
+
+Processes that differ would wait for each other forever, or train on different settings.
+"""
 
 import hashlib
 from collections.abc import Iterator, Mapping
@@ -12,7 +14,7 @@ import torch
 from mmengine.config import Config
 
 from ndformer.framework.data.dataset import Dataset
-from ndformer.framework.engine.config.data_root import following
+from ndformer.framework.engine.config.data_root import drop_repeated_roots
 from ndformer.framework.engine.config.differences import ENDINGS, changes
 from ndformer.framework.errors import DataError
 from ndformer.framework.system import devices, processes
@@ -21,7 +23,7 @@ SOURCES = Path(__file__).parents[3]
 
 
 def check_settings(cfg: Config, **options: object) -> None:
-    """Before anything is built."""
+    """Raise unless all processes have the same code, versions, device, options and config."""
     _compare(
         dict(
             code=_code(),
@@ -30,13 +32,13 @@ def check_settings(cfg: Config, **options: object) -> None:
             device=devices.chosen().type,
             dtype=str(torch.get_default_dtype()),
             options=options,
-            config=following(cfg.to_dict()),
+            config=drop_repeated_roots(cfg.to_dict()),
         )
     )
 
 
 def check_data(datasets: Mapping[str, Dataset], batches: Mapping[str, int]) -> None:
-    """Before the first batch."""
+    """Raise unless all processes have the same samples, classes and number of batches."""
     _compare(
         {
             split: dict(samples=len(data), classes=[*data.classes], batches=batches[split], data=_fingerprint(data))
@@ -45,9 +47,9 @@ def check_data(datasets: Mapping[str, Dataset], batches: Mapping[str, int]) -> N
     )
 
 
-def _compare(own: dict[str, Any]) -> None:
-    """A sentence that names the first process which is not like rank 0, in all of them."""
-    first, *others = processes.collected(own)
+def _compare(values: dict[str, Any]) -> None:
+    """Raise in all processes if the values of one differ from those of rank 0."""
+    first, *others = processes.collected(values)
     for rank, other in enumerate(others, 1):
         differences = list(_differences(first, other))
         if differences:
@@ -59,22 +61,22 @@ def _compare(own: dict[str, Any]) -> None:
 
 
 def _differences(first: dict[str, Any], other: dict[str, Any]) -> Iterator[str]:
-    for at, its, its_other in changes(first, other):
-        if not at.endswith(ENDINGS):
-            yield f"{at} {its_other!r:.60}, rank 0 {its!r:.60}"
+    for path, value, other_value in changes(first, other):
+        if not path.endswith(ENDINGS):
+            yield f"{path} {other_value!r:.60}, rank 0 {value!r:.60}"
 
 
 @cache
 def _code() -> str:
-    """A digest of ndformer's sources."""
-    found = hashlib.sha256()
+    """Return a digest of ndformer's source files."""
+    digest = hashlib.sha256()
     for path in sorted(SOURCES.rglob("*.py")):
-        found.update(str(path.relative_to(SOURCES)).encode() + b"\0" + path.read_bytes())
-    return found.hexdigest()[:16]
+        digest.update(str(path.relative_to(SOURCES)).encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()[:16]
 
 
 def _fingerprint(data: Dataset) -> str:
-    """A digest of what the samples are called, and of their labels."""
-    found = hashlib.sha256(repr([np.shape(data.labels), *map(data.name, range(len(data)))]).encode())
-    found.update(np.ascontiguousarray(data.labels).tobytes())
-    return found.hexdigest()[:16]
+    """Return a digest of the names and labels of all samples."""
+    digest = hashlib.sha256(repr([np.shape(data.labels), *map(data.name, range(len(data)))]).encode())
+    digest.update(np.ascontiguousarray(data.labels).tobytes())
+    return digest.hexdigest()[:16]

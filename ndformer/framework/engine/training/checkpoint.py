@@ -1,4 +1,4 @@
-"""Checkpoints: plain tensors and numbers, written whole or not at all, read without running anything."""
+"""Checkpoints: files of tensors and plain values, written atomically and read without executing code."""
 
 import argparse
 import os
@@ -14,12 +14,12 @@ from ndformer.framework.engine.training import contents, exported, nonfinite
 from ndformer.framework.errors import DataError
 from ndformer.framework.system import archive, atomic
 
-FORMAT = 3  # since which checkpoints have a digest, and fingerprints of the data
+FORMAT = 3  # 3: with a digest, and with fingerprints of the data
 LAST, PREVIOUS, BEST = "last.pth", "previous.pth", "best.pth"
 
 
 class _Recorder(archive.Sealing):
-    """A file that remembers why it could not be written: torch reports a full disk as a bug of its own."""
+    """A file that records its write error: torch reports a full disk as an internal error."""
 
     error: OSError | None = None
 
@@ -34,10 +34,10 @@ class _Recorder(archive.Sealing):
         return super().write(data)
 
 
-def save(path: Path, content: dict[str, Any], keep: str | None = None) -> None:
-    """Written whole and synced: an interrupted write leaves the file before it, a failed one too.
+def save(path: Path, content: dict[str, Any], previous: str | None = None) -> None:
+    """Write a checkpoint atomically: an interrupted or failed write leaves the old file as it was.
 
-    `keep` is the name under which the file before it stays.
+    With `previous`, the old file is kept under that name.
     """
     recorder = None
     try:
@@ -48,31 +48,31 @@ def save(path: Path, content: dict[str, Any], keep: str | None = None) -> None:
                 recorder.seal()
                 file.flush()
                 os.fsync(file.fileno())
-            if keep is not None and path.exists():
-                _second_name(path, path.with_name(keep))
+            if previous is not None and path.exists():
+                _link(path, path.with_name(previous))
         _sync_folder(path.parent)
     except (OSError, RuntimeError) as error:
         cause = error if isinstance(error, OSError) else recorder.error if recorder else None
         if cause is None:
             raise
         raise DataError(
-            f"{path} cannot be written ({cause.strerror}): the checkpoint before it is whole. Make room or permit "
-            "writing",
-            "then --resume goes on",
+            f"{path} cannot be written ({cause.strerror}). The checkpoint before it is intact: free disk space or "
+            "change permissions",
+            "then --resume continues",
         ) from error
 
 
-def _second_name(path: Path, name: Path) -> None:
-    """`name` becomes another name of the file; at each moment `path` is there."""
-    with atomic.whole(name) as beside:
+def _link(path: Path, name: Path) -> None:
+    """Give a file a second name; `path` exists at every moment."""
+    with atomic.whole(name) as copy:
         try:
-            os.link(path, beside)
+            os.link(path, copy)
         except OSError:  # a file system without links
-            beside.write_bytes(path.read_bytes())
+            copy.write_bytes(path.read_bytes())
 
 
 def _sync_folder(folder: Path) -> None:
-    """A rename is safe from a power failure once its folder is written."""
+    """Sync a folder, so that a rename in it survives a power failure."""
     if os.name == "posix":
         number = os.open(folder, os.O_RDONLY)
         try:
@@ -82,14 +82,14 @@ def _sync_folder(folder: Path) -> None:
 
 
 def load(path: str | Path) -> dict[str, Any]:
-    """The content of a checkpoint or of a .safetensors file; neither can hold code."""
+    """Load the content of a checkpoint or a .safetensors file; no code in it is executed."""
     path = Path(path)
     if path.is_dir():
         inside = ", ".join(sorted(p.name for p in path.glob("*.pth"))) or "no .pth file"
-        raise DataError(f"{path} is a folder, a checkpoint is a file; in it: {inside}")
+        raise DataError(f"{path}: expected a checkpoint file, got a folder. It contains {inside}")
     if not path.is_file():
-        near = sorted(p.name for p in path.parent.glob("*.pth")) if path.parent.is_dir() else []
-        raise DataError(f"no checkpoint at {path}" + (f"; beside it: {', '.join(near)}" if near else ""))
+        siblings = sorted(p.name for p in path.parent.glob("*.pth")) if path.parent.is_dir() else []
+        raise DataError(f"no checkpoint at {path}" + (f". The folder has {', '.join(siblings)}" if siblings else ""))
     try:
         content, sealed = (exported.read if path.suffix == ".safetensors" else archive.read)(foreign.regular(path))
     except DataError:
@@ -98,93 +98,98 @@ def load(path: str | Path) -> dict[str, Any]:
         why = (str(error) or type(error).__name__).splitlines()[0].split(". ")[0]
         why = "".join(letter if letter.isprintable() else "?" for letter in why)
         raise DataError(
-            f"{path} is not a checkpoint that can be read safely ({why}): take another best.pth or last.pth"
+            f"{path} is not a checkpoint that can be read safely ({why}). Give another best.pth or last.pth"
         ) from error
     contents.check(content, path, FORMAT)
     if content.get("format", 0) >= 3 and not sealed:
         raise DataError(
-            f"{path} is not a checkpoint that can be read safely (it was written with a digest, which is gone): give "
-            "best.pth or last.pth of a run"
+            f"{path} is not a checkpoint that can be read safely (its digest is missing). Give another best.pth or "
+            "last.pth"
         )
     return content
 
 
 def load_newest(folder: Path) -> tuple[Path, dict[str, Any]]:
-    """What a run goes on from: last.pth, or where that is damaged the one before it."""
-    found = [folder / name for name in (LAST, PREVIOUS) if (folder / name).is_file()]
-    if not found:
+    """Load last.pth of a run or, if it is damaged, previous.pth."""
+    paths = [folder / name for name in (LAST, PREVIOUS) if (folder / name).is_file()]
+    if not paths:
         raise DataError(f"nothing to resume in {folder}: it has no {LAST}", "start without --resume")
-    for path in found:
+    for path in paths:
         try:
             content = load(path)
             contents.check_run(content, path)
             return path, content
         except DataError as error:
-            if path == found[-1]:
-                raise DataError(f"{error}. There is no other to go on from", "--overwrite starts anew") from None
-            print(f"{error}; going on from {found[-1]}")
+            if path == paths[-1]:
+                raise DataError(f"{error}. There is no other checkpoint", "--overwrite starts a new run") from None
+            print(f"{error}. Resuming from {paths[-1]}")
     raise AssertionError
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """Of programs that use what was trained."""
+    """Add the arguments of programs that use a trained model."""
     parser.add_argument("checkpoint", metavar="CHECKPOINT", type=Path)
     parser.add_argument(
-        "--resize-positions", action="store_true", help="interpolate tables over positions to the reach of this config"
+        "--resize-positions", action="store_true", help="interpolate position tables to the size of this config"
     )
 
 
 def load_weights(model: nn.Module, content: dict[str, Any], path: str | Path, resize: bool = False) -> None:
-    """The weights of a checkpoint into a model built for them, or a sentence that says which do not fit. With `resize`,
-    tables over positions are interpolated to the model's reach."""
+    """Load the weights of a checkpoint into a model, or raise and name those that do not fit.
+
+    With `resize`, position tables are interpolated to the size of the model's.
+    """
     model.load_state_dict(check_weights(model, content, path, resize))
 
 
 def check_weights(
     model: nn.Module, content: dict[str, Any], path: str | Path, resize: bool = False
 ) -> dict[str, Tensor]:
-    """The weights that fit the model, or that sentence."""
-    own, given = model.state_dict(), dict(content["model"])
-    missing, extra = [n for n in own if n not in given], [n for n in given if n not in own]
-    wrong = [n for n in own if n in given and own[n].shape != given[n].shape]
-    tables = {n: _resized(model, n, given[n], own[n]) for n in wrong if re.search(r"\.tables\.\d+$", n)}
-    fitting = {n: table for n, table in tables.items() if table is not None}
+    """Return the weights of a checkpoint if all fit the model, else raise."""
+    expected, loaded = model.state_dict(), dict(content["model"])
+    missing, extra = [n for n in expected if n not in loaded], [n for n in loaded if n not in expected]
+    wrong = [n for n in expected if n in loaded and expected[n].shape != loaded[n].shape]
+    tables = {n: _resized(model, n, loaded[n], expected[n]) for n in wrong if re.search(r"\.tables\.\d+$", n)}
+    resized = {n: table for n, table in tables.items() if table is not None}
     if resize:
-        given |= fitting
-        wrong = [n for n in wrong if n not in fitting]
+        loaded |= resized
+        wrong = [n for n in wrong if n not in resized]
     if missing or extra or wrong:
-        shapes = [f"{n} {tuple(given[n].shape)} instead of {tuple(own[n].shape)}" for n in wrong]
+        shapes = [f"{n} {tuple(loaded[n].shape)} instead of {tuple(expected[n].shape)}" for n in wrong]
         named = [*(f"{n} is missing" for n in missing), *(f"{n} is not in the model" for n in extra), *shapes]
         more = f" and {len(named) - 3} more" if len(named) > 3 else ""
-        own_config = Path(path).parent / "config.py"
-        hint = f". Its own config is {own_config}, as it is: without other options or another encoding"
-        hint, option = hint if own_config.is_file() else "", ""
-        if not (missing or extra) and set(wrong) == set(fitting):
-            hint, option = f"{hint}. These are tables over positions", "--resize-positions resizes them"
-        raise DataError(f"{path} is of another model: {'; '.join(named[:3])}{more}{hint}", option)
-    check_finite(given, path)
-    return given
+        config = Path(path).parent / "config.py"
+        hint = f". Use its config {config}, without options that change the model"
+        hint, option = hint if config.is_file() else "", ""
+        if not (missing or extra) and set(wrong) == set(resized):
+            hint, option = f"{hint}. These are position tables", "--resize-positions resizes them"
+        raise DataError(f"{path} does not fit the model: {'; '.join(named[:3])}{more}{hint}", option)
+    check_finite(loaded, path)
+    return loaded
 
 
 def check_finite(weights: dict[str, Tensor], path: str | Path) -> None:
-    """Raise if a weight is NaN or infinite: answers of such a model are NaN or, worse, look like numbers."""
-    strange = [name for name, value in weights.items() if not nonfinite.finite([value])]
-    if strange:
-        more = f" and {len(strange) - 1} more" if len(strange) > 1 else ""
+    """Raise if a weight is NaN or infinite: predictions of such a model would be wrong without notice."""
+    bad = [name for name, value in weights.items() if not nonfinite.finite([value])]
+    if bad:
+        more = f" and {len(bad) - 1} more" if len(bad) > 1 else ""
         raise DataError(
-            f"{path}: weights are finite numbers, got NaN or infinity in {strange[0]}{more}. Take another checkpoint"
+            f"{path}: expected finite weights, got NaN or infinity in {bad[0]}{more}. Give another checkpoint"
         )
 
 
-def _resized(model: nn.Module, name: str, given: Tensor, own: Tensor) -> Tensor | None:
-    """A table (heads, entries) of one or, with equal sides, of several axes, interpolated to the model's own reach."""
+def _resized(model: nn.Module, name: str, table: Tensor, target: Tensor) -> Tensor | None:
+    """Interpolate a position table (heads, entries) to the shape of `target`; None if it cannot be.
+
+    A table over several axes must have equal sides.
+    """
     encoding: Any = model.get_submodule(name.rpartition(".tables.")[0])
-    if given.dim() != 2 or given.shape[0] != own.shape[0]:
+    if table.dim() != 2 or table.shape[0] != target.shape[0]:
         return None
     axes = len(encoding.max_steps) if len(encoding.tables) == 1 else 1
-    sides = [round(table.shape[1] ** (1 / axes)) for table in (given, own)]
-    if axes > 3 or sides[0] ** axes != given.shape[1] or sides[1] ** axes != own.shape[1]:
+    sides = [round(each.shape[1] ** (1 / axes)) for each in (table, target)]
+    if axes > 3 or sides[0] ** axes != table.shape[1] or sides[1] ** axes != target.shape[1]:
         return None
-    cube = given.reshape(1, len(given), *[sides[0]] * axes)
+    cube = table.reshape(1, len(table), *[sides[0]] * axes)
     mode = ("linear", "bilinear", "trilinear")[axes - 1]
-    return nn.functional.interpolate(cube, [sides[1]] * axes, mode=mode, align_corners=True).reshape(own.shape)
+    return nn.functional.interpolate(cube, [sides[1]] * axes, mode=mode, align_corners=True).reshape(target.shape)

@@ -1,4 +1,4 @@
-"""What a run says (its log): on the screen, and whole in a file of its folder, the sentence that ends it included."""
+"""The log of a run: printed lines on the screen and in train.log, including the error that ends the run."""
 
 import contextlib
 import os
@@ -24,11 +24,10 @@ LOG = "train.log"
 
 
 class Log:
-    """Lines of a file, each written when it is whole. A log is no reason to end a run: where it cannot be written, that
-    is said once."""
+    """A log file, written line by line. If it cannot be written, one warning is printed and the run continues."""
 
     def __init__(self, path: Path | None) -> None:
-        self.path, self.half = path, ""
+        self.path, self.pending = path, ""  # pending: a line without its end
         machine = f"{platform.system()} {platform.machine()}, {devices.named()}"
         python = f"Python {platform.python_version()}"
         versions = f"ndformer {__version__}, torch {torch.__version__}, {python}, {machine}"
@@ -36,25 +35,27 @@ class Log:
         self.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')}  {versions}  {command}\n")
 
     def write(self, text: str) -> None:
-        *lines, self.half = (self.half + text).split("\n")
+        *lines, self.pending = (self.pending + text).split("\n")
         if self.path is None or not lines:
             return
-        said = "".join(f"{foreign.printable(line)}\n" for line in lines)
+        content = "".join(f"{foreign.printable(line)}\n" for line in lines)
         try:
-            with open(self.path, "a", encoding="utf-8", opener=_of_our_own) as file:
-                file.write(said)
+            with open(self.path, "a", encoding="utf-8", opener=_open_regular) as file:
+                file.write(content)
         except OSError as error:
             path, self.path = self.path, None
-            warnings.warn(f"{path} cannot be written ({error.strerror}): going on without it", stacklevel=2)
+            warnings.warn(
+                f"{path} cannot be written ({error.strerror}): the run continues without a log file", stacklevel=2
+            )
 
 
-def _of_our_own(path: str, flags: int) -> int:
-    """Neither a link that somebody planted nor a pipe that nobody reads."""
+def _open_regular(path: str, flags: int) -> int:
+    """Open without following a link, and without waiting for the reader of a pipe."""
     return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
 
 
-class Both(PlainStream):
-    """A stream, and the log of what goes through it."""
+class LoggedStream(PlainStream):
+    """A stream whose text is also written to a log."""
 
     def __init__(self, stream: TextIO, log: Log) -> None:
         super().__init__(stream)
@@ -67,22 +68,22 @@ class Both(PlainStream):
 
 
 class Console:
-    """Lines for both, and on a terminal one below them that is rewritten."""
+    """Output of a run: lines for screen and log, and on a terminal a last line that is rewritten."""
 
     def __init__(self, log: Log) -> None:
         self.log, self.screen = log, foreign.rewritable(sys.stdout)
         self.live = self.screen.isatty()
 
-    def say(self, line: str) -> None:
+    def print(self, line: str) -> None:
         self.clear()
         print(line, flush=True)
 
-    def note(self, line: str) -> None:
-        """What a terminal has in the line that is rewritten."""
+    def log_progress(self, line: str) -> None:
+        """Write a line to the log; print it too, unless a terminal shows it in the line that is rewritten."""
         if self.live:
             self.log.write(f"{line}\n")
         else:
-            self.say(line)
+            self.print(line)
 
     def rewrite(self, line: str) -> None:
         self.screen.write(f"\r{line}\033[K")
@@ -95,11 +96,11 @@ class Console:
 
 @contextlib.contextmanager
 def logged(path: Path | None) -> Iterator[Console]:
-    """All that is printed meanwhile goes into the log too, and so does what ends the run."""
+    """Write all that is printed to the log too, and the error that ends the run."""
     log = Log(path)
     with (
-        contextlib.redirect_stdout(Both(sys.stdout, log)),
-        contextlib.redirect_stderr(Both(sys.stderr, log)),
+        contextlib.redirect_stdout(LoggedStream(sys.stdout, log)),
+        contextlib.redirect_stderr(LoggedStream(sys.stderr, log)),
     ):
         console = Console(log)
         try:
@@ -111,7 +112,7 @@ def logged(path: Path | None) -> Iterator[Console]:
 
 
 def _end(error: BaseException) -> str:
-    """Errors of ours are sentences; with others, where they came from."""
+    """Format what ended the run: one line for expected errors, a traceback for others."""
     if isinstance(error, SystemExit):
         return f"ended with exit code {error.code}"
     if isinstance(error, KeyboardInterrupt):

@@ -1,4 +1,4 @@
-"""What a checkpoint holds: the one place that knows its keys (the schema), and a sentence for each that is wrong."""
+"""The schema of a checkpoint: its keys, a check of each value, and the errors for missing and wrong keys."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -13,8 +13,10 @@ Test = Callable[[Any], bool]
 
 
 class Key(NamedTuple):
-    holds: Test
-    what: str  # it is to be
+    """The check of a key's value, and the words for a right value."""
+
+    is_valid: Test
+    expected: str
 
 
 def number(value: Any) -> bool:
@@ -45,88 +47,92 @@ def table(value: Any) -> bool:
     return isinstance(value, dict)
 
 
-def by_name(one: Test) -> Test:
-    return lambda value: isinstance(value, dict) and all(name(key) and one(inner) for key, inner in value.items())
+def by_name(test: Test) -> Test:
+    return lambda value: isinstance(value, dict) and all(name(key) and test(inner) for key, inner in value.items())
 
 
-def several(one: Test) -> Test:
-    return lambda value: isinstance(value, list) and all(map(one, value))
+def several(test: Test) -> Test:
+    return lambda value: isinstance(value, list) and all(map(test, value))
 
 
-def none_or(one: Test) -> Test:
-    return lambda value: value is None or one(value)
+def none_or(test: Test) -> Test:
+    return lambda value: value is None or test(value)
 
 
 def with_keys(**keys: Test) -> Test:
-    return lambda value: isinstance(value, dict) and all(key in value and one(value[key]) for key, one in keys.items())
+    return lambda value: (
+        isinstance(value, dict) and all(key in value and test(value[key]) for key, test in keys.items())
+    )
 
 
-WEIGHTS = Key(by_name(tensor), "tensors by their names")
-TOLD = dict(  # beside weights, as far as it is there
+WEIGHTS = Key(by_name(tensor), "tensors by name")
+METADATA = dict(  # optional, beside the weights
     format=Key(count, "a whole number"),
-    classes=Key(several(class_name), f"a list of names of at most {LETTERS} letters"),
+    classes=Key(several(class_name), f"a list of names of up to {LETTERS} letters"),
     epoch=Key(count, "a whole number"),
-    metrics=Key(by_name(number), "numbers by their names"),
+    metrics=Key(by_name(number), "numbers by name"),
     config=Key(text, "a text"),
     architecture=Key(text, "a text"),
     data=Key(by_name(table), "fingerprints of the data, by split"),
     threads=Key(count, "a whole number"),
 )
-RUN = dict(  # all that a run goes on from
+RUN = dict(  # required to resume a run
     optimizer=Key(with_keys(state=table, param_groups=several(table)), "the state of an optimizer"),
-    ema=Key(none_or(WEIGHTS.holds), "tensors by their names, or None"),
-    scaler=Key(by_name(number), "the state of a scaler for fp16"),
+    ema=Key(none_or(WEIGHTS.is_valid), "tensors by name, or None"),
+    scaler=Key(by_name(number), "the state of the fp16 gradient scaler"),
     skipped=Key(count, "a whole number"),
     updates=Key(count, "a whole number"),
     iter=Key(count, "a whole number"),
     batch=Key(count, "a whole number"),
     progress=Key(with_keys(done=count, loss=number, steps=count), "the state of the progress: done, loss and steps"),
     seconds=Key(number, "a number"),
-    history=Key(several(by_name(number)), "a list of numbers by their names, one for each epoch"),
-    bad=Key(by_name(table), "what could not be read, by split"),
-    processes=Key(lambda value: count(value) and value > 0, "a whole number from 1 on"),
+    history=Key(several(by_name(number)), "a list of numbers by name, one for each epoch"),
+    bad=Key(by_name(table), "samples that could not be read, by split"),
+    processes=Key(lambda value: count(value) and value > 0, "a whole number of 1 or more"),
     settings=Key(with_keys(train_cfg=with_keys(max_epochs=count)), "the config as a dict, with train_cfg.max_epochs"),
-    epoch=TOLD["epoch"],
-    classes=TOLD["classes"],
+    epoch=METADATA["epoch"],
+    classes=METADATA["classes"],
 )
 
 
 def check(content: Any, path: str | Path, newest: int) -> None:
-    """That of any checkpoint: weights, and what may stand beside them."""
+    """Raise unless `content` has the keys of a checkpoint: weights, and optional metadata."""
     if not isinstance(content, dict) or not isinstance(content.get("model"), dict):
         raise DataError(
-            f"{path} holds no 'model', so it is no checkpoint of ndformer: give best.pth or last.pth of a run"
+            f"{path}: expected a checkpoint of ndformer, got a file without 'model'. Give best.pth or last.pth of a run"
         )
-    _check(content, path, dict(model=WEIGHTS) | {key: one for key, one in TOLD.items() if key in content})
+    _check(content, path, dict(model=WEIGHTS) | {name: key for name, key in METADATA.items() if name in content})
     if content.get("format", newest) > newest:
         raise DataError(
-            f"{path} has the format {content['format']}, and this ndformer knows those up to {newest}: use the one "
-            "that wrote it, or a newer one"
+            f"{path}: expected a checkpoint format up to {newest}, got {content['format']}. Use the version of "
+            "ndformer that wrote it, or a newer one"
         )
 
 
 def check_run(content: dict[str, Any], path: Path) -> None:
-    """That of last.pth too."""
+    """Raise unless a checkpoint also has what is needed to resume its run, as last.pth has."""
     if "optimizer" not in content:
-        raise DataError(f"{path} has weights but no state of a training run", "start without --resume")
+        raise DataError(f"{path} has weights, but no state of a training run", "start without --resume")
     _check(content, path, RUN)
 
 
 def class_names(content: dict[str, Any], path: Path, count: int) -> list[str]:
-    """Those of the classes that a head tells apart; 0 where it does not say how many."""
-    found = content.get("classes")
-    if found is None or len(found) < count:
-        told = "no names of classes" if found is None else f"{len(found)} names for {count} classes"
-        raise DataError(f"{path} has {told}, which answers are told in: give best.pth or last.pth of a run")
-    return found
+    """Return the class names of a checkpoint, at least `count`."""
+    names = content.get("classes")
+    if names is None or len(names) < count:
+        got = "no class names" if names is None else f"{len(names)}"
+        raise DataError(f"{path}: expected {count} class names, got {got}. Give best.pth or last.pth of a run")
+    return names
 
 
 def _check(content: dict[str, Any], path: str | Path, keys: dict[str, Key]) -> None:
-    for key, (holds, what) in keys.items():
+    for key, (is_valid, expected) in keys.items():
         if key not in content:
-            raise DataError(f"{path} lacks '{key}', {what}: give a checkpoint that a run of ndformer wrote")
-        if not holds(content[key]):
+            raise DataError(
+                f"{path}: expected '{key}', {expected}, got no such key. Give a checkpoint that ndformer wrote"
+            )
+        if not is_valid(content[key]):
             kind = type(content[key]).__name__
             raise DataError(
-                f"'{key}' in {path}: expected {what}, got a different {kind}. Give a checkpoint that ndformer wrote"
+                f"'{key}' in {path}: expected {expected}, got a different {kind}. Give a checkpoint that ndformer wrote"
             )

@@ -1,4 +1,4 @@
-"""EMA, an exponential moving average of the weights, which evaluation uses."""
+"""EMA: an exponential moving average of the weights, used for evaluation."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,11 +8,11 @@ from torch import Tensor, nn
 
 
 class EMA:
-    """average <- decay average + (1 - decay) weights, after every optimizer step; buffers are copied."""
+    """An average of weights: average = decay * average + (1 - decay) * weight per step; buffers are copied."""
 
     def __init__(self, model: nn.Module, decay: float) -> None:
         if not 0 < decay < 1:
-            raise ValueError(f"the decay of an average is between 0 and 1, got {decay}")
+            raise ValueError(f"ema.decay: expected a number between 0 and 1, got {decay}")
         self.decay = decay
         self.average = {name: value.detach().clone() for name, value in model.state_dict().items()}
 
@@ -27,10 +27,10 @@ class EMA:
 
     @contextmanager
     def applied(self, model: nn.Module) -> Iterator[None]:
-        """The average as the model's weights for a while."""
-        own: dict[str, Tensor] = {name: value.detach().clone() for name, value in model.state_dict().items()}
+        """Use the average as the model's weights within the context."""
+        weights: dict[str, Tensor] = {name: value.detach().clone() for name, value in model.state_dict().items()}
         model.load_state_dict(self.average)
         try:
             yield
         finally:
-            model.load_state_dict(own)
+            model.load_state_dict(weights)

@@ -1,4 +1,4 @@
-"""Metrics of a model over exactly a whole set, however many processes share it."""
+"""Evaluation: metrics over every sample of a dataset exactly once, also on several processes."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -17,8 +17,10 @@ from ndformer.framework.system import processes
 
 @dataclass
 class Evaluation:
+    """The metrics of a model on a dataset, and its answers."""
+
     values: dict[str, float]
-    metrics: list[Metric]  # with what else they know
+    metrics: list[Metric]  # which may also have tables and a confusion matrix
     answers: list[Answer]  # one per sample of this process
     quantities: dict[str, Quantity]  # direction, unit and format of each value
 
@@ -32,35 +34,35 @@ def measure(
     metrics: list[dict[str, Any]],
     model: TokenModel,
     batches: Iterable[dict[str, Any]],
-    between: Callable[[], None] = lambda: None,
+    after_batch: Callable[[], None] = lambda: None,
 ) -> Evaluation:
-    """`between` is called after each batch."""
-    made: list[Metric] = [METRICS.create(m) for m in metrics]
+    """Evaluate the model on the batches; `after_batch` is called after each."""
+    built: list[Metric] = [METRICS.create(m) for m in metrics]
     was_training = model.training
     model.eval()
     answers: list[Answer] = []
-    ends = [[0] for _ in made]  # where the results of each batch end
+    ends = [[0] for _ in built]  # where the results of each batch end
     for batch in batches:
         if batch["data_samples"]:
-            found = model.val_step(batch)
-            for metric in made:
-                _process(metric, batch, found)
-            answers += found
-        for metric, end in zip(made, ends):
+            predicted = model.val_step(batch)
+            for metric in built:
+                _process(metric, batch, predicted)
+            answers += predicted
+        for metric, end in zip(built, ends):
             end.append(len(metric.results))
-        between()
+        after_batch()
     model.train(was_training)
     values, quantities = {}, {}
-    for metric, end in zip(made, ends):
-        mine = [metric.results[a:b] for a, b in zip(end, end[1:])]
-        everyone = [one for parts in zip(*processes.collected(mine)) for part in parts for one in part]
-        if not everyone:
-            raise DataError("no sample could be read, so there is nothing to measure")
+    for metric, end in zip(built, ends):
+        local = [metric.results[a:b] for a, b in zip(end, end[1:])]
+        results = [result for parts in zip(*processes.collected(local)) for part in parts for result in part]
+        if not results:
+            raise DataError("no sample could be read, so there is nothing to evaluate")
         prefix = f"{metric.prefix}/" if metric.prefix else ""
-        measured = {prefix + name: value for name, value in metric.compute_metrics(everyone).items()}
+        measured = {prefix + name: value for name, value in metric.compute_metrics(results).items()}
         values |= measured
         quantities |= {name: metric.quantity(name) for name in measured}
-    return Evaluation(values, made, answers, quantities)
+    return Evaluation(values, built, answers, quantities)
 
 
 def as_line(values: Mapping[str, float], quantities: Mapping[str, Quantity]) -> str:
@@ -74,14 +76,14 @@ def _process(metric: Metric, batch: dict[str, Any], answers: list[Answer]) -> No
     except AttributeError as error:
         if not isinstance(error.obj, Answer):
             raise
-        said = type(error.obj)
+        kind = type(error.obj)
         raise TypeError(
-            f"{type(metric).__name__} reads `{error.name}` of answers, which {said.__name__} does not have: the metric "
-            f"for it is {said.metric}"
+            f"{type(metric).__name__} reads `{error.name}` of answers, which {kind.__name__} does not have. Use the "
+            f"metric {kind.metric}"
         ) from error
 
 
-def value_of(name: str, measured: dict[str, float]) -> float:
+def metric_value(name: str, measured: dict[str, float]) -> float:
     if name not in measured:
-        raise UnknownNameError(f"'{name}' is none of what was measured{nearest(name, measured)}")
+        raise UnknownNameError(f"'{name}' is not a measured metric{nearest(name, measured)}")
     return float(measured[name])

@@ -1,5 +1,4 @@
-"""Checks of the first batch: how many tokens its samples have, and whether the untrained encoding can see from one to
-the next."""
+"""Checks of the first batch: tokens per sample, and the radius of the encoding against the spacing of tokens."""
 
 import contextlib
 import statistics
@@ -16,45 +15,45 @@ from ndformer.framework.encoding.spacing import Spacing
 from ndformer.framework.model import TokenModel
 from ndformer.framework.tokens import TokenSet, Where
 
-FEW = 16  # tokens of a sample, below which training and show_tokens warn
+MIN_TOKENS = 16  # per sample; training and show_tokens warn below it
 
 
 @contextlib.contextmanager
-def seen_by(model: nn.Module) -> Iterator[dict[PositionEncoding, list[Where]]]:
-    """What each of the model's encodings is told of places meanwhile."""
-    seen: dict[PositionEncoding, list[Where]] = {}
-    with _noting(model, lambda encoding, where: seen.setdefault(encoding, []).append(where)):
-        yield seen
+def record_positions_by_encoding(model: nn.Module) -> Iterator[dict[PositionEncoding, list[Where]]]:
+    """Record the positions that each encoding of the model receives within the context."""
+    positions: dict[PositionEncoding, list[Where]] = {}
+    with _recording(model, lambda encoding, where: positions.setdefault(encoding, []).append(where)):
+        yield positions
 
 
 @contextlib.contextmanager
-def places(model: nn.Module) -> Iterator[list[Where]]:
-    """What all of them are."""
-    seen: list[Where] = []
-    with _noting(model, lambda _, where: seen.append(where)):
-        yield seen
+def record_positions(model: nn.Module) -> Iterator[list[Where]]:
+    """Record the positions that all encodings of the model receive within the context."""
+    positions: list[Where] = []
+    with _recording(model, lambda _, where: positions.append(where)):
+        yield positions
 
 
 @contextlib.contextmanager
-def looked_at(model: nn.Module) -> Iterator[list[str]]:
+def collect_warnings(model: nn.Module) -> Iterator[list[str]]:
     """Collect warnings about samples with few tokens, and about encodings whose radius is below the token spacing."""
-    said: list[str] = []
-    with seen_by(model) as seen, _counting(model) as counts:
-        yield said
-    if not (isinstance(model, TokenModel) and model.joined):  # of joined modalities, one may have few tokens
-        said += filter(None, (few_tokens(name, adapter, found) for name, (adapter, found) in counts.items()))
-    said += dict.fromkeys(filter(None, (_too_far(encoding, wheres) for encoding, wheres in seen.items())))
+    warnings: list[str] = []
+    with record_positions_by_encoding(model) as positions, _counting(model) as counts:
+        yield warnings
+    if not (isinstance(model, TokenModel) and model.joined):  # a joined modality may have few tokens
+        warnings += filter(None, (few_tokens(name, adapter, counted) for name, (adapter, counted) in counts.items()))
+    warnings += dict.fromkeys(filter(None, (_small_radius(encoding, wheres) for encoding, wheres in positions.items())))
 
 
 def few_tokens(name: str, adapter: Adapter, counts: Sequence[int]) -> str | None:
-    """Return a warning if samples of a modality, with these numbers of tokens, have fewer than FEW; else None."""
-    typical = statistics.median(counts) if counts else FEW
-    if typical >= FEW:
+    """Return a warning if the samples of a modality, with these token counts, are below MIN_TOKENS; else None."""
+    typical = statistics.median(counts) if counts else MIN_TOKENS
+    if typical >= MIN_TOKENS:
         return None
-    of = "a sample" if len(counts) == 1 else f"the median of {len(counts)} samples"
+    source = "a sample" if len(counts) == 1 else f"the median of {len(counts)} samples"
     return (
-        f"{name}: a sample needs about {FEW} tokens or more, got {typical:g} ({of}). With so few, a model may stay at "
-        f"chance. {adapter.more_tokens}"
+        f"{name}: a sample needs about {MIN_TOKENS} tokens or more, got {typical:g} ({source}). With so few, a model "
+        f"may stay at chance. {adapter.more_tokens}"
     )
 
 
@@ -62,14 +61,14 @@ def few_tokens(name: str, adapter: Adapter, counts: Sequence[int]) -> str | None
 def _counting(model: nn.Module) -> Iterator[dict[str, tuple[Adapter, list[int]]]]:
     """Count the tokens of each sample by modality, without padding, class token and registers."""
     modalities = model.modalities if isinstance(model, TokenModel) else {}
-    adapters = {name: one for name, one in modalities.items() if isinstance(one, Adapter)}
-    counts: dict[str, tuple[Adapter, list[int]]] = {name: (one, []) for name, one in adapters.items()}
+    adapters = {name: adapter for name, adapter in modalities.items() if isinstance(adapter, Adapter)}
+    counts: dict[str, tuple[Adapter, list[int]]] = {name: (adapter, []) for name, adapter in adapters.items()}
 
-    def note(into: list[int], adapter: nn.Module, _: Any, made: Any) -> None:
-        if isinstance(made, TokenSet):
-            into += tokens_of(cast(Adapter, adapter), made)
+    def count(total: list[int], adapter: nn.Module, _: Any, tokens: Any) -> None:
+        if isinstance(tokens, TokenSet):
+            total += token_counts(cast(Adapter, adapter), tokens)
 
-    hooks = [one.register_forward_hook(partial(note, counts[name][1])) for name, one in adapters.items()]
+    hooks = [adapter.register_forward_hook(partial(count, counts[name][1])) for name, adapter in adapters.items()]
     try:
         yield counts
     finally:
@@ -77,32 +76,35 @@ def _counting(model: nn.Module) -> Iterator[dict[str, tuple[Adapter, list[int]]]
             hook.remove()
 
 
-def tokens_of(adapter: Adapter, made: TokenSet) -> list[int]:
+def token_counts(adapter: Adapter, tokens: TokenSet) -> list[int]:
     """Return the number of tokens of each sample, without padding, class token and registers."""
-    (rows, count, _), valid = made.features.shape, made.where.valid
-    found = [count] * rows if valid is None else valid.sum(1).expand(rows).tolist()
-    return [one - len(adapter.named) for one in found]
+    (rows, count, _), valid = tokens.features.shape, tokens.where.valid
+    counts = [count] * rows if valid is None else valid.sum(1).expand(rows).tolist()
+    return [each - len(adapter.named) for each in counts]
 
 
-def _too_far(encoding: PositionEncoding, wheres: Sequence[Where]) -> str | None:
-    reach = encoding.first_reach
-    spacing = None if reach is None else Spacing.of(wheres, encoding.factors)
-    if reach is None or spacing is None or spacing.nearest <= reach:
+def _small_radius(encoding: PositionEncoding, wheres: Sequence[Where]) -> str | None:
+    radius = encoding.first_reach
+    spacing = None if radius is None else Spacing.of(wheres, encoding.factors)
+    if radius is None or spacing is None or spacing.nearest <= radius:
         return None
     return (
-        f"tokens stand about {short(spacing.nearest):g} apart, and {type(encoding).__name__} begins by telling places "
-        f"up to {short(reach):g} apart: it may never learn to look at others. position_scale='auto' makes it about 1"
+        f"tokens are about {short(spacing.nearest):g} apart, and {type(encoding).__name__} first attends within a "
+        "radius of "
+        f"{short(radius):g}: a model may never learn to attend to other tokens. position_scale='auto' makes the "
+        "spacing about 1"
     )
 
 
 @contextlib.contextmanager
-def _noting(model: nn.Module, note: Any) -> Iterator[None]:
-    every = [module for module in model.modules() if isinstance(module, PositionEncoding)]
-    parts = {part for whole in every for part in whole.modules() if part is not whole}
-    encodings = [encoding for encoding in every if encoding not in parts]
+def _recording(model: nn.Module, record: Any) -> Iterator[None]:
+    """Call `record(encoding, where)` for each outermost encoding of the model within the context."""
+    modules = [module for module in model.modules() if isinstance(module, PositionEncoding)]
+    parts = {part for module in modules for part in module.modules() if part is not module}
+    encodings = [encoding for encoding in modules if encoding not in parts]
 
     def prepare(encoding: PositionEncoding, where: Where) -> Any:
-        note(encoding, where)
+        record(encoding, where)
         return type(encoding).prepare(encoding, where)
 
     for encoding in encodings:

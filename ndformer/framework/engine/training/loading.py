@@ -1,4 +1,4 @@
-"""Loaders: batches of a config's datasets, and what could not be read."""
+"""Data loaders of a config, and the samples that they could not read."""
 
 import functools
 import time
@@ -19,25 +19,22 @@ from ndformer.framework.engine.config.schema import Loading
 from ndformer.framework.errors import DataError
 from ndformer.framework.system import devices, host_state, processes
 
-POLLED = 1.0  # seconds between looks at whether workers that are waited for still live
+POLL_EVERY = 1.0  # seconds between checks whether workers are alive
 
 
-class _Batches(_MultiProcessingDataLoaderIter):
-    """Torch's iterator, which also sees that a worker has died where other code caught the error that tells it.
+class _LoaderIterator(_MultiProcessingDataLoaderIter):
+    """torch's iterator, which also notices dead workers before its timeout has passed."""
 
-    With a timeout, torch looks at its workers only when that has passed.
-    """
-
-    def _try_get_data(self, timeout: float = POLLED) -> Any:
+    def _try_get_data(self, timeout: float = POLL_EVERY) -> Any:
         until = time.monotonic() + timeout
         while True:
-            found = super()._try_get_data(max(0.0, min(POLLED, until - time.monotonic())))
-            if found[0] or time.monotonic() >= until:
-                return found
+            result = super()._try_get_data(max(0.0, min(POLL_EVERY, until - time.monotonic())))
+            if result[0] or time.monotonic() >= until:
+                return result
 
 
 class Loader(DataLoader[Any]):
-    """A DataLoader that collects in `bad` which samples could not be read, and why, instead of handing it on."""
+    """A DataLoader that collects in `bad` the samples that could not be read, with their errors."""
 
     def __init__(self, dataset: Dataset, split: str, batch_sampler: Batches, workers: int, timeout: float) -> None:
         super().__init__(
@@ -52,10 +49,12 @@ class Loader(DataLoader[Any]):
         )
         self.data, self.split = dataset, split
         self.bad: dict[str, str] = {}
-        host_state.when_leaving(functools.partial(_close, weakref.ref(self)))  # Python would wait for GRACE
+        host_state.when_leaving(
+            functools.partial(_close, weakref.ref(self))
+        )  # else Python waits for the workers at exit
 
     def _get_iterator(self) -> Any:
-        return _Batches(self) if self.num_workers else super()._get_iterator()
+        return _LoaderIterator(self) if self.num_workers else super()._get_iterator()
 
     def __iter__(self) -> Iterator[dict[str, Any]]:  # pyright: ignore[reportIncompatibleMethodOverride]
         with workers_explained([self.data]):
@@ -69,10 +68,10 @@ class Loader(DataLoader[Any]):
         except DataError as error:
             if self.data.skip_bad:
                 raise
-            without = f"--cfg-options {self.split}_dataloader.skip_bad=True leaves such samples out"
+            without = f"--cfg-options {self.split}_dataloader.skip_bad=True skips such samples"
             option = f"{error.option}; {without}" if error.option else without
-            sentence = str(error).rpartition("DataError: ")[2].strip()  # of a worker, it is its whole traceback
-            raise DataError(sentence, f"{option}, tools/check_data.py CONFIG names all of them") from error
+            sentence = str(error).rpartition("DataError: ")[2].strip()  # a worker sends its traceback
+            raise DataError(sentence, f"{option}, tools/check_data.py CONFIG lists all of them") from error
 
 
 def _close(reference: weakref.ref[Loader]) -> None:
@@ -81,20 +80,23 @@ def _close(reference: weakref.ref[Loader]) -> None:
         loader._iterator._shutdown_workers()  # pyright: ignore[reportAttributeAccessIssue]
 
 
-def build_dataset(cfg: Config, split: str, known: Sequence[str] = ()) -> Dataset:
-    """The dataset of a split, with what its place gives: the config's seed, `data_root` unless it names its own, and
-    the classes that are `known`."""
-    return create(rooted(cfg[f"{split}_dataloader"].dataset, cfg.get("data_root")), cfg.seed, known)
+def build_dataset(cfg: Config, split: str, class_names: Sequence[str] = ()) -> Dataset:
+    """Build the dataset of a split.
+
+    It gets the config's seed and, unless it has its own, the config's `data_root`. `class_names` are a checkpoint's.
+    """
+    return create(rooted(cfg[f"{split}_dataloader"].dataset, cfg.get("data_root")), cfg.seed, class_names)
 
 
-def build_loader(cfg: Config, split: str, known: Sequence[str] = ()) -> Loader:
-    options, dataset = Loading(**cfg[f"{split}_dataloader"]), build_dataset(cfg, split, known)
+def build_loader(cfg: Config, split: str, class_names: Sequence[str] = ()) -> Loader:
+    """Build the data loader of a split, with this process's share of its samples."""
+    options, dataset = Loading(**cfg[f"{split}_dataloader"]), build_dataset(cfg, split, class_names)
     if len(dataset) == 0:
         raise DataError(f"{type(dataset).__name__} has no {split} samples under {dataset.data_root}")
     workers, shuffle, share = min(options.num_workers, processes.cores()), split == "train", processes.count()
     size = min(options.batch_size, len(dataset) // share if shuffle else len(dataset)) * share
     if size == 0:
-        raise DataError(f"{share} processes are more than {len(dataset)} training samples: start fewer")
+        raise DataError(f"expected at most {len(dataset)} processes, one per training sample, got {share}. Start fewer")
     kind: Any = TurnBatches if isinstance(dataset, Mixture) else Batches
     length = dataset if isinstance(dataset, Mixture) else len(dataset)
     dataset.skip_bad = options.skip_bad
@@ -104,25 +106,25 @@ def build_loader(cfg: Config, split: str, known: Sequence[str] = ()) -> Loader:
     watch(dataset, workers)
     loops = options.loops
     if loops < 1 or (loops > 1 and not shuffle):
-        raise DataError(f"loops are the passes over the training set in an epoch, 1 or more, got {loops} for {split}")
+        raise DataError(f"{split}_dataloader.loops: expected 1{' or more' * shuffle}, got {loops}")
     batches = kind(length, size, shuffle, cfg.seed, processes.rank(), share, loops)
     return Loader(dataset, split, batches, workers, options.timeout)
 
 
 def all_bad(loaders: dict[str, Loader]) -> dict[str, dict[str, str]]:
-    """Split by split, of all processes: the samples that could not be read, and why."""
-    found: dict[str, dict[str, str]] = {}
+    """Return the samples that no process could read, by split, with their errors."""
+    bad: dict[str, dict[str, str]] = {}
     for split, loader in loaders.items():
-        merged = {name: why for one in processes.collected(loader.bad) for name, why in one.items()}
+        merged = {name: why for part in processes.collected(loader.bad) for name, why in part.items()}
         if merged:
-            found[split] = merged
-    return found
+            bad[split] = merged
+    return bad
 
 
-def tell_bad(bad: dict[str, dict[str, str]], all_of_them: str) -> None:
-    """What all_bad() found, the first of it; where the rest is."""
+def print_bad(bad: dict[str, dict[str, str]], full_list: str) -> None:
+    """Print the first samples of `all_bad()`; `full_list` says where to find all."""
     for split, why in bad.items():
-        print(f"{len(why)} samples of {split} could not be read and were left out:")
-        print("\n".join(f"  {foreign.one_line(one)}" for one in list(why.values())[:20]))
+        print(f"{len(why)} samples of {split} could not be read and were skipped:")
+        print("\n".join(f"  {foreign.one_line(error)}" for error in list(why.values())[:20]))
         if len(why) > 20:
-            print(f"  and {len(why) - 20} more: {all_of_them}")
+            print(f"  and {len(why) - 20} more: {full_list}")

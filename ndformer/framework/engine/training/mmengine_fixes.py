@@ -1,10 +1,7 @@
-"""mmengine with today's torch, on any machine: every trap of it that we know of is dealt with here or where it says.
+"""Imports from mmengine that work on any machine and print no warnings.
 
-- mmengine 0.10 imports OpenCV at start-up, for drawing that we do not use. Where OpenCV is missing, or cannot load
-  because a server has no libGL, a placeholder stands in, which says so if anything ever calls it.
-- Its Runner prints some 190 lines about the machine before the first training line, warns about its own classes, and
-  installs a pickling checkpoint hook; its AMP wrapper refuses CPUs and scales bf16 losses: engine/training/runner.py
-  does none of that.
+mmengine 0.10 imports OpenCV for drawing, which ndformer does not use. If OpenCV is missing, or cannot load because a
+server has no libGL, a placeholder takes its place. runner.py overrides further defaults of mmengine.
 """
 
 import importlib
@@ -30,7 +27,7 @@ with host_state.importing(), warnings.catch_warnings():
     try:
         importlib.import_module("cv2")
     except ImportError:
-        sys.path[:] = path  # it leaves its folder there, whose `typing` would be that of every process we start
+        sys.path[:] = path  # a failed import leaves cv2's folder there, whose `typing` would shadow Python's
         sys.modules["cv2"] = _NoOpenCV("cv2")
     warnings.simplefilter("ignore")
     from mmengine.logging import MMLogger
@@ -39,7 +36,7 @@ with host_state.importing(), warnings.catch_warnings():
     from mmengine.runner import EpochBasedTrainLoop, Runner
     from mmengine.visualization import Visualizer
 if isinstance(sys.modules["cv2"], _NoOpenCV):
-    del sys.modules["cv2"]  # for others, who ask whether it is there, it is not
+    del sys.modules["cv2"]  # so that other code that asks for cv2 gets an ImportError
 
 __all__ = [
     "EpochBasedTrainLoop",

@@ -1,4 +1,4 @@
-"""NaN and infinity in training: noticed at once, and traced to the first layer that made them."""
+"""NaN and infinity in training: detection, and a search for the first layer that computes them."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -14,59 +14,62 @@ def finite(tensors: Iterable[Tensor]) -> bool:
 
 
 def largest(tensors: Iterable[Tensor]) -> Tensor:
-    """Of all magnitudes, on the device where they are: not finite where one of them is not. 0 of none."""
-    found = [t.detach() for t in tensors if t.is_floating_point() and t.numel()]
-    sizes = [t.abs().amax() if t.is_sparse else torch.linalg.vector_norm(t, float("inf")) for t in found]
+    """Return the largest magnitude on the tensors' device: 0 for none, not finite if a value is not."""
+    values = [t.detach() for t in tensors if t.is_floating_point() and t.numel()]
+    sizes = [t.abs().amax() if t.is_sparse else torch.linalg.vector_norm(t, float("inf")) for t in values]
     return torch.stack([value.float() for value in sizes]).amax() if sizes else torch.zeros(())
 
 
-def origin(model: nn.Module, batch: dict[str, Any], loss_of: Callable[[], Tensor]) -> str:
-    """Where, in computing the batch anew, the first number appears that is not finite, and of which samples."""
+def origin(model: nn.Module, batch: dict[str, Any], compute_loss: Callable[[], Tensor]) -> str:
+    """Compute a batch again, and return a sentence on the first value that is not finite and its samples."""
     for name, weight in model.state_dict().items():
         if weight.is_floating_point() and not finite([weight]):
-            return f"the weight {name} is not finite already: the step before was too large, or was loaded so"
+            return f"the weight {name} is already not finite: the last step was too large, or the weight was loaded so"
     for name, value in batch["inputs"].items():
-        for i, one in enumerate(value):
-            if one is not None and not finite([one]):
+        for i, sample in enumerate(value):
+            if sample is not None and not finite([sample]):
                 return f"the input {name} of {sample_name(batch, i)} is not finite"
     first: list[str] = []
     hooks = [module.register_forward_hook(_watch(name, batch, first)) for name, module in model.named_modules() if name]
     try:
-        loss = loss_of()
+        loss = compute_loss()
         if first:
             return first[0]
         if not finite([loss]):
-            return "the outputs of all layers are finite, the loss that is made of them is not"
+            return "the outputs of all layers are finite, the loss is not"
         loss.backward()
         if first:
             return first[0]
-    except RuntimeError as error:  # of --detect-anomaly
+    except RuntimeError as error:  # raised by --detect-anomaly
         return first[0] if first else str(error).splitlines()[0]
     finally:
         for hook in hooks:
             hook.remove()
-    return "computed anew, all of it is finite on this process: other processes, or what is not deterministic, may know"
+    return (
+        "computed again, all values are finite on this process: another process had them, or an operation that is not "
+        "deterministic"
+    )
 
 
 def _watch(name: str, batch: dict[str, Any], first: list[str]) -> Callable[[nn.Module, Any, Any], None]:
-    def note(what: str, module: nn.Module, value: Tensor) -> None:
+    def check(kind: str, module: nn.Module, value: Tensor) -> None:
         if not first and not finite([value]):
-            first.append(f"the first {what} that is not finite is that of {name} ({type(module).__name__})")
+            first.append(f"the first {kind} that is not finite is that of {name} ({type(module).__name__})")
             bad = _rows(value, len(batch["data_samples"]))
             if bad:
                 first[0] += f", for {', '.join(sample_name(batch, i) for i in bad[:4])}"
 
-    def hook(module: nn.Module, given: Any, output: Any) -> None:
+    def hook(module: nn.Module, _: Any, output: Any) -> None:
         for value in _tensors(output):
-            note("output", module, value)
+            check("output", module, value)
             if value.requires_grad:
-                value.register_hook(lambda g: note("gradient with respect to an output", module, g))
+                value.register_hook(lambda g: check("gradient with respect to an output", module, g))
 
     return hook
 
 
 def _rows(value: Tensor, samples: int) -> list[int]:
-    """Which samples it is about, where not all."""
+    """Return the samples with values that are not finite; none if all have them."""
     if value.dim() == 0 or len(value) != samples:
         return []
     bad = (~value.detach().isfinite()).flatten(1).any(1) if value.dim() > 1 else ~value.detach().isfinite()
@@ -80,7 +83,7 @@ def _tensors(value: Any) -> list[Tensor]:
         return [value.features]
     if isinstance(value, dict):
         value = list(value.values())
-    return [t for one in value for t in _tensors(one)] if isinstance(value, (list, tuple)) else []
+    return [t for item in value for t in _tensors(item)] if isinstance(value, (list, tuple)) else []
 
 
 def sample_name(batch: dict[str, Any], i: int) -> str:

@@ -1,4 +1,4 @@
-"""Optimizers and their parameter groups: weight decay, layer decay."""
+"""Optimizers, and their parameter groups: weight decay, layer decay, learning-rate factors."""
 
 from typing import Any, Protocol, runtime_checkable
 
@@ -8,33 +8,35 @@ from torch import nn
 from ndformer.framework.encoding import LayerEncoding, PositionEncoding
 from ndformer.framework.registry import OPTIMIZERS
 
-NOT_OURS = ("Optimizer", "LBFGS", "SparseAdam")  # LBFGS wants the loss anew at each step, SparseAdam sparse gradients
+UNSUPPORTED = ("Optimizer", "LBFGS", "SparseAdam")  # LBFGS needs a closure, SparseAdam needs sparse gradients
 
 for _name, _kind in vars(torch.optim).items():
-    if isinstance(_kind, type) and issubclass(_kind, torch.optim.Optimizer) and _name not in NOT_OURS:
+    if isinstance(_kind, type) and issubclass(_kind, torch.optim.Optimizer) and _name not in UNSUPPORTED:
         OPTIMIZERS.register_module(name=_name, module=_kind)
 
 
 @runtime_checkable
 class Layered(Protocol):
-    """A backbone for `layer_decay`: it says which of its weights are in which layer, 1 to `depth` from the input on; 0
-    is before them, depth + 1 behind."""
+    """A backbone for `layer_decay`.
+
+    `layer_index(name)` is the layer of a parameter: 1 to `depth` from the input on, 0 before and depth + 1 after them.
+    """
 
     depth: int
 
-    def layer_of(self, name: str) -> int: ...
+    def layer_index(self, name: str) -> int: ...
 
 
 def build_optimizer(
     model: nn.Module, cfg: dict[str, Any], groups: dict[str, Any] | None = None
 ) -> torch.optim.Optimizer:
-    """Any torch.optim class by name, over the groups of `parameter_groups`; each group keeps its `lr_scale`."""
+    """Build a torch.optim class by name, with the groups of `parameter_groups`."""
     params = parameter_groups(model, cfg.get("weight_decay", 0.0), **(groups or {}))
     for group in params:
         group["lr"] = cfg["lr"] * group["lr_scale"]
     if not any(group["lr"] for group in params):
         why = "param_groups makes every learning rate 0" if params else "all parameters are frozen"
-        raise ValueError(f"{why}, so nothing would be learnt: leave something to train")
+        raise ValueError(f"{why}, so nothing would be learned. Leave some parameters to train")
     return OPTIMIZERS.create(cfg, params=params)
 
 
@@ -46,26 +48,30 @@ def parameter_groups(
     no_decay: bool = False,
     lr_factors: dict[str, float] | None = None,
 ) -> list[dict[str, Any]]:
-    """Parameters that share a learning rate (layer decay) and weight decay.
+    """Group the parameters of a model by learning rate and weight decay.
 
-    `layer_decay` d: the learning rate of block l of L is multiplied by d^(L - l), that of what comes before the blocks
-    by d^(L + 1), of what comes after by 1 (BEiT); the backbone says which they are (`Layered`). With
-    `decay_encoding=False` encodings, which begin anew in pretrained blocks, learn at the full rate. `no_decay`: no
-    weight decay for vectors (biases, norms, tokens) and for what an encoding names in `no_weight_decay`. `lr_factors`,
-    dict(blocks=0.1): times a factor where a name has that word in it, the first that fits.
+    layer_decay: d multiplies the learning rate of block l of L by d^(L - l), of parameters before the blocks by
+        d^(L + 1), of those after by 1 (BEiT). The backbone must be `Layered`.
+    decay_encoding: False excludes encodings from layer_decay, for new encodings in pretrained blocks.
+    no_decay: no weight decay for vectors (biases, norms, tokens) and an encoding's `no_weight_decay`.
+    lr_factors: dict(blocks=0.1) multiplies the learning rate where the name contains "blocks"; the first match counts.
     """
     factors = lr_factors or {}
     for word in factors:
         if not any(word in name for name, _ in model.named_parameters()):
-            raise ValueError(f"param_groups.lr_factors: no parameter has '{word}' in its name, and none would change")
-    spared = _spared(model)
+            raise ValueError(
+                f"param_groups.lr_factors: expected a part of a parameter's name, got '{word}', which is in none"
+            )
+    undecayed = _undecayed(model)
     layers = None if layer_decay is None else _layers(model, decay_encoding)
     groups: dict[tuple[float, float], dict[str, Any]] = {}
     for name, parameter in model.named_parameters():
         if not parameter.requires_grad:
             continue
         decay = (
-            0.0 if no_decay and (parameter.dim() <= 1 or name in spared or name.endswith(".tokens")) else weight_decay
+            0.0
+            if no_decay and (parameter.dim() <= 1 or name in undecayed or name.endswith(".tokens"))
+            else weight_decay
         )
         scale = 1.0 if layer_decay is None or layers is None else layer_decay ** layers[name]
         scale *= next((factor for word, factor in factors.items() if word in name), 1.0)
@@ -76,23 +82,23 @@ def parameter_groups(
 
 
 def _layers(model: nn.Module, decay_encoding: bool) -> dict[str, int]:
-    """How many layers are above that of a parameter: 0 behind the blocks, L + 1 before them."""
+    """Return the exponent of layer_decay for each parameter: 0 after the blocks, L + 1 before them."""
     backbone = model.get_submodule("backbone")
     if not isinstance(backbone, Layered):
         raise ValueError(
-            f"layer_decay is for backbones that say their layers, and {type(backbone).__name__} has no `depth` and "
-            "`layer_of(name)`: write them, or leave layer_decay out"
+            f"param_groups.layer_decay: expected a backbone with `depth` and `layer_index(name)`, got "
+            f"{type(backbone).__name__} without them. Write them, or leave layer_decay out"
         )
-    numbers = {f"backbone.{name}": backbone.layer_of(name) for name, _ in backbone.named_parameters()}
+    numbers = {f"backbone.{name}": backbone.layer_index(name) for name, _ in backbone.named_parameters()}
     full_rate = set() if decay_encoding else _encoding_names(model)
     before = {name for name, _ in model.named_parameters() if name.startswith("modalities.") or name == "kinds"}
-    behind = backbone.depth + 1
-    numbers |= dict.fromkeys(before, 0) | dict.fromkeys(full_rate, behind)
-    return {name: behind - numbers.get(name, behind) for name, _ in model.named_parameters()}
+    last = backbone.depth + 1
+    numbers |= dict.fromkeys(before, 0) | dict.fromkeys(full_rate, last)
+    return {name: last - numbers.get(name, last) for name, _ in model.named_parameters()}
 
 
 def pretrained_parameters(model: nn.Module) -> list[nn.Parameter]:
-    """Return the parameters of adapters and backbone without its encodings: those that `freeze_epochs` leaves alone."""
+    """Return the parameters that `freeze_epochs` freezes: adapters and backbone, without encodings."""
     encoding = _encoding_names(model)
     named = model.named_parameters()
     return [p for name, p in named if name.startswith(("modalities.", "backbone.")) and name not in encoding]
@@ -107,11 +113,11 @@ def _encoding_names(model: nn.Module) -> set[str]:
     }
 
 
-def _spared(model: nn.Module) -> set[str]:
+def _undecayed(model: nn.Module) -> set[str]:
     names = set()
     for path, module in model.named_modules():
         if isinstance(module, LayerEncoding | PositionEncoding):
-            for own, _ in module.named_parameters(recurse=True):
-                if own.split(".")[0] in module.no_weight_decay:
-                    names.add(f"{path}.{own}")
+            for name, _ in module.named_parameters(recurse=True):
+                if name.split(".")[0] in module.no_weight_decay:
+                    names.add(f"{path}.{name}")
     return names

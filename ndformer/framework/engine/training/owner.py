@@ -1,9 +1,9 @@
-"""One owner of a work dir (a lock file with a heartbeat): a second run is refused, one that was killed is recognised.
+"""The lock of a work dir: a file with a heartbeat, so that two runs never write to one folder.
 
-owner.json is made aside and linked into place, which only one of several can do, also on shared file systems where
-locks of the system (flock) are granted to all or to none. On its own host a process that is gone is known by its id and
-the time of its start. Seen from elsewhere it is gone when it has not touched its file for `STALE` seconds, by the clock
-of the file system. Should two have a folder all the same, the first ends before it writes another checkpoint.
+owner.json is written to a temporary name and hard-linked into place, which is atomic on shared file systems too, where
+flock may not work. On the same host, a dead owner is recognized by process id and start time. From another host, an
+owner counts as dead when it has not touched its file for `STALE` seconds, by the clock of the file system. If two runs
+have the folder all the same, the first one ends before it writes another checkpoint.
 """
 
 from __future__ import annotations
@@ -24,51 +24,56 @@ from ndformer.framework.errors import DataError
 from ndformer.framework.system import atomic, processes
 
 NAME = "owner.json"
-BEAT, STALE = 20.0, 300.0  # seconds
-PATIENCE = 10.0  # seconds until what one host has written is seen by the others
+BEAT, STALE = 20.0, 300.0  # seconds between heartbeats, without one until the owner counts as dead
+PATIENCE = 10.0  # seconds until a file written by one host is visible on the others
 
 
 @dataclass(frozen=True)
 class Process:
-    place: str  # where its id is its own: a host since it was started, a container
+    """A process, identified across hosts, containers and reboots."""
+
+    place: str  # host, boot and process-id namespace, in which the id is unique
     id: int
-    start: int | None  # when it was started, in the system's count; None: not told
+    start: int | None  # start time in clock ticks; None: unknown
 
     @property
-    def gone(self) -> bool:
-        """For sure: of other places nothing is known."""
+    def has_exited(self) -> bool:
+        """Whether the process has certainly exited; False for processes of other places."""
         now = _start(self.id)
         return self.place == _place() and (now == 0 or now is not None and now != self.start)
 
 
 def this(number: int | None = None) -> Process:
+    """Return the current process, or that of an id on this host."""
     number = os.getpid() if number is None else number
     return Process(_place(), number, _start(number))
 
 
 def _place() -> str:
     boot, numbers = Path("/proc/sys/kernel/random/boot_id"), Path("/proc/self/ns/pid")
-    known = [boot.read_text().strip(), os.readlink(numbers)] if boot.exists() and numbers.is_symlink() else []
-    return " ".join([platform.node(), *known])
+    ids = [boot.read_text().strip(), os.readlink(numbers)] if boot.exists() and numbers.is_symlink() else []
+    return " ".join([platform.node(), *ids])
 
 
 def _start(number: int) -> int | None:
-    """When the process was started; 0: there is none; None: there is one, but nothing else is told of it."""
+    """Return the start time of a process; 0: it does not exist; None: it exists, its start time is unknown."""
     try:
         os.kill(number, 0)
-        state, *rest = Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()
+        state, *values = Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()
     except ProcessLookupError:
         return 0
-    except OSError:  # somebody else's, or a system without /proc
+    except OSError:  # another user's process, or a system without /proc
         return None
-    return 0 if state in "ZX" else int(rest[18])  # Z: all that is left of it is an exit code
+    return 0 if state in "ZX" else int(values[18])  # Z: exited, X: dead
 
 
 @dataclass(frozen=True)
 class Owner:
+    """The content of owner.json: the run that uses a folder."""
+
     host: str
-    process: Process | None = None  # None: none any more
-    launch: tuple[Process, ...] = ()  # the agents of torchrun that started what is in the folder
+    process: Process | None = None  # None: the run failed, and torchrun may start it again
+    launch: tuple[Process, ...] = ()  # torchrun's agents that started the run
 
     @classmethod
     def read(cls, path: Path) -> Owner | None:
@@ -77,10 +82,14 @@ class Owner:
                 raise ValueError
             content = foreign.plain_json(path)
             process, launch = content["process"], content["launch"]
-            return cls(content["host"], process and Process(**process), tuple(Process(**one) for one in launch))
+            return cls(content["host"], process and Process(**process), tuple(Process(**agent) for agent in launch))
         except FileNotFoundError:
             return None
-        except (ValueError, KeyError, TypeError):  # half written, where nothing can be linked, or not ours
+        except (
+            ValueError,
+            KeyError,
+            TypeError,
+        ):  # half written, on a file system without links, or another program's file
             return cls("an unknown host", Process("", 0, None))
 
     def text(self) -> str:
@@ -88,102 +97,109 @@ class Owner:
 
 
 class Ownership:
-    """A work dir is this run's alone. `again`: the same launch had it before, for torchrun starts processes again."""
+    """The lock of a work dir; `again`: torchrun restarted the run that had it before."""
 
     def __init__(self, folder: Path) -> None:
         self.file, self.first = folder / NAME, processes.rank() == 0
-        self.own = Owner(platform.node(), this())
-        self.launch = tuple(one for one in processes.collected(processes.launched() and this(os.getppid())) if one)
+        self.owner = Owner(platform.node(), this())
+        agents = processes.collected(processes.launched() and this(os.getppid()))
+        self.launch = tuple(agent for agent in agents if agent)
         self.ended, before = threading.Event(), None
         if self.first:
             folder.mkdir(parents=True, exist_ok=True)
-            with _one_at_a_time(folder):
+            with _folder_lock(folder):
                 before = self._take()
                 atomic.clear(folder)
-        mine = processes.restarted() and before is not None and not {*before.launch}.isdisjoint(self.launch)
-        self.again = processes.collected(mine)[0]
+        again = processes.restarted() and before is not None and not {*before.launch}.isdisjoint(self.launch)
+        self.again = processes.collected(again)[0]
 
     def _take(self) -> Owner | None:
-        """Whose the folder was, if it was anyone's."""
+        """Take the lock; return the owner before, if there was one."""
         while True:
             self.file.parent.mkdir(parents=True, exist_ok=True)
-            with contextlib.suppress(FileNotFoundError), atomic.aside(self.file.parent) as aside:  # cleared by an owner
-                made, before = aside / NAME, None
-                made.write_text(self.own.text(), encoding="utf-8")
-                while not _appeared(made, self.file):
-                    there = Owner.read(self.file)
-                    if there is not None and self._ended(there, made) and _taken_away(self.file, there, aside):
-                        before = there
+            with (
+                contextlib.suppress(FileNotFoundError),
+                atomic.aside(self.file.parent) as aside,
+            ):  # cleared by another owner
+                new, before = aside / NAME, None
+                new.write_text(self.owner.text(), encoding="utf-8")
+                while not _link_new(new, self.file):
+                    current = Owner.read(self.file)
+                    if current is not None and self._check_dead(current, new) and _remove(self.file, current, aside):
+                        before = current
                 return before
 
-    def _ended(self, there: Owner, made: Path) -> bool:
-        """Whether nobody is at work any more, or else a sentence."""
-        if there.process is None or there.process.gone:
+    def _check_dead(self, owner: Owner, new: Path) -> bool:
+        """Return True if the owner is dead, else raise; the time of `new` is the file system's clock."""
+        if owner.process is None or owner.process.has_exited:
             return True
-        silent = max(0.0, made.stat().st_mtime - self.file.lstat().st_mtime)
-        far = there.process.place != _place()
-        if far and silent >= STALE:
+        silent = max(0.0, new.stat().st_mtime - self.file.lstat().st_mtime)
+        remote = owner.process.place != _place()
+        if remote and silent >= STALE:
             return True
         later = (
-            f". If that has ended, take {self.file} away, or come back: {silent:.0f} s ago it gave a sign of life, "
-            f"after {STALE:.0f} s without one its folder is free"
+            f". If that run has ended, delete {self.file}, or wait: its last heartbeat was {silent:.0f} s ago, and "
+            f"after {STALE:.0f} s without one the folder is free"
         )
         raise DataError(
-            f"{self.file.parent} is in use by another run, process {there.process.id} on {there.host}: wait for its "
-            f"end, or name another folder{later if far else ''}"
+            f"{self.file.parent} is in use by another run, process {owner.process.id} on {owner.host}: wait for its "
+            f"end, or name another folder{later if remote else ''}"
         )
 
     def begin(self) -> None:
-        """What is in the folder from here on is of this launch."""
-        self.own = replace(self.own, launch=self.launch)
+        """Record the launch, once the folder contains files of this run."""
+        self.owner = replace(self.owner, launch=self.launch)
         if self.first and self.launch:
-            atomic.write(self.file, self.own.text())
+            atomic.write(self.file, self.owner.text())
 
     def same(self) -> None:
-        """A sentence where the processes of this run have not all the same folder."""
-        process, end = processes.collected(self.own.process)[0], time.monotonic() + PATIENCE
-        while (there := Owner.read(self.file)) is None or there.process != process:
+        """Raise unless all processes of this run have the same folder."""
+        process, end = processes.collected(self.owner.process)[0], time.monotonic() + PATIENCE
+        while (current := Owner.read(self.file)) is None or current.process != process:
             if time.monotonic() > end:
                 break
             time.sleep(0.2)
-        sees = there is not None and there.process == process
+        sees = current is not None and current.process == process
         folder = str(self.file.parent.absolute())
-        for rank, (right, its) in enumerate(processes.collected((sees, folder))):
-            if not right:
+        for rank, (is_same, its_folder) in enumerate(processes.collected((sees, folder))):
+            if not is_same:
                 raise DataError(
-                    f"rank {rank} has another work dir than rank 0, or does not see what that writes there: {its}. "
-                    "Give all the same folder, on a file system that all hosts share"
+                    f"rank {rank} has another work dir than rank 0, or does not see the files of rank 0 in it: "
+                    f"{its_folder}. Give all processes the same folder, on a file system that all hosts share"
                 )
 
     def check(self) -> None:
-        """A sentence where the folder was taken from this run."""
-        there = Owner.read(self.file)
-        if there is None or there.process != self.own.process:
-            whose = f"that of process {there.process.id} on {there.host}" if there and there.process else "nobody's"
+        """Raise if another run has taken the folder."""
+        current = Owner.read(self.file)
+        if current is None or current.process != self.owner.process:
+            process = current.process if current else None
+            user = f"process {process.id} on {current.host}" if current and process else "no run"
             raise DataError(
-                f"{self.file.parent} is {whose} now, so this run writes nothing more there: see who took it"
+                f"{self.file.parent} is locked by {user} now, so this run ends without writing to it. Find out what "
+                f"removed {self.file.name}"
             )
 
     def beat(self) -> None:
-        """A sign of life, now and then, until it has ended."""
+        """Touch the file every `BEAT` seconds until the run has ended."""
         while not self.ended.wait(BEAT):
             with contextlib.suppress(OSError):
                 os.utime(self.file)
 
     def release(self, orderly: bool) -> None:
-        """What torchrun may start again finds whose the folder was."""
+        """Remove the lock; after a failure that torchrun may restart, leave the launch in it."""
         self.ended.set()
-        there = Owner.read(self.file)
-        if there is None or there.process != self.own.process:
+        current = Owner.read(self.file)
+        if current is None or current.process != self.owner.process:
             return
-        if orderly or not self.own.launch:
+        if orderly or not self.owner.launch:
             self.file.unlink(missing_ok=True)
         else:
-            atomic.write(self.file, replace(self.own, process=None).text())
+            atomic.write(self.file, replace(self.owner, process=None).text())
 
 
 @contextlib.contextmanager
 def owned(folder: Path) -> Iterator[Ownership]:
+    """Lock a work dir within the context."""
     ownership, orderly = Ownership(folder), False
     beats = threading.Thread(target=ownership.beat, daemon=True)
     if ownership.first:
@@ -191,7 +207,7 @@ def owned(folder: Path) -> Iterator[Ownership]:
     try:
         ownership.same()
         yield ownership
-        processes.wait()  # until no process of them can fail, and be started again
+        processes.wait()  # until no process can fail and be restarted
         orderly = True
     finally:
         if ownership.first:
@@ -200,9 +216,11 @@ def owned(folder: Path) -> Iterator[Ownership]:
 
 
 @contextlib.contextmanager
-def _one_at_a_time(folder: Path) -> Iterator[None]:
-    """Those of one host who look whose it is take turns (flock), so that nobody takes away a file that has just become
-    another's. Others, and those of a system without such locks, have the file alone to go by."""
+def _folder_lock(folder: Path) -> Iterator[None]:
+    """Serialize the processes of one host (flock), so that none removes the file of another that just took the lock.
+
+    Without flock, owner.json alone decides.
+    """
     number, end = os.open(folder, os.O_RDONLY), time.monotonic() + PATIENCE
     try:
         while time.monotonic() < end:
@@ -218,16 +236,16 @@ def _one_at_a_time(folder: Path) -> Iterator[None]:
         os.close(number)
 
 
-def _appeared(made: Path, path: Path) -> bool:
-    """The file has that name, which none had: one step, whoever tries it at a time."""
+def _link_new(new: Path, path: Path) -> bool:
+    """Give a file a name that does not exist yet, atomically; return whether it worked."""
     try:
-        os.link(made, path)
+        os.link(new, path)
     except FileExistsError:
-        return made.stat().st_nlink == 2  # it has, and NFS lost the answer
-    except FileNotFoundError:  # cleared by an owner meanwhile
+        return new.stat().st_nlink == 2  # linked, although NFS reported an error
+    except FileNotFoundError:  # cleared by another owner meanwhile
         raise
     except OSError:  # a file system without links
-        text = made.read_bytes()
+        text = new.read_bytes()
         try:
             number = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)
         except FileExistsError:
@@ -237,12 +255,12 @@ def _appeared(made: Path, path: Path) -> bool:
     return True
 
 
-def _taken_away(path: Path, stale: Owner, aside: Path) -> bool:
-    """Only one of several can rename it; where it was another's, who came first, it is given back."""
-    taken = aside / "taken"
+def _remove(path: Path, stale: Owner, aside: Path) -> bool:
+    """Rename the file of a dead owner away, which only one process can do; put a newer owner's file back."""
+    moved = aside / "moved"
     with contextlib.suppress(FileNotFoundError):
-        os.rename(path, taken)
-        if Owner.read(taken) == stale:
+        os.rename(path, moved)
+        if Owner.read(moved) == stale:
             return True
-        _appeared(taken, path)
+        _link_new(moved, path)
     return False

@@ -1,9 +1,9 @@
-"""Pretrained weights: the model that a file is of, and how much of the file a new model takes.
+"""Pretrained weights: reading a file, adapting a config to its architecture, loading it into a model.
 
-weights = read("timm:vit_small_patch16_224.safetensors")     # or a file alone: its importer is found
-cfg = adapted(cfg, weights)                                  # width, depth, heads, patches, norms
+weights = read("timm:vit_small_patch16_224.safetensors")     # the source may be left out
+cfg = adapt_config(cfg, weights)                             # width, depth, heads, patches, norms
 for line in load_into(model, weights, cfg["model"]["backbone"]["encoding"]):
-    print(line)                                              # what was taken, what is new, what is left out
+    print(line)                                              # loaded, new and unused weights
 """
 
 import re
@@ -18,32 +18,32 @@ from torch import Tensor, nn
 from ndformer.framework.encoding import LayerEncoding, PositionEncoding
 from ndformer.framework.engine.config import saved
 from ndformer.framework.engine.config.references import Reference, parse_reference
-from ndformer.framework.engine.config.text import unspelled
+from ndformer.framework.engine.config.text import parse_config
 from ndformer.framework.engine.training import checkpoint
 from ndformer.framework.errors import DataError
 from ndformer.framework.foreign.weights import tensors_of
 from ndformer.framework.importers import SOURCES
 from ndformer.framework.importers.state_dict import Imported
 
-OWN = "ndformer"  # the source of our own checkpoints
-OF_TRAINING = ("drop_path", "checkpointing", "backend")  # arguments of backbones that no weight depends on
-OF_PLACES = ("class_at", "start", "plane")  # arguments of adapters that belong to the encoding
-OF_DATA = ("mean", "std")  # and to the data
-NAMES = 6  # how many a line of the summary has
+NATIVE = "ndformer"  # the source of ndformer's checkpoints
+TRAINING_ARGUMENTS = ("drop_path", "checkpointing", "backend")  # of backbones: no weight depends on them
+POSITION_ARGUMENTS = ("class_at", "start", "plane")  # of adapters: they belong to the encoding
+DATA_ARGUMENTS = ("mean", "std")  # of adapters: they belong to the dataset
+MAX_NAMES = 6  # in a line of the summary
 
-Parts = dict[str, Any] | Sequence[dict[str, Any]] | None  # an encoding as configs have it
+Parts = dict[str, Any] | Sequence[dict[str, Any]] | None  # an encoding, as in a config
 
 
 @dataclass(frozen=True)
 class Pretrained:
-    """The weights of a file by the names of TokenModel, and the architecture that they are of."""
+    """The weights of a file under the names of TokenModel, and their architecture."""
 
     reference: Reference
     source: str
     weights: dict[str, Tensor]
-    architecture: dict[str, Any] | None  # modalities, backbone, head; None: an old checkpoint that does not say it
-    unused: Sequence[str] = ()  # entries of the file that no model of ours has
-    assumed: str = ""
+    architecture: dict[str, Any] | None  # modalities, backbone, head; None: unknown, in an old checkpoint
+    unused: Sequence[str] = ()  # entries of the file that ndformer does not use
+    assumed: str = ""  # settings that the file does not contain
 
     @property
     def encoding(self) -> Parts:
@@ -51,34 +51,34 @@ class Pretrained:
 
 
 def read(text: str) -> Pretrained:
-    """Read a checkpoint of ours or a file of any importer: FILE, or SOURCE:FILE where the importer is named."""
+    """Read a checkpoint of ndformer, or another library's weights: FILE, or SOURCE:FILE to choose the importer."""
     reference = parse_reference(text)
     if not reference.path.is_file():
-        checkpoint.load(reference.path)  # raises, and names the files beside it
+        checkpoint.load(reference.path)  # raises, and lists the folder's checkpoints
     if reference.source is not None:
         return _imported(reference, _convert(reference))
     try:
         content = checkpoint.load(reference.path)
-    except DataError:  # of somebody else: the importers' reader has the last word
+    except DataError:  # not a checkpoint of ndformer: the importers read it next
         content = {}
     if {"format", "config", "classes"} & content.keys():
-        return Pretrained(reference, OWN, content["model"], _architecture(content, reference.path))
+        return Pretrained(reference, NATIVE, content["model"], _architecture(content, reference.path))
     return _recognized(reference)
 
 
 def _architecture(content: dict[str, Any], path: Path) -> dict[str, Any] | None:
-    text, beside = content.get("architecture", content.get("config")), path.with_name(saved.DATA)
-    if text is None and not beside.is_file():
+    text, config_file = content.get("architecture", content.get("config")), path.with_name(saved.DATA)
+    if text is None and not config_file.is_file():
         return None
     try:
-        found = saved.read(beside) if text is None else unspelled(text)
-        found = found if "architecture" in content else found["model"]
-        whole = all(isinstance(found[key], dict) for key in ("modalities", "backbone"))
+        config = saved.read(config_file) if text is None else parse_config(text)
+        architecture = config if "architecture" in content else config["model"]
+        is_valid = all(isinstance(architecture[key], dict) for key in ("modalities", "backbone"))
     except (ValueError, SyntaxError, RecursionError, MemoryError, LookupError, TypeError):
-        whole, found = False, {}
-    if not whole:
-        raise DataError(f"the config of {path} is damaged: give another checkpoint of that run")
-    return found
+        is_valid, architecture = False, {}
+    if not is_valid:
+        raise DataError(f"the config in {path} is damaged. Give another checkpoint of that run")
+    return architecture
 
 
 def _convert(reference: Reference) -> Imported:
@@ -93,89 +93,91 @@ def _convert(reference: Reference) -> Imported:
 
 
 def _imported(reference: Reference, imported: Imported) -> Pretrained:
-    weights = {f"{at}.{name}": value for at, part in imported.parts.items() for name, value in part.weights.items()}
-    source, architecture = str(reference.source), architecture_of(imported)
+    parts = imported.parts.items()
+    weights = {f"{prefix}.{name}": value for prefix, part in parts for name, value in part.weights.items()}
+    source, architecture = str(reference.source), collect_architecture(imported)
     return Pretrained(reference, source, weights, architecture, imported.left, imported.assumed)
 
 
-def architecture_of(imported: Imported) -> dict[str, Any]:
-    """Return the configs of its parts as a model has them: modalities, backbone and head."""
-    found: dict[str, Any] = dict(modalities={})
-    for at, part in imported.parts.items():
-        kind, _, modality = at.partition(".")
+def collect_architecture(imported: Imported) -> dict[str, Any]:
+    """Return the model config of imported weights: modalities, backbone and head."""
+    architecture: dict[str, Any] = dict(modalities={})
+    for prefix, part in imported.parts.items():
+        kind, _, modality = prefix.partition(".")
         if modality:
-            found[kind][modality] = part.config
+            architecture[kind][modality] = part.config
         else:
-            found[kind] = part.config
-    return found
+            architecture[kind] = part.config
+    return architecture
 
 
 def _recognized(reference: Reference) -> Pretrained:
-    """The file as the one importer that takes it reads it."""
-    found: list[Pretrained] = []
-    why = ""
+    """Read a file with the only importer that accepts it."""
+    accepted: list[Pretrained] = []
+    timm_error = ""
     for name in SOURCES:
         named = Reference(reference.path, name)
         try:
-            one = _imported(named, _convert(named))
+            weights = _imported(named, _convert(named))
         except DataError as error:
-            if name == "timm" or (error.option and not why):
-                why = f"{error}; {error.option}".rstrip("; ")
+            if name == "timm" or (error.option and not timm_error):
+                timm_error = f"{error}; {error.option}".rstrip("; ")
             continue
-        if all(one.architecture != other.architecture for other in found):
-            found.append(one)
-    if not found:
+        if all(weights.architecture != other.architecture for other in accepted):
+            accepted.append(weights)
+    if not accepted:
         raise DataError(
             f"{reference.path}: expected a checkpoint of ndformer or weights of {', '.join(SOURCES)}, got neither "
-            f"(timm: {why})",
-            f"--weights SOURCE:{reference.path} says why the importer of your choice does not take it",
+            f"(timm: {timm_error})",
+            f"--weights SOURCE:{reference.path} prints why that importer refuses it",
         )
-    if len(found) > 1:
-        names = " and of ".join(one.source for one in found)
+    if len(accepted) > 1:
+        names = " and of ".join(weights.source for weights in accepted)
         raise DataError(
             f"{reference.path} has the names and shapes of {names}, whose positions differ: name the importer",
-            f"--weights {found[0].source}:{reference.path}",
+            f"--weights {accepted[0].source}:{reference.path}",
         )
-    return found[0]
+    return accepted[0]
 
 
-def adapted(cfg: dict[str, Any], weights: Pretrained, keep_encoding: bool = False) -> dict[str, Any]:
-    """Return a config whose model has the architecture of the weights.
+def adapt_config(cfg: dict[str, Any], weights: Pretrained, keep_encoding: bool = False) -> dict[str, Any]:
+    """Return the config with the architecture of the weights.
 
-    The encoding is the config's where it names one, else that of the weights; `keep_encoding` puts that of the weights
-    beside the config's. Training options, such as drop_path, stay as the config has them.
+    The encoding is that of the config or, if it has none, of the weights; `keep_encoding` combines both. Training
+    options such as drop_path stay as in the config.
     """
-    theirs, model = weights.architecture, cfg.get("model")
-    if theirs is None:
+    source, model = weights.architecture, cfg.get("model")
+    if source is None:
         raise DataError(
-            f"{weights.reference.path} does not say which model it is of: write its sizes into the config, with "
+            f"{weights.reference.path} does not contain its architecture: write its sizes into the config, with "
             f"weights='{weights.reference.path}'"
         )
-    own = model.get("backbone") if isinstance(model, dict) else None
-    if not isinstance(model, dict) or not isinstance(own, dict) or not isinstance(model.get("modalities"), dict):
-        return cfg  # check() has the sentence
-    backbone = {key: value for key, value in theirs["backbone"].items() if key not in OF_TRAINING}
-    if own.get("type") == backbone.get("type"):
-        backbone |= {key: own[key] for key in OF_TRAINING if key in own}
-    if isinstance(own.get("position_dims"), dict):  # several position spaces over the same blocks
-        backbone["position_dims"] = own["position_dims"]
-    backbone["encoding"] = _chosen(own.get("encoding"), weights.encoding, keep_encoding)
+    configured = model.get("backbone") if isinstance(model, dict) else None
+    if not isinstance(model, dict) or not isinstance(configured, dict) or not isinstance(model.get("modalities"), dict):
+        return cfg  # load.check() raises
+    backbone = {key: value for key, value in source["backbone"].items() if key not in TRAINING_ARGUMENTS}
+    if configured.get("type") == backbone.get("type"):
+        backbone |= {key: configured[key] for key in TRAINING_ARGUMENTS if key in configured}
+    if isinstance(configured.get("position_dims"), dict):  # several position spaces over the same blocks
+        backbone["position_dims"] = configured["position_dims"]
+    backbone["encoding"] = _merge_encodings(configured.get("encoding"), weights.encoding, keep_encoding)
     same = _types(backbone["encoding"]) == _types(weights.encoding)
     modalities = dict(model["modalities"])
-    for name, adapter in theirs["modalities"].items():
+    for name, adapter in source["modalities"].items():
         if name not in modalities:
             raise DataError(
-                f"{weights.reference.path} is of '{name}', got a config of {', '.join(modalities)}: give a config of "
-                f"'{name}'"
+                f"{weights.reference.path}: expected a config with the modality '{name}', got {', '.join(modalities)}. "
+                f"Give a config of '{name}'"
             )
-        ours = modalities[name]
-        data = {key: ours[key] for key in OF_DATA if key in ours}
+        settings = modalities[name]
+        data = {key: settings[key] for key in DATA_ARGUMENTS if key in settings}
         if same:
             modalities[name] = data | adapter
         else:
-            placed = {key: ours[key] for key in OF_PLACES if key in ours}
-            modalities[name] = data | {key: value for key, value in adapter.items() if key not in OF_PLACES} | placed
-    head = _pooled(model.get("head"), theirs)
+            positions = {key: settings[key] for key in POSITION_ARGUMENTS if key in settings}
+            others = {key: value for key, value in adapter.items() if key not in POSITION_ARGUMENTS}
+            modalities[name] = data | others | positions
+    head = _set_pool(model.get("head"), source)
     changed = model | dict(modalities=modalities, backbone=backbone, head=head)
     groups = cfg.get("param_groups")
     if not set(_types(backbone["encoding"])) <= set(_types(weights.encoding)):
@@ -191,123 +193,126 @@ def _types(encoding: Parts) -> list[str]:
     return [part["type"] for part in _listed(encoding)]
 
 
-def _chosen(own: Parts, theirs: Parts, keep: bool) -> Parts:
-    """Arguments of an encoding that both have are those of the weights, where the config does not give them."""
-    if not own:
-        return theirs
-    known = {part["type"]: part for part in _listed(theirs)}
-    parts = [known.get(part["type"], {}) | part for part in _listed(own)]
-    extra = [part for part in _listed(theirs) if part["type"] not in _types(own)] if keep else []
-    return parts[0] if len(parts) == 1 and not extra and isinstance(own, dict) else [*extra, *parts]
+def _merge_encodings(configured: Parts, pretrained: Parts, combine: bool) -> Parts:
+    """Return the configured encoding, with missing arguments from the pretrained one of the same type."""
+    if not configured:
+        return pretrained
+    by_type = {part["type"]: part for part in _listed(pretrained)}
+    parts = [by_type.get(part["type"], {}) | part for part in _listed(configured)]
+    extra = [part for part in _listed(pretrained) if part["type"] not in _types(configured)] if combine else []
+    return parts[0] if len(parts) == 1 and not extra and isinstance(configured, dict) else [*extra, *parts]
 
 
-def _pooled(head: Any, theirs: dict[str, Any]) -> Any:
-    """A classifier pools as that of the weights did; the mean, where the model has no class token."""
+def _set_pool(head: Any, source: dict[str, Any]) -> Any:
+    """Give a classifier the pooling of the weights; without a class token, the mean."""
     if not isinstance(head, dict) or head.get("type") != "Classifier":
         return head
-    other = theirs.get("head") or {}
+    other = source.get("head") or {}
     if other.get("type") == "Classifier":
         return head | dict(pool=other.get("pool", "class"))
-    without = any(adapter.get("class_token") is False for adapter in theirs["modalities"].values())
-    return head | dict(pool="mean") if without else head
+    has_no_class_token = any(adapter.get("class_token") is False for adapter in source["modalities"].values())
+    return head | dict(pool="mean") if has_no_class_token else head
 
 
 def begin(model: nn.Module, cfg: Config) -> list[str]:
-    """Load the `weights` of a config into its model; return a summary in lines."""
+    """Load the `weights` of a config into its model; return a summary as lines."""
     path = parse_reference(cfg["weights"]).path
     if not path.is_file():
         raise DataError(
-            f"weights, what the config begins with, are not at {path}: train them first",
-            "--cfg-options weights=None begins at random",
+            f"weights: expected a file, got {path}, which does not exist. Train them first",
+            "--cfg-options weights=None starts from random weights",
         )
     return load_into(model, read(cfg["weights"]), cfg["model"]["backbone"].get("encoding"))
 
 
 def load_into(model: nn.Module, weights: Pretrained, encoding: Parts) -> list[str]:
-    """Load what fits and return a summary of up to five lines. All of a backbone but its encoding must fit.
+    """Load the weights that fit, and return a summary of up to five lines.
 
-    `encoding` is that of the model. Weights of an encoding are taken for one of the same type, wherever it stands.
+    All weights of the backbone must fit, except those of its encoding. `encoding` is the model's; its weights are
+    loaded from an encoding of the same type, at any position in a list.
     """
-    own, given = model.state_dict(), weights.weights
+    state, loaded = model.state_dict(), weights.weights
     names = _Names(model, encoding, encoding if weights.architecture is None else weights.encoding)
-    source = {name: names.in_file(name) for name in own}
-    fitting = {name: at for name, at in source.items() if at in given and given[at].shape == own[name].shape}
-    wrong = next((n for n in own if n.startswith("backbone.") and n not in fitting and names.part_of(n) is None), None)
+    source = {name: names.in_file(name) for name in state}
+    matches = {name: key for name, key in source.items() if key in loaded and loaded[key].shape == state[name].shape}
+    required = (name for name in state if name.startswith("backbone.") and names.encoding_index(name) is None)
+    wrong = next((name for name in required if name not in matches), None)
     if wrong is not None:
-        there = f"{tuple(given[wrong].shape)} instead of {tuple(own[wrong].shape)}" if wrong in given else "missing"
+        got = f"{tuple(loaded[wrong].shape)} instead of {tuple(state[wrong].shape)}" if wrong in loaded else "missing"
         raise DataError(
-            f"{weights.reference.path} is of another backbone: {wrong} is {there}. Give the config the model of that "
+            f"{weights.reference.path} does not fit the backbone: {wrong} is {got}. Give the config the model of that "
             "run, or leave weights out",
-            "--weights FILE gives it that model",
+            "--weights FILE sets that model",
         )
-    checkpoint.check_finite({at: given[at] for at in fitting.values()}, weights.reference.path)
-    model.load_state_dict(own | {name: given[at] for name, at in fitting.items()})
-    taken = sum(given[at].numel() for at in fitting.values())
-    lines = [f"weights of {weights.reference.path} ({weights.source}): {len(fitting)} tensors, {taken:,} numbers"]
+    checkpoint.check_finite({key: loaded[key] for key in matches.values()}, weights.reference.path)
+    model.load_state_dict(state | {name: loaded[key] for name, key in matches.items()})
+    count = sum(loaded[key].numel() for key in matches.values())
+    lines = [f"weights of {weights.reference.path} ({weights.source}): {len(matches)} tensors, {count:,} numbers"]
     if weights.assumed:
-        lines.append(f"assumed, as the file does not say it: {weights.assumed}")
+        lines.append(f"assumed, since the file does not contain it: {weights.assumed}")
     if weights.source in SOURCES:
         lines.append(f"license of {weights.source}: {SOURCES[weights.source].LICENCE}")
-    new = [names.label(name) for name in own if name not in fitting]
-    used = set(fitting.values())
-    left = [names.label_in_file(name) for name in given if name not in used]
+    new = [names.label(name) for name in state if name not in matches]
+    used = set(matches.values())
+    unused = [names.label_in_file(name) for name in loaded if name not in used]
     lines.append(f"new: {_brief(new)}")
-    lines.append(f"left out: {_brief([*left, *weights.unused])}")
+    lines.append(f"left out: {_brief([*unused, *weights.unused])}")
     return lines
 
 
 def _brief(labels: Sequence[str]) -> str:
     unique = list(dict.fromkeys(labels))
-    more = f" and {len(unique) - NAMES} more" if len(unique) > NAMES else ""
-    return ", ".join(unique[:NAMES]) + more or "nothing"
+    more = f" and {len(unique) - MAX_NAMES} more" if len(unique) > MAX_NAMES else ""
+    return ", ".join(unique[:MAX_NAMES]) + more or "nothing"
 
 
 class _Names:
-    """Names of weights in a model and in a file whose encodings differ."""
+    """The mapping between the names of weights in a model and in a file with other encodings."""
 
-    def __init__(self, model: nn.Module, encoding: Parts, theirs: Parts) -> None:
-        self.places = list(_encoding_places(model))
-        self.own, self.theirs = _types(encoding), _types(theirs)
-        self.composed = isinstance(encoding, (list, tuple)), isinstance(theirs, (list, tuple))
+    def __init__(self, model: nn.Module, encoding: Parts, file_encoding: Parts) -> None:
+        self.paths = list(_encoding_paths(model))
+        self.types, self.file_types = _types(encoding), _types(file_encoding)
+        self.composed, self.file_composed = (isinstance(parts, (list, tuple)) for parts in (encoding, file_encoding))
 
     def _split(self, name: str, composed: bool, types: list[str]) -> tuple[str, int, str] | None:
-        """(place, which part of the encoding, name inside of it); None where the name is of no encoding."""
-        place = next((at for at in self.places if name.startswith(f"{at}.")), None)
-        if place is None:
+        """Return (path of the encoding, index of its part, name within it); None if the name is of no encoding."""
+        path = next((path for path in self.paths if name.startswith(f"{path}.")), None)
+        if path is None:
             return None
-        inner = name[len(place) + 1 :]
+        inner = name[len(path) + 1 :]
         match = re.fullmatch(r"parts\.(\d+)\.(.+)", inner) if composed else None
         i, inner = (int(match[1]), match[2]) if match else (0, inner)
-        return (place, i, inner) if i < len(types) else None
+        return (path, i, inner) if i < len(types) else None
 
-    def part_of(self, name: str) -> int | None:
-        """The number of the model's encoding that a name belongs to."""
-        found = self._split(name, self.composed[0], self.own)
-        return None if found is None else found[1]
+    def encoding_index(self, name: str) -> int | None:
+        """Return the index of the model's encoding that a name belongs to; None if it belongs to none."""
+        split = self._split(name, self.composed, self.types)
+        return None if split is None else split[1]
 
     def in_file(self, name: str) -> str:
-        found = self._split(name, self.composed[0], self.own)
-        if found is None:
+        """Return the name in the file for a name in the model; "" if the file has no such encoding."""
+        split = self._split(name, self.composed, self.types)
+        if split is None:
             return name
-        place, i, inner = found
-        if self.own[i] not in self.theirs:
+        path, i, inner = split
+        if self.types[i] not in self.file_types:
             return ""
-        j = self.theirs.index(self.own[i])
-        return f"{place}.parts.{j}.{inner}" if self.composed[1] else f"{place}.{inner}"
+        j = self.file_types.index(self.types[i])
+        return f"{path}.parts.{j}.{inner}" if self.file_composed else f"{path}.{inner}"
 
     def label(self, name: str) -> str:
-        return _label(name, self._split(name, self.composed[0], self.own), self.own)
+        return _label(name, self._split(name, self.composed, self.types), self.types)
 
     def label_in_file(self, name: str) -> str:
-        return _label(name, self._split(name, self.composed[1], self.theirs), self.theirs)
+        return _label(name, self._split(name, self.file_composed, self.file_types), self.file_types)
 
 
-def _label(name: str, found: tuple[str, int, str] | None, types: list[str]) -> str:
-    return name.rpartition(".")[0] or name if found is None else types[found[1]]
+def _label(name: str, split: tuple[str, int, str] | None, types: list[str]) -> str:
+    return name.rpartition(".")[0] or name if split is None else types[split[1]]
 
 
-def _encoding_places(model: nn.Module) -> Iterator[str]:
-    """Where encodings stand in a model, without those inside of another."""
+def _encoding_paths(model: nn.Module) -> Iterator[str]:
+    """Yield the dotted paths of a model's encodings, without those inside another encoding."""
     last = None
     for name, module in model.named_modules():
         if isinstance(module, PositionEncoding | LayerEncoding) and (last is None or not name.startswith(f"{last}.")):

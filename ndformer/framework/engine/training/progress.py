@@ -1,4 +1,4 @@
-"""What a run says while it runs: how far it is, how fast, and when it will be done."""
+"""Progress of a run: log lines with step, loss, speed and remaining time, and the timer for checkpoints."""
 
 import sys
 import time
@@ -11,32 +11,31 @@ from torch.utils.data import DataLoader
 from ndformer.framework.engine.training.console import Console
 from ndformer.framework.system import processes
 
-OFTEN, EVERY = 0.2, 5.0  # seconds between two states of the line that is rewritten, between two lines of a log
-SLOW = 0.3  # the share of an epoch spent on waiting from which on it is said
-SURE = 3.0  # seconds after the first step, which also warms up, until the time of all is told
+REWRITE_EVERY, LOG_EVERY = 0.2, 5.0  # seconds between updates of a terminal's last line, between lines of a log
+SLOW = 0.3  # share of an epoch spent on waiting for the loader that is reported
+WARM = 3.0  # seconds of steps after the first, which also warms up, before the total time is estimated
 
 
 class Progress:
-    """Counts optimizer iterations; knows the time that is left, samples per second and the share spent on waiting
-    for the loader."""
+    """A counter of iterations that reports remaining time, samples per second and the share spent on loading."""
 
     def __init__(self, epochs: int, iterations: int, console: Console, device: str) -> None:
         self.epochs, self.iterations, self.console, self.device = epochs, iterations, console, device
         self.done = self.first = 0
         self.start = time.perf_counter()
-        self.warm: float | None = None  # when the first step was done
+        self.first_end: float | None = None  # when the first step ended
         self.estimated = self.warned = False
         self.rewritten = 0.0
         self.new_epoch()
 
     def begin(self) -> None:
-        """Time counts from here on, not from when the run was prepared."""
-        self.start = self.epoch_start = self.noted = time.perf_counter()
+        """Start measuring time, once the run is prepared."""
+        self.start = self.epoch_start = self.logged = time.perf_counter()
 
     def new_epoch(self) -> None:
         self.samples, self.waited, self.steps = 0, 0.0, 0
-        self.loss = 0.0  # their sum, in float64
-        self.epoch_start = self.noted = time.perf_counter()
+        self.loss = 0.0  # the sum over steps, in float64
+        self.epoch_start = self.logged = time.perf_counter()
 
     def step(self, samples: int, waited: float, loss: Tensor, lr: float) -> None:
         self.done += 1
@@ -45,38 +44,38 @@ class Progress:
         self.waited += waited
         self.loss += float(loss)
         now = time.perf_counter()
-        if self.warm is None:
-            self.warm = now
-        elif not self.estimated and now - self.warm > SURE and self.done < self.epochs * self.iterations:
+        if self.first_end is None:
+            self.first_end = now
+        elif not self.estimated and now - self.first_end > WARM and self.done < self.epochs * self.iterations:
             self.estimated = True
-            each = (now - self.warm) / (self.done - self.first - 1)
-            self.console.say(self._estimate(each, self.epochs * self.iterations - self.done))
+            each = (now - self.first_end) / (self.done - self.first - 1)
+            self.console.print(self._estimate(each, self.epochs * self.iterations - self.done))
         if self._due(now):
-            self._tell(f"{self._bar(self.done / max(1, self.epochs * self.iterations))} ", self.line(lr, within=True))
+            self._show(f"{self._bar(self.done / max(1, self.epochs * self.iterations))} ", self.line(lr, within=True))
 
     def _estimate(self, each: float, steps: int) -> str:
         takes = f"on {self.device} this takes about {about(each * steps)}"
         return f"{takes}: {steps} steps of {each:.2g} s are left, validation not counted"
 
-    def watched(self, batches: DataLoader[Any], what: str) -> Iterator[dict[str, Any]]:
-        """The same, told of now and then: validation and test may be long."""
-        start = self.noted = time.perf_counter()
+    def with_progress(self, batches: DataLoader[Any], label: str) -> Iterator[dict[str, Any]]:
+        """Yield the batches of validation or test, and show the progress."""
+        start = self.logged = time.perf_counter()
         for done, batch in enumerate(batches, 1):
             yield batch
             now = time.perf_counter()
             if self._due(now):
                 left = clock((now - start) / done * (len(batches) - done))
-                self._tell(f"{self._bar(done / len(batches))} ", f"{what}  batch {done}/{len(batches)}  left {left}")
+                self._show(f"{self._bar(done / len(batches))} ", f"{label}  batch {done}/{len(batches)}  left {left}")
         self.console.clear()
 
     def _due(self, now: float) -> bool:
-        return now - self.noted >= EVERY or (self.console.live and now - self.rewritten >= OFTEN)
+        return now - self.logged >= LOG_EVERY or (self.console.live and now - self.rewritten >= REWRITE_EVERY)
 
-    def _tell(self, bar: str, line: str) -> None:
+    def _show(self, bar: str, line: str) -> None:
         now = time.perf_counter()
-        if now - self.noted >= EVERY:
-            self.noted = now
-            self.console.note(line)
+        if now - self.logged >= LOG_EVERY:
+            self.logged = now
+            self.console.log_progress(line)
         if self.console.live:
             self.rewritten = now
             self.console.rewrite(f"{bar}{line}   ")
@@ -85,7 +84,7 @@ class Progress:
         return f"[{('=' * int(24 * share)).ljust(24)}]"
 
     def state(self) -> dict[str, float]:
-        """What the mean loss of an epoch is made of."""
+        """Return what a checkpoint needs to continue the count and the mean loss of an epoch."""
         return dict(done=self.done, loss=self.loss, steps=self.steps)
 
     def restore(self, state: dict[str, float]) -> None:
@@ -116,29 +115,29 @@ class Progress:
         )
 
     def end_epoch(self, lr: float, metrics: str) -> None:
-        self.console.say(f"{self.line(lr)}  {metrics}")
+        self.console.print(f"{self.line(lr)}  {metrics}")
         if not self.warned and self.wait_share > SLOW and time.perf_counter() - self.epoch_start > 20:
             self.warned = True
-            self.console.say(
+            self.console.print(
                 f"loading is the bottleneck: training waited for it {self.wait_share:.0%} of the epoch. "
                 f"Raise train_dataloader.num_workers (this process may use {processes.cores()} cores), or put the data "
                 "on a faster disk"
             )
 
 
-def announced(batches: DataLoader[Any], what: str) -> Iterator[dict[str, Any]]:
-    """The same, with a line on stderr now and then: of programs whose answer is on stdout."""
-    start = noted = time.perf_counter()
+def with_stderr_progress(batches: DataLoader[Any], label: str) -> Iterator[dict[str, Any]]:
+    """Yield the batches, and print the progress to stderr, for programs that print results to stdout."""
+    start = logged = time.perf_counter()
     for done, batch in enumerate(batches, 1):
         yield batch
         now = time.perf_counter()
-        if now - noted >= EVERY and done < len(batches):
-            noted, left = now, clock((now - start) / done * (len(batches) - done))
-            print(f"{what}: batch {done} of {len(batches)}, {left} left", file=sys.stderr, flush=True)
+        if now - logged >= LOG_EVERY and done < len(batches):
+            logged, left = now, clock((now - start) / done * (len(batches) - done))
+            print(f"{label}: batch {done} of {len(batches)}, {left} left", file=sys.stderr, flush=True)
 
 
 class CheckpointTimer:
-    """When a checkpoint is due: every N optimizer steps, or 'M minutes'."""
+    """A timer for checkpoints within an epoch: every N optimizer steps, or every 'M minutes'."""
 
     def __init__(self, every: int | str | None) -> None:
         self.steps, self.seconds = 0, 0.0
@@ -149,10 +148,12 @@ class CheckpointTimer:
             except ValueError:
                 self.seconds = 0.0
             if unit not in ("minute", "minutes") or not 0 < self.seconds < float("inf"):
-                raise ValueError(f"checkpoint_every is a number of steps or a text like '10 minutes', got '{every}'")
+                raise ValueError(
+                    f"checkpoint_every: expected a number of steps or a text like '10 minutes', got '{every}'"
+                )
         elif every is not None:
             if every < 1:
-                raise ValueError(f"checkpoint_every is 1 step or more, got {every}")
+                raise ValueError(f"checkpoint_every: expected 1 step or more, got {every}")
             self.steps = every
         self.restart()
 
@@ -172,7 +173,7 @@ def clock(seconds: float) -> str:
 
 
 def about(seconds: float) -> str:
-    """A length of time in words."""
+    """Format a duration with one unit: "3 minutes"."""
     for unit, size in (("days", 86400), ("hours", 3600), ("minutes", 60)):
         if seconds >= 1.5 * size:
             return f"{seconds / size:.2g} {unit}" if seconds < 10 * size else f"{seconds / size:.0f} {unit}"

@@ -1,4 +1,4 @@
-"""mmengine's Runner and its optimizer wrapper, as we use them: quiet, and in 16 bit (AMP) on any device."""
+"""mmengine's Runner without its log and hooks, and an optimizer wrapper with AMP on any device."""
 
 import contextlib
 import os
@@ -13,44 +13,43 @@ from ndformer.framework.engine.training.mmengine_fixes import MMLogger, OptimWra
 
 
 class QuietRunner(Runner):
-    """mmengine's Runner with our own hooks only; its log is in console.py. (Its own hook for that, `runtime_info`,
-    waits for the loss in each step.)"""
+    """mmengine's Runner without its default hooks, of which `runtime_info` waits for the loss in each step."""
 
     def __init__(self, **kwargs: Any) -> None:
         off: Any = dict.fromkeys(("runtime_info", "timer", "logger", "param_scheduler", "checkpoint"))
         super().__init__(default_hooks=off, **kwargs)
-        with contextlib.suppress(OSError):  # what it makes for a log, where there is nothing else in it
+        with contextlib.suppress(OSError):  # removes mmengine's log folder if it is empty
             os.rmdir(self._log_dir)
 
-    def build_logger(self, *given: Any, **options: Any) -> MMLogger:
-        """One that writes no file."""
+    def build_logger(self, *args: Any, **kwargs: Any) -> MMLogger:
+        """Return a logger that writes no file."""
         return MMLogger.get_instance(self._experiment_name, log_level="ERROR")
 
     def _log_env(self, env_cfg: dict[str, Any]) -> None:
         pass
 
     def _init_model_weights(self) -> None:
-        pass  # models are initialised where they are built
+        pass  # models initialize their weights themselves
 
     def wrap_model(self, model_wrapper_cfg: Any, model: nn.Module) -> nn.Module:
-        """It is where it is to be already; mmengine would move it to a device of its own choice."""
+        """Return the model on its device; mmengine would move it to another one."""
         return revert_sync_batchnorm(model)
 
     def dump_config(self) -> None:
-        pass  # the engine writes the config
+        pass  # the trainer writes the config
 
 
 class AmpWrapper(OptimWrapper):
-    """Mixed precision (AMP): OptimWrapper that computes in bf16 or fp16 on any device; fp16 losses are scaled."""
+    """An OptimWrapper with mixed precision (AMP): bf16 or fp16 on any device; fp16 losses are scaled."""
 
     def __init__(self, dtype: torch.dtype | None, device: str, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.dtype, self.device = dtype, device
         self.scaler = torch.amp.GradScaler(device, enabled=dtype == torch.float16)  # pyright: ignore[reportPrivateImportUsage]
-        self.updates = 0  # optimizer steps so far, those among them that fp16 made too large included
-        self.skipped = 0  # the latest of them in a row that were left out for that
-        self.frozen: Sequence[nn.Parameter] = ()  # parameters that a step leaves alone
-        self.epoch = 0  # batches in an epoch: each ends with a step, so that no gradient is pending when it is saved
+        self.updates = 0  # optimizer steps so far, including skipped ones
+        self.skipped = 0  # latest steps in a row that fp16 overflow skipped
+        self.frozen: Sequence[nn.Parameter] = ()  # parameters that a step does not change
+        self.epoch = 0  # batches in an epoch: its last one ends a step, so that a checkpoint has no pending gradients
 
     @contextmanager
     def optim_context(self, model: nn.Module) -> Iterator[None]:
@@ -71,16 +70,16 @@ class AmpWrapper(OptimWrapper):
         if not self.epoch:
             return super().scale_loss(loss)
         k = self._accumulative_counts
-        rest = self.epoch % k
-        last = self._inner_count % self.epoch >= self.epoch - rest
-        return loss / (rest if last else k)
+        remainder = self.epoch % k
+        last = self._inner_count % self.epoch >= self.epoch - remainder
+        return loss / (remainder if last else k)
 
     def backward(self, loss: Tensor, **kwargs: Any) -> None:
         self.scaler.scale(loss).backward(**kwargs)
         self._inner_count += 1
 
     def _clip_grad(self) -> None:
-        """mmengine's also reads the norm back."""
+        """Clip the gradients' norm without reading it, which would wait for the device."""
         options: dict[str, Any] = self.clip_grad_kwargs or {}
         torch.nn.utils.clip_grad_norm_([p for p in self.parameters() if p.grad is not None], **options)
 
@@ -92,7 +91,7 @@ class AmpWrapper(OptimWrapper):
 
     def step(self, **kwargs: Any) -> None:
         for parameter in self.frozen:
-            parameter.grad = None  # then no optimizer moves or decays it
+            parameter.grad = None  # then no optimizer updates or decays it
         if self.clip_grad_kwargs:
             self.scaler.unscale_(self.optimizer)
             self._clip_grad()

@@ -1,4 +1,4 @@
-"""Whether data is that of a checkpoint: on --resume it has to be, where a checkpoint is tested a difference is told."""
+"""Compare the data with the fingerprints in a checkpoint: an error on --resume, a warning in a test."""
 
 import sys
 import warnings
@@ -13,41 +13,40 @@ from ndformer.framework.errors import DataError
 
 
 def differences(content: dict[str, Any], now: Mapping[str, Any], classes: Sequence[str]) -> list[str]:
-    """In sentences: `now` has fingerprints by split. Older checkpoints have names of classes alone, others neither."""
+    """Return the differences as sentences. `now` maps splits to fingerprints; old checkpoints may lack them."""
     names = zip_longest(content.get("classes", classes), classes, fillvalue="nothing")
-    found = [f"class {i} was {one!r}, is {other!r}" for i, (one, other) in enumerate(names) if one != other]
-    found[NAMED:] = [f"{len(found) - NAMED} more classes differ"] if len(found) > NAMED else []
+    changes = [f"class {i} was {old!r}, is {new!r}" for i, (old, new) in enumerate(names) if old != new]
+    changes[NAMED:] = [f"{len(changes) - NAMED} more classes differ"] if len(changes) > NAMED else []
     before = content.get("data", {})
     try:
-        return found + [one for split in now if split in before for one in changed(before[split], now[split], split)]
+        return changes + [c for split in now if split in before for c in changed(before[split], now[split], split)]
     except (KeyError, TypeError, AttributeError):
-        return [*found, "fingerprints in the checkpoint are of another form than those of now"]
+        return [*changes, "the checkpoint has fingerprints of the data in a format that is not known"]
 
 
 def check(content: dict[str, Any], now: Mapping[str, Any], classes: Sequence[str], allow_change: bool) -> None:
-    """A sentence if the rest of a run would be on other data than its beginning."""
-    found = differences(content, now, classes)
-    if found and not allow_change:
-        listed = "\n".join(f"  {one}" for one in found)
-        sentence = f"the data is not that of the run to resume:\n{listed}"
-        raise DataError(sentence, "--allow-data-change goes on all the same")
-    for one in found:
-        print(one)
+    """Raise if the current data is not the data of the run to resume."""
+    changes = differences(content, now, classes)
+    if changes and not allow_change:
+        listed = "\n".join(f"  {change}" for change in changes)
+        raise DataError(f"the data is not that of the run to resume:\n{listed}", "--allow-data-change continues anyway")
+    for change in changes:
+        print(change)
     if "data" not in content:
-        print("the checkpoint is of before there were fingerprints of data: only names of classes are compared")
+        print("the checkpoint has no fingerprints of the data: only class names are compared")
 
 
 def warn(content: dict[str, Any], data: Dataset, path: Path) -> None:
-    """Where a checkpoint is tested on another test set than that of its run, or means other classes."""
-    found = differences(content, dict(test=fingerprint(data)), data.classes)
-    if found:
-        warnings.warn(f"the data is not that of the run of {path}: {'; '.join(found)}", stacklevel=2)
-    tell_of_absent(data)
+    """Warn if the test set or the classes are not those of the checkpoint's run."""
+    changes = differences(content, dict(test=fingerprint(data)), data.classes)
+    if changes:
+        warnings.warn(f"the data is not that of the run of {path}: {'; '.join(changes)}", stacklevel=2)
+    warn_absent_classes(data)
 
 
-def tell_of_absent(data: Dataset) -> None:
-    """Classes of which a test set has no samples, which its figures are not about."""
+def warn_absent_classes(data: Dataset) -> None:
+    """Print the classes without samples in a test set, which its metrics say nothing about."""
     absent = data.absent()
     if absent:
         named = ", ".join(absent[:NAMED]) + (f" and {len(absent) - NAMED} more" if len(absent) > NAMED else "")
-        print(f"the test set has nothing of {named}: figures are those of the other classes", file=sys.stderr)
+        print(f"the test set has no samples of {named}: metrics are of the other classes", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""Learning-rate schedules, and beta1's: functions of the share of training done, so that nothing drifts on resume."""
+"""Schedules of the learning rate and of Adam's beta1, as functions of the step, so that they resume exactly."""
 
 import math
 
@@ -7,23 +7,25 @@ from ndformer.framework.registry.ranges import Positive, Rate, Share
 
 
 class Schedule:
+    """Base class of schedules."""
+
     def __call__(self, update: int, total: int) -> float:
-        """The factor on the learning rate of optimizer step `update`, counted from 0, of `total`."""
+        """Return the factor on the learning rate at optimizer step `update` (from 0) of `total`."""
         raise NotImplementedError
 
     def beta1(self, update: int, total: int) -> float | None:
-        """Adam's beta1 at that step; None: what the optimizer has."""
+        """Return Adam's beta1 at that step; None: the optimizer's value."""
         return None
 
 
 def cosine(start: float, end: float, share: float) -> float:
-    """From start to end along half a cosine, share 0..1."""
+    """Return the value between start and end along half a cosine; share is from 0 to 1."""
     return end + (start - end) * 0.5 * (1 + math.cos(math.pi * share))
 
 
 @SCHEDULES.register_module()
 class WarmupCosine(Schedule):
-    """Warm-up and cosine: linear from `start` to 1 over the first `warmup` (share of steps), half a cosine to `end`."""
+    """Linear warmup and cosine decay: from `start` to 1 over `warmup` (a share of steps), then down to `end`."""
 
     def __init__(self, warmup: Rate = 0.05, start: Share = 0.0, end: Share = 0.0) -> None:
         _share(warmup)
@@ -38,9 +40,9 @@ class WarmupCosine(Schedule):
 
 @SCHEDULES.register_module()
 class OneCycle(Schedule):
-    """torch's OneCycleLR with cosines: 1/div up to 1 over `warmup`, then down to 1/(div final_div).
+    """torch's OneCycleLR: a cosine from 1/div up to 1 over `warmup`, then down to 1/(div final_div).
 
-    With `betas`, torch's are (0.85, 0.95), beta1 falls from the second to the first meanwhile, and rises again.
+    With `betas` (torch uses 0.85 and 0.95), beta1 goes from the second to the first and back.
     """
 
     def __init__(
@@ -54,12 +56,12 @@ class OneCycle(Schedule):
         self.warmup, self.first, self.last, self.betas = warmup, 1 / div, 1 / (div * final_div), betas
 
     def __call__(self, update: int, total: int) -> float:
-        return self._between(self.first, 1.0, self.last, update, total)
+        return self._interpolate(self.first, 1.0, self.last, update, total)
 
     def beta1(self, update: int, total: int) -> float | None:
-        return None if self.betas is None else self._between(self.betas[1], *self.betas, update, total)
+        return None if self.betas is None else self._interpolate(self.betas[1], *self.betas, update, total)
 
-    def _between(self, start: float, top: float, end: float, update: int, total: int) -> float:
+    def _interpolate(self, start: float, top: float, end: float, update: int, total: int) -> float:
         turn, last = self.warmup * total - 1, total - 1
         if update <= turn:
             return cosine(start, top, update / turn if turn > 0 else 1.0)
@@ -68,7 +70,7 @@ class OneCycle(Schedule):
 
 @SCHEDULES.register_module()
 class Constant(Schedule):
-    """The same learning rate throughout."""
+    """A constant learning rate."""
 
     def __call__(self, update: int, total: int) -> float:
         return 1.0
@@ -76,4 +78,7 @@ class Constant(Schedule):
 
 def _share(warmup: float) -> None:
     if not 0 <= warmup < 1:
-        raise ValueError(f"warmup is the share of all steps, 0 to 1, got {warmup}: for 15 of 300 epochs write 15 / 300")
+        raise ValueError(
+            f"schedule.warmup: expected a share of all steps, from 0 to 1, got {warmup}. For 15 of 300 epochs write 15 "
+            "/ 300"
+        )

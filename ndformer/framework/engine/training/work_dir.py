@@ -1,4 +1,4 @@
-"""What a run writes into its work dir: the whole list, so that nothing of it is left where a run is overwritten."""
+"""The files of a run in its work dir: whether a run may start there, and their removal before it does."""
 
 import contextlib
 import re
@@ -11,7 +11,7 @@ from ndformer.framework.errors import DataError
 from ndformer.framework.system import atomic
 
 RESULTS, CONFIG = "results.json", "config.py"
-WRITTEN = (  # in the order in which it is taken away: no result may stand beside the config of another run
+WRITTEN = (  # all that a run writes, in the order of removal: results never lie beside another run's config
     RESULTS,
     "classes.txt",
     "confusion_matrix.png",
@@ -34,24 +34,25 @@ def begun(folder: Path) -> bool:
 
 
 def check_free(folder: Path, resume: bool, overwrite: bool) -> None:
-    """A sentence unless a run may begin there, or go on. Where another is at work, the lock has it."""
-    there = Owner.read(folder / NAME)
-    if there is not None and there.process not in (None, this()) and not there.process.gone:
+    """Raise unless a run may start or resume in the folder; while another run uses it, the lock raises instead."""
+    owner = Owner.read(folder / NAME)
+    if owner is not None and owner.process not in (None, this()) and not owner.process.has_exited:
         return
     if resume and not begun(folder):
         raise DataError(f"nothing to resume in {folder}: it has no {checkpoint.LAST}", "start without --resume")
     if begun(folder) and not (resume or overwrite):
         raise DataError(
-            f"{folder} holds a run already", "--resume goes on, --overwrite starts anew, --work-dir names another"
+            f"{folder} already contains a run",
+            "--resume continues it, --overwrite replaces it, --work-dir names another folder",
         )
 
 
 def clear(folder: Path) -> None:
-    """Take away all that a run has written, and nothing else."""
+    """Remove all files that a run has written, and no others."""
     for name in WRITTEN:
         atomic.remove(folder / name)
-    for logs in folder.glob("????????_??????"):  # mmengine's, one folder for each start: runs of before have them
+    for logs in folder.glob("????????_??????"):  # written by mmengine at each start, in runs of older versions
         if re.fullmatch(r"\d{8}_\d{6}", logs.name):
             atomic.remove(logs / f"{logs.name}.log")
-            with contextlib.suppress(OSError):  # there is something of somebody else's in it
+            with contextlib.suppress(OSError):  # it contains other files
                 logs.rmdir()

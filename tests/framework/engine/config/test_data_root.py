@@ -8,11 +8,11 @@ from mmengine.config import Config
 from ndformer.framework.data.dataset import SPLITS, rooted
 from ndformer.framework.data.mixture import Mixture
 from ndformer.framework.data.stand_ins import MARK
-from ndformer.framework.engine.building import _homes, prepare_data
-from ndformer.framework.engine.config.differences import check_resumable, that_matter
+from ndformer.framework.engine.building import _data_folders, prepare_data
+from ndformer.framework.engine.config.differences import check_resumable, relevant_changes
 from ndformer.framework.engine.config.inherit import read
 from ndformer.framework.engine.config.load import load
-from ndformer.framework.engine.config.text import spelled
+from ndformer.framework.engine.config.text import format_config
 from ndformer.framework.engine.training.loading import build_dataset
 from ndformer.framework.errors import ConfigError, DataError
 from ndformer.framework.registry import DATASETS
@@ -74,7 +74,7 @@ def test_a_data_root_that_no_dataset_follows_is_refused():
 @pytest.mark.parametrize("sample", [False, True])
 def test_a_config_that_a_run_once_saved_is_the_same_as_now(write, sample):
     cfg = load(CIFAR, ["seed=3"], sample=sample)
-    saved = write(spelled(as_once_saved(cfg)), "saved.py")
+    saved = write(format_config(as_once_saved(cfg)), "saved.py")
     assert "data_root" in read(saved)["train_dataloader"]["dataset"]
     again = load(saved)
     assert again.to_dict() == cfg.to_dict()
@@ -87,10 +87,10 @@ def test_a_run_goes_on_from_settings_that_were_once_saved(capsys):
     state = dict(settings=as_once_saved(cfg), epoch=1, processes=1)
     check_resumable(cfg, state, False)
     assert capsys.readouterr().out == ""
-    assert that_matter(state["settings"], cfg.to_dict()) == []
+    assert relevant_changes(state["settings"], cfg.to_dict()) == []
     elsewhere = load(CIFAR, ["data_root=/x"])
     before = str(Path("data/cifar10").absolute())
-    assert that_matter(state["settings"], elsewhere.to_dict()) == [("data_root", before, "/x")]
+    assert relevant_changes(state["settings"], elsewhere.to_dict()) == [("data_root", before, "/x")]
     with pytest.raises(DataError, match="data_root: was '/.*', is '/x'$"):
         check_resumable(elsewhere, state, False)
 
@@ -98,7 +98,7 @@ def test_a_run_goes_on_from_settings_that_were_once_saved(capsys):
 def in_turn(**image):
     """The config of four datasets in turn, the first of them another one."""
     dataset = dict(parts=dict(image=dict(_delete_=True, **image)))
-    own = spelled({f"{split}_dataloader": dict(dataset=dataset) for split in SPLITS})
+    own = format_config({f"{split}_dataloader": dict(dataset=dataset) for split in SPLITS})
     return f"_base_ = [{str(CONFIGS / 'joint_sample.py')!r}]\n{own}"
 
 
@@ -107,7 +107,7 @@ def test_parts_of_a_mixture_follow_too(write):
     cfg = load(write(in_turn(**part) + "data_root = 'here'"))
     assert cfg.train_dataloader.dataset.parts.image == part
     assert cfg.train_dataloader.dataset.parts.points.data_root == "data/samples/modelnet40"
-    assert load(write(spelled(as_once_saved(cfg)), "saved.py")).to_dict() == cfg.to_dict()
+    assert load(write(format_config(as_once_saved(cfg)), "saved.py")).to_dict() == cfg.to_dict()
     missing = [f"{split}_dataloader.dataset.parts.image.data_root is missing: CIFAR10 needs it" for split in SPLITS]
     assert refusal(load, write(in_turn(**part))).splitlines() == missing
     assert refusal(load, CONFIGS / "joint_sample.py", ["data_root=/x"]).startswith("data_root: nothing reads it")
@@ -117,7 +117,7 @@ def test_a_mixture_may_have_its_own_data_root(write):
     of_mixture = [f"{split}_dataloader.dataset.data_root=own" for split in SPLITS]
     cfg = load(write(in_turn(type="CIFAR10")), of_mixture)
     cfg.train_dataloader.dataset.pop("weights")
-    assert _homes(cfg)[:2] == [Path("own"), Path("data/samples/modelnet40")]
+    assert _data_folders(cfg)[:2] == [Path("own"), Path("data/samples/modelnet40")]
     assert refusal(load, write(in_turn(type="CIFAR10")), [*of_mixture, "data_root=/x"]).startswith("data_root: nothing")
 
 
@@ -132,7 +132,7 @@ def test_what_is_built_is_where_its_place_says():
 
 def test_a_stand_in_is_looked_for_at_the_root(tmp_path):
     (tmp_path / MARK).touch()
-    with pytest.raises(DataError, match=f"{tmp_path} holds the generated stand-in"):
+    with pytest.raises(DataError, match=f"{tmp_path}: expected the dataset, got the generated stand-in"):
         prepare_data(load(CIFAR, [f"data_root={str(tmp_path)!r}"]), sample=False)
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ndformer.framework.engine.config.inherit import read
 from ndformer.framework.engine.config.load import load
-from ndformer.framework.engine.config.text import spelled
+from ndformer.framework.engine.config.text import format_config
 from ndformer.framework.errors import ConfigError
 
 ROOT = Path(__file__).parents[4]
@@ -51,9 +51,9 @@ def as_mmengine_reads(path):
 @settings(FILES, max_examples=60)
 @given(TREES, TREES, TREES)
 def test_files_merge_as_in_mmengine(write, low, middle, high):
-    write(spelled(low), "low.py")
-    write("_base_ = ['low.py']\n" + spelled(middle), "middle.py")
-    path = write("_base_ = 'middle.py'\n" + spelled(high), "high.py")
+    write(format_config(low), "low.py")
+    write("_base_ = ['low.py']\n" + format_config(middle), "middle.py")
+    path = write("_base_ = 'middle.py'\n" + format_config(high), "high.py")
     theirs = as_mmengine_reads(path)
     if theirs is None:
         assert "cannot merge" in refusal(read, path)
@@ -100,23 +100,26 @@ def test_an_imported_setting_is_a_setting(write, tmp_path, monkeypatch):
         ("import nowhere", "x.py, line 1: ModuleNotFoundError: No module named 'nowhere'"),
         ("seed = 1\nreturn", "x.py, line 2: SyntaxError"),
         ("from mmengine.config import read_base\nwith read_base():\n    pass", "instead of read_base() write _base_"),
-        ("_base_ = ['a' + 'b']", "line 1: write _base_ = ['FILE.py']"),
-        ("_base_: list = ['a.py']", "line 1: write _base_ = ['FILE.py']"),
-        ("_base_ = []\n_base_ = []", "write _base_ = ['FILE.py']"),
-        ("_base_ = ['base.pz', 1]", "write _base_ = ['FILE.py']"),
+        ("_base_ = ['a' + 'b']", "line 1: expected one assignment _base_ = ['FILE.py']"),
+        ("_base_: list = ['a.py']", "line 1: expected one assignment _base_ = ['FILE.py']"),
+        ("_base_ = []\n_base_ = []", "expected one assignment _base_ = ['FILE.py']"),
+        ("_base_ = ['base.pz', 1]", "expected one assignment _base_ = ['FILE.py']"),
         ("_base_ = ['bsae.py']", "x.py: its base {}/bsae.py does not exist, did you mean 'base.py'?"),
-        ("_base_ = ['x.py']", "_base_ goes in a circle: {0}/x.py -> {0}/x.py"),
-        ("_base_ = ['base.py', 'other.py']", "its bases base.py and other.py both give 'seed'"),
+        ("_base_ = ['x.py']", "_base_: expected no cycle, got {0}/x.py -> {0}/x.py"),
+        ("_base_ = ['base.py', 'other.py']", "its bases base.py and other.py both set 'seed'"),
         (
             "_base_ = 'base.py'\nseed = {{_base_.modle.depth}}",
             "AttributeError: the base has no 'modle', did you mean 'mo",
         ),
         ("_base_ = 'base.py'\nseed = dict(a=1)", "x.py: seed: a dict cannot merge with 1"),
-        ("import torch\noptimizer = dict(type=torch.optim.SGD)", "optimizer.type is <class 'torch.optim.sgd.SGD'>"),
-        ("model = dict(act=lambda x: x)", "model.act is <function"),
-        ("work_dir = 'work/{{ fileBasename }}'", "stands outside of quotes"),
-        ("model = {1.5: 2}", "model has the key 1.5: keys are words or whole numbers"),
-        ("model = [dict(a={1, 2})]", "model.0.a is {{1, 2}}, a set: settings are texts, numbers, lists and dicts"),
+        (
+            "import torch\noptimizer = dict(type=torch.optim.SGD)",
+            "optimizer.type: expected text, a number, a list or a dict, got <class 'torch.optim.sgd.SGD'>",
+        ),
+        ("model = dict(act=lambda x: x)", "model.act: expected text, a number, a list or a dict, got <function"),
+        ("work_dir = 'work/{{ fileBasename }}'", "without quotes"),
+        ("model = {1.5: 2}", "model: expected keys that are strings or whole numbers, got 1.5"),
+        ("model = [dict(a={1, 2})]", "model.0.a: expected text, a number, a list or a dict, got {{1, 2}}, a set."),
     ],
 )
 def test_a_file_that_cannot_be_read_says_where_and_why(write, tmp_path, text, words):

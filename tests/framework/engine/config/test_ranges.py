@@ -8,8 +8,9 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 
 import pytest
 
+from ndformer.framework.engine.config.checker import PLACES
 from ndformer.framework.engine.config.load import check, load
-from ndformer.framework.engine.config.schema import PLACES, Keys
+from ndformer.framework.engine.config.schema import Keys
 from ndformer.framework.errors import ConfigError
 from ndformer.framework.registry.ranges import Ascending, Count, Filled, Finite, Positive, Range, Rate, Span, Text
 from ndformer.framework.registry.signature import arguments, fits, in_words
@@ -118,8 +119,8 @@ CRASHED = [  # a traceback, or a sentence about something else
     ("train_dataloader.num_workers=-1", "train_dataloader.num_workers: takes a whole number from 0"),
     ("train_cfg.accumulate=0", "train_cfg.accumulate: takes a whole number from 1"),
     ("model.head.label_smoothing=2.5", "model.head.label_smoothing: takes"),
-    ("metrics=[]", "metrics: a list of one or more, got an empty one"),
-    ("model.backbone.encoding=[]", "model.backbone.encoding: a list of one or more, got an empty one"),
+    ("metrics=[]", "metrics: expected a list of one or more, got an empty one"),
+    ("model.backbone.encoding=[]", "model.backbone.encoding: expected a list of one or more, got an empty one"),
     ("model.type=", "model.type: no model is called ''"),
     ("model.backbone.encoding.type=", "model.backbone.encoding.type: no encoding is called ''"),
     ("model.modalities=dict(_delete_=True)", "model.modalities: takes a dict that is not empty whose keys are names"),

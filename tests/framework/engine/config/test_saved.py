@@ -13,7 +13,7 @@ import torch
 
 from ndformer.framework.engine.config import saved
 from ndformer.framework.engine.config.inherit import read
-from ndformer.framework.engine.config.load import load, told
+from ndformer.framework.engine.config.load import load, load_text
 from ndformer.framework.errors import ConfigError, DataError
 
 CONFIGS = Path(__file__).parents[4] / "configs"
@@ -98,7 +98,7 @@ def test_a_config_py_that_is_not_of_its_config_json_is_not_run_unless_told_to(fo
 def test_the_config_py_of_an_old_run_is_not_run_unless_told_to(folder: Path) -> None:
     (folder / "config.json").unlink()
     ran = poison(folder)
-    with pytest.raises(DataError, match="is code, and there is no config.json beside it"):
+    with pytest.raises(DataError, match="is code, and its folder has no config.json"):
         load(folder / "config.py")
     assert not ran.exists()
     load(folder / "config.py", trusted=True)
@@ -124,7 +124,7 @@ def test_code_beside_weights_of_any_name_is_not_run_unless_told_to(name: str, co
     code.write_text(f"open({str(ran)!r}, 'w').close()\n_base_ = [{str(CONFIGS / 'cifar10_pape.py')!r}]\n")
     (tmp_path / "link.py").symlink_to(code)
     for path in (code, tmp_path / "link.py"):
-        with pytest.raises(DataError, match=f"is code, and there is no config.json beside it; it lies beside {name}"):
+        with pytest.raises(DataError, match=f"is code, and its folder has no config.json. It lies next to {name}"):
             load(path)
     assert not ran.exists()
     load(code, trusted=True)
@@ -139,14 +139,14 @@ def test_code_in_a_folder_that_cannot_be_listed_is_not_run(tmp_path: Path, monke
 
     (tmp_path / "config.py").touch()
     monkeypatch.setattr(os, "scandir", refused)
-    with pytest.raises(DataError, match="lies beside files that cannot be listed"):
+    with pytest.raises(DataError, match="lies next to files that cannot be listed"):
         load(tmp_path / "config.py")
 
 
 def test_other_code_beside_a_config_json_is_not_run(folder: Path) -> None:
     """Issue 44.22: config.json is of config.py, and of no other file."""
     (folder / "config.py").rename(folder / "model.py")
-    with pytest.raises(DataError, match="is code; it lies beside best.pth.*: name .*config.json, move"):
+    with pytest.raises(DataError, match="is code. It lies next to best.pth.* Give .*config.json, move"):
         load(folder / "model.py")
 
 
@@ -204,7 +204,7 @@ BROKEN = {
 @pytest.mark.parametrize("what", BROKEN)
 def test_a_damaged_config_json_is_a_sentence(folder: Path, what: str) -> None:
     (folder / "config.json").write_text(BROKEN[what])
-    with pytest.raises(ConfigError, match="config.json is damaged, it is not what a run writes"):
+    with pytest.raises(ConfigError, match="config.json is damaged: it is not a config that a run wrote"):
         load(folder / "config.json")
 
 
@@ -229,4 +229,4 @@ def test_a_config_of_too_many_values_is_a_sentence_before_it_is_parsed(name: str
     with pytest.raises(ConfigError, match="config.json has a config of more than 131072 values"):
         load(folder / "config.json")
     with pytest.raises(ConfigError, match="best.pth has a config of more than 131072 values"):
-        told(f"a = {LARGE[name]}", folder / "best.pth")
+        load_text(f"a = {LARGE[name]}", folder / "best.pth")

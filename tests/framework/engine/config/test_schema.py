@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ndformer.framework.engine.config.checker import PLACES
 from ndformer.framework.engine.config.load import check, load
-from ndformer.framework.engine.config.schema import PLACES, explained
-from ndformer.framework.engine.config.text import spelled
+from ndformer.framework.engine.config.schema import describe_keys
+from ndformer.framework.engine.config.text import format_config
 from ndformer.framework.errors import ConfigError
 from ndformer.framework.registry.signature import arguments, fits
 
@@ -45,21 +46,21 @@ def refusal(function, *arguments, **named):
         ),
         (
             ["model.backbone.encoding.type=ALiBi"],
-            "model.backbone.encoding.m: nothing reads it: PaPE would, ALiBi does not",
+            "model.backbone.encoding.m: nothing reads it: it is an argument of PaPE, not of ALiBi",
         ),
         (
             ["optimizer.type=SGD", "optimizer.betas=(.9,.9)"],
-            "dict(_delete_=True, type='SGD', ...) drops what a base config",
+            "dict(_delete_=True, type='SGD', ...) removes the arguments that a base config",
         ),
-        (["model.backbone.encoding.preset=pape_repo"], "AxialRoPE would, PaPE does not"),
+        (["model.backbone.encoding.preset=pape_repo"], "it is an argument of AxialRoPE, not of PaPE"),
         (["model.backbone=dict(_delete_=True,type=Transformer,dim=8,heads=1,depth=1)"], "position_dims is missing"),
         (["optimizer=dict(_delete_=True, type=SGD)"], "optimizer.lr is missing: SGD needs it"),
         (
             ["model.backbone.encoding.heads=8"],
-            "model.backbone.encoding.heads: PaPE is given it by its place, leave it out",
+            "model.backbone.encoding.heads: ndformer sets it for PaPE, leave it out",
         ),
-        (["model.head.dim=8"], "model.head.dim: Classifier is given it by its place"),
-        (["optimizer.params=[]"], "optimizer.params: Adam is given it by its place"),
+        (["model.head.dim=8"], "model.head.dim: ndformer sets it for Classifier"),
+        (["optimizer.params=[]"], "optimizer.params: ndformer sets it for Adam"),
         (
             ["optimizer.type=Adamw"],
             "optimizer.type: no optimizer is called 'Adamw', did you mean 'AdamW'? Known: ASGD, ",
@@ -129,7 +130,7 @@ def test_several_problems_are_several_lines():
 @pytest.mark.parametrize("key", ["model", "train_dataloader", "optimizer", "schedule", "train_cfg", "metrics"])
 def test_a_missing_part_is_named(write, key):
     rest = {k: v for k, v in load(CIFAR).to_dict().items() if k != key}
-    assert refusal(load, write(spelled(rest))) == f"{key} is missing: every config needs it"
+    assert refusal(load, write(format_config(rest))) == f"{key} is missing: every config needs it"
 
 
 def places(cfg, at=()):
@@ -246,7 +247,7 @@ def test_custom_imports_bring_names(write, on_cifar, tmp_path, monkeypatch):
     )
     text = "custom_imports = dict(imports=['{}'], allow_failed_imports=False)\nmodel = dict(head=dict(type='{}'))"
     path = on_cifar(text.format("head_of_config_test", "HeadOfConfigTest"))
-    assert "does not import (No module named 'head_of_config_test')" in refusal(load, path)
+    assert "cannot be imported (No module named 'head_of_config_test')" in refusal(load, path)
     monkeypatch.syspath_prepend(tmp_path)
     assert load(path).model.head.type == "HeadOfConfigTest"
     assert refusal(load, path, ["model.head.widht=3"]) == "model.head.widht: nothing reads it, did you mean width?"
@@ -261,7 +262,7 @@ def test_the_page_of_configs_lists_every_key():
         rows += [
             row.replace("train_dataloader.", f"{split}_dataloader.") for row in rows if "`train_dataloader." in row
         ]
-    keys = {f"| `{key}` | {f'`{default}` ' if default else ''}| {says} |" for key, default, says in explained()}
+    keys = {f"| `{key}` | {f'`{default}` ' if default else ''}| {says} |" for key, default, says in describe_keys()}
     assert set(rows) == keys
     for place in PLACES:
         assert f"`{place}`" in page

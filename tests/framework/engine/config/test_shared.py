@@ -68,7 +68,7 @@ def test_a_run_s_config_says_it_loader_by_loader_and_reads_back(write):
         ("data.fold=2", "data: nothing reads it, did you mean dataset.fold?"),
         ("dataset.fol=2", "train_dataloader.dataset.fol: nothing reads it, did you mean fold?"),
         ("dataset=UCF", "train_dataloader.dataset: a dataset is written dict(type='NAME', ...), got 'UCF'"),
-        ("train_dataloader.dataset.fold=2", "(dataset.fold is for all)"),
+        ("train_dataloader.dataset.fold=2", "(dataset.fold sets all)"),
         ("model.encodng=NoPE", "did you mean model.backbone.encoding?"),
         ("backbone.depth=3", "did you mean model.backbone.depth"),
         ("train.batch_size=8", "did you mean train_dataloader.batch_size?"),

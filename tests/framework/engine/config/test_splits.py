@@ -8,7 +8,7 @@ from ndformer.framework.engine.config.load import load
 from ndformer.framework.errors import ConfigError
 
 CONFIGS = Path(__file__).parents[4] / "configs"
-OTHERS = "or val_dataloader.any_split=True where that is wanted"
+OTHERS = "or val_dataloader.any_split=True if this is intended"
 
 
 def refusal(name: str, *options: str, sample: bool = False) -> list[str]:
@@ -24,7 +24,7 @@ def without_split(loader: str) -> str:
 def test_a_loader_that_does_not_say_its_split_does_not_read_the_training_set():
     for split in ("val", "test"):
         said = refusal("cifar10_pape", without_split(f"{split}_dataloader"))
-        assert said[0].startswith(f"{split}_dataloader.dataset.split is missing, and would be 'train': write '{split}'")
+        assert said[0].startswith(f"{split}_dataloader.dataset.split is missing, and would be 'train'. Write '{split}'")
     assert load(CONFIGS / "cifar10_pape.py", [without_split("train_dataloader")])
 
 
@@ -32,7 +32,7 @@ def test_a_loader_that_does_not_say_its_split_does_not_read_the_training_set():
 def test_a_loader_does_not_read_the_split_of_another_unless_that_is_said(loader, read):
     option = f"{loader}_dataloader.dataset.split={read}"
     said = refusal("cifar10_pape", option)
-    assert said[0].startswith(f"{loader}_dataloader.dataset.split is '{read}': write '{loader}', or {loader}_")
+    assert said[0].startswith(f"{loader}_dataloader.dataset.split is '{read}'. Write '{loader}', or {loader}_")
     assert load(CONFIGS / "cifar10_pape.py", [option, f"{loader}_dataloader.any_split=True"])
 
 
@@ -47,7 +47,7 @@ def test_a_loader_does_not_read_the_split_of_another_unless_that_is_said(loader,
 )
 def test_splits_of_one_set_are_cut_in_one_way(name, option, sentence):
     (said,) = refusal(name, option)
-    assert said.startswith(f"val_dataloader.dataset.{sentence}: they would share samples, write the same in both")
+    assert said.startswith(f"val_dataloader.dataset.{sentence}, so they would share samples. Write the same in both")
     assert said.endswith(OTHERS)
     assert load(CONFIGS / f"{name}.py", [option, "val_dataloader.any_split=True"])
 
@@ -64,7 +64,7 @@ def test_a_fold_is_said_for_all_three_loaders_or_for_none(name, options):
 
 def test_the_parts_of_a_mixture_are_held_to_the_same():
     part = "val_dataloader.dataset.parts.image"
-    assert f"{part}.split is 'test': write 'val'" in refusal("joint_sample", f"{part}.split=test")[0]
+    assert f"{part}.split is 'test'. Write 'val'" in refusal("joint_sample", f"{part}.split=test")[0]
     assert f"{part}.holdout: is 0.3, and 0.1 for train" in refusal("joint_sample", f"{part}.holdout=0.3")[0]
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ndformer.framework.engine.config.text import parse_encoding, parse_option, spelled
+from ndformer.framework.engine.config.text import format_config, parse_encoding, parse_option
 from ndformer.framework.errors import ConfigError
 
 
@@ -85,7 +85,7 @@ def test_an_encoding_is_a_name_with_options(text, value):
 
 @pytest.mark.parametrize("text", ["", "PaPE(8)", "PaPE(m=8", "3", "a.PaPE", "PaPE(m=1, **x)"])
 def test_an_encoding_that_is_no_name_is_refused(text):
-    assert "an encoding is written NAME" in refusal(parse_encoding, text)
+    assert "encoding: expected NAME" in refusal(parse_encoding, text)
 
 
 VALUES = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text()
@@ -100,7 +100,7 @@ TREE = st.recursive(
 @settings(deadline=None, max_examples=60)
 @given(st.dictionaries(st.from_regex(r"x[a-z]{0,60}", fullmatch=True), TREE, max_size=4))
 def test_a_written_config_reads_back_the_same(cfg):
-    text = spelled(cfg)
+    text = format_config(cfg)
     names = {}
     exec(text, names)
     del names["__builtins__"]

@@ -11,14 +11,14 @@ from ndformer.framework.attention import Attention
 from ndformer.framework.attention_maps import Look, looking
 from ndformer.framework.backbones.factorised import FactorisedTransformer
 from ndformer.framework.backbones.ptv3.network import PTv3
-from ndformer.framework.engine.programs.attention import Seen, terms_of
+from ndformer.framework.engine.programs.attention import SampleAttention, logit_terms
 from ndformer.framework.errors import DataError
 from ndformer.framework.tokens import TokenSet, Where
 from tests.framework.backbones import test_unitr as unitr
 
 
-def seen(looks: list[Look], places: torch.Tensor, prefix: int = 0) -> Seen:
-    return Seen("", None, looks, None, places, prefix)  # pyright: ignore[reportArgumentType]
+def seen(looks: list[Look], places: torch.Tensor, prefix: int = 0) -> SampleAttention:
+    return SampleAttention("", None, looks, None, places, prefix)  # pyright: ignore[reportArgumentType]
 
 
 def test_points_see_those_of_their_own_window_by_where_they_are():
@@ -40,9 +40,9 @@ def test_points_see_those_of_their_own_window_by_where_they_are():
         for k in range(8):
             other = (points == first.places[row, k]).all(1).nonzero()[0, 0]
             expected[:, other] = attention[row, :, slot, k]
-        found = of.through(first, token).values(attention)
+        found = of.view(first, token).values(attention)
         torch.testing.assert_close(found, expected, equal_nan=True)
-    coarse = of.through(second, 3).values(second.attention()).nan_to_num(-1)
+    coarse = of.view(second, 3).values(second.attention()).nan_to_num(-1)
     assert coarse.shape == (4, 20)
     near = torch.cdist(points, second.places.flatten(0, 1)).argmin(1)  # a point shows its cell
     assert all(torch.equal(coarse[:, i], coarse[:, j]) for i in range(20) for j in range(20) if near[i] == near[j])
@@ -72,7 +72,7 @@ def test_pillars_and_patches_see_those_of_their_own_set():
                         other = (places == look.places[row, k]).all(1)
                         expected[:, other] = attention[row, :, slot, k, None]
                         met += int(kinds[other][0] != kinds[token])
-            look, through = of.asked(layer, token)
+            look, through = of.select(layer, token)
             torch.testing.assert_close(through.values(look.attention()), expected, equal_nan=True)
             torch.testing.assert_close(expected.nansum(1), torch.ones(2))
         assert (met == 0) == own  # in the first block modalities are by themselves
@@ -88,12 +88,12 @@ def test_moments_look_at_themselves_in_space_and_at_each_other_in_time():
         model(TokenSet(torch.randn(1, 13, 16), where))
     space, time = looks
     of = seen(looks, places, prefix=1)
-    inside, attention = of.through(space, 7).values(space.attention()), space.attention()
+    inside, attention = of.view(space, 7).values(space.attention()), space.attention()
     assert inside[:, :6].isnan().all()
     torch.testing.assert_close(inside[:, 6:], attention[1, :, 2, 1:])  # token 7 is the second of moment 1
-    summaries = of.through(space, None).values(space.attention())  # what each moment's summary takes
+    summaries = of.view(space, None).values(space.attention())  # what each moment's summary takes
     torch.testing.assert_close(summaries, torch.cat([attention[0, :, 0, 1:], attention[1, :, 0, 1:]], 1))
-    moments = of.through(time, None).values(time.attention())  # all of a moment has what its summary has
+    moments = of.view(time, None).values(time.attention())  # all of a moment has what its summary has
     torch.testing.assert_close(moments, time.attention()[0, :, 0, 1:].repeat_interleave(6, 1))
 
 
@@ -105,4 +105,4 @@ def test_modalities_that_nobody_draws_together_are_dots():
 def test_what_would_fill_the_memory_is_a_sentence():
     look = Look(Attention(64, 16), torch.empty(1, 8192, 64), Where(torch.empty(1, 8192, 3)))
     with pytest.raises(DataError, match=r"1 x 8192 tokens and 16 heads, 4\.3 GB for a term"):
-        terms_of(look)
+        logit_terms(look)

@@ -88,7 +88,7 @@ def test_a_planted_link_or_pipe_gets_nothing_and_ends_no_run(tmp_path: Path) -> 
     (tmp_path / "link").symlink_to(tmp_path / "mine")
     os.mkfifo(tmp_path / "pipe")
     for name in ("link", "pipe"):
-        with pytest.warns(UserWarning, match=rf"{name} cannot be written \(.*\): going on without it"):
+        with pytest.warns(UserWarning, match=rf"{name} cannot be written \(.*\): the run continues without a log file"):
             log = Log(tmp_path / name)
         log.write("a line\n")  # and no second warning
     assert (tmp_path / "mine").read_text() == "mine"

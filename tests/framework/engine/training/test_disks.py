@@ -69,8 +69,7 @@ def test_a_disk_that_is_read_only_is_one_sentence(disk, monkeypatch, capsys):
     with pytest.raises(SystemExit) as end:
         cli.run(train_tool.main)
     assert (
-        str(end.value)
-        == f"train: --work-dir {disk / 'run'} cannot be written, {disk} allows no writing: name another one"
+        str(end.value) == f"train: --work-dir {disk / 'run'} cannot be written: {disk} is read-only. Give another one"
     )
     assert os.listdir(disk) == []
 
@@ -93,4 +92,4 @@ def test_a_folder_of_somebody_else_is_one_sentence():
         os.close(writer)
         said = os.read(reader, 1000).decode()
         os.close(reader)
-        assert said == f"--work-dir {home}/run cannot be written, {home} allows no writing: name another one"
+        assert said == f"--work-dir {home}/run cannot be written: {home} is read-only. Give another one"

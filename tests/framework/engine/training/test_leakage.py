@@ -12,7 +12,7 @@ from PIL import Image
 
 from ndformer.framework.data.dataset import Dataset
 from ndformer.framework.engine.training import leakage
-from ndformer.framework.engine.training.leakage import check_apart
+from ndformer.framework.engine.training.leakage import check_leakage
 from ndformer.framework.errors import DataError
 from ndformer.modalities.image.datasets.folder import ImageFolder
 
@@ -54,51 +54,53 @@ def folders(root):
 
 
 def test_splits_that_are_apart_pass(photos):
-    check_apart(config(), folders(photos))
+    check_leakage(config(), folders(photos))
 
 
 def test_a_link_to_a_file_of_another_split_is_that_file(photos):
     os.symlink(photos / "train" / "cat" / "train3.png", photos / "test" / "cat" / "other.png")
     os.link(photos / "train" / "dog" / "train3.png", photos / "test" / "dog" / "another.png")
-    with refused(r"test and train have 2 of the 42 samples of test in common, .*other.png is one: give each split"):
-        check_apart(config(), folders(photos))
-    check_apart(config(test=dict(any_split=True)), folders(photos))
+    with refused(
+        r"test and train have 2 of the 42 samples of test in common, for example .*other.png: give each split"
+    ):
+        check_leakage(config(), folders(photos))
+    check_leakage(config(test=dict(any_split=True)), folders(photos))
 
 
 def test_a_folder_that_stands_for_two_splits_is_refused_unless_validation_is_said_to_be_test(photos):
     shutil.rmtree(photos / "val")
     os.symlink(photos / "test", photos / "val")
     with refused("test and val have 40 of the 40 samples of test in common"):
-        check_apart(config(), folders(photos))
-    check_apart(config(val=dict(dataset=dict(val_is_test=True))), folders(photos))
+        check_leakage(config(), folders(photos))
+    check_leakage(config(val=dict(dataset=dict(val_is_test=True))), folders(photos))
 
 
 def test_copies_are_refused_where_there_are_many_and_told_where_there_are_few(photos):
     for i in range(3):
         shutil.copy(photos / "train" / "cat" / f"train{i}.png", photos / "val" / "cat" / f"v{i}.png")
     with refused(r"3 of 40 files in val and train are copies, .*v0.png of .*train0.png: give each"):
-        check_apart(config(), folders(photos))
+        check_leakage(config(), folders(photos))
     for i in (1, 2):
         (photos / "val" / "cat" / f"v{i}.png").unlink()
     with pytest.warns(UserWarning, match=r"^1 of 40 files in val and train are copies"):
-        check_apart(config(), folders(photos))
+        check_leakage(config(), folders(photos))
 
 
 def test_samples_of_one_file_are_told_apart_by_what_else_is_known_of_them(photos):
     table = photos / "train" / "cat" / "train0.png"
     rows = [(i, 0, table) for i in range(10)]
-    check_apart(
+    check_leakage(
         config(), dict(train=Given(rows[:6]), val=Given(rows[6:]), test=Given([(90, 0, table), (91, 0, table)]))
     )
     with refused("val and train have 1 of the 5 samples of val in common"):
-        check_apart(config(), dict(train=Given(rows[:6]), val=Given(rows[5:])))
+        check_leakage(config(), dict(train=Given(rows[:6]), val=Given(rows[5:])))
 
 
 def test_samples_without_files_are_known_by_their_arrays_and_not_by_numbers_alone():
     arrays = [np.full(4, i) for i in range(6)]
-    with refused("val and train have 2 of the 4 samples of val in common, sample 0 is one"):
-        check_apart(config(), dict(train=Given(arrays[:4]), val=Given(arrays[2:])))
-    check_apart(config(), dict(train=Given([(0, "cat"), (1, "dog")]), val=Given([(0, "cat")])))
+    with refused("val and train have 2 of the 4 samples of val in common, for example sample 0"):
+        check_leakage(config(), dict(train=Given(arrays[:4]), val=Given(arrays[2:])))
+    check_leakage(config(), dict(train=Given([(0, "cat"), (1, "dog")]), val=Given([(0, "cat")])))
 
 
 def test_no_pixel_is_read_where_sizes_tell(photos, monkeypatch):
@@ -106,4 +108,4 @@ def test_no_pixel_is_read_where_sizes_tell(photos, monkeypatch):
         for i, file in enumerate(sorted((photos / split).rglob("*.png"))):
             file.write_bytes(b"x" * (1 + 3 * i + SPLITS.index(split)))
     monkeypatch.setattr(leakage.foreign, "opened", lambda path: pytest.fail(f"{path} was read"))
-    check_apart(config(), folders(photos))
+    check_leakage(config(), folders(photos))

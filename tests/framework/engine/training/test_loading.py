@@ -101,7 +101,7 @@ def test_skipped_samples_are_listed_in_the_results_and_not_measured(tmp_path, ca
     results = train(of("Rotten", skip_bad=True), tmp_path)
     assert set(results["bad"]["test"]) == {f"{i}.png" for i in BAD}
     assert results["bad"]["test"]["3.png"] == "3.png is truncated"
-    assert "3 samples of test could not be read and were left out:\n  3.png is truncated" in capsys.readouterr().out
+    assert "3 samples of test could not be read and were skipped:\n  3.png is truncated" in capsys.readouterr().out
     right = results["test"]["accuracy"] * (15 - len(BAD))
     assert right == pytest.approx(round(right))
 

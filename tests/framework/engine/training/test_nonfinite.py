@@ -9,7 +9,7 @@ from ndformer.framework.engine.run import build_loader, evaluate, train
 from ndformer.framework.engine.training import checkpoint, nonfinite
 from ndformer.framework.engine.training.nonfinite import finite
 from ndformer.framework.engine.training.runner import AmpWrapper
-from ndformer.framework.engine.training.trainer import Trainer
+from ndformer.framework.engine.training.train_step import TrainStep
 from ndformer.framework.errors import BadNumbers
 from ndformer.framework.pictures import runs as report
 from ndformer.framework.registry import DATASETS
@@ -49,13 +49,13 @@ def short(**changes):
 def spoiling(monkeypatch, step, spoil):
     """From that step on, counted from 0, the MLP's output is spoil(output)."""
     forward, now = MLP.forward, []
-    reseed = Trainer._reseed
+    reseed = TrainStep._reseed
 
-    def counted(self):
-        now[:] = [self.iter]
-        reseed(self)
+    def counted(self, iteration):
+        now[:] = [iteration]
+        reseed(self, iteration)
 
-    monkeypatch.setattr(Trainer, "_reseed", counted)
+    monkeypatch.setattr(TrainStep, "_reseed", counted)
     monkeypatch.setattr(
         MLP,
         "forward",
@@ -103,7 +103,7 @@ def test_a_weight_that_is_not_finite_is_never_saved(tmp_path):
     cfg.optimizer = dict(type="SGD", lr=1e38)
     cfg.schedule = dict(type="Constant")
     cfg.train_cfg.clip_grad = None
-    with pytest.raises(BadNumbers, match="weights are not finite: they are not saved over last.pth|is not finite"):
+    with pytest.raises(BadNumbers, match="weights are not finite: last.pth is not overwritten|is not finite"):
         train(cfg, tmp_path)
     assert not (tmp_path / "last.pth").exists() or finite(checkpoint.load(tmp_path / "last.pth")["model"].values())
 
@@ -132,14 +132,14 @@ def test_a_bad_input_is_named_before_any_layer():
 def test_an_epoch_whose_loss_is_not_finite_ends_a_run_in_fp16_too(tmp_path, monkeypatch):
     """Single steps are left out there, so a run of fewer than 50 ended well and had learnt nothing."""
     spoiling(monkeypatch, 0, lambda x: x * float("nan"))
-    with pytest.raises(BadNumbers, match="epoch 1: its mean loss is not finite"):
+    with pytest.raises(BadNumbers, match="epoch 1: the mean loss is not finite"):
         train(short(amp="fp16"), tmp_path)
     assert not (tmp_path / "results.json").exists()
 
 
 def test_a_run_in_fp16_that_left_out_all_steps_does_not_end_well(tmp_path, monkeypatch):
     spoiling(monkeypatch, 0, Spoiled.apply)
-    with pytest.raises(BadNumbers, match="all 8 steps were left out, since their gradients are not finite in fp16"):
+    with pytest.raises(BadNumbers, match="all 8 steps were skipped, since their gradients are not finite in fp16"):
         train(short(amp="fp16"), tmp_path)
     assert not (tmp_path / "results.json").exists()
 

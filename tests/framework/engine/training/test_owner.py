@@ -70,7 +70,7 @@ def test_a_process_whose_exit_code_nobody_asked_for_is_gone():
         os.read(0, 0)
         os._exit(0)
     os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
-    assert Process(this().place, child, 1).gone
+    assert Process(this().place, child, 1).has_exited
     os.waitpid(child, 0)
 
 
@@ -89,7 +89,9 @@ def test_from_another_host_a_run_is_gone_when_it_was_silent_for_long(tmp_path):
     far = Process("another host", 7, 7)
     lock = leave(tmp_path, far, silent=owner.STALE - 30)
     with (
-        pytest.raises(DataError, match=r"process 7 on elsewhere: .*: 2\d\d s ago it gave a sign of life, after 300 s"),
+        pytest.raises(
+            DataError, match=r"process 7 on elsewhere: .*: its last heartbeat was 2\d\d s ago, and after 300 s"
+        ),
         owned(tmp_path),
     ):
         pass
@@ -127,11 +129,11 @@ def test_a_run_whose_folder_was_taken_writes_nothing_more_there(tmp_path):
     with owned(tmp_path) as ownership:
         leave(tmp_path, this(1))
         with pytest.raises(
-            DataError, match="is that of process 1 on elsewhere now, so this run writes nothing more there"
+            DataError, match="is locked by process 1 on elsewhere now, so this run ends without writing to it"
         ):
             ownership.check()
         (tmp_path / NAME).unlink()
-        with pytest.raises(DataError, match="is nobody's now"):
+        with pytest.raises(DataError, match="is locked by no run now"):
             ownership.check()
 
 
@@ -151,7 +153,7 @@ def test_a_file_taken_by_mistake_is_given_back(tmp_path):
     """Between a look at one that was killed and its removal another run came."""
     lock = leave(tmp_path, this())
     with atomic.aside(tmp_path) as aside:
-        assert not owner._taken_away(lock, Owner("elsewhere", ended()), aside)
+        assert not owner._remove(lock, Owner("elsewhere", ended()), aside)
     assert lock.exists()
 
 
@@ -180,6 +182,6 @@ def test_what_torchrun_starts_again_knows_that_the_folder_was_its_own(tmp_path, 
 
 def test_what_was_refused_is_not_taken_for_begun_when_torchrun_starts_it_again(tmp_path, monkeypatch):
     monkeypatch.setenv(processes.RESTARTS, "0")
-    with pytest.raises(DataError, match="holds a run already"), owned(tmp_path):
-        raise DataError("holds a run already")
+    with pytest.raises(DataError, match="already contains a run"), owned(tmp_path):
+        raise DataError("already contains a run")
     assert not (tmp_path / NAME).exists()

@@ -50,7 +50,7 @@ WIDTHS = dict(lookhere=4)  # of heads
 def begun(text: str, config: str, encoding: str | None, keep: bool = False, **options: Any) -> tuple[Any, str]:
     weights = pretrained.read(text)
     changes = [f"{name}={value}" for name, value in options.items()]
-    cfg = load(config_path(config), changes, encoding, adapt=lambda cfg: pretrained.adapted(cfg, weights, keep))
+    cfg = load(config_path(config), changes, encoding, adapt=lambda cfg: pretrained.adapt_config(cfg, weights, keep))
     model = build_model(cfg, "cpu", ["a", "b", "c"])
     return model, "\n".join(pretrained.begin(model, cfg))
 
@@ -103,7 +103,9 @@ def test_the_encoding_learns_at_the_full_rate_under_layer_decay(tmp_path, monkey
     model, _ = begun("timm(head_dim=16):in.pth", "imagefolder", "PaPE(m=4)")
     weights = pretrained.read("timm(head_dim=16):in.pth")
     new, own = (
-        load(config_path("imagefolder"), [], encoding, adapt=lambda cfg: pretrained.adapted(cfg, weights)).param_groups
+        load(
+            config_path("imagefolder"), [], encoding, adapt=lambda cfg: pretrained.adapt_config(cfg, weights)
+        ).param_groups
         for encoding in ("PaPE(m=4)", None)
     )
     assert own is None

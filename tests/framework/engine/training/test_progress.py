@@ -81,7 +81,7 @@ def test_a_terminal_has_one_line_that_is_rewritten_and_the_log_whole_ones(tmp_pa
 
 def test_a_long_validation_is_told_of_too(tmp_path: Path, clock: list[float]) -> None:
     def validated(progress: Progress) -> None:
-        for _ in progress.watched(DataLoader(torch.arange(30)), "validation"):  # pyright: ignore[reportArgumentType]
+        for _ in progress.with_progress(DataLoader(torch.arange(30)), "validation"):  # pyright: ignore[reportArgumentType]
             clock[0] += 1.0
 
     _, log = said(tmp_path, clock, validated, io.StringIO())
@@ -159,4 +159,4 @@ def test_a_step_waits_for_the_device_once(tmp_path: Path, monkeypatch: pytest.Mo
     DATASETS.module_dict.pop("SoakSquares")
     assert len(steps) == 8
     # the first waits, and the others read what it brought to the host (tests/elsewhere tells them apart)
-    assert waits.found == ["trainer._look", "trainer._look", "progress.step"] * len(steps)
+    assert waits.found == ["train_step._sync_stats", "train_step._sync_stats", "progress.step"] * len(steps)

@@ -128,14 +128,14 @@ def test_what_nohup_has_ignored_stays_ignored(tmp_path):
 
 
 def test_a_signal_during_validation_saves_what_was_trained(tmp_path, whole):
-    look = Trainer._look_up
+    look = Trainer._check_signal
 
     def told(self):
         os.kill(os.getpid(), signal.SIGTERM)
         look(self)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Trainer, "_look_up", told)
+        patch.setattr(Trainer, "_check_signal", told)
         with pytest.raises(SystemExit):
             train(short(), tmp_path)
     state = checkpoint.load(tmp_path / "last.pth")
@@ -174,7 +174,7 @@ def test_a_full_disk_is_one_sentence_and_the_checkpoint_before_it_is_whole(tmp_p
 
     with monkeypatch.context() as patch:
         patch.setattr(checkpoint._Recorder, "put", full)
-        with pytest.raises(DataError, match=r"last.pth cannot be written \(No space left on device\): the checkpoint"):
+        with pytest.raises(DataError, match=r"last.pth cannot be written \(No space left on device\). The checkpoint"):
             train(short(), tmp_path)
     assert not list(tmp_path.glob("*.writing"))
     train(short(), tmp_path, resume=True)
@@ -215,7 +215,9 @@ def test_the_best_checkpoint_is_looked_at_when_a_run_is_resumed(tmp_path, whole,
     else:
         checkpoint.save(best, checkpoint.load(best) | dict(model=dict(w=torch.zeros(2))))
     monkeypatch.setattr(TrainLoop, "run", lambda self: pytest.fail("it went on before it looked"))
-    with pytest.raises(DataError, match="has the run's best weights, with which it ends: put a copy of it back"):
+    with pytest.raises(
+        DataError, match="has the best weights of the run, which are tested at its end: restore a copy of it"
+    ):
         train(short(), tmp_path / "run", resume=True)
 
 
@@ -248,7 +250,7 @@ def test_another_number_of_threads_is_said(tmp_path, capsys):
     checkpoint.save(tmp_path / "last.pth", state | dict(threads=state["threads"] + 1))
     train(short(), tmp_path, resume=True)
     now = state["threads"]
-    assert f"the run computed with {now + 1} threads and goes on with {now}: sums" in capsys.readouterr().out
+    assert f"the run used {now + 1} threads and continues with {now}: sums" in capsys.readouterr().out
 
 
 STRANGE = {
@@ -293,11 +295,11 @@ def test_more_epochs_derive_the_schedule_anew_and_fewer_than_done_are_refused(tm
     longer = short()
     longer.train_cfg.max_epochs = 3
     train(longer, tmp_path, resume=True)
-    assert "max_epochs was 2 and is 3: the schedule is that of 3 epochs from here on" in capsys.readouterr().out
+    assert "max_epochs was 2 and is 3: the schedule is now that of 3 epochs" in capsys.readouterr().out
     trainer_lr = checkpoint.load(tmp_path / "last.pth")["history"][-1]["lr"]
     train(longer, tmp_path / "at_once")
     assert trainer_lr == checkpoint.load(tmp_path / "at_once" / "last.pth")["history"][-1]["lr"] > 0
-    with pytest.raises(DataError, match="max_epochs is 2, but 3 epochs are done"):
+    with pytest.raises(DataError, match="max_epochs: expected 3 or more, since so many epochs are done, got 2"):
         train(short(), tmp_path, resume=True)
 
 
@@ -324,7 +326,7 @@ def test_checkpoints_are_due_by_steps_or_minutes(monkeypatch):
     timer.restart()
     assert not timer.due(3)
     for wrong in ("10 seconds", "soon", "0 minutes", 0):
-        with pytest.raises(ValueError, match="checkpoint_every is"):
+        with pytest.raises(ValueError, match="checkpoint_every: expected"):
             CheckpointTimer(wrong)
 
 

@@ -172,11 +172,11 @@ def test_a_config_without_a_number_of_classes_has_that_of_the_data(tmp_path, cap
     given = dict(type="Classifier", label_smoothing=0.1)
     cfg.model["head"] = Config(dict(head=given)).head
     results = train(cfg, tmp_path / "run")
-    assert "model.head.classes is 3, as the data has it" in capsys.readouterr().out
+    assert "model.head.classes is 3, from the data" in capsys.readouterr().out
     assert saved.read(tmp_path / "run" / "config.json")["model"]["head"]["classes"] == 3
     assert "classes" not in cfg.model.head
     content = checkpoint.load(tmp_path / "run" / "best.pth")
-    model = build_model(cfg, known=content["classes"])  # as programs build it from the user's own config
+    model = build_model(cfg, class_names=content["classes"])  # as programs build it from the user's own config
     checkpoint.load_weights(model, content, "best.pth")
     assert evaluate(cfg, model, build_loader(cfg, "test")).values == results["test"]
     cfg.train_cfg.max_epochs = 2
@@ -197,7 +197,7 @@ def test_a_val_split_that_is_the_test_set_is_in_the_log_and_in_results_json(tmp_
     assert f"the data has no test split, so its val split is the test set{held_out}\n" in said
     assert results["test_is_val"] is True
     assert results.get("val_is_test", False) is validated_on_test
-    assert ("validation was the test set itself" in said) == validated_on_test
+    assert ("the validation set is the test set" in said) == validated_on_test
 
 
 def test_the_reported_figures_are_those_of_the_checkpoint_that_was_best_on_validation(tmp_path):
@@ -219,7 +219,7 @@ def test_resuming_nothing_and_loading_the_wrong_thing_are_one_sentence_each(tmp_
         checkpoint.load(tmp_path / "text.pth")
     model = build_model(config())
     other = dict(model={**model.state_dict(), "head.linear.bias": torch.zeros(4)})
-    with pytest.raises(DataError, match=r"another model: head.linear.bias \(4,\) instead of \(3,\)"):
+    with pytest.raises(DataError, match=r"does not fit the model: head.linear.bias \(4,\) instead of \(3,\)"):
         checkpoint.load_weights(model, other, "other.pth")
 
 
@@ -276,7 +276,7 @@ def test_beta1_reaches_the_optimizer_or_is_refused(tmp_path):
     train(config(schedule=cycle, optimizer=dict(type="AdamW", lr=1e-3)), tmp_path / "run")
     groups = checkpoint.load(tmp_path / "run" / "last.pth")["optimizer"]["param_groups"]
     assert [group["betas"][0] for group in groups] == pytest.approx([0.95] * len(groups))
-    with pytest.raises(ValueError, match="SGD has none"):
+    with pytest.raises(ValueError, match="expected an optimizer with betas, got SGD"):
         train(config(schedule=cycle, optimizer=dict(type="SGD", lr=1e-3)), tmp_path / "other")
 
 
@@ -287,7 +287,7 @@ def test_learning_rates_by_name():
     assert found["backbone.blocks.0.mlp.0.weight"] == 0.1
     assert found["backbone.blocks.1.mlp.0.weight"] == 0.01
     assert found["head.linear.weight"] == 1.0
-    with pytest.raises(ValueError, match="no parameter has 'blok' in its name"):
+    with pytest.raises(ValueError, match="expected a part of a parameter's name, got 'blok'"):
         parameter_groups(model, 0.05, lr_factors=dict(blok=0.1))
 
 
@@ -354,7 +354,7 @@ def test_layers_of_points_and_of_space_and_time_learn_slower_from_top_to_bottom(
 
 def test_layer_decay_is_refused_where_the_backbone_says_no_layers():
     model = nn.ModuleDict(dict(backbone=nn.Linear(2, 2), head=nn.Linear(2, 2)))
-    with pytest.raises(ValueError, match=r"Linear has no `depth` and `layer_of\(name\)`: write them, or leave"):
+    with pytest.raises(ValueError, match=r"expected a backbone with `depth` and `layer_index\(name\)`, got Linear"):
         parameter_groups(model, 0.0, layer_decay=0.5)
     assert parameter_groups(model, 0.0)
 

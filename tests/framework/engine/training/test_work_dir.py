@@ -84,7 +84,7 @@ def test_what_is_there_is_not_overwritten_unasked_nor_by_a_second_start(tmp_path
     before = (tmp_path / checkpoint.LAST).read_bytes()
     for start in ("0", "1"):
         monkeypatch.setenv(processes.RESTARTS, start)
-        with pytest.raises(DataError, match="holds a run already"):
+        with pytest.raises(DataError, match="already contains a run"):
             train(short(), tmp_path, overwrite=False)
     assert (tmp_path / checkpoint.LAST).read_bytes() == before
 
