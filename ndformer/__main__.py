@@ -11,7 +11,7 @@ from pathlib import Path
 
 import ndformer
 from ndformer.framework.errors import nearest
-from ndformer.framework.system.pipes import ending_with_their_reader
+from ndformer.framework.system.pipes import exit_on_closed_pipe
 
 TOOLS = Path(__file__).parent / "tools"
 
@@ -24,7 +24,7 @@ def main() -> None:
         print(f"ndformer {ndformer.__version__}")
         return
     if name in ("-h", "--help"):
-        with ending_with_their_reader():
+        with exit_on_closed_pipe():
             print("Usage: ndformer PROGRAM ...    ndformer PROGRAM --help lists its options\n")
             for name, path in sorted(programs.items(), key=lambda item: "/" in item[0]):  # benchmarks last
                 says = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""

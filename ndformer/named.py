@@ -53,7 +53,7 @@ def _check_options(options: dict[str, Any], backbone: type) -> None:
 
 def _head(classes: int, modalities: dict[str, dict[str, Any]]) -> dict[str, Any]:
     """Of the class token, or of the mean where tokens begin with none."""
-    first = [adapter.named[:1] for adapter in _adapters(modalities)]
+    first = [adapter.prefix_names[:1] for adapter in _adapters(modalities)]
     pool = dict(pool="class" if all(name == ("class token",) for name in first) else "mean")
     return dict(type="PooledFeatures", **pool) if classes == 0 else dict(type="Classifier", classes=classes, **pool)
 

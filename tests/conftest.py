@@ -12,7 +12,7 @@ import torch
 from ndformer.framework.system import malloc
 
 torch.set_num_threads(1)
-malloc.keep_freed()
+malloc.retain_freed()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -96,7 +96,7 @@ def main() -> None:
         raise DataError(f"--count is 1 or more, got {given.count}")
     output.ready(given.out, (".png", ".jpg", ".pdf"))
     sheet = sheets(parts(dataset_of(given)), given.count)
-    with atomic.whole(given.out) as half:
+    with atomic.replacing(given.out) as half:
         sheet.save(half)
     print(given.out)
 

@@ -32,7 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--head-dim", metavar="N", type=int, help="width of a head, as published: 64, of pointcept 16")
     parser.add_argument("--fov", type=int, choices=[180, 90, 45], default=90, help="of lookhere: its view (90)")
     given = parser.parse_args(arguments)
-    atomic.make_folder_of(given.output)
+    atomic.make_parent(given.output)
     source = SOURCES[given.origin]
     more = dict(fov=given.fov) if given.origin == "lookhere" else {}
     imported = source.convert(tensors_of(given.input, source.INSIDE), given.head_dim or source.HEAD_DIM, **more)

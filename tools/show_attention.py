@@ -22,7 +22,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ndformer.framework.attention_maps import TAU, Look, z_scores
+from ndformer.framework.attention_maps import TAU, AttentionMaps, z_scores
 from ndformer.framework.engine.building import build_model, encoding_name
 from ndformer.framework.engine.inputs import Preparation
 from ndformer.framework.engine.programs import attention, output
@@ -72,7 +72,7 @@ def table(z: np.ndarray) -> str:
     )
 
 
-def of_layer(looks: Sequence[Look]) -> np.ndarray:
+def of_layer(looks: Sequence[AttentionMaps]) -> np.ndarray:
     """(heads,): the mean over all that look."""
     counts = [look.x[..., 0].numel() if look.where.valid is None else int(look.where.valid.sum()) for look in looks]
     return np.average([z_scores(look).cpu().numpy() for look in looks], axis=0, weights=counts)
@@ -114,7 +114,7 @@ def main(words: Sequence[str] | None = None) -> None:
         z = of_heads(looked)
         out = given.out or Path("z_scores.png")
         of = f"{len(samples)} samples" if len(samples) > 1 else samples[0][0]
-        with atomic.whole(out) as half:
+        with atomic.replacing(out) as half:
             z_map(f"z of each head: {encoding_name(cfg)}, {of}, {TAU:.0%} of attention", z).savefig(half)
         print(f"{table(z)}\n{out}")
         return

@@ -52,7 +52,7 @@ def in_words(where: Where, axes: Sequence[str]) -> list[str]:
 def places_of(adapter: Adapter, where: Where) -> np.ndarray:
     """Return the positions (N, P) of the first sample's tokens, without class token and registers."""
     valid = torch.ones(where.positions.shape[1], dtype=torch.bool) if where.valid is None else where.valid[0].cpu()
-    valid = valid & (torch.arange(len(valid)) >= len(adapter.named))
+    valid = valid & (torch.arange(len(valid)) >= len(adapter.prefix_names))
     return where.positions[0].cpu()[valid].double().numpy()
 
 
@@ -75,7 +75,7 @@ def save(pictures: list[np.ndarray], path: Path, seconds: float) -> None:
     sheet = Image.new("RGB", (columns * wide - 6, -(-len(chosen) // columns) * high - 6), (190, 190, 190))
     for i, image in enumerate(chosen):
         sheet.paste(image, (i % columns * wide, i // columns * high))
-    with atomic.whole(path) as half:
+    with atomic.replacing(path) as half:
         sheet.save(half)
 
 
@@ -99,15 +99,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     adapter = prepared.adapters[name]
     sample = prepared.sample((given.file,))
     print(f"{printable(given.file)} as {name} for {type(adapter).__name__}: ", end="")
-    inputs = model.at_home(collate([sample]))["inputs"]
-    told = {other: inputs[other] for other in adapter.told if other in inputs}
+    inputs = model.to_device(collate([sample]))["inputs"]
+    told = {other: inputs[other] for other in adapter.extra_inputs if other in inputs}
     tokens = adapter(inputs[name], **told)
     where = tokens.where
     print("\n".join(in_words(where, adapter.axes)))
     if few := few_tokens(name, adapter, tokens_of(adapter, tokens)):
         warnings.warn(few, stacklevel=2)
     pack = pack_of(name, prepared.steps[name])
-    pictures = adapter.pictures(sample, pack) or dots(adapter.scene(sample, pack, places_of(adapter, where)))
+    pictures = adapter.pictures(sample, pack) or dots(adapter.canvas(sample, pack, places_of(adapter, where)))
     out = given.out or Path("tokens.png" if len(pictures) == 1 else "tokens.gif")
     save(pictures, out, given.seconds)
     print(out)

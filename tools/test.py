@@ -56,7 +56,7 @@ def main() -> None:
         table = metric.views(None, loader.data.classes)
         if table is not None:
             print(table)
-    for name in model.joined:
+    for name in model.joint_modalities:
         model.masked = {name}
         try:
             said = evaluate(cfg, model, announced(loader, f"without {name}")).line

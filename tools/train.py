@@ -75,7 +75,7 @@ def main() -> None:
     parser.add_argument("--no-report", action="store_true", help="leave report.html and its pictures out")
     parser.add_argument("--export", metavar="FILE", type=Path, help="the best weights as .safetensors, at the end")
     given = parser.parse_args()
-    with processes.joined():  # first: what is wrong with one of several is told to the others
+    with processes.process_group():  # first: what is wrong with one of several is told to the others
         cfg = config_from(given)
         if given.detect_anomaly:
             cfg.train_cfg.detect_anomaly = True
@@ -83,7 +83,7 @@ def main() -> None:
             exported.can_export(given.export)
         work_dir = work_dir_of(given, cfg)
         output.folder(work_dir, "--work-dir")
-        if not processes.restarted():
+        if not processes.is_restarted():
             check_free(work_dir, given.resume, given.overwrite)
         processes.wait()
         if processes.rank() == 0:

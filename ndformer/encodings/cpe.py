@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ndformer.framework.bias.base import whole_steps
+from ndformer.framework.bias.base import round_to_steps
 from ndformer.framework.encoding import PositionEncoding
 from ndformer.framework.registry import ENCODINGS
 from ndformer.framework.sparse import XCPE, Sites
@@ -40,20 +40,20 @@ class CPE(PositionEncoding):
         self.at, self.voxels = int(not before), voxels
         self.conv: nn.Module = XCPE(self.dim) if voxels else GridConv(self.dim, self.position_dims)
         if voxels:
-            self.needs_grid = self.float_positions = self.one_graph = False
+            self.needs_grid = self.float_positions = self.fullgraph = False
             self.translation_invariant = False  # places are rounded, not differences: whole moves alone change nothing
 
     @property
-    def first_reach(self) -> float | None:
+    def initial_radius(self) -> float | None:
         return 1.5 if self.voxels else None  # from the middle of a voxel, to the far side of the next
 
     def tables(self, positions: Tensor, where: Where) -> Any:
         if not self.voxels:
             return where.grid
-        voxel = whole_steps(positions).long()  # whole positions are in the middle of one
+        voxel = round_to_steps(positions).long()  # whole positions are in the middle of one
         return Places(F.pad(voxel, (0, 3 - self.position_dims)), where)
 
-    def between_blocks(self, x: Tensor, state: Any, passed: int) -> Tensor:
+    def block_update(self, x: Tensor, state: Any, passed: int) -> Tensor:
         if passed != self.at:
             return x
         return _by_voxels(self.conv, x, state) if self.voxels else self.conv(x, state)

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from ndformer.framework.bias.base import Bias, PositionBias
 from ndformer.framework.encoding import LayerEncoding, PositionEncoding
-from ndformer.framework.encoding.coverage import Coverage, Span, slopes_of
+from ndformer.framework.encoding.coverage import Coverage, Span, slope_radii
 from ndformer.framework.registry import ENCODINGS
 from ndformer.framework.system.devices import Constant
 from ndformer.framework.tokens import Rows, Where
@@ -46,11 +46,11 @@ class DirectionalRPE(PositionEncoding):
         self.slopes = {side: Constant(slopes(self.heads, start)) for side, start in START.items()}
 
     @property
-    def first_reach(self) -> float | None:
+    def initial_radius(self) -> float | None:
         return 5 / min(self.slopes["left"].values)  # where a token weighs a hundredth
 
     def covers(self, span: Span) -> list[Coverage]:
-        return [slopes_of(self.slopes["left"].values, span)]
+        return [slope_radii(self.slopes["left"].values, span)]
 
     def tables(self, positions: Tensor, where: Where) -> Bias:
         left, right = (self.slopes[side](positions) for side in START)

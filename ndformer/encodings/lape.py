@@ -48,8 +48,8 @@ class LaPE(PositionEncoding):
         self.chain: list[int] = []  # the layers that have one, first to last
 
     @property
-    def first_reach(self) -> float | None:
-        return self.encoding.first_reach
+    def initial_radius(self) -> float | None:
+        return self.encoding.initial_radius
 
     def coverage(self, wheres: Sequence[Where]) -> list[Coverage]:
         places = [scaled(where.positions.double(), self.factors) for where in wheres]
@@ -62,7 +62,7 @@ class LaPE(PositionEncoding):
         return _Added(index)
 
     def tables(self, positions: Tensor, where: Where) -> State:
-        state = self.encoding.tables(self.encoding.to_own_unit(positions, where), where)
+        state = self.encoding.tables(self.encoding.to_encoding_unit(positions, where), where)
         code = self.encoding.embed(where.positions.new_zeros(*positions.shape[:2], self.dim), state)
         codes: State = {}
         for index in self.chain:

@@ -61,7 +61,7 @@ class LearnableFourier(PositionEncoding):
             self.load_state_dict(_weights(Path(pretrained), self.state_dict()))
 
     @property
-    def first_reach(self) -> float:
+    def initial_radius(self) -> float:
         return 3 * self.gamma  # no two places farther apart are alike
 
     def covers(self, span: Span) -> list[Coverage]:

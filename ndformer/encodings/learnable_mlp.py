@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from ndformer.framework.encoding import LayerEncoding, PositionEncoding
-from ndformer.framework.encoding.base import one_of
+from ndformer.framework.encoding.base import check_choice
 from ndformer.framework.registry import ENCODINGS
 from ndformer.framework.system.autocast import without_autocast
 from ndformer.framework.tokens import Where
@@ -28,10 +28,10 @@ class LearnableMLP(PositionEncoding):
 
     def __init__(self, *args: Any, norm: Literal["layer", "batch"] = "layer", **rest: Any) -> None:
         super().__init__(*args, **rest)
-        one_of("norm", norm, ("layer", "batch"))
+        check_choice("norm", norm, ("layer", "batch"))
         self.norm = norm
         self.bounded = norm == "layer"  # of places far from 0 it leaves the direction alone
-        self.one_graph = norm == "layer"  # batch norm is of the tokens that have a place alone
+        self.fullgraph = norm == "layer"  # batch norm is of the tokens that have a place alone
 
     def tables(self, positions: Tensor, where: Where) -> State:
         return positions, where.real
@@ -47,7 +47,7 @@ class _Added(LayerEncoding):
         norm = nn.BatchNorm1d(dim) if batch else nn.LayerNorm(dim)
         self.mlp = nn.Sequential(nn.Linear(position_dims, dim), norm, nn.ReLU(), nn.Linear(dim, dim))
 
-    def asked(self, x: Tensor, state: State) -> Tensor:
+    def qk_input(self, x: Tensor, state: State) -> Tensor:
         positions, real = state
         with without_autocast(x):
             at = positions.to(next(self.mlp.parameters()).dtype)

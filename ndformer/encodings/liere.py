@@ -11,7 +11,7 @@ from ndformer.encodings.normalized import normalized
 from ndformer.encodings.rotary import LearnedTurns, ToTurn, near
 from ndformer.encodings.skew_matrices import Flow, blockwise, skew
 from ndformer.framework.encoding import LayerEncoding, PositionEncoding
-from ndformer.framework.encoding.base import one_of
+from ndformer.framework.encoding.base import check_choice
 from ndformer.framework.registry import ENCODINGS
 from ndformer.framework.registry.ranges import Width
 from ndformer.framework.tokens import Where
@@ -45,7 +45,7 @@ class LieRE(PositionEncoding):
         **rest: Any,
     ) -> None:
         super().__init__(*args, **rest)
-        one_of("normalize", normalize, [None, "ends", "separate", "min", "max"])
+        check_choice("normalize", normalize, [None, "ends", "separate", "min", "max"])
         self.block, self.normalize = block, normalize
         self.blocks = whole_blocks(block, self.head_dim)
         self.translation_invariant = block == 2 or self.position_dims == 1

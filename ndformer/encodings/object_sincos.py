@@ -45,7 +45,7 @@ class ObjectSincos(PositionEncoding):
         self.widths = [object_width, *[each] * (dims - 1), self.dim - object_width - each * (dims - 1)]
 
     @property
-    def first_reach(self) -> float | None:
+    def initial_radius(self) -> float | None:
         return math.pi * self.base  # half of the longest wave
 
     def tables(self, positions: Tensor, where: Where) -> Tensor:

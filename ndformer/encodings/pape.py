@@ -29,10 +29,10 @@ from ndformer.encodings.initial_radius import (
 from ndformer.encodings.projection import linear, project
 from ndformer.encodings.weight_cache import Folded
 from ndformer.framework.bias.base import Bias
-from ndformer.framework.bias.channels import Near, halvings, near
+from ndformer.framework.bias.channels import LocalPositions, block_splits, local_positions
 from ndformer.framework.bias.parabolas import IsotropicBias, QuadraticBias
 from ndformer.framework.encoding import LayerEncoding
-from ndformer.framework.encoding.base import Preset, centred, from_repo
+from ndformer.framework.encoding.base import Preset, centered, from_repo
 from ndformer.framework.registry import ENCODINGS
 from ndformer.framework.registry.ranges import Width
 from ndformer.framework.system.jit import in_memory
@@ -41,7 +41,7 @@ from ndformer.framework.tokens import Where
 
 class Centred(NamedTuple):
     positions: Tensor  # (B or 1, N, P), in their own precision
-    near: Near | None  # for features of q and k; None: too far apart for them
+    near: LocalPositions | None  # for features of q and k; None: too far apart for them
 
 
 _made: WeakKeyDictionary[Where, tuple[tuple[Any, ...], Tensor, Centred]] = WeakKeyDictionary()
@@ -63,11 +63,11 @@ def centre(positions: Tensor, where: Where, factors: tuple[float, ...], curvatur
 
 
 def _centre(positions: Tensor, where: Where, factors: tuple[float, ...], curvature: float, slope: float) -> Centred:
-    times = halvings(where, factors, curvature, slope)
+    times = block_splits(where, factors, curvature, slope)
     if times is None:
         return Centred(positions, None)
-    positions = centred(positions, where)
-    return Centred(positions, near(positions, where, times))
+    positions = centered(positions, where)
+    return Centred(positions, local_positions(positions, where, times))
 
 
 @ENCODINGS.register_module()
@@ -138,14 +138,14 @@ class PaPE(WithRadius):
         return falls * self.head_dim**-0.5
 
     @property
-    def first_reach(self) -> float | None:
+    def initial_radius(self) -> float | None:
         if not (self.distance and self.activation):
             return None
         return WITHIN * (max(self.radii) if self.radii else (2 * self.falls) ** -0.5)
 
     def tables(self, positions: Tensor, where: Where) -> Centred | tuple[Tensor, Tensor | None]:
         if self.impl == "paper_concat":
-            return centred(positions, where), where.real
+            return centered(positions, where), where.real
         return centre(positions, where, self.factors, self.falls, steepest(self.falls, self.m, self.head_dim))
 
     def layer(self, index: int, depth: int) -> LayerEncoding:

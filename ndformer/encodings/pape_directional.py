@@ -23,10 +23,10 @@ from ndformer.encodings.initial_radius import MEAN_SOFTPLUS, Radius, WithRadius,
 from ndformer.encodings.pape import centre
 from ndformer.encodings.projection import project
 from ndformer.framework.bias.base import Bias
-from ndformer.framework.bias.channels import Near
+from ndformer.framework.bias.channels import LocalPositions
 from ndformer.framework.bias.parabolas import QuadraticBias
 from ndformer.framework.encoding import LayerEncoding
-from ndformer.framework.encoding.base import centred
+from ndformer.framework.encoding.base import centered
 from ndformer.framework.registry import ENCODINGS
 from ndformer.framework.registry.ranges import Width
 from ndformer.framework.tokens import Where
@@ -34,7 +34,7 @@ from ndformer.framework.tokens import Where
 
 class Scene(NamedTuple):
     positions: Tensor  # (B or 1, N, P), in their own precision
-    near: Near | None
+    near: LocalPositions | None
     places: Tensor  # (B or 1, N, P) near 0
     real: Tensor | None  # (B or 1, N) tokens that have a place
     sample: Tensor | None  # (B, N) the number of each token's sample in its row, where rows are packed
@@ -60,7 +60,7 @@ class PaPEDirectional(WithRadius):
     def tables(self, positions: Tensor, where: Where) -> Scene:
         placed = centre(positions, where, self.factors, self.falls, 2 * self.falls)
         sample = None if where.segment is None else where.runs()
-        return Scene(*placed, centred(positions, where), where.real, sample)
+        return Scene(*placed, centered(positions, where), where.real, sample)
 
     def layer(self, index: int, depth: int) -> LayerEncoding:
         return PaPEDirectionalLayer(self)

@@ -46,7 +46,7 @@ class RelativeBias(PositionEncoding):
             raise ValueError(f"a joint table of {self.sizes[0]} entries per head: use joint=False or a smaller reach")
 
     @property
-    def first_reach(self) -> float | None:
+    def initial_radius(self) -> float | None:
         return float(max(self.reach))  # farther ones share a number
 
     def covers(self, span: Span) -> list[Coverage]:

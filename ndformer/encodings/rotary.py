@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from ndformer.encodings.normalized import normalized
 from ndformer.encodings.rotary_directions import FIXED, RANDOM, alike
 from ndformer.framework.encoding import LayerEncoding, PositionEncoding
-from ndformer.framework.encoding.base import axis_order, centred, one_of
+from ndformer.framework.encoding.base import axis_order, centered, check_choice
 from ndformer.framework.encoding.coverage import Coverage, Span, frequency_vectors, ladder_base
 from ndformer.framework.kernels.rotation import across, rotate
 from ndformer.framework.registry import ENCODINGS
@@ -38,7 +38,7 @@ def near(positions: Tensor, where: Where, relative: bool = True) -> Tensor:
     """Positions whose angles have their digits: about the mean, which leaves turns between tokens as they are. But
     tokens without a place act as if at the origin, which then has to stay: there, angles are in float64."""
     if relative and where.placed is None:
-        return centred(positions, where).to(where.positions.dtype)
+        return centered(positions, where).to(where.positions.dtype)
     return positions.double()
 
 
@@ -83,16 +83,16 @@ class RotaryND(PositionEncoding):
         preset: Literal["original", "dinov3", "vjepa2", "litept", "utonia", "qwen3vl"] = "original",
         **rest: Any,
     ) -> None:
-        one_of("preset", preset, list(PRESETS))
+        check_choice("preset", preset, list(PRESETS))
         theirs = PRESETS[preset]
         super().__init__(*args, **{k: v for k, v in theirs.items() if k in ("jitter", "rescale")} | rest)
         self.directions: str = directions or theirs.get("directions", "axial")
-        one_of("directions", self.directions, [*FIXED, *RANDOM])
+        check_choice("directions", self.directions, [*FIXED, *RANDOM])
         self.base: float = base or theirs.get("base", 100.0)
         self.halves: bool = theirs.get("halves", False) if halves is None else halves
         self.normalize: str | None = normalize or theirs.get("normalize")
         self.scales_waves = self.normalize is None  # else a larger image has its places between -1 and 1 anyway
-        one_of("normalize", self.normalize, [None, "separate", "min", "max", "ends"])
+        check_choice("normalize", self.normalize, [None, "separate", "min", "max", "ends"])
         self.learned, self.axes = learned, axis_order(axes, self.position_dims, False)
         self.sections = self._checked(sections)
         self.tiled = preset == "vjepa2"
@@ -132,7 +132,7 @@ class RotaryND(PositionEncoding):
         return sections
 
     @property
-    def first_reach(self) -> float | None:
+    def initial_radius(self) -> float | None:
         if self.normalize:
             return None
         return math.pi * self.base ** (1 - 1 / self.steps)  # half of the longest wave

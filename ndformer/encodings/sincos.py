@@ -48,7 +48,7 @@ class Sincos(PositionEncoding):
         self.widths = [each] * (dims - 1) + [dim - each * (dims - 1)]
 
     @property
-    def first_reach(self) -> float | None:
+    def initial_radius(self) -> float | None:
         return math.pi * self.base  # half of the longest wave
 
     def covers(self, span: Span) -> list[Coverage]:

@@ -33,7 +33,7 @@ def graph(model: nn.Module, example: Tensor) -> ExportedProgram:
     """What model(x) computes in evaluation, for any number of samples like the two or more of `example`, and of a model
     of patches for any height and width that they divide. Gives the tensors that the head names in `exported`."""
     was_training = model.training
-    told = _Told(model) if isinstance(model, TokenModel) else model
+    told = _TensorOutputs(model) if isinstance(model, TokenModel) else model
     try:
         with torch.no_grad(), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # torch's, of its own code
@@ -42,13 +42,13 @@ def graph(model: nn.Module, example: Tensor) -> ExportedProgram:
         why = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise DataError(
             f"the model does not become a graph ({why}): classifiers, detectors and segmenters of images do, with any "
-            "encoding of ours whose one_graph is True; of others export the weights, as .safetensors"
+            "encoding of ours whose fullgraph is True; of others export the weights, as .safetensors"
         ) from error
     finally:
         model.train(was_training)
 
 
-class _Told(nn.Module):
+class _TensorOutputs(nn.Module):
     """A model that says tensors alone, as a graph must."""
 
     def __init__(self, model: TokenModel) -> None:
@@ -74,7 +74,7 @@ def save(path: Path, found: ExportedProgram, metadata: Mapping[str, Any] | None 
     `metadata`, JSON values by name, says how to use the graph: entries of an .onnx file's metadata, each as JSON, and
     the extra file METADATA of a .pt2.
     """
-    with atomic.whole(path) as half:
+    with atomic.replacing(path) as half:
         if path.suffix == ".pt2":
             extra = {METADATA: json.dumps(metadata, indent=1)} if metadata else None
             torch.export.save(found, half, extra_files=extra)
@@ -95,10 +95,10 @@ def save(path: Path, found: ExportedProgram, metadata: Mapping[str, Any] | None 
 
 
 @torch.no_grad()
-def worst(path: Path, model: TokenModel, batches: Sequence[Tensor]) -> float | None:
+def max_difference(path: Path, model: TokenModel, batches: Sequence[Tensor]) -> float | None:
     """The largest difference between what a file and the model say of these, as a share of the largest value said
     where that is above 1 (boxes are in pixels). None: there is no onnxruntime to run it."""
-    run, told, found = _runner(path), _Told(model).eval(), 0.0
+    run, told, found = _runner(path), _TensorOutputs(model).eval(), 0.0
     if run is None:
         return None
     for inputs in batches:
@@ -134,7 +134,7 @@ def _by_name(said: Any) -> dict[str, Any]:
 
 def can_save(path: Path) -> None:
     """Make the folder of the file, and raise unless the packages that it takes are installed."""
-    atomic.make_folder_of(path)
+    atomic.make_parent(path)
     if path.suffix == ".onnx":
         _exporter()
 

@@ -1,7 +1,7 @@
 """What a linear map reads of places from features: linear probes (ridge regression), of our models or of any other.
 
 probe = Probe(tokens=64)
-with outputs_of(vit, ["blocks.0", "blocks.11"]) as outputs:    # modules by name, of any model
+with record_outputs(vit, ["blocks.0", "blocks.11"]) as outputs:    # modules by name, of any model
     vit(images)
 probe.add(outputs, where)                                      # (B, N, C) each, and where the tokens are; each batch
 probe.read("blocks.11").place.r2                               # how well the place is read, a number per axis
@@ -86,7 +86,7 @@ class Probe:
         if not bool(x.isfinite().all()):
             raise DataError(f"the features of {name} are not all finite: there is nothing to read from NaN")
         axes = tuple([1.0] * r.shape[1])
-        found = Spacing.of(layer.wheres, axes)
+        found = Spacing.measure(layer.wheres, axes)
         unit = torch.tensor(axes if found is None else found.unit, dtype=torch.float64)[: r.shape[1]]
         sample = torch.repeat_interleave(torch.tensor([len(one) for one in layer.x]))
         fold = torch.empty(len(layer.x), dtype=torch.int64)
@@ -107,7 +107,7 @@ class Probe:
         if len(fold.unique()) < 2:  # samples of one token make no pairs
             return Reading(*[torch.full_like(unit, torch.nan)] * 3)
         dealt = r[torch.randperm(len(r), generator=self._random(-2))]
-        said = held_out(x, torch.cat([r, dealt], dim=1), fold)  # (n, 2 P): one solution serves both
+        said = cross_val_predict(x, torch.cat([r, dealt], dim=1), fold)  # (n, 2 P): one solution serves both
         own, other = said.chunk(2, dim=1)
         return Reading(r_squared(own, r), (own - r).abs().mean(0) / unit, r_squared(other, dealt))
 
@@ -128,7 +128,7 @@ class Probe:
 
 
 @contextmanager
-def outputs_of(model: nn.Module, names: Sequence[str]) -> Iterator[dict[str, Tensor]]:
+def record_outputs(model: nn.Module, names: Sequence[str]) -> Iterator[dict[str, Tensor]]:
     """What these modules of any model answered last, by name; of a tuple its first tensor, the field's habit."""
     found: dict[str, Tensor] = {}
     modules = dict(model.named_modules())
@@ -162,7 +162,7 @@ def samples(x: Tensor, where: Where) -> Iterator[tuple[Tensor, Tensor]]:
             yield x[row, kept], positions[row, kept]
 
 
-def held_out(x: Tensor, y: Tensor, fold: Tensor, penalty: float = PENALTY) -> Tensor:
+def cross_val_predict(x: Tensor, y: Tensor, fold: Tensor, penalty: float = PENALTY) -> Tensor:
     """(n, T): what ridge regressions say of y, each of a fold of the rows having learnt from all others.
 
     The normal equations of a fold's others are those of all rows without its own: one product of all serves all folds.

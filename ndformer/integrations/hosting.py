@@ -11,7 +11,7 @@ from typing import Any, get_args
 import torch
 from torch import Tensor, nn
 
-from ndformer.framework.adapter import ClassAt
+from ndformer.framework.adapter import ClassPosition
 from ndformer.framework.attention import attend, build_encoding
 from ndformer.framework.encoding import LayerEncoding
 from ndformer.framework.encoding.composed import class_place
@@ -39,11 +39,11 @@ class Positions(nn.Module):
     """
 
     def __init__(
-        self, encoding: Named, dim: int, heads: int, depth: int, prefix: int, class_at: ClassAt = "auto"
+        self, encoding: Named, dim: int, heads: int, depth: int, prefix: int, class_at: ClassPosition = "auto"
     ) -> None:
         super().__init__()
-        if class_at not in get_args(ClassAt):
-            raise ValueError(f"class_at is one of {', '.join(get_args(ClassAt))}, got {class_at!r}")
+        if class_at not in get_args(ClassPosition):
+            raise ValueError(f"class_at is one of {', '.join(get_args(ClassPosition))}, got {class_at!r}")
         named = parse_encoding(encoding) if isinstance(encoding, str) else encoding
         self.encoding = build_encoding(named, dim=dim, heads=heads, position_dims=2, depth=depth)
         self.prefix, self.place = prefix, Place()
@@ -63,21 +63,21 @@ class Positions(nn.Module):
 
     def embed(self, x: Tensor) -> Tensor:
         """(B, N, dim), before the first block."""
-        return self.encoding.between_blocks(self.encoding.embed(x, self.place.state), self.place.state, 0)
+        return self.encoding.block_update(self.encoding.embed(x, self.place.state), self.place.state, 0)
 
-    def between(self, blocks: Sequence[nn.Module]) -> None:
+    def register_block_updates(self, blocks: Sequence[nn.Module]) -> None:
         """What the encoding does between blocks, done by them."""
-        if self.encoding.acts_between_blocks:
+        if self.encoding.has_block_update:
             for i, block in enumerate(blocks, 1):
-                block.register_forward_hook(_Between(self, i))
+                block.register_forward_hook(_BlockUpdate(self, i))
 
 
-class _Between:
+class _BlockUpdate:
     def __init__(self, positions: Positions, passed: int) -> None:
         self.positions, self.passed = positions, passed
 
     def __call__(self, block: nn.Module, given: Any, x: Tensor) -> Tensor:
-        return self.positions.encoding.between_blocks(x, self.positions.place.state, self.passed)
+        return self.positions.encoding.block_update(x, self.positions.place.state, self.passed)
 
 
 class Hosted(nn.Module):

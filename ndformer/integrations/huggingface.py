@@ -9,11 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ndformer.framework.adapter import ClassAt
+from ndformer.framework.adapter import ClassPosition
 from ndformer.integrations.hosting import Hosted, Named, Place, Positions, check_dropout
 
 
-def with_encoding(model: Any, encoding: Named, keep_table: bool = False, class_at: ClassAt = "auto") -> Any:
+def with_encoding(model: Any, encoding: Named, keep_table: bool = False, class_at: ClassPosition = "auto") -> Any:
     """The same model, changed in place, be it with a head or without. Its learned table of places is taken out, unless
     `keep_table`; all other weights stay under their names. Without the table it takes any size that patches divide;
     with it, other sizes are asked for as ever (interpolate_pos_encoding=True of a ViT).
@@ -48,7 +48,7 @@ def with_encoding(model: Any, encoding: Named, keep_table: bool = False, class_a
     model.set_submodule(name, placed)
     model.position_encoding = positions.to(first.q_proj.weight.device)
     placed.register_forward_hook(_Enter(positions), with_kwargs=True)
-    positions.between(layers)
+    positions.register_block_updates(layers)
     return model
 
 

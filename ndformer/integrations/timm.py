@@ -8,11 +8,11 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from ndformer.framework.adapter import ClassAt
+from ndformer.framework.adapter import ClassPosition
 from ndformer.integrations.hosting import Hosted, Named, Place, Positions, check_dropout
 
 
-def with_encoding(vit: Any, encoding: Named, keep_table: bool = False, class_at: ClassAt = "auto") -> Any:
+def with_encoding(vit: Any, encoding: Named, keep_table: bool = False, class_at: ClassPosition = "auto") -> Any:
     """The same model, changed in place. Its learned table of places is taken out, unless `keep_table`; all other
     weights stay under their names. From then on it takes any size that patches divide, and timm resamples a table.
 
@@ -45,7 +45,7 @@ def with_encoding(vit: Any, encoding: Named, keep_table: bool = False, class_at:
     vit.position_encoding = positions.to(first.qkv.weight.device)
     patches.register_forward_hook(_Enter(positions))
     vit.norm_pre.register_forward_pre_hook(_Embed(positions))
-    positions.between(vit.blocks)
+    positions.register_block_updates(vit.blocks)
     return vit
 
 

@@ -10,7 +10,7 @@ from mmengine.config import Config
 from torch import Tensor
 
 from ndformer.framework.adapter import Adapter
-from ndformer.framework.attention_maps import Look, looking
+from ndformer.framework.attention_maps import AttentionMaps, record_attention
 from ndformer.framework.data.batches import collate
 from ndformer.framework.data.dataset import Sample
 from ndformer.framework.engine.building import build_model
@@ -52,9 +52,9 @@ def opened(name: str, cfg: Config, path: Path, sample: bool = False) -> Side:
     model = build_model(cfg, known=content.get("classes")).eval()
     model.amp = None  # numbers on the page are exact
     checkpoint.load_weights(model, content, path)
-    if model.joined:
+    if joint := model.joint_modalities:
         raise DataError(
-            f"{name} joins {' and '.join(model.joined)} into one set of tokens, and the explorer shows one modality: "
+            f"{name} joins {' and '.join(joint)} into one set of tokens, and the explorer shows one modality: "
             "take a model of one, or of several in turn"
         )
     named = sum(part.classes for part in model.modules() if isinstance(part, Head))
@@ -83,9 +83,9 @@ def write(out: Path, sides: Sequence[Side], given: Sequence[str], chosen: Sequen
 def _told(side: Side, sample: Sample, name: str, chosen: Sequence[int]) -> tuple[dict[str, Any], list[str]]:
     """A model and a sample as the page is told of them, and the numbers of its layers."""
     batch = collate([sample])
-    with looking(side.model) as looks:
+    with record_attention(side.model) as looks:
         (answer,) = side.model.val_step(batch)
-    tokens = side.model.tokens(side.model.at_home(batch)["inputs"])
+    tokens = side.model.tokens(side.model.to_device(batch)["inputs"])
     where = tokens.where
     _check(side, looks, where)
     kept = torch.arange(where.positions.shape[1], device=where.positions.device)
@@ -117,7 +117,7 @@ def _told(side: Side, sample: Sample, name: str, chosen: Sequence[int]) -> tuple
     return told, [text for _, text in found]
 
 
-def _check(side: Side, looks: Sequence[Look], where: Where) -> None:
+def _check(side: Side, looks: Sequence[AttentionMaps], where: Where) -> None:
     """Every layer looks at the tokens as they came, all of them at once."""
     for look in looks:
         if (
@@ -138,9 +138,9 @@ def _view(side: Side, sample: Sample, tokens: TokenSet, kept: Tensor) -> tuple[V
     """What the sample looks like, the names of its axes, and the names of the tokens that stand before those in it."""
     (name,) = (one for one in sample["inputs"] if one in side.model.modalities)
     adapter = cast(Adapter, side.model.modalities[name])
-    prefix = list(adapter.named)
+    prefix = list(adapter.prefix_names)
     places = tokens.where.positions[0][kept][len(prefix) :].cpu()
-    scene = adapter.scene(sample, pack_of(name, side.prepared.steps[name]), places.double().numpy())
+    scene = adapter.canvas(sample, pack_of(name, side.prepared.steps[name]), places.double().numpy())
     view = scene.view()
     if len(view) + len(prefix) != len(kept):
         raise DataError(

@@ -39,7 +39,7 @@ def write(experiment: Experiment, scale: ScaleName, results: Results, folder: Pa
     atomic.write(folder / RESULTS, json.dumps(content, indent=1) + "\n")
     said = f"{measured(experiment, results)}\n\n{verdicts(experiment, results)}\n"
     atomic.write(folder / "table.md", said)
-    with atomic.whole(folder / "picture.png") as half:
+    with atomic.replacing(folder / "picture.png") as half:
         if experiment.draw is not None:
             experiment.draw(results, half)
         else:

@@ -87,7 +87,7 @@ def probe(cfg: Config, path: Path, count: int, tokens: int) -> Probed:
             continue
         batch = collate([sample])
         for one, into in zip((model, untrained), probes):
-            axes |= _look(one, one.at_home(batch)["inputs"], into)
+            axes |= _look(one, one.to_device(batch)["inputs"], into)
     layers = [
         Layer(name, own, probes[0].read(name), probes[1].read(name)) for name, own in told(axes.items(), "layers read")
     ]
@@ -113,7 +113,7 @@ def _look(model: TokenModel, inputs: Any, probe: Probe) -> dict[str, tuple[int, 
     if not calls:
         raise DataError(
             f"{type(model.backbone).__name__} has no blocks of ours to look into: probe it from Python, with "
-            "outputs_of() of ndformer.framework.probe"
+            "record_outputs() of ndformer.framework.probe"
         )
     space = f"{next(iter(inputs))} " if model.in_turn else ""
     found: dict[str, tuple[int, ...]] = {}
@@ -235,7 +235,7 @@ def draw(path: Path, probed: Probed) -> None:
         figure.axes[0].set_ylabel("R²")
         figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside right upper")
         figure.supxlabel("layers; solid: trained, dashed: the same model untrained", fontsize=8, color="0.35")
-    with atomic.whole(path) as half:
+    with atomic.replacing(path) as half:
         figure.savefig(half)
 
 

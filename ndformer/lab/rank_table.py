@@ -83,7 +83,7 @@ class Table:
         atomic.write(out / "comparison.md", says)
         if found is not None:
             figure = ranks.critical_difference(_about(found), found.ranks, found.apart, found.groups)
-            with atomic.whole(out / "comparison.png") as making:
+            with atomic.replacing(out / "comparison.png") as making:
                 figure.savefig(making)
         return says
 

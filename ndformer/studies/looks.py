@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ndformer.framework.attention_maps import Look, looking, on_grid
+from ndformer.framework.attention_maps import AttentionMaps, on_grid, record_attention
 from ndformer.framework.data.batches import collate
 from ndformer.framework.encoding import PositionEncoding
 from ndformer.framework.engine.run import build_loader
@@ -30,7 +30,7 @@ STATES: dict[str, tuple[bool, Control]] = {  # behind the name of a row -> untra
 }
 
 
-def seen(found: Run, untrained: bool) -> tuple[TokenModel, list[Look], Tensor]:
+def seen(found: Run, untrained: bool) -> tuple[TokenModel, list[AttentionMaps], Tensor]:
     """A run's model, what its attention layers are given for some test images, and these (B, C, H, W), with each patch
     where the model has it."""
     settings = found.settings
@@ -39,8 +39,8 @@ def seen(found: Run, untrained: bool) -> tuple[TokenModel, list[Look], Tensor]:
     data = build_loader(settings, "test").data
     count = min(IMAGES, len(data))
     batch = collate([data[i * len(data) // count] for i in range(count)])
-    images = model.at_home(batch)["inputs"]["image"]
-    with looking(model) as looks, torch.no_grad():
+    images = model.to_device(batch)["inputs"]["image"]
+    with record_attention(model) as looks, torch.no_grad():
         model.features(dict(image=images))
     return model, looks, dealt_out(images, model, looks[0].where)
 
@@ -62,7 +62,7 @@ def accuracy_moved(found: Run, pixels: int) -> float:
     """In %, on all test images, moved down and right; what leaves an image comes in again on the other side."""
     model, right, count = found.model(), 0, 0
     for batch in build_loader(found.settings, "test"):
-        images = model.at_home(batch)["inputs"]["image"].roll((pixels, pixels), (2, 3))
+        images = model.to_device(batch)["inputs"]["image"].roll((pixels, pixels), (2, 3))
         labels = torch.tensor([sample["label"] for sample in batch["data_samples"]])
         right += int((model(dict(image=images)).argmax(1).cpu() == labels).sum())
         count += len(labels)
@@ -83,7 +83,7 @@ def brightest(images: Tensor, where: Where) -> tuple[int, tuple[float, float]]:
     return where.positions.shape[1] - patches.numel() + y * patches.shape[1] + x, (float(y), float(x))
 
 
-def draw_maps(path: Path, title: str, look: Look, images: Tensor, blocks: Sequence[Panels]) -> None:
+def draw_maps(path: Path, title: str, look: AttentionMaps, images: Tensor, blocks: Sequence[Panels]) -> None:
     """Of the first image and its brightest patch: blocks of (heads, N) values, N patches."""
     assert look.where.grid is not None
     query, _ = brightest(images, look.where)
@@ -94,7 +94,7 @@ def draw_maps(path: Path, title: str, look: Look, images: Tensor, blocks: Sequen
     Painting(title, blocks, [""], heads, [patch], scene).save(path)
 
 
-def maps_of(look: Look, images: Tensor) -> dict[str, np.ndarray]:
+def maps_of(look: AttentionMaps, images: Tensor) -> dict[str, np.ndarray]:
     """(1, H, N) of each term, and of attention: of the brightest patch of the first image, over all patches."""
     query, _ = brightest(images, look.where)
     terms = look.terms() | dict(attention=look.attention())

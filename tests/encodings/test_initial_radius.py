@@ -60,7 +60,7 @@ def test_what_is_not_measured_yet_is_told(options: Any) -> None:
 
 def test_a_wider_start_reaches_farther() -> None:
     def reach(**options: Any) -> Any:
-        return build_encoding(dict(type="PaPE", **options), **place).first_reach
+        return build_encoding(dict(type="PaPE", **options), **place).initial_radius
 
     assert 2 < reach(m=50) < 4  # the paper's: 0.8 units, three times
     assert reach(m=50, init_radius=(1, 8)) == 24

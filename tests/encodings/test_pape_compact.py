@@ -113,7 +113,7 @@ def test_heads_may_start_with_radii_of_their_own(kind: str, given: Any, wanted: 
     M, _ = coefficients(model, x, Where(torch.zeros(1, 3000, 2).double()))
     falls = -2 * M.mean(2)[0].diagonal(dim1=1, dim2=2).mean(1)
     assert falls.rsqrt().tolist() == pytest.approx(wanted, rel=0.1)
-    assert model.encoding.first_reach == 3 * max(wanted)
+    assert model.encoding.initial_radius == 3 * max(wanted)
 
 
 @pytest.mark.parametrize("kind", ["PaPECompact", "PaPEDirectional"])

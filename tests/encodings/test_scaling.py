@@ -173,7 +173,7 @@ def test_smaller_images_get_no_temperature() -> None:
 @pytest.mark.parametrize(
     "options, sentence",
     [
-        (dict(kind="cubic", factors=(2.0, 2.0)), "scaling is linear, ntk, yarn"),
+        (dict(kind="cubic", factors=(2.0, 2.0)), "scaling must be linear, ntk, yarn"),
         (dict(kind="ntk", factors=(2.0, 0.0)), "by factors above 0"),
         (dict(kind="yarn", factors=(2.0, 2.0)), "give its extent along each of 2 axes"),
     ],

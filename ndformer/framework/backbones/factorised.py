@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ndformer.framework.attention_maps import Cutting, Look
+from ndformer.framework.attention_maps import AttentionMaps, RowCutter
 from ndformer.framework.registry import BACKBONES
 from ndformer.framework.registry.ranges import Dims, Few, Positive, Rate, Width
 from ndformer.framework.tokens import Rows, TokenSet, Where
@@ -16,7 +16,7 @@ from ndformer.framework.transformer import Transformer
 
 
 @BACKBONES.register_module()
-class FactorisedTransformer(Cutting):
+class FactorisedTransformer(RowCutter):
     """Tokens that share the first coordinate attend to each other at the other ones; what a summary token then knows of
     each such group attends to the other groups' at the first. For N = T S tokens T S^2 + T^2 pairs and not (T S)^2.
 
@@ -53,13 +53,13 @@ class FactorisedTransformer(Cutting):
         self.time = Transformer(dim, time_depth, heads, 1, **common)
         self.on_grids = self.space.encoding.needs_grid
 
-    def layer_of(self, name: str) -> int:
+    def layer_index(self, name: str) -> int:
         part, _, rest = name.partition(".")
         if part == "summary":
             return 0
         if part == "space":
-            return min(self.space.layer_of(rest), self.space.depth)  # its norm is not the last
-        return self.space.depth + self.time.layer_of(rest)
+            return min(self.space.layer_index(rest), self.space.depth)  # its norm is not the last
+        return self.space.depth + self.time.layer_index(rest)
 
     def forward(self, tokens: TokenSet) -> TokenSet:
         where = tokens.where
@@ -86,7 +86,7 @@ class FactorisedTransformer(Cutting):
             moments = TokenSet(moments.features, _full(moments.where, where.grid[:1]))
         return self.time(moments)
 
-    def places(self, look: Look, *given: Any) -> Tensor:
+    def sample_positions(self, look: AttentionMaps, *given: Any) -> Tensor:
         """A moment is everywhere in its time; a summary, which has no place, is anywhere."""
         where: Where = given[0].where
         at = look.where.positions  # (R, K, P - 1) in space, (B, K, 1) in time

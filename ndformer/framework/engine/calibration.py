@@ -33,7 +33,7 @@ def fitted(cfg: Config) -> tuple[Config, list[str]]:
         raise ConfigError(
             "'auto' and 'spread' speak of one position space, and this model has several: give numbers instead"
         )
-    measured = processes.collected([_measured(part, seen) for part in parts])[0]
+    measured = processes.gather_objects([_measured(part, seen) for part in parts])[0]
     said = [
         f"measured on the first batch: {change}"
         for part, numbers in zip(parts, measured)
@@ -72,7 +72,7 @@ def _first_places(cfg: Config) -> list[Where]:
     cfg.train_dataloader.num_workers = 0
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         model = build_model(cfg).eval()
-        batch = model.at_home(next(iter(build_loader(cfg, "train"))))
+        batch = model.to_device(next(iter(build_loader(cfg, "train"))))
         with places(model) as seen:
             model.features(batch["inputs"])
     return seen

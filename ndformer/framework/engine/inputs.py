@@ -32,8 +32,8 @@ class Preparation:
         self.adapters = {name: one for name, one in adapters.items() if one.endings}
         self.kinds = ", ".join(type(one).__name__ for one in adapters.values())
         self.endings = tuple(dict.fromkeys(end for one in self.adapters.values() for end in one.endings))
-        self.beside = tuple(end for one in self.adapters.values() for end in one.beside)
-        self.joined = bool(model.joined)
+        self.beside = tuple(end for one in self.adapters.values() for end in one.companion_endings)
+        self.joined = bool(model.joint_modalities)
         self.cfg = cfg
         datasets = {name: self._dataset(name)[0] for name in adapters}
         self.chains = {name: dataset.get("transforms", ()) for name, dataset in datasets.items()}
@@ -132,7 +132,7 @@ class Preparation:
         if isinstance(value, (str, Path)):
             return self.adapters[name].open(Path(value), **self.options[name]), Path(value)
         try:
-            return self.adapters[name].taken(value, **self.options[name]), Path(f"(given {name})")
+            return self.adapters[name].from_memory(value, **self.options[name]), Path(f"(given {name})")
         except ValueError as error:
             raise DataError(f"{name}: {error}") from None
 

@@ -15,7 +15,7 @@ from mmengine.config import Config
 from torch import Tensor, nn
 
 from ndformer.framework.answer import Answer
-from ndformer.framework.attention_maps import Look, looking
+from ndformer.framework.attention_maps import AttentionMaps, record_attention
 from ndformer.framework.data.batches import collate
 from ndformer.framework.data.dataset import Sample
 from ndformer.framework.engine.building import build_model
@@ -67,7 +67,7 @@ class Trained(nn.Module):
         for start in range(0, len(readers), self.at_once):
             answers += self._answers([read() for read in readers[start : start + self.at_once]])
         for answer in answers:
-            answer.known = self.classes
+            answer.class_names = self.classes
         return answers if several else answers[0]
 
     def _answers(self, samples: list[Sample]) -> list[Answer]:
@@ -91,9 +91,9 @@ class Trained(nn.Module):
         return self.model.features(self._inputs(x))
 
     @torch.no_grad()
-    def looks(self, x: Any) -> list[Look]:
+    def looks(self, x: Any) -> list[AttentionMaps]:
         """What each attention layer was given: look.terms() are its logits by what they come from."""
-        with looking(self.model) as found:
+        with record_attention(self.model) as found:
             self.features(x)
         return found
 
@@ -103,7 +103,7 @@ class Trained(nn.Module):
 
     def _inputs(self, x: Any) -> Any:
         readers, _ = self._readers(x)
-        return self.model.at_home(collate([read() for read in readers]))["inputs"]
+        return self.model.to_device(collate([read() for read in readers]))["inputs"]
 
     def _readers(self, x: Any) -> tuple[list[Callable[[], Sample]], bool]:
         """What reads or takes each sample, and whether they are several, be it a list or a folder of one."""

@@ -39,19 +39,19 @@ def arguments(kind: Any) -> tuple[dict[str, Argument], bool]:
     **kwargs of a constructor are taken to go to the next one up; where none of ours is left there, anything goes.
     """
     if not inspect.isclass(kind):
-        return _of_function(kind, skip=0)
+        return _function_arguments(kind, skip=0)
     found: dict[str, Argument] = {}
     more = False
     for base in kind.__mro__:
         if "__init__" in vars(base) and base not in (object, nn.Module):
-            own, more = _of_function(vars(base)["__init__"], skip=1)
+            own, more = _function_arguments(vars(base)["__init__"], skip=1)
             found |= own | found  # the outermost comes first, and says the type and the default
             if not more:
                 break
     return found, more
 
 
-def _of_function(function: Any, skip: int) -> tuple[dict[str, Argument], bool]:
+def _function_arguments(function: Any, skip: int) -> tuple[dict[str, Argument], bool]:
     parameters = list(inspect.signature(function).parameters.values())[skip:]
     try:
         hints = typing.get_type_hints(function, include_extras=True)

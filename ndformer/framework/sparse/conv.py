@@ -88,12 +88,12 @@ class Convolve(torch.autograd.Function):
 
 def _convolve(x: Tensor, weights: Sequence[Tensor], table: Table) -> Tensor:
     """x (V, C), per offset a weight (D, C) -> (V, D)."""
-    centre, around = _apart(weights)
+    centre, around = _split_center(weights)
     y = x @ centre.T
     room = x.new_empty(max(len(block.by_site) for block in table.blocks), len(centre))
     for block in table.blocks:
         products = room[: len(block.by_site)]
-        for product, sites, weight in zip(products.split(block.counts), block.out_of, around):
+        for product, sites, weight in zip(products.split(block.counts), block.sources, around):
             torch.mm(x.index_select(0, sites), weight.T, out=product)
         y[block.lo : block.hi] += F.embedding_bag(
             block.by_site, products, block.ends, mode="sum", include_last_offset=True
@@ -103,14 +103,14 @@ def _convolve(x: Tensor, weights: Sequence[Tensor], table: Table) -> Tensor:
 
 def _products(x: Tensor, grad: Tensor, totals: Sequence[Tensor], table: Table) -> None:
     """Add the gradients of the weights to `totals`, per offset (D, C): x (V, C), grad (V, D)."""
-    centre, around = _apart(totals)
+    centre, around = _split_center(totals)
     centre.addmm_(grad.T, x)
     for block in table.blocks:
-        for total, here, there in zip(around, block.into, block.out_of):
+        for total, here, there in zip(around, block.targets, block.sources):
             total.addmm_(grad.index_select(0, here).T, x.index_select(0, there))
 
 
-def _apart(weights: Sequence[Tensor]) -> tuple[Tensor, list[Tensor]]:
+def _split_center(weights: Sequence[Tensor]) -> tuple[Tensor, list[Tensor]]:
     """The weight of the centre, and those around it."""
     half = len(weights) // 2
     return weights[half], [*weights[:half], *weights[half + 1 :]]

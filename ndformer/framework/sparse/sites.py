@@ -28,7 +28,7 @@ class Extent:
     occupied: int | None = None  # how many voxels
 
     @classmethod
-    def of(cls, grid: Tensor, sample: Tensor) -> Extent:
+    def measure(cls, grid: Tensor, sample: Tensor) -> Extent:
         last, *edges = torch.cat([sample.amax()[None], grid.amin(0), grid.amax(0)]).tolist()
         return cls(last + 1, tuple(edges[:3]), tuple(edges[3:]))
 
@@ -46,7 +46,7 @@ class Sites:
         self.grid, self.sample = grid.long(), sample.long()
         self.tables: dict[int, Table] = {}
         self.cache: dict[Any, Any] = {}  # another backend's own tables
-        self.extent = extent = extent or Extent.of(self.grid, self.sample)
+        self.extent = extent = extent or Extent.measure(self.grid, self.sample)
         self.shape = [high - low + 1 for low, high in zip(extent.low, extent.high)]
         key, self.order = torch.sort(self.keys(0), stable=True)  # rows in the order of their voxels
         run, lengths = run_lengths(key, extent.occupied)
@@ -106,7 +106,7 @@ class Sites:
             there.extend(at.flatten()[pairs].split(counts))
         # i at offset d from o is o at -d from i; the centre, where all are their own, is not in the table
         both = here + there[::-1], there + here[::-1]
-        return Table.of(*both, V, BLOCK) if key.device.type == "cpu" else Table.whole(*both, V)
+        return Table.in_blocks(*both, V, BLOCK) if key.device.type == "cpu" else Table.single_block(*both, V)
 
 
 @dataclass(frozen=True)
@@ -115,14 +115,14 @@ class Block:
 
     lo: int
     hi: int
-    into: tuple[Tensor, ...]  # per offset the sites o
-    out_of: tuple[Tensor, ...]  # per offset the sites i
+    targets: tuple[Tensor, ...]  # per offset the sites o
+    sources: tuple[Tensor, ...]  # per offset the sites i
     by_site: Tensor  # (pairs,) the pairs ordered by o
     ends: Tensor  # (hi - lo + 1,) where in `by_site` those of a site begin, and the end
 
     @property
     def counts(self) -> list[int]:
-        return [len(sites) for sites in self.out_of]
+        return [len(sites) for sites in self.sources]
 
 
 @dataclass(frozen=True)
@@ -132,14 +132,14 @@ class Table:
     blocks: list[Block]
 
     @classmethod
-    def whole(cls, here: list[Tensor], there: list[Tensor], sites: int) -> Table:
+    def single_block(cls, here: list[Tensor], there: list[Tensor], sites: int) -> Table:
         """All sites in one block, whose sizes nobody has to read."""
         o = torch.cat(here)
         ends = o.new_zeros(sites + 1).index_add_(0, o + 1, torch.ones_like(o)).cumsum(0)
         return cls([Block(0, sites, tuple(here), tuple(there), o.argsort(stable=True), ends)])
 
     @classmethod
-    def of(cls, here: list[Tensor], there: list[Tensor], sites: int, size: int) -> Table:
+    def in_blocks(cls, here: list[Tensor], there: list[Tensor], sites: int, size: int) -> Table:
         """Pairs per offset, ascending in `here`, cut into blocks of `size` sites."""
         bounds = torch.arange(0, sites + size, size, device=here[0].device).clamp(max=sites)
         cuts = torch.stack([torch.searchsorted(o, bounds) for o in here])  # (offsets, blocks + 1)
@@ -155,9 +155,9 @@ class Table:
         blocks = []
         at, firsts, edges = cuts.tolist(), ends[bounds].tolist(), bounds.tolist()
         for b, (lo, hi) in enumerate(zip(edges[:-1], edges[1:])):
-            into, out_of = (tuple(t[c[b] : c[b + 1]] for t, c in zip(side, at)) for side in (here, there))
+            targets, sources = (tuple(t[c[b] : c[b + 1]] for t, c in zip(side, at)) for side in (here, there))
             inside = by_site[firsts[b] : firsts[b + 1]]
-            blocks.append(Block(lo, hi, into, out_of, inside, ends[lo : hi + 1] - firsts[b]))
+            blocks.append(Block(lo, hi, targets, sources, inside, ends[lo : hi + 1] - firsts[b]))
         return cls(blocks)
 
 

@@ -17,7 +17,7 @@ from torch import Tensor
 MARK = b"ndformer blake2b "
 TAIL = len(MARK) + 64  # a comment: MARK and 32 bytes in hex
 LENGTH = TAIL.to_bytes(2, "little")  # stands before it, and in a zip without one 0
-AT_A_TIME = 2**22
+CHUNK = 2**22
 DEPTH, VALUES, SPREAD = 64, 10**7, 16  # of what it holds: nesting, values, bytes of tensors for each of the file
 
 
@@ -62,7 +62,7 @@ def _sealed(file: BinaryIO, size: int) -> bool:
         return False
     file.seek(0)
     left, found = size - TAIL - 2, hashlib.blake2b(digest_size=32)
-    while part := file.read(min(left, AT_A_TIME)):
+    while part := file.read(min(left, CHUNK)):
         found.update(part)
         left -= len(part)
     found.update(bytes(2))

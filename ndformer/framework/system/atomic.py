@@ -13,7 +13,7 @@ ENDING = ".writing"
 
 
 @contextlib.contextmanager
-def aside(folder: Path) -> Iterator[Path]:
+def temporary_folder(folder: Path) -> Iterator[Path]:
     """A new empty folder in `folder`, for as long as the block lasts: made by us alone, so that no link which somebody
     planted there is followed, and no other process writes under the same name."""
     made = Path(tempfile.mkdtemp(prefix=".", suffix=ENDING, dir=folder))
@@ -24,26 +24,26 @@ def aside(folder: Path) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def whole(path: Path) -> Iterator[Path]:
+def replacing(path: Path) -> Iterator[Path]:
     """The name to write under, which becomes `path` where the block ends. A block that fails leaves `path` as it was,
     and nothing beside it."""
-    with aside(path.parent) as folder:
+    with temporary_folder(path.parent) as folder:
         yield folder / path.name
         os.replace(folder / path.name, path)
 
 
 def write(path: Path, text: str) -> None:
     """Write text in UTF-8; half a character of UTF-16, as names in JSON files may have, becomes an escape."""
-    with whole(path) as half:
+    with replacing(path) as half:
         half.write_text(text, encoding="utf-8", errors="backslashreplace")
 
 
 def copy(source: Path, path: Path) -> None:
-    with whole(path) as half:
+    with replacing(path) as half:
         shutil.copyfile(source, half)
 
 
-def make_folder_of(path: Path, name: str = "") -> None:
+def make_parent(path: Path, name: str = "") -> None:
     """Make the folder that a file or folder is to be written into. A DataError calls `path` by `name`."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

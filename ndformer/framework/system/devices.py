@@ -13,7 +13,7 @@ from ndformer.framework.errors import DataError
 VARIABLE = "NDFORMER_DEVICE"  # the one asked for, by this process and all that it starts
 
 
-def sent(values: Any, like: Tensor) -> Tensor:
+def tensor_like(values: Any, like: Tensor) -> Tensor:
     """Numbers of the host beside those of a tensor, of its type if they are floats, without a wait for the device."""
     own = torch.as_tensor(values)
     if own.is_floating_point():
@@ -27,27 +27,27 @@ class Constant:
 
     def __init__(self, values: Any) -> None:
         self.values = values
-        self.there: dict[tuple[torch.device, torch.dtype], Tensor] = {}
+        self.tensors: dict[tuple[torch.device, torch.dtype], Tensor] = {}
 
     def __call__(self, like: Tensor) -> Tensor:
         key = like.device, like.dtype
-        if key in self.there and not torch.compiler.is_compiling():
-            return self.there[key]
+        if key in self.tensors and not torch.compiler.is_compiling():
+            return self.tensors[key]
         with torch.inference_mode(False):  # or training could not save it
-            made = sent(self.values, like)
+            made = tensor_like(self.values, like)
         if not (torch.compiler.is_compiling() or isinstance(made, FakeTensor)):
-            self.there[key] = made
+            self.tensors[key] = made
         return made
 
     def __getstate__(self) -> dict[str, Any]:
-        return dict(values=self.values, there={})  # a copy of the model may be for elsewhere
+        return dict(values=self.values, tensors={})  # a copy of the model may be for elsewhere
 
 
-def chosen() -> torch.device:
-    return checked(os.environ.get(VARIABLE) or ("cuda" if torch.cuda.is_available() else "cpu"))
+def select() -> torch.device:
+    return parse(os.environ.get(VARIABLE) or ("cuda" if torch.cuda.is_available() else "cpu"))
 
 
-def checked(text: str) -> torch.device:
+def parse(text: str) -> torch.device:
     """cpu, cuda, cuda:1 or mps, as far as this machine has it."""
     if re.fullmatch(r"cpu|mps|cuda(:\d{1,3})?", text, re.ASCII) is None:
         raise DataError(f"a device is cpu, cuda, cuda:1 or mps, got '{text:.40}'")
@@ -63,17 +63,17 @@ def checked(text: str) -> torch.device:
     return device
 
 
-def named() -> str:
+def describe() -> str:
     """In words: cpu with 4 threads, or the name of the GPU."""
-    device = chosen()
+    device = select()
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
     return f"cpu with {torch.get_num_threads()} threads" if device.type == "cpu" else str(device)
 
 
-def claimed() -> torch.device:
+def claim() -> torch.device:
     """The same; where it is one of several GPUs, what is made on "cuda" is made there too."""
-    device = chosen()
+    device = select()
     if device.index is not None:
         torch.cuda.set_device(device)
     return device

@@ -2,7 +2,7 @@
 
 importing()              around imports that draw random numbers and set environment variables
 running()                around a training: also loaders, open logs, and what mmengine keeps for ever
-when_leaving(close)      has something ended with the training that is on, or else with the process
+at_end(close)      has something ended with the training that is on, or else with the process
 """
 
 import atexit
@@ -49,8 +49,8 @@ def running() -> Iterator[None]:
     devices = range(torch.cuda.device_count())
     with contextlib.ExitStack() as stack, importing(), torch.random.fork_rng(devices), warnings.catch_warnings():
         _stack = stack
-        stack.enter_context(_mmengine_forgets())
-        stack.enter_context(_deaths_of_workers_untold())
+        stack.enter_context(_restore_mmengine())
+        stack.enter_context(_restore_sigchld())
         multiprocessing.set_start_method(None, force=True)  # mmengine warns where it finds another than its own
         try:
             yield
@@ -63,7 +63,7 @@ def running() -> Iterator[None]:
                 opencv.setNumThreads(threads)
 
 
-def when_leaving(close: Callable[[], object]) -> None:
+def at_end(close: Callable[[], object]) -> None:
     """Have `close` called when the training that is on ends, or where none is, the process."""
     (atexit.register if _stack is None else _stack.callback)(close)
 
@@ -76,7 +76,7 @@ def ignore_dead_workers() -> None:
 
 
 @contextlib.contextmanager
-def _mmengine_forgets() -> Iterator[None]:
+def _restore_mmengine() -> Iterator[None]:
     """Loggers, message hubs and scopes by the name of the run."""
     from mmengine.logging import MessageHub, MMLogger
     from mmengine.registry import DefaultScope
@@ -96,7 +96,7 @@ def _mmengine_forgets() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _deaths_of_workers_untold() -> Iterator[None]:
+def _restore_sigchld() -> Iterator[None]:
     """torch's handler for SIGCHLD stays for ever once a loader has had workers; it is set again where one has some."""
     if threading.current_thread() is not threading.main_thread() or signal_handling._SIGCHLD_handler_set:
         yield

@@ -12,7 +12,7 @@ NEVER = -1
 LARGEST = 32 * 2**20  # bytes; what is larger has pages of its own, before version 2.35 at any setting
 
 
-def keep_freed() -> None:
+def retain_freed() -> None:
     """For this process and those that it forks, on Linux with glibc; elsewhere, and under another malloc, nothing."""
     if platform.libc_ver()[0] == "glibc":
         mallopt = ctypes.CDLL(None).mallopt

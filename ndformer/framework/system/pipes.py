@@ -9,7 +9,7 @@ CLOSED = 141  # the exit code of who ends by SIGPIPE, as shells tell it
 
 
 @contextlib.contextmanager
-def ending_with_their_reader() -> Iterator[None]:
+def exit_on_closed_pipe() -> Iterator[None]:
     try:
         try:
             yield

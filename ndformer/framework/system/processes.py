@@ -37,12 +37,12 @@ def cores() -> int:
 
 
 @contextlib.contextmanager
-def joined() -> Iterator[None]:
+def process_group() -> Iterator[None]:
     """In the group that torchrun names in the environment, if there is one. Only rank 0 prints."""
     if "WORLD_SIZE" not in os.environ:
         yield
         return
-    device = devices.chosen()
+    device = devices.select()
     if device.index is not None:
         raise DataError(f"{device} is one device, and there are several processes: ask for {device.type}")
     cuda = device.type == "cuda"
@@ -50,12 +50,12 @@ def joined() -> Iterator[None]:
         torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
     backend = "nccl" if cuda else "gloo"
     with contextlib.ExitStack() as stack:
-        stack.enter_context(_lost_ones_told())
-        store, own, all_of_them = next(rendezvous("env://", timeout=TIMEOUT))
+        stack.enter_context(_peer_failures())
+        store, own, world_size = next(rendezvous("env://", timeout=TIMEOUT))
         # started again they may find the store of the start before, with the addresses of processes that are gone
         store = PrefixStore(os.environ.get(RESTARTS, "0"), store)
-        _check_alike(store, own, all_of_them, f"torch {torch.__version__} with {backend}")
-        dist.init_process_group(backend, store=store, rank=own, world_size=all_of_them, timeout=TIMEOUT)
+        _check_alike(store, own, world_size, f"torch {torch.__version__} with {backend}")
+        dist.init_process_group(backend, store=store, rank=own, world_size=world_size, timeout=TIMEOUT)
         if rank() > 0:
             stack.enter_context(contextlib.redirect_stdout(stack.enter_context(open(os.devnull, "w"))))
         yield
@@ -63,14 +63,14 @@ def joined() -> Iterator[None]:
         dist.destroy_process_group()
 
 
-def _check_alike(store: Store, own: int, all_of_them: int, kind: str) -> None:
+def _check_alike(store: Store, own: int, world_size: int, kind: str) -> None:
     """Processes that speak in different ways would wait for each other: a sentence in each, before they are a group."""
     store.set(f"kind of {own}", kind)
-    kinds = [store.get(f"kind of {one}").decode() for one in range(all_of_them)]
+    kinds = [store.get(f"kind of {one}").decode() for one in range(world_size)]
     store.set(f"seen by {own}", "")
     if own == 0:
-        store.wait([f"seen by {one}" for one in range(all_of_them)])  # it may be the one that keeps the store
-    other = next((one for one in range(all_of_them) if kinds[one] != kinds[0]), None)
+        store.wait([f"seen by {one}" for one in range(world_size)])  # it may be the one that keeps the store
+    other = next((one for one in range(world_size) if kinds[one] != kinds[0]), None)
     if other is not None:
         raise DataError(
             f"the processes of this run do not agree: rank {other} has {kinds[other]}, rank 0 {kinds[0]}. Start all in "
@@ -79,7 +79,7 @@ def _check_alike(store: Store, own: int, all_of_them: int, kind: str) -> None:
 
 
 @contextlib.contextmanager
-def _lost_ones_told() -> Iterator[None]:
+def _peer_failures() -> Iterator[None]:
     """That another process has ended shows in the next exchange with it."""
     try:
         yield
@@ -124,26 +124,26 @@ def _wait_for_parent() -> None:
     os.kill(os.getpid(), signal.SIGTERM)
 
 
-def launched() -> bool:
+def is_launched() -> bool:
     """Whether torchrun has started this process."""
     return RESTARTS in os.environ
 
 
-def restarted() -> bool:
+def is_restarted() -> bool:
     """Whether torchrun has started these processes again, as its --max-restarts allows, after one had ended."""
     return int(os.environ.get(RESTARTS, "0")) > 0
 
 
-def several() -> bool:
+def is_distributed() -> bool:
     return dist.is_available() and dist.is_initialized()
 
 
 def rank() -> int:
-    return dist.get_rank() if several() else 0
+    return dist.get_rank() if is_distributed() else 0
 
 
 def count() -> int:
-    return dist.get_world_size() if several() else 1
+    return dist.get_world_size() if is_distributed() else 1
 
 
 def rows(own: int) -> slice:
@@ -158,25 +158,25 @@ def rand(own: int, *shape: int, device: torch.device | None = None) -> Tensor:
 
 def mean(value: Tensor) -> Tensor:
     """The mean over processes."""
-    if several():
+    if is_distributed():
         value = value.clone()
         dist.all_reduce(value)
         value /= count()
     return value
 
 
-def gathered(value: Tensor) -> Tensor:
+def gather(value: Tensor) -> Tensor:
     """The rows of all processes, in order of rank; without gradients."""
-    if not several():
+    if not is_distributed():
         return value
     found = [torch.empty_like(value, memory_format=torch.contiguous_format) for _ in range(count())]
     dist.all_gather(found, value.contiguous())
     return torch.cat(found)
 
 
-def collected(value: T) -> Sequence[T]:
+def gather_objects(value: T) -> Sequence[T]:
     """The values of all processes, in order of rank."""
-    if not several():
+    if not is_distributed():
         return [value]
     found: list[Any] = [None] * count()
     dist.all_gather_object(found, value)
@@ -185,5 +185,5 @@ def collected(value: T) -> Sequence[T]:
 
 def wait() -> None:
     """Until all processes are here."""
-    if several():
+    if is_distributed():
         dist.barrier()

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ndformer.framework.attention_maps import Look, z_scores
+from ndformer.framework.attention_maps import AttentionMaps, z_scores
 from ndformer.framework.engine.building import build_model
 from ndformer.framework.model import TokenModel
 from ndformer.framework.pictures.figures import Panels, canvas
@@ -53,7 +53,7 @@ def of_terms(cell: Cell) -> Values:
     return values | {"near": mean_of(map(nearness, looks)), "rest": concatenated(found, model, images)}
 
 
-def nearness(look: Look) -> Tensor:
+def nearness(look: AttentionMaps) -> Tensor:
     """The mean distance of what is attended to, over that of all keys."""
     distances = torch.cdist(look.where.positions[0], look.where.positions[0])
     return (look.attention() * distances).sum(-1).mean() / distances.mean()
@@ -75,7 +75,7 @@ def concatenated(found: Run, model: TokenModel, images: Tensor) -> float:
     return (theirs.features(dict(image=images)).features - ours).abs().max().item()
 
 
-def maps(look: Look, images: Tensor) -> list[Panels]:
+def maps(look: AttentionMaps, images: Tensor) -> list[Panels]:
     """Figure 2, for the brightest patch of the first image."""
     found = maps_of(look, images)
     blocks = [Panels(name, found[name], "signed", limit=10.0) for name in (*POSITIONAL, "semantic")]

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from ndformer.framework.attention_maps import Look
+from ndformer.framework.attention_maps import AttentionMaps
 from ndformer.framework.pictures.figures import Panels
 from ndformer.lab.experiment import Cell, Claim, Experiment, Results, Scale, Values, Verdict
 from ndformer.lab.verdicts import above, ahead, each
@@ -29,7 +29,7 @@ def measure(cell: Cell) -> Values:
     return {column: sum(one[column] for one in every) / len(every) for column in every[0]}
 
 
-def compared(look: Look, images: Tensor) -> Values:
+def compared(look: AttentionMaps, images: Tensor) -> Values:
     """Of one layer: the distance of patches across regions over that within one; how it goes with the distance in the
     picture; and how much more of its attention, in %, a patch gives to its own region because of it."""
     patches = brightness(images, look.where).flatten(1)
@@ -50,7 +50,7 @@ def compared(look: Look, images: Tensor) -> Values:
     }
 
 
-def maps(look: Look, images: Tensor) -> list[Panels]:
+def maps(look: AttentionMaps, images: Tensor) -> list[Panels]:
     """How unlike the brightest patch of the first image all others are, and where it looks."""
     found = maps_of(look, images)
     return [Panels("unlikeness", found["unlikeness"]), Panels("attention", found["attention"], "share")]

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from ndformer.framework.bev_grid import Field
+from ndformer.framework.bev_grid import BEVGrid
 from ndformer.framework.errors import DataError
 from ndformer.framework.heads.centre_point import Cells, boxes_of, code_of
 from ndformer.framework.losses.boxes3d import iou_3d
@@ -20,7 +20,7 @@ from ndformer.framework.necks.birds_eye import map_of
 from ndformer.framework.registry import HEADS, NECKS
 from ndformer.framework.tokens import TokenSet, Where
 
-FIELD = Field((-6.0, -3.0), 0.5, (12, 24))
+FIELD = BEVGrid((-6.0, -3.0), 0.5, (12, 24))
 NECK: dict[str, Any] = dict(
     type="BirdsEyeNet", low=(-6.0, -3.0), high=(6.0, 3.0), cell=0.5, blocks=(1, 1), strides=(1, 2), widths=(8, 8),
     stride=1, up=8,

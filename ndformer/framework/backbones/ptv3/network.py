@@ -100,7 +100,7 @@ class PTv3(nn.Module):
             raise ValueError(f"{type(own).__name__} needs tokens on a full grid: points want {own.instead}")
         self.centred, self.depth = own.translation_invariant, first[-1]
 
-    def layer_of(self, name: str) -> int:
+    def layer_index(self, name: str) -> int:
         part, *rest = name.split(".")
         if part == "stem":
             return 0

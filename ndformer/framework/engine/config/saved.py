@@ -35,7 +35,7 @@ def write(folder: Path, cfg: dict[str, Any]) -> None:
     content = dict(digest=_digest(text.encode()), config=_marked(cfg))
     data = json.dumps(content, indent=1, allow_nan=False, default=repr)  # repr: of a class that Python code put in
     for name, said in ((CODE, text), (DATA, f"{data}\n")):
-        with atomic.whole(folder / name) as half:
+        with atomic.replacing(folder / name) as half:
             half.write_text(said, encoding="utf-8")
 
 

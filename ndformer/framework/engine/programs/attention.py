@@ -12,7 +12,7 @@ from mmengine.config import Config
 from torch import Tensor
 
 from ndformer.framework.adapter import Adapter
-from ndformer.framework.attention_maps import Look, looking
+from ndformer.framework.attention_maps import AttentionMaps, record_attention
 from ndformer.framework.data.batches import collate
 from ndformer.framework.data.dataset import Sample
 from ndformer.framework.data.mixture import Mixture
@@ -57,15 +57,15 @@ class Seen:
 
     title: str
     answer: Any
-    looks: list[Look]
+    looks: list[AttentionMaps]
     scene: Scene
     places: Tensor  # (N, P) of its tokens
     prefix: int  # class and register tokens before them
 
     @property
-    def layers(self) -> list[list[Look]]:
+    def layers(self) -> list[list[AttentionMaps]]:
         """Looks by the layer that they are of: to one that cuts tokens there may be several, each with its own rows."""
-        found: list[list[Look]] = []
+        found: list[list[AttentionMaps]] = []
         for look in self.looks:
             if found and look.cut is not None and found[-1][0].layer is look.layer:
                 found[-1].append(look)
@@ -84,12 +84,12 @@ class Seen:
     def named(self, token: int | None) -> str:
         return "class" if token is None else self.scene.named(token)
 
-    def asked(self, looks: Sequence[Look], token: int | None) -> tuple[Look, Through]:
+    def asked(self, looks: Sequence[AttentionMaps], token: int | None) -> tuple[AttentionMaps, Through]:
         """Of a layer's looks the one that a token is in, and how it has it."""
         found = [(look, self.through(look, token)) for look in looks]
         return next((one for one in found if bool((one[1].query >= 0).any())), found[0])
 
-    def through(self, look: Look, token: int | None) -> Through:
+    def through(self, look: AttentionMaps, token: int | None) -> Through:
         N = len(self.places)
         if look.cut is None:
             query = torch.tensor([0 if token is None else self.prefix + token])
@@ -113,10 +113,10 @@ class Seen:
             query[row] = slot
         return Through(torch.full((N,), row), slots.masked_fill(~_near(away, least), -1), query)
 
-    def _told(self, look: Look) -> tuple[Tensor, Tensor, Tensor]:
+    def _told(self, look: AttentionMaps) -> tuple[Tensor, Tensor, Tensor]:
         """Along the axes that its rows tell: where the tokens of the scene are (N, A), those of its rows (R, K, A), and
         which of them are no padding (R, K)."""
-        places = look.places  # (R, K, P)
+        places = look.sample_positions  # (R, K, P)
         there = places.new_ones(places.shape[:2], dtype=torch.bool) if look.where.real is None else look.where.real
         told = ~places.isnan().any(0).any(0)  # axes
         return self.places.to(places)[:, told], places[..., told], there.expand(places.shape[:2])
@@ -136,7 +136,7 @@ def _nearest(points: Tensor, places: Tensor, there: Tensor) -> tuple[Tensor, Ten
     return torch.cat([one.values for one in found]), torch.cat([one.indices for one in found])
 
 
-def terms_of(look: Look) -> dict[str, Tensor]:
+def terms_of(look: AttentionMaps) -> dict[str, Tensor]:
     """Its terms, unless they would fill the memory."""
     rows, tokens, heads = look.x.shape[0], look.x.shape[1], look.layer.heads
     if 4 * rows * heads * tokens**2 > LARGEST:
@@ -151,28 +151,28 @@ def terms_of(look: Look) -> dict[str, Tensor]:
 def seen(model: TokenModel, prepared: Preparation, sample: Sample, title: str, classes: Sequence[str]) -> Seen:
     """A sample that went through the transforms of the test set."""
     batch = collate([sample])
-    tokens = model.tokens(model.at_home(batch)["inputs"])
+    tokens = model.tokens(model.to_device(batch)["inputs"])
     where = tokens.where
     name = next(one for one in model.modalities if sample["inputs"].get(one) is not None)
     adapter = cast(Adapter, model.modalities[name])
     kept = where.positions.new_ones(where.positions.shape[1], dtype=torch.bool)
     kept = kept if where.valid is None else where.valid[0]
-    kept = kept & (torch.arange(len(kept), device=kept.device) >= len(adapter.named))
+    kept = kept & (torch.arange(len(kept), device=kept.device) >= len(adapter.prefix_names))
     places = where.positions[0][kept].cpu()
     pack = pack_of(name, prepared.steps.get(name) or next(iter(prepared.steps.values())))
-    if model.joined:
+    if model.joint_modalities:
         assert tokens.modality is not None
         kinds = tokens.modality[0][kept].cpu()
         each = {one: places[kinds == i].double().numpy() for i, one in enumerate(model.modalities)}
-        scene = adapter.joint_scene(sample, pack, each)
+        scene = adapter.joint_canvas(sample, pack, each)
     else:
-        scene = adapter.scene(sample, pack, places.double().numpy())
-    with looking(model) as looks:
+        scene = adapter.canvas(sample, pack, places.double().numpy())
+    with record_attention(model) as looks:
         (answer,) = model.val_step(batch)
     if not looks:
         raise DataError(f"{type(model.backbone).__name__} has no layers of attention to look at")
-    answer.known = list(classes)
-    return Seen(printable(title), answer, looks, scene, places, len(adapter.named))
+    answer.class_names = list(classes)
+    return Seen(printable(title), answer, looks, scene, places, len(adapter.prefix_names))
 
 
 def samples(
@@ -261,7 +261,9 @@ def painting(of: Seen, wanted: Wanted, title: str, in_moments: bool) -> Painting
     return Painting(title, blocks, names, columns, queries, of.scene, note)
 
 
-def panels(of: Seen, rows: Sequence[tuple[Sequence[Look], int | None]], heads: list[int], parts: bool) -> list[Panels]:
+def panels(
+    of: Seen, rows: Sequence[tuple[Sequence[AttentionMaps], int | None]], heads: list[int], parts: bool
+) -> list[Panels]:
     """A block of attention, and before it one per term; a row for each look and query."""
     found: dict[str, dict[int, np.ndarray]] = {}
     off: dict[int, np.ndarray] = {}
@@ -290,7 +292,7 @@ def panels(of: Seen, rows: Sequence[tuple[Sequence[Look], int | None]], heads: l
     return blocks
 
 
-def _off(of: Seen, look: Look, through: Through, attention: Tensor) -> np.ndarray:
+def _off(of: Seen, look: AttentionMaps, through: Through, attention: Tensor) -> np.ndarray:
     """(H,): the share of attention that goes to class and register tokens; nothing where there are none."""
     if look.cut is None:
         outside = torch.arange(attention.shape[-1]) < of.prefix

@@ -70,11 +70,11 @@ def looks(cfg: Config, split: str, batches: int) -> list[Look]:
         model = build_model(cfg).eval()
         with seen_by(model) as seen:
             for batch in itertools.islice(build_loader(cfg, split), batches):
-                model.features(model.at_home(batch)["inputs"])
+                model.features(model.to_device(batch)["inputs"])
         names = {module: name for name, module in model.named_modules()}
         found = []
         for encoding, wheres in seen.items():
-            span = Span.of(wheres, encoding.factors)
+            span = Span.measure(wheres, encoding.factors)
             if span is not None:
                 name = f"{type(encoding).__name__} ({names[encoding]})"
                 found.append(Look(name, span, encoding.coverage(wheres)))
@@ -88,12 +88,12 @@ def text(look: Look) -> str:
     apart = " x ".join(f"{step:.3g}" for step in look.span.step)
     extent = " x ".join(f"{extent:.3g}" for extent in look.span.extent)
     lines = [f"{look.name}: tokens are {apart} apart, a sample spans up to {extent}"]
-    wide = max((len(one.what) for one in look.found), default=0)
+    wide = max((len(one.name) for one in look.found), default=0)
     for one in look.found:
         short, used, long = one.counts
         ends = f"of length {min(one.lengths):.3g} to {max(one.lengths):.3g}"
         unused = [f"{n} {why}" for n, why in zip((short, long), one.why) if n]
-        told = [f"  {one.what:{wide}}  {used:4} of {len(one.lengths):<4} used, {ends}", *unused]
+        told = [f"  {one.name:{wide}}  {used:4} of {len(one.lengths):<4} used, {ends}", *unused]
         lines.append("; ".join([*told, one.note] if one.note else told))
     if not look.found:
         lines.append("  it does not say what it covers")
@@ -123,9 +123,9 @@ def draw(path: Path, found: Sequence[Look]) -> None:
         axis.set_xscale("symlog", linthresh=min(min(look.span.step) for look in found))
         axis.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
         several = len(found) > 1
-        axis.set_yticks(range(len(kinds)), [f"{look.name}: {one.what}" if several else one.what for look, one in kinds])
+        axis.set_yticks(range(len(kinds)), [f"{look.name}: {one.name}" if several else one.name for look, one in kinds])
         axis.set_ylim(len(kinds) - 0.5, -0.5)
         axis.set_xlabel("length, in the encoding's own unit (grey: from one token to the next up to the extent)")
         figure.legend(loc="outside right upper")
-    with atomic.whole(path) as half:
+    with atomic.replacing(path) as half:
         figure.savefig(half)

@@ -34,7 +34,7 @@ NAMED = 1000  # classes in a card
 
 def can_write(folder: Path) -> None:
     """Make the folder around it, and raise unless there is a place for it."""
-    atomic.make_folder_of(folder)
+    atomic.make_parent(folder)
     if folder.exists() and not (folder.is_dir() and (not any(folder.iterdir()) or (folder / exported.PLACE).is_file())):
         raise DataError(f"{folder} holds other things already: name a folder that is new")
 

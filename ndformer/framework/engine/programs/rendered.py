@@ -16,7 +16,7 @@ from torch import Tensor
 
 from ndformer.framework import foreign
 from ndformer.framework.answers.gallery import cards, worst_and_best
-from ndformer.framework.attention_maps import Look
+from ndformer.framework.attention_maps import AttentionMaps
 from ndformer.framework.encoding import PositionEncoding
 from ndformer.framework.engine.building import build_model, encoding_name
 from ndformer.framework.engine.config.references import parse_reference
@@ -161,7 +161,7 @@ def before_and_after(cfg: Config, model: TokenModel, after: attention.Seen, befo
     return Painting(title, blocks, list(states), columns, [token] * len(rows), after.scene, "ring: the query")
 
 
-def acts(look: Look, encoding: PositionEncoding) -> dict[str, Tensor]:
+def acts(look: AttentionMaps, encoding: PositionEncoding) -> dict[str, Tensor]:
     """(R, H, K, K) each: what it adds to the logits, what it makes of equal queries and keys, and how alike what it
     adds to tokens is. Those of them that it does."""
     found: dict[str, Tensor] = {}

@@ -27,7 +27,7 @@ def check_settings(cfg: Config, **options: object) -> None:
             code=_code(),
             torch=torch.__version__,
             numpy=np.__version__,
-            device=devices.chosen().type,
+            device=devices.select().type,
             dtype=str(torch.get_default_dtype()),
             options=options,
             config=following(cfg.to_dict()),
@@ -47,7 +47,7 @@ def check_data(datasets: Mapping[str, Dataset], batches: Mapping[str, int]) -> N
 
 def _compare(own: dict[str, Any]) -> None:
     """A sentence that names the first process which is not like rank 0, in all of them."""
-    first, *others = processes.collected(own)
+    first, *others = processes.gather_objects(own)
     for rank, other in enumerate(others, 1):
         differences = list(_differences(first, other))
         if differences:

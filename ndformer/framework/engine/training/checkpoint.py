@@ -41,7 +41,7 @@ def save(path: Path, content: dict[str, Any], keep: str | None = None) -> None:
     """
     recorder = None
     try:
-        with atomic.whole(path) as half:
+        with atomic.replacing(path) as half:
             with open(half, "wb") as file:
                 recorder = _Recorder(file)
                 torch.save(dict(format=FORMAT) | content, recorder)  # pyright: ignore[reportArgumentType]
@@ -64,7 +64,7 @@ def save(path: Path, content: dict[str, Any], keep: str | None = None) -> None:
 
 def _second_name(path: Path, name: Path) -> None:
     """`name` becomes another name of the file; at each moment `path` is there."""
-    with atomic.whole(name) as beside:
+    with atomic.replacing(name) as beside:
         try:
             os.link(path, beside)
         except OSError:  # a file system without links

@@ -53,7 +53,7 @@ def measure(
     values, quantities = {}, {}
     for metric, end in zip(made, ends):
         mine = [metric.results[a:b] for a, b in zip(end, end[1:])]
-        everyone = [one for parts in zip(*processes.collected(mine)) for part in parts for one in part]
+        everyone = [one for parts in zip(*processes.gather_objects(mine)) for part in parts for one in part]
         if not everyone:
             raise DataError("no sample could be read, so there is nothing to measure")
         prefix = f"{metric.prefix}/" if metric.prefix else ""

@@ -41,7 +41,7 @@ def looked_at(model: nn.Module) -> Iterator[list[str]]:
     said: list[str] = []
     with seen_by(model) as seen, _counting(model) as counts:
         yield said
-    if not (isinstance(model, TokenModel) and model.joined):  # of joined modalities, one may have few tokens
+    if not (isinstance(model, TokenModel) and model.joint_modalities):  # of joined modalities, one may have few tokens
         said += filter(None, (few_tokens(name, adapter, found) for name, (adapter, found) in counts.items()))
     said += dict.fromkeys(filter(None, (_too_far(encoding, wheres) for encoding, wheres in seen.items())))
 
@@ -81,12 +81,12 @@ def tokens_of(adapter: Adapter, made: TokenSet) -> list[int]:
     """Return the number of tokens of each sample, without padding, class token and registers."""
     (rows, count, _), valid = made.features.shape, made.where.valid
     found = [count] * rows if valid is None else valid.sum(1).expand(rows).tolist()
-    return [one - len(adapter.named) for one in found]
+    return [one - len(adapter.prefix_names) for one in found]
 
 
 def _too_far(encoding: PositionEncoding, wheres: Sequence[Where]) -> str | None:
-    reach = encoding.first_reach
-    spacing = None if reach is None else Spacing.of(wheres, encoding.factors)
+    reach = encoding.initial_radius
+    spacing = None if reach is None else Spacing.measure(wheres, encoding.factors)
     if reach is None or spacing is None or spacing.nearest <= reach:
         return None
     return (

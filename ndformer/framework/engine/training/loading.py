@@ -46,13 +46,13 @@ class Loader(DataLoader[Any]):
             num_workers=workers,
             collate_fn=collate,
             persistent_workers=workers > 0,
-            pin_memory=devices.chosen().type == "cuda",
+            pin_memory=devices.select().type == "cuda",
             timeout=timeout if workers else 0,
             worker_init_fn=begin_worker,
         )
         self.data, self.split = dataset, split
         self.bad: dict[str, str] = {}
-        host_state.when_leaving(functools.partial(_close, weakref.ref(self)))  # Python would wait for GRACE
+        host_state.at_end(functools.partial(_close, weakref.ref(self)))  # Python would wait for GRACE
 
     def _get_iterator(self) -> Any:
         return _Batches(self) if self.num_workers else super()._get_iterator()
@@ -113,7 +113,7 @@ def all_bad(loaders: dict[str, Loader]) -> dict[str, dict[str, str]]:
     """Split by split, of all processes: the samples that could not be read, and why."""
     found: dict[str, dict[str, str]] = {}
     for split, loader in loaders.items():
-        merged = {name: why for one in processes.collected(loader.bad) for name, why in one.items()}
+        merged = {name: why for one in processes.gather_objects(loader.bad) for name, why in one.items()}
         if merged:
             found[split] = merged
     return found

@@ -22,7 +22,7 @@ class Layered(Protocol):
 
     depth: int
 
-    def layer_of(self, name: str) -> int: ...
+    def layer_index(self, name: str) -> int: ...
 
 
 def build_optimizer(
@@ -81,9 +81,9 @@ def _layers(model: nn.Module, decay_encoding: bool) -> dict[str, int]:
     if not isinstance(backbone, Layered):
         raise ValueError(
             f"layer_decay is for backbones that say their layers, and {type(backbone).__name__} has no `depth` and "
-            "`layer_of(name)`: write them, or leave layer_decay out"
+            "`layer_index(name)`: write them, or leave layer_decay out"
         )
-    numbers = {f"backbone.{name}": backbone.layer_of(name) for name, _ in backbone.named_parameters()}
+    numbers = {f"backbone.{name}": backbone.layer_index(name) for name, _ in backbone.named_parameters()}
     full_rate = set() if decay_encoding else _encoding_names(model)
     before = {name for name, _ in model.named_parameters() if name.startswith("modalities.") or name == "kinds"}
     behind = backbone.depth + 1

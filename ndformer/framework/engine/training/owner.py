@@ -93,21 +93,26 @@ class Ownership:
     def __init__(self, folder: Path) -> None:
         self.file, self.first = folder / NAME, processes.rank() == 0
         self.own = Owner(platform.node(), this())
-        self.launch = tuple(one for one in processes.collected(processes.launched() and this(os.getppid())) if one)
+        self.launch = tuple(
+            one for one in processes.gather_objects(processes.is_launched() and this(os.getppid())) if one
+        )
         self.ended, before = threading.Event(), None
         if self.first:
             folder.mkdir(parents=True, exist_ok=True)
             with _one_at_a_time(folder):
                 before = self._take()
                 atomic.clear(folder)
-        mine = processes.restarted() and before is not None and not {*before.launch}.isdisjoint(self.launch)
-        self.again = processes.collected(mine)[0]
+        mine = processes.is_restarted() and before is not None and not {*before.launch}.isdisjoint(self.launch)
+        self.again = processes.gather_objects(mine)[0]
 
     def _take(self) -> Owner | None:
         """Whose the folder was, if it was anyone's."""
         while True:
             self.file.parent.mkdir(parents=True, exist_ok=True)
-            with contextlib.suppress(FileNotFoundError), atomic.aside(self.file.parent) as aside:  # cleared by an owner
+            with (
+                contextlib.suppress(FileNotFoundError),
+                atomic.temporary_folder(self.file.parent) as aside,
+            ):  # cleared by an owner
                 made, before = aside / NAME, None
                 made.write_text(self.own.text(), encoding="utf-8")
                 while not _appeared(made, self.file):
@@ -141,14 +146,14 @@ class Ownership:
 
     def same(self) -> None:
         """A sentence where the processes of this run have not all the same folder."""
-        process, end = processes.collected(self.own.process)[0], time.monotonic() + PATIENCE
+        process, end = processes.gather_objects(self.own.process)[0], time.monotonic() + PATIENCE
         while (there := Owner.read(self.file)) is None or there.process != process:
             if time.monotonic() > end:
                 break
             time.sleep(0.2)
         sees = there is not None and there.process == process
         folder = str(self.file.parent.absolute())
-        for rank, (right, its) in enumerate(processes.collected((sees, folder))):
+        for rank, (right, its) in enumerate(processes.gather_objects((sees, folder))):
             if not right:
                 raise DataError(
                     f"rank {rank} has another work dir than rank 0, or does not see what that writes there: {its}. "

@@ -132,7 +132,7 @@ class Trainer(QuietRunner):
         allow_data_change: bool = False,
     ) -> None:
         settings, work_dir = cfg.train_cfg, ownership.file.parent
-        self.config, self.device = cfg, devices.chosen()
+        self.config, self.device = cfg, devices.select()
         self.loaders, self.path, self.text = loaders, work_dir, cfg.pretty_text
         self.console = console
         self.ownership = ownership
@@ -178,7 +178,7 @@ class Trainer(QuietRunner):
         if settings.get("compile"):
             model.backbone.compile()
         self.parallel: nn.Module = self.model
-        if processes.several():
+        if processes.is_distributed():
             several = len(model.modalities) > 1  # some of which a batch may lack
             self.parallel = DistributedDataParallel(model, find_unused_parameters=several)
         if self.ema is not None:
@@ -231,7 +231,7 @@ class Trainer(QuietRunner):
     def _loss(self, batch: dict[str, Any], model: nn.Module) -> Tensor:
         own = cast(TokenModel, self.model)
         with self.wrapper.optim_context(model):
-            losses = model(**own.at_home(batch), mode="loss")
+            losses = model(**own.to_device(batch), mode="loss")
         return own.total(losses)
 
     def _bad_numbers(self, what: str, batch: dict[str, Any]) -> BadNumbers:
@@ -308,7 +308,7 @@ class Trainer(QuietRunner):
 
     def _look_up(self) -> None:
         """Between batches of validation, which may be long. With several processes all would have to agree."""
-        if self.preemption.wanted and not processes.several():
+        if self.preemption.wanted and not processes.is_distributed():
             raise _InValidation
 
     def out_of_patience(self) -> bool:

@@ -354,7 +354,7 @@ def test_layers_of_points_and_of_space_and_time_learn_slower_from_top_to_bottom(
 
 def test_layer_decay_is_refused_where_the_backbone_says_no_layers():
     model = nn.ModuleDict(dict(backbone=nn.Linear(2, 2), head=nn.Linear(2, 2)))
-    with pytest.raises(ValueError, match=r"Linear has no `depth` and `layer_of\(name\)`: write them, or leave"):
+    with pytest.raises(ValueError, match=r"Linear has no `depth` and `layer_index\(name\)`: write them, or leave"):
         parameter_groups(model, 0.0, layer_decay=0.5)
     assert parameter_groups(model, 0.0)
 
