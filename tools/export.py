@@ -76,7 +76,7 @@ def write_graph(path: Path, model: TokenModel, batches: list[torch.Tensor], meta
     unchecked = path.with_stem(f"{path.stem}-unchecked")  # whoever ends us leaves nothing under the name that was asked
     try:
         graph.save(unchecked, graph.graph(model, batches[0]), metadata)
-        worst = graph.worst(unchecked, model, batches)
+        worst = graph.max_difference(unchecked, model, batches)
         if worst is not None and not worst <= WORST:
             raise DataError(f"{path} was not written: the graph is {worst:.1e} from the model, and may be {WORST:g}")
         unchecked.replace(path)

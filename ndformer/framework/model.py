@@ -99,7 +99,7 @@ class TokenModel(nn.Module):
                 "a batch must have inputs, got none. The last transform of a dataset, or its read(), returns "
                 f"dict(inputs=dict({next(iter(self.modalities))}=tensor), data_sample=dict(label=number))"
             )
-        space = [self._modality_of_batch(inputs)] if self.in_turn else []
+        space = [self._batch_modality(inputs)] if self.in_turn else []
         head = cast(Head, self.head[space[0]] if isinstance(self.head, nn.ModuleDict) else self.head)
         if mode == "loss":
             targets = head.targets(data_samples or [], next(self.parameters()).device)
@@ -124,7 +124,7 @@ class TokenModel(nn.Module):
     def features(self, inputs: Tensor | list[Tensor] | dict[str, Any]) -> TokenSet:
         """Return the tokens after the backbone, the input of the head."""
         inputs = self._by_name(inputs)
-        return self.backbone(self.tokens(inputs), *([self._modality_of_batch(inputs)] if self.in_turn else []))
+        return self.backbone(self.tokens(inputs), *([self._batch_modality(inputs)] if self.in_turn else []))
 
     def _by_name(self, inputs: Any) -> dict[str, Any]:
         if isinstance(inputs, dict):
@@ -143,7 +143,7 @@ class TokenModel(nn.Module):
     def _precision(self) -> contextlib.AbstractContextManager[Any]:
         return contextlib.nullcontext() if self.amp is None else autocast(next(self.parameters()), self.amp)
 
-    def _modality_of_batch(self, inputs: dict[str, Any]) -> str:
+    def _batch_modality(self, inputs: dict[str, Any]) -> str:
         if len(inputs) != 1:
             raise ValueError(
                 f"a batch must have one modality, as each has its own head, got {', '.join(inputs) or 'none'}"

@@ -1,4 +1,4 @@
-"""Quantity: which of two values of a metric is better, its unit, and how it is written.
+"""Quantity: the direction, unit and number format of a metric.
 
 error = Quantity("lower", "px", 2)
 error.best([5.32, 0.45, 0.61])      1, the index

@@ -124,7 +124,7 @@ def _look(model: TokenModel, inputs: Any, probe: Probe) -> dict[str, tuple[int, 
             if not rows:
                 continue
             features, places = (torch.cat(part) for part in zip(*rows))
-            probe.take(name, features, places, call.where)
+            probe.add_sample(name, features, places, call.where)
             found[name] = call.axes
     return found
 

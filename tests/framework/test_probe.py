@@ -178,7 +178,7 @@ def test_outputs_of_other_threads_are_not_taken():
 def test_what_cannot_be_read_is_a_sentence():
     probe = Probe()
     probe.add(dict(x=torch.randn(1, 20, 4)), Where(GRID[None]))
-    with pytest.raises(DataError, match="got 1: give 2 or more"):
+    with pytest.raises(DataError, match="at least 2 samples for cross-validation, got 1"):
         probe.read("x")
     probe.add(dict(x=torch.full((1, 20, 4), torch.nan)), Where(GRID[None]))
     with pytest.raises(DataError, match="not all finite"):

@@ -203,7 +203,7 @@ def test_it_is_taken_only_where_asked_for_and_refuses_what_it_cannot() -> None:
     with pytest.raises(ValueError, match=r"backend 'select' requires a parabolic bias .* Use 'auto'"):
         attend(q, k, v, where, DistanceBias(torch.ones(2), where.positions), backend="select")
     for wrong in ("select:", "select:x", "select:0", "select:1", "select:nan"):
-        with pytest.raises(ValueError, match=f"takes a number above 0 and below 1, got '{wrong}'"):
+        with pytest.raises(ValueError, match=f"must be above 0 and below 1, got '{wrong}'"):
             attend(q, k, v, where, bias, backend=wrong)
     with pytest.raises(ValueError, match="no attention backend is called 'dense:1'"):
         attend(q, k, v, where, bias, backend="dense:1")

@@ -89,9 +89,9 @@ def test_a_program_whose_reader_goes_away_ends_without_a_word(words):
 @pytest.mark.parametrize(
     "name, sentence",
     [
-        ("gpu", "a device is cpu, cuda, cuda:1 or mps, got 'gpu'"),
-        ("cuda:99", "there is no cuda:99 here"),
-        ("cuda:1:2", "a device is cpu, cuda, cuda:1 or mps, got 'cuda:1:2'"),
+        ("gpu", "device must be cpu, cuda, cuda:1 or mps, got 'gpu'"),
+        ("cuda:99", "device .*cuda:99"),
+        ("cuda:1:2", "device must be cpu, cuda, cuda:1 or mps, got 'cuda:1:2'"),
     ],
 )
 def test_a_device_that_is_not_there_is_a_sentence(name, sentence):

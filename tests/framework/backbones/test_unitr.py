@@ -228,7 +228,7 @@ def test_checkpointing_changes_no_gradient():
     "options, said",
     [
         (dict(blocks=("own", "map")), "blocks are 'own', 'image' or 'bev'.*map"),
-        (dict(encoding=dict(type="SaPE2")), "SaPE2 requires a full grid"),
+        (dict(encoding=dict(type="SaPE2")), "SaPE2 needs tokens on a full grid"),
     ],
 )
 def test_what_cannot_be_is_refused(options, said):

@@ -91,7 +91,7 @@ def test_the_loss_of_peaks_is_the_formula():
 
 def test_codes_come_back_as_the_boxes_they_were():
     boxes = truth(1, 30)[0]["boxes"]
-    at = FIELD.number(FIELD.at(boxes))
+    at = FIELD.flat_index(FIELD.to_cells(boxes))
     again = boxes_of(code_of(boxes, FIELD), at, FIELD)
     assert torch.allclose(again, boxes, atol=1e-5, equal_nan=True)
 
@@ -222,7 +222,7 @@ def test_a_query_looks_at_the_cells_about_it_alone():
     near, far = head(BOTH[1]), head(BOTH[1], radius=100)
     q, keys = torch.randn(2, 5, 16), torch.randn(2, 288, 16)
     place = torch.tensor([[0, 23, 264, 287, 150], [3, 4, 5, 6, 7]])
-    middles = FIELD.middles(keys)
+    middles = FIELD.centers(keys)
     one = near.decoder(q, keys, middles, place, FIELD)
     moved = keys.clone()
     moved[0, 110] += 100  # row 4, column 14

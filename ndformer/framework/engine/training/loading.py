@@ -52,7 +52,7 @@ class Loader(DataLoader[Any]):
         )
         self.data, self.split = dataset, split
         self.bad: dict[str, str] = {}
-        host_state.at_end(functools.partial(_close, weakref.ref(self)))  # Python would wait for GRACE
+        host_state.on_exit(functools.partial(_close, weakref.ref(self)))  # Python would wait for GRACE
 
     def _get_iterator(self) -> Any:
         return _Batches(self) if self.num_workers else super()._get_iterator()
