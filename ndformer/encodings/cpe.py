@@ -53,8 +53,8 @@ class CPE(PositionEncoding):
         voxel = round_to_steps(positions).long()  # whole positions are in the middle of one
         return Places(F.pad(voxel, (0, 3 - self.position_dims)), where)
 
-    def block_update(self, x: Tensor, state: Any, passed: int) -> Tensor:
-        if passed != self.at:
+    def block_update(self, x: Tensor, state: Any, blocks_done: int) -> Tensor:
+        if blocks_done != self.at:
             return x
         return _by_voxels(self.conv, x, state) if self.voxels else self.conv(x, state)
 

@@ -86,11 +86,11 @@ class FactorisedTransformer(RowCutter):
             moments = TokenSet(moments.features, _full(moments.where, where.grid[:1]))
         return self.time(moments)
 
-    def sample_positions(self, look: AttentionMaps, *given: Any) -> Tensor:
+    def sample_positions(self, maps: AttentionMaps, *args: Any) -> Tensor:
         """A moment is everywhere in its time; a summary, which has no place, is anywhere."""
-        where: Where = given[0].where
-        at = look.where.positions  # (R, K, P - 1) in space, (B, K, 1) in time
-        if look.layer in set(self.time.modules()):
+        where: Where = args[0].where
+        at = maps.where.positions  # (R, K, P - 1) in space, (B, K, 1) in time
+        if maps.layer in set(self.time.modules()):
             return F.pad(at, (0, where.positions.shape[2] - 1), value=math.nan)
         real = where.real
         times = where.positions[..., 0] if real is None else where.positions[..., 0].masked_fill(~real, math.nan)

@@ -138,9 +138,9 @@ class Stage(RowCutter):
             x = between(block(x, level, curve, states[curve], skip if i == 0 else None), i + 1)
         return x
 
-    def sample_positions(self, look: AttentionMaps, *given: Any) -> Tensor:
-        level: Level = given[1]
-        (windows,) = (one for one in level.cached.values() if one.where is look.where)
+    def sample_positions(self, maps: AttentionMaps, *args: Any) -> Tensor:
+        level: Level = args[1]
+        (windows,) = (one for one in level.cached.values() if one.where is maps.where)
         return windows.rows.gather(level.positions)
 
 

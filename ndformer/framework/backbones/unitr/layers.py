@@ -73,9 +73,9 @@ class Layer(RowCutter):
         """(T, dim) -> (T, dim), of which the first are pillars."""
         return self.norm(apart(self.own, x + sets.mixed(self.attention, x), pillars) + x)
 
-    def sample_positions(self, look: AttentionMaps, *given: Any) -> Tensor:
-        sets: Sets = given[1]
-        (rows,) = (part.rows for part in sets.parts if part.where is look.where)
+    def sample_positions(self, maps: AttentionMaps, *args: Any) -> Tensor:
+        sets: Sets = args[1]
+        (rows,) = (part.rows for part in sets.parts if part.where is maps.where)
         return rows.gather(sets.places)
 
 
