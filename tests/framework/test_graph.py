@@ -132,7 +132,7 @@ def test_another_models_file_is_told_from_its_own(tmp_path: Path) -> None:
 
 def test_what_onnx_does_not_know_is_a_sentence(tmp_path: Path) -> None:
     pytest.importorskip("onnxscript")
-    with pytest.raises(DataError, match=r"\.onnx, which has no aten\._linalg_eigh: write a \.pt2"):
+    with pytest.raises(DataError, match=r"\.onnx, which has no operator aten\._linalg_eigh\. Write a \.pt2"):
         graph.save(tmp_path / "model.onnx", graph.graph(model(dict(type="ComRoPE")), images(2)))
 
 
