@@ -130,6 +130,5 @@ class Adapter(nn.Module):
 
 
 def _mean_position(positions: Tensor, valid: Tensor | None) -> Tensor:
-    """Return the mean (B, 1, P) over tokens that are not padding."""
     mask = torch.ones_like(positions[..., :1], dtype=torch.bool) if valid is None else valid[..., None]
     return torch.where(mask, positions, 0).sum(1, keepdim=True) / mask.sum(1, keepdim=True).clamp(min=1)

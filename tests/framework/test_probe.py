@@ -181,7 +181,7 @@ def test_what_cannot_be_read_is_a_sentence():
     with pytest.raises(DataError, match="at least 2 samples for cross-validation, got 1"):
         probe.read("x")
     probe.add(dict(x=torch.full((1, 20, 4), torch.nan)), Where(GRID[None]))
-    with pytest.raises(DataError, match="not all finite"):
+    with pytest.raises(DataError, match="must be finite"):
         probe.read("x")
     with pytest.raises(ValueError, match="rows, tokens, channels"):
         list(samples(torch.randn(2, 19, 4), Where(GRID[None])))

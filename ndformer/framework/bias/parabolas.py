@@ -157,5 +157,5 @@ def _power(r: Sequence[Tensor], a: int, b: int) -> Tensor:
 
 
 def _cut_heads(t: Tensor, rows: Rows) -> Tensor:
-    """(B, H, N) -> (R, H, K)."""
+    """Gather coefficients (B, H, N) into rows (R, H, K)."""
     return rows.gather(t.transpose(1, 2).flatten(0, 1)).transpose(1, 2).contiguous()

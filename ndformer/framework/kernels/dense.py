@@ -22,13 +22,13 @@ class Dense(Backend):
 
     def pairs_in_memory(self, q: Tensor, where: Where, bias: Bias | None) -> int:
         B, H, N, _ = q.shape
-        return B * H * N * min(N, _size(q))
+        return B * H * N * min(N, _chunk_size(q))
 
     def __call__(self, q: Tensor, k: Tensor, v: Tensor, where: Where, bias: Bias | None, scale: float) -> Tensor:
         dtype = q.dtype
         exact = torch.promote_types(dtype, torch.float32)
         k, v = k.to(exact), v.to(exact)
-        N, size = q.shape[2], _size(q)
+        N, size = q.shape[2], _chunk_size(q)
 
         def chunk(lo: int, hi: int) -> Tensor:
             return logits(q[:, :, lo:hi].to(exact), k, where, bias, scale, lo, hi).softmax(-1).to(exact) @ v
@@ -39,8 +39,7 @@ class Dense(Backend):
         return torch.cat([checkpoint(chunk, lo, hi, use_reentrant=False).to(dtype) for lo, hi in chunks], dim=2)
 
 
-def _size(q: Tensor) -> int:
-    """Return the number of queries in a chunk."""
+def _chunk_size(q: Tensor) -> int:
     B, H, N, _ = q.shape
     return max(1, CHUNK // max(1, B * H * N))
 

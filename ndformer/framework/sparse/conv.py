@@ -111,6 +111,5 @@ def _products(x: Tensor, grad: Tensor, totals: Sequence[Tensor], table: Table) -
 
 
 def _split_center(weights: Sequence[Tensor]) -> tuple[Tensor, list[Tensor]]:
-    """Return the weight of the center and the list of the other weights."""
     half = len(weights) // 2
     return weights[half], [*weights[:half], *weights[half + 1 :]]
