@@ -335,7 +335,7 @@ def test_flex_says_that_it_has_no_gradients_on_cpu_and_what_to_take(which: int) 
     where = places("plain", torch.float32)
     qkv = [torch.randn(3, HEADS, 16, WIDTH) for _ in range(3)]
     qkv[which].requires_grad_()
-    with pytest.raises(RuntimeError, match=r"cannot compute gradients on a CPU. Use backend 'sdpa' or 'dense', or torch.no_grad\(\)"):
+    with pytest.raises(RuntimeError, match=r"gradients on a CPU. Use backend 'sdpa' or 'dense', or torch.no_grad\(\)"):
         attend(qkv[0], qkv[1], qkv[2], where, backend="flex")
     with torch.no_grad():
         attend(qkv[0], qkv[1], qkv[2], where, backend="flex")
