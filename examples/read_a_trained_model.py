@@ -9,7 +9,7 @@ from pathlib import Path
 
 import torch
 
-from ndformer.framework.attention_maps import looking, on_grid
+from ndformer.framework.attention_maps import on_grid, record_attention
 from ndformer.framework.engine.building import build_model
 from ndformer.framework.engine.config.load import load
 from ndformer.framework.engine.training import checkpoint
@@ -41,9 +41,9 @@ checkpoint.save(
 content = checkpoint.load(path)
 model = build_model(cfg).eval()
 checkpoint.load_weights(model, content, path)
-with torch.no_grad(), looking(model) as looks:
+with torch.no_grad(), record_attention(model) as maps:
     (answer,) = model(**made_up(torch.tensor([1])), mode="predict")
 print(f"says {content['classes'][answer.prediction]} ({answer.scores.max():.2f}); is upper right")
-attention = looks[-1].attention()[0].mean(0)  # of the last layer, its heads averaged: (N, N)
-for row in on_grid(attention[0], looks[-1].where):  # where the class token, the first one, looks: (rows, columns)
+attention = maps[-1].attention()[0].mean(0)  # of the last layer, its heads averaged: (N, N)
+for row in on_grid(attention[0], maps[-1].where):  # where the class token, the first one, looks: (rows, columns)
     print(*(f"{share:5.1%}" for share in row.tolist()))

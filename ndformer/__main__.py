@@ -1,4 +1,4 @@
-"""Run a program of tools/ by its name, also where ndformer is installed without a checkout.
+"""Run a program of tools/ by name, also from an installed package.
 
 ndformer                                        lists the programs
 ndformer train modelnet40_pape --sample         the same as `python tools/train.py configs/modelnet40_pape.py --sample`
@@ -11,27 +11,27 @@ from pathlib import Path
 
 import ndformer
 from ndformer.framework.errors import nearest
-from ndformer.framework.system.pipes import ending_with_their_reader
+from ndformer.framework.system.pipes import exit_on_closed_pipe
 
 TOOLS = Path(__file__).parent / "tools"
 
 
 def main() -> None:
     files = [path for path in sorted(TOOLS.rglob("*.py")) if "__main__" in path.read_text(encoding="utf-8")]
-    programs = {path.relative_to(TOOLS).with_suffix("").as_posix(): path for path in files}  # without their helpers
+    programs = {path.relative_to(TOOLS).with_suffix("").as_posix(): path for path in files}  # without helper modules
     name, *arguments = sys.argv[1:] or ["--help"]
     if name == "--version":
         print(f"ndformer {ndformer.__version__}")
         return
     if name in ("-h", "--help"):
-        with ending_with_their_reader():
+        with exit_on_closed_pipe():
             print("Usage: ndformer PROGRAM ...    ndformer PROGRAM --help lists its options\n")
             for name, path in sorted(programs.items(), key=lambda item: "/" in item[0]):  # benchmarks last
-                says = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
-                print(f"  {name:22} {says.partition(chr(10))[0]}")
+                text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+                print(f"  {name:22} {text.partition(chr(10))[0]}")
         return
     if name not in programs:
-        sys.exit(f"ndformer: no program '{name}'{nearest(name, programs)} There are: {', '.join(programs)}")
+        sys.exit(f"ndformer: no program '{name}'{nearest(name, programs)} Programs: {', '.join(programs)}")
     sys.argv = [str(programs[name]), *arguments]
     runpy.run_path(sys.argv[0], run_name="__main__")
 

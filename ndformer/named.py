@@ -1,4 +1,4 @@
-"""Models by the names of their sizes, without a config: vit_tiny, vit_small, vit_base, ptv3_small, ptv3_base."""
+"""Models by name without a config: vit_tiny, vit_small, vit_base, ptv3_small, ptv3_base."""
 
 from typing import Any
 
@@ -10,8 +10,8 @@ from ndformer.framework.model import TokenModel
 from ndformer.framework.registry import BACKBONES, MODALITIES
 from ndformer.framework.registry.signature import arguments
 
-VIT = {"tiny": (192, 3), "small": (384, 6), "base": (768, 12)}  # width and heads (DeiT); twelve blocks
-PTV3 = {"small": (16, 1), "base": (32, 2)}  # the same of the first stage, which double from stage to stage
+VIT = {"tiny": (192, 3), "small": (384, 6), "base": (768, 12)}  # width and heads (DeiT); 12 blocks
+PTV3 = {"small": (16, 1), "base": (32, 2)}  # width and heads of the first stage; each stage doubles them
 IMAGE = dict(image=dict(type="ImagePatches", patch=16, class_at="auto"))
 POINTS = dict(points=dict(type="Points"))
 
@@ -24,43 +24,43 @@ def create(
     head: dict[str, Any] | None = None,
     **options: Any,
 ) -> TokenModel:
-    """Build a model with random weights.
+    """Build a model by name with random weights.
 
-    `encoding` is written as on a command line, "PaPE(m=8)". Modalities, head and further options of the backbone are as
-    in a config: modalities=dict(video=dict(type="Tubelets")), depth=6. With classes=0, model(x) gives the pooled
-    features (B, dim).
+    `encoding` is written as on a command line, "PaPE(m=8)". `modalities`, `head` and further options of the backbone
+    are written as in a config: modalities=dict(video=dict(type="Tubelets")), depth=6. With classes=0, model(x) returns
+    pooled features (B, dim).
     """
     family, _, size = name.partition("_")
-    known = [f"vit_{one}" for one in VIT] + [f"ptv3_{one}" for one in PTV3]
-    if name not in known:
-        raise UnknownNameError(f"no model is called '{name}'{nearest(name, known)} There are: {', '.join(known)}")
+    names = [f"vit_{key}" for key in VIT] + [f"ptv3_{key}" for key in PTV3]
+    if name not in names:
+        raise UnknownNameError(f"no model is called '{name}'{nearest(name, names)} Models: {', '.join(names)}")
     modalities = modalities or (IMAGE if family == "vit" else POINTS)
-    made = _vit(size, modalities) if family == "vit" else _ptv3(size)
-    _check_options(options, BACKBONES.get(made["type"]))
-    named = parse_encoding(encoding) if isinstance(encoding, str) else encoding
-    return TokenModel(modalities, made | dict(encoding=named) | options, head or _head(classes, modalities))
+    backbone = _vit(size, modalities) if family == "vit" else _ptv3(size)
+    _check_options(options, BACKBONES.get(backbone["type"]))
+    encoding = parse_encoding(encoding) if isinstance(encoding, str) else encoding
+    return TokenModel(modalities, backbone | dict(encoding=encoding) | options, head or _head(classes, modalities))
 
 
 def _check_options(options: dict[str, Any], backbone: type) -> None:
-    own, of_backbone = arguments(create)[0], arguments(backbone)[0]
+    names, backbone_names = arguments(create)[0], arguments(backbone)[0]
     for key in options:
-        if key not in of_backbone:
+        if key not in backbone_names:
             raise UnknownNameError(
-                f"create() takes no argument '{key}'{nearest(key, [*own, *of_backbone])} It takes: {', '.join(own)}, "
-                f"and options of {backbone.__name__}: {', '.join(of_backbone)}"
+                f"create() has no argument '{key}'{nearest(key, [*names, *backbone_names])} It has: "
+                f"{', '.join(names)}, and options of {backbone.__name__}: {', '.join(backbone_names)}"
             )
 
 
 def _head(classes: int, modalities: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """Of the class token, or of the mean where tokens begin with none."""
-    first = [adapter.named[:1] for adapter in _adapters(modalities)]
+    """Return a head on the class token, or on the mean of tokens if there is no class token."""
+    first = [adapter.prefix_names[:1] for adapter in _adapters(modalities)]
     pool = dict(pool="class" if all(name == ("class token",) for name in first) else "mean")
     return dict(type="PooledFeatures", **pool) if classes == 0 else dict(type="Classifier", classes=classes, **pool)
 
 
 def _adapters(modalities: dict[str, dict[str, Any]]) -> list[Any]:
     with torch.random.fork_rng(devices=[]):  # their weights are not used
-        return [MODALITIES.create(one, dim=8) for one in modalities.values()]
+        return [MODALITIES.create(cfg, dim=8) for cfg in modalities.values()]
 
 
 def _vit(size: str, modalities: dict[str, dict[str, Any]]) -> dict[str, Any]:
@@ -71,9 +71,9 @@ def _vit(size: str, modalities: dict[str, dict[str, Any]]) -> dict[str, Any]:
 
 
 def _ptv3(size: str) -> dict[str, Any]:
-    """The encoder alone, but the way back is as wide as published too: dec_depths=(2, 2, 2, 2) puts it there."""
+    """Return the config of the encoder; dec_depths=(2, 2, 2, 2) adds the published decoder."""
     dim, heads = PTV3[size]
-    there, back = (1, 2, 4, 8, 16), (2, 2, 4, 8)
-    enc = dict(enc_channels=[dim * n for n in there], enc_heads=[heads * n for n in there])
-    dec = dict(dec_channels=[dim * n for n in back], dec_heads=[heads * n for n in back])
+    down, up = (1, 2, 4, 8, 16), (2, 2, 4, 8)
+    enc = dict(enc_channels=[dim * n for n in down], enc_heads=[heads * n for n in down])
+    dec = dict(dec_channels=[dim * n for n in up], dec_heads=[heads * n for n in up])
     return dict(type="PTv3", dec_depths=()) | enc | dec

@@ -13,7 +13,7 @@ from ndformer.framework.system import malloc
 from tests.tiers import everyday
 
 torch.set_num_threads(1)
-malloc.keep_freed()
+malloc.retain_freed()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -12,7 +12,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from ndformer.framework.attention_maps import looking
+from ndformer.framework.attention_maps import record_attention
 from ndformer.framework.data.batches import collate
 from ndformer.framework.engine.building import build_model
 from ndformer.framework.engine.config.load import load
@@ -84,7 +84,7 @@ class Run:
         """The terms of each layer, (H, N, N) each, without padding."""
         cfg = load(self.config, list(self.options), self.encoding, self.sample)
         batch = collate([Preparation(cfg, self.model).sample((file,))])
-        with looking(self.model) as looks:
+        with record_attention(self.model) as looks:
             self.model.features(batch["inputs"])
         found = []
         for look in looks:

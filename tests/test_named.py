@@ -86,7 +86,7 @@ def test_without_classes_it_gives_features():
 @pytest.mark.parametrize("name, meant", [("clases", "classes"), ("num_classes", "classes"), ("dept", "depth")])
 def test_misspelled_arguments_get_a_suggestion(name, meant):
     """Issue 44.13: they went to the backbone, which knows no `classes`."""
-    with pytest.raises(UnknownNameError, match=rf"create\(\) takes no argument '{name}', did you mean '{meant}'\?"):
+    with pytest.raises(UnknownNameError, match=rf"create\(\) has no argument '{name}', did you mean '{meant}'\?"):
         ndformer.create("vit_tiny", **{name: 3})  # pyright: ignore[reportArgumentType]
 
 

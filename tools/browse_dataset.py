@@ -100,7 +100,7 @@ def main() -> None:
         raise DataError(f"--count: expected 1 or more, got {args.count}")
     output.ready(args.out, (".png", ".jpg", ".pdf"))
     sheet = sheets(parts(build_dataset(args)), args.count)
-    with atomic.whole(args.out) as half:
+    with atomic.replacing(args.out) as half:
         sheet.save(half)
     print(args.out)
 

@@ -17,7 +17,7 @@ from ndformer.framework.contract import check
 from ndformer.framework.encoding.composed import build_encoding
 from ndformer.framework.engine.programs.cli import new_parser
 from ndformer.framework.engine.programs.naming import find, in_a_sentence, options
-from ndformer.framework.system.pipes import ending_with_their_reader
+from ndformer.framework.system.pipes import exit_on_closed_pipe
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -43,5 +43,5 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    with ending_with_their_reader():
+    with exit_on_closed_pipe():
         sys.exit(main())

@@ -36,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "--fov", type=int, choices=[180, 90, 45], default=90, help="for lookhere: the field of view (90)"
     )
     args = parser.parse_args(arguments)
-    atomic.make_folder_of(args.output)
+    atomic.make_parent(args.output)
     source = SOURCES[args.origin]
     extra_options = dict(fov=args.fov) if args.origin == "lookhere" else {}
     imported = source.convert(tensors_of(args.input, source.INSIDE), args.head_dim or source.HEAD_DIM, **extra_options)

@@ -83,7 +83,7 @@ def write_graph(path: Path, model: TokenModel, batches: list[torch.Tensor], meta
     unchecked = path.with_stem(f"{path.stem}-unchecked")  # if interrupted, no file has the final name
     try:
         graph.save(unchecked, graph.graph(model, batches[0]), metadata)
-        worst = graph.worst(unchecked, model, batches)
+        worst = graph.max_difference(unchecked, model, batches)
         if worst is not None and not worst <= TOLERANCE:
             raise DataError(
                 f"{path} was not written: expected a difference from the model of at most {TOLERANCE:g}, got "

@@ -10,8 +10,8 @@ python tools/predict.py work_dirs/gen1_pape/config.py work_dirs/gen1_pape/best.p
 A detector's boxes are x1, y1, x2, y2 in pixels of the file; boxes below --show-score are only in --out. If no box is
 above it, the threshold with the best F1 on the validation set is printed.
 Files are of any format that the model's modalities read: images, clouds and folders of scenes
-(docs/get-started/custom-clouds.md lists the formats), videos, event recordings, or your own. Files that cannot be read are listed and skipped, and the
-exit code is 1. In a recording, boxes are those at its end; --cfg-options
+(docs/get-started/custom-clouds.md lists the formats), videos, event recordings, or your own. Files that
+cannot be read are listed and skipped, and the exit code is 1. In a recording, boxes are those at its end; --cfg-options
 test_dataloader.dataset.transforms.0.until=3.5 selects another second.
 """
 

@@ -24,7 +24,7 @@ from ndformer.modalities.pointcloud.datasets.scannet_raw import label_map, prepa
 
 def write(folder: Path, arrays: dict[str, np.ndarray]) -> None:
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with atomic.whole(folder) as half:
+    with atomic.replacing(folder) as half:
         half.mkdir()
         for name, values in arrays.items():
             np.save(half / f"{name}.npy", values)

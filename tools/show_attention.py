@@ -22,7 +22,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ndformer.framework.attention_maps import TAU, Look, z_scores
+from ndformer.framework.attention_maps import TAU, AttentionMaps, z_scores
 from ndformer.framework.engine.building import build_model, encoding_name
 from ndformer.framework.engine.inputs import Preparation
 from ndformer.framework.engine.programs import attention, output
@@ -74,7 +74,7 @@ def table(z: np.ndarray) -> str:
     )
 
 
-def layer_z_scores(layer: Sequence[Look]) -> np.ndarray:
+def layer_z_scores(layer: Sequence[AttentionMaps]) -> np.ndarray:
     """Return the z-scores (heads,) of a layer, averaged over queries."""
     counts = [maps.x[..., 0].numel() if maps.where.valid is None else int(maps.where.valid.sum()) for maps in layer]
     return np.average([z_scores(maps).cpu().numpy() for maps in layer], axis=0, weights=counts)
@@ -116,7 +116,7 @@ def main(words: Sequence[str] | None = None) -> None:
         z = mean_z_scores(records)
         out = args.out or Path("z_scores.png")
         source = f"{len(samples)} samples" if len(samples) > 1 else samples[0][0]
-        with atomic.whole(out) as half:
+        with atomic.replacing(out) as half:
             z_map(f"z of each head: {encoding_name(cfg)}, {source}, {TAU:.0%} of attention", z).savefig(half)
         print(f"{table(z)}\n{out}")
         return

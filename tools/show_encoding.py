@@ -25,7 +25,7 @@ from ndformer.framework.engine.programs.cli import new_parser
 from ndformer.framework.engine.programs.naming import find, in_a_sentence, options
 from ndformer.framework.pictures.encodings import SIZES, draw
 from ndformer.framework.system import atomic
-from ndformer.framework.system.pipes import ending_with_their_reader
+from ndformer.framework.system.pipes import exit_on_closed_pipe
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -57,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     output.ready(out, output.PICTURES)
     compare = [options(column) for column in args.compare]
     picture = draw(find(args.encoding), options(args.options), compare, args.dims, args.heads)
-    with atomic.whole(out) as half:
+    with atomic.replacing(out) as half:
         picture.savefig(half)
     print(out)
 
@@ -73,7 +73,7 @@ def report_coverage(words: list[str]) -> None:
 
 if __name__ == "__main__":
     try:
-        with ending_with_their_reader():
+        with exit_on_closed_pipe():
             main()
     except Exception as error:  # a user's module may raise anything
         if os.environ.get("NDFORMER_DEBUG"):

@@ -52,7 +52,7 @@ def describe(where: Where, axes: Sequence[str]) -> list[str]:
 def token_positions(adapter: Adapter, where: Where) -> np.ndarray:
     """Return the positions (N, P) of the first sample's tokens, without class token and registers."""
     valid = torch.ones(where.positions.shape[1], dtype=torch.bool) if where.valid is None else where.valid[0].cpu()
-    valid = valid & (torch.arange(len(valid)) >= len(adapter.named))
+    valid = valid & (torch.arange(len(valid)) >= len(adapter.prefix_names))
     return where.positions[0].cpu()[valid].double().numpy()
 
 
@@ -75,7 +75,7 @@ def save(pictures: list[np.ndarray], path: Path, seconds: float) -> None:
     sheet = Image.new("RGB", (columns * wide - 6, -(-len(chosen) // columns) * high - 6), (190, 190, 190))
     for i, image in enumerate(chosen):
         sheet.paste(image, (i % columns * wide, i // columns * high))
-    with atomic.whole(path) as half:
+    with atomic.replacing(path) as half:
         sheet.save(half)
 
 
@@ -101,8 +101,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     adapter = prepared.adapters[name]
     sample = prepared.sample((args.file,))
     print(f"{printable(args.file)} as {name} for {type(adapter).__name__}: ", end="")
-    inputs = model.at_home(collate([sample]))["inputs"]
-    extra_inputs = {other: inputs[other] for other in adapter.told if other in inputs}
+    inputs = model.to_device(collate([sample]))["inputs"]
+    extra_inputs = {other: inputs[other] for other in adapter.extra_inputs if other in inputs}
     tokens = adapter(inputs[name], **extra_inputs)
     where = tokens.where
     print("\n".join(describe(where, adapter.axes)))
@@ -110,7 +110,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         warnings.warn(few, stacklevel=2)
     pack = pack_of(name, prepared.steps[name])
     pictures = adapter.pictures(sample, pack) or draw_tokens(
-        adapter.scene(sample, pack, token_positions(adapter, where))
+        adapter.canvas(sample, pack, token_positions(adapter, where))
     )
     out = args.out or Path("tokens.png" if len(pictures) == 1 else "tokens.gif")
     save(pictures, out, args.seconds)

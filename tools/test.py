@@ -56,7 +56,7 @@ def main() -> None:
         table = metric.views(None, loader.data.classes)
         if table is not None:
             print(table)
-    for name in model.joined:
+    for name in model.joint_modalities:
         model.masked = {name}
         try:
             line = evaluate(cfg, model, with_stderr_progress(loader, f"without {name}")).line

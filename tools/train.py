@@ -58,7 +58,7 @@ def main() -> None:
     parser.add_argument("--no-report", action="store_true", help="write no report.html and no pictures for it")
     parser.add_argument("--export", metavar="FILE", type=Path, help="also write the best weights as .safetensors")
     args = parser.parse_args()
-    with processes.joined():  # first, so that all processes see an error of one
+    with processes.process_group():  # first, so that all processes see an error of one
         cfg = config_from(args)
         if args.detect_anomaly:
             cfg.train_cfg.detect_anomaly = True
@@ -66,7 +66,7 @@ def main() -> None:
             exported.can_export(args.export)
         work_dir = default_work_dir(args, cfg)
         output.folder(work_dir, "--work-dir")
-        if not processes.restarted():
+        if not processes.is_restarted():
             check_free(work_dir, args.resume, args.overwrite)
         processes.wait()
         if processes.rank() == 0:

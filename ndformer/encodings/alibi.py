@@ -8,7 +8,7 @@ from torch import Tensor
 from ndformer.framework.bias.base import Bias
 from ndformer.framework.bias.pointwise import DistanceBias
 from ndformer.framework.encoding import LayerEncoding, PositionEncoding
-from ndformer.framework.encoding.coverage import Coverage, Span, slopes_of
+from ndformer.framework.encoding.coverage import Coverage, Span, slope_radii
 from ndformer.framework.registry import ENCODINGS
 from ndformer.framework.system.devices import Constant
 from ndformer.framework.tokens import Where
@@ -39,11 +39,11 @@ class ALiBi(PositionEncoding):
         self.slopes = Constant(alibi_slopes(self.heads))
 
     @property
-    def first_reach(self) -> float | None:
+    def initial_radius(self) -> float | None:
         return 5 / min(self.slopes.values)  # there a token has 1/100 of the weight
 
     def covers(self, span: Span) -> list[Coverage]:
-        return [slopes_of(self.slopes.values, span)]
+        return [slope_radii(self.slopes.values, span)]
 
     def tables(self, positions: Tensor, where: Where) -> Bias:
         return DistanceBias(self.slopes(positions), positions)

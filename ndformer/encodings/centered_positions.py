@@ -10,15 +10,15 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor
 
-from ndformer.framework.bias.channels import Near, halvings, near
-from ndformer.framework.encoding.base import centred
+from ndformer.framework.bias.channels import LocalPositions, block_splits, local_positions
+from ndformer.framework.encoding.base import centered
 from ndformer.framework.system.jit import in_memory
 from ndformer.framework.tokens import Where
 
 
 class CenteredPositions(NamedTuple):
     positions: Tensor  # (B or 1, N, P), in their own precision
-    local: Near | None  # for features of q and k; None: tokens are too far apart for float32
+    local: LocalPositions | None  # for features of q and k; None: tokens are too far apart for float32
 
 
 _cache: WeakKeyDictionary[Where, tuple[tuple[Any, ...], Tensor, CenteredPositions]] = WeakKeyDictionary()
@@ -47,8 +47,8 @@ def centered_positions(
 def _compute(
     positions: Tensor, where: Where, factors: tuple[float, ...], curvature: float, slope: float
 ) -> CenteredPositions:
-    block_splits = halvings(where, factors, curvature, slope)
-    if block_splits is None:
+    splits = block_splits(where, factors, curvature, slope)
+    if splits is None:
         return CenteredPositions(positions, None)
-    positions = centred(positions, where)
-    return CenteredPositions(positions, near(positions, where, block_splits))
+    positions = centered(positions, where)
+    return CenteredPositions(positions, local_positions(positions, where, splits))

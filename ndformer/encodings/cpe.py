@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ndformer.framework.bias.base import whole_steps
+from ndformer.framework.bias.base import round_to_steps
 from ndformer.framework.encoding import PositionEncoding
 from ndformer.framework.registry import ENCODINGS
 from ndformer.framework.sparse import XCPE, Sites
@@ -44,21 +44,21 @@ class CPE(PositionEncoding):
         self.block_index, self.voxels = int(not before), voxels
         self.conv: nn.Module = XCPE(self.dim) if voxels else GridConv(self.dim, self.position_dims)
         if voxels:
-            self.needs_grid = self.float_positions = self.one_graph = False
+            self.needs_grid = self.float_positions = self.fullgraph = False
             self.translation_invariant = False  # positions are rounded: only integer translations change nothing
 
     @property
-    def first_reach(self) -> float | None:
+    def initial_radius(self) -> float | None:
         return 1.5 if self.voxels else None  # from the center of a voxel to the far side of the next
 
     def tables(self, positions: Tensor, where: Where) -> Any:
         if not self.voxels:
             return where.grid
-        voxel = whole_steps(positions).long()  # integer positions are centers of voxels
+        voxel = round_to_steps(positions).long()  # integer positions are centers of voxels
         return VoxelState(F.pad(voxel, (0, 3 - self.position_dims)), where)
 
-    def between_blocks(self, x: Tensor, state: Any, passed: int) -> Tensor:
-        if passed != self.block_index:
+    def block_update(self, x: Tensor, state: Any, blocks_done: int) -> Tensor:
+        if blocks_done != self.block_index:
             return x
         return _convolve_voxels(self.conv, x, state) if self.voxels else self.conv(x, state)
 

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from ndformer.framework.bias.base import Bias, PositionBias
 from ndformer.framework.encoding import LayerEncoding, PositionEncoding
-from ndformer.framework.encoding.coverage import Coverage, Span, slopes_of
+from ndformer.framework.encoding.coverage import Coverage, Span, slope_radii
 from ndformer.framework.registry import ENCODINGS
 from ndformer.framework.system.devices import Constant
 from ndformer.framework.tokens import Rows, Where
@@ -47,11 +47,11 @@ class DirectionalRPE(PositionEncoding):
         self.slopes = {side: Constant(slopes(self.heads, first)) for side, first in FIRST_EXPONENT.items()}
 
     @property
-    def first_reach(self) -> float | None:
+    def initial_radius(self) -> float | None:
         return 5 / min(self.slopes["left"].values)  # there a token has 1/100 of the weight
 
     def covers(self, span: Span) -> list[Coverage]:
-        return [slopes_of(self.slopes["left"].values, span)]
+        return [slope_radii(self.slopes["left"].values, span)]
 
     def tables(self, positions: Tensor, where: Where) -> Bias:
         left, right = (self.slopes[side](positions) for side in FIRST_EXPONENT)

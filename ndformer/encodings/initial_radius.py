@@ -55,7 +55,7 @@ class InitialRadiusEncoding(PositionEncoding):
         spacing = None
         if wheres is not None:
             scale = per_axis(options.get("position_scale", 1.0), wheres[0].positions.shape[2], "position_scale")
-            spacing = Spacing.of(wheres, scale)
+            spacing = Spacing.measure(wheres, scale)
         if spacing is None:
             return options | {"init_radius": 1.0}
         return options | {"init_radius": [short(spacing.nearest), short(max(spacing.nearest, spacing.extent / 2))]}
@@ -66,14 +66,14 @@ class InitialRadiusEncoding(PositionEncoding):
         return 0.5 / min(self.radii) ** 2
 
     @property
-    def first_reach(self) -> float | None:
+    def initial_radius(self) -> float | None:
         return CUTOFF_RADII * max(self.radii) if self.radii else None
 
     def covers(self, span: Span) -> list[Coverage]:
-        if self.first_reach is None:
+        if self.initial_radius is None:
             return []
         first, last = short(span.nearest), short(max(span.nearest, max(span.extent) / 2))
-        lengths = self.radii or [self.first_reach / CUTOFF_RADII] * self.heads
+        lengths = self.radii or [self.initial_radius / CUTOFF_RADII] * self.heads
         return [gaussians(lengths, span, f"init_radius=[{first:g}, {last:g}], which is 'spread'")]
 
 

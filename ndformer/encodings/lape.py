@@ -52,8 +52,8 @@ class LaPE(PositionEncoding):
         self.layer_indices: list[int] = []  # of the layers that have a norm, ascending
 
     @property
-    def first_reach(self) -> float | None:
-        return self.encoding.first_reach
+    def initial_radius(self) -> float | None:
+        return self.encoding.initial_radius
 
     def coverage(self, wheres: Sequence[Where]) -> list[Coverage]:
         positions = [scaled(where.positions.double(), self.factors) for where in wheres]
@@ -66,7 +66,7 @@ class LaPE(PositionEncoding):
         return _LaPELayer(index)
 
     def tables(self, positions: Tensor, where: Where) -> State:
-        state = self.encoding.tables(self.encoding.to_own_unit(positions, where), where)
+        state = self.encoding.tables(self.encoding.to_encoding_unit(positions, where), where)
         e = self.encoding.embed(where.positions.new_zeros(*positions.shape[:2], self.dim), state)
         embeddings: State = {}
         for index in self.layer_indices:

@@ -64,7 +64,7 @@ class LearnableFourier(PositionEncoding):
             self.load_state_dict(_load_weights(Path(pretrained), self.state_dict()))
 
     @property
-    def first_reach(self) -> float:
+    def initial_radius(self) -> float:
         return 3 * self.gamma  # embeddings of tokens farther apart are not similar
 
     def covers(self, span: Span) -> list[Coverage]:

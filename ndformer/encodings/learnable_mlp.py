@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from ndformer.framework.encoding import LayerEncoding, PositionEncoding
-from ndformer.framework.encoding.base import one_of
+from ndformer.framework.encoding.base import check_choice
 from ndformer.framework.registry import ENCODINGS
 from ndformer.framework.system.autocast import without_autocast
 from ndformer.framework.tokens import Where
@@ -32,10 +32,10 @@ class LearnableMLP(PositionEncoding):
 
     def __init__(self, *args: Any, norm: Literal["layer", "batch"] = "layer", **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        one_of("norm", norm, ("layer", "batch"))
+        check_choice("norm", norm, ("layer", "batch"))
         self.norm = norm
         self.bounded = norm == "layer"  # of a position far from 0 it preserves the direction only
-        self.one_graph = norm == "layer"  # batch norm selects the tokens that have a position
+        self.fullgraph = norm == "layer"  # batch norm selects the tokens that have a position
 
     def tables(self, positions: Tensor, where: Where) -> State:
         return positions, where.real
@@ -51,7 +51,7 @@ class _LearnableMLPLayer(LayerEncoding):
         norm = nn.BatchNorm1d(dim) if batch else nn.LayerNorm(dim)
         self.mlp = nn.Sequential(nn.Linear(position_dims, dim), norm, nn.ReLU(), nn.Linear(dim, dim))
 
-    def asked(self, x: Tensor, state: State) -> Tensor:
+    def qk_input(self, x: Tensor, state: State) -> Tensor:
         positions, real = state
         with without_autocast(x):
             r = positions.to(next(self.mlp.parameters()).dtype)

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from ndformer.framework.bias.base import Bias
 from ndformer.framework.bias.pointwise import TableBias
 from ndformer.framework.encoding import LayerEncoding, PositionEncoding
-from ndformer.framework.encoding.coverage import Coverage, Span, longest_steps
+from ndformer.framework.encoding.coverage import Coverage, Span, longer_steps
 from ndformer.framework.registry import ENCODINGS
 from ndformer.framework.registry.ranges import Side, Width
 from ndformer.framework.tokens import Where
@@ -59,7 +59,7 @@ class LogCPB(PositionEncoding):
 
     def covers(self, span: Span) -> list[Coverage]:
         training_grid = self.training_grid or span.cells
-        return [longest_steps(p, n, m) for p, (n, m) in enumerate(zip(span.cells, training_grid)) if n > 1]
+        return [longer_steps(p, n, m) for p, (n, m) in enumerate(zip(span.cells, training_grid)) if n > 1]
 
     def tables(self, positions: Tensor, where: Where) -> GridSteps:
         grid = where.grid

@@ -14,8 +14,8 @@ from torch import Tensor
 from ndformer.framework.bias.base import Bias, SumBias
 from ndformer.framework.bias.pointwise import ConeBias, DistanceBias
 from ndformer.framework.encoding import LayerEncoding, PositionEncoding
-from ndformer.framework.encoding.base import Preset, centred, from_repo
-from ndformer.framework.encoding.coverage import Coverage, Span, slopes_of
+from ndformer.framework.encoding.base import Preset, centered, from_repo
+from ndformer.framework.encoding.coverage import Coverage, Span, slope_radii
 from ndformer.framework.registry import ENCODINGS
 from ndformer.framework.registry.ranges import Positive
 from ndformer.framework.system.devices import Constant
@@ -63,18 +63,18 @@ class LookHere(PositionEncoding):
         self.constants = [Constant(values) for values in (self.directions, self.cosines, self.slopes)]
 
     @property
-    def first_reach(self) -> float | None:
+    def initial_radius(self) -> float | None:
         return 5 / (self.global_slope * min(self.layer_slopes) * min(self.slopes))  # there a token has 1/100 the weight
 
     def covers(self, span: Span) -> list[Coverage]:
-        return [slopes_of([self.global_slope * min(self.layer_slopes) * slope for slope in self.slopes], span)]
+        return [slope_radii([self.global_slope * min(self.layer_slopes) * slope for slope in self.slopes], span)]
 
     def tables(self, positions: Tensor, where: Where) -> tuple[Tensor, Tensor, Bias]:
         directions, cosines, slopes = (constant(positions) for constant in self.constants)
         cone = ConeBias(directions, cosines, positions)
         dtype = where.positions.dtype
         if positions.dtype != dtype:
-            positions, slopes = centred(positions, where).to(dtype), slopes.to(dtype)
+            positions, slopes = centered(positions, where).to(dtype), slopes.to(dtype)
         return positions, slopes, cone
 
     def layer(self, index: int, depth: int) -> LayerEncoding:

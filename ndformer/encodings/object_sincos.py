@@ -47,7 +47,7 @@ class ObjectSincos(PositionEncoding):
         self.widths = [object_width, *[axis_width] * (dims - 1), self.dim - object_width - axis_width * (dims - 1)]
 
     @property
-    def first_reach(self) -> float | None:
+    def initial_radius(self) -> float | None:
         return math.pi * self.base  # half of the longest wavelength
 
     def tables(self, positions: Tensor, where: Where) -> Tensor:

@@ -30,7 +30,7 @@ from ndformer.encodings.weight_cache import WeightCache
 from ndformer.framework.bias.base import Bias
 from ndformer.framework.bias.parabolas import QuadraticBias
 from ndformer.framework.encoding import LayerEncoding
-from ndformer.framework.encoding.base import centred
+from ndformer.framework.encoding.base import centered
 from ndformer.framework.registry import ENCODINGS
 from ndformer.framework.registry.ranges import Width
 from ndformer.framework.tokens import Where
@@ -114,14 +114,14 @@ class PaPE(InitialRadiusEncoding):
         return total * self.head_dim**-0.5
 
     @property
-    def first_reach(self) -> float | None:
+    def initial_radius(self) -> float | None:
         if not (self.distance and self.activation):
             return None
         return CUTOFF_RADII * (max(self.radii) if self.radii else (2 * self.initial_curvature) ** -0.5)
 
     def tables(self, positions: Tensor, where: Where) -> CenteredPositions | tuple[Tensor, Tensor | None]:
         if self.impl == "paper_concat":
-            return centred(positions, where), where.real
+            return centered(positions, where), where.real
         curvature = self.initial_curvature
         return centered_positions(
             positions, where, self.factors, curvature, weight_sensitivity(curvature, self.m, self.head_dim)

@@ -24,10 +24,10 @@ from ndformer.encodings.centered_positions import centered_positions
 from ndformer.encodings.initial_radius import MEAN_SOFTPLUS, InitialRadiusEncoding, Radius, head_radii
 from ndformer.encodings.projection import project
 from ndformer.framework.bias.base import Bias
-from ndformer.framework.bias.channels import Near
+from ndformer.framework.bias.channels import LocalPositions
 from ndformer.framework.bias.parabolas import QuadraticBias
 from ndformer.framework.encoding import LayerEncoding
-from ndformer.framework.encoding.base import centred
+from ndformer.framework.encoding.base import centered
 from ndformer.framework.registry import ENCODINGS
 from ndformer.framework.registry.ranges import Width
 from ndformer.framework.tokens import Where
@@ -35,7 +35,7 @@ from ndformer.framework.tokens import Where
 
 class SamplePositions(NamedTuple):
     positions: Tensor  # (B or 1, N, P), in their own precision
-    local: Near | None  # for features of q and k
+    local: LocalPositions | None  # for features of q and k
     centered: Tensor  # (B or 1, N, P), about the mean of each sample
     real: Tensor | None  # (B or 1, N) tokens that have a position
     sample: Tensor | None  # (B, N) the number of each token's sample in its row, where rows are packed
@@ -69,7 +69,7 @@ class PaPEDirectional(InitialRadiusEncoding):
         curvature = self.initial_curvature
         state = centered_positions(positions, where, self.factors, curvature, 2 * curvature)
         sample = None if where.segment is None else where.runs()
-        return SamplePositions(*state, centred(positions, where), where.real, sample)
+        return SamplePositions(*state, centered(positions, where), where.real, sample)
 
     def layer(self, index: int, depth: int) -> LayerEncoding:
         return PaPEDirectionalLayer(self)

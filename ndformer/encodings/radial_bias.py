@@ -10,8 +10,8 @@ from ndformer.encodings.alibi import alibi_slopes
 from ndformer.framework.bias.base import Bias
 from ndformer.framework.bias.curves import CurveBias, gaussian, logarithm, power
 from ndformer.framework.encoding import LayerEncoding, PositionEncoding
-from ndformer.framework.encoding.base import one_of
-from ndformer.framework.encoding.coverage import AUTO, Coverage, Span, gaussians, slopes_of
+from ndformer.framework.encoding.base import check_choice
+from ndformer.framework.encoding.coverage import AUTO, Coverage, Span, gaussians, slope_radii
 from ndformer.framework.registry import ENCODINGS
 
 MIN_VALUE = 0.01  # of a parameter that has to stay positive
@@ -36,7 +36,7 @@ class RadialBias(PositionEncoding):
         self, *args: Any, curve: Literal["log", "power", "bam", "gaussian", "linear"] = "log", **kwargs: Any
     ) -> None:
         super().__init__(*args, **kwargs)
-        one_of("curve", curve, ["log", "power", "bam", "gaussian", "linear"])
+        check_choice("curve", curve, ["log", "power", "bam", "gaussian", "linear"])
         self.curve = curve
 
     def covers(self, span: Span) -> list[Coverage]:
@@ -45,7 +45,7 @@ class RadialBias(PositionEncoding):
         slopes = alibi_slopes(self.heads)
         if self.curve == "gaussian":
             return [gaussians([1 / slope for slope in slopes], span, AUTO)]
-        return [slopes_of(slopes, span)]
+        return [slope_radii(slopes, span)]
 
     def layer(self, index: int, depth: int) -> LayerEncoding:
         return _RadialBiasLayer(self.curve, self.heads)

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor, nn
 
 from ndformer.encodings.buckets import IRPE, T5, Spans, clipped, log, piecewise
-from ndformer.framework.bias.base import Bias, PositionBias, norm, whole_steps
+from ndformer.framework.bias.base import Bias, PositionBias, norm, round_to_steps
 from ndformer.framework.encoding import LayerEncoding, PositionEncoding
-from ndformer.framework.encoding.base import one_of
+from ndformer.framework.encoding.base import check_choice
 from ndformer.framework.encoding.coverage import Coverage, Span, steps
 from ndformer.framework.registry import ENCODINGS
 from ndformer.framework.registry.ranges import WidthOrNone
@@ -60,8 +60,8 @@ class Relative(PositionEncoding):
         **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
-        one_of("method", method, ("split", "cross", "product", "euclidean"))
-        one_of("buckets", buckets, ("clipped", "piecewise", "log"))
+        check_choice("method", method, ("split", "cross", "product", "euclidean"))
+        check_choice("buckets", buckets, ("clipped", "piecewise", "log"))
         dims, width = self.position_dims, self.head_dim
         max_steps = [reach] * dims if isinstance(reach, int) else list(reach)
         if len(max_steps) != dims:
@@ -94,7 +94,7 @@ class Relative(PositionEncoding):
         ]
 
     @property
-    def first_reach(self) -> float | None:
+    def initial_radius(self) -> float | None:
         return float(max(bucket.index(bucket[-1]) for bucket in self.step_buckets))  # then all share one vector
 
     def covers(self, span: Span) -> list[Coverage]:
@@ -173,7 +173,7 @@ class VectorBias(PositionBias):
 
     def _bucket(self, p: int, distance: Tensor) -> Tensor:
         last = len(self.buckets[p]) - 1
-        return self.buckets[p][whole_steps(distance).clamp(max=last).long()]
+        return self.buckets[p][round_to_steps(distance).clamp(max=last).long()]
 
     def pair(self, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
         query_placed = key_placed = None

@@ -50,7 +50,7 @@ class RelativeBias(PositionEncoding):
             raise ValueError(f"a joint table of {self.sizes[0]} entries per head: use joint=False or a smaller reach")
 
     @property
-    def first_reach(self) -> float | None:
+    def initial_radius(self) -> float | None:
         return float(max(self.max_steps))  # all tokens farther away have the same bias
 
     def covers(self, span: Span) -> list[Coverage]:

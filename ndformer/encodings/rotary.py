@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from ndformer.encodings.normalized import normalize_positions
 from ndformer.encodings.rotary_directions import FIXED, RANDOM, pairs_per_frequency
 from ndformer.framework.encoding import LayerEncoding, PositionEncoding
-from ndformer.framework.encoding.base import axis_order, centred, one_of
+from ndformer.framework.encoding.base import axis_order, centered, check_choice
 from ndformer.framework.encoding.coverage import Coverage, Span, frequency_vectors, ladder_base
 from ndformer.framework.kernels.rotation import rotate, rotate_every_two
 from ndformer.framework.registry import ENCODINGS
@@ -42,7 +42,7 @@ def rotary_positions(positions: Tensor, where: Where, relative: bool = True) -> 
     then must not move.
     """
     if relative and where.placed is None:
-        return centred(positions, where).to(where.positions.dtype)
+        return centered(positions, where).to(where.positions.dtype)
     return positions.double()
 
 
@@ -93,16 +93,16 @@ class RotaryND(PositionEncoding):
         preset: Literal["original", "dinov3", "vjepa2", "litept", "utonia", "qwen3vl"] = "original",
         **kwargs: Any,
     ) -> None:
-        one_of("preset", preset, list(PRESETS))
+        check_choice("preset", preset, list(PRESETS))
         defaults = PRESETS[preset]
         super().__init__(*args, **{k: v for k, v in defaults.items() if k in ("jitter", "rescale")} | kwargs)
         self.directions: str = directions or defaults.get("directions", "axial")
-        one_of("directions", self.directions, [*FIXED, *RANDOM])
+        check_choice("directions", self.directions, [*FIXED, *RANDOM])
         self.base: float = base or defaults.get("base", 100.0)
         self.halves: bool = defaults.get("halves", False) if halves is None else halves
         self.normalize: str | None = normalize or defaults.get("normalize")
         self.scales_waves = self.normalize is None  # normalized positions of a larger image are in -1 .. 1 already
-        one_of("normalize", self.normalize, [None, "separate", "min", "max", "ends"])
+        check_choice("normalize", self.normalize, [None, "separate", "min", "max", "ends"])
         self.learned, self.axes = learned, axis_order(axes, self.position_dims, False)
         self.sections = self._check_sections(sections)
         self.tiled = preset == "vjepa2"
@@ -143,7 +143,7 @@ class RotaryND(PositionEncoding):
         return sections
 
     @property
-    def first_reach(self) -> float | None:
+    def initial_radius(self) -> float | None:
         if self.normalize:
             return None
         return math.pi * self.base ** (1 - 1 / self.steps)  # half of the longest wave

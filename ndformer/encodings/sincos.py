@@ -50,7 +50,7 @@ class Sincos(PositionEncoding):
         self.widths = [axis_width] * (dims - 1) + [dim - axis_width * (dims - 1)]
 
     @property
-    def first_reach(self) -> float | None:
+    def initial_radius(self) -> float | None:
         return math.pi * self.base  # half of the longest wavelength
 
     def covers(self, span: Span) -> list[Coverage]:

@@ -1,7 +1,7 @@
-"""Answer: what a head says of one sample. Programs table, print and draw it without knowing which kind it is.
+"""Answer: the prediction of a head for one sample, which programs print, draw and write to tables.
 
-Extend it as a dataclass, register it in ANSWERS and return it from a head's predict(). A dataset says with its `answer`
-which kind its samples are asked for. Those that ship are in answers/: Label, Boxes, Pixels, Points.
+Extend it as a dataclass, register it in ANSWERS and return it from a head's predict(). The `answer` of a dataset names
+the kind that its samples need. Kinds that ship are in answers/: Label, Boxes, Pixels, Points.
 """
 
 import re
@@ -20,48 +20,44 @@ from ndformer.framework.system import atomic
 
 
 class Source(Protocol):
-    """The samples that answers are about, by their numbers."""
+    """The samples that answers belong to, by number."""
 
     def picture(self, i: int) -> np.ndarray:
-        """(H, W, 3) uint8: what the model was given."""
+        """Return the model input as an image (H, W, 3) uint8."""
         ...
 
     def original(self, i: int) -> np.ndarray:
-        """(H, W, 3) uint8: the sample as it is on disk."""
+        """Return the sample as stored on disk, as an image (H, W, 3) uint8."""
         ...
 
     def write_labelled(self, stem: Path, i: int, labels: np.ndarray) -> None:
-        """Files that show a sample as it is on disk, with a label at each of its points."""
+        """Write files that show the sample as stored on disk, with a label at each point."""
         ...
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Answer:
-    """Extend it with `rows` and `words`; with `draw` and `annotated`, what was said and what is true can be seen."""
+    """Base class of predictions: implement `rows` and `words`, and optionally `draw` and `annotated` for images."""
 
-    metric: ClassVar[str]  # the name of one that reads it
-    columns: ClassVar[tuple[str, ...]] = ()  # of a table, as far as classes are none of them
-    tile: ClassVar[int] = 320  # pixels, the height of a sample on a sheet of many
-    captioned: ClassVar[str] = "name"  # what is written above it there: its 'name' or its 'class'
+    metric: ClassVar[str]  # name of a metric for this kind of answer
+    columns: ClassVar[tuple[str, ...]] = ()  # columns of a table, without those named by classes
+    tile: ClassVar[int] = 320  # height in pixels of a sample in a gallery
+    captioned: ClassVar[str] = "name"  # its caption in a gallery: 'name' or 'class'
 
-    sample: Mapping[str, Any]  # what the sample says of itself: path, index, and the truth where it is known
-    task: str | None = None  # which of several heads says it
-    known: Sequence[str] = field(
-        default=(), init=False
-    )  # the names of its classes, of a model that ndformer.load() made
+    sample: Mapping[str, Any]  # path, index and, if available, the ground truth
+    task: str | None = None  # name of the head, where a model has several
+    class_names: Sequence[str] = field(default=(), init=False)  # set by models from ndformer.load()
 
     def __str__(self) -> str:
-        """A line for people."""
-        return self.words(self.known, 3, 0.3)
+        return self.words(self.class_names, 3, 0.3)
 
     def __repr__(self) -> str:
-        """As short, for lists of them."""
-        return f"<{type(self).__name__} of {self.path}{f': {self}' if self.known else ''}>"
+        return f"<{type(self).__name__} of {self.path}{f': {self}' if self.class_names else ''}>"
 
     @property
     def table(self) -> list[dict[str, Any]]:
-        """What it says, as rows of a table with names."""
-        return self.rows(self.known)
+        """The prediction as rows of a table, with class names."""
+        return self.rows(self.class_names)
 
     @property
     def path(self) -> str:
@@ -69,64 +65,66 @@ class Answer:
 
     @property
     def finite(self) -> bool:
-        """Whether all numbers that it says are."""
+        """Whether all predicted numbers are finite."""
         numbers = (value for value in vars(self).values() if isinstance(value, (Tensor, np.ndarray)))
         return all(bool(torch.isfinite(torch.as_tensor(value)).all()) for value in numbers)
 
     def names(self, classes: Sequence[str]) -> list[str]:
-        """The classes that it chose from: with several tasks, those of its own."""
+        """Return the classes of this task among the classes of all tasks."""
         start = f"{self.task}: " if self.task else ""
-        found = [name.removeprefix(start) for name in classes if name.startswith(start)]
-        if start and not found:
-            raise DataError(f"this checkpoint has no classes of '{self.task}', on which it was not trained")
-        return found
+        names = [name.removeprefix(start) for name in classes if name.startswith(start)]
+        if start and not names:
+            raise DataError(f"the checkpoint has no classes of '{self.task}'. It was not trained on this task")
+        return names
 
     def rows(self, classes: Sequence[str]) -> list[dict[str, Any]]:
-        """Rows of a table of predictions, a dict each."""
-        raise TypeError(f"{type(self).__name__} does not fit a table: give it rows(classes), a list of dicts")
+        """Return rows of a table of predictions, one dict each."""
+        raise TypeError(f"{type(self).__name__} cannot be written to a table. Implement rows(classes), a list of dicts")
 
     @classmethod
     def header(cls, classes: Sequence[str]) -> Sequence[str]:
-        """The columns of a table that has no rows."""
+        """Return the columns of a table without rows."""
         return cls.columns
 
-    def words(self, classes: Sequence[str], top: int, least: float) -> str:
-        """A line for people: the `top` likeliest, or what has a score of `least` or more."""
-        raise TypeError(f"{type(self).__name__} has no words: give it words(classes, top, least), a line of text")
+    def words(self, classes: Sequence[str], top: int, min_score: float) -> str:
+        """Return a line of text: the `top` likeliest classes, or predictions with a score of `min_score` or more."""
+        raise TypeError(
+            f"{type(self).__name__} cannot be printed. Implement words(classes, top, min_score), which returns a line"
+        )
 
-    def mistakes(self, least: float) -> float:
-        """Cards of the largest come first."""
+    def mistakes(self, min_score: float) -> float:
+        """Return the number of mistakes; galleries show the largest first."""
         return 0.0
 
-    def verdict(self, classes: Sequence[str], least: float) -> str:
-        """A few words: at the head of its card and in the name of its file."""
+    def verdict(self, classes: Sequence[str], min_score: float) -> str:
+        """Return a short verdict for the title and the file name of the card."""
         return "predicted"
 
-    def draw(self, pixels: np.ndarray, classes: Sequence[str], least: float) -> Any:
-        """A PIL image: what was said, and what is true, on what `below` gives."""
+    def draw(self, pixels: np.ndarray, classes: Sequence[str], min_score: float) -> Any:
+        """Return a PIL image of prediction and ground truth on `pixels`, the result of `below`."""
         return fitted(pixels, self.tile, 2 * self.tile)
 
-    def card(self, pixels: np.ndarray, classes: Sequence[str], least: float) -> Any:
-        """A PIL image, with its verdict and its name."""
-        return card(self.draw(pixels, classes, least), self.verdict(classes, least), self.path)
+    def card(self, pixels: np.ndarray, classes: Sequence[str], min_score: float) -> Any:
+        """Return a PIL image with verdict and path as captions."""
+        return card(self.draw(pixels, classes, min_score), self.verdict(classes, min_score), self.path)
 
     def below(self, source: Source, i: int) -> np.ndarray:
-        """(H, W, 3) uint8 that it is drawn on."""
+        """Return the image (H, W, 3) uint8 on which the answer is drawn."""
         return source.picture(i)
 
-    def save(self, folder: Path, place: int, i: int, source: Source, classes: Sequence[str], least: float) -> None:
-        """Its card, among others: 000_VERDICT_NAME.png."""
-        file = f"{place:03}_{self.verdict(classes, least)}_{Path(self.path).stem or i}"[:120]
-        drawn = self.card(self.below(source, i), classes, least)
-        with atomic.whole(folder / f"{re.sub(UNFIT, '-', file).rstrip('-.')}.png") as half:
+    def save(self, folder: Path, place: int, i: int, source: Source, classes: Sequence[str], min_score: float) -> None:
+        """Write the card to the file 000_VERDICT_NAME.png in a folder."""
+        file = f"{place:03}_{self.verdict(classes, min_score)}_{Path(self.path).stem or i}"[:120]
+        drawn = self.card(self.below(source, i), classes, min_score)
+        with atomic.replacing(folder / f"{re.sub(UNFIT, '-', file).rstrip('-.')}.png") as half:
             drawn.save(half)
 
     @classmethod
     def annotated(
         cls, pixels: np.ndarray, truth: Mapping[str, Any], classes: Sequence[str], size: tuple[int, int]
     ) -> Any:
-        """A PIL image as large as fits into (height, width): a sample, and what is true of it."""
+        """Return a PIL image of a sample with its ground truth, scaled to fit into (height, width)."""
         return fitted(pixels, *size)
 
 
-UNFIT = r"[^\w.-]+"  # for names of files
+UNFIT = r"[^\w.-]+"  # characters not used in file names

@@ -1,10 +1,10 @@
-"""Self-attention that is told where its tokens are.
+"""Self-attention with position encodings.
 
 encoding = build_encoding(dict(type='PaPE', m=50), dim=384, heads=6, position_dims=2, depth=12)
 attention = Attention(384, 6, encoding=encoding.layer(0, 12))
 state = encoding.prepare(where)
 y = attention(x, where, state)                                   # (B, N, dim)
-terms = attention.logits(x, where, state, parts=True)            # where it looks, and why
+terms = attention.logits(x, where, state, parts=True)            # attention logits, split by term
 """
 
 from typing import Any, Literal, NamedTuple, overload
@@ -18,15 +18,14 @@ from ndformer.framework.encoding import LayerEncoding, PositionEncoding
 from ndformer.framework.encoding.base import without_autocast
 from ndformer.framework.encoding.composed import build_encoding
 from ndformer.framework.kernels import attend
-from ndformer.framework.kernels.masks import bias_rows, seen
+from ndformer.framework.kernels.masks import attention_mask, bias_rows
 from ndformer.framework.tokens import Where
 
 __all__ = ["Attention", "LayerEncoding", "PositionEncoding", "attend", "build_encoding"]
 
 
 class Vectors(NamedTuple):
-    """What logits are made of: queries and keys as they meet, and as they were before the encoding changed them, each
-    (B, H, N, h), and its bias."""
+    """Inputs of the attention logits, each (B, H, N, h): q and k with and without the encoding, and the bias."""
 
     q: Tensor
     k: Tensor
@@ -36,7 +35,7 @@ class Vectors(NamedTuple):
 
 
 class Attention(nn.Module):
-    """Projections, a layer's position encoding, and one call of attend()."""
+    """Multi-head self-attention: qkv projection, position encoding, attend() and output projection."""
 
     def __init__(
         self,
@@ -49,7 +48,7 @@ class Attention(nn.Module):
     ) -> None:
         super().__init__()
         if dim % heads:
-            raise ValueError(f"dim {dim} does not divide into {heads} heads")
+            raise ValueError(f"dim must be divisible by heads, got dim={dim} and heads={heads}")
         self.heads, self.head_dim, self.backend = heads, dim // heads, backend
         self.qkv = nn.Linear(dim, 3 * dim, bias=qkv_bias)  # q, k, v, then heads
         self.q_norm = nn.LayerNorm(self.head_dim) if qk_norm else nn.Identity()
@@ -57,13 +56,13 @@ class Attention(nn.Module):
         self.proj = nn.Linear(dim, dim)
         if not isinstance(encoding, LayerEncoding | None):
             raise TypeError(
-                f"encoding is one layer's part of a position encoding, build_encoding(...).layer(index, depth), "
-                f"got {type(encoding).__name__}"
+                f"encoding must be a LayerEncoding, got {type(encoding).__name__}. "
+                "Pass build_encoding(...).layer(index, depth)"
             )
         self.encoding = LayerEncoding() if encoding is None else encoding
 
     def forward(self, x: Tensor, where: Where, state: Any = None, encoding: LayerEncoding | None = None) -> Tensor:
-        """(B, N, dim) -> (B, N, dim), 0 for padding. `encoding`: these weights over another position space."""
+        """Map (B, N, dim) to (B, N, dim), 0 for padding. `encoding` overrides self.encoding (other position space)."""
         q, k, v, bias = self._project(x, where, state, encoding)
         y = attend(q, k, v, where, bias, self.head_dim**-0.5, self.backend)  # (B, H, N, h)
         y = self.proj(y.transpose(1, 2).flatten(2))
@@ -86,10 +85,11 @@ class Attention(nn.Module):
     def logits(
         self, x: Tensor, where: Where, state: Any = None, encoding: LayerEncoding | None = None, *, parts: bool = False
     ) -> Tensor | dict[str, Tensor]:
-        """(B, H, N, N) before the softmax, in float32 or float64; keys that a query does not see are -inf.
+        """Return logits (B, H, N, N) before the softmax, in float32 or float64; masked keys are -inf.
 
-        With `parts`, the terms by name: `semantic` (q k' scale, rotated where the encoding rotates), those of the bias
-        (`distance`, `direction` ...) and `mask`; they sum to the logits. Logits of padding queries mean nothing.
+        With `parts`, return the terms by name, which sum to the logits: `semantic` (q k' scale, rotated if the encoding
+        rotates), the terms of the bias (`distance`, `direction` ...) and `mask`. Logits of padding queries are
+        undefined.
         """
         q, k, _, bias = self._project(x, where, state, encoding)
         exact = torch.promote_types(q.dtype, torch.float32)
@@ -98,7 +98,7 @@ class Attention(nn.Module):
             terms = {"semantic": q.to(exact) @ k.to(exact).mT * self.head_dim**-0.5}
             for name, part in ({} if bias is None else bias.parts()).items():
                 terms[name] = bias_rows(part, where, 0, N).expand_as(terms["semantic"])
-            visible = seen(where, 0, N)
+            visible = attention_mask(where, 0, N)
             if visible is not None:
                 visible = visible.expand(q.shape[0], 1, N, N)
                 terms["mask"] = torch.zeros(visible.shape, dtype=exact, device=q.device).masked_fill(
@@ -107,7 +107,7 @@ class Attention(nn.Module):
             return terms if parts else sum(terms.values(), torch.zeros((), dtype=exact, device=q.device))
 
     def vectors(self, x: Tensor, where: Where, state: Any = None, encoding: LayerEncoding | None = None) -> Vectors:
-        """For who computes logits elsewhere: q k' / sqrt(h), and to it the bias."""
+        """Return the vectors to compute logits outside this layer: q k' / sqrt(h) + bias."""
         encoding = self.encoding if encoding is None else encoding
         plain_q, plain_k, _, x = self._plain(x, where, state, encoding)
         q, k, bias = encoding(plain_q, plain_k, x, state)
@@ -124,26 +124,26 @@ class Attention(nn.Module):
     def _plain(
         self, x: Tensor, where: Where, state: Any, encoding: LayerEncoding
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """q, k, v before the encoding, and what they are made from."""
+        """Return q, k, v before the encoding, and the input of their projection."""
         if x.shape[1] != where.positions.shape[1] or where.batch not in (1, x.shape[0]):
             raise ValueError(
-                f"x is {tuple(x.shape)}, where has {where.batch} rows of {where.positions.shape[1]} tokens"
+                f"x must have {where.batch} rows of {where.positions.shape[1]} tokens like where, got {tuple(x.shape)}"
             )
         if where.valid is not None:
-            x = x.masked_fill(~where.valid[..., None], 0)  # whatever padding holds, NaN too, stays there
+            x = x.masked_fill(~where.valid[..., None], 0)  # keeps NaN in padding from other tokens
         x = encoding.input(x, state)
-        qkv = self._qkv(x, encoding.asked(x, state)).unflatten(-1, (3, self.heads, self.head_dim))
+        qkv = self._qkv(x, encoding.qk_input(x, state)).unflatten(-1, (3, self.heads, self.head_dim))
         q, k, v = qkv.permute(2, 0, 3, 1, 4)  # 3 of (B, H, N, h)
-        q, k = self.q_norm(q).to(v.dtype), self.k_norm(k).to(v.dtype)  # norms answer in float32 under autocast
+        q, k = self.q_norm(q).to(v.dtype), self.k_norm(k).to(v.dtype)  # norms return float32 under autocast
         return q, k, v, x
 
-    def _qkv(self, x: Tensor, asked: Tensor) -> Tensor:
-        """(B, N, 3 dim): v from x, q and k from what is asked with."""
-        if asked is x:
+    def _qkv(self, x: Tensor, qk_input: Tensor) -> Tensor:
+        """Return (B, N, 3 dim): v projected from x, q and k from `qk_input`."""
+        if qk_input is x:
             return self.qkv(x)
         parts = [2 * x.shape[2], x.shape[2]]
         weights, biases = (
             self.qkv.weight.split(parts),
             (None, None) if self.qkv.bias is None else self.qkv.bias.split(parts),
         )
-        return torch.cat([F.linear(*each) for each in zip((asked, x), weights, biases)], -1)
+        return torch.cat([F.linear(*each) for each in zip((qk_input, x), weights, biases)], -1)

@@ -1,4 +1,4 @@
-"""Errors that are sentences for a user: what was expected, what came, what to do."""
+"""Exceptions whose messages say what was expected, what was found and what to do."""
 
 import difflib
 from collections.abc import Iterable
@@ -6,8 +6,7 @@ from typing import Any
 
 
 class DataError(RuntimeError):
-    """Data that is missing or wrong, told in one sentence: what, where, and what to do. Programs print behind it the
-    `option` of theirs that helps too; others have no options."""
+    """Missing or wrong data. Programs append `option`, a command-line option that helps, to the message."""
 
     def __init__(self, sentence: str, option: str = "") -> None:
         super().__init__(sentence)
@@ -15,34 +14,34 @@ class DataError(RuntimeError):
 
 
 class MissingError(DataError):
-    """A data set is not where it was looked for."""
+    """A data set was not found."""
 
     def __init__(self, sentence: str) -> None:
         super().__init__(sentence, "--sample works without it")
 
 
 def no_class(who: object, label: object, classes: int, remedy: str) -> DataError:
-    """A label for which there is no class: whose it is, and what to do."""
+    """Return the error for a label outside the range of classes; `who` names the file or sample."""
     return DataError(f"{who} has the label {label}, but there are {classes} classes, 0 to {classes - 1}: {remedy}")
 
 
 def check_labels(labels: Any, classes: int, who: object, remedy: str) -> None:
-    """There is a class for each label of an array."""
+    """Raise DataError if a label in the array is outside the range of classes."""
     wrong = labels[(labels < 0) | (labels >= classes)]
     if len(wrong):
         raise no_class(who, wrong[0], classes, remedy)
 
 
 class UnknownNameError(KeyError):
-    """A name or an option that nothing answers to. (A KeyError whose message prints as it is.)"""
+    """An unknown name or option. Unlike KeyError, its message is printed without quotes."""
 
     def __str__(self) -> str:
         return str(self.args[0])
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
-    """The end of a sentence about an unknown name: ", did you mean 'X'?", or "." where nothing is near."""
-    folded = {k.lower(): k for k in known}
+def nearest(name: str, choices: Iterable[str]) -> str:
+    """Return ", did you mean 'X'?" for the choices most similar to an unknown name, or "."."""
+    folded = {k.lower(): k for k in choices}
     close = [name.lower()] if name.lower() in folded else []
     close = close or [k for k in folded if len(name) > 2 and name.lower() in k]  # RoPE: AxialRoPE, RoPEMixed, not NoPE
     close = close or difflib.get_close_matches(name.lower(), folded, n=1, cutoff=0.5)
@@ -52,11 +51,11 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 
 class ConfigError(ValueError):
-    """A config that cannot be meant: one sentence per problem, each on its line."""
+    """An invalid config; the message has one line per problem."""
 
 
 class NothingLeftError(ValueError):
-    """All that the samples of a batch have is masked."""
+    """A batch in which every modality is missing or masked."""
 
 
 class BadNumbers(DataError):

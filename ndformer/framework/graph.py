@@ -1,8 +1,8 @@
-"""A model as a graph that runs without ndformer, for batches of any length and images of any size (torch.export, ONNX).
+"""Export of models to .pt2 (torch.export) and .onnx graphs, for any batch size and any image size.
 
-found = graph(model, images)          # two or more of them; their size is an example
-save(path, found)                     # .pt2 or .onnx
-worst(path, model, [images, larger])  # how far the file is from the model, run without it
+program = graph(model, images)                  # 2 or more example images
+save(path, program)                             # .pt2 or .onnx
+max_difference(path, model, [images, larger])   # the largest deviation of the file's outputs from the model
 """
 
 import contextlib
@@ -30,26 +30,29 @@ METADATA = "metadata.json"  # in a .pt2
 
 
 def graph(model: nn.Module, example: Tensor) -> ExportedProgram:
-    """What model(x) computes in evaluation, for any number of samples like the two or more of `example`, and of a model
-    of patches for any height and width that they divide. Gives the tensors that the head names in `exported`."""
+    """Export model(x) in evaluation mode as a graph that returns the tensors of Head.exported().
+
+    The batch size is dynamic (`example` has 2 or more samples); so are height and width of images, in multiples of the
+    patch size.
+    """
     was_training = model.training
-    told = _Told(model) if isinstance(model, TokenModel) else model
+    module = _TensorOutputs(model) if isinstance(model, TokenModel) else model
     try:
         with torch.no_grad(), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # torch's, of its own code
-            return torch.export.export(told.eval(), (example,), dynamic_shapes=(_free(model, example),))
+            warnings.simplefilter("ignore")  # from torch about its own code
+            return torch.export.export(module.eval(), (example,), dynamic_shapes=(_dynamic_axes(model, example),))
     except Exception as error:
         why = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise DataError(
-            f"the model does not become a graph ({why}): classifiers, detectors and segmenters of images do, with any "
-            "encoding of ours whose one_graph is True; of others export the weights, as .safetensors"
+            f"the model cannot be exported as a graph ({why}). Supported are image classifiers, detectors and "
+            "segmenters with an encoding whose fullgraph is True. Export weights as .safetensors instead"
         ) from error
     finally:
         model.train(was_training)
 
 
-class _Told(nn.Module):
-    """A model that says tensors alone, as a graph must."""
+class _TensorOutputs(nn.Module):
+    """A model whose outputs are only tensors, as required in a graph."""
 
     def __init__(self, model: TokenModel) -> None:
         super().__init__()
@@ -59,58 +62,59 @@ class _Told(nn.Module):
         return self.head.exported(self.model(inputs))
 
 
-def _free(model: nn.Module, example: Tensor) -> dict[int, Any]:
-    """The axes of `example` whose length a graph leaves open: batch, height and width."""
+def _dynamic_axes(model: nn.Module, example: Tensor) -> dict[int, Any]:
+    """Return the dynamic axes of `example`: batch, height and width."""
     adapters = list(model.modalities.values()) if isinstance(model, TokenModel) else []
     sides = cast(Adapter, adapters[0]).patch_sides if len(adapters) == 1 else None
     last = example.dim() - 2
-    named = zip(("rows", "columns"), sides or ())
-    return {0: Dim("batch")} | {last + i: side * Dim(name) for i, (name, side) in enumerate(named)}
+    axes = zip(("rows", "columns"), sides or ())
+    return {0: Dim("batch")} | {last + i: side * Dim(name) for i, (name, side) in enumerate(axes)}
 
 
-def save(path: Path, found: ExportedProgram, metadata: Mapping[str, Any] | None = None) -> None:
-    """Write a .pt2, which torch.export.load reads, or an .onnx file.
+def save(path: Path, program: ExportedProgram, metadata: Mapping[str, Any] | None = None) -> None:
+    """Write a .pt2 file, which torch.export.load reads, or an .onnx file.
 
-    `metadata`, JSON values by name, says how to use the graph: entries of an .onnx file's metadata, each as JSON, and
-    the extra file METADATA of a .pt2.
+    `metadata`, JSON values by name, is stored in the metadata of an .onnx file or in the extra file METADATA of a .pt2.
     """
-    with atomic.whole(path) as half:
+    with atomic.replacing(path) as half:
         if path.suffix == ".pt2":
             extra = {METADATA: json.dumps(metadata, indent=1)} if metadata else None
-            torch.export.save(found, half, extra_files=extra)
+            torch.export.save(program, half, extra_files=extra)
         else:
             _exporter()
-            names = list(_by_name(_outputs(found)))
+            names = list(_by_name(_outputs(program)))
             try:
                 with _quiet():
-                    made: Any = torch.onnx.export(
-                        found, dynamo=True, verbose=False, input_names=["inputs"], output_names=names
+                    exported: Any = torch.onnx.export(
+                        program, dynamo=True, verbose=False, input_names=["inputs"], output_names=names
                     )
             except torch.onnx.OnnxExporterError as error:
                 unknown = re.search(r"No ONNX function found for <OpOverload\(op='([\w.]+)'", str(error))
-                why = f"has no {unknown[1]}" if unknown else "does not know all that it computes"
-                raise DataError(f"the model does not become .onnx, which {why}: write a .pt2") from error
-            made.model.metadata_props.update({name: json.dumps(value) for name, value in (metadata or {}).items()})
-            made.save(str(half))
+                why = f"has no operator {unknown[1]}" if unknown else "lacks an operator"
+                raise DataError(f"the model cannot be exported as .onnx, which {why}. Write a .pt2 file") from error
+            exported.model.metadata_props.update({name: json.dumps(value) for name, value in (metadata or {}).items()})
+            exported.save(str(half))
 
 
 @torch.no_grad()
-def worst(path: Path, model: TokenModel, batches: Sequence[Tensor]) -> float | None:
-    """The largest difference between what a file and the model say of these, as a share of the largest value said
-    where that is above 1 (boxes are in pixels). None: there is no onnxruntime to run it."""
-    run, told, found = _runner(path), _Told(model).eval(), 0.0
+def max_difference(path: Path, model: TokenModel, batches: Sequence[Tensor]) -> float | None:
+    """Return the largest difference between the outputs of a file and of the model; None without onnxruntime.
+
+    Differences are relative to the largest output if it is above 1 (boxes are in pixels).
+    """
+    run, module, largest = _runner(path), _TensorOutputs(model).eval(), 0.0
     if run is None:
         return None
     for inputs in batches:
-        said = _by_name(told(inputs))
-        for name, given in run(inputs).items():
-            apart = (given - said[name]).abs().max() / said[name].abs().max().clamp(min=1)
-            found = max(found, float(apart.nan_to_num(nan=torch.inf)))
-    return found
+        expected = _by_name(module(inputs))
+        for name, value in run(inputs).items():
+            difference = (value - expected[name]).abs().max() / expected[name].abs().max().clamp(min=1)
+            largest = max(largest, float(difference.nan_to_num(nan=torch.inf)))
+    return largest
 
 
 def _runner(path: Path) -> Callable[[Tensor], dict[str, Tensor]] | None:
-    """What runs the file, where it is installed."""
+    """Return a function that runs the file; None without onnxruntime."""
     if path.suffix == ".pt2":
         module = torch.export.load(path).module()
         return lambda inputs: _by_name(module(inputs))
@@ -119,22 +123,22 @@ def _runner(path: Path) -> Callable[[Tensor], dict[str, Tensor]] | None:
     except ImportError:
         return None
     session = onnxruntime.InferenceSession(path)
-    names = [one.name for one in session.get_outputs()]
+    names = [output.name for output in session.get_outputs()]
     return lambda inputs: dict(zip(names, map(torch.from_numpy, session.run(None, dict(inputs=inputs.numpy())))))
 
 
-def _outputs(found: ExportedProgram) -> Any:
-    """What it gives, with a number in the place of each tensor."""
-    return tree_unflatten(range(len(found.graph_signature.user_outputs)), cast(Any, found.call_spec.out_spec))
+def _outputs(program: ExportedProgram) -> Any:
+    """Return the structure of the outputs, with a number in place of each tensor."""
+    return tree_unflatten(range(len(program.graph_signature.user_outputs)), cast(Any, program.call_spec.out_spec))
 
 
-def _by_name(said: Any) -> dict[str, Any]:
-    return said if isinstance(said, dict) else dict(logits=said)
+def _by_name(outputs: Any) -> dict[str, Any]:
+    return outputs if isinstance(outputs, dict) else dict(logits=outputs)
 
 
 def can_save(path: Path) -> None:
-    """Make the folder of the file, and raise unless the packages that it takes are installed."""
-    atomic.make_folder_of(path)
+    """Create the parent folder, and raise if a package that writes the file is missing."""
+    atomic.make_parent(path)
     if path.suffix == ".onnx":
         _exporter()
 
@@ -143,12 +147,14 @@ def _exporter() -> None:
     try:
         import onnxscript  # noqa: F401  # pyright: ignore[reportMissingImports]
     except ImportError:
-        raise DataError(".onnx takes a package that is not installed: pip install 'ndformer[onnx]'") from None
+        raise DataError(
+            ".onnx requires the package onnxscript, which is not installed. Run pip install 'ndformer[onnx]'"
+        ) from None
 
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """torch warns of its own code, and of operators of torchvision that nobody has asked for."""
+    """Silence warnings of torch about its own code and about unused torchvision operators."""
     logger = logging.getLogger("torch.onnx._internal.exporter._registration")
     level = logger.level
     logger.setLevel(logging.ERROR)

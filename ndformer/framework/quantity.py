@@ -1,4 +1,4 @@
-"""Quantity: which of two values of a metric is better, its unit, and how it is written.
+"""Quantity: the direction, unit and number format of a metric.
 
 error = Quantity("lower", "px", 2)
 error.best([5.32, 0.45, 0.61])      1, the index
@@ -34,7 +34,7 @@ class Quantity:
             raise ValueError(f"`decimals` of a metric is a whole number from 0 to 20, got {self.decimals!r:.40}")
 
     @classmethod
-    def of(cls, better: Better, unit: str, decimals: int | None = None) -> Quantity:
+    def create(cls, better: Better, unit: str, decimals: int | None = None) -> Quantity:
         """Return the quantity with 2 decimals for shares and 4 for others, unless `decimals` is given."""
         return cls(better, unit, (2 if unit == SHARE else 4) if decimals is None else decimals)
 

@@ -1,7 +1,7 @@
-"""Tokens and where they are: `Where`, `TokenSet`, `Rows` and `join`.
+"""Tokens and their positions: `Where`, `TokenSet`, `Rows` and `join`.
 
-A *row* is whatever may attend to itself: one sample for a ViT, one serialized window for a point transformer, several
-packed samples told apart by `segment`. Padding and packing in numbers, for samples of 3 and 2 tokens:
+A *row* is a sequence of tokens that may attend to each other: one sample for a ViT, one serialized window for a point
+transformer, several packed samples distinguished by `segment`. Padding and packing for samples of 3 and 2 tokens:
 
     padded   valid   = [[1, 1, 1], [1, 1, 0]]        two rows of three
     packed   segment = [[0, 0, 0, 1, 1, -1]]         one row; -1 is padding
@@ -20,32 +20,34 @@ from torch._C._functorch import is_functorch_wrapped_tensor
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """Which of T flat tokens stand in which row: R rows of K slots. A token may stand in several rows."""
+    """An assignment of T flat tokens to R rows of K slots; a token may appear in several rows."""
 
-    index: Tensor  # (R, K) int64 into the flat tokens; any number where invalid
+    index: Tensor  # (R, K) int64 into the flat tokens; arbitrary where invalid
     valid: Tensor  # (R, K) False = an empty slot
 
     def gather(self, flat: Tensor) -> Tensor:
-        """(T, ...) -> (R, K, ...); empty slots are 0."""
+        """Gather flat values (T, ...) into rows (R, K, ...); empty slots are 0."""
         empty = ~self.valid
-        taken = flat[self.index.masked_fill(empty, 0)]
-        return taken.masked_fill(empty.reshape(*empty.shape, *[1] * (flat.dim() - 1)), 0)
+        values = flat[self.index.masked_fill(empty, 0)]
+        return values.masked_fill(empty.reshape(*empty.shape, *[1] * (flat.dim() - 1)), 0)
 
     def scatter(self, rows: Tensor, total: int) -> Tensor:
-        """(R, K, ...) -> (total, ...): the value of each token's first slot, 0 for tokens in no row.
+        """Return (total, ...) from (R, K, ...): the value of each token's first slot, 0 for tokens in no row.
 
-        The first slot is a token's own one when later rows borrow it as context (Point Transformer V3 fills its last
-        window so). It is a gather by the inverse index: deterministic, also in its gradient.
+        A token's first slot is in its own row; later rows may borrow the token as context (Point Transformer V3 fills
+        its last window this way). The inverse index makes it a gather, deterministic also in its gradient.
         """
-        nowhere = self.index.numel()
-        slots = torch.arange(nowhere, device=rows.device).masked_fill(~self.valid.flatten(), nowhere)
-        home = torch.full((total,), nowhere, dtype=torch.int64, device=rows.device)
-        home = home.scatter_reduce(0, self.index.masked_fill(~self.valid, 0).flatten(), slots, "amin")  # (T,)
+        empty = self.index.numel()
+        slots = torch.arange(empty, device=rows.device).masked_fill(~self.valid.flatten(), empty)
+        first_slot = torch.full((total,), empty, dtype=torch.int64, device=rows.device)
+        first_slot = first_slot.scatter_reduce(
+            0, self.index.masked_fill(~self.valid, 0).flatten(), slots, "amin"
+        )  # (T,)
         flat = rows.flatten(0, 1)
-        return torch.cat([flat, flat.new_zeros(1, *flat.shape[1:])])[home]
+        return torch.cat([flat, flat.new_zeros(1, *flat.shape[1:])])[first_slot]
 
     def where(self, where: Where) -> Where:
-        """The `Where` of the rows, from the `Where` of the tokens they are cut from (its rows laid end to end)."""
+        """Return the `Where` of these rows, from the `Where` of the flat tokens (its rows concatenated)."""
         valid = self.valid if where.valid is None else self.valid & self.gather(where.valid.flatten())
         placed = None if where.placed is None else self.gather(where.placed.flatten())
         objects = None if where.objects is None else self.gather(where.objects.flatten())
@@ -54,23 +56,23 @@ class Rows:
 
 @dataclass(frozen=True, eq=False)
 class Where:
-    """Where N tokens are, in B rows, in P position dimensions. Slowest axis first: (y, x), (t, y, x); points (x, y, z).
+    """The positions of N tokens in B rows and P dimensions. Slowest axis first: (y, x), (t, y, x); points (x, y, z).
 
-    `positions` may be given once, as (1, N, P), where all rows share them, while the others have B rows or, shared too,
-    one. They are set to 0 where invalid or unplaced, so nothing there can reach a result.
+    All tensors have B rows, or 1 row that all rows share. Positions are set to 0 where a token is invalid or unplaced,
+    so that no value there can change a result.
     """
 
     positions: Tensor  # (B or 1, N, P) at least float32, also under autocast
     valid: Tensor | None = None  # (B, N) False = padding
-    placed: Tensor | None = None  # (B, N) False = a token with no place of its own (class, register token)
-    segment: Tensor | None = None  # (B, N) which sample, where rows are packed: contiguous runs, -1 = padding
-    grid: tuple[int, ...] | None = None  # the LAST prod(grid) tokens of every row are this full grid, row-major
-    objects: Tensor | None = None  # (B, N) the number of the object that a token is of, 0 = background; a label
+    placed: Tensor | None = None  # (B, N) False = a token without a position (class token, register)
+    segment: Tensor | None = None  # (B, N) sample of each token in packed rows: contiguous runs, -1 = padding
+    grid: tuple[int, ...] | None = None  # the LAST prod(grid) tokens of each row form this grid, row-major
+    objects: Tensor | None = None  # (B, N) object number of each token, 0 = background; a label
 
-    # Facts that steer the choice of kernel. They are read off the values once, here, because a compiled graph cannot
-    # look at values; None where that would make a GPU wait, or inside a graph: then the choice is the careful one.
-    # `extent`: per axis, log2 of a row's size, rounded up. `cut`: packed rows as plain ones. `only_grid`: no token but
-    # those of the grid has a place.
+    # Facts that steer the choice of kernel. They are computed from the values once, here, because a compiled graph
+    # cannot read values. They are None inside a graph and on a GPU (reading would synchronize); kernels then choose
+    # conservatively. `extent`: per axis, log2 of a row's size, rounded up. `cut`: packed rows as one row per sample.
+    # `only_grid`: only tokens of the grid have a position.
     extent: tuple[int, ...] | None = field(init=False, default=None, repr=False)
     cut: tuple[tuple[Rows, Where], ...] | None = field(init=False, default=None, repr=False)
     only_grid: bool = field(init=False, default=False, repr=False)
@@ -79,7 +81,7 @@ class Where:
         self._check()
         set_ = object.__setattr__
         if self.segment is not None:
-            for name in ("positions", "valid", "placed", "segment", "objects"):  # packed rows share nothing
+            for name in ("positions", "valid", "placed", "segment", "objects"):  # packed rows share no tensor
                 tensor = getattr(self, name)
                 if tensor is not None:
                     set_(self, name, tensor.expand(self.batch, *tensor.shape[1:]))
@@ -100,11 +102,11 @@ class Where:
     def _check(self) -> None:
         r = self.positions
         if r.dim() != 3:
-            raise ValueError(f"positions must be (rows, tokens, dimensions), got shape {tuple(r.shape)}")
+            raise ValueError(f"positions must have shape (rows, tokens, dimensions), got {tuple(r.shape)}")
         if r.dtype not in (torch.float32, torch.float64):
             raise TypeError(
-                f"positions must be float32 or float64, got {r.dtype}: 16 bits cannot tell 512 from 513, and integer "
-                "times want their reference subtracted before .float()"
+                f"positions must be float32 or float64, got {r.dtype}. 16 bits cannot represent 513; subtract a "
+                "reference from integer timestamps before .float()"
             )
         for name in ("valid", "placed", "segment", "objects"):
             mask = getattr(self, name)
@@ -116,38 +118,44 @@ class Where:
                 or (mask.shape[0] != r.shape[0] and 1 not in (mask.shape[0], r.shape[0]))
             ):
                 raise ValueError(
-                    f"{name} must be (rows, tokens) like positions {tuple(r.shape)}, got {tuple(mask.shape)}"
+                    f"{name} must have shape (rows, tokens) like positions {tuple(r.shape)}, got {tuple(mask.shape)}"
                 )
             if name in ("valid", "placed") and mask.dtype != torch.bool:
-                raise TypeError(f"{name} must be bool, got {mask.dtype}: write {name}.bool()")
+                raise TypeError(f"{name} must be bool, got {mask.dtype}. Write {name}.bool()")
             if name == "segment" and (mask.is_floating_point() or mask.dtype == torch.bool):
-                raise TypeError(f"segment numbers samples with integers, -1 for padding, got {mask.dtype}")
+                raise TypeError(
+                    f"segment must be an integer tensor of sample numbers, -1 for padding, got {mask.dtype}"
+                )
             if name == "objects" and (mask.is_floating_point() or mask.dtype == torch.bool):
-                raise TypeError(f"objects are numbered with integers, 0 for the background, got {mask.dtype}")
+                raise TypeError(
+                    f"objects must be an integer tensor of object numbers, 0 for background, got {mask.dtype}"
+                )
         if self.grid is None:
             return
         if self.valid is not None or self.segment is not None:
-            raise ValueError("grid speaks of full rows: it cannot stand beside valid or segment")
+            raise ValueError(
+                "grid requires rows without padding or packing, got grid together with valid or segment. Pass only one"
+            )
         if len(self.grid) != r.shape[2] or math.prod(self.grid) > r.shape[1]:
             raise ValueError(
-                f"grid {self.grid} does not fit positions {tuple(r.shape)}: one size per axis, their product at most N"
+                f"grid must have one size per axis and at most N cells for positions {tuple(r.shape)}, got {self.grid}"
             )
 
     @property
     def batch(self) -> int:
-        """B, the number of rows (1 where everything is shared by all rows)."""
+        """The number of rows B (1 if all tensors are shared by all rows)."""
         tensors = (self.positions, self.valid, self.placed, self.segment, self.objects)
         return max(t.shape[0] for t in tensors if t is not None)
 
     @property
     def real(self) -> Tensor | None:
-        """(B, N) True = a token with a position of its own: neither padding nor unplaced. None where all are."""
+        """(B, N) True = a token with a position, neither padding nor unplaced. None if all tokens have one."""
         if self.valid is None or self.placed is None:
             return self.placed if self.valid is None else self.valid
         return self.valid & self.placed
 
     def runs(self) -> Tensor:
-        """(B, N) the number, counted from 0 in each row, of the contiguous segment a token stands in."""
+        """Return (B, N) the index, from 0 in each row, of the contiguous segment that contains the token."""
         assert self.segment is not None
         change = self.segment[:, 1:] != self.segment[:, :-1]
         return torch.nn.functional.pad(change.long().cumsum(1), (1, 0))
@@ -160,11 +168,11 @@ class Where:
 
 @dataclass(frozen=True, eq=False)
 class TokenSet:
-    """Features and where they are."""
+    """Token features and their positions."""
 
     features: Tensor  # (B, N, C)
     where: Where
-    modality: Tensor | None = None  # (B, N) which modality a token came from, where several are joined
+    modality: Tensor | None = None  # (B, N) modality index of each token, where several are joined
 
     def __post_init__(self) -> None:
         x, r = self.features, self.where.positions
@@ -180,37 +188,39 @@ class TokenSet:
 
 
 def join(*sets: TokenSet) -> TokenSet:
-    """Token sets of one position space as one set, side by side in each row.
+    """Concatenate token sets that share a position space, row by row.
 
-    Tokens of the i-th set get modality i, unless every set already says its own.
+    Tokens of the i-th set get modality i, unless every set already has a modality.
     """
     first = sets[0]
     for other in sets[1:]:
         if other.where.positions.shape[2] != first.where.positions.shape[2]:
             raise ValueError(
-                f"sets of {first.where.positions.shape[2]} and {other.where.positions.shape[2]} position dimensions "
-                "cannot be joined: place both in one space first (an image plane in 3-D, for example)"
+                f"joined sets must have the same position dimensions, got {first.where.positions.shape[2]} and "
+                f"{other.where.positions.shape[2]}. Place both in one space first, for example an image plane in 3-D"
             )
         if other.features.shape[2] != first.features.shape[2]:
             raise ValueError(
-                f"sets of {first.features.shape[2]} and {other.features.shape[2]} channels cannot be joined"
+                f"joined sets must have the same channels, got {first.features.shape[2]} and {other.features.shape[2]}"
             )
     if any(s.where.segment is not None for s in sets):
-        raise ValueError("join before packing: side by side, the segments of packed rows would not stay contiguous")
+        raise ValueError(
+            "join expects sets without segment, got packed rows. Join before packing: segments must stay contiguous"
+        )
     named = [s.modality is not None for s in sets]
     if any(named) and not all(named):
-        raise ValueError("either all sets name the modality of their tokens or none does")
+        raise ValueError("either all joined sets must have a modality or none, got some of each")
 
     batch = max(s.features.shape[0] for s in sets)
 
-    def beside(tensors: Sequence[Tensor]) -> Tensor:
+    def concat(tensors: Sequence[Tensor]) -> Tensor:
         return torch.cat([t.expand(batch, *t.shape[1:]) for t in tensors], dim=1)
 
     def masks(name: str, missing: Callable[[TokenSet], Tensor]) -> Tensor | None:
-        given = [getattr(s.where, name) for s in sets]
-        if all(mask is None for mask in given):
+        values = [getattr(s.where, name) for s in sets]
+        if all(mask is None for mask in values):
             return None
-        return beside([missing(s) if mask is None else mask for s, mask in zip(sets, given)])
+        return concat([missing(s) if mask is None else mask for s, mask in zip(sets, values)])
 
     modality = [
         s.modality if s.modality is not None else torch.full_like(_all(s), i, dtype=torch.int64)
@@ -218,17 +228,17 @@ def join(*sets: TokenSet) -> TokenSet:
     ]
     valid = masks("valid", _all)
     where = Where(
-        beside([s.where.positions for s in sets]),
+        concat([s.where.positions for s in sets]),
         valid=valid,
         placed=masks("placed", _all),
         grid=sets[-1].where.grid if valid is None else None,  # the last tokens of a row are still that grid
         objects=masks("objects", lambda s: _all(s).long() * 0),
     )
-    return TokenSet(beside([s.features for s in sets]), where, beside(modality))
+    return TokenSet(concat([s.features for s in sets]), where, concat(modality))
 
 
 def _readable(t: Tensor) -> bool:
-    """Whether its values can be looked at without a wait: not in a graph, on meta, of a fake tensor, under vmap."""
+    """Return whether values can be read without synchronizing: not in a graph, on a device, fake or under vmap."""
     if torch.compiler.is_compiling() or t.device.type != "cpu":
         return False
     return type(t) in (Tensor, nn.Parameter) and not is_functorch_wrapped_tensor(t)
@@ -239,14 +249,14 @@ def _all(tokens: TokenSet) -> Tensor:
 
 
 def _runs(segment: Tensor, valid: Tensor) -> tuple[Rows, ...]:
-    """The runs of packed rows as rows of their own, grouped by length so that padding at most doubles the slots."""
+    """Return packed samples as one row each, grouped by length so that padding at most doubles the slots."""
     B, N = segment.shape
     start = torch.ones_like(segment, dtype=torch.bool)
     start[:, 1:] = segment[:, 1:] != segment[:, :-1]
     starts = start.flatten().nonzero().squeeze(1)  # (runs,)
     lengths = torch.diff(starts, append=torch.tensor([B * N]))
-    kept = segment.flatten()[starts] >= 0
-    starts, lengths = starts[kept], lengths[kept]
+    real = segment.flatten()[starts] >= 0
+    starts, lengths = starts[real], lengths[real]
     groups = []
     size = torch.ceil(torch.log2(lengths.double())).long()
     for k in size.unique().tolist():
@@ -259,7 +269,7 @@ def _runs(segment: Tensor, valid: Tensor) -> tuple[Rows, ...]:
 
 
 def _extent(where: Where) -> tuple[int, ...]:
-    """Per axis, log2 of the largest size of a row (of a sample where packed), rounded up: 5 for positions 0..31."""
+    """Return per axis log2 of the largest row (or packed sample), rounded up: 5 for positions 0..31."""
     P = where.positions.shape[2]
     if where.cut is not None:
         sizes = [part.extent for _, part in where.cut if part.extent is not None]

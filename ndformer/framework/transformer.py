@@ -1,4 +1,4 @@
-"""The shared transformer: pre-norm blocks over token sets of any modality."""
+"""Transformer backbone: pre-norm blocks over token sets of any modality."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any
@@ -23,7 +23,7 @@ class MLP(nn.Sequential):
 
 
 class LayerScale(nn.Module):
-    """A learned factor per channel on what a branch adds, small at the start (Touvron 2021)."""
+    """A learned scale per channel of a residual branch, small at initialization (Touvron 2021)."""
 
     def __init__(self, dim: int, start: float) -> None:
         super().__init__()
@@ -34,28 +34,28 @@ class LayerScale(nn.Module):
 
 
 class DropPath(nn.Module):
-    """Stochastic depth: training leaves a branch out for whole samples with probability `rate`, scales up the rest."""
+    """Stochastic depth: drop a residual branch per sample with probability `rate` and scale up the other samples."""
 
     def __init__(self, rate: float) -> None:
         super().__init__()
         if not 0.0 <= rate < 1.0:
-            raise ValueError(f"drop path is a probability below 1, got {rate}")
+            raise ValueError(f"drop_path must be from 0 to below 1, got {rate}")
         self.rate = rate
 
     def forward(self, x: Tensor, where: Where) -> Tensor:
         if not self.training or self.rate == 0.0:
             return x
-        keep = 1.0 - self.rate
+        keep_prob = 1.0 - self.rate
         if where.segment is None:
-            kept = rand(x.shape[0], 1, device=x.device) < keep
-        else:  # packed rows hold several samples
+            mask = rand(x.shape[0], 1, device=x.device) < keep_prob
+        else:  # packed rows contain several samples
             runs = where.runs().expand(x.shape[0], -1)
-            kept = (rand(*x.shape[:2], device=x.device) < keep).gather(1, runs)
-        return x * (kept.to(x.dtype) / keep)[..., None]
+            mask = (rand(*x.shape[:2], device=x.device) < keep_prob).gather(1, runs)
+        return x * (mask.to(x.dtype) / keep_prob)[..., None]
 
 
 class Block(nn.Module):
-    """x + attention(norm(x)), then x + mlp(norm(x))."""
+    """A pre-norm block: x + attention(norm(x)), then x + mlp(norm(x))."""
 
     def __init__(
         self,
@@ -87,32 +87,32 @@ class Block(nn.Module):
         return x + self.drop_path(self.scale2(self.mlp(self.norm2(x))), where)
 
 
-class OneSpace(nn.Module):
-    """The usual case: one encoding, whose layers the blocks own."""
+class SingleSpace(nn.Module):
+    """Layer encodings for one position space, owned by the blocks."""
 
     def forward(self, encoding: Any, blocks: Any, space: str | None) -> tuple[PositionEncoding, list[LayerEncoding]]:
         return encoding, [block.attention.encoding for block in blocks]
 
 
 class Spaces(nn.ModuleDict):
-    """Several position spaces over the same blocks, by name: each has an encoding and, here, its layers."""
+    """Layer encodings for several named position spaces over the same blocks."""
 
     def forward(self, encodings: Any, blocks: Any, space: str | None) -> tuple[PositionEncoding, Any]:
         if space is None or space not in self:
-            raise ValueError(f"the position spaces here are {', '.join(self)}: say which one, got {space!r}")
+            raise ValueError(f"space must be one of {', '.join(self)}, got {space!r}")
         return encodings[space], self[space]
 
 
 @BACKBONES.register_module()
 class Transformer(nn.Module):
-    """`depth` blocks with one position encoding. TokenSet in, TokenSet out, at the same places.
+    """A transformer of `depth` blocks with one position encoding, from TokenSet to TokenSet at the same positions.
 
-    The PaPE paper's ViT has `initial_norm` and `final_norm` and one `drop_path` rate in all layers; a sequence gives
-    one rate per layer. `checkpointing` trades time for memory: blocks are recomputed in backward. `norm_eps` is added
-    to the variance of norms: weights trained elsewhere often want 1e-6.
+    The PaPE paper's ViT uses `initial_norm`, `final_norm` and one `drop_path` rate in all layers; a sequence sets one
+    rate per layer. `checkpointing` saves memory by recomputing blocks in the backward pass. `norm_eps` is added to the
+    variance in norms; many pretrained weights need 1e-6.
 
     With `position_dims` by name, dict(image=2, points=3), the same blocks serve several position spaces, each with its
-    own weights of the encoding; forward() is told which one.
+    own encoding weights; pass `space` to forward().
     """
 
     def __init__(
@@ -135,10 +135,10 @@ class Transformer(nn.Module):
         super().__init__()
         rates = [drop_path] * depth if isinstance(drop_path, (int, float)) else list(drop_path)
         if len(rates) != depth:
-            raise ValueError(f"drop_path is one rate or one per layer ({depth}), got {len(rates)}")
+            raise ValueError(f"drop_path must be one rate or one per layer ({depth}), got {len(rates)}")
         self.dim, self.depth = dim, depth
 
-        def encoding_of(dims: int) -> PositionEncoding:
+        def new_encoding(dims: int) -> PositionEncoding:
             return build_encoding(encoding, dim=dim, heads=heads, position_dims=dims, depth=depth)
 
         def blocks(layers: Sequence[LayerEncoding | None]) -> nn.ModuleList:
@@ -148,20 +148,21 @@ class Transformer(nn.Module):
             )
 
         if isinstance(position_dims, int):
-            self.encoding = encoding_of(position_dims)
+            self.encoding = new_encoding(position_dims)
             self.blocks = blocks([self.encoding.layer(i, depth) for i in range(depth)])
-            self.layers = OneSpace()
+            self.layers = SingleSpace()
         else:
-            encodings = {space: encoding_of(dims) for space, dims in position_dims.items()}
+            encodings = {space: new_encoding(dims) for space, dims in position_dims.items()}
             self.encoding = nn.ModuleDict(encodings)
             self.blocks = blocks([None] * depth)
-            layers = {space: [one.layer(i, depth) for i in range(depth)] for space, one in encodings.items()}
-            self.layers = Spaces({space: nn.ModuleList(own) for space, own in layers.items()})
+            layers = {space: [part.layer(i, depth) for i in range(depth)] for space, part in encodings.items()}
+            self.layers = Spaces({space: nn.ModuleList(parts) for space, parts in layers.items()})
         self.initial_norm = nn.LayerNorm(dim, norm_eps) if initial_norm else nn.Identity()
         self.final_norm = nn.LayerNorm(dim, norm_eps) if final_norm else nn.Identity()
         self.checkpointing = checkpointing
 
     def layer_index(self, name: str) -> int:
+        """Return the layer number of a parameter, for layer-wise learning-rate decay."""
         part, *rest = name.split(".")
         if part in ("blocks", "layers"):  # blocks.INDEX, layers.SPACE.INDEX
             return int(rest[part == "layers"]) + 1
@@ -170,15 +171,15 @@ class Transformer(nn.Module):
     def forward(self, tokens: TokenSet, space: str | None = None) -> TokenSet:
         where, x = tokens.where, tokens.features
         if where.valid is not None:
-            x = x.masked_fill(~where.valid[..., None], 0)  # NaN in padding would spoil the gradients of norms
+            x = x.masked_fill(~where.valid[..., None], 0)  # NaN in padding would make gradients of norms NaN
         encoding, layers = self.layers(self.encoding, self.blocks, space)
         state = encoding.prepare(where)
         x = self.initial_norm(encoding.embed(x, state))
-        x = encoding.between_blocks(x, state, 0)
+        x = encoding.block_update(x, state, 0)
         for i, (block, layer) in enumerate(zip(self.blocks, layers)):
             if self.checkpointing and torch.is_grad_enabled():
                 x = checkpoint(block, x, where, state, layer, use_reentrant=False)
             else:
                 x = block(x, where, state, layer)
-            x = encoding.between_blocks(x, state, i + 1)
+            x = encoding.block_update(x, state, i + 1)
         return TokenSet(self.final_norm(x), where, tokens.modality)

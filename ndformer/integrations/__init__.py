@@ -1,1 +1,1 @@
-"""Our encodings inside models of other packages: `timm.with_encoding(vit, "PaPE(m=50)")`, and `huggingface`'s."""
+"""Position encodings for models of timm and Hugging Face: `timm.with_encoding(vit, "PaPE(m=50)")`."""

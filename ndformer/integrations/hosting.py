@@ -1,6 +1,6 @@
-"""What a host model's blocks are not told: where the tokens of the batch under way are (side channel, forward hooks).
+"""Position encodings inside models of other libraries, with positions passed to attention layers by a shared object.
 
-Everything here can be copied and pickled with the model that it is in.
+All classes can be copied and pickled together with their model.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any, get_args
 import torch
 from torch import Tensor, nn
 
-from ndformer.framework.adapter import ClassAt
+from ndformer.framework.adapter import ClassPosition
 from ndformer.framework.attention import attend, build_encoding
 from ndformer.framework.encoding import LayerEncoding
 from ndformer.framework.encoding.composed import class_place
@@ -22,7 +22,7 @@ Named = str | dict[str, Any] | list[dict[str, Any]]
 
 
 class Place:
-    """Of the batch under way. Layers share it, and a copy begins with none."""
+    """Positions and encoding state of the current batch, shared by all layers; copies start empty."""
 
     where: Where
     state: Any
@@ -32,25 +32,25 @@ class Place:
 
 
 class Positions(nn.Module):
-    """An encoding of a model of images, `prefix` tokens of which come before the patches: class token and registers.
+    """The encoding of an image model with `prefix` tokens (class token, registers) before the patches.
 
-    `class_at` places these tokens as the adapters of ndformer do: 'centre' at the mean of the patches' positions,
-    'origin' at 0, 'nowhere' without a position, 'auto' where the encoding uses them best.
+    `class_at` is the position of these tokens, as in ndformer's adapters: 'centre' is the mean position of the patches,
+    'origin' is 0, 'nowhere' is no position, 'auto' is the best choice for the encoding.
     """
 
     def __init__(
-        self, encoding: Named, dim: int, heads: int, depth: int, prefix: int, class_at: ClassAt = "auto"
+        self, encoding: Named, dim: int, heads: int, depth: int, prefix: int, class_at: ClassPosition = "auto"
     ) -> None:
         super().__init__()
-        if class_at not in get_args(ClassAt):
-            raise ValueError(f"class_at is one of {', '.join(get_args(ClassAt))}, got {class_at!r}")
-        named = parse_encoding(encoding) if isinstance(encoding, str) else encoding
-        self.encoding = build_encoding(named, dim=dim, heads=heads, position_dims=2, depth=depth)
+        if class_at not in get_args(ClassPosition):
+            raise ValueError(f"class_at must be one of {', '.join(get_args(ClassPosition))}, got {class_at!r}")
+        cfg = parse_encoding(encoding) if isinstance(encoding, str) else encoding
+        self.encoding = build_encoding(cfg, dim=dim, heads=heads, position_dims=2, depth=depth)
         self.prefix, self.place = prefix, Place()
-        self.class_at = class_place(named) if class_at == "auto" else class_at
+        self.class_at = class_place(cfg) if class_at == "auto" else class_at
 
     def enter(self, rows: int, columns: int, device: torch.device) -> None:
-        """A batch of images of so many patches begins."""
+        """Set the positions for a batch of images with a grid of patches."""
         axes = (torch.arange(count, dtype=torch.float32, device=device) for count in (rows, columns))
         patches = torch.cartesian_prod(*axes)  # (rows columns, 2)
         middle = patches.mean(0) if self.class_at == "centre" else patches.new_zeros(2)
@@ -62,48 +62,47 @@ class Positions(nn.Module):
         self.place.state = self.encoding.prepare(self.place.where)
 
     def embed(self, x: Tensor) -> Tensor:
-        """(B, N, dim), before the first block."""
-        return self.encoding.between_blocks(self.encoding.embed(x, self.place.state), self.place.state, 0)
+        """Embed positions into x (B, N, dim), before the first block."""
+        return self.encoding.block_update(self.encoding.embed(x, self.place.state), self.place.state, 0)
 
-    def between(self, blocks: Sequence[nn.Module]) -> None:
-        """What the encoding does between blocks, done by them."""
-        if self.encoding.acts_between_blocks:
+    def register_block_updates(self, blocks: Sequence[nn.Module]) -> None:
+        """Register hooks that run the encoding's block_update after each block."""
+        if self.encoding.has_block_update:
             for i, block in enumerate(blocks, 1):
-                block.register_forward_hook(_Between(self, i))
+                block.register_forward_hook(_BlockUpdate(self, i))
 
 
-class _Between:
-    def __init__(self, positions: Positions, passed: int) -> None:
-        self.positions, self.passed = positions, passed
+class _BlockUpdate:
+    def __init__(self, positions: Positions, blocks_done: int) -> None:
+        self.positions, self.blocks_done = positions, blocks_done
 
-    def __call__(self, block: nn.Module, given: Any, x: Tensor) -> Tensor:
-        return self.positions.encoding.between_blocks(x, self.positions.place.state, self.passed)
+    def __call__(self, block: nn.Module, args: Any, x: Tensor) -> Tensor:
+        return self.positions.encoding.block_update(x, self.positions.place.state, self.blocks_done)
 
 
 class Hosted(nn.Module):
-    """Attention of a host, with a layer's encoding in it."""
+    """Base class of attention modules that replace those of a host model and apply an encoding."""
 
     def __init__(self, encoding: LayerEncoding, place: Place) -> None:
         super().__init__()
         self.encoding, self.place = encoding, place
 
     def input(self, x: Tensor) -> Tensor:
-        """What q, k and v are made from."""
-        known = self.place.where.positions.shape[1]
-        if x.shape[1] != known:
+        """Return the input of the q, k and v projections."""
+        expected = self.place.where.positions.shape[1]
+        if x.shape[1] != expected:
             raise ValueError(
-                f"{x.shape[1]} tokens came to attention, and {known} have a place: what drops or adds tokens on the "
-                "way is to be left out"
+                f"attention expected {expected} tokens, got {x.shape[1]}. Disable layers that drop or add tokens"
             )
         return self.encoding.input(x, self.place.state)
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, x: Tensor) -> Tensor:
-        """(B, H, N, h) each, and what they were made from -> (B, N, H h)."""
-        q, k = q.to(v.dtype), k.to(v.dtype)  # under autocast norms answer in float32
+        """Return attention outputs (B, N, H h) from q, k, v (B, H, N, h) and their input x."""
+        q, k = q.to(v.dtype), k.to(v.dtype)  # norms return float32 under autocast
         q, k, bias = self.encoding(q, k, x, self.place.state)
         return attend(q, k, v, self.place.where, bias, v.shape[-1] ** -0.5).transpose(1, 2).flatten(2)
 
 
 def check_dropout(rate: float) -> None:
     if rate > 0:
-        raise ValueError(f"the model drops {rate:g} of its attention weights in training, which ours cannot: set 0")
+        raise ValueError(f"attention dropout must be 0, got {rate:g}. Set it to 0 in the config of the model")

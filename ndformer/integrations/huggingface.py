@@ -1,7 +1,7 @@
-"""Another position encoding in a ViT or a DINOv2 (with registers too) of Hugging Face (tried with transformers 5.23).
+"""Replace the position encoding of a ViT or DINOv2 of Hugging Face (tested with transformers 5.23).
 
 model = ViTForImageClassification.from_pretrained("google/vit-base-patch16-224")
-model = with_encoding(model, "PaPE(m=50)")       # fine-tune it: the encoding's own weights are new
+model = with_encoding(model, "PaPE(m=50)")       # then fine-tune: weights of the encoding are new
 """
 
 from typing import Any
@@ -9,16 +9,17 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ndformer.framework.adapter import ClassAt
+from ndformer.framework.adapter import ClassPosition
 from ndformer.integrations.hosting import Hosted, Named, Place, Positions, check_dropout
 
 
-def with_encoding(model: Any, encoding: Named, keep_table: bool = False, class_at: ClassAt = "auto") -> Any:
-    """The same model, changed in place, be it with a head or without. Its learned table of places is taken out, unless
-    `keep_table`; all other weights stay under their names. Without the table it takes any size that patches divide;
-    with it, other sizes are asked for as ever (interpolate_pos_encoding=True of a ViT).
+def with_encoding(model: Any, encoding: Named, keep_table: bool = False, class_at: ClassPosition = "auto") -> Any:
+    """Replace the position encoding of a model, with or without a head, in place and return it.
 
-    `class_at` is the position of class token and registers, as in ndformer's own models: 'auto' is the middle of the
+    The learned position table is removed unless `keep_table`; other weights keep their names. Without the table the
+    model accepts any image size divisible by the patch size; with it, other sizes need interpolate_pos_encoding=True.
+
+    `class_at` is the position of class token and registers, as in ndformer's models: 'auto' is the middle of the
     patches ('centre') for PaPE and PaPECompact and no position ('nowhere') for other encodings; 'origin' is 0.
     """
     from transformers.models.dinov2 import modeling_dinov2 as dinov2  # pyright: ignore[reportMissingImports]
@@ -27,16 +28,16 @@ def with_encoding(model: Any, encoding: Named, keep_table: bool = False, class_a
     )
     from transformers.models.vit import modeling_vit as vit  # pyright: ignore[reportMissingImports]
 
-    known = (vit.ViTLayer, dinov2.Dinov2Layer, registers.Dinov2WithRegistersLayer)
+    layer_types = (vit.ViTLayer, dinov2.Dinov2Layer, registers.Dinov2WithRegistersLayer)
     tables = (vit.ViTEmbeddings, dinov2.Dinov2Embeddings, registers.Dinov2WithRegistersEmbeddings)
-    layers: list[Any] = [part for part in model.modules() if isinstance(part, known)]
-    found = [(name, part) for name, part in model.named_modules() if isinstance(part, tables)]
-    if not layers or len(found) != 1:
+    layers: list[Any] = [part for part in model.modules() if isinstance(part, layer_types)]
+    matches = [(name, part) for name, part in model.named_modules() if isinstance(part, tables)]
+    if not layers or len(matches) != 1:
         raise TypeError(
-            f"with_encoding takes a ViT or a DINOv2 of transformers, got {type(model).__name__} with {len(layers)} "
-            f"layers and {len(found)} embeddings of such a one"
+            f"with_encoding requires a ViT or DINOv2 of transformers, got {type(model).__name__} with {len(layers)} "
+            f"supported layers and {len(matches)} supported embeddings"
         )
-    name, embeddings = found[0]
+    name, embeddings = matches[0]
     first, depth = layers[0].attention, len(layers)
     check_dropout(first.attention_dropout)
     parts = dict(embeddings.named_parameters(recurse=False))
@@ -48,7 +49,7 @@ def with_encoding(model: Any, encoding: Named, keep_table: bool = False, class_a
     model.set_submodule(name, placed)
     model.position_encoding = positions.to(first.q_proj.weight.device)
     placed.register_forward_hook(_Enter(positions), with_kwargs=True)
-    positions.between(layers)
+    positions.register_block_updates(layers)
     return model
 
 
@@ -56,15 +57,17 @@ class _Enter:
     def __init__(self, positions: Positions) -> None:
         self.positions = positions
 
-    def __call__(self, embeddings: Any, given: Any, named: Any, x: Tensor) -> Tensor:
-        pixels = given[0] if given else named["pixel_values"]
-        rows, columns = (side // own for side, own in zip(pixels.shape[-2:], embeddings.patch_embeddings.patch_size))
+    def __call__(self, embeddings: Any, args: Any, kwargs: Any, x: Tensor) -> Tensor:
+        pixels = args[0] if args else kwargs["pixel_values"]
+        rows, columns = (
+            side // patch for side, patch in zip(pixels.shape[-2:], embeddings.patch_embeddings.patch_size)
+        )
         self.positions.enter(rows, columns, x.device)
         return self.positions.embed(x)
 
 
 class _Embeddings(nn.Module):
-    """Theirs, by their names, without a table: class token, registers, patches."""
+    """Embeddings of class token, registers and patches without a position table, with the same parameter names."""
 
     def __init__(self, host: Any, parts: dict[str, nn.Parameter]) -> None:
         super().__init__()
@@ -77,16 +80,16 @@ class _Embeddings(nn.Module):
         bool_masked_pos: Tensor | None = None,
         interpolate_pos_encoding: bool | None = None,
     ) -> Tensor:
-        """(B, 1 + registers + patches, dim); there is nothing to interpolate."""
+        """Return (B, 1 + registers + patches, dim); `interpolate_pos_encoding` has no effect."""
         x = self.patch_embeddings(pixel_values)
         if bool_masked_pos is not None and self.mask_token is not None:
             x = torch.where(bool_masked_pos.bool()[..., None], self.mask_token.flatten().to(x.dtype), x)
-        before = [one for one in (self.cls_token, self.register_tokens) if one is not None]
-        return self.dropout(torch.cat([*(one.expand(len(x), -1, -1) for one in before), x], dim=1))
+        before = [token for token in (self.cls_token, self.register_tokens) if token is not None]
+        return self.dropout(torch.cat([*(token.expand(len(x), -1, -1) for token in before), x], dim=1))
 
 
 class _Attention(Hosted):
-    """Theirs, by its names. It gives no attention weights: they are never whole."""
+    """Attention with the same parameter names; it returns no attention weights, which are never materialized."""
 
     def __init__(self, host: Any, encoding: Any, place: Place) -> None:
         super().__init__(encoding, place)
@@ -94,10 +97,10 @@ class _Attention(Hosted):
         self.q_proj, self.k_proj, self.v_proj, self.o_proj = host.q_proj, host.k_proj, host.v_proj, host.o_proj
 
     def forward(
-        self, hidden_states: Tensor, attention_mask: Tensor | None = None, **others: Any
+        self, hidden_states: Tensor, attention_mask: Tensor | None = None, **kwargs: Any
     ) -> tuple[Tensor, None]:
         if attention_mask is not None:
-            raise ValueError("attention with an encoding of ours takes no mask: images have no padding")
+            raise ValueError("attention_mask is not supported, as images have no padding. Call the model without it")
         x = self.input(hidden_states)
         q, k, v = (
             p(x).unflatten(-1, (self.heads, -1)).transpose(1, 2) for p in (self.q_proj, self.k_proj, self.v_proj)

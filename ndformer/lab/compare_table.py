@@ -226,7 +226,7 @@ def draw(path: Path, title: str, rows: Sequence[Row], metric: str, quantity: Qua
         picture = _points(title, shown, metric, quantity)
     else:
         picture = _curves(title, shown, metric, quantity, baseline)
-    with atomic.whole(path) as half:
+    with atomic.replacing(path) as half:
         picture.savefig(half)
 
 

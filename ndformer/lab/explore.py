@@ -10,7 +10,7 @@ from mmengine.config import Config
 from torch import Tensor
 
 from ndformer.framework.adapter import Adapter
-from ndformer.framework.attention_maps import Look, looking
+from ndformer.framework.attention_maps import AttentionMaps, record_attention
 from ndformer.framework.data.batches import collate
 from ndformer.framework.data.dataset import Sample
 from ndformer.framework.engine.building import build_model
@@ -52,9 +52,9 @@ def opened(name: str, cfg: Config, path: Path, sample: bool = False) -> Side:
     model = build_model(cfg, class_names=content.get("classes")).eval()
     model.amp = None  # so that numbers on the page are exact
     checkpoint.load_weights(model, content, path)
-    if model.joined:
+    if joint := model.joint_modalities:
         raise DataError(
-            f"{name} joins {' and '.join(model.joined)} into one set of tokens, and the explorer shows one modality: "
+            f"{name} joins {' and '.join(joint)} into one set of tokens, and the explorer shows one modality: "
             "take a model of one, or of several in turn"
         )
     named = sum(part.classes for part in model.modules() if isinstance(part, Head))
@@ -85,9 +85,9 @@ def write(out: Path, sides: Sequence[Side], samples: Sequence[str], chosen: Sequ
 def _describe(side: Side, sample: Sample, name: str, chosen: Sequence[int]) -> tuple[dict[str, Any], list[str]]:
     """Return the page's data of a model and a sample, and the numbers of each layer."""
     batch = collate([sample])
-    with looking(side.model) as maps:
+    with record_attention(side.model) as maps:
         (answer,) = side.model.val_step(batch)
-    tokens = side.model.tokens(side.model.at_home(batch)["inputs"])
+    tokens = side.model.tokens(side.model.to_device(batch)["inputs"])
     where = tokens.where
     _check(side, maps, where)
     visible = torch.arange(where.positions.shape[1], device=where.positions.device)
@@ -119,7 +119,7 @@ def _describe(side: Side, sample: Sample, name: str, chosen: Sequence[int]) -> t
     return content, [text for _, text in found]
 
 
-def _check(side: Side, maps: Sequence[Look], where: Where) -> None:
+def _check(side: Side, maps: Sequence[AttentionMaps], where: Where) -> None:
     """Raise unless every layer attends to all tokens of the sample, in their order."""
     for layer_map in maps:
         if (
@@ -140,9 +140,9 @@ def _view(side: Side, sample: Sample, tokens: TokenSet, visible: Tensor) -> tupl
     """Return the view of the sample, the names of its axes, and the names of the tokens before those of the sample."""
     (name,) = (one for one in sample["inputs"] if one in side.model.modalities)
     adapter = cast(Adapter, side.model.modalities[name])
-    prefix = list(adapter.named)
+    prefix = list(adapter.prefix_names)
     places = tokens.where.positions[0][visible][len(prefix) :].cpu()
-    scene = adapter.scene(sample, pack_of(name, side.prepared.steps[name]), places.double().numpy())
+    scene = adapter.canvas(sample, pack_of(name, side.prepared.steps[name]), places.double().numpy())
     view = scene.view()
     if len(view) + len(prefix) != len(visible):
         raise DataError(

@@ -138,7 +138,7 @@ def _curves(
         axis.spines[["top", "right"]].set_visible(False)
         figure.legend(loc="outside right upper")
         figure.supxlabel("; ".join(LINES[scaling][1] for scaling in kinds), fontsize=8, color="0.35")
-    with atomic.whole(path) as half:
+    with atomic.replacing(path) as half:
         figure.savefig(half)
 
 
@@ -174,5 +174,5 @@ def _maps(
                     corner = widths.index(shape[1]) - 0.5, heights.index(shape[0]) - 0.5
                     axis.add_patch(Rectangle(corner, 1, 1, fill=False, edgecolor="r", lw=1.5))
         figure.supxlabel("height downwards, width to the right; framed: size of training", fontsize=8, color="0.35")
-    with atomic.whole(path) as half:
+    with atomic.replacing(path) as half:
         figure.savefig(half)

@@ -44,7 +44,7 @@ def write(experiment: Experiment, scale: ScaleName, results: Results, folder: Pa
         lines.append(f"- {claim.text}: **{verdict.word}**{f' ({verdict.evidence})' if verdict.evidence else ''}.")
     text = f"{measured(experiment, results)}\n\n" + "\n".join(lines) + "\n"
     atomic.write(folder / "table.md", text)
-    with atomic.whole(folder / "picture.png") as unfinished:
+    with atomic.replacing(folder / "picture.png") as unfinished:
         if experiment.draw is not None:
             experiment.draw(results, unfinished)
         else:

@@ -89,7 +89,7 @@ def probe(cfg: Config, path: Path, count: int, tokens: int) -> Probed:
             continue
         batch = collate([sample])
         for one, into in zip((model, untrained), probes):
-            axes |= _record(one, one.at_home(batch)["inputs"], into)
+            axes |= _record(one, one.to_device(batch)["inputs"], into)
     layers = [
         Layer(name, own, probes[0].read(name), probes[1].read(name))
         for name, own in with_progress(axes.items(), "layers read")
@@ -116,7 +116,7 @@ def _record(model: TokenModel, inputs: Any, probe: Probe) -> dict[str, tuple[int
     if not calls:
         raise DataError(
             f"{type(model.backbone).__name__} has no blocks that can be probed. Probe it from Python, with "
-            "outputs_of() of ndformer.framework.probe"
+            "record_outputs() of ndformer.framework.probe"
         )
     space = f"{next(iter(inputs))} " if model.in_turn else ""
     found: dict[str, tuple[int, ...]] = {}
@@ -127,7 +127,7 @@ def _record(model: TokenModel, inputs: Any, probe: Probe) -> dict[str, tuple[int
             if not rows:
                 continue
             features, places = (torch.cat(part) for part in zip(*rows))
-            probe.take(name, features, places, call.where)
+            probe.add_sample(name, features, places, call.where)
             found[name] = call.axes
     return found
 
@@ -241,7 +241,7 @@ def draw(path: Path, probed: Probed) -> None:
         figure.axes[0].set_ylabel("R²")
         figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside right upper")
         figure.supxlabel("layers; solid: trained, dashed: the same model untrained", fontsize=8, color="0.35")
-    with atomic.whole(path) as half:
+    with atomic.replacing(path) as half:
         figure.savefig(half)
 
 

@@ -86,7 +86,7 @@ class Table:
         atomic.write(out / "comparison.md", says)
         if test is not None:
             figure = ranks.critical_difference(_about(test), test.ranks, test.critical, test.groups)
-            with atomic.whole(out / "comparison.png") as making:
+            with atomic.replacing(out / "comparison.png") as making:
                 figure.savefig(making)
         return says
 

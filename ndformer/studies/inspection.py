@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ndformer.framework.attention_maps import Look, looking, on_grid
+from ndformer.framework.attention_maps import AttentionMaps, on_grid, record_attention
 from ndformer.framework.data.batches import collate
 from ndformer.framework.encoding import PositionEncoding
 from ndformer.framework.engine.run import build_loader
@@ -30,7 +30,7 @@ STATES: dict[str, tuple[bool, Control]] = {  # suffix of a row -> untrained, con
 }
 
 
-def inspect_run(run: Run, untrained: bool) -> tuple[TokenModel, list[Look], Tensor]:
+def inspect_run(run: Run, untrained: bool) -> tuple[TokenModel, list[AttentionMaps], Tensor]:
     """Return a run's model, the inputs of its attention layers for some test images, and these images (B, C, H, W).
 
     Each patch of the images is where the model has it.
@@ -41,8 +41,8 @@ def inspect_run(run: Run, untrained: bool) -> tuple[TokenModel, list[Look], Tens
     data = build_loader(settings, "test").data
     count = min(IMAGES, len(data))
     batch = collate([data[i * len(data) // count] for i in range(count)])
-    images = model.at_home(batch)["inputs"]["image"]
-    with looking(model) as layer_maps, torch.no_grad():
+    images = model.to_device(batch)["inputs"]["image"]
+    with record_attention(model) as layer_maps, torch.no_grad():
         model.features(dict(image=images))
     return model, layer_maps, shuffled_images(images, model, layer_maps[0].where)
 
@@ -66,7 +66,7 @@ def accuracy_moved(run: Run, pixels: int) -> float:
     """Return the accuracy in % on all test images, shifted cyclically down and right."""
     model, right, count = run.model(), 0, 0
     for batch in build_loader(run.settings, "test"):
-        images = model.at_home(batch)["inputs"]["image"].roll((pixels, pixels), (2, 3))
+        images = model.to_device(batch)["inputs"]["image"].roll((pixels, pixels), (2, 3))
         labels = torch.tensor([sample["label"] for sample in batch["data_samples"]])
         right += int((model(dict(image=images)).argmax(1).cpu() == labels).sum())
         count += len(labels)
@@ -87,7 +87,7 @@ def brightest(images: Tensor, where: Where) -> tuple[int, tuple[float, float]]:
     return where.positions.shape[1] - patches.numel() + y * patches.shape[1] + x, (float(y), float(x))
 
 
-def draw_maps(path: Path, title: str, layer_map: Look, images: Tensor, blocks: Sequence[Panels]) -> None:
+def draw_maps(path: Path, title: str, layer_map: AttentionMaps, images: Tensor, blocks: Sequence[Panels]) -> None:
     """Draw maps of the first image for its brightest patch: blocks of (heads, N) values for N patches."""
     assert layer_map.where.grid is not None
     query, _ = brightest(images, layer_map.where)
@@ -98,7 +98,7 @@ def draw_maps(path: Path, title: str, layer_map: Look, images: Tensor, blocks: S
     Painting(title, blocks, [""], heads, [patch], scene).save(path)
 
 
-def attention_maps(layer_map: Look, images: Tensor) -> dict[str, np.ndarray]:
+def attention_maps(layer_map: AttentionMaps, images: Tensor) -> dict[str, np.ndarray]:
     """Return each term and the attention of the brightest patch over all patches of the first image, (1, H, N)."""
     query, _ = brightest(images, layer_map.where)
     terms = layer_map.terms() | dict(attention=layer_map.attention())

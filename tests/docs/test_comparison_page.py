@@ -17,7 +17,7 @@ from ndformer.framework.encoding.composed import PositionEncoding
 from ndformer.framework.engine.config.load import load
 from ndformer.framework.engine.config.text import parse_encoding
 from ndformer.framework.kernels.choose import BACKENDS
-from ndformer.framework.kernels.sdpa import rides
+from ndformer.framework.kernels.sdpa import is_separable
 from ndformer.framework.registry import ENCODINGS
 from ndformer.framework.tokens import Where
 from ndformer.lab import markdown
@@ -70,8 +70,8 @@ class Built:
         done = {
             "added": not torch.equal(embedded, x),
             "added in every block": not torch.equal(inputs, embedded),
-            "added for q and k": not torch.equal(layer.asked(inputs, state), inputs),
-            "between blocks": not torch.equal(self.encoding.between_blocks(x, state, 1), x),
+            "added for q and k": not torch.equal(layer.qk_input(inputs, state), inputs),
+            "between blocks": not torch.equal(self.encoding.block_update(x, state, 1), x),
             "q and k": not (torch.equal(q, same) and torch.equal(k, same)),
             "bias": self.bias is not None,
         }
@@ -92,7 +92,7 @@ class Built:
     @property
     def backends(self) -> str:
         bias: Bias | None = self.bias
-        return ("sdpa" if bias is None or rides(bias) else "sdpa, all pairs") + (", flex" if self.flex else "")
+        return ("sdpa" if bias is None or is_separable(bias) else "sdpa, all pairs") + (", flex" if self.flex else "")
 
 
 def larger() -> dict[str, str]:

@@ -18,8 +18,8 @@ COMMANDS = re.findall(r"^    python tools/show_attention\.py (.*)$", PAGE, re.MU
 def test_its_code_does_what_its_comments_say():
     names: dict[str, Any] = {}
     exec(BLOCKS[0], names)
-    assert len(names["looks"]) == 4
-    assert all(isinstance(look.layer, Attention) for look in names["looks"])
+    assert len(names["maps"]) == 4
+    assert all(isinstance(look.layer, Attention) for look in names["maps"])
     assert {name: tuple(values.shape) for name, values in names["terms"].items()} == dict.fromkeys(
         ["semantic", "distance", "direction"], (2, 3, 49, 49)
     )

@@ -27,7 +27,7 @@ def seen_in(name: str, device: torch.device) -> dict[str, Any]:
     def step() -> None:
         for where in wheres:
             state = encoding.prepare(where)
-            tokens = encoding.between_blocks(encoding.embed(x, state), state, 0)
+            tokens = encoding.block_update(encoding.embed(x, state), state, 0)
             attention(tokens, where, state).square().sum().backward()
 
     step()  # constants are sent once

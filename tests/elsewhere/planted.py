@@ -28,7 +28,7 @@ def main() -> None:
     device = elsewhere.register()
     backbone = dict(type="Transformer", dim=24, depth=1, heads=2, position_dims=2, encoding=dict(type="PaPE", m=4))
     model = TokenModel(dict(image=dict(type="ImagePatches", patch=4)), backbone, dict(type="Careless")).to(device)
-    batch = model.at_home(dict(inputs=dict(image=torch.randn(2, 3, 16, 16)), data_samples=[{}, {}]))
+    batch = model.to_device(dict(inputs=dict(image=torch.randn(2, 3, 16, 16)), data_samples=[{}, {}]))
     with elsewhere.watched() as seen:
         model.total(model(**batch, mode="loss")).backward()
     elsewhere.told(dict(planted=dict(train=counted(seen))))

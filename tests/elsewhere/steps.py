@@ -57,7 +57,7 @@ class Steps:
 def trained(cfg: Config, device: torch.device, folder: Path) -> tuple[Steps, Any]:
     steps = Steps()
     TrainLoop.run_iter = lambda self, idx, data_batch: steps(self, idx, data_batch)
-    devices.chosen = lambda: device
+    devices.select = lambda: device
     loaders = {split: build_loader(cfg, split) for split in ("train", "val", "test")}
     torch.manual_seed(0)
     model = build_model(cfg, "cpu").to(device)
@@ -81,7 +81,7 @@ def seen_in(name: str, device: torch.device, folder: Path) -> dict[str, Any]:
     steps, test = trained(cfg, device, folder / name)
     model: Any = build_model(cfg, "cpu").to(device)
     with elsewhere.watched() as tested:
-        model.eval().val_step(model.at_home(next(iter(test))))
+        model.eval().val_step(model.to_device(next(iter(test))))
     static = len(steps.seen) == 2 and steps.seen[0].operations == steps.seen[1].operations
     return dict(train=counted(steps.seen[0]), test=counted(tested), static=static, meta=on_meta(cfg, steps.batch))
 
@@ -95,7 +95,7 @@ def on_meta(cfg: Config, batch: dict[str, Any]) -> str:
     """Where a step on `meta` ends: nowhere, or at a file and function, and why."""
     model: Any = build_model(cfg, "cpu").to("meta")
     try:
-        losses = model.train()(**model.at_home(batch), mode="loss")
+        losses = model.train()(**model.to_device(batch), mode="loss")
         model.total(losses).backward()
     except RuntimeError as error:  # what meta says where somebody asks for a value, NotImplementedError is one too
         frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.name.startswith("<")]

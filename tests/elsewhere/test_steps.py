@@ -75,7 +75,7 @@ def test_nothing_is_mixed_and_what_is_waited_for_is_on_the_list(kind: str) -> No
             assert file == "through", name
             assert steps["static"], "two steps are not of the same operations and shapes"
             sent = {line.split(" ")[1] for line in steps["train"]["sent"]}
-            assert sent <= {"at_home", "targets"}, "a step sends more than inputs and targets"
+            assert sent <= {"to_device", "targets"}, "a step sends more than inputs and targets"
 
 
 def trainer_waits(waits: dict[str, int]) -> int:

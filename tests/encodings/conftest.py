@@ -48,7 +48,7 @@ class Model(nn.Module):
         """As it comes to the layer, past blocks that do nothing."""
         x = self.encoding.embed(x, state)
         for passed in range(self.index + 1):
-            x = self.encoding.between_blocks(x, state, passed)
+            x = self.encoding.block_update(x, state, passed)
         return x
 
     def bias(self, x: Tensor, where: Where) -> Tensor:

@@ -54,7 +54,7 @@ def test_it_acts_in_a_list_and_under_checkpointing_as_it_does_alone() -> None:
     together = transformer([dict(type="NoPE"), dict(type="CPE")])
     weights = {name.replace("encoding.conv", "encoding.parts.1.conv"): w for name, w in alone.state_dict().items()}
     together.load_state_dict(weights)
-    assert together.encoding.acts_between_blocks
+    assert together.encoding.has_block_update
     assert torch.equal(together(tokens).features, expected)
     saving = transformer(dict(type="CPE"), checkpointing=True)
     saving.load_state_dict(alone.state_dict())
@@ -99,7 +99,7 @@ def test_a_token_hears_the_voxels_beside_its_own_and_no_farther() -> None:
         where = Where(torch.tensor([[[0.0, 0.0], [0.5, 0.5], [coordinate, coordinate]]]).double())
         louder = x.clone()
         louder[:, 2] *= 2
-        a, b = (model.between_blocks(t, model.prepare(where), 1)[0, 0] for t in (x, louder))
+        a, b = (model.block_update(t, model.prepare(where), 1)[0, 0] for t in (x, louder))
         return not torch.equal(a, b)
 
     assert last_token_matters(0.1)
@@ -171,7 +171,7 @@ def test_the_slices_of_a_video_are_grids_to_the_factorised_transformer() -> None
         (lambda: PTv3(4, 0.2, dict(type="CPE")), r"CPE needs tokens on a full grid: points want CPE\(voxels=True\)"),
         (
             lambda: transformer(dict(type="CPE"))(TokenSet(torch.zeros(1, 5, DIM), Where(torch.zeros(1, 5, 2)))),
-            r"free positions want CPE\(voxels=True\)",
+            r"free positions use CPE\(voxels=True\)",
         ),
     ],
 )
@@ -183,4 +183,4 @@ def test_what_it_is_not_defined_for_is_refused(build: Any, message: str) -> None
 def test_tokens_without_places_alone_stay_as_they_are() -> None:
     model = transformer(dict(type="CPE", voxels=True))
     x, nowhere = torch.randn(1, 4, DIM).double(), Where(torch.zeros(1, 4, 2).double(), placed=torch.zeros(1, 4).bool())
-    assert torch.equal(model.encoding.between_blocks(x, model.encoding.prepare(nowhere), 1), x)
+    assert torch.equal(model.encoding.block_update(x, model.encoding.prepare(nowhere), 1), x)

@@ -54,13 +54,13 @@ def test_spread_goes_from_the_nearest_tokens_to_half_of_what_they_span() -> None
 
 @pytest.mark.parametrize("options", [dict(init_radius="spread"), dict(position_scale="auto")], ids=str)
 def test_what_is_not_measured_yet_is_told(options: Any) -> None:
-    with pytest.raises(ValueError, match=r"PaPE\.from_data\(options, \[where\]\) gives"):
+    with pytest.raises(ValueError, match=r"PaPE\.from_data\(options, \[where\]\)"):
         build_encoding(dict(type="PaPE", **options), **place)
 
 
 def test_a_wider_start_reaches_farther() -> None:
     def initial_reach(**options: Any) -> Any:
-        return build_encoding(dict(type="PaPE", **options), **place).first_reach
+        return build_encoding(dict(type="PaPE", **options), **place).initial_radius
 
     assert 2 < initial_reach(m=50) < 4  # the paper's: 0.8 units, three times
     assert initial_reach(m=50, init_radius=(1, 8)) == 24

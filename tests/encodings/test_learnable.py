@@ -234,7 +234,11 @@ def test_untrained_features_tell_places_apart_by_their_distance() -> None:
 
 def test_places_beyond_its_first_reach_are_strangers_to_each_other() -> None:
     encoding = build(type="LearnableFourier", gamma=2, features=20000)
-    assert encoding.first_reach == build(type="LaPE", encoding=dict(type="LearnableFourier", gamma=2)).first_reach == 6
+    assert (
+        encoding.initial_radius
+        == build(type="LaPE", encoding=dict(type="LearnableFourier", gamma=2)).initial_radius
+        == 6
+    )
     assert (encoding.frequencies @ torch.tensor([0.0, 6.0])).cos().mean().abs() < 0.05
 
 
@@ -310,7 +314,7 @@ def test_a_wrapped_table_learns_and_its_needs_are_those_of_the_whole() -> None:
     assert encoding.needs_grid
     model(TokenSet(torch.randn(1, 7, 24), on_grid(2, 3, before=1))).features.square().sum().backward()
     assert (encoding.encoding.table.grad != 0).any(1).all()
-    with pytest.raises(ValueError, match="LaPE needs tokens on a full grid.* want an extent, as in LearnableAbsolute"):
+    with pytest.raises(ValueError, match="LaPE requires a full grid.* use an extent, as in LearnableAbsolute"):
         encoding.prepare(Where(torch.zeros(1, 3, 2)))
 
 
@@ -370,5 +374,5 @@ def test_for_a_later_stage_what_is_only_added_to_tokens_falls_away() -> None:
 
 
 def test_a_table_of_a_grid_refuses_free_positions() -> None:
-    with pytest.raises(ValueError, match="LearnableAbsolute needs tokens on a full grid.* want an extent, as in"):
+    with pytest.raises(ValueError, match="LearnableAbsolute requires a full grid.* use an extent, as in"):
         build(type="LearnableAbsolute").prepare(Where(torch.zeros(1, 3, 2)))

@@ -115,7 +115,7 @@ def test_heads_may_start_with_radii_of_their_own(kind: str, given: Any, expected
     M, _ = coefficients(model, x, Where(torch.zeros(1, 3000, 2).double()))
     curvatures = -2 * M.mean(2)[0].diagonal(dim1=1, dim2=2).mean(1)
     assert curvatures.rsqrt().tolist() == pytest.approx(expected, rel=0.1)
-    assert model.encoding.first_reach == 3 * max(expected)
+    assert model.encoding.initial_radius == 3 * max(expected)
 
 
 @pytest.mark.parametrize("kind", ["PaPECompact", "PaPEDirectional"])

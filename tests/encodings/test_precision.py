@@ -151,7 +151,7 @@ def test_a_power_of_two_leaves_positions_as_they_are(scale: float) -> None:
     r = torch.rand(1, 20, 2) * 100
     for name in ("ALiBi", "CoPE", "RelativeBias"):
         encoding = build_encoding(dict(type=name, position_scale=scale), dim=8, heads=2, position_dims=2, depth=1)
-        assert torch.equal(encoding.to_own_unit(r, Where(r)), r * scale)
+        assert torch.equal(encoding.to_encoding_unit(r, Where(r)), r * scale)
 
 
 def test_sincos_far_from_the_origin_is_that_of_float64() -> None:
@@ -185,7 +185,7 @@ def test_positions_that_want_a_gradient_are_refused_by_biases(name: str) -> None
         attention, x, state = layer(name, where)
         attention(x, where, state)
 
-    with pytest.raises(ValueError, match="gives positions no gradient"):
+    with pytest.raises(ValueError, match="must not require gradients"):
         used()
     with torch.no_grad():
         used()

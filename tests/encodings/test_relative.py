@@ -51,7 +51,7 @@ def test_clipped_buckets_end_at_the_reach() -> None:
 
 @pytest.mark.parametrize("buckets, reach", [("clipped", 16), ("piecewise", 4), ("log", 91)])
 def test_it_tells_places_up_to_where_the_last_bucket_begins(buckets: str, reach: int) -> None:
-    assert build_encoding(dict(type="Relative", buckets=buckets), **PLACE).first_reach == reach
+    assert build_encoding(dict(type="Relative", buckets=buckets), **PLACE).initial_radius == reach
 
 
 @pytest.mark.parametrize("buckets", ["clipped", "piecewise", "log"])

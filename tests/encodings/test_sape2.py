@@ -128,5 +128,5 @@ def test_what_cannot_be_is_refused_when_it_is_built(options: Any, sentence: str)
 
 def test_without_a_grid_it_says_what_to_take_instead(make: Make) -> None:
     model = make(dict(type="SaPE2"), 2)
-    with pytest.raises(ValueError, match="SaPE2 needs tokens on a full grid.* free positions want CoPE"):
+    with pytest.raises(ValueError, match="SaPE2 requires a full grid.* positions use CoPE"):
         model(torch.randn(1, 5, model.dim), Where(torch.rand(1, 5, 2)))

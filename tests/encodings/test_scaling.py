@@ -173,9 +173,9 @@ def test_smaller_images_get_no_temperature() -> None:
 @pytest.mark.parametrize(
     "options, sentence",
     [
-        (dict(kind="cubic", factors=(2.0, 2.0)), "scaling is linear, ntk, yarn"),
+        (dict(kind="cubic", factors=(2.0, 2.0)), "scaling must be linear, ntk, yarn"),
         (dict(kind="ntk", factors=(2.0, 0.0)), "by factors above 0"),
-        (dict(kind="yarn", factors=(2.0, 2.0)), "give its extent along each of 2 axes"),
+        (dict(kind="yarn", factors=(2.0, 2.0)), "training extent along each of 2 axes"),
     ],
 )
 def test_what_does_not_go_is_said(options: dict[str, Any], sentence: str) -> None:

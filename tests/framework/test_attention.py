@@ -378,5 +378,5 @@ def test_layers_survive_copies_pickles_and_inference_mode(name: str) -> None:
 
 
 def test_heads_must_divide_the_width() -> None:
-    with pytest.raises(ValueError, match="dim 10 does not divide into 3 heads"):
+    with pytest.raises(ValueError, match="divisible by heads, got dim=10 and heads=3"):
         Attention(10, 3)

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from ndformer.framework.attention import Attention, build_encoding
-from ndformer.framework.attention_maps import Look, looking, on_grid, z_scores
+from ndformer.framework.attention_maps import AttentionMaps, on_grid, record_attention, z_scores
 from ndformer.framework.tokens import TokenSet, Where
 from ndformer.framework.transformer import Transformer
 
@@ -30,7 +30,7 @@ def test_attention_over_the_values_is_what_the_layer_answered(encoding):
     layers = [module for module in transformer.modules() if isinstance(module, Attention)]
     for layer in layers:
         layer.register_forward_hook(lambda *call: answers.append(call[2]))
-    with looking(transformer) as looks:
+    with record_attention(transformer) as looks:
         transformer(TokenSet(torch.randn(2, 14, 16), WHERE))
     assert [look.layer for look in looks] == layers
     for look, answer in zip(looks, answers):
@@ -41,7 +41,7 @@ def test_attention_over_the_values_is_what_the_layer_answered(encoding):
 
 def test_terms_sum_to_the_logits_and_carry_no_gradient():
     transformer = model(dict(type="PaPE", m=3))
-    with looking(transformer) as looks:
+    with record_attention(transformer) as looks:
         transformer(TokenSet(torch.randn(1, 14, 16), WHERE))
     look = looks[1]
     terms = look.terms()
@@ -53,7 +53,7 @@ def test_terms_sum_to_the_logits_and_carry_no_gradient():
 def test_padding_is_never_looked_at():
     valid = torch.arange(5) < torch.tensor([[5], [3]])
     attention = Attention(16, 2)
-    with looking(attention) as looks:
+    with record_attention(attention) as looks:
         attention(torch.randn(2, 5, 16), where=Where(torch.rand(2, 5, 2), valid=valid))  # by name, as one may
     assert (looks[0].attention()[1, :, :, 3:] == 0).all()
 
@@ -64,31 +64,31 @@ def test_calls_of_other_threads_are_not_in_the_list():
     one, other_one = torch.randn(2, 1, 14, 16)
 
     def other():
-        with looking(transformer) as looks:
+        with record_attention(transformer) as looks:
             opened.set()
             called.wait(20)
             transformer(TokenSet(other_one, WHERE))
         return looks
 
-    with ThreadPoolExecutor(1) as pool, looking(transformer) as mine:
+    with ThreadPoolExecutor(1) as pool, record_attention(transformer) as mine:
         theirs = pool.submit(other)
         opened.wait(20)
         transformer(TokenSet(one, WHERE))
         called.set()
         found = theirs.result()
     for x, looks in ((one, mine), (other_one, found)):
-        with looking(transformer) as alone:
+        with record_attention(transformer) as alone:
             transformer(TokenSet(x, WHERE))
         assert len(looks) == 3
         assert all(torch.equal(a.x, b.x) for a, b in zip(looks, alone))
 
 
 def test_asyncio_tasks_that_take_turns_have_their_own_calls():
-    """Issue 44.27: `with looking(model): await ...` in several tasks."""
+    """Issue 44.27: `with record_attention(model): await ...` in several tasks."""
     transformer = model(None)
 
     async def request(value):
-        with looking(transformer) as looks:
+        with record_attention(transformer) as looks:
             await asyncio.sleep(0)
             await asyncio.to_thread(transformer, TokenSet(torch.full((1, 14, 16), value), WHERE))
         return looks
@@ -101,9 +101,9 @@ def test_asyncio_tasks_that_take_turns_have_their_own_calls():
 
 def test_a_model_is_left_as_it_was_even_after_an_error():
     transformer = model(None)
-    with pytest.raises(ZeroDivisionError), looking(transformer):
+    with pytest.raises(ZeroDivisionError), record_attention(transformer):
         raise ZeroDivisionError
-    with looking(transformer) as looks:
+    with record_attention(transformer) as looks:
         pass
     transformer(TokenSet(torch.randn(1, 14, 16), WHERE))
     assert looks == []
@@ -112,7 +112,7 @@ def test_a_model_is_left_as_it_was_even_after_an_error():
 def test_a_grid_leaves_out_the_tokens_before_it():
     values = torch.arange(14.0).expand(2, 14)
     torch.testing.assert_close(on_grid(values, WHERE)[1], torch.arange(2.0, 14).view(3, 4))
-    with pytest.raises(ValueError, match="on no grid"):
+    with pytest.raises(ValueError, match="expected tokens on a full grid"):
         on_grid(values, Where(POSITIONS))
 
 
@@ -121,7 +121,7 @@ def test_z_is_equation_16_over_the_keys_that_have_most_of_the_attention():
     encoding = build_encoding(dict(type="PaPE", m=3, init_radius=2.0), dim=8, heads=2, position_dims=2, depth=1)
     attention = Attention(8, 2, encoding.layer(0, 1))
     where = Where(torch.rand(1, 6, 2) * 4)
-    look = Look(attention, torch.randn(1, 6, 8) * 3, where, encoding.prepare(where))
+    look = AttentionMaps(attention, torch.randn(1, 6, 8) * 3, where, encoding.prepare(where))
     terms = {name: term[0].double() for name, term in look.terms().items()}
     expected = []
     for head in range(2):
@@ -146,15 +146,15 @@ def test_padding_changes_no_z():
     attention = Attention(8, 2, encoding.layer(0, 1))
     x, positions = torch.randn(1, 7, 8), torch.rand(1, 7, 2) * 4
     short, padded = Where(positions[:, :5]), Where(positions, valid=torch.arange(7)[None] < 5)
-    expected = z_scores(Look(attention, x[:, :5], short, encoding.prepare(short)))
-    torch.testing.assert_close(z_scores(Look(attention, x, padded, encoding.prepare(padded))), expected)
+    expected = z_scores(AttentionMaps(attention, x[:, :5], short, encoding.prepare(short)))
+    torch.testing.assert_close(z_scores(AttentionMaps(attention, x, padded, encoding.prepare(padded))), expected)
 
 
 def test_what_came_in_16_bit_is_explained_in_32():
     transformer, x = model(dict(type="PaPE", m=3)), torch.randn(1, 14, 16)
-    with looking(transformer) as looks, torch.autocast("cpu", torch.bfloat16), torch.no_grad():
+    with record_attention(transformer) as looks, torch.autocast("cpu", torch.bfloat16), torch.no_grad():
         transformer(TokenSet(x, WHERE))
-    with looking(transformer) as exact, torch.no_grad():
+    with record_attention(transformer) as exact, torch.no_grad():
         transformer(TokenSet(x, WHERE))
     for half, whole in zip(looks, exact):
         assert half.attention().dtype == torch.float32

@@ -14,7 +14,7 @@ import ndformer.framework.kernels.dense as dense_module
 import ndformer.framework.kernels.fused as fused_module
 import ndformer.framework.kernels.sdpa as sdpa_module
 from ndformer.framework.bias.base import Bias, SumBias
-from ndformer.framework.bias.channels import together
+from ndformer.framework.bias.channels import single_block
 from ndformer.framework.bias.parabolas import IsotropicBias, QuadraticBias
 from ndformer.framework.bias.pointwise import ConeBias, DistanceBias, TableBias
 from ndformer.framework.kernels import attend
@@ -141,24 +141,24 @@ def make(kind: str, where: Where, dtype: torch.dtype) -> Made:
         second = torch.einsum("bhipq,bxijp,bxijq->bhij", full, dr, dr)
         first = torch.einsum("bhip,bxijp->bhij", torch.stack(c, -1), dr)
         if kind == "quadratic, distance":
-            return QuadraticBias(M, None, r, near=together(r)), second, M
+            return QuadraticBias(M, None, r, local=single_block(r)), second, M
         if kind == "quadratic, direction":
-            return QuadraticBias(None, c, r, near=together(r)), first, c
+            return QuadraticBias(None, c, r, local=single_block(r)), first, c
         return (
-            QuadraticBias(M, c, r, near=together(r) if kind == "quadratic, features" else None),
+            QuadraticBias(M, c, r, local=single_block(r) if kind == "quadratic, features" else None),
             second + first,
             [*M, *c],
         )
     if kind.startswith("isotropic"):
         alpha = learned(B, HEADS, N)
         return (
-            IsotropicBias(alpha, r, together(r) if kind == "isotropic, features" else None),
+            IsotropicBias(alpha, r, single_block(r) if kind == "isotropic, features" else None),
             alpha[..., None] * size**2,
             [alpha],
         )
     if kind == "sum":
         alpha = learned(B, HEADS, N)
-        both = SumBias([DistanceBias(slopes, r), IsotropicBias(alpha, r, near=together(r))])
+        both = SumBias([DistanceBias(slopes, r), IsotropicBias(alpha, r, local=single_block(r))])
         return both, distance + alpha[..., None] * size**2, [alpha]
     values = learned(B, HEADS, N, N)
     return (RowsOnly if kind == "rows only" else PairOnly)(values), values, [values]
@@ -326,7 +326,7 @@ def test_dense_and_sdpa_do_not_mind_what_finite_junk_padding_holds() -> None:
 def test_unknown_backends_are_named_with_the_nearest_known() -> None:
     where = places("plain", torch.float32)
     q = torch.randn(3, HEADS, 16, WIDTH)
-    with pytest.raises(ValueError, match=r"called 'spda', did you mean 'sdpa'\? Known: auto, dense, sdpa, flex"):
+    with pytest.raises(ValueError, match=r"called 'spda', did you mean 'sdpa'\? Backends: auto, dense, sdpa, flex"):
         attend(q, q, q, where, backend="spda")
 
 
@@ -335,7 +335,7 @@ def test_flex_says_that_it_has_no_gradients_on_cpu_and_what_to_take(which: int) 
     where = places("plain", torch.float32)
     qkv = [torch.randn(3, HEADS, 16, WIDTH) for _ in range(3)]
     qkv[which].requires_grad_()
-    with pytest.raises(RuntimeError, match=r"no gradients on CPU: take 'sdpa' or 'dense', or torch.no_grad\(\)"):
+    with pytest.raises(RuntimeError, match=r"gradients on a CPU. Use backend 'sdpa' or 'dense', or torch.no_grad\(\)"):
         attend(qkv[0], qkv[1], qkv[2], where, backend="flex")
     with torch.no_grad():
         attend(qkv[0], qkv[1], qkv[2], where, backend="flex")
@@ -349,7 +349,7 @@ def test_flex_says_that_it_cannot_take_whole_rows(summed: bool, monkeypatch: pyt
     bias: Bias = RowsOnly(torch.zeros(3, HEADS, 16, 16))
     if summed:
         bias = SumBias([DistanceBias(torch.ones(HEADS), where.positions), bias])
-    with pytest.raises(TypeError, match="exists only as whole rows, so backend 'flex' cannot use it"):
+    with pytest.raises(TypeError, match="backend 'flex' requires a bias with pair"):
         attend(q, q, q, where, bias, backend="flex")
 
 
@@ -358,7 +358,7 @@ def test_a_bias_that_writes_nothing_is_told_what_to_write() -> None:
         def pair(self, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
             return torch.zeros(())
 
-    with pytest.raises(TypeError, match=r"Nothing must write rows\(\)"):
+    with pytest.raises(TypeError, match=r"Nothing must implement rows\(\)"):
         Nothing().rows(0, 1)
 
 
@@ -422,7 +422,7 @@ def test_auto_takes(
     biases: dict[str, Bias | None] = {
         "none": None,
         "distance": DistanceBias(torch.ones(4), r),
-        "features": IsotropicBias(torch.zeros(1, 4, tokens), r, near=together(r)),
+        "features": IsotropicBias(torch.zeros(1, 4, tokens), r, local=single_block(r)),
         "rows only": RowsOnly(torch.zeros(())),
         "sum with rows only": SumBias([DistanceBias(torch.ones(4), r), RowsOnly(torch.zeros(()))]),
     }
@@ -445,7 +445,7 @@ def test_a_backend_computes_what_it_serves_and_refuses_the_rest(name: str, kind:
                 if ALL[name].serves(q, q, q, where, bias):
                     attend(q, q, q, where, bias, backend=name)
                 else:
-                    with pytest.raises((TypeError, ValueError, RuntimeError), match=rf"backend '{name}'.* take '"):
+                    with pytest.raises((TypeError, ValueError, RuntimeError), match=rf"backend '{name}'.* (take|Use) "):
                         attend(q, q, q, where, bias, backend=name)
     parabolas = kind.startswith(("quadratic", "isotropic"))
     all_of_it = name in ("dense", "sdpa") or (name == "select" and parabolas)

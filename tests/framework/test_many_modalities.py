@@ -117,7 +117,7 @@ def test_the_loss_of_a_task_counts_as_often_as_its_weight_says() -> None:
             dict(a=dict(type="Classifier", classes=3), b=dict(type="Classifier", classes=3)),
             "got 'bb', did you mean 'b'",
         ),
-        (dict(type="Classifier", classes=3), "Tasks: none, as all modalities have one head"),
+        (dict(type="Classifier", classes=3), "Tasks: none, because all modalities share one head"),
     ],
 )
 def test_weights_of_losses_name_tasks(head: dict[str, Any], message: str) -> None:
@@ -126,7 +126,7 @@ def test_weights_of_losses_name_tasks(head: dict[str, Any], message: str) -> Non
 
 
 def test_a_batch_of_two_modalities_has_no_head() -> None:
-    with pytest.raises(ValueError, match=r"a batch is of one of them, got a, b"):
+    with pytest.raises(ValueError, match=r"a batch must have one modality, as each has its own head, got a, b"):
         in_turn()(dict(a=torch.randn(2, 4, 3), b=torch.randn(2, 4, 4)), [dict(label=0)] * 2, mode="loss")
 
 
@@ -140,7 +140,7 @@ def test_layers_of_a_space_learn_as_fast_as_their_block() -> None:
 def test_a_space_must_be_named() -> None:
     built = in_turn()
     tokens = built.modalities["a"](torch.randn(1, 4, 3))
-    with pytest.raises(ValueError, match=r"position spaces here are a, b: say which one, got None"):
+    with pytest.raises(ValueError, match=r"space must be one of a, b, got None"):
         built.backbone(tokens)
 
 
@@ -271,5 +271,5 @@ def test_tokens_say_their_modality_and_carry_its_embedding() -> None:
 def test_a_batch_with_nothing_in_it_is_refused() -> None:
     built = joined()
     built.masked = {"a", "b"}
-    with pytest.raises(ValueError, match=r"no sample of this batch has any of a, b"):
+    with pytest.raises(ValueError, match=r"a batch must have at least one of a, b"):
         built.forward(**collate([sample(1, 1)]), mode="predict")

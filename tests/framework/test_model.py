@@ -100,7 +100,7 @@ def test_several_modalities_come_by_name() -> None:
     joined = model(dict(image=IMAGE | dict(plane=[(0, 0, 0), (0, 1, 0), (0, 0, 1)]), points=POINTS), dims=3)
     given = dict(image=torch.randn(2, 3, 8, 8), points=torch.randn(2, 9, 3))
     assert joined(given).shape == joined(dict(points=given["points"])).shape == (2, 3)
-    with pytest.raises(TypeError, match=r"several modalities: give it dict\(image=..., points=...\), with one of them"):
+    with pytest.raises(TypeError, match=r"several modalities must be a dict, .* Pass dict\(image=..., points=...\)"):
         joined(given["image"])
     in_turn = model(
         dict(image=IMAGE, points=POINTS), dict.fromkeys(("image", "points"), CLASSIFIER), dict(image=2, points=3)
@@ -114,10 +114,10 @@ def test_several_modalities_come_by_name() -> None:
     [
         (torch.zeros(3, 8, 8), r"images are \(batch, channels, height, width\).* got \(3, 8, 8\) of torch.float32"),
         (torch.zeros(1, 3, 8, 8, dtype=torch.uint8), r"normalised floats.* got \(1, 3, 8, 8\) of torch.uint8"),
-        ("photo.jpg", r"takes a batch of image: a tensor, a list of them, or dict\(image=...\), got a str"),
+        ("photo.jpg", r"must be a batch of image, a tensor, a list of tensors or dict\(image=...\), got a str"),
         (None, "got a NoneType"),
         (dict(images=torch.zeros(1, 3, 8, 8)), "no modality 'images', did you mean 'image'"),
-        ({}, "have no inputs"),
+        ({}, "must have inputs, got none"),
     ],
 )
 def test_what_it_does_not_take_is_a_sentence(x: Any, sentence: str) -> None:

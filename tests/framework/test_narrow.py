@@ -12,7 +12,7 @@ from torch import Tensor
 from ndformer.framework.attention import build_encoding
 from ndformer.framework.backbones.ptv3.network import PTv3
 from ndformer.framework.bias.base import Bias
-from ndformer.framework.bias.channels import together
+from ndformer.framework.bias.channels import single_block
 from ndformer.framework.bias.parabolas import IsotropicBias, QuadraticBias
 from ndformer.framework.kernels import BACKENDS, attend
 from ndformer.framework.kernels import narrow as narrow_module
@@ -202,7 +202,7 @@ def test_auto_takes_it_where_torch_would_take_longer(monkeypatch: pytest.MonkeyP
     assert taken(q.clone().requires_grad_(), where, learned) == "sdpa"  # with gradients, a short row is as fast there
     padded = Where(r, valid=torch.ones(1, 100, dtype=torch.bool))
     assert taken(q.clone().requires_grad_(), padded, learned) == "narrow"
-    learned.near = together(r)  # near enough to be extra channels of q and k, for which torch's kernel is faster
+    learned.local = single_block(r)  # near enough to be extra channels of q and k, for which torch's kernel is faster
     assert taken(q.clone().requires_grad_(), where, learned) == "sdpa"
     with torch.no_grad():
         assert taken(q, where, learned) == "sdpa"
@@ -212,7 +212,7 @@ def test_auto_takes_it_where_torch_would_take_longer(monkeypatch: pytest.MonkeyP
     middle = slice(0, 50)
     near, far = (bias_of(r[:, middle], 2, g), bias_of(r[:, middle], 2, g))
     assert isinstance(near, QuadraticBias)
-    near.near = together(r[:, middle])  # may ride on q and k; the other would be a mask
+    near.local = single_block(r[:, middle])  # may ride on q and k; the other would be a mask
     for bias, backend in ((near, "sdpa"), (far, "narrow")):
         attend(q[:, :, middle], k[:, :, middle], v[:, :, middle], Where(r[:, middle]), bias)
         assert calls[-1] == backend
@@ -242,7 +242,7 @@ def test_what_it_cannot_do_is_refused() -> None:
         (q.detach(), Where(four), bias_of(four, 2, g)),
         (q.detach(), Where(r, placed=torch.arange(8)[None] > 0), bias_of(r, 2, g)),
     ]:
-        with pytest.raises(ValueError, match=r"backend 'narrow' is for parabolas .* take 'auto'"):
+        with pytest.raises(ValueError, match=r"backend 'narrow' requires a parabolic bias .* Use backend 'auto'"):
             attend(given_q, given_q.detach(), given_q.detach(), where, bias, backend="narrow")
 
 

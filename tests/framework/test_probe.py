@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from ndformer.framework.errors import DataError, UnknownNameError
-from ndformer.framework.probe import Probe, folds, held_out, outputs_of, r_squared, samples
+from ndformer.framework.probe import Probe, cross_val_predict, folds, r_squared, record_outputs, samples
 from ndformer.framework.tokens import Where
 
 GRID = torch.cartesian_prod(torch.arange(4.0), torch.arange(5.0))  # (20, 2)
@@ -31,7 +31,7 @@ def test_held_out_rows_are_answered_by_ridge_regressions_on_all_others():
     x = torch.randn(60, 7, generator=random()).double() * torch.logspace(-3, 3, 7) + 5
     y = torch.randn(60, 3, generator=random(1)).double()
     fold = torch.arange(60) % 4
-    said = held_out(x, y, fold, penalty=0.3)
+    said = cross_val_predict(x, y, fold, penalty=0.3)
     for number in range(4):
         own = fold == number
         slow = slow_ridge(x[~own], y[~own], x[own], 0.3, x.mean(0), x.std(0))
@@ -94,7 +94,7 @@ def test_no_token_of_a_sample_that_is_asked_for_was_learnt_from():
     probe.add(dict(x=name), where)
     assert (probe.read("x").place.r2 < 0.1).all()
     x, r = name.flatten(0, 1).double(), where.positions.flatten(0, 1).double()
-    assert (r_squared(held_out(x, r, torch.arange(len(x)) % 10), r) > 0.95).all()  # as it would be
+    assert (r_squared(cross_val_predict(x, r, torch.arange(len(x)) % 10), r) > 0.95).all()  # as it would be
 
 
 def test_padding_packing_and_tokens_without_a_place_change_nothing():
@@ -154,19 +154,22 @@ def test_any_module_of_any_model_is_read():
     model = Foreign()
     where, probe = Where(GRID[None], grid=(4, 5)), Probe()
     for seed in range(4):
-        with outputs_of(model, ["last"]) as outputs:
+        with record_outputs(model, ["last"]) as outputs:
             model(torch.randn(10, 3, 16, 20, generator=random(seed)))
         probe.add(outputs, where)
     assert (probe.read("last").place.r2 > 0.9).all()
     assert len(model.last._forward_hooks) == 0
-    with pytest.raises(UnknownNameError, match="no module 'lost', did you mean 'last'"), outputs_of(model, ["lost"]):
+    with (
+        pytest.raises(UnknownNameError, match="no module 'lost', did you mean 'last'"),
+        record_outputs(model, ["lost"]),
+    ):
         pass
 
 
 def test_outputs_of_other_threads_are_not_taken():
-    """Issue 44.27: outputs_of() has the hooks that looking() has."""
+    """Issue 44.27: record_outputs() has the hooks that record_attention() has."""
     model = nn.Sequential(nn.Identity())
-    with ThreadPoolExecutor(1) as pool, outputs_of(model, ["0"]) as outputs:
+    with ThreadPoolExecutor(1) as pool, record_outputs(model, ["0"]) as outputs:
         model(torch.zeros(1))
         pool.submit(model, torch.ones(1)).result()
     assert outputs["0"] == 0
@@ -175,10 +178,10 @@ def test_outputs_of_other_threads_are_not_taken():
 def test_what_cannot_be_read_is_a_sentence():
     probe = Probe()
     probe.add(dict(x=torch.randn(1, 20, 4)), Where(GRID[None]))
-    with pytest.raises(DataError, match="got 1: give 2 or more"):
+    with pytest.raises(DataError, match="at least 2 samples for cross-validation, got 1"):
         probe.read("x")
     probe.add(dict(x=torch.full((1, 20, 4), torch.nan)), Where(GRID[None]))
-    with pytest.raises(DataError, match="not all finite"):
+    with pytest.raises(DataError, match="must be finite"):
         probe.read("x")
     with pytest.raises(ValueError, match="rows, tokens, channels"):
         list(samples(torch.randn(2, 19, 4), Where(GRID[None])))

@@ -9,7 +9,11 @@ from ndformer.framework.evaluation.accuracy import Accuracy
 from ndformer.framework.evaluation.metric import Metric, main_metric, quantity_of, shipped_quantity
 from ndformer.framework.quantity import Quantity
 
-SHARE, PIXELS, ENERGY = Quantity.of("higher", "share"), Quantity.of("lower", "px", 2), Quantity.of("lower", "Ha")
+SHARE, PIXELS, ENERGY = (
+    Quantity.create("higher", "share"),
+    Quantity.create("lower", "px", 2),
+    Quantity.create("lower", "Ha"),
+)
 
 
 @pytest.mark.parametrize(
@@ -40,7 +44,7 @@ def test_shares_are_written_in_percent_and_others_in_their_unit():
         "error in Ha",
         "top5 in %",
     )
-    assert Quantity.of("higher", "").label("R2") == "R2"
+    assert Quantity.create("higher", "").label("R2") == "R2"
 
 
 @pytest.mark.parametrize(

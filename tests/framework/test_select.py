@@ -32,8 +32,8 @@ def _small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def looked(monkeypatch: pytest.MonkeyPatch) -> list[Tensor]:
     """Which blocks looked at which, (R, n, n), of each call."""
-    seen, judge = [], select.mattering
-    monkeypatch.setattr(select, "mattering", lambda *given: seen.append(judge(*given)) or seen[-1])
+    seen, judge = [], select.relevant_blocks
+    monkeypatch.setattr(select, "relevant_blocks", lambda *given: seen.append(judge(*given)) or seen[-1])
     return seen
 
 
@@ -122,7 +122,7 @@ def test_a_key_without_a_place_is_never_left_out_and_a_query_without_one_sees_al
     attend(q, k, v, where, bias, backend="select:0.5")
     (seen,) = looked
     cut = in_blocks(where.positions, where, 1)
-    free, full = cut.free[0], cut.held[0].any(1)
+    free, full = cut.free[0], cut.occupied[0].any(1)
     assert int(free.sum()) == 1
     assert seen[:, :, free].all()
     assert seen[:, free][:, :, full].all()
@@ -200,10 +200,10 @@ def test_16_bit_and_autocast_are_computed_in_float32() -> None:
 def test_it_is_taken_only_where_asked_for_and_refuses_what_it_cannot() -> None:
     (q, k, v), where, bias = local()
     assert choose(q, k, v, where, bias).name != "select"
-    with pytest.raises(ValueError, match=r"backend 'select' is for parabolas .* take 'auto'"):
+    with pytest.raises(ValueError, match=r"backend 'select' requires a parabolic bias .* Use 'auto'"):
         attend(q, k, v, where, DistanceBias(torch.ones(2), where.positions), backend="select")
     for wrong in ("select:", "select:x", "select:0", "select:1", "select:nan"):
-        with pytest.raises(ValueError, match=f"takes a number above 0 and below 1, got '{wrong}'"):
+        with pytest.raises(ValueError, match=f"must be above 0 and below 1, got '{wrong}'"):
             attend(q, k, v, where, bias, backend=wrong)
     with pytest.raises(ValueError, match="no attention backend is called 'dense:1'"):
         attend(q, k, v, where, bias, backend="dense:1")
@@ -214,7 +214,7 @@ def test_blocks_hold_every_token_once_and_are_compact() -> None:
     axis = torch.arange(16.0)
     where = Where(torch.cartesian_prod(axis, axis)[torch.randperm(256)][None])
     cut = in_blocks(where.positions, where, 1)
-    assert sorted(cut.tokens[cut.held].tolist()) == list(range(256))
+    assert sorted(cut.tokens[cut.occupied].tolist()) == list(range(256))
     assert torch.equal(cut.high - cut.low, torch.full((1, 16, 2), 3.0))
 
 

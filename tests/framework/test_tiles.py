@@ -13,7 +13,7 @@ from torch.nn.attention.flex_attention import flex_attention
 
 from ndformer.framework.bias.parabolas import IsotropicBias
 from ndformer.framework.kernels import attend, backend, flex
-from ndformer.framework.kernels.masks import seen
+from ndformer.framework.kernels.masks import attention_mask
 from ndformer.framework.kernels.tiles import BLOCK, block_mask, blocks
 from ndformer.framework.tokens import Where
 
@@ -30,7 +30,7 @@ def test_each_pair_that_is_seen_is_in_a_block_and_whole_blocks_hold_no_other(see
     where = packed(torch.randint(1, 300, (6,), generator=generator).tolist(), rows=2, padding=150)
     holes = torch.rand(where.positions.shape[:2], generator=generator) > (0.3 if seed % 2 else 0)
     where = Where(where.positions, segment=where.segment, valid=holes)
-    N, mask = where.positions.shape[1], seen(where, 0, where.positions.shape[1])
+    N, mask = where.positions.shape[1], attention_mask(where, 0, where.positions.shape[1])
     assert mask is not None
     assert where.valid is not None
     pairs = torch.nn.functional.pad(mask[:, 0], (0, -N % BLOCK, 0, -N % BLOCK))
@@ -73,7 +73,7 @@ def given(lengths: list[int]) -> tuple[Where, Tensor, IsotropicBias]:
     where = packed(lengths)
     N = where.positions.shape[1]
     bias = IsotropicBias(-torch.rand(1, 2, N), where.positions)
-    bias.made_for(q := torch.randn(1, 2, N, 16))
+    bias.set_queries(q := torch.randn(1, 2, N, 16))
     return where, q, bias
 
 
@@ -105,7 +105,7 @@ def test_where_nothing_more_is_compiled_the_reference_goes_on_and_says_so(monkey
         warnings.simplefilter("always")
         found = flex.Flex()(q, q, q, where, bias, 0.25)
     assert torch.equal(found, exact)
-    assert [str(one.message) for one in said] == [flex.MANY]
+    assert [str(one.message) for one in said] == [flex.LIMIT]
 
 
 def test_where_flex_cannot_be_compiled_the_reference_goes_on_after_one_attempt(monkeypatch: pytest.MonkeyPatch) -> None:

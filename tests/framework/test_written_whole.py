@@ -79,7 +79,7 @@ def is_write(call: ast.Call) -> bool:
 
 
 def writes(file: Path) -> Iterator[str]:
-    """Writes outside of a block of atomic.whole or atomic.aside."""
+    """Writes outside of a block of atomic.replacing or atomic.temporary_folder."""
     tree = ast.parse(file.read_text())
     blocks = [node for node in ast.walk(tree) if isinstance(node, ast.With)]
     blocks = [b for b in blocks if any(ast.unparse(item.context_expr).startswith("atomic.") for item in b.items)]
@@ -116,7 +116,7 @@ def test_each_reason_is_of_a_write_that_there_is() -> None:
 def test_writes_are_seen(tmp_path: Path, line: str) -> None:
     (tmp_path / "a.py").write_text(f"def f(path):\n    {line}\n")
     assert len(list(writes(tmp_path / "a.py"))) == 1
-    (tmp_path / "a.py").write_text(f"def f(path):\n    with atomic.whole(path) as half:\n        {line}\n")
+    (tmp_path / "a.py").write_text(f"def f(path):\n    with atomic.replacing(path) as half:\n        {line}\n")
     assert not list(writes(tmp_path / "a.py"))
     (tmp_path / "a.py").write_text("def f(path):\n    path.open()\n    open(path, 'rb')\n    path.read_text()\n")
     assert not list(writes(tmp_path / "a.py"))

@@ -31,5 +31,5 @@ def test_the_class_token_stands_where_our_own_models_have_it(encoding, class_at,
 
 
 def test_another_word_for_the_place_is_refused():
-    with pytest.raises(ValueError, match="class_at is one of nowhere, origin, centre, auto, got 'center'"):
+    with pytest.raises(ValueError, match="class_at must be one of nowhere, origin, centre, auto, got 'center'"):
         Positions("PaPE", dim=24, heads=2, depth=1, prefix=1, class_at="center")  # pyright: ignore[reportArgumentType]

@@ -142,9 +142,9 @@ def test_what_cannot_be_is_a_sentence():
     model = with_encoding(made(), "ALiBi")
     call(model, images(64, 64))
     assert_masks_are_refused(model.vit.layers[0], torch.randn(2, 17, 96), attention_mask=torch.zeros(2, 1, 17, 17))
-    with pytest.raises(TypeError, match="takes a ViT or a DINOv2 of transformers, got Linear"):
+    with pytest.raises(TypeError, match="requires a ViT or DINOv2 of transformers, got Linear"):
         with_encoding(torch.nn.Linear(2, 2), "ALiBi")
-    with pytest.raises(ValueError, match=r"drops 0\.1 of its attention weights"):
+    with pytest.raises(ValueError, match=r"attention dropout must be 0, got 0\.1"):
         with_encoding(made(attention_probs_dropout_prob=0.1), "ALiBi")
 
 

@@ -233,7 +233,7 @@ def test_encodings_are_named_as_on_the_command_line(encoding, text):
     assert extrapolate.as_argument(encoding) == text
 
 
-SHARE, PIXELS = Quantity.of("higher", "share"), Quantity.of("lower", "px", 1)
+SHARE, PIXELS = Quantity.create("higher", "share"), Quantity.create("lower", "px", 1)
 
 
 def one_run(encoding, seed, accuracies, sizes=((12, (12, 12)), (24, (24, 24))), ways=("none", "linear")):

@@ -58,7 +58,7 @@ def test_intervals_overlap_when_they_share_a_value():
     assert low.overlaps(Summary(3, 0.75, 0.1, 0.15))
 
 
-SHARE, PIXELS = Quantity.of("higher", "share"), Quantity.of("lower", "px", 1)
+SHARE, PIXELS = Quantity.create("higher", "share"), Quantity.create("lower", "px", 1)
 
 
 def test_too_few_runs_have_no_interval():

@@ -173,5 +173,5 @@ def test_a_backbone_of_ones_own_is_sent_to_python(tmp_path):
         dict(type="Classifier", classes=2),
     )
     model.backbone.blocks = torch.nn.ModuleList()
-    with pytest.raises(DataError, match=r"no blocks that can be probed. Probe it from Python, with outputs_of"):
+    with pytest.raises(DataError, match=r"no blocks that can be probed. Probe it from Python, with record_outputs"):
         probe_positions._record(model, dict(image=torch.zeros(1, 3, 8, 8)), Probe())

@@ -11,7 +11,7 @@ from ndformer.framework.quantity import Quantity
 from ndformer.lab.rank import Cell, Compared
 from ndformer.lab.rank_table import Table, text
 
-SHARE = Quantity.of("higher", "share")
+SHARE = Quantity.create("higher", "share")
 
 
 def table(baseline="A", /, **sets):
@@ -33,7 +33,7 @@ TWO = dict(A=[0.50, 0.55, 0.60], C=[0.60, 0.66, 0.69], B=[0.52, 0.50, 0.57])
 def test_where_lower_values_are_better_the_lowest_mean_has_rank_1():
     """Issue 44.1: the encoding with the highest error had rank 1, and a loss was called a gain."""
     shares, errors = table(one=ONE), table(two={name: [10 * (1 - v) for v in values] for name, values in TWO.items()})
-    pixels = Quantity.of("lower", "px", 1)
+    pixels = Quantity.create("lower", "px", 1)
     lower = {"two": Compared("error", errors.sets["two"].cells, pixels)}
     both = Table(shares.sets | lower, "A")
     found, expected = both.ranking, table(one=ONE, two=TWO).ranking

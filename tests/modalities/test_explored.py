@@ -33,8 +33,8 @@ def scene_of(home):
         (pack,) = (one for one in packs(prepared.steps[name]) if one.of == name)
         with torch.no_grad():
             places = model.tokens(collate([sample])["inputs"]).where.positions[0]
-        places = places[len(adapter.named) :].double().numpy()  # pyright: ignore[reportCallIssue, reportArgumentType]
-        return adapter.scene(sample, pack, places).view(), places, adapter, sample  # pyright: ignore[reportCallIssue]
+        places = places[len(adapter.prefix_names) :].double().numpy()  # pyright: ignore[reportCallIssue, reportArgumentType]
+        return adapter.canvas(sample, pack, places).view(), places, adapter, sample  # pyright: ignore[reportCallIssue]
 
     return scene_of
 

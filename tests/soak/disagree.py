@@ -94,7 +94,7 @@ def run(way: Way | None, home: Path) -> tuple[list[int], list[str], float]:
             cfg, given = config(), dict[str, Any](work_dir=home / "run", resume=False)
             if rank == 1 and way is not None:
                 way(cfg, given)
-            with processes.joined():
+            with processes.process_group():
                 train(cfg, **given)
             code = 0
         except DataError as error:

@@ -78,7 +78,7 @@ def written(model: TokenModel, kind: str) -> float:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, f"model{kind}")
         graph.save(path, graph.graph(model, images()[0]))
-        apart = graph.worst(path, model, images())
+        apart = graph.max_difference(path, model, images())
     assert apart is not None, "onnxruntime is not installed"
     return apart
 

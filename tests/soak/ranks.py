@@ -74,7 +74,7 @@ def one(cfg: Config, folder: Path, rank: int, kill_at: int) -> int:
         return found
 
     Trainer.step = noted
-    with processes.joined():
+    with processes.process_group():
         train(cfg, folder, resume=(folder / checkpoint.LAST).is_file())
     (folder / f"losses{rank}.json").write_text(json.dumps(losses))
     return 0

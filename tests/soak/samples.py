@@ -30,7 +30,7 @@ def attempt(name: str) -> None:
     torch.manual_seed(0)
     model = build_model(cfg, "cpu")
     for split in SPLITS:
-        batch = model.at_home(next(iter(build_loader(cfg, split))))
+        batch = model.to_device(next(iter(build_loader(cfg, split))))
         if split == "train":
             model.train()
             model.total(model(**batch, mode="loss")).backward()

@@ -58,13 +58,13 @@ def case(seed: int) -> Outcome:
     bias = bias_of(kind, where.positions.expand(B, -1, -1), H, rng.choice([0.5, 2.0, 10.0]))
     tolerance = rng.choice([1e-6, 1e-3, 0.1, 0.9])
     looked: list[Tensor] = []
-    judge = select.mattering
+    judge = select.relevant_blocks
 
     def spy(*given) -> Tensor:
         looked.append(judge(*given))
         return looked[-1]
 
-    with patch.object(blocks, "SIZE", rng.choice([2, 4, 16])), patch.object(select, "mattering", spy):
+    with patch.object(blocks, "SIZE", rng.choice([2, 4, 16])), patch.object(select, "relevant_blocks", spy):
         out = attend(q, k, v, where, bias, backend=f"select:{tolerance}")
     wanted = attend(q, k, v, where, bias, backend="dense")
     rounding = 1e-9 if exact == torch.float64 else 1e-4

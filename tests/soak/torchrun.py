@@ -64,7 +64,7 @@ def main() -> None:
         killed = time.monotonic()
         if agent.wait() != 0:
             sys.exit((folder / "log.txt").read_text())
-        said(folder, "another process of this run has ended", "resumed after epoch")
+        said(folder, "another process of this run ended", "resumed after epoch")
         epochs = json.loads((folder / "run" / "results.json").read_text())["epochs"]
         print(f"killed once, {epochs} epochs were done {time.monotonic() - killed:.0f} s later, without a hand")
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from ndformer.framework.attention import Attention, build_encoding
-from ndformer.framework.attention_maps import Look
+from ndformer.framework.attention_maps import AttentionMaps
 from ndformer.framework.tokens import Where
 from ndformer.lab.experiment import Cell
 from ndformer.studies import every, find, inspection
@@ -55,7 +55,7 @@ def test_two_kinds_of_patches_are_two_regions():
     where = Where(torch.cartesian_prod(axis, axis)[None], grid=(4, 4))
     kinds = torch.randn(2, 16)
     x = kinds[torch.tensor([0, 0, 1, 1]).repeat(4)][None] + 1e-3 * torch.randn(1, 16, 16)
-    found = compared(Look(attention, x, where, encoding.prepare(where)), images)
+    found = compared(AttentionMaps(attention, x, where, encoding.prepare(where)), images)
     assert found["across"] > 20
     assert found["apart"] > 0  # regions are apart in the picture too
     assert found["own"] < 0  # a distance is added: attention goes to the other region
@@ -83,7 +83,7 @@ def test_images_are_moved_down_and_right(monkeypatch):
     monkeypatch.setattr(inspection, "build_loader", lambda cfg, split: [batch])
 
     class Finds:
-        at_home = staticmethod(lambda batch: batch)
+        to_device = staticmethod(lambda batch: batch)
 
         def __call__(self, inputs):
             return inputs["image"].flatten(1)

@@ -149,7 +149,7 @@ def test_a_set_that_is_nowhere_near_is_only_missing(tmp_path):
         (["mnist_pape"], "train-images-idx3-ubyte.gz is missing: put a file of MNIST there"),
         (["mnist_pape", "--cfg-options", "train_cfg.clip_grad=-1"], "clip_grad: takes a number above 0 and up to"),
         (["mnist_pape", "--encoding", "PaPe"], "no encoding is called 'PaPe', did you mean 'PaPE'"),
-        (["mnist_pape", "--device", "gpu"], "a device is cpu, cuda, cuda:1 or mps, got 'gpu'"),
+        (["mnist_pape", "--device", "gpu"], "device must be cpu, cuda, cuda:1 or mps, got 'gpu'"),
         (["mnist_pape", "--cfg-options", "epochs=3"], "epochs: nothing reads it, did you mean train_cfg.max_epochs?"),
     ],
 )

@@ -111,7 +111,7 @@ def test_where_the_result_goes_is_looked_at_before_the_work(main, endings, refus
     ending = "." + endings.rpartition(".")[2]
     (folder / f"there{ending}").mkdir()
     assert refused(main, *image, "--out", f"there{ending}").startswith("--out: expected a file, got the folder there")
-    assert "cannot be made (" in refused(main, *image, "--out", f"odd.png/x{ending}")
+    assert "cannot be created (" in refused(main, *image, "--out", f"odd.png/x{ending}")
 
 
 @pytest.mark.parametrize(

@@ -227,7 +227,7 @@ def test_drawing_leaves_matplotlib_as_it_was():
         (["pap"], "no encoding is called 'pap', did you mean 'PaPE' or 'PaPERI'"),
         (["PaPE", "M=8"], "PaPE has no option 'M', did you mean 'm'?"),
         (["PaPE", "8"], "options: expected KEY=VALUE, such as m=8 or train_cfg.max_epochs=5, got '8'"),
-        (["FlatOnly", "--dims", "3"], "FlatOnly works for 1 to 2 position dimensions, got 3"),
+        (["FlatOnly", "--dims", "3"], "FlatOnly requires 1 to 2 position dimensions, got 3"),
     ],
 )
 def test_a_mistake_is_one_sentence(arguments, sentence, monkeypatch, tmp_path):

@@ -53,7 +53,7 @@ def timed(loader: Loader, model: TokenModel, batches: int, threads: int) -> list
         batch: Any = collate([loader.data[key] for key in chosen])
         marks.append(time.perf_counter())
         torch.set_num_threads(threads)
-        data = model.at_home(batch)
+        data = model.to_device(batch)
         loss = model.total(model(**data, mode="loss"))
         optimizer.zero_grad()
         loss.backward()

@@ -57,7 +57,7 @@ def measure(side: int, radius: float, args: argparse.Namespace) -> None:
 
     def both(backend: str) -> None:
         leaves = [t.clone().requires_grad_() for t in given]
-        learned = QuadraticBias(leaves[3:6], leaves[6:], torch.stack(bias.axes, -1), bias.near)
+        learned = QuadraticBias(leaves[3:6], leaves[6:], torch.stack(bias.axes, -1), bias.local)
         out = attend(leaves[0], leaves[1], leaves[2], where, learned, backend=backend)
         torch.autograd.grad(out.sum(), leaves)
 
@@ -66,10 +66,10 @@ def measure(side: int, radius: float, args: argparse.Namespace) -> None:
     double = qkv.double()
     wanted = attend(double[0], double[1], double[2], exact, fine, backend="dense")
     error = (forward(args.backend) - wanted).abs().max() / qkv[2].abs().max()
-    shares, judge = [], select.mattering
-    select.mattering = lambda *rows: shares.append(judge(*rows)) or shares[-1]
+    shares, judge = [], select.relevant_blocks
+    select.relevant_blocks = lambda *rows: shares.append(judge(*rows)) or shares[-1]
     forward(args.backend)
-    select.mattering = judge
+    select.relevant_blocks = judge
     looked = sum(seen.float().mean().item() for seen in shares) / len(shares)
     print(f"\n{side} x {side} tokens, radius {radius:g}: {looked:.0%} of the pairs, error {error:.1e}")
     narrow = ["narrow"] if BACKENDS["narrow"].serves(qkv[0], qkv[1], qkv[2], where, bias) else []

@@ -17,7 +17,7 @@ def write_table(path: Path, answers: Sequence[Answer], classes: Sequence[str], k
     if path.suffix == ".json":
         atomic.write(path, json.dumps(rows, indent=1) + "\n")
     elif path.suffix == ".csv":
-        with atomic.whole(path) as half, half.open("w", newline="", encoding="utf-8") as file:
+        with atomic.replacing(path) as half, half.open("w", newline="", encoding="utf-8") as file:
             names = dict.fromkeys(name for row in rows for name in row) or (answers[0] if answers else kind).header(
                 classes
             )

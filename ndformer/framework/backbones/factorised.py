@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ndformer.framework.attention_maps import Cutting, Look
+from ndformer.framework.attention_maps import AttentionMaps, RowCutter
 from ndformer.framework.registry import BACKBONES
 from ndformer.framework.registry.ranges import Dims, Few, Positive, Rate, Width
 from ndformer.framework.tokens import Rows, TokenSet, Where
@@ -16,7 +16,7 @@ from ndformer.framework.transformer import Transformer
 
 
 @BACKBONES.register_module()
-class FactorisedTransformer(Cutting):
+class FactorisedTransformer(RowCutter):
     """Tokens that share the first coordinate attend to each other at the other ones; what a summary token then knows of
     each such group attends to the other groups' at the first. For N = T S tokens T S^2 + T^2 pairs and not (T S)^2.
 
@@ -86,11 +86,11 @@ class FactorisedTransformer(Cutting):
             moments = TokenSet(moments.features, _full(moments.where, where.grid[:1]))
         return self.time(moments)
 
-    def places(self, look: Look, *given: Any) -> Tensor:
+    def sample_positions(self, maps: AttentionMaps, *args: Any) -> Tensor:
         """A moment is everywhere in its time; a summary, which has no place, is anywhere."""
-        where: Where = given[0].where
-        at = look.where.positions  # (R, K, P - 1) in space, (B, K, 1) in time
-        if look.layer in set(self.time.modules()):
+        where: Where = args[0].where
+        at = maps.where.positions  # (R, K, P - 1) in space, (B, K, 1) in time
+        if maps.layer in set(self.time.modules()):
             return F.pad(at, (0, where.positions.shape[2] - 1), value=math.nan)
         real = where.real
         times = where.positions[..., 0] if real is None else where.positions[..., 0].masked_fill(~real, math.nan)

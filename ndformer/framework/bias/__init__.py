@@ -1,4 +1,4 @@
-"""Terms added to attention logits: the base classes, those that are a function of two places, and parabolas."""
+"""Attention biases: terms added to attention logits."""
 
 from ndformer.framework.bias.base import Bias, PositionBias, SumBias
 from ndformer.framework.bias.parabolas import IsotropicBias, QuadraticBias, SeparableBias

@@ -1,4 +1,4 @@
-"""Biases that are a curve of the distance, each head's with numbers of its own."""
+"""Biases computed from the distance by a curve with parameters per head, or by a small network."""
 
 from collections.abc import Callable, Sequence
 
@@ -10,11 +10,11 @@ from ndformer.framework.bias.base import Bias, PositionBias, norm
 from ndformer.framework.system.autocast import without_autocast
 from ndformer.framework.tokens import Rows
 
-Curve = Callable[..., Tensor]  # (distance, a number of the head, another ...) -> bias
+Curve = Callable[..., Tensor]  # (distance, parameters of the head ...) -> bias
 
 
 def power(d: Tensor, a: Tensor, p: Tensor) -> Tensor:
-    """-a d^p; its slope in p at 0, 0 log 0, is 0."""
+    """Return -a d^p; its derivative by p at d = 0 (0 log 0) is 0."""
     away = d > 0
     return torch.where(away, -a * torch.where(away, d, 1.0) ** p, 0.0)
 
@@ -28,12 +28,12 @@ def gaussian(d: Tensor, width: Tensor) -> Tensor:
 
 
 class CurveBias(PositionBias):
-    """curve(|r_j - r_i|, the head's numbers)."""
+    """A bias curve(|r_j - r_i|, parameters of the head)."""
 
     term = "distance"
 
     def __init__(self, curve: Curve, numbers: Sequence[Tensor], positions: Tensor) -> None:
-        """`numbers`: each (H,)."""
+        """`numbers`: parameters of the curve, each (H,)."""
         super().__init__(positions)
         self.curve, self.numbers = curve, list(numbers)
 
@@ -50,23 +50,23 @@ class CurveBias(PositionBias):
 
 
 class NetworkBias(PositionBias):
-    """network(log(1 + c |r_j - r_i|) / whole_i), a small network of one number with an output for each head."""
+    """A bias network(log(1 + c |r_j - r_i|) / divisor_i) from a small network with one output per head."""
 
     term = "distance"
 
-    def __init__(self, weights: Sequence[Tensor], c: Tensor, whole: Tensor, positions: Tensor) -> None:
-        """`weights`: a matrix and a vector for each linear layer, with rectifiers between; `whole`: (B or 1, N, 1)."""
+    def __init__(self, weights: Sequence[Tensor], c: Tensor, divisor: Tensor, positions: Tensor) -> None:
+        """`weights`: matrix and vector of each linear layer, with ReLU between them; `divisor`: (B or 1, N, 1)."""
         super().__init__(positions)
-        self.weights, self.c, self.whole = list(weights), c, whole
+        self.weights, self.c, self.divisor = list(weights), c, divisor
 
     def rows(self, lo: int, hi: int) -> Tensor:
-        share = torch.log1p(self.c * norm(self.differences(lo, hi))) / self.whole[:, lo:hi]  # (B or 1, n, N)
+        share = torch.log1p(self.c * norm(self.differences(lo, hi))) / self.divisor[:, lo:hi]  # (B or 1, n, N)
         with without_autocast(share):
             y = F.linear(share[..., None], *self.weights[:2])
-            for at in range(2, len(self.weights), 2):
-                y = F.linear(y.relu(), *self.weights[at : at + 2])
+            for layer in range(2, len(self.weights), 2):
+                y = F.linear(y.relu(), *self.weights[layer : layer + 2])
             return y.permute(0, 3, 1, 2)
 
     def cut(self, rows: Rows) -> Bias:
-        whole = rows.gather(self.whole.flatten(0, 1)) + (~rows.valid[..., None]).to(self.whole.dtype)
-        return NetworkBias(self.weights, self.c, whole, self.cut_positions(rows))
+        divisor = rows.gather(self.divisor.flatten(0, 1)) + (~rows.valid[..., None]).to(self.divisor.dtype)
+        return NetworkBias(self.weights, self.c, divisor, self.cut_positions(rows))

@@ -1,7 +1,7 @@
-"""Biases that are parabolas of the position difference, so separable (of low rank): PaPE's and PaPE-RI's.
+"""Separable (low-rank) biases: parabolas of the position difference, as in PaPE and PaPE-RI.
 
-A polynomial in r_j has coefficients that only r_i knows: it can ride on q and k as extra channels. So that it
-keeps its digits there, each axis is measured from origins near the queries (riding.py chooses them).
+As a polynomial in r_j, a parabola has coefficients that depend only on r_i, so it can be computed by extra channels of
+q and k. To keep float32 precision there, positions are relative to origins near the queries (see channels.py).
 """
 
 from collections.abc import Sequence
@@ -11,60 +11,65 @@ import torch
 from torch import Tensor
 
 from ndformer.framework.bias.base import Bias, PositionBias, squares
-from ndformer.framework.bias.channels import Near, together
+from ndformer.framework.bias.channels import LocalPositions, single_block
 from ndformer.framework.tokens import Rows
 
 
 class Parabolas(NamedTuple):
-    entries: dict[tuple[int, ...], Tensor]  # (p, q) of M with p <= q, (p,) of c, each (B, H, N); others are 0
+    """The coefficients and positions of a separable bias."""
+
+    entries: dict[tuple[int, ...], Tensor]  # (p, q) of M with p <= q, (p,) of c, each (B, H, N); missing ones are 0
     axes: list[Tensor]  # P of (B or 1, N)
 
 
 class SeparableBias(PositionBias):
-    """dr' M_i dr + c_i' dr with dr = r_j - r_i, which is also a product of features of queries and of keys.
+    """The bias dr' M_i dr + c_i' dr with dr = r_j - r_i, also a product of channels of queries and keys.
 
-    `near`: the positions as such features have them (riding.py); None where float32 has not the digits for them.
+    `local`: positions for these channels (channels.py); None if float32 is not precise enough.
     """
 
-    def __init__(self, positions: Tensor, dtype: torch.dtype, near: Near | None = None) -> None:
+    def __init__(self, positions: Tensor, dtype: torch.dtype, local: LocalPositions | None = None) -> None:
         super().__init__(positions, dtype)
-        self.near = near
+        self.local = local
 
     @property
     def separable(self) -> bool:
-        """Whether it may ride on q and k."""
-        return self.near is not None
+        """Whether it may be computed by extra channels of q and k."""
+        return self.local is not None
 
     def parabolas(self) -> Parabolas:
         raise NotImplementedError
 
     def features(self) -> tuple[Tensor, Tensor]:
-        """Extra channels of q and k, (B, H, N, F) and (calls, B or 1, 1, N, F), whose products are the bias where it is
-        separable: dr' M dr + c' dr as a polynomial in r_j, by its constant, linear and quadratic coefficients."""
-        assert self.near is not None
+        """Return extra channels of q and k, (B, H, N, F) and (calls, B or 1, 1, N, F), whose product is the bias.
+
+        They are the coefficients and monomials of dr' M dr + c' dr as a polynomial in r_j.
+        """
+        assert self.local is not None
         entries = self.parabolas().entries
         M = {key: m for key, m in entries.items() if len(key) == 2}
-        none = torch.zeros_like(next(iter(entries.values())))
-        c = [entries.get((p,), none) for p in range(len(self.axes))]
-        r = [axis.queries for axis in self.near.axes]
+        zero = torch.zeros_like(next(iter(entries.values())))
+        c = [entries.get((p,), zero) for p in range(len(self.axes))]
+        r = [axis.queries for axis in self.local.axes]
         linear = list(c)  # c - 2 M r_i
         for (a, b), m in M.items():
             linear[a] = linear[a] - 2 * m * r[b]
             if a != b:
                 linear[b] = linear[b] - 2 * m * r[a]
-        halves = [place * (slope + own) for place, slope, own in zip(r, linear, c)]
+        halves = [position * (slope + first) for position, slope, first in zip(r, linear, c)]
         constant = -0.5 * sum(halves[1:], halves[0])  # r_i' M r_i - c' r_i
-        return self.near.spoken(constant, linear, M), self.near.powers(list(M))
+        return self.local.query_channels(constant, linear, M), self.local.key_channels(list(M))
 
-    def cut_near(self, positions: Tensor) -> Near | None:
-        """Of rows cut from packed ones, which have no grid."""
-        return together(positions) if self.separable else None
+    def cut_local(self, positions: Tensor) -> LocalPositions | None:
+        """Return local positions for rows gathered from packed rows, which have no grid."""
+        return single_block(positions) if self.separable else None
 
 
 class QuadraticBias(SeparableBias):
-    """PaPE's parabolas, summed into one small form per query and head.
+    """PaPE's bias: one quadratic form M and slope c per query and head.
 
-    M is symmetric: its P(P+1)/2 upper entries, row by row, each (B, H, N); c has P. Either may be absent.
+    M lists the P(P+1)/2 upper entries of a symmetric matrix, row by row, each (B, H, N); c lists P slopes. Either may
+    be None.
     """
 
     def __init__(
@@ -72,9 +77,9 @@ class QuadraticBias(SeparableBias):
         M: Sequence[Tensor] | None,
         c: Sequence[Tensor] | None,
         positions: Tensor,
-        near: Near | None = None,
+        local: LocalPositions | None = None,
     ) -> None:
-        super().__init__(positions, (M or c or [positions])[0].dtype, near)
+        super().__init__(positions, (M or c or [positions])[0].dtype, local)
         self.M = None if M is None else list(M)
         self.c = None if c is None else list(c)
 
@@ -84,7 +89,7 @@ class QuadraticBias(SeparableBias):
         return [(p, q) for p in range(P) for q in range(p, P)]
 
     def _monomials(self, dr: Sequence[Tensor]) -> list[tuple[Tensor, Tensor]]:
-        """Each coefficient (B, H, N) with what it multiplies; off-diagonal entries of M count twice."""
+        """Return pairs of coefficient (B, H, N) and monomial; off-diagonal entries of M count twice."""
         terms = []
         if self.M is not None:
             terms += [(m, _power(dr, p, q)) for m, (p, q) in zip(self.M, self._entries)]
@@ -112,7 +117,7 @@ class QuadraticBias(SeparableBias):
         M = None if self.M is None else [_cut_heads(m, rows) for m in self.M]
         c = None if self.c is None else [_cut_heads(c, rows) for c in self.c]
         positions = self.cut_positions(rows)
-        return QuadraticBias(M, c, positions, self.cut_near(positions))
+        return QuadraticBias(M, c, positions, self.cut_local(positions))
 
     def parts(self) -> dict[str, Bias]:
         positions = torch.stack(self.axes, dim=-1)
@@ -125,12 +130,12 @@ class QuadraticBias(SeparableBias):
 
 
 class IsotropicBias(SeparableBias):
-    """alpha_i |r_j - r_i|^2, the quadratic form of PaPE-RI."""
+    """PaPE-RI's bias: alpha_i |r_j - r_i|^2."""
 
     term = "distance"
 
-    def __init__(self, alpha: Tensor, positions: Tensor, near: Near | None = None) -> None:
-        super().__init__(positions, alpha.dtype, near)
+    def __init__(self, alpha: Tensor, positions: Tensor, local: LocalPositions | None = None) -> None:
+        super().__init__(positions, alpha.dtype, local)
         self.alpha = alpha  # (B, H, N)
 
     def pair(self, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
@@ -144,14 +149,13 @@ class IsotropicBias(SeparableBias):
 
     def cut(self, rows: Rows) -> Bias:
         positions = self.cut_positions(rows)
-        return IsotropicBias(_cut_heads(self.alpha, rows), positions, self.cut_near(positions))
+        return IsotropicBias(_cut_heads(self.alpha, rows), positions, self.cut_local(positions))
 
 
 def _power(r: Sequence[Tensor], a: int, b: int) -> Tensor:
-    """What an entry of M multiplies: off-diagonal ones count twice."""
     return r[a] * r[b] if a == b else 2 * r[a] * r[b]
 
 
 def _cut_heads(t: Tensor, rows: Rows) -> Tensor:
-    """(B, H, N) -> (R, H, K)."""
+    """Gather coefficients (B, H, N) into rows (R, H, K)."""
     return rows.gather(t.transpose(1, 2).flatten(0, 1)).transpose(1, 2).contiguous()

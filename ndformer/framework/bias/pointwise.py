@@ -1,16 +1,16 @@
-"""Biases that are a function of two tokens' places."""
+"""Biases computed from the positions of two tokens: distance, cone and table."""
 
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
-from ndformer.framework.bias.base import Bias, PositionBias, norm, whole_steps
+from ndformer.framework.bias.base import Bias, PositionBias, norm, round_to_steps
 from ndformer.framework.tokens import Rows
 
 
 class DistanceBias(PositionBias):
-    """-slope_h |r_j - r_i|."""
+    """A bias that decreases linearly with distance: -slope_h |r_j - r_i|."""
 
     term = "distance"
 
@@ -29,18 +29,18 @@ class DistanceBias(PositionBias):
 
 
 class ConeBias(PositionBias):
-    """-inf where r_j - r_i leaves the closed cone of a head: an angle with `direction` whose cosine is below `cosine`.
+    """A mask that is -inf where r_j - r_i is outside the cone of a head, given by its direction and cosine.
 
-    Cones closed up to rounding: keys on the boundary, as most of a lattice's diagonal neighbours are, are inside.
+    Cones are closed up to rounding: keys on the boundary, such as diagonal neighbors on a grid, are inside.
     """
 
     term, excludes = "cone", True
-    tolerance = 1e-5  # far below the angle between two lattice directions up to |dr| = 1000
+    tolerance = 1e-5  # far below the angle between two grid directions up to |dr| = 1000
 
     def __init__(self, directions: Tensor, cosines: Tensor, positions: Tensor) -> None:
         super().__init__(positions)
         self.directions = [axis.contiguous() for axis in directions.unbind(-1)]  # P of (H,)
-        self.cosines = cosines  # (H,); -1 sees everything
+        self.cosines = cosines  # (H,); -1 masks nothing
 
     def pair(self, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
         dr = [self.difference(p, b, i, j) for p in range(len(self.axes))]
@@ -59,25 +59,25 @@ class ConeBias(PositionBias):
 
 
 class TableBias(PositionBias):
-    """A learned value per head and whole step of r_j - r_i: one table per axis, summed, or one for all axes together.
+    """A learned value per head and integer step of r_j - r_i, from one table per axis (summed) or one joint table.
 
-    Differences are rounded, not positions, and clamped to -reach..reach, so that recentring changes nothing.
+    Differences are rounded, not positions, so that a common shift changes nothing, and clamped to +-max_steps.
     """
 
     term = "table"
 
-    def __init__(self, tables: Sequence[Tensor], reach: Sequence[int], positions: Tensor) -> None:
+    def __init__(self, tables: Sequence[Tensor], max_steps: Sequence[int], positions: Tensor) -> None:
         super().__init__(positions)
-        self.tables = list(tables)  # P of (H, 2 reach + 1), or one (H, product of them)
-        self.reach = tuple(reach)
+        self.tables = list(tables)  # P of (H, 2 max_step + 1), or one (H, product of these)
+        self.max_steps = tuple(max_steps)
 
     def _indices(self, dr: Sequence[Tensor]) -> list[Tensor]:
-        steps = [whole_steps(d).clamp(-reach, reach).long() + reach for d, reach in zip(dr, self.reach)]
+        steps = [round_to_steps(d).clamp(-limit, limit).long() + limit for d, limit in zip(dr, self.max_steps)]
         if len(self.tables) == len(steps):
             return steps
         joint = steps[0]
-        for step, reach in zip(steps[1:], self.reach[1:]):
-            joint = joint * (2 * reach + 1) + step
+        for step, limit in zip(steps[1:], self.max_steps[1:]):
+            joint = joint * (2 * limit + 1) + step
         return [joint]
 
     def pair(self, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
@@ -90,4 +90,4 @@ class TableBias(PositionBias):
         return sum(values[1:], values[0]).transpose(0, 1)  # (H, B, n, N) -> (B, H, n, N)
 
     def cut(self, rows: Rows) -> Bias:
-        return TableBias(self.tables, self.reach, self.cut_positions(rows))
+        return TableBias(self.tables, self.max_steps, self.cut_positions(rows))

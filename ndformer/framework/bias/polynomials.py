@@ -1,4 +1,4 @@
-"""Biases that are a polynomial of the position difference, of any degree (PaPE's appendix C)."""
+"""Polynomial biases of the position difference, of any degree (PaPE's appendix C)."""
 
 from collections.abc import Mapping, Sequence
 
@@ -12,7 +12,7 @@ Exponents = tuple[int, ...]  # one per axis: (2, 1) is dy^2 dx
 
 
 class PolynomialBias(PositionBias):
-    """The sum of c_i dr_1^n_1 ... dr_P^n_P over its terms, with coefficients (B, H, N) that the query decides."""
+    """A sum of terms c_i dr_1^n_1 ... dr_P^n_P with coefficients (B, H, N) computed from the query."""
 
     def __init__(self, terms: Mapping[Exponents, Tensor], positions: Tensor) -> None:
         super().__init__(positions, next(iter(terms.values())).dtype)
@@ -31,7 +31,7 @@ class PolynomialBias(PositionBias):
         return sum(values, next(values))
 
     def _powers(self, dr: Sequence[Tensor]) -> list[list[Tensor]]:
-        """Per axis dr^1, dr^2 ... as far as they are wanted."""
+        """Return per axis the powers dr^1, dr^2 ... up to the degree in use."""
         degrees = [max(n[p] for n in self.exponents) for p in range(len(dr))]
         powers = []
         for d, degree in zip(dr, degrees):
@@ -49,7 +49,7 @@ class PolynomialBias(PositionBias):
         return list(zip(self.exponents, self.coefficients))
 
     def parts(self) -> dict[str, Bias]:
-        """Even degrees, which look the same from the opposite side, and odd ones."""
+        """Return the terms of even degree (`distance`) and of odd degree (`direction`)."""
         positions = torch.stack(self.axes, dim=-1)
         kinds = {"distance": 0, "direction": 1}
         split = {name: {n: c for n, c in self._terms if sum(n) % 2 == odd} for name, odd in kinds.items()}

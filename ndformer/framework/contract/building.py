@@ -85,7 +85,7 @@ def shared(tried: Sequence[Trial]) -> str:
 def compiles(tried: Sequence[Trial]) -> str:
     trial = min(tried, key=lambda t: abs(t.dims - 2)).cast(torch.float32)
     x, where = trial.first() if trial.encoding.needs_grid else trial.padded()
-    whole = trial.encoding.one_graph
+    whole = trial.encoding.fullgraph
     torch._dynamo.reset()
     try:
         y = torch.compile(trial, fullgraph=whole, backend="eager")(x.requires_grad_(), where)
@@ -101,4 +101,4 @@ def compiles(tried: Sequence[Trial]) -> str:
     error = difference(y, trial(x, where))
     if error > CLOSE_FLOAT32:
         raise Broken(f"compiled outputs differ by {error:.1e}: is a tensor changed in place, or kept in self?")
-    return "one graph, forward and backward" if whole else "in pieces, as declared (one_graph = False)"
+    return "one graph, forward and backward" if whole else "in pieces, as declared (fullgraph = False)"

@@ -46,7 +46,7 @@ class Parts:
     def made_by(self, name: str, batch: dict[str, Any]) -> TokenSet:
         """The tokens of one adapter."""
         adapter, inputs = self.adapters[name], batch["inputs"]
-        return adapter(inputs[name], **{told: inputs[told] for told in adapter.told if told in inputs})
+        return adapter(inputs[name], **{told: inputs[told] for told in adapter.extra_inputs if told in inputs})
 
     def tokens(self, batch: dict[str, Any]) -> TokenSet:
         """What the head gets; made up, in a plane, where there is no adapter."""

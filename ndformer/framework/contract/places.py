@@ -28,7 +28,7 @@ def unplaced(tried: Sequence[Trial]) -> str:
         state = trial.encoding.prepare(where)
         added.compare(trial.encoding.embed(x, state)[:, here], x[:, here], at)
         for passed in range(len(trial.layers) + 1):
-            added.compare(trial.encoding.between_blocks(x, state, passed)[:, here], x[:, here], at)
+            added.compare(trial.encoding.block_update(x, state, passed)[:, here], x[:, here], at)
         for i, layer in enumerate(trial.layers):
             before = torch.randn(2, 1, trial.heads, x.shape[1], layer.head_dim, dtype=x.dtype)
             *after, bias = layer.encoding(*before, x, state)

@@ -72,9 +72,9 @@ class Trial(nn.Module):
 
     def with_state(self, x: Tensor, where: Where, state: Any) -> Tensor:
         """(B, N, dim) -> the same; 0 for padding."""
-        x = self.encoding.between_blocks(self.encoding.embed(x, state), state, 0)
+        x = self.encoding.block_update(self.encoding.embed(x, state), state, 0)
         for i, layer in enumerate(self.layers):
-            x = self.encoding.between_blocks(x + layer(x, where, state), state, i + 1)
+            x = self.encoding.block_update(x + layer(x, where, state), state, i + 1)
         return x if where.valid is None else x.masked_fill(~where.valid[..., None], 0)
 
     def logits(self, x: Tensor, where: Where) -> Tensor:
@@ -91,7 +91,7 @@ class Trial(nn.Module):
     def shown(self, x: Tensor, state: Any) -> Iterator[tuple[Attention, Tensor]]:
         x = self.encoding.embed(x, state)
         for i, layer in enumerate(self.layers):
-            x = self.encoding.between_blocks(x, state, i)
+            x = self.encoding.block_update(x, state, i)
             yield layer, x
 
     def sum(self, x: Tensor, where: Where) -> Tensor:

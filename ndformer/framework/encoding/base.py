@@ -1,10 +1,10 @@
-"""What a position encoding is: the two classes that every encoding extends.
+"""The base classes of position encodings: PositionEncoding and LayerEncoding.
 
 encoding = build_encoding(dict(type='PaPE', m=50), dim=384, heads=6, position_dims=2, depth=12)     # composed.py
-layers = [encoding.layer(i, 12) for i in range(12)]     # one per attention layer, owned by it
-state = encoding.prepare(where)                         # once per row layout
+layers = [encoding.layer(i, 12) for i in range(12)]     # one per attention layer, which owns it
+state = encoding.prepare(where)                         # once per set of positions
 x = encoding.embed(x, state)                            # once per model
-x = encoding.between_blocks(x, state, i)                # before block i, and after the last
+x = encoding.block_update(x, state, i)                # before block i, and after the last
 q, k, bias = layers[i](q, k, x, state)                  # in each attention layer
 """
 
@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from ndformer.framework.bias.base import Bias
-from ndformer.framework.encoding.coverage import Coverage, Span, reach_of
+from ndformer.framework.encoding.coverage import Coverage, Span, initial_radius_coverage
 from ndformer.framework.encoding.scaling import Scaling
 from ndformer.framework.encoding.spacing import Spacing
 from ndformer.framework.registry.ranges import Dims, Factor, Few, NonNegative, Positive, Width
@@ -27,32 +27,34 @@ from ndformer.framework.system.autocast import without_autocast
 from ndformer.framework.tokens import Where
 
 PerAxis = Positive | Sequence[Positive]
-FROM_DATA = "auto", "spread"  # in the place of a number: training measures the first batch, and writes it down
-Preset = Literal["original", "pape_repo"]  # as its authors define an encoding, or as the PaPE paper's repository has it
+FROM_DATA = "auto", "spread"  # option values that training replaces by measured numbers
+Preset = Literal[
+    "original", "pape_repo"
+]  # as defined by the authors of an encoding, or as implemented in the PaPE repository
 
 
 class PositionEncoding(nn.Module):
-    """One per stage: the blocks that share width, heads and position dimensions. By itself it does nothing: NoPE."""
+    """A position encoding for all blocks of one stage. The base class changes nothing (NoPE)."""
 
-    needs_grid: bool = False  # works only where `where.grid` says that the tokens are a full grid
-    instead: str = "PaPE, ALiBi or a rotary one"  # what is for free positions then
-    float_positions: bool = True  # False: rounds positions to whole steps
-    content_dependent: bool = False  # positions act differently for different tokens
-    translation_invariant: bool = True  # a move of all positions changes no logit between placed tokens
-    rotation_invariant: bool = True  # so does a turn about the origin
-    embeds_unplaced: bool = False  # adds something to tokens without a place too
-    changes_unplaced: bool = False  # makes other queries and keys of them too, by what they hold alone
-    bounded: bool = False  # beyond a stated extent all places are those of its border
+    needs_grid: bool = False  # requires tokens on a full grid (`where.grid`)
+    instead: str = "PaPE, ALiBi or a rotary one"  # encodings to suggest for free positions
+    float_positions: bool = True  # False: rounds positions to integers
+    content_dependent: bool = False  # the effect of positions depends on token features
+    translation_invariant: bool = True  # shifting all positions changes no logit between placed tokens
+    rotation_invariant: bool = True  # rotating all positions about the origin changes no logit either
+    embeds_unplaced: bool = False  # adds an embedding also to tokens without a position
+    changes_unplaced: bool = False  # changes q and k also of tokens without a position, by their features
+    bounded: bool = False  # positions beyond a fixed extent are clamped to its border
     scales_waves: bool = False  # has frequencies that `scaling` can change
-    one_graph: bool = True  # torch.compile and torch.export can take it whole
-    # The positions that tables() gets where position_scale is no power of two and float32 would round the product.
-    # "own": in the dtype of where.positions. "centered": the same, but a whole number near the mean of each sample is
-    # subtracted first, for biases, where differences alone matter. "float64": for functions of the place itself.
+    fullgraph: bool = True  # torch.compile and torch.export capture it without graph breaks
+    # Precision of the positions for tables() if position_scale is not a power of two, so that float32 would round the
+    # product. "own": the dtype of where.positions. "centered": the same, after subtracting the rounded mean of each
+    # sample in float64, for biases, which depend only on differences. "float64": for functions of the position itself.
     scaled_positions: ClassVar[Literal["own", "centered", "float64"]] = "own"
-    class_at: ClassVar[Literal["nowhere", "centre"]] = "nowhere"  # of a class token, under adapters' class_at='auto'
+    class_at: ClassVar[Literal["nowhere", "centre"]] = "nowhere"  # position of the class token if class_at='auto'
     min_dims: int = 1
     max_dims: int | None = None
-    no_weight_decay: ClassVar[tuple[str, ...]] = ()  # names of parameters that optimizers leave undecayed
+    no_weight_decay: ClassVar[tuple[str, ...]] = ()  # names of parameters without weight decay
 
     def __init__(
         self,
@@ -65,87 +67,94 @@ class PositionEncoding(nn.Module):
         jitter: Factor = 1.0,
         rescale: Factor = 1.0,
     ) -> None:
-        """`position_scale` multiplies the positions, one factor or one per axis: the encoding's own unit of length.
-        With 'auto' training measures it (`from_data`): then a token's nearest neighbours are about 1 away.
+        """`position_scale` multiplies the positions, by one factor or one per axis. With 'auto', training measures it
+        (`from_data`), so that nearest neighbors are about 1 apart.
 
-        In training, each time anew: `shift` moves all tokens by up to so much along each axis, `jitter` stretches each
-        axis by a factor of 1/J to J, `rescale` all of them by one of 1/R to R.
+        Random augmentation of positions in training: `shift` moves all tokens by up to this distance along each axis,
+        `jitter` scales each axis by a factor from 1/jitter to jitter, `rescale` all axes from 1/rescale to rescale.
         """
         super().__init__()
         name = type(self).__name__
         if isinstance(position_scale, str):
             raise ValueError(not_measured(name, "position_scale", position_scale))
         if dim % heads:
-            raise ValueError(f"dim {dim} does not divide into {heads} heads: {dim // heads * heads or heads} would")
+            nearest = dim // heads * heads or heads
+            raise ValueError(f"dim must be divisible by heads, got dim={dim} and heads={heads}. Set dim={nearest}")
         if position_dims < self.min_dims or (self.max_dims is not None and position_dims > self.max_dims):
-            most = "or more" if self.max_dims is None else f"to {self.max_dims}"
+            upper = "or more" if self.max_dims is None else f"to {self.max_dims}"
             raise ValueError(
-                f"{name} works for {self.min_dims} {most} position dimensions, got {position_dims}: "
-                "PaPE and AxialRoPE take any number"
+                f"{name} requires {self.min_dims} {upper} position dimensions, got {position_dims}. "
+                "PaPE and AxialRoPE support any number"
             )
         self.dim, self.heads, self.head_dim = dim, heads, dim // heads
         self.position_dims, self.depth = position_dims, depth
         self.position_scale = per_axis(position_scale, position_dims, f"position_scale of {name}")
         self.shift, self.jitter, self.rescale = shift, jitter, rescale
-        self.scale_positions: PerAxis = 1.0  # position interpolation: set it at test time, to train_size / test_size
-        self.scaling: Scaling | None = None  # or this one, which knows ways for rotary encodings too
+        self.scale_positions: PerAxis = 1.0  # position interpolation at test time: train_size / test_size
+        self.scaling: Scaling | None = None  # extrapolation at test time, also for rotary encodings
 
     @classmethod
     def from_data(cls, options: dict[str, Any], wheres: Sequence[Where] | None) -> dict[str, Any]:
-        """An encoding's options with numbers in the place of 'auto', from where the tokens of a first batch are; what
-        stands in for them until that is known, without `wheres`."""
+        """Return the options with 'auto' replaced by numbers measured from the positions `wheres` of a first batch.
+
+        Without `wheres`, placeholders replace 'auto'.
+        """
         if options.get("position_scale") != "auto":
             return options
-        spacing = None if wheres is None else Spacing.of(wheres, (1.0,) * wheres[0].positions.shape[2])
+        spacing = None if wheres is None else Spacing.measure(wheres, (1.0,) * wheres[0].positions.shape[2])
         return options | {"position_scale": 1.0 if spacing is None else [short(1 / unit) for unit in spacing.unit]}
 
     @property
-    def first_reach(self) -> float | None:
-        """How far apart tokens may stand, after position_scale, for an untrained encoding to tell where others are."""
+    def initial_radius(self) -> float | None:
+        """The distance, after position_scale, within which the untrained encoding distinguishes positions, if known."""
         return None
 
     def coverage(self, wheres: Sequence[Where]) -> list[Coverage]:
-        """What tokens at such places use of the encoding, untrained."""
-        places = [self.unit(scaled(where.positions.double(), self.factors), where) for where in wheres]
-        placed = [replace(where, positions=at) for where, at in zip(wheres, places)]
-        span = Span.of(placed, (1.0,) * self.position_dims)
+        """Return which parts of the untrained encoding these positions use."""
+        positions = [self.unit(scaled(where.positions.double(), self.factors), where) for where in wheres]
+        placed = [replace(where, positions=r) for where, r in zip(wheres, positions)]
+        span = Span.measure(placed, (1.0,) * self.position_dims)
         return [] if span is None else self.covers(span)
 
     def covers(self, span: Span) -> list[Coverage]:
-        """The same, of places in its own unit: the lengths of what it has, and those that such places use."""
-        return [] if self.first_reach is None else [reach_of(self.first_reach, span)]
+        """Return the coverage for positions in the unit of the encoding; override it to report more than the radius."""
+        return [] if self.initial_radius is None else [initial_radius_coverage(self.initial_radius, span)]
 
     def prepare(self, where: Where) -> Any:
-        """What all layers share for one row layout (tables, cos and sin): called once per layout, not per layer."""
-        name, given = type(self).__name__, type(where).__name__
+        """Return the state that all layers share (tables, cos and sin), computed once per set of positions."""
+        name = type(self).__name__
         if not isinstance(where, Where):
-            raise TypeError(f"prepare() takes a Where, made of positions (rows, tokens, axes), got {given}")
+            raise TypeError(
+                f"prepare() requires a Where, got {type(where).__name__}. Pass Where(positions), (rows, tokens, axes)"
+            )
         dims = where.positions.shape[2]
         if dims != self.position_dims:
-            raise ValueError(f"{name} was built for {self.position_dims} position dimensions, got {dims}")
+            raise ValueError(f"positions for this {name} must have {self.position_dims} dimensions, got {dims}")
         if self.needs_grid and where.grid is None:
             raise ValueError(
-                f"{name} needs tokens on a full grid, Where(..., grid=(rows, columns)): free positions want "
-                f"{self.instead}"
+                f"{name} requires a full grid, Where(..., grid=(rows, columns)), got grid=None. For free "
+                f"positions use {self.instead}"
             )
         with without_autocast(where.positions):
-            return self.tables(self.to_own_unit(where.positions, where), where)
+            return self.tables(self.to_encoding_unit(where.positions, where), where)
 
-    def to_own_unit(self, positions: Tensor, where: Where) -> Tensor:
-        """Return positions in the encoding's unit of length, in training with random moves, as tables() gets them."""
-        disturbs = self.training and (self.shift != 0 or self.jitter != 1 or self.rescale != 1)
-        exact = not disturbs and all(math.frexp(factor)[0] == 0.5 for factor in self.factors)  # powers of two
+    def to_encoding_unit(self, positions: Tensor, where: Where) -> Tensor:
+        """Return positions in the encoding's unit of length for tables(), randomly augmented in training."""
+        augments = self.training and (self.shift != 0 or self.jitter != 1 or self.rescale != 1)
+        exact = not augments and all(math.frexp(factor)[0] == 0.5 for factor in self.factors)  # powers of two
         finer = not exact and self.scaled_positions != "own"
         r = self.unit(scaled(positions.double() if finer else positions, self.factors), where)
-        r = self._disturbed(r, where) if disturbs else r
+        r = self._augmented(r, where) if augments else r
         if finer and self.scaled_positions == "centered":
-            r = centred(r, where)
+            r = centered(r, where)
         return r if self.scaled_positions == "float64" else r.to(where.positions.dtype)
 
     @property
     def factors(self) -> tuple[float, ...]:
-        """What positions are multiplied with: position_scale times the interpolation set in scale_positions, or in
-        scaling, of whatever kind it is where there are no waves to scale."""
+        """The factors of positions: position_scale times the interpolation of scale_positions or scaling.
+
+        If the encoding has no frequencies to scale, every kind of scaling interpolates linearly.
+        """
         interpolation = per_axis(self.scale_positions, self.position_dims, "scale_positions")
         if self.scaling is not None and (self.scaling.kind == "linear" or not self.scales_waves):
             larger = per_axis(self.scaling.factors, self.position_dims, "scaling")
@@ -153,44 +162,44 @@ class PositionEncoding(nn.Module):
         return tuple(a * b for a, b in zip(self.position_scale, interpolation))
 
     def unit(self, positions: Tensor, where: Where) -> Tensor:
-        """Scaled positions (B or 1, N, P) in a unit of the sample's own."""
+        """Return scaled positions (B or 1, N, P) in a unit that may depend on the sample."""
         return positions
 
-    def _disturbed(self, positions: Tensor, where: Where) -> Tensor:
-        """Moved and stretched by chance, about 0, one way for the whole batch (DINOv3's augmentation of positions)."""
+    def _augmented(self, positions: Tensor, where: Where) -> Tensor:
+        """Return positions shifted and scaled about 0 by the same random numbers for the batch (as in DINOv3)."""
         like = where.positions
         draw = torch.rand(2 * self.position_dims + 1, dtype=like.dtype, device=like.device) * 2 - 1
-        move, each, whole = draw.split([self.position_dims, self.position_dims, 1])
-        factor = torch.exp(each * math.log(self.jitter) + whole * math.log(self.rescale))
+        move, per_dim, common = draw.split([self.position_dims, self.position_dims, 1])
+        factor = torch.exp(per_dim * math.log(self.jitter) + common * math.log(self.rescale))
         moved = (positions + move * self.shift) * factor
         return moved if where.real is None else torch.where(where.real[..., None], moved, 0.0)
 
     def tables(self, positions: Tensor, where: Where) -> Any:
-        """The state, from positions (B or 1, N, P) as `scaled_positions` says. Padding and unplaced stand at 0."""
+        """Return the state from positions (B or 1, N, P), 0 for padding and unplaced tokens; see `scaled_positions`."""
         return positions
 
     def embed(self, x: Tensor, state: Any) -> Tensor:
-        """(B, N, dim) -> the same, with positions added; once per model, before tokens are cut into rows."""
+        """Add position embeddings to x (B, N, dim), once per model, before a backbone cuts tokens into rows."""
         return x
 
-    def between_blocks(self, x: Tensor, state: Any, passed: int) -> Tensor:
-        """(B, N, dim) -> the same, where `passed` of the stage's blocks are behind: 0 before the first, then 1, 2 ...
+    def block_update(self, x: Tensor, state: Any, blocks_done: int) -> Tensor:
+        """Update x (B, N, dim) before the first block (`blocks_done` = 0) and after each block (1, 2 ...).
 
-        As in embed(), tokens are not cut into rows, and the state is that of all of them.
+        As in embed(), tokens are not cut into rows, and the state covers all tokens.
         """
         return x
 
     @property
-    def acts_between_blocks(self) -> bool:
-        """Whether `between_blocks` is written. If not, a backbone that cuts rows need not prepare its state."""
-        return type(self).between_blocks is not PositionEncoding.between_blocks
+    def has_block_update(self) -> bool:
+        """Whether `block_update` is implemented; if not, a backbone that cuts rows skips its state."""
+        return type(self).block_update is not PositionEncoding.block_update
 
     def layer(self, index: int, depth: int) -> LayerEncoding:
-        """A NEW module for attention layer `index` of `depth`, owned by the caller: do not keep it."""
+        """Return a NEW module for attention layer `index` of `depth`, owned by the caller: do not store it."""
         return LayerEncoding()
 
     def embedded(self) -> PositionEncoding:
-        """For a stage whose tokens an earlier one has embedded: the same, or nothing where all it does is to embed."""
+        """Return the encoding for a stage with embedded tokens: self, or NoPE if it only embeds."""
         kind = type(self)
         if kind.embed is PositionEncoding.embed or kind.layer is not PositionEncoding.layer:
             return self
@@ -198,98 +207,101 @@ class PositionEncoding(nn.Module):
 
 
 class LayerEncoding(nn.Module):
-    """An encoding's part in one attention layer; its weights are the layer's."""
+    """The part of an encoding in one attention layer, with the weights of this layer."""
 
-    no_weight_decay: ClassVar[tuple[str, ...]] = ()  # names of parameters that optimizers leave undecayed
+    no_weight_decay: ClassVar[tuple[str, ...]] = ()  # names of parameters without weight decay
 
     def forward(self, q: Tensor, k: Tensor, x: Tensor, state: Any) -> tuple[Tensor, Tensor, Bias | None]:
-        """Positions put into attention: q, k (B, H, N, h), and the bias for their logits. In float32 under autocast."""
+        """Return q, k (B, H, N, h) with positions applied and the bias of their logits, in float32 under autocast."""
         with without_autocast(q):
             bias = self.bias(q, k, x, state)
             if bias is not None:
-                bias.made_for(q)
+                bias.set_queries(q)
             q, k = self.qk(q, k, x, state)
         return q, k, bias
 
     def input(self, x: Tensor, state: Any) -> Tensor:
-        """What q, k and v are made from."""
+        """Return the input of the q, k and v projections."""
         return x
 
-    def asked(self, x: Tensor, state: Any) -> Tensor:
-        """What q and k are made from, where v is made from x, which is as after input(), alone."""
+    def qk_input(self, x: Tensor, state: Any) -> Tensor:
+        """Return the input of the q and k projections, given the input x of the v projection."""
         return x
 
     def qk(self, q: Tensor, k: Tensor, x: Tensor, state: Any) -> tuple[Tensor, Tensor]:
-        """Queries and keys with positions in them; return the dtype that came."""
+        """Return q and k with positions applied, in their original dtype."""
         return q, k
 
     def bias(self, q: Tensor, k: Tensor, x: Tensor, state: Any) -> Bias | None:
-        """What is added to the scaled logits. q, k as before qk(); x as after input()."""
+        """Return the bias to add to the scaled logits, from q and k before qk() and x after input()."""
         return None
 
 
-def per_axis(value: PerAxis, position_dims: int, what: str) -> tuple[float, ...]:
-    """One number or one per axis, as one per axis."""
+def per_axis(value: PerAxis, position_dims: int, name: str) -> tuple[float, ...]:
+    """Expand one number, or one per axis, to one per axis."""
     values = (float(value),) * position_dims if isinstance(value, (int, float)) else tuple(float(v) for v in value)
     if len(values) != position_dims:
-        raise ValueError(f"{what} takes one number or one per position dimension ({position_dims}), got {value!r}")
+        raise ValueError(f"{name} must be one number or one per position dimension ({position_dims}), got {value!r}")
     return values
 
 
 def short(number: float) -> float:
-    """As a config has it."""
+    """Round a number to 3 digits, as written to configs."""
     return float(f"{number:.3g}")
 
 
 def not_measured(name: str, option: str, value: str) -> str:
     return (
-        f"{option}='{value}' of {name} is measured by training, on its first batch: a model of your own takes numbers, "
-        f"which {name}.from_data(options, [where]) gives"
+        f"{option} of {name} must be a number here, got '{value}', which only training replaces. "
+        f"Compute it with {name}.from_data(options, [where])"
     )
 
 
 def from_repo(preset: Preset) -> bool:
-    one_of("preset", preset, ("original", "pape_repo"))
+    check_choice("preset", preset, ("original", "pape_repo"))
     return preset == "pape_repo"
 
 
-def one_of(option: str, value: Any, known: Sequence[Any]) -> None:
-    if value not in known:
-        raise ValueError(f"{option} is {' or '.join(map(repr, known))}, got {value!r}")
+def check_choice(option: str, value: Any, choices: Sequence[Any]) -> None:
+    if value not in choices:
+        raise ValueError(f"{option} must be {' or '.join(map(repr, choices))}, got {value!r}")
 
 
 def axis_order(axes: Sequence[int] | None, position_dims: int, repo: bool) -> tuple[int, ...]:
-    """Which axis owns the first channels, which the next ...; in that repository x comes before y."""
+    """Return the order of axes over the channels; the PaPE repository puts x before y."""
     if axes is None:
         return (1, 0) if repo and position_dims == 2 else tuple(range(position_dims))
     if sorted(axes) != list(range(position_dims)):
-        raise ValueError(f"axes names each of the {position_dims} axes once, counted from 0, got {list(axes)}")
+        raise ValueError(f"axes must contain each of 0..{position_dims - 1} once, got {list(axes)}")
     return tuple(axes)
 
 
 def scaled(positions: Tensor, factors: tuple[float, ...]) -> Tensor:
-    """(..., P) times one factor per axis."""
+    """Multiply positions (..., P) by one factor per axis."""
     if all(f == 1.0 for f in factors):
         return positions
-    return torch.stack([axis * factor for axis, factor in zip(positions.unbind(-1), factors)], -1)  # nothing is sent
+    return torch.stack(
+        [axis * factor for axis, factor in zip(positions.unbind(-1), factors)], -1
+    )  # Python numbers: no transfer to the GPU
 
 
-def centred(positions: Tensor, where: Where) -> Tensor:
-    """Subtract from the scaled positions of each sample a whole number near their mean: far from 0, angles and squares
-    have no digits left. Differences stay as they are; tokens without a place stand at 0. No value is looked at, so that
-    packed samples are centered one by one on GPUs and in graphs too.
+def centered(positions: Tensor, where: Where) -> Tensor:
+    """Subtract the rounded mean from the positions of each sample, as angles and squares lose precision far from 0.
+
+    Differences are unchanged; tokens without a position are at 0. No value is read on the host, so packed samples are
+    centered one by one also on GPUs and in graphs.
     """
     real = where.real
     if positions.shape[1] == 0:
         return positions
     if real is None:
         return positions - positions.detach().mean(1, keepdim=True).round()
-    known = positions.detach(), real[..., None].to(positions.dtype).expand_as(positions)
+    inputs = positions.detach(), real[..., None].to(positions.dtype).expand_as(positions)
     if where.segment is None:
-        sums, count = (t.sum(1, keepdim=True) for t in known)  # tokens that are not real stand at 0
+        sums, count = (t.sum(1, keepdim=True) for t in inputs)  # other tokens are at 0
         middle = sums / count.clamp(min=1)
     else:
         run = where.runs()[..., None].expand_as(positions)
-        sums, count = (torch.zeros_like(t).scatter_add(1, run, t) for t in known)
+        sums, count = (torch.zeros_like(t).scatter_add(1, run, t) for t in inputs)
         middle = (sums / count.clamp(min=1)).gather(1, run)
     return torch.where(real[..., None], positions - middle.round(), 0.0)

@@ -1,4 +1,4 @@
-"""Encodings from configs, one or several at once.
+"""Build position encodings from configs, also several at once.
 
 encoding = build_encoding(dict(type='PaPE', m=50), dim=384, heads=6, position_dims=2, depth=12)
 encoding = build_encoding([dict(type='Sincos'), dict(type='PaPE')], dim=384, heads=6, position_dims=2, depth=12)
@@ -17,7 +17,7 @@ from ndformer.framework.tokens import Where
 
 
 class Composed(PositionEncoding):
-    """Several encodings at once: embeddings and rotations one after the other, biases summed."""
+    """Several encodings applied together: embeddings and rotations in sequence, biases summed."""
 
     def __init__(self, parts: Sequence[PositionEncoding]) -> None:
         first = parts[0]
@@ -32,14 +32,14 @@ class Composed(PositionEncoding):
         self.changes_unplaced = any(p.changes_unplaced for p in parts)
         self.bounded = any(p.bounded for p in parts)
         self.scales_waves = any(p.scales_waves for p in parts)
-        self.one_graph = all(p.one_graph for p in parts)
+        self.fullgraph = all(p.fullgraph for p in parts)
         self.instead = next((p.instead for p in parts if p.needs_grid), self.instead)
 
     @property
-    def first_reach(self) -> float | None:
-        """That of the part which reaches farthest: one is enough."""
-        reaches = [part.first_reach for part in self.parts]
-        return None if None in reaches else max(cast(list[float], reaches))
+    def initial_radius(self) -> float | None:
+        """The largest radius of the parts: one that distinguishes positions is enough."""
+        radii = [part.initial_radius for part in self.parts]
+        return None if None in radii else max(cast(list[float], radii))
 
     def __setattr__(self, name: str, value: Any) -> None:
         super().__setattr__(name, value)
@@ -48,7 +48,7 @@ class Composed(PositionEncoding):
                 setattr(part, name, value)
 
     def coverage(self, wheres: Sequence[Where]) -> list[Coverage]:
-        return [one.of(type(part).__name__) for part in self.parts for one in part.coverage(wheres)]
+        return [item.prefixed(type(part).__name__) for part in self.parts for item in part.coverage(wheres)]
 
     def prepare(self, where: Where) -> Any:
         return tuple(part.prepare(where) for part in self.parts)
@@ -58,14 +58,14 @@ class Composed(PositionEncoding):
             x = part.embed(x, s)
         return x
 
-    def between_blocks(self, x: Tensor, state: Any, passed: int) -> Tensor:
+    def block_update(self, x: Tensor, state: Any, blocks_done: int) -> Tensor:
         for part, s in zip(self.parts, state):
-            x = part.between_blocks(x, s, passed)
+            x = part.block_update(x, s, blocks_done)
         return x
 
     @property
-    def acts_between_blocks(self) -> bool:
-        return any(part.acts_between_blocks for part in self.parts)
+    def has_block_update(self) -> bool:
+        return any(part.has_block_update for part in self.parts)
 
     def layer(self, index: int, depth: int) -> LayerEncoding:
         return ComposedLayer([part.layer(index, depth) for part in self.parts])
@@ -84,9 +84,9 @@ class ComposedLayer(LayerEncoding):
             x = part.input(x, s)
         return x
 
-    def asked(self, x: Tensor, state: Any) -> Tensor:
+    def qk_input(self, x: Tensor, state: Any) -> Tensor:
         for part, s in zip(self.parts, state):
-            x = part.asked(x, s)
+            x = part.qk_input(x, s)
         return x
 
     def qk(self, q: Tensor, k: Tensor, x: Tensor, state: Any) -> tuple[Tensor, Tensor]:
@@ -101,8 +101,7 @@ class ComposedLayer(LayerEncoding):
 
 
 def class_place(cfg: dict[str, Any] | Sequence[dict[str, Any]] | None) -> Literal["nowhere", "centre"]:
-    """Where a class token is best put under an encoding, or several at once, by what was measured
-    (docs/results/results.md)."""
+    """Return the best class-token position for an encoding config, as measured in docs/results/results.md."""
     parts = [] if not cfg else [cfg] if isinstance(cfg, dict) else cfg
     return "centre" if any(ENCODINGS.get(part["type"]).class_at == "centre" for part in parts) else "nowhere"
 
@@ -110,10 +109,10 @@ def class_place(cfg: dict[str, Any] | Sequence[dict[str, Any]] | None) -> Litera
 def build_encoding(
     cfg: dict[str, Any] | Sequence[dict[str, Any]] | None, *, dim: int, heads: int, position_dims: int, depth: int
 ) -> PositionEncoding:
-    """An encoding from its config: dict(type='PaPE', m=50), or a list of several; None and an empty one are NoPE."""
-    place = dict(dim=dim, heads=heads, position_dims=position_dims, depth=depth)
+    """Build an encoding from dict(type='PaPE', m=50), or from a list of configs; None or an empty config is NoPE."""
+    shape = dict(dim=dim, heads=heads, position_dims=position_dims, depth=depth)
     if not cfg:
-        return PositionEncoding(**place)
+        return PositionEncoding(**shape)
     if isinstance(cfg, dict | str):
-        return ENCODINGS.create(cfg, **place)
-    return Composed([ENCODINGS.create(part, **place) for part in cfg])
+        return ENCODINGS.create(cfg, **shape)
+    return Composed([ENCODINGS.create(part, **shape) for part in cfg])

@@ -1,6 +1,6 @@
-"""How far apart tokens stand, measured: what an encoding's unit of length and its first reach can be set by.
+"""Measured distances between tokens, to set the unit of length and the initial radius of an encoding.
 
-spacing = Spacing.of([where], factors=(1.0, 1.0))
+spacing = Spacing.measure([where], factors=(1.0, 1.0))
 spacing.unit, spacing.nearest, spacing.extent
 """
 
@@ -14,18 +14,20 @@ from torch import Tensor
 
 from ndformer.framework.tokens import Where
 
-MOST = 512  # tokens of a row, and rows, that are looked at
+MAX_TOKENS = 512  # limit of tokens per row, and of rows, that are measured
 
 
 class Spacing(NamedTuple):
-    unit: tuple[float, ...]  # per axis: a grid's step; of free tokens what makes their axes alike and `nearest` about 1
-    nearest: float  # from a token to its nearest neighbour at another place, the median
-    extent: float  # of a row, along its longest axis
+    """The unit of length, nearest-neighbor distance and extent of token positions."""
+
+    unit: tuple[float, ...]  # per axis: the grid step; free tokens: axes of equal spread, `nearest` about 1
+    nearest: float  # median distance to the nearest neighbor at a different position
+    extent: float  # mean extent of a row along its longest axis
 
     @classmethod
-    def of(cls, wheres: Sequence[Where], factors: tuple[float, ...]) -> Spacing | None:
-        """Over all rows, with positions times `factors`; None where no row has two tokens at different places."""
-        rows = [r * r.new_tensor(factors) for where in wheres for r in _few(where)]
+    def measure(cls, wheres: Sequence[Where], factors: tuple[float, ...]) -> Spacing | None:
+        """Measure all rows, with positions times `factors`; None if no row has two different positions."""
+        rows = [r * r.new_tensor(factors) for where in wheres for r in _subsampled(where)]
         rows = [r for r in rows if len(r) > 1 and (r != r[0]).any()]
         if not rows:
             return None
@@ -39,23 +41,23 @@ class Spacing(NamedTuple):
 
 
 def placed_rows(where: Where) -> Iterator[Tensor]:
-    """The positions of the tokens that have one, in float64: of each row, or of each sample of packed ones."""
+    """Yield the positions of placed tokens in float64, for each row or packed sample."""
     if where.cut is not None:
-        for _, one in where.cut:
-            yield from placed_rows(one)
+        for _, part in where.cut:
+            yield from placed_rows(part)
         return
-    for row, r in enumerate(where.positions[:MOST].detach().cpu().double()):
+    for row, r in enumerate(where.positions[:MAX_TOKENS].detach().cpu().double()):
         real = where.real
         yield r if real is None else r[real[row if len(real) > 1 else 0].cpu()]
 
 
-def _few(where: Where) -> Iterator[Tensor]:
+def _subsampled(where: Where) -> Iterator[Tensor]:
     for r in placed_rows(where):
-        yield r[:: -(-len(r) // MOST)] if len(r) > MOST and where.grid is None else r[-MOST:]
+        yield r[:: -(-len(r) // MAX_TOKENS)] if len(r) > MAX_TOKENS and where.grid is None else r[-MAX_TOKENS:]
 
 
 def _steps(where: Where, factors: tuple[float, ...]) -> Tensor | None:
-    """Per axis, from one cell of a grid to the next; 1 where it has but one."""
+    """Return the step of a grid per axis, 1 for an axis with one cell; None without a grid."""
     if where.grid is None:
         return None
     cells = where.positions[0].detach().cpu().double() * torch.tensor(factors, dtype=torch.float64)
@@ -65,7 +67,7 @@ def _steps(where: Where, factors: tuple[float, ...]) -> Tensor | None:
 
 
 def _nearest(rows: Sequence[Tensor]) -> float:
-    exact = "donot_use_mm_for_euclid_dist"  # else a token is a hair away from itself
+    exact = "donot_use_mm_for_euclid_dist"  # otherwise distances from a token to itself are not 0
     distances = [torch.cdist(r, r, compute_mode=exact) for r in rows[:32]]
     nearest = torch.cat([torch.where(d > 0, d, torch.inf).amin(1) for d in distances])
     return nearest[nearest.isfinite()].median().item()

@@ -103,7 +103,7 @@ def build_model(
     with _within_memory():
         model: TokenModel = MODELS.create(cfg.model)
     model.amp = AMP[(cfg.get("train_cfg") or {}).get("amp")]
-    model.to(devices.claimed() if device is None else device)
+    model.to(devices.claim() if device is None else device)
     return model
 
 

@@ -35,7 +35,7 @@ def calibrate(cfg: Config) -> tuple[Config, list[str]]:
         raise ConfigError(
             "'auto' and 'spread' need one position space, and this model has several: give numbers instead"
         )
-    measured = processes.collected([_measured(part, positions) for part in parts])[0]
+    measured = processes.gather_objects([_measured(part, positions) for part in parts])[0]
     messages += [
         f"measured on the first batch: {change}"
         for part, numbers in zip(parts, measured)
@@ -75,7 +75,7 @@ def _first_positions(cfg: Config) -> list[Where]:
     cfg.train_dataloader.num_workers = 0
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         model = build_model(cfg).eval()
-        batch = model.at_home(next(iter(build_loader(cfg, "train"))))
+        batch = model.to_device(next(iter(build_loader(cfg, "train"))))
         with record_positions(model) as positions:
             model.features(batch["inputs"])
     return positions

@@ -31,8 +31,8 @@ class Preparation:
         self.adapters = {name: adapter for name, adapter in adapters.items() if adapter.endings}
         self.kinds = ", ".join(type(adapter).__name__ for adapter in adapters.values())
         self.endings = tuple(dict.fromkeys(end for adapter in self.adapters.values() for end in adapter.endings))
-        self.companion_endings = tuple(end for adapter in self.adapters.values() for end in adapter.beside)
-        self.joins_modalities = bool(model.joined)
+        self.companion_endings = tuple(end for adapter in self.adapters.values() for end in adapter.companion_endings)
+        self.joins_modalities = bool(model.joint_modalities)
         self.cfg = cfg
         datasets = {name: self._dataset(name)[0] for name in adapters}
         self.chains = {name: dataset.get("transforms", ()) for name, dataset in datasets.items()}
@@ -132,7 +132,7 @@ class Preparation:
         if isinstance(value, (str, Path)):
             return self.adapters[name].open(Path(value), **self.options[name]), Path(value)
         try:
-            return self.adapters[name].taken(value, **self.options[name]), Path(f"(given {name})")
+            return self.adapters[name].from_memory(value, **self.options[name]), Path(f"(given {name})")
         except ValueError as error:
             raise DataError(f"{name}: {error}") from None
 

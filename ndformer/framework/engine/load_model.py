@@ -15,7 +15,7 @@ from mmengine.config import Config
 from torch import Tensor, nn
 
 from ndformer.framework.answer import Answer
-from ndformer.framework.attention_maps import Look, looking
+from ndformer.framework.attention_maps import AttentionMaps, record_attention
 from ndformer.framework.data.batches import collate
 from ndformer.framework.data.dataset import Sample
 from ndformer.framework.engine.building import build_model
@@ -70,7 +70,7 @@ class LoadedModel(nn.Module):
         for start in range(0, len(readers), self.batch_size):
             answers += self._answers([read() for read in readers[start : start + self.batch_size]])
         for answer in answers:
-            answer.known = self.classes
+            answer.class_names = self.classes
         return answers if several else answers[0]
 
     def _answers(self, samples: list[Sample]) -> list[Answer]:
@@ -94,9 +94,9 @@ class LoadedModel(nn.Module):
         return self.model.features(self._inputs(x))
 
     @torch.no_grad()
-    def looks(self, x: Any) -> list[Look]:
+    def looks(self, x: Any) -> list[AttentionMaps]:
         """Return the inputs of each attention layer; `terms()` of one are its logits by origin."""
-        with looking(self.model) as maps:
+        with record_attention(self.model) as maps:
             self.features(x)
         return maps
 
@@ -106,7 +106,7 @@ class LoadedModel(nn.Module):
 
     def _inputs(self, x: Any) -> Any:
         readers, _ = self._readers(x)
-        return self.model.at_home(collate([read() for read in readers]))["inputs"]
+        return self.model.to_device(collate([read() for read in readers]))["inputs"]
 
     def _readers(self, x: Any) -> tuple[list[Callable[[], Sample]], bool]:
         """Return a function that reads each sample, and whether `x` is a list or a folder."""

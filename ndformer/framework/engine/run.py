@@ -92,7 +92,7 @@ def _train(
     if cfg.get("weights") and not resume:
         messages += pretrained.begin(model, cfg)
     with owned(work_dir) as ownership:
-        resume = processes.collected(begun(work_dir))[0] if ownership.again else resume
+        resume = processes.gather_objects(begun(work_dir))[0] if ownership.again else resume
         if ownership.first:
             check_free(work_dir, resume, overwrite)
             if not resume:

@@ -81,7 +81,7 @@ def shipped_quantity(name: str) -> Quantity:
     """Return the quantity of a value in a file that does not describe it: by the registered metric that has its name,
     else a plain number."""
     kinds = [kind for kind in METRICS.all().values() if issubclass(kind, Metric) and _declares(kind, name)]
-    return _quantity(kinds[0], name) if kinds else Quantity.of("higher", "")
+    return _quantity(kinds[0], name) if kinds else Quantity.create("higher", "")
 
 
 def _declares(metric: Metric | type[Metric], name: str) -> bool:
@@ -98,4 +98,4 @@ def _quantity(metric: Metric | type[Metric], name: str) -> Quantity:
             "of a unit"
         )
     own = metric.quantities.get(name.rpartition("/")[2])
-    return own or Quantity.of(metric.better, metric.unit, metric.decimals)
+    return own or Quantity.create(metric.better, metric.unit, metric.decimals)

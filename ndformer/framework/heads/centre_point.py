@@ -7,14 +7,14 @@ from torch import Tensor, nn
 
 from ndformer.framework.answer import Answer
 from ndformer.framework.answers.boxes3d import Boxes3D
-from ndformer.framework.bev_grid import Field
+from ndformer.framework.bev_grid import BEVGrid
 from ndformer.framework.heads.head import Head, finite
 from ndformer.framework.losses.objects3d import Objects3D, local_maxima, peak_focal, peaks
 from ndformer.framework.necks.birds_eye import MapNorm
 from ndformer.framework.registry import HEADS, NECKS
 from ndformer.framework.registry.ranges import Classes, Count, NonNegative, Share, SomeShare, Width
 from ndformer.framework.system.autocast import without_autocast
-from ndformer.framework.system.devices import sent
+from ndformer.framework.system.devices import tensor_like
 from ndformer.framework.tokens import TokenSet
 
 CODE = dict(offset=2, height=1, size=3, heading=2, velocity=2)  # numbers that a cell says of the box in it
@@ -80,15 +80,15 @@ class CentrePoint(Head):
         """The `loss`, and its parts to look at."""
         cells = self(tokens)
         with without_autocast(cells.code):
-            field: Field = self.neck.out
+            field: BEVGrid = self.neck.out
             heat = peak_focal(cells.peaks, peaks(targets, field, self.classes))
-            at = field.at(targets.boxes)
-            there = targets.real & field.inside(at)  # (B, K)
-            number = field.number(at)[:, None].expand(-1, cells.code.shape[1], -1)
+            at = field.to_cells(targets.boxes)
+            there = targets.real & field.contains(at)  # (B, K)
+            number = field.flat_index(at)[:, None].expand(-1, cells.code.shape[1], -1)
             said = cells.code.flatten(2).gather(2, number).mT  # (B, K, 10)
             true = code_of(targets.boxes, field)
             known = there[..., None] & true.isfinite()
-            weights = sent([1.0] * 8 + [self.velocity_weight] * 2, true)
+            weights = tensor_like([1.0] * 8 + [self.velocity_weight] * 2, true)
             away = (said - true.nan_to_num()).abs() * weights
             box = self.box_weight * away.masked_fill(~known, 0).sum() / there.sum().clamp(min=1)
         return dict(loss=heat + box, peaks=heat.detach(), boxes=box.detach())
@@ -104,7 +104,7 @@ class CentrePoint(Head):
 
     def decoded(self, cells: Cells) -> tuple[Tensor, Tensor, Tensor]:
         """Scores (B, most), classes and boxes (B, most, 9), the surest first."""
-        field: Field = self.neck.out
+        field: BEVGrid = self.neck.out
         scores = local_maxima(cells.peaks.sigmoid()).flatten(1)
         scores, best = scores.topk(min(self.most, scores.shape[1]))
         area = field.shape[0] * field.shape[1]
@@ -113,16 +113,16 @@ class CentrePoint(Head):
         return scores, labels, boxes_of(code, place, field)
 
 
-def code_of(boxes: Tensor, field: Field) -> Tensor:
+def code_of(boxes: Tensor, field: BEVGrid) -> Tensor:
     """(..., 9) -> (..., 10)."""
-    at, yaw = field.at(boxes), boxes[..., 6:7]
+    at, yaw = field.to_cells(boxes), boxes[..., 6:7]
     sizes = boxes[..., 3:6].clamp(min=1e-6).log()  # padding has none
     return torch.cat([at - at.floor(), boxes[..., 2:3], sizes, yaw.sin(), yaw.cos(), boxes[..., 7:]], -1)
 
 
-def boxes_of(code: Tensor, place: Tensor, field: Field) -> Tensor:
+def boxes_of(code: Tensor, place: Tensor, field: BEVGrid) -> Tensor:
     """(..., 10) of cells (...,) -> (..., 9)."""
     corner = torch.stack([place % field.shape[1], place.div(field.shape[1], rounding_mode="floor")], -1)
-    centre = (corner + code[..., :2]) * field.step + sent(field.low, code)
+    centre = (corner + code[..., :2]) * field.step + tensor_like(field.low, code)
     yaw = torch.atan2(code[..., 6:7], code[..., 7:8])
     return torch.cat([centre, code[..., 2:3], code[..., 3:6].clamp(max=6).exp(), yaw, code[..., 8:]], -1)

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from ndformer.framework.answer import Answer
 from ndformer.framework.answers.boxes3d import Boxes3D
-from ndformer.framework.bev_grid import Field
+from ndformer.framework.bev_grid import BEVGrid
 from ndformer.framework.heads.head import Head, finite
 from ndformer.framework.losses.boxes3d import kept_above
 from ndformer.framework.losses.matching import Matching, Weights
@@ -18,7 +18,7 @@ from ndformer.framework.necks.birds_eye import MapNorm
 from ndformer.framework.registry import HEADS, NECKS
 from ndformer.framework.registry.ranges import Classes, Count, Few, Natural, Rate, Share, SomeShare, Width
 from ndformer.framework.system.autocast import without_autocast
-from ndformer.framework.system.devices import sent
+from ndformer.framework.system.devices import tensor_like
 from ndformer.framework.tokens import TokenSet
 
 PARTS = dict(centre=2, height=1, size=3, heading=2, velocity=2, iou=1)
@@ -85,7 +85,7 @@ class TransFusion(Head):
             nn.init.constant_(cast(Tensor, cast(nn.Module, last).bias), -math.log(1 / START - 1))
 
     def forward(self, tokens: TokenSet) -> Queries:
-        field: Field = self.neck.out
+        field: BEVGrid = self.neck.out
         x = self.shared(self.neck(tokens))  # (B, width, ny, nx)
         heat = self.heat(x).float()
         scores = heat.detach().sigmoid()
@@ -96,7 +96,7 @@ class TransFusion(Head):
         own = F.one_hot(label, self.classes).to(x.dtype)  # (B, Q, classes)
         flat = x.flatten(2).mT  # (B, cells, width)
         q = flat.gather(1, place[..., None].expand(-1, -1, flat.shape[2])) + self.classed(own)
-        middles = field.middles(flat)
+        middles = field.centers(flat)
         q = self.decoder(q, flat, middles, place, field)
         said = {name: part(q).float() for name, part in self.parts.items()}
         with without_autocast(x):
@@ -111,10 +111,10 @@ class TransFusion(Head):
 
     def loss(self, tokens: TokenSet, targets: Objects3D) -> dict[str, Tensor]:
         """The `loss`, and its parts to look at."""
-        said, field = self(tokens), cast(Field, self.neck.out)
+        said, field = self(tokens), cast(BEVGrid, self.neck.out)
         with without_autocast(said.code):
             heat = peak_focal(said.peaks, peaks(targets, field, self.classes))
-            there = targets.real & field.inside(field.at(targets.boxes))
+            there = targets.real & field.contains(field.to_cells(targets.boxes))
             inside = Objects3D(targets.boxes, targets.labels, there)
             pairs = self.matching(said.logits, said.boxes, inside, field)
             parts = dict(peaks=heat) | self.weights(said.logits, said.boxes, said.code, said.iou, inside, pairs, field)
@@ -139,9 +139,9 @@ class TransFusion(Head):
         return found
 
 
-def decoded(code: Tensor, field: Field) -> Tensor:
+def decoded(code: Tensor, field: BEVGrid) -> Tensor:
     """(..., 10) -> (..., 9)."""
-    centre = code[..., :2] * field.step + sent(field.low, code)
+    centre = code[..., :2] * field.step + tensor_like(field.low, code)
     yaw = torch.atan2(code[..., 6:7], code[..., 7:8])
     return torch.cat([centre, code[..., 2:3], code[..., 3:6].clamp(max=6).exp(), yaw, code[..., 8:]], -1)
 
@@ -175,7 +175,7 @@ class Decoder(nn.Module):
         )
         self.drop = nn.Dropout(dropout)
 
-    def forward(self, q: Tensor, keys: Tensor, middles: Tensor, place: Tensor, field: Field) -> Tensor:
+    def forward(self, q: Tensor, keys: Tensor, middles: Tensor, place: Tensor, field: BEVGrid) -> Tensor:
         """Queries (B, Q, C) at cells (B, Q) of a map (B, cells, C) -> (B, Q, C)."""
         with without_autocast(q):
             middles = middles.to(next(self.parameters()).dtype)
@@ -189,7 +189,7 @@ class Decoder(nn.Module):
         x = self.norms[1](x + self.drop(self._look(x + at, placed, keys, place, field)))
         return self.norms[2](x + self.drop(self.mlp(x)))
 
-    def _look(self, q: Tensor, placed: Tensor, keys: Tensor, place: Tensor, field: Field) -> Tensor:
+    def _look(self, q: Tensor, placed: Tensor, keys: Tensor, place: Tensor, field: BEVGrid) -> Tensor:
         """Attention of each query to the cells about it."""
         if self.radius is None:
             return self.cross(q, placed, keys, need_weights=False)[0]
@@ -205,7 +205,7 @@ class Decoder(nn.Module):
         return self.cross.out_proj(out.reshape(B, Q, C))
 
 
-def _about(place: Tensor, field: Field, radius: int) -> tuple[Tensor, Tensor]:
+def _about(place: Tensor, field: BEVGrid, radius: int) -> tuple[Tensor, Tensor]:
     """(B, Q, W) the cells of the square about each cell (B, Q), and which of them are on the map."""
     ny, nx = field.shape
     step = torch.arange(-radius, radius + 1, device=place.device)

@@ -1,4 +1,4 @@
-"""attend(): one attention call, several ways to compute it (dense, flash, flex), the same numbers from each."""
+"""attend(): attention with a choice of backends (dense, flash, flex) that compute the same numbers."""
 
 from ndformer.framework.kernels.choose import BACKENDS, attend
 

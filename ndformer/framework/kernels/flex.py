@@ -1,7 +1,7 @@
-"""FlexAttention: flash attention with any pointwise bias, on GPU. On CPU it is forward only and serves as a check.
+"""FlexAttention: flash attention with any pointwise bias on a GPU. On a CPU it is forward only, for tests.
 
-It is compiled for all shapes at once (dynamic), and for each kind of bias and mask. Where torch cannot compile it, or
-would compile no more and run it uncompiled, with a table of all pairs, the reference goes on, a chunk at a time.
+It is compiled once for all shapes (dynamic) and separately for each kind of bias and mask. If torch cannot compile it,
+or has reached its recompile limit, the dense backend computes attention instead, a chunk at a time.
 """
 
 import copy
@@ -22,13 +22,15 @@ from ndformer.framework.kernels.masks import placed_for
 from ndformer.framework.kernels.tiles import block_mask, buffer
 from ndformer.framework.tokens import Where
 
-VARIANTS = 64  # kinds of biases, masks, types and widths of heads, and the ways in which torch tells shapes apart
-FAILED: set[tuple[object, ...]] = set()  # kinds of calls that torch could not compile: each attempt takes many seconds
-MANY = f"FlexAttention was compiled in {VARIANTS} ways, and is not for this one: backend 'dense' goes on, more slowly"
+VARIANTS = 64  # recompile limit: combinations of bias, mask, dtype, head width and guards on shapes
+FAILED: set[tuple[object, ...]] = set()  # kinds of calls that failed to compile; each attempt takes many seconds
+LIMIT = (
+    f"FlexAttention reached its limit of {VARIANTS} compiled variants. Attention uses backend 'dense', which is slower"
+)
 
 
 class Flex(Backend):
-    """Serves biases that have `pair`: with gradients on a GPU, without on a CPU. Takes packed rows whole."""
+    """FlexAttention for biases with `pair`: with gradients on a GPU, without on a CPU. Supports packed rows."""
 
     name, packed = "flex", True
 
@@ -39,37 +41,39 @@ class Flex(Backend):
         exact = q.dtype == torch.float64
         return on_gpu(q) and not exact and (bias is not None or where.segment is not None)
 
-    def held(self, q: Tensor, where: Where, bias: Bias | None) -> int:
+    def pairs_in_memory(self, q: Tensor, where: Where, bias: Bias | None) -> int:
         B, H, N, _ = q.shape
         return 0 if on_gpu(q) else B * H * N * N
 
     def __call__(self, q: Tensor, k: Tensor, v: Tensor, where: Where, bias: Bias | None, scale: float) -> Tensor:
         if bias is not None and not bias.pointwise:
             raise TypeError(
-                "this bias exists only as whole rows, so backend 'flex' cannot use it: take 'dense' or 'sdpa'"
+                f"backend 'flex' requires a bias with pair(), got {type(bias).__name__}. Use backend 'dense' or 'sdpa'"
             )
         if _learning_on_cpu(q, k, v):
             raise RuntimeError(
-                "backend 'flex' computes no gradients on CPU: take 'sdpa' or 'dense', or torch.no_grad()"
+                "backend 'flex' cannot compute gradients on a CPU. Use backend 'sdpa' or 'dense', or torch.no_grad()"
             )
         B, width = q.shape[0], v.shape[-1]
-        q, k, v = (F.pad(t, (0, max(0, 16 - t.shape[-1]))) for t in (q, k, v))  # the GPU kernel's least width
+        q, k, v = (F.pad(t, (0, max(0, 16 - t.shape[-1]))) for t in (q, k, v))  # the GPU kernel's minimum width
         eager = on_gpu(q) and not torch.compiler.is_compiling()
         if eager and _kind(q, bias) in FAILED:
             return Dense()(q, k, v, where, bias, scale)[..., :width]
-        given: dict[str, Any] = dict(score_mod=score_mod(where, bias, B), block_mask=block_mask(where, B), scale=scale)
+        options: dict[str, Any] = dict(
+            score_mod=score_mod(where, bias, B), block_mask=block_mask(where, B), scale=scale
+        )
         if not eager:
-            return flex_attention(q, k, v, **given)[..., :width]  # pyright: ignore[reportIndexIssue]
+            return flex_attention(q, k, v, **options)[..., :width]  # pyright: ignore[reportIndexIssue]
         try:
-            # plain integers of a bias (the reach of a table) stay constants: Inductor cannot capture symbolic ones
+            # integers of a bias (the size of a table) must be constants: Inductor cannot capture symbolic ones
             with torch._dynamo.config.patch(recompile_limit=VARIANTS, specialize_int=True):
-                return compiled()(q, k, v, **given)[..., :width]
+                return compiled()(q, k, v, **options)[..., :width]
         except Exception as error:
             from torch._dynamo import exc  # here: importing dynamo takes long
 
             if isinstance(error, exc.FailOnRecompileLimitHit):
-                warnings.warn(MANY, stacklevel=2)
-            elif isinstance(error, exc.TorchDynamoException):  # dynamo's own, or its compiler's InductorError
+                warnings.warn(LIMIT, stacklevel=2)
+            elif isinstance(error, exc.TorchDynamoException):  # from dynamo, or InductorError from its compiler
                 FAILED.add(_kind(q, bias))
                 warnings.warn(describe_failure(error, q, bias), stacklevel=2)
             else:
@@ -86,13 +90,13 @@ def describe_failure(error: Exception, q: Tensor, bias: Bias | None) -> str:
     cause = f"{type(error).__name__}: {(str(error).strip() or '?').splitlines()[0]:.120}"
     return (
         f"backend 'flex' must compile FlexAttention for {name} in {str(q.dtype).removeprefix('torch.')}, got {cause}. "
-        "Attention goes on with backend 'dense', more slowly; set backend='sdpa' or backend='dense' on the model."
+        "Attention uses backend 'dense', which is slower; set backend='sdpa' or backend='dense' on the model."
     )
 
 
 def untraced() -> AbstractContextManager[Any]:
-    """On a CPU the bias itself is called, not a trace of it: soon done. It is a switch of torch for debugging."""
-    from unittest.mock import patch  # here: only checks want it
+    """Run FlexAttention eagerly on a CPU through torch's debug switch: fast, because nothing is traced."""
+    from unittest.mock import patch  # here: only tests need it
 
     return patch("torch.nn.attention.flex_attention._FLEX_ATTENTION_DISABLE_COMPILE_DEBUG", True, create=True)
 
@@ -102,7 +106,7 @@ def _learning_on_cpu(q: Tensor, k: Tensor, v: Tensor) -> bool:
 
 
 def score_mod(where: Where, bias: Bias | None, batch: int) -> Any:
-    """The bias, as FlexAttention takes it; None where there is none."""
+    """Return the bias as FlexAttention's score_mod; None without a bias."""
     if bias is None:
         return None
     placed = placed_for(bias, where)
@@ -114,13 +118,13 @@ def score_mod(where: Where, bias: Bias | None, batch: int) -> Any:
         value = bias.pair(b, h, i, j)
         if placed is not None:
             value = torch.where(placed[b, i] & placed[b, j], value, 0.0)
-        return score + value.to(score.dtype)  # the kernel sums in the type of its scores
+        return score + value.to(score.dtype)  # the kernel requires the dtype of its scores
 
     return modify
 
 
 def with_buffers(bias: Bias) -> Bias:
-    """The same bias, its tensors (also those in lists, and of the biases in lists) made buffers."""
+    """Return a copy of the bias whose tensors, also nested in lists and biases, are buffers."""
 
     def fixed(value: Any) -> Any:
         if isinstance(value, Tensor):

@@ -43,7 +43,7 @@ class Fused(Backend):
     def preferred(self, q: Tensor, where: Where, bias: Bias | None) -> bool:
         return on_gpu(q) and (bias is not None or where.segment is not None)  # docs/results/benchmarks.md, "On a GPU"
 
-    def held(self, q: Tensor, where: Where, bias: Bias | None) -> int:
+    def pairs_in_memory(self, q: Tensor, where: Where, bias: Bias | None) -> int:
         return 0 if on_gpu(q) else q.shape[0] * q.shape[1] * q.shape[2] ** 2
 
     def __call__(self, q: Tensor, k: Tensor, v: Tensor, where: Where, bias: Bias | None, scale: float) -> Tensor:

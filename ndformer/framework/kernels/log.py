@@ -1,4 +1,4 @@
-"""NDFORMER_LOG=attention: how attention is computed, on stderr, once for each kind of call outside compiled graphs."""
+"""NDFORMER_LOG=attention: log on stderr how attention is computed, once per kind of call outside compiled graphs."""
 
 import os
 import sys
@@ -11,18 +11,18 @@ from ndformer.framework.kernels.backend import Backend
 from ndformer.framework.tokens import Where
 
 VARIABLE, TOPIC = "NDFORMER_LOG", "attention"
-_said: set[str] = set()
+_printed: set[str] = set()
 
 
-def tell(backend: Backend, q: Tensor, where: Where, bias: Bias | None) -> None:
+def log_call(backend: Backend, q: Tensor, where: Where, bias: Bias | None) -> None:
     if torch.compiler.is_compiling() or TOPIC not in os.environ.get(VARIABLE, "").split(","):
         return
     B, H, N, width = q.shape
-    held = backend.held(q, where, bias)
-    tables = "no table of pairs" if not held else f"holds {held:,} of {B * H * N * N:,} pairs at a time"
+    pairs = backend.pairs_in_memory(q, where, bias)
+    tables = "no table of pairs" if not pairs else f"holds {pairs:,} of {B * H * N * N:,} pairs at a time"
     kind = "no bias" if bias is None else type(bias).__name__
     call = f"{B} x {H} heads of {width}, {N} tokens, {str(q.dtype).removeprefix('torch.')} on {q.device}, {kind}"
     line = f"attention: {backend.name} for {call}: {tables}"
-    if line not in _said:
-        _said.add(line)
+    if line not in _printed:
+        _printed.add(line)
         print(line, file=sys.stderr)

@@ -1,4 +1,4 @@
-"""Compiled loops over rows (numba), shared among the threads that torch has, and what they are made of."""
+"""Compiled loops over rows (numba) that run on torch's threads, and their building blocks."""
 
 import functools
 import math
@@ -11,39 +11,39 @@ OPTIONS: dict[str, Any] = dict(cache=True, error_model="numpy", fastmath={"reass
 
 
 def threaded(rows: Callable[..., Any]) -> Callable[..., Any]:
-    """(threads, n, given) -> rows(begin, end, given) over all of n, shared among threads."""
+    """Return a function (threads, n, *args) that runs rows(begin, end, *args) over range(n) on several threads."""
     from numba import config, get_num_threads, njit, prange, set_num_threads
 
     @njit(parallel=True, **OPTIONS)
-    def shared(parts, n, given):
+    def shared(parts, n, args):
         for part in prange(parts):
-            rows(n * part // parts, n * (part + 1) // parts, *given)
+            rows(n * part // parts, n * (part + 1) // parts, *args)
 
-    def call(threads: int, n: int, *given: Any) -> None:
+    def call(threads: int, n: int, *args: Any) -> None:
         if threads == 1:
-            rows(0, n, *given)
+            rows(0, n, *args)
         else:
             before = get_num_threads()
             set_num_threads(min(threads, before))
-            shared(4 * threads, n, given)
+            shared(4 * threads, n, args)
             set_num_threads(before)
 
-    # OpenMP's threads are torch's own; others would fight with them for the cores
+    # OpenMP shares torch's threads; another pool would compete with them for the cores
     config.THREADING_LAYER_PRIORITY = ["omp", "tbb", "workqueue"]  # pyright: ignore[reportAttributeAccessIssue]
     return call
 
 
 @functools.cache
 def bits() -> Any:
-    """The float32 that an int32 is in memory."""
+    """Return a numba intrinsic that reinterprets the bits of an int32 as float32."""
     from llvmlite import ir
     from numba import types
     from numba.extending import intrinsic
 
     @intrinsic
     def bits(_, number):
-        return types.float32(types.int32), lambda context, builder, signature, given: builder.bitcast(
-            given[0], ir.FloatType()
+        return types.float32(types.int32), lambda context, builder, signature, args: builder.bitcast(
+            args[0], ir.FloatType()
         )
 
     return bits

@@ -1,9 +1,8 @@
-"""Parabolas in narrow heads whose positions are far apart, on a CPU where numba is installed.
+"""Attention with parabolic biases in narrow heads at distant positions, on a CPU with numba.
 
-Where positions are too far apart to be extra channels of q and k, torch's kernel would be given a mask of all pairs,
-which takes about 1.5 times as long as these loops. Differences of positions are taken before they are squared, so the
-extent does not matter. Where positions are near each other, torch's kernel with extra channels is faster, with AVX2
-and more so with AVX-512.
+If positions are too far apart for extra channels of q and k, torch's kernel needs the bias of all pairs as a mask and
+takes about 1.5 times as long as these loops. Positions are subtracted before differences are squared, so the extent
+does not matter. At close positions torch's kernel with extra channels is faster, with AVX2 and more so with AVX-512.
 """
 
 import math
@@ -23,16 +22,17 @@ from ndformer.framework.kernels.narrow_numba import ROW, TILE
 from ndformer.framework.system.jit import in_memory, numba_works
 from ndformer.framework.tokens import Where
 
-# Channels of a head and tokens of a row for which torch's kernel with a mask is slower (tools/benchmarks/backends.py)
-WIDEST, FEWEST = 64, 40
-WIDEST_LEARNED, FEWEST_LEARNED = 32, 300  # with gradients
+# Up to these channels per head and from these tokens on, torch's kernel with a mask is slower
+# (tools/benchmarks/backends.py)
+MAX_WIDTH, MIN_TOKENS = 64, 40
+MAX_WIDTH_TRAINING, MIN_TOKENS_TRAINING = 32, 300  # with gradients
 AXES = 3
-# of dr' M dr + c' dr, as the kernel has them
+# entries of M and c in the order of the kernel
 TERMS = [(0, 0), (0, 1), (0, 2), (1, 1), (1, 2), (2, 2), (0,), (1,), (2,)]
 
 
 class Narrow(Backend):
-    """Serves parabolas of placed tokens in up to three dimensions, all in float32 on a CPU."""
+    """Compiled CPU loops for parabolic biases of placed tokens in up to three dimensions, in float32."""
 
     name = "narrow"
 
@@ -46,23 +46,25 @@ class Narrow(Backend):
             return False
         if not all(map(in_memory, (q, k, v, *parts.entries.values()))):
             return False
-        whole = where.segment is not None and samples(q, where) is None
-        return len(parts.axes) <= AXES and not whole and numba_works()
+        uncut = where.segment is not None and samples(q, where) is None
+        return len(parts.axes) <= AXES and not uncut and numba_works()
 
     def preferred(self, q: Tensor, where: Where, bias: Bias | None) -> bool:
-        if not isinstance(bias, SeparableBias) or bias.separable or q.shape[2] < FEWEST:
+        if not isinstance(bias, SeparableBias) or bias.separable or q.shape[2] < MIN_TOKENS:
             return False
         entries = bias.parabolas().entries
         if not (torch.is_grad_enabled() and any(t.requires_grad for t in (q, *entries.values()))):
-            return q.shape[-1] <= WIDEST
-        costly = where.valid is not None or (len(entries) == len(TERMS) and q.shape[2] >= FEWEST_LEARNED)  # as a mask
-        return costly and q.shape[-1] <= WIDEST_LEARNED
+            return q.shape[-1] <= MAX_WIDTH
+        costly = where.valid is not None or (
+            len(entries) == len(TERMS) and q.shape[2] >= MIN_TOKENS_TRAINING
+        )  # as a mask
+        return costly and q.shape[-1] <= MAX_WIDTH_TRAINING
 
     def __call__(self, q: Tensor, k: Tensor, v: Tensor, where: Where, bias: Bias | None, scale: float) -> Tensor:
         if not self.serves(q, k, v, where, bias):
             raise ValueError(
-                f"backend 'narrow' is for parabolas (PaPE, PaPE-RI) of placed tokens in up to {AXES} dimensions, and "
-                "heads of 8, 16 ... channels, in float32 on a CPU, with numba installed: take 'auto'"
+                f"backend 'narrow' requires a parabolic bias (PaPE, PaPE-RI), placed tokens in up to {AXES} axes, "
+                "heads of 8, 16 ... channels, float32 on a CPU and numba. Use backend 'auto'"
             )
         assert isinstance(bias, SeparableBias)
         return _narrow(q, k, v, where, bias.parabolas(), scale)
@@ -70,15 +72,15 @@ class Narrow(Backend):
 
 def _narrow(q: Tensor, k: Tensor, v: Tensor, where: Where, parts: Parabolas, scale: float) -> Tensor:
     B, H, N, _ = q.shape
-    none = q.new_zeros(1).expand(B, H, N)
-    terms = torch.stack([parts.entries.get(term, none).expand(B, H, N) for term in TERMS], -1)  # (B, H, N, 9)
+    zero = q.new_zeros(1).expand(B, H, N)
+    terms = torch.stack([parts.entries.get(term, zero).expand(B, H, N) for term in TERMS], -1)  # (B, H, N, 9)
     places = F.pad(torch.stack(parts.axes, -1), (0, AXES - len(parts.axes)))  # (B or 1, N, 3)
     valid = None if where.valid is None else where.valid.expand(B, N)
     return _Loops.apply(q, k, v, terms, places, valid, scale)[0]
 
 
 class _Loops(torch.autograd.Function):
-    """Attention by the compiled loops, forward and backward; beside it log2 of the sum of weights of each query."""
+    """Attention by compiled loops, forward and backward; also returns log2 of each query's sum of weights."""
 
     @staticmethod
     def forward(  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -103,26 +105,26 @@ class _Loops(torch.autograd.Function):
         N = q.shape[2]
         keys, queries = _Keys(places, valid, len(q)), _queries(q, terms, places, ctx.scale)
         kT, vT = keys.in_eights(k), keys.in_eights(v)
-        own = weights, _even(gradient), F.pad((gradient * out).sum(-1), (0, N % 2))
+        per_query = weights, _even(gradient), F.pad((gradient * out).sum(-1), (0, N % 2))
         dq, dk, dv = (q.new_zeros(t.shape) for t in (queries.q, kT, vT))  # contiguous, which q may not be
         dterms = q.new_zeros(*queries.q.shape[:3], len(TERMS))
-        rows = queries.q, kT, vT, keys.long(k), queries.parabolas, *own, dq, dk, dv, dterms
+        rows = queries.q, kT, vT, keys.long(k), queries.parabolas, *per_query, dq, dk, dv, dterms
         _run(narrow_backward.compiled(), [keys.counts, keys.tiled_places, keys.long_places], rows)
-        of_k = keys.out_of_eights(dk) * math.log(2)  # of queries that were multiplied with log2(e)
-        return dq[:, :, :N] * ctx.scale, of_k, keys.out_of_eights(dv), dterms[:, :, :N] * _twice(q), None, None, None
+        dk = keys.from_eights(dk) * math.log(2)  # queries were multiplied by log2(e)
+        return dq[:, :, :N] * ctx.scale, dk, keys.from_eights(dv), dterms[:, :, :N] * _twice(q), None, None, None
 
 
 class _Queries(NamedTuple):
-    """An even number of them, as the loops take them in pairs, for logits in powers of 2; one too many is all 0."""
+    """Queries for logits in base 2, padded to an even number because the loops process pairs."""
 
     q: Tensor  # (B, H, N, D)
-    parabolas: Tensor  # (B, H, N, 9 + 3), each with its place
+    parabolas: Tensor  # (B, H, N, 9 + 3), coefficients and position
 
 
 def _queries(q: Tensor, terms: Tensor, places: Tensor, scale: float) -> _Queries:
     log2 = math.log2(math.e)
-    own = places[:, None].expand(*q.shape[:3], AXES)
-    return _Queries(_even(q * (scale * log2)), _even(torch.cat([terms * (_twice(q) * log2), own], -1)))
+    positions = places[:, None].expand(*q.shape[:3], AXES)
+    return _Queries(_even(q * (scale * log2)), _even(torch.cat([terms * (_twice(q) * log2), positions], -1)))
 
 
 def _even(t: Tensor) -> Tensor:
@@ -130,12 +132,12 @@ def _even(t: Tensor) -> Tensor:
 
 
 def _twice(like: Tensor) -> Tensor:
-    """(9,) 2 for off-diagonal entries of M, which count twice."""
+    """Return (9,) factors: 2 for off-diagonal entries of M, which count twice."""
     return like.new_tensor([1.0 + (len(set(term)) == 2) for term in TERMS])
 
 
 class _Keys:
-    """Keys and what is theirs, as the loops want it: those that are, first."""
+    """Layouts of keys and values for the loops, with valid keys first."""
 
     def __init__(self, places: Tensor, valid: Tensor | None, batch: int) -> None:
         N = places.shape[1]
@@ -146,18 +148,18 @@ class _Keys:
         self.tiled_places = _tiled(self.long_places).flatten(2)  # (B, tiles, 3 ROW)
 
     def long(self, t: Tensor) -> Tensor:
-        """(B, H, N, C) -> (B, H, C, tiles TILE)."""
+        """Transpose (B, H, N, C) to (B, H, C, tiles TILE)."""
         t = t.mT
         if self.order is not None:
             t = t.gather(3, self.order[:, None, None].expand_as(t))
         return F.pad(t, (0, -self.N % TILE))
 
     def in_eights(self, t: Tensor) -> Tensor:
-        """(B, H, N, C) -> (B, H, tiles, C / 8, 8 ROW)."""
+        """Tile (B, H, N, C) to (B, H, tiles, C / 8, 8 ROW)."""
         return _tiled(self.long(t)).unflatten(3, (t.shape[-1] // 8, 8)).flatten(4)
 
-    def out_of_eights(self, eights: Tensor) -> Tensor:
-        """(B, H, tiles, C / 8, 8 ROW) -> (B, H, N, C), each key where it was."""
+    def from_eights(self, eights: Tensor) -> Tensor:
+        """Invert in_eights: (B, H, tiles, C / 8, 8 ROW) to (B, H, N, C) in the original key order."""
         tiled = eights.unflatten(4, (8, ROW)).flatten(3, 4)[..., :TILE]  # (B, H, tiles, C, TILE)
         t = tiled.transpose(2, 3).flatten(3)[..., : self.N].mT  # (B, H, N, C)
         if self.order is None:
@@ -166,12 +168,12 @@ class _Keys:
 
 
 def _tiled(channels: Tensor) -> Tensor:
-    """(..., C, tiles TILE) -> (..., tiles, C, ROW)."""
+    """Tile (..., C, tiles TILE) to (..., tiles, C, ROW)."""
     return F.pad(channels.unflatten(-1, (-1, TILE)).transpose(-2, -3), (0, ROW - TILE))
 
 
 def _run(loops: Callable[..., Any], samples: Sequence[Tensor], rows: Sequence[Tensor]) -> None:
-    """Of samples (B, ...), and of samples and heads (B, H, ...); what is written comes last, and is contiguous."""
+    """Run loops on arrays (B, ...) and (B, H, ...); outputs come last and must be contiguous."""
     heads = rows[0].shape[1]
     arrays = [*samples, *(t.flatten(0, 1) for t in rows)]
     loops(torch.get_num_threads(), len(samples[0]) * heads, heads, *(t.contiguous().numpy() for t in arrays))

@@ -1,7 +1,7 @@
-"""Gradients of narrow.py, compiled (flash attention's backward): weights are computed again, no table of pairs is kept.
+"""Compiled backward pass of narrow.py: weights are recomputed as in flash attention, no table of pairs is stored.
 
-Queries are taken a few at a time over all keys. What a tile of keys gets stays in the fastest cache while these queries
-add to it; what a query gets is summed over its whole row at once, so that registers are added up only once.
+A few queries at a time are processed over all keys. Gradients of a tile of keys stay in the fastest cache meanwhile;
+the gradient of a query is summed over its complete row at once, so that registers are reduced only once.
 """
 
 import functools
@@ -11,27 +11,27 @@ from typing import Any
 from ndformer.framework.kernels.loops import OPTIONS, threaded
 from ndformer.framework.kernels.narrow_numba import ROW, TILE, TOGETHER, pieces
 
-PART = 64  # keys at a time: their channels and gradients lie in 32 KiB
+PART = 64  # keys at a time: their channels and gradients fit in 32 KiB
 
 
 @functools.cache
 def compiled() -> Callable[..., Any]:
-    """(threads, R, heads, counts (B,), rT, rL (B, 3, tiles TILE), q (R, N, D), kT, vT, kL (R, D, tiles TILE),
-    parabolas (R, N, 12), weights (R, N), given (R, N, Dv), delta (R, N), and what is written: dq (R, N, D), dkT, dvT as
-    kT, vT, dparabolas (R, N, 9)), for an even N.
+    """Return the compiled backward loops, for an even N.
 
-    With p = 2^(q k' + parabolas - weights) and s = p (given v' - delta), logits in powers of 2: s times k, q and what
-    each coefficient multiplies, and p times given.
+    Arguments: threads, R, heads, counts (B,), rT, rL (B, 3, tiles TILE), q (R, N, D), kT, vT, kL (R, D, tiles TILE),
+    parabolas (R, N, 12), weights (R, N), dout (R, N, Dv), delta (R, N); outputs dq (R, N, D), dkT and dvT like kT and
+    vT, dparabolas (R, N, 9). With p = 2^(q k' + parabolas - weights) and s = p (dout v' - delta), they are s times k, q
+    and the monomials of each coefficient, and p times dout.
     """
     import numpy as np
     from numba import njit
 
     loops, options = pieces(PART), OPTIONS
-    bias, add_products, powers_of_2, sums = loops.bias, loops.add_products, loops.powers_of_2, loops.sums
+    bias, add_products, exp2, sums = loops.bias, loops.add_products, loops.exp2, loops.sums
 
     @njit(**options)
     def add_outer(s, t, a, b, d):
-        """To eight channels of a part of the keys, from two queries."""
+        """Add gradients of two queries to eight channels of a part of the keys."""
         a0, a1, a2, a3, a4, a5, a6, a7 = a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7]
         b0, b1, b2, b3, b4, b5, b6, b7 = b[0], b[1], b[2], b[3], b[4], b[5], b[6], b[7]
         for j in range(PART):
@@ -47,7 +47,7 @@ def compiled() -> Callable[..., Any]:
 
     @njit(**options)
     def moments(s, c, x, y, z, out, n):
-        """Of one query: s summed with what each coefficient multiplies, over n keys."""
+        """Sum s times the monomial of each coefficient over n keys, for one query."""
         x0, y0, z0 = c[9], c[10], c[11]
         xx = xy = xz = yy = yz = zz = cx = cy = cz = np.float32(0)
         for j in range(n):
@@ -72,17 +72,17 @@ def compiled() -> Callable[..., Any]:
 
     @njit(**options)
     def gradients(
-        begin, end, heads, counts, rT, rL, q, kT, vT, kL, parabolas, weights, given, delta, dq, dkT, dvT, dparabolas
+        begin, end, heads, counts, rT, rL, q, kT, vT, kL, parabolas, weights, dout, delta, dq, dkT, dvT, dparabolas
     ):
-        N, D, V = q.shape[1], q.shape[2], given.shape[2]
+        N, D, V = q.shape[1], q.shape[2], dout.shape[2]
         p, t = np.empty(PART, np.float32), np.empty(PART, np.float32)
         sensitivity = np.empty((TOGETHER, kL.shape[2]), np.float32)
         for row in range(begin, end):
             b = row // heads
             n = counts[b]
             if n == 0:
-                continue  # nothing but padding: 0
-            parts, full = (n + PART - 1) // PART, (n + 15) // 16 * 16  # whole registers
+                continue  # only padding: 0
+            parts, full = (n + PART - 1) // PART, (n + 15) // 16 * 16  # full registers
             for first in range(0, N, TOGETHER):
                 queries = min(TOGETHER, N - first)
                 for part in range(parts):
@@ -94,13 +94,13 @@ def compiled() -> Callable[..., Any]:
                         bias(parabolas[row, j], rT[b, tile, off:], t)
                         for c in range(0, D, 8):
                             add_products(q[row, i, c : c + 8], q[row, j, c : c + 8], kT[row, tile, c // 8, off:], p, t)
-                        powers_of_2(p, weights[row, i])
-                        powers_of_2(t, weights[row, j])
+                        exp2(p, weights[row, i])
+                        exp2(t, weights[row, j])
                         if lo + PART > n:
                             p[n - lo :], t[n - lo :] = 0, 0
                         u[:], w[:] = 0, 0
                         for c in range(0, V, 8):
-                            da, db = given[row, i, c : c + 8], given[row, j, c : c + 8]
+                            da, db = dout[row, i, c : c + 8], dout[row, j, c : c + 8]
                             add_products(da, db, vT[row, tile, c // 8, off:], u, w)
                             add_outer(p, t, da, db, dvT[row, tile, c // 8, off:])
                         sensitive(p, u, delta[row, i])

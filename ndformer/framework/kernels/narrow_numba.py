@@ -1,4 +1,4 @@
-"""The loops of narrow.py, compiled: each over keys, which a compiler turns into vectors, with the rest in registers."""
+"""Compiled forward loops of narrow.py: inner loops over keys are vectorized, all else stays in registers."""
 
 import functools
 from collections.abc import Callable
@@ -7,13 +7,13 @@ from typing import Any
 
 from ndformer.framework.kernels.loops import OPTIONS, bits, polynomial, threaded
 
-TILE, ROW = 128, 144  # keys that lie together, and from one channel of them to the next: no power of 2, for the cache
-TOGETHER = 32  # queries, an even number: keys and values come from the cache for all of them
+TILE, ROW = 128, 144  # keys in a tile, and stride between its channels: no power of 2, to avoid cache conflicts
+TOGETHER = 32  # queries at a time, an even number, that reuse cached keys and values
 
 
 @functools.cache
 def pieces(length: int) -> SimpleNamespace:
-    """What loops are made of, for so many keys at a time: a number that the compiler knows."""
+    """Return the building blocks of the loops for `length` keys at a time, a compile-time constant."""
     import numpy as np
     from numba import njit
 
@@ -31,7 +31,7 @@ def pieces(length: int) -> SimpleNamespace:
 
     @njit(**options)
     def add_products(p, q, k, s, t):
-        """Eight channels of two queries and a tile of keys."""
+        """Add products of eight channels of two queries and a tile of keys."""
         p0, p1, p2, p3, p4, p5, p6, p7 = p[0], p[1], p[2], p[3], p[4], p[5], p[6], p[7]
         q0, q1, q2, q3, q4, q5, q6, q7 = q[0], q[1], q[2], q[3], q[4], q[5], q[6], q[7]
         for j in range(length):
@@ -41,23 +41,23 @@ def pieces(length: int) -> SimpleNamespace:
             t[j] += q0 * k0 + q1 * k1 + q2 * k2 + q3 * k3 + q4 * k4 + q5 * k5 + q6 * k6 + q7 * k7
 
     @njit(**options)
-    def powers_of_2(s, most):
-        """s = 2^(s - most), and their sum."""
+    def exp2(s, top):
+        """Replace s by 2^(s - top) and return the sum."""
         total = np.float32(0)
         for j in range(len(s)):
-            f = s[j] - most
+            f = s[j] - top
             f = smallest if f < smallest else f  # NaN stays
-            whole = np.floor(f)
-            f -= whole
+            floor = np.floor(f)
+            f -= floor
             p = p0 + f * (p1 + f * (p2 + f * (p3 + f * (p4 + f * (p5 + f * p6)))))
-            p *= as_float((np.int32(whole) + np.int32(127)) << np.int32(23))
+            p *= as_float((np.int32(floor) + np.int32(127)) << np.int32(23))
             s[j] = p
             total += p
         return total
 
     @njit(**options)
     def sums(p, q, v, a, b, n):
-        """Eight channels of the values, weighted for two queries."""
+        """Sum eight channels of the values, weighted for two queries."""
         v0, v1, v2, v3, v4, v5, v6, v7 = v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7]
         a0 = a1 = a2 = a3 = a4 = a5 = a6 = a7 = b0 = b1 = b2 = b3 = b4 = b5 = b6 = b7 = np.float32(0)
         for j in range(n):
@@ -81,50 +81,53 @@ def pieces(length: int) -> SimpleNamespace:
         b[0], b[1], b[2], b[3], b[4], b[5], b[6], b[7] = b0, b1, b2, b3, b4, b5, b6, b7
         a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7] = a0, a1, a2, a3, a4, a5, a6, a7
 
-    return SimpleNamespace(bias=bias, add_products=add_products, powers_of_2=powers_of_2, sums=sums)
+    return SimpleNamespace(bias=bias, add_products=add_products, exp2=exp2, sums=sums)
 
 
 @functools.cache
 def compiled() -> Callable[..., Any]:
-    """(threads, R, heads, counts (B,), rT, q (R, N, D), kT, vT (R, Dv, tiles TILE), parabolas (R, N, 12), out
-    (R, N, Dv), weights (R, N)) of R = B heads rows, for an even N: 2^(q k' + parabolas) of the first `counts` keys,
-    over their sum, times v; and log2 of that sum."""
+    """Return the compiled forward loops over R = B heads rows, for an even N.
+
+    Arguments: threads, R, heads, counts (B,), rT, q (R, N, D), kT, vT (R, Dv, tiles TILE), parabolas (R, N, 12);
+    outputs out (R, N, Dv) and weights (R, N). The softmax is 2^(q k' + parabolas) over the first `counts` keys; weights
+    are log2 of its denominator.
+    """
     import numpy as np
     from numba import njit
 
     loops, one, options = pieces(TILE), np.float32(1), OPTIONS
-    bias, add_products, powers_of_2, sums = loops.bias, loops.add_products, loops.powers_of_2, loops.sums
+    bias, add_products, exp2, sums = loops.bias, loops.add_products, loops.exp2, loops.sums
 
     @njit(**options)
-    def largest(s, most):
+    def largest(s, scratch):
         for j in range(TILE):
-            most[j] = s[j]
+            scratch[j] = s[j]
         for lo in range(TILE, len(s), TILE):
             part = s[lo : lo + TILE]
             for j in range(TILE):
-                most[j] = max(most[j], part[j])
+                scratch[j] = max(scratch[j], part[j])
         for j in range(TILE // 2):
-            most[j] = max(most[j], most[TILE // 2 + j])
+            scratch[j] = max(scratch[j], scratch[TILE // 2 + j])
         for j in range(TILE // 4):
-            most[j] = max(most[j], most[TILE // 4 + j])
+            scratch[j] = max(scratch[j], scratch[TILE // 4 + j])
         for j in range(TILE // 8):
-            most[j] = max(most[j], most[TILE // 8 + j])
-        top = most[0]
-        for j in range(1, TILE // 8):  # few: a chain of these is slow
-            top = max(top, most[j])
+            scratch[j] = max(scratch[j], scratch[TILE // 8 + j])
+        top = scratch[0]
+        for j in range(1, TILE // 8):  # short: such a dependent chain is slow
+            top = max(top, scratch[j])
         return top
 
     @njit(**options)
     def attention(begin, end, heads, counts, rT, q, kT, vT, parabolas, out, weights):
         N, D = q.shape[1:]
         scores, over = np.empty((TOGETHER, vT.shape[2]), np.float32), np.empty(TOGETHER, np.float32)
-        most = np.empty(TILE, np.float32)
+        scratch = np.empty(TILE, np.float32)
         for row in range(begin, end):
             b, v = row // heads, vT[row]
             n = counts[b]
             if n == 0:
-                continue  # nothing but padding: 0
-            tiles, full = (n + TILE - 1) // TILE, (n + 15) // 16 * 16  # whole registers
+                continue  # only padding: 0
+            tiles, full = (n + TILE - 1) // TILE, (n + 15) // 16 * 16  # full registers
             for first in range(0, N, TOGETHER):
                 queries = min(TOGETHER, N - first)
                 for tile in range(tiles):
@@ -138,8 +141,8 @@ def compiled() -> Callable[..., Any]:
                 for a in range(queries):
                     s = scores[a]
                     s[n:] = -np.inf
-                    top = largest(s[: tiles * TILE], most)
-                    total = powers_of_2(s[:full], top)
+                    top = largest(s[: tiles * TILE], scratch)
+                    total = exp2(s[:full], top)
                     over[a], weights[row, first + a] = one / total, top + np.log2(total)
                 for c in range(0, out.shape[2], 8):
                     for a in range(0, queries, 2):

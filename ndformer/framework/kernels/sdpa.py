@@ -1,9 +1,9 @@
-"""Flash attention: torch's scaled_dot_product_attention, with positions in one of three forms.
+"""Flash attention: torch's scaled_dot_product_attention, with the bias in one of three forms.
 
-no bias      as it is
-features     a separable bias rides on q and k as a few extra channels: near the price of no position. In float32
-             only, and only where the encoding says that the extent of the positions allows it
-a mask       the bias of all pairs, made in float32
+no bias      q and k unchanged
+channels     a separable bias as a few extra channels of q and k, almost as fast as without bias; in float32, and only
+             if the encoding finds the extent of the positions small enough
+mask         the bias of all pairs, in float32
 """
 
 from typing import TypeGuard
@@ -15,68 +15,68 @@ from torch import Tensor
 from ndformer.framework.bias.base import Bias
 from ndformer.framework.bias.parabolas import SeparableBias
 from ndformer.framework.kernels.backend import Backend, on_gpu, samples
-from ndformer.framework.kernels.masks import bias_rows, seen
+from ndformer.framework.kernels.masks import attention_mask, bias_rows
 from ndformer.framework.tokens import Where
 
-MASK = 2**26  # elements of a bias that may be made whole: 256 MiB in float32
+MASK = 2**26  # maximum elements of a bias for all pairs: 256 MiB in float32
 
 
 class SDPA(Backend):
-    """Serves everything; worth it unless a bias, or the mask of packed rows, would be large as a whole."""
+    """torch's kernel, preferred unless the bias or mask of all pairs would be too large."""
 
     name = "sdpa"
 
     def preferred(self, q: Tensor, where: Where, bias: Bias | None) -> bool:
         if torch.compiler.is_exporting():
-            return True  # a graph is of batches and images of any size, and computes all in one way
-        rows_only = bias is not None and not bias.pointwise  # whole rows take several such tensors to make
+            return True  # an exported graph runs at any batch and image size with one backend
+        rows_only = bias is not None and not bias.pointwise  # computing rows takes several tensors of that size
         if on_gpu(q) and q.dtype != torch.float64 and rows_only:
             return False
-        return self.held(q, where, bias) <= (MASK // 8 if rows_only else MASK)
+        return self.pairs_in_memory(q, where, bias) <= (MASK // 8 if rows_only else MASK)
 
-    def held(self, q: Tensor, where: Where, bias: Bias | None) -> int:
+    def pairs_in_memory(self, q: Tensor, where: Where, bias: Bias | None) -> int:
         B, H, N, _ = q.shape
         exact = q.dtype == torch.float64
-        whole = bias is not None and (exact or not rides(bias))
-        whole = whole or (exact and on_gpu(q))  # no GPU has a flash kernel for it
+        dense = bias is not None and (exact or not is_separable(bias))
+        dense = dense or (exact and on_gpu(q))  # no GPU has a flash kernel for float64
         cut = samples(q, where)
         if cut is not None:
-            return whole * sum(rows.index.numel() * rows.index.shape[1] for rows, _ in cut) * H
-        return (whole or where.segment is not None) * B * H * N * N
+            return dense * sum(rows.index.numel() * rows.index.shape[1] for rows, _ in cut) * H
+        return (dense or where.segment is not None) * B * H * N * N
 
     def __call__(self, q: Tensor, k: Tensor, v: Tensor, where: Where, bias: Bias | None, scale: float) -> Tensor:
         dtype = q.dtype
         if bias is not None and dtype in (torch.bfloat16, torch.float16):
-            # the mask has the precision of q, and a bias in 16 bits loses digits; on a CPU float32 is no slower
+            # the mask has the dtype of q, and 16 bits are too few for a bias; on a CPU float32 is not slower
             q, k, v = q.float(), k.float(), v.float()
-        mask = seen(where, 0, q.shape[2])
-        if rides(bias) and q.dtype == torch.float32:
-            return riding(q, k, v, where, bias, mask, scale).to(dtype)
+        mask = attention_mask(where, 0, q.shape[2])
+        if is_separable(bias) and q.dtype == torch.float32:
+            return attend_with_channels(q, k, v, where, bias, mask, scale).to(dtype)
         if bias is not None:
             total = bias_rows(bias, where, 0, q.shape[2])
             if mask is not None:
                 total = total.masked_fill(~mask, -torch.inf)
-            # one form for all kernels: they know no broadcast over heads with gradients
+            # expanded because kernels do not support a broadcast over heads with gradients
             mask = total.to(q.dtype).expand(q.shape[0], q.shape[1], -1, -1)
         width = v.shape[-1]
-        v = _as_wide(v, q.shape[-1])  # where something rides on q and k already
+        v = _as_wide(v, q.shape[-1])  # q and k may have extra channels already
         return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale)[..., :width].to(dtype)
 
 
-def rides(bias: Bias | None) -> TypeGuard[SeparableBias]:
+def is_separable(bias: Bias | None) -> TypeGuard[SeparableBias]:
     return isinstance(bias, SeparableBias) and bias.separable
 
 
-def riding(
+def attend_with_channels(
     q: Tensor, k: Tensor, v: Tensor, where: Where, bias: SeparableBias, mask: Tensor | None, scale: float
 ) -> Tensor:
-    """With the bias as extra channels of q and k: as many as make the heads' width a multiple of 8."""
+    """Run attention with the bias as extra channels of q and k, padded to a head width divisible by 8."""
     fq, fk = features(where, bias, scale)
     spare = -(q.shape[-1] + fq.shape[-1]) % 8
     q = torch.cat([q, fq.expand(*q.shape[:3], -1), q.new_zeros(1).expand(*q.shape[:3], spare)], dim=-1)
     padding = k.new_zeros(1).expand(*k.shape[:3], spare)
     width, v = v.shape[-1], _as_wide(v, q.shape[-1])
-    calls = [] if bias.near is None else bias.near.calls
+    calls = [] if bias.local is None else bias.local.calls
     outputs = []
     for call, channels in zip(calls or [slice(None)], fk):
         wide = torch.cat([k, channels.expand(*k.shape[:3], -1), padding], dim=-1)

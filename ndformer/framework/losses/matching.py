@@ -7,10 +7,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ndformer.framework.bev_grid import Field
+from ndformer.framework.bev_grid import BEVGrid
 from ndformer.framework.losses.boxes3d import distance_iou, iou_3d
 from ndformer.framework.losses.objects3d import Objects3D
-from ndformer.framework.system.devices import sent
+from ndformer.framework.system.devices import tensor_like
 
 ALPHA, GAMMA = 0.25, 2.0  # of the focal loss
 
@@ -30,7 +30,7 @@ class Matching:
     overlap: float = 0.25
 
     @torch.no_grad()
-    def __call__(self, logits: Tensor, boxes: Tensor, objects: Objects3D, field: Field) -> Pairs:
+    def __call__(self, logits: Tensor, boxes: Tensor, objects: Objects3D, field: BEVGrid) -> Pairs:
         """Assign the objects of each sample to its queries (B, Q, ...) at the lowest total cost (Hungarian assignment).
 
         Waits for the device once, for all samples.
@@ -44,17 +44,17 @@ class Matching:
             numbers = there.nonzero()[0]
             queries, chosen = linear_sum_assignment(own[:, numbers])
             found += [(b, int(q), int(numbers[o])) for q, o in zip(queries, chosen)]
-        columns = sent(torch.tensor(found, dtype=torch.int64), logits).reshape(-1, 3).unbind(1)
+        columns = tensor_like(torch.tensor(found, dtype=torch.int64), logits).reshape(-1, 3).unbind(1)
         return Pairs(*columns)
 
-    def costs(self, logits: Tensor, boxes: Tensor, objects: Objects3D, field: Field) -> Tensor:
+    def costs(self, logits: Tensor, boxes: Tensor, objects: Objects3D, field: BEVGrid) -> Tensor:
         """(B, Q, K)."""
         p = logits.float().sigmoid()
         positive = ALPHA * (1 - p) ** GAMMA * -(p + 1e-12).log()
         negative = (1 - ALPHA) * p**GAMMA * -(1 - p + 1e-12).log()
         label = objects.labels[:, None].expand(-1, p.shape[1], -1)
         score = (positive - negative).gather(2, label)
-        size = sent(field.shape[::-1], boxes) * field.step
+        size = tensor_like(field.shape[::-1], boxes) * field.step
         away = ((boxes[:, :, None, :2] - objects.boxes[:, None, :, :2]) / size).abs().sum(-1)
         common = iou_3d(boxes[:, :, None, :7], objects.boxes[:, None, :, :7])
         return self.score * score + self.distance * away - self.overlap * common
@@ -72,14 +72,14 @@ class Weights:
     overlap: float = 0.5
 
     def __call__(
-        self, logits: Tensor, boxes: Tensor, code: Tensor, iou: Tensor, objects: Objects3D, pairs: Pairs, field: Field
+        self, logits: Tensor, boxes: Tensor, code: Tensor, iou: Tensor, objects: Objects3D, pairs: Pairs, field: BEVGrid
     ) -> dict[str, Tensor]:
         count = max(1, len(pairs.sample))
         chosen = (pairs.sample, pairs.query)
         truth = objects.boxes[pairs.sample, pairs.object]  # (P, 9)
         target = torch.zeros_like(logits)
         target[(*chosen, objects.labels[pairs.sample, pairs.object])] = 1
-        away = (code[chosen] - query_code(truth, field)) * sent([1.0] * 8 + [self.velocity] * 2, code)
+        away = (code[chosen] - query_code(truth, field)) * tensor_like([1.0] * 8 + [self.velocity] * 2, code)
         known = away.isfinite()  # velocities may be NaN
         own = boxes[chosen]
         with torch.no_grad():
@@ -100,9 +100,9 @@ def focal(logits: Tensor, target: Tensor) -> Tensor:
     return weight * (1 - right) ** GAMMA * F.binary_cross_entropy_with_logits(logits, target, reduction="none")
 
 
-def query_code(boxes: Tensor, field: Field) -> Tensor:
+def query_code(boxes: Tensor, field: BEVGrid) -> Tensor:
     """(..., 9) -> (..., 10): x and y in cells, z, log sizes, sin and cos of yaw, velocity."""
     yaw = boxes[..., 6:7]
     return torch.cat(
-        [field.at(boxes), boxes[..., 2:3], boxes[..., 3:6].log(), yaw.sin(), yaw.cos(), boxes[..., 7:]], -1
+        [field.to_cells(boxes), boxes[..., 2:3], boxes[..., 3:6].log(), yaw.sin(), yaw.cos(), boxes[..., 7:]], -1
     )

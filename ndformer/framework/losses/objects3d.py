@@ -9,10 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ndformer.framework.bev_grid import Field
+from ndformer.framework.bev_grid import BEVGrid
 from ndformer.framework.errors import DataError
 from ndformer.framework.losses.labels import checked
-from ndformer.framework.system.devices import sent
+from ndformer.framework.system.devices import tensor_like
 
 LEAST = 2  # cells, the radius of the smallest object's peak
 
@@ -46,17 +46,17 @@ class Objects3D:
         return cls(*(each.to(device, non_blocking=True) for each in (boxes, labels, real)))
 
 
-def peaks(objects: Objects3D, field: Field, classes: int, overlap: float = 0.1) -> Tensor:
+def peaks(objects: Objects3D, field: BEVGrid, classes: int, overlap: float = 0.1) -> Tensor:
     """(B, classes, ny, nx): 1 in the cell of each object's middle, a Gaussian about it; the largest where several meet.
 
     CornerNet's radius: any box whose corners are so near overlaps by `overlap` or more. Objects beside the map have
     none.
     """
-    at = field.at(objects.boxes)  # (B, K, 2)
+    at = field.to_cells(objects.boxes)  # (B, K, 2)
     width, length = objects.boxes[..., 3] / field.step, objects.boxes[..., 4] / field.step
     radius = corner_radius(length, width, overlap).floor().clamp(min=LEAST)  # (B, K)
     sigma = (2 * radius + 1) / 6
-    there = objects.real & field.inside(at)
+    there = objects.real & field.contains(at)
     middle = at.floor()
     B, K = there.shape
     maps = at.new_zeros(B, classes, *field.shape)
@@ -99,5 +99,5 @@ def local_maxima(scores: Tensor, sharp: Sequence[int] = ()) -> Tensor:
     largest = torch.nn.functional.max_pool2d(scores, 3, 1, 1)
     kept = scores == largest
     if len(sharp):
-        kept = kept.index_fill(1, sent(list(sharp), scores), True)
+        kept = kept.index_fill(1, tensor_like(list(sharp), scores), True)
     return scores * kept

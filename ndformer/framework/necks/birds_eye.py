@@ -8,7 +8,7 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from ndformer.framework.bev_grid import Field
+from ndformer.framework.bev_grid import BEVGrid
 from ndformer.framework.errors import DataError
 from ndformer.framework.registry import NECKS
 from ndformer.framework.registry.ranges import Few, Finite, Positive, SomeShare, Width
@@ -17,15 +17,15 @@ from ndformer.framework.tokens import TokenSet
 EPS = 1e-3
 
 
-def map_of(tokens: TokenSet, field: Field, patches: bool = False) -> Tensor:
+def map_of(tokens: TokenSet, field: BEVGrid, patches: bool = False) -> Tensor:
     """(B, C, ny, nx) the pillars at their cells (the first two axes of their positions), 0 elsewhere. With `patches`,
     the mean of those of cameras is added in each cell where some stand."""
     x, B = tokens.features, tokens.features.shape[0]
-    at = field.at(tokens.where.positions.expand(B, -1, -1))
-    kept = field.inside(at)
+    at = field.to_cells(tokens.where.positions.expand(B, -1, -1))
+    kept = field.contains(at)
     kept = kept if tokens.where.valid is None else kept & tokens.where.valid
     cells = field.shape[0] * field.shape[1]
-    number = field.number(at) + cells * torch.arange(B, device=x.device)[:, None]  # (B, N)
+    number = field.flat_index(at) + cells * torch.arange(B, device=x.device)[:, None]  # (B, N)
     pillar = kept if tokens.modality is None else kept & (tokens.modality == 0)
     place = number.flatten()  # all are put, what is not meant as nothing: to choose would make a GPU wait
 
@@ -111,7 +111,7 @@ class BirdsEyeNet(nn.Module):
         if not len(blocks) == len(strides) == len(widths) > 0:
             raise ValueError("blocks, strides and widths have one number per stage, one or more of them")
         shape = (round((high[1] - low[1]) / cell), round((high[0] - low[0]) / cell))
-        self.field, self.patches = Field(low, cell, shape), patches
+        self.field, self.patches = BEVGrid(low, cell, shape), patches
         self.stages, self.ups, total = nn.ModuleList(), nn.ModuleList(), 1
         channels = dim
         for count, factor, width in zip(blocks, strides, widths):
@@ -133,7 +133,7 @@ class BirdsEyeNet(nn.Module):
             self.ups.append(nn.Sequential(resized, MapNorm(up, norm_momentum), nn.ReLU()))
             channels = width
         self.width = up * len(blocks)  # what heads get
-        self.out = Field(low, cell * stride, (shape[0] // stride, shape[1] // stride))
+        self.out = BEVGrid(low, cell * stride, (shape[0] // stride, shape[1] // stride))
 
     def forward(self, tokens: TokenSet) -> Tensor:
         """(B, width, ny / stride, nx / stride)."""

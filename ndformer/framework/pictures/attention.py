@@ -95,7 +95,7 @@ class Painting:
             ax.set_xlabel(block.beneath[row][column], fontsize=7.5, color="0.35", labelpad=2)
 
     def save(self, path: Path) -> None:
-        with atomic.whole(path) as half:
+        with atomic.replacing(path) as half:
             self.figure.savefig(half)
 
     def moving(self, path: Path) -> None:
@@ -126,7 +126,7 @@ class Painting:
 
 def save_gif(frames: Sequence[Any], path: Path, seconds: float) -> None:
     """PIL images, one after the other, for ever."""
-    with atomic.whole(path) as half:
+    with atomic.replacing(path) as half:
         frames[0].save(half, save_all=True, append_images=frames[1:], duration=round(1000 * seconds), loop=0)
 
 

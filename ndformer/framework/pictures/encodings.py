@@ -48,12 +48,12 @@ def measure(cfg: dict[str, Any], where: Where, heads: int, queries: Tensor) -> t
     found: dict[str, Tensor] = {}
 
     inputs = layer.input(encoding.embed(torch.zeros_like(x), state), state)
-    added = layer.asked(inputs, state)[0]
+    added = layer.qk_input(inputs, state)[0]
     if added.any():
         unit = F.normalize(added, dim=-1)
         found["similarity"] = (unit[queries] @ unit.T)[:, None].expand(-1, heads, -1)
 
-    if encoding.acts_between_blocks:
+    if encoding.has_block_update:
         found["heard"] = _heard(encoding, x, state, queries)[:, None].expand(-1, heads, -1)
 
     logits = torch.zeros(len(queries), heads, N)
@@ -75,7 +75,7 @@ def _heard(encoding: PositionEncoding, x: Tensor, state: Any, queries: Tensor) -
     """(Q, N): how much of what comes to each query between the first blocks is each key's."""
 
     def added(x: Tensor) -> Tensor:
-        ahead, behind = (encoding.between_blocks(x, state, passed) - x for passed in (0, 1))
+        ahead, behind = (encoding.block_update(x, state, passed) - x for passed in (0, 1))
         return (ahead + behind)[:, queries]
 
     silent = [x.index_fill(1, key, 0.0) for key in torch.arange(x.shape[1])]
@@ -159,6 +159,6 @@ def draw_file(*kinds: type[PositionEncoding]) -> None:
     folder = parser.parse_args().out
     folder.mkdir(parents=True, exist_ok=True)
     for kind in kinds:
-        with atomic.whole(folder / f"{kind.__name__}.png") as half:
+        with atomic.replacing(folder / f"{kind.__name__}.png") as half:
             draw(kind, {}, [], 2, 4).savefig(half)
         print(folder / f"{kind.__name__}.png")

@@ -115,7 +115,7 @@ def confusion_matrix(
     bar = figure.colorbar(image, ax=axis, fraction=min(0.04, 0.3 / side), pad=min(0.02, 0.2 / side))
     bar.set_label("share of the row", fontsize=8)
     bar.ax.tick_params(labelsize=7)
-    with atomic.whole(path) as half:
+    with atomic.replacing(path) as half:
         figure.savefig(half, dpi=110, bbox_inches="tight")
 
 
@@ -145,5 +145,5 @@ def _figure(wide: float, high: float) -> Any:
 
 def _save(figure: Any, path: Path) -> None:
     figure.tight_layout()
-    with atomic.whole(path) as half:
+    with atomic.replacing(path) as half:
         figure.savefig(half, dpi=110)

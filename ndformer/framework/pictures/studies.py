@@ -49,7 +49,7 @@ def learning_curves(path: Path, title: str, across: str, panels: Curves) -> None
     wide = 1.4 + 2.9 * len(panels) + 0.065 * max(map(len, rows))
     with canvas(wide, max(3.2, 0.8 + 0.17 * len(rows)), title) as figure:
         _lines(figure, across, panels, wide=len(panels))
-        with atomic.whole(path) as half:
+        with atomic.replacing(path) as half:
             figure.savefig(half)
 
 
@@ -80,7 +80,7 @@ def abilities(
         axis.grid(False)
         axis.tick_params(length=0)
         _lines(right, "steps", curves, wide=2)
-        with atomic.whole(path) as half:
+        with atomic.replacing(path) as half:
             figure.savefig(half)
 
 
@@ -111,5 +111,5 @@ def maps(
     values = np.array([[grids[row][column] for column in columns] for row in rows])
     short = [textwrap.fill(column, 16) for column in columns]
     figure = heat_maps(title, [Panels(name, values)], rows, short, [[marked] * len(columns)] * len(rows))
-    with atomic.whole(path) as half:
+    with atomic.replacing(path) as half:
         figure.savefig(half)

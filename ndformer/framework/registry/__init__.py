@@ -1,4 +1,4 @@
-"""Registries: classes by the names that configs use for them."""
+"""Registries: classes by their names in configs."""
 
 from ndformer.framework.registry.base import (
     ANSWERS,

@@ -1,4 +1,4 @@
-"""Names for things that configurations build: mmengine registries that find their modules, and help when they miss."""
+"""mmengine registries that import their modules automatically and suggest names for unknown ones."""
 
 import importlib
 import pkgutil
@@ -13,54 +13,54 @@ with host_state.importing():
 
 
 class Registry(mmengine.registry.Registry):
-    """An mmengine registry of one kind of thing, found by name.
+    """An mmengine registry of one kind of class.
 
-    `places` are where things of this kind live, packages and modules: all modules there are imported at the first
-    look-up, so a new file needs no list to be entered in.
+    `packages` are packages or modules with such classes. All their modules are imported at the first lookup, so a new
+    file is found without a list.
     """
 
-    def __init__(self, name: str, *places: str) -> None:
+    def __init__(self, name: str, *packages: str) -> None:
         super().__init__(name, scope="ndformer")
-        self._places = places
-        self.synonyms: dict[str, str] = {}  # names in papers and other libraries, in lower case, and ours
+        self._packages = packages
+        self.synonyms: dict[str, str] = {}  # lower-case names in papers and other libraries, and ours
 
     def all(self) -> dict[str, Any]:
-        """Every name, and what it stands for."""
+        """Return all registered classes by name."""
         self._load()
         return self.module_dict
 
     def get(self, key: str) -> Any:
-        """What is registered by that name. mmengine's own look-up would import whatever module a dotted name says."""
+        """Return the class with this name, without importing modules in dotted names, as mmengine does."""
         self._load()
-        found = self.module_dict.get(key.removeprefix(f"{self.scope}."))
-        if found is None:
+        kind = self.module_dict.get(key.removeprefix(f"{self.scope}."))
+        if kind is None:
             names = sorted(self.module_dict)
-            other = self.synonyms.get(key.lower())
-            meant = nearest(key, names) if other is None else f", did you mean '{other}'?"
-            raise UnknownNameError(f"no {self.name} is called '{key}'{meant} Known: {', '.join(names)}")
-        return found
+            synonym = self.synonyms.get(key.lower())
+            suggestion = nearest(key, names) if synonym is None else f", did you mean '{synonym}'?"
+            raise UnknownNameError(f"no {self.name} is called '{key}'{suggestion} Known: {', '.join(names)}")
+        return kind
 
     def create(self, cfg: dict[str, Any], **context: Any) -> Any:
-        """Build `cfg` with arguments that its place in the model gives; an option nothing reads is an error."""
+        """Build the class of `cfg` with its options and the arguments in `context`; unknown options raise an error."""
         if not isinstance(cfg, dict) or "type" not in cfg:
-            raise TypeError(f"a {self.name} is given as dict(type='NAME', ...), got {cfg!r}")
+            raise TypeError(f"a {self.name} must be dict(type='NAME', ...), got {cfg!r}")
         kind = self.get(cfg["type"]) if isinstance(cfg["type"], str) else cfg["type"]
         options = {key: value for key, value in cfg.items() if key != "type"}
-        known, more = arguments(kind)
+        names, extra = arguments(kind)
         for key in options:
-            if key in context or not (key in known or more):
-                free = [name for name in known if name not in context]
+            if key in context or not (key in names or extra):
+                free = [name for name in names if name not in context]
                 raise UnknownNameError(
                     f"{kind.__name__} has no option '{key}'{nearest(key, free)} It has: {', '.join(free)}"
                 )
         return kind(**context, **options)
 
     def _load(self) -> None:
-        for name in self._places:
-            place = importlib.import_module(name)
-            for module in pkgutil.walk_packages(getattr(place, "__path__", ()), name + "."):
+        for name in self._packages:
+            package = importlib.import_module(name)
+            for module in pkgutil.walk_packages(getattr(package, "__path__", ()), name + "."):
                 importlib.import_module(module.name)
-        self._places = ()
+        self._packages = ()
 
 
 ENCODINGS = Registry("encoding", "ndformer.encodings")

@@ -1,7 +1,7 @@
-"""What a number may be (its range), said in the signature of who takes it: `heads: Few`, `dropout: Rate`.
+"""Value ranges in type annotations of constructors, such as `heads: Few` and `dropout: Rate`.
 
-Plain Python is free to give others, which the constructors then have to bear; what comes from a config is held to them
-before anything is built or read. Upper ends are where no machine could follow. NaN is in no range.
+Configs are checked against them before anything is built or read; plain Python calls are not. Upper limits exclude
+values that no machine could handle. NaN is in no range.
 """
 
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from torch import nn
 
 @dataclass(frozen=True)
 class Range:
-    """From `low` to `high`; `above` leaves `low` itself out, `below` leaves out `high`."""
+    """Numbers from `low` to `high`; `above` excludes `low`, `below` excludes `high`."""
 
     low: float
     high: float
@@ -31,7 +31,7 @@ class Range:
 
 @dataclass(frozen=True)
 class Ascending:
-    """Of a list: nothing is smaller than what stands before it."""
+    """Lists in ascending order."""
 
     def __contains__(self, value: Any) -> bool:
         return list(value) == sorted(value)
@@ -42,7 +42,7 @@ class Ascending:
 
 @dataclass(frozen=True)
 class Filled:
-    """Of a text or a list: there is something in it. An empty text is what an unset shell variable leaves."""
+    """Strings and lists that are not empty; an unset shell variable gives an empty string."""
 
     def __contains__(self, value: Any) -> bool:
         return len(value) > 0
@@ -53,7 +53,7 @@ class Filled:
 
 @dataclass(frozen=True)
 class Names:
-    """Of a dict: its keys can name the modules of a model."""
+    """Dicts whose keys are valid names of submodules."""
 
     def __contains__(self, value: Any) -> bool:
         return all(isinstance(key, str) and key.isidentifier() and key not in dir(nn.ModuleDict) for key in value)
@@ -66,14 +66,14 @@ LARGE = 1e12
 
 Finite = Annotated[float, Range(-LARGE, LARGE)]
 Positive = Annotated[float, Range(0, LARGE, above=True)]
-Factor = Annotated[float, Range(1, LARGE)]  # its inverse too
+Factor = Annotated[float, Range(1, LARGE)]  # or its inverse
 NonNegative = Annotated[float, Range(0, LARGE)]
 Share = Annotated[float, Range(0, 1)]
-Rate = Annotated[float, Range(0, 1, below=True)]  # all of it would leave nothing
-SomeShare = Annotated[float, Range(0, 1, above=True)]  # nor would none of it
+Rate = Annotated[float, Range(0, 1, below=True)]  # 1 would drop everything
+SomeShare = Annotated[float, Range(0, 1, above=True)]  # 0 would select nothing
 Inside = Annotated[float, Range(0, 1, above=True, below=True)]
 Degrees = Annotated[float, Range(0, 360)]
-Seconds = Annotated[float, Range(0, 10**7, above=True)]  # clocks know no longer ones
+Seconds = Annotated[float, Range(0, 10**7, above=True)]  # maximum of timers
 
 Count = Annotated[int, Range(1, 10**9)]
 Natural = Annotated[int, Range(0, 10**9)]
@@ -84,10 +84,10 @@ WidthOrNone = Annotated[int, Range(0, 65536)]
 Side = Annotated[int, Range(1, 16384)]  # pixels, cells
 SideOrNone = Annotated[int, Range(0, 16384)]
 Dims = Annotated[int, Range(1, 16)]  # axes of a position
-Axis = Annotated[int, Range(0, 15)]  # which of them
+Axis = Annotated[int, Range(0, 15)]  # index of an axis
 Classes = Annotated[int, Range(1, 10**6)]
 Offset = Annotated[int, Range(-(10**9), 10**9)]
-Seed = Annotated[int, Range(0, 2**32 - 1)]  # numpy's
+Seed = Annotated[int, Range(0, 2**32 - 1)]  # range of numpy
 
 Span = Annotated[tuple[Positive, Positive], Ascending()]
 ShareSpan = Annotated[tuple[Share, Share], Ascending()]

@@ -1,4 +1,4 @@
-"""What a class or function takes: its arguments, their annotations in words, and whether a plain value fits one."""
+"""Inspection of signatures: arguments of a class or function, their annotations in words and type checks."""
 
 import collections.abc
 import functools
@@ -24,6 +24,8 @@ WORDS = {
 
 
 class Argument(NamedTuple):
+    """The type annotation and default of an argument."""
+
     hint: Any
     default: Any = inspect.Parameter.empty
 
@@ -34,24 +36,25 @@ class Argument(NamedTuple):
 
 @functools.cache
 def arguments(kind: Any) -> tuple[dict[str, Argument], bool]:
-    """The arguments by name, and whether any others are taken too.
+    """Return the arguments by name, and whether further keyword arguments are accepted.
 
-    **kwargs of a constructor are taken to go to the next one up; where none of ours is left there, anything goes.
+    **kwargs of a constructor are assumed to be passed to the base class; if no base class names its arguments, any are
+    accepted.
     """
     if not inspect.isclass(kind):
-        return _of_function(kind, skip=0)
+        return _function_arguments(kind, skip=0)
     found: dict[str, Argument] = {}
-    more = False
+    extra = False
     for base in kind.__mro__:
         if "__init__" in vars(base) and base not in (object, nn.Module):
-            own, more = _of_function(vars(base)["__init__"], skip=1)
-            found |= own | found  # the outermost comes first, and says the type and the default
-            if not more:
+            named, extra = _function_arguments(vars(base)["__init__"], skip=1)
+            found |= named | found  # annotations and defaults of subclasses take precedence
+            if not extra:
                 break
-    return found, more
+    return found, extra
 
 
-def _of_function(function: Any, skip: int) -> tuple[dict[str, Argument], bool]:
+def _function_arguments(function: Any, skip: int) -> tuple[dict[str, Argument], bool]:
     parameters = list(inspect.signature(function).parameters.values())[skip:]
     try:
         hints = typing.get_type_hints(function, include_extras=True)
@@ -66,21 +69,21 @@ def _of_function(function: Any, skip: int) -> tuple[dict[str, Argument], bool]:
 
 
 def union(hint: Any) -> tuple[Any, ...]:
-    """The members of a union, or the hint alone."""
+    """Return the members of a union, or the hint itself."""
     return typing.get_args(hint) if typing.get_origin(hint) in (Union, types.UnionType) else (hint,)
 
 
 def fits(value: Any, hint: Any) -> bool:
-    """Whether an annotation allows a plain value. Where we cannot tell, it does."""
-    origin, inside = typing.get_origin(hint) or hint, typing.get_args(hint)
+    """Return whether a plain value matches an annotation; annotations that cannot be checked match."""
+    origin, args = typing.get_origin(hint) or hint, typing.get_args(hint)
     if origin is Annotated:
         return fits(value, hint.__origin__) and all(value in range for range in hint.__metadata__)
     if len(union(hint)) > 1:
-        return any(fits(value, one) for one in inside)
+        return any(fits(value, member) for member in args)
     if hint is None or hint is types.NoneType:
         return value is None
     if origin is Literal:
-        return any(value == one and type(value) is type(one) for one in inside)
+        return any(value == literal and type(value) is type(literal) for literal in args)
     if hint in (bool, str):
         return isinstance(value, hint)
     if hint is Path:
@@ -95,31 +98,31 @@ def fits(value: Any, hint: Any) -> bool:
     if origin in LISTS:
         if not isinstance(value, (list, tuple)):
             return False
-        if origin is tuple and inside and inside[-1] is not Ellipsis:
-            return len(value) == len(inside) and all(map(fits, value, inside))
-        return not inside or all(fits(one, inside[0]) for one in value)
+        if origin is tuple and args and args[-1] is not Ellipsis:
+            return len(value) == len(args) and all(map(fits, value, args))
+        return not args or all(fits(item, args[0]) for item in value)
     if origin in DICTS:
-        return isinstance(value, dict) and (not inside or all(fits(one, inside[1]) for one in value.values()))
+        return isinstance(value, dict) and (not args or all(fits(item, args[1]) for item in value.values()))
     return True
 
 
 def in_words(hint: Any) -> str:
-    """An annotation for people: int | None is 'a whole number or None'."""
-    origin, inside = typing.get_origin(hint) or hint, typing.get_args(hint)
+    """Describe an annotation in words: int | None is 'a whole number or None'."""
+    origin, args = typing.get_origin(hint) or hint, typing.get_args(hint)
     if origin is Annotated:
         return " ".join([in_words(hint.__origin__), *map(str, hint.__metadata__)])
     if len(union(hint)) > 1:
-        return " or ".join(dict.fromkeys(in_words(one) for one in inside if one is not Tensor))
+        return " or ".join(dict.fromkeys(in_words(member) for member in args if member is not Tensor))
     if hint is None or hint is types.NoneType:
         return "None"
     if origin is Literal:
-        return " or ".join(map(repr, inside))
+        return " or ".join(map(repr, args))
     if is_dataclass(hint):
         return f"dict({', '.join(f'{name}=' for name in arguments(hint)[0])})"
-    if origin is tuple and inside and inside[-1] is not Ellipsis:
-        return f"a list of {len(inside)} ({', '.join(map(in_words, inside))})"
+    if origin is tuple and args and args[-1] is not Ellipsis:
+        return f"a list of {len(args)} ({', '.join(map(in_words, args))})"
     if origin in LISTS:
-        return f"a list, each item {in_words(inside[0])}" if inside and inside[0] is not Any else "a list"
+        return f"a list, each item {in_words(args[0])}" if args and args[0] is not Any else "a list"
     if origin in DICTS:
         return "a dict"
     return WORDS.get(hint) or getattr(hint, "__name__", str(hint))

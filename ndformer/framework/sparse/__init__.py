@@ -1,4 +1,4 @@
-"""Points in voxels: convolution over the occupied ones, and reductions over groups of points."""
+"""Sparse voxel operations: submanifold convolution and segment reductions."""
 
 from ndformer.framework.sparse.conv import SubMConv3d
 from ndformer.framework.sparse.segments import reduce_segments

@@ -1,4 +1,4 @@
-"""Sparse submanifold convolution: out of occupied voxels into occupied voxels, in plain torch or by spconv on a GPU."""
+"""Sparse submanifold convolution between occupied voxels, in torch or with spconv on a GPU."""
 
 import math
 from collections.abc import Sequence
@@ -14,10 +14,10 @@ from ndformer.framework.sparse.sites import Sites, Table
 
 
 class SubMConv3d(nn.Module):
-    """conv3d over a volume that is 0 where no point is, computed only where points are.
+    """A 3-D convolution over a volume that is 0 without points, computed only at points.
 
-    y[n] = bias + sum over offsets d of weight[:, d] x[site at voxel(n) + d]. Several points in one voxel: neighbours
-    see their mean, each sees itself at the centre. The weight has spconv's layout, so published checkpoints fit.
+    y[n] = bias + sum over offsets d of weight[:, d] x[site at voxel(n) + d]. If a voxel contains several points,
+    neighbors use their mean and each point uses its own features at the center. The weight has spconv's layout.
     """
 
     def __init__(
@@ -30,18 +30,18 @@ class SubMConv3d(nn.Module):
     ) -> None:
         super().__init__()
         if kernel % 2 == 0 or kernel < 3:
-            raise ValueError(f"the size of the kernel is odd and at least 3, got {kernel}")
+            raise ValueError(f"kernel must be odd and at least 3, got {kernel}")
         if backend not in ("auto", "torch", "spconv"):
-            raise ValueError(f"backend is 'auto', 'torch' or 'spconv', got {backend!r}")
+            raise ValueError(f"backend must be 'auto', 'torch' or 'spconv', got {backend!r}")
         self.kernel, self.backend = kernel, backend
         bound = 1 / math.sqrt(dim * kernel**3)
         self.weight = nn.Parameter(torch.empty(out_dim, kernel, kernel, kernel, dim).uniform_(-bound, bound))
         self.bias = nn.Parameter(torch.empty(out_dim).uniform_(-bound, bound)) if bias else None
 
     def forward(self, x: Tensor, sites: Sites) -> Tensor:
-        """(N, dim) -> (N, out_dim)."""
+        """Map features (N, dim) to (N, out_dim)."""
         if len(x) != len(sites.site):
-            raise ValueError(f"{len(x)} rows of features for {len(sites.site)} points")
+            raise ValueError(f"features must have {len(sites.site)} rows, one per point, got {len(x)}")
         weight, bias = self.weight, self.bias
         if torch.is_autocast_enabled(x.device.type):
             dtype = torch.get_autocast_dtype(x.device.type)
@@ -60,10 +60,10 @@ class SubMConv3d(nn.Module):
 
 
 class Convolve(torch.autograd.Function):
-    """(V, dim) -> (V, out_dim), site by site.
+    """The convolution over sites, (V, dim) to (V, out_dim), with a deterministic backward pass.
 
-    Every pair of neighbours is a product of its own: gathered and multiplied offset by offset, then summed site by
-    site. Neither direction adds into scattered rows, so both are deterministic, also on a GPU.
+    Pairs of neighbors are gathered and multiplied offset by offset, then summed site by site. Neither direction adds
+    into scattered rows, so both are deterministic, also on a GPU.
     """
 
     @staticmethod
@@ -78,7 +78,7 @@ class Convolve(torch.autograd.Function):
         x, weight = ctx.saved_tensors
         grad = grad.contiguous()
         dx = dw = None
-        if ctx.needs_input_grad[0]:  # o is at offset -d from i where i is at d from o
+        if ctx.needs_input_grad[0]:  # if i is at offset d from o, then o is at -d from i
             dx = _convolve(grad, [w.T for w in reversed(weight.flatten(1, 3).unbind(1))], ctx.table)
         if ctx.needs_input_grad[1]:
             dw = torch.zeros_like(weight)
@@ -87,13 +87,13 @@ class Convolve(torch.autograd.Function):
 
 
 def _convolve(x: Tensor, weights: Sequence[Tensor], table: Table) -> Tensor:
-    """x (V, C), per offset a weight (D, C) -> (V, D)."""
-    centre, around = _apart(weights)
-    y = x @ centre.T
-    room = x.new_empty(max(len(block.by_site) for block in table.blocks), len(centre))
+    """Return (V, D) from x (V, C) and a weight (D, C) per offset."""
+    center, around = _split_center(weights)
+    y = x @ center.T
+    buffer = x.new_empty(max(len(block.by_site) for block in table.blocks), len(center))
     for block in table.blocks:
-        products = room[: len(block.by_site)]
-        for product, sites, weight in zip(products.split(block.counts), block.out_of, around):
+        products = buffer[: len(block.by_site)]
+        for product, sites, weight in zip(products.split(block.counts), block.sources, around):
             torch.mm(x.index_select(0, sites), weight.T, out=product)
         y[block.lo : block.hi] += F.embedding_bag(
             block.by_site, products, block.ends, mode="sum", include_last_offset=True
@@ -103,14 +103,13 @@ def _convolve(x: Tensor, weights: Sequence[Tensor], table: Table) -> Tensor:
 
 def _products(x: Tensor, grad: Tensor, totals: Sequence[Tensor], table: Table) -> None:
     """Add the gradients of the weights to `totals`, per offset (D, C): x (V, C), grad (V, D)."""
-    centre, around = _apart(totals)
-    centre.addmm_(grad.T, x)
+    center, around = _split_center(totals)
+    center.addmm_(grad.T, x)
     for block in table.blocks:
-        for total, here, there in zip(around, block.into, block.out_of):
-            total.addmm_(grad.index_select(0, here).T, x.index_select(0, there))
+        for total, target, source in zip(around, block.targets, block.sources):
+            total.addmm_(grad.index_select(0, target).T, x.index_select(0, source))
 
 
-def _apart(weights: Sequence[Tensor]) -> tuple[Tensor, list[Tensor]]:
-    """The weight of the centre, and those around it."""
+def _split_center(weights: Sequence[Tensor]) -> tuple[Tensor, list[Tensor]]:
     half = len(weights) // 2
     return weights[half], [*weights[:half], *weights[half + 1 :]]

@@ -1,4 +1,4 @@
-"""spconv as a backend: only its CUDA builds, and only for tensors on a GPU."""
+"""The spconv backend: only CUDA builds, and only for tensors on a GPU."""
 
 import importlib
 import warnings
@@ -11,29 +11,29 @@ from torch import Tensor
 from ndformer.framework.sparse.sites import Sites
 
 CPU_BUILD = (
-    "the spconv installed here is its CPU build (pip's 'spconv'), whose convolution gives wrong numbers with more than "
-    "one thread: uninstall it; backend 'torch' needs none, and on a GPU pip's 'spconv-cu126' is the build to take"
+    "spconv must be a CUDA build, got its CPU build (pip's 'spconv'), whose convolution is wrong with more than one "
+    "thread. Uninstall it and use backend 'torch', or on a GPU install pip's 'spconv-cu126'"
 )
 
 
 @cache
 def build() -> tuple[Any, str]:
-    """spconv.pytorch, or None and why it cannot be used."""
+    """Return spconv.pytorch, or None with the reason why it cannot be used."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             pytorch = importlib.import_module("spconv.pytorch")
             cpu_only = importlib.import_module("spconv.cppconstants").CPU_ONLY_BUILD
     except ImportError as error:
-        return None, f"spconv does not import ({error}): backend 'torch' needs nothing"
+        return None, f"spconv cannot be imported ({error}). Use backend 'torch'"
     return (None, CPU_BUILD) if cpu_only else (pytorch, "")
 
 
 def chosen(backend: str, device: torch.device) -> bool:
-    """Whether spconv is to compute."""
+    """Return whether to use spconv."""
     if backend == "spconv":
         if device.type != "cuda":
-            raise RuntimeError(f"backend 'spconv' computes on a GPU, the tensors are on {device.type}: take 'torch'")
+            raise RuntimeError(f"backend 'spconv' requires tensors on a GPU, got {device.type}. Use 'torch'")
         if build()[0] is None:
             raise ImportError(build()[1])
         return True
@@ -41,17 +41,17 @@ def chosen(backend: str, device: torch.device) -> bool:
 
 
 def convolve(x: Tensor, weight: Tensor, sites: Sites) -> Tensor:
-    """x (V, C), weight (D, k, k, k, C) -> (V, D); spconv keeps its pairs for the layers of one kernel size."""
+    """Return (V, D) from x (V, C) and weight (D, k, k, k, C); spconv caches pairs per kernel size."""
     if "tensor" not in sites.cache:
         axes = [axis - low for axis, low in zip(sites.grid.unbind(1), sites.extent.low)]
         voxels = torch.stack([sites.sample, *axes], dim=1)[sites.first].int()
         sites.cache["tensor"] = build()[0].SparseConvTensor(x.detach(), voxels, sites.shape, sites.extent.samples)
     tensor = sites.cache["tensor"].replace_feature(x)
-    layer = bare(weight.shape[4], weight.shape[0], weight.shape[1])
+    layer = template(weight.shape[4], weight.shape[0], weight.shape[1])
     return torch.func.functional_call(layer, {"weight": weight}, (tensor,)).features
 
 
 @cache
-def bare(dim: int, out_dim: int, kernel: int) -> Any:
-    """A layer of spconv's to be called with weights of ours."""
+def template(dim: int, out_dim: int, kernel: int) -> Any:
+    """Return a layer of spconv to call with our weights."""
     return build()[0].SubMConv3d(dim, out_dim, kernel, bias=False, indice_key=f"k{kernel}")

@@ -1,4 +1,4 @@
-"""xCPE, the conditional position encoding of Point Transformer V3: a convolution among occupied voxels."""
+"""xCPE, the conditional position encoding of Point Transformer V3: a sparse convolution."""
 
 from torch import Tensor, nn
 
@@ -7,7 +7,7 @@ from ndformer.framework.sparse.sites import Sites
 
 
 class XCPE(nn.Module):
-    """What is added to each point: the norm of a linear map of the convolution, which sees zeros where no point is."""
+    """xCPE: sparse convolution, linear layer and norm, added to each point."""
 
     def __init__(self, dim: int) -> None:
         super().__init__()

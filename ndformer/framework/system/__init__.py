@@ -1,1 +1,1 @@
-"""Files, processes, devices and memory of the machine that ndformer runs on."""
+"""Utilities for files, processes, devices and memory."""

@@ -1,7 +1,7 @@
-"""Archives of torch.save that know what they are: the comment of the zip is a digest of all before it (BLAKE2b).
+"""Files of torch.save with a checksum: the comment of the zip archive is a BLAKE2b digest of the content.
 
-torch checks neither CRCs nor names when it reads: a flipped bit is another weight. It inflates what is deflated, though
-it never writes so, and gives a tensor any shape over a storage of one number: both are bounded here.
+torch.load verifies no CRC, so a flipped bit changes a weight silently. It also decompresses deflated records, which it
+never writes, and expands a tensor of any shape from one stored number; read() limits both.
 """
 
 import hashlib
@@ -15,14 +15,14 @@ import torch
 from torch import Tensor
 
 MARK = b"ndformer blake2b "
-TAIL = len(MARK) + 64  # a comment: MARK and 32 bytes in hex
-LENGTH = TAIL.to_bytes(2, "little")  # stands before it, and in a zip without one 0
-AT_A_TIME = 2**22
-DEPTH, VALUES, SPREAD = 64, 10**7, 16  # of what it holds: nesting, values, bytes of tensors for each of the file
+TAIL = len(MARK) + 64  # the comment: MARK and 32 bytes in hex
+LENGTH = TAIL.to_bytes(2, "little")  # length field before the comment; 0 in a zip without one
+CHUNK = 2**22  # bytes read at a time
+DEPTH, VALUES, SPREAD = 64, 10**7, 16  # limits: nesting, number of values, tensor bytes per byte of the file
 
 
 class Sealing:
-    """A file that is hashed as torch.save writes it, front to back."""
+    """A file wrapper that hashes what torch.save writes."""
 
     def __init__(self, file: BinaryIO) -> None:
         self.file, self.hash = file, hashlib.blake2b(digest_size=32)
@@ -35,21 +35,23 @@ class Sealing:
         self.file.flush()
 
     def seal(self) -> None:
-        """After all is written: the digest is that of the file without a comment."""
+        """Append the digest of the file as comment; call it after all is written."""
         self.file.seek(-2, os.SEEK_END)
         self.file.write(LENGTH + MARK + self.hash.hexdigest().encode())
 
 
 def read(path: Path) -> tuple[Any, bool]:
-    """What torch.save wrote, on the CPU, and whether it has a digest, which is then right. Nothing in it is run. A
-    ValueError says what is wrong; torch and pickle have errors of many other kinds."""
-    with path.open("rb") as file:  # opened once: what is loaded is what was looked at
+    """Load a file of torch.save to the CPU without executing code; return the content and whether it has a digest.
+
+    Raise ValueError if the digest or the content is wrong; torch and pickle raise further kinds of errors.
+    """
+    with path.open("rb") as file:  # opened once, so that the verified file is the loaded file
         size = file.seek(0, os.SEEK_END)
         sealed = _sealed(file, size)
         _check_records(file, size, crc=not sealed)
         file.seek(0)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # torch's, about kinds of tensors that are refused below
+            warnings.simplefilter("ignore")  # from torch about tensor kinds that are refused below
             content = torch.load(file, map_location="cpu", weights_only=True)
     _check_values(content, size)
     return content, sealed
@@ -61,18 +63,18 @@ def _sealed(file: BinaryIO, size: int) -> bool:
     if not tail.startswith(LENGTH + MARK):
         return False
     file.seek(0)
-    left, found = size - TAIL - 2, hashlib.blake2b(digest_size=32)
-    while part := file.read(min(left, AT_A_TIME)):
-        found.update(part)
+    left, digest = size - TAIL - 2, hashlib.blake2b(digest_size=32)
+    while part := file.read(min(left, CHUNK)):
+        digest.update(part)
         left -= len(part)
-    found.update(bytes(2))
-    if found.hexdigest().encode() != tail[-64:]:
+    digest.update(bytes(2))
+    if digest.hexdigest().encode() != tail[-64:]:
         raise ValueError("it is damaged: its digest does not fit")
     return True
 
 
 def _check_records(file: BinaryIO, size: int, crc: bool) -> None:
-    """Stored as they are, all in the file, each once."""
+    """Raise unless records are uncompressed and lie in the file without overlap."""
     try:
         with zipfile.ZipFile(file) as archive:
             records = archive.infolist()
@@ -88,25 +90,25 @@ def _check_records(file: BinaryIO, size: int, crc: bool) -> None:
 
 
 def _check_values(content: Any, size: int) -> None:
-    """Of bounded depth, number and memory, and numbers that fit into 64 bits."""
+    """Raise if content exceeds the limits of depth, number of values, memory or 64-bit integers."""
     tensors, count, level = 0, 0, [content]
     for _ in range(DEPTH):
-        inside: list[Any] = []
+        children: list[Any] = []
         for value in level:
             if isinstance(value, Tensor):
                 if value.layout != torch.strided or value.device.type != "cpu" or value.is_quantized:
                     raise ValueError("it holds tensors that are not plain: sparse, quantized or without values")
                 tensors += value.nbytes
             elif isinstance(value, dict):
-                inside += value.values()
+                children += value.values()
             elif isinstance(value, (list, tuple)):
-                inside += value
+                children += value
             elif isinstance(value, int) and abs(value) >= 2**63:
                 raise ValueError(f"it holds a number of {value.bit_length()} bits")
-            if len(inside) + count > VALUES:
+            if len(children) + count > VALUES:
                 raise ValueError(f"it holds more than {VALUES} values")
-        count += len(inside)
-        level = inside
+        count += len(children)
+        level = children
         if tensors > SPREAD * size:
             raise ValueError(f"its tensors take {tensors} bytes, and it has {size}")
         if not level:

@@ -1,4 +1,4 @@
-"""Writing a file or a folder whole or not at all: under another name first, then renamed (atomic)."""
+"""Atomic writes: files and folders are written under a temporary name, then renamed."""
 
 import contextlib
 import os
@@ -13,53 +13,56 @@ ENDING = ".writing"
 
 
 @contextlib.contextmanager
-def aside(folder: Path) -> Iterator[Path]:
-    """A new empty folder in `folder`, for as long as the block lasts: made by us alone, so that no link which somebody
-    planted there is followed, and no other process writes under the same name."""
-    made = Path(tempfile.mkdtemp(prefix=".", suffix=ENDING, dir=folder))
+def temporary_folder(folder: Path) -> Iterator[Path]:
+    """Create an empty folder in `folder` and remove it after the block.
+
+    Its name is unique, so no planted link is followed and no other process writes to it.
+    """
+    temporary = Path(tempfile.mkdtemp(prefix=".", suffix=ENDING, dir=folder))
     try:
-        yield made
+        yield temporary
     finally:
-        shutil.rmtree(made, ignore_errors=True)
+        shutil.rmtree(temporary, ignore_errors=True)
 
 
 @contextlib.contextmanager
-def whole(path: Path) -> Iterator[Path]:
-    """The name to write under, which becomes `path` where the block ends. A block that fails leaves `path` as it was,
-    and nothing beside it."""
-    with aside(path.parent) as folder:
+def replacing(path: Path) -> Iterator[Path]:
+    """Yield a temporary path that replaces `path` after the block; if the block fails, `path` is unchanged."""
+    with temporary_folder(path.parent) as folder:
         yield folder / path.name
         os.replace(folder / path.name, path)
 
 
 def write(path: Path, text: str) -> None:
-    """Write text in UTF-8; half a character of UTF-16, as names in JSON files may have, becomes an escape."""
-    with whole(path) as half:
+    """Write text in UTF-8; lone surrogates, which JSON files may contain, are escaped."""
+    with replacing(path) as half:
         half.write_text(text, encoding="utf-8", errors="backslashreplace")
 
 
 def copy(source: Path, path: Path) -> None:
-    with whole(path) as half:
+    with replacing(path) as half:
         shutil.copyfile(source, half)
 
 
-def make_folder_of(path: Path, name: str = "") -> None:
-    """Make the folder that a file or folder is to be written into. A DataError calls `path` by `name`."""
+def make_parent(path: Path, name: str = "") -> None:
+    """Create the parent folder of `path`; `name` is how the error calls the path."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise DataError(f"the folder of {name or path} cannot be made ({error.strerror}): name another one") from None
+        raise DataError(
+            f"the folder of {name or path} cannot be created ({error.strerror}). Choose another one"
+        ) from None
 
 
 def clear(folder: Path) -> None:
-    """Take away what killed processes have left half written. For who alone writes there."""
+    """Remove incomplete files of killed processes; only the single writer of a folder may call this."""
     for left in folder.glob(f".*{ENDING}"):
-        with contextlib.suppress(FileNotFoundError):  # it was of one that is alive, and does so itself
+        with contextlib.suppress(FileNotFoundError):  # a living process removed it itself
             remove(left)
 
 
 def remove(path: Path) -> None:
-    """A file, a folder with all in it, or a link and not what it leads to."""
+    """Remove a file, a folder with its content, or a link without its target."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:

@@ -1,4 +1,4 @@
-"""Autocast (mixed precision), off for what must be exact and on as a model says; meta tensors know none."""
+"""Autocast (mixed precision) helpers that also work in exported graphs and on meta tensors."""
 
 import contextlib
 from typing import Any
@@ -6,17 +6,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
-AMP = {None: None, "bf16": torch.bfloat16, "fp16": torch.float16}  # as configs name them
+AMP = {None: None, "bf16": torch.bfloat16, "fp16": torch.float16}  # names in configs
 
 
 def without_autocast(tensor: Tensor) -> contextlib.AbstractContextManager[Any]:
+    """Disable autocast on the device of the tensor, for exact computation."""
     return autocast(tensor, None)
 
 
 def autocast(tensor: Tensor, dtype: torch.dtype | None) -> contextlib.AbstractContextManager[Any]:
-    """In that precision on the tensor's device; None: off."""
+    """Enable autocast to `dtype` on the device of the tensor; None disables it."""
     kind = tensor.device.type
-    idle = torch.compiler.is_exporting() and dtype is None and not torch.is_autocast_enabled(kind)
-    if idle or kind == "meta":  # in a graph, even one that does nothing is a node
+    unneeded = torch.compiler.is_exporting() and dtype is None and not torch.is_autocast_enabled(kind)
+    if unneeded or kind == "meta":  # a graph would record even a context without effect
         return contextlib.nullcontext()
     return torch.autocast(kind, dtype, enabled=dtype is not None)

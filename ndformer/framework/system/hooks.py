@@ -1,4 +1,4 @@
-"""Forward hooks that see only the calls of the thread or asyncio task that registered them."""
+"""Forward hooks that run only for calls of the thread or asyncio task that registered them."""
 
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import nn
 
-_registering = threading.Lock()  # torch counts its hooks without one: two threads could get one number
+_registering = threading.Lock()  # torch numbers its hooks without a lock, so two threads could get one number
 _active: ContextVar[frozenset[object]] = ContextVar("_active", default=frozenset())
 
 
@@ -16,9 +16,9 @@ _active: ContextVar[frozenset[object]] = ContextVar("_active", default=frozenset
 def forward_hooks(
     before: Mapping[nn.Module, Callable[..., None]], after: Mapping[nn.Module, Callable[..., None]] | None = None
 ) -> Iterator[None]:
-    """Call hooks at the forward calls of modules: `before[module](module, args, kwargs)`, and `after` with the output.
+    """Run hooks at forward calls of modules: `before[module](module, args, kwargs)`, and `after` also with the output.
 
-    Calls of the same module from other threads or asyncio tasks meanwhile are not seen.
+    Calls from other threads or asyncio tasks are ignored.
     """
     key = object()
 

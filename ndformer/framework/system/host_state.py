@@ -1,8 +1,8 @@
-"""A good guest: what belongs to the whole process is, when we leave, as it was when we came (host state).
+"""Restore global state of the host process: random numbers, environment variables, signal handlers and loggers.
 
-importing()              around imports that draw random numbers and set environment variables
-running()                around a training: also loaders, open logs, and what mmengine keeps for ever
-when_leaving(close)      has something ended with the training that is on, or else with the process
+importing()      around imports that draw random numbers and set environment variables
+running()        around a training; also restores mmengine's loggers, limits and signal handlers
+on_exit(close)   calls `close` at the end of the current training, or of the process
 """
 
 import atexit
@@ -21,12 +21,12 @@ import numpy as np
 import torch
 from torch.utils.data._utils import signal_handling
 
-_stack: contextlib.ExitStack | None = None  # of the training that is on
+_stack: contextlib.ExitStack | None = None  # of the current training
 
 
 @contextlib.contextmanager
 def importing() -> Iterator[None]:
-    """rich, which mmengine imports, draws from Python's random numbers; OpenCV says where its Qt is."""
+    """Restore Python's random state and environment variables, which rich (in mmengine) and OpenCV change on import."""
     state, variables = random.getstate(), dict(os.environ)
     try:
         yield
@@ -39,9 +39,9 @@ def importing() -> Iterator[None]:
 
 @contextlib.contextmanager
 def running() -> Iterator[None]:
-    """A training seeds all random numbers; mmengine sets limits and start methods, and keeps a logger for each run."""
+    """Restore all global state that a training changes: seeds, limits, start methods, loggers and signal handlers."""
     global _stack
-    outer, drawn = _stack, np.random.get_state()  # noqa: NPY002 (the host's)
+    outer, numpy_state = _stack, np.random.get_state()  # noqa: NPY002 (state of the host)
     method = multiprocessing.get_start_method(allow_none=True)
     files = resource.getrlimit(resource.RLIMIT_NOFILE)
     opencv = sys.modules.get("cv2")
@@ -49,35 +49,35 @@ def running() -> Iterator[None]:
     devices = range(torch.cuda.device_count())
     with contextlib.ExitStack() as stack, importing(), torch.random.fork_rng(devices), warnings.catch_warnings():
         _stack = stack
-        stack.enter_context(_mmengine_forgets())
-        stack.enter_context(_deaths_of_workers_untold())
-        multiprocessing.set_start_method(None, force=True)  # mmengine warns where it finds another than its own
+        stack.enter_context(_restore_mmengine())
+        stack.enter_context(_restore_sigchld())
+        multiprocessing.set_start_method(None, force=True)  # mmengine warns if another method is set
         try:
             yield
         finally:
             _stack = outer
-            np.random.set_state(drawn)  # noqa: NPY002
+            np.random.set_state(numpy_state)  # noqa: NPY002
             multiprocessing.set_start_method(method, force=True)
             resource.setrlimit(resource.RLIMIT_NOFILE, files)
             if opencv:
                 opencv.setNumThreads(threads)
 
 
-def when_leaving(close: Callable[[], object]) -> None:
-    """Have `close` called when the training that is on ends, or where none is, the process."""
+def on_exit(close: Callable[[], object]) -> None:
+    """Call `close` at the end of the current training, or without one at the end of the process."""
     (atexit.register if _stack is None else _stack.callback)(close)
 
 
 def ignore_dead_workers() -> None:
-    """Until the training that is on has ended, as a second dead worker would interrupt the cleanup after the first."""
+    """Ignore dead workers until the training ends: a second one would interrupt the cleanup after the first."""
     in_main = threading.current_thread() is threading.main_thread()
     if _stack is not None and in_main and signal_handling._SIGCHLD_handler_set:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
 
 
 @contextlib.contextmanager
-def _mmengine_forgets() -> Iterator[None]:
-    """Loggers, message hubs and scopes by the name of the run."""
+def _restore_mmengine() -> Iterator[None]:
+    """Remove loggers, message hubs and scopes that mmengine registers for each run."""
     from mmengine.logging import MessageHub, MMLogger
     from mmengine.registry import DefaultScope
     from mmengine.visualization import Visualizer
@@ -96,8 +96,8 @@ def _mmengine_forgets() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _deaths_of_workers_untold() -> Iterator[None]:
-    """torch's handler for SIGCHLD stays for ever once a loader has had workers; it is set again where one has some."""
+def _restore_sigchld() -> Iterator[None]:
+    """Remove torch's SIGCHLD handler, which the first loader with workers installs permanently."""
     if threading.current_thread() is not threading.main_thread() or signal_handling._SIGCHLD_handler_set:
         yield
         return

@@ -1,5 +1,4 @@
-"""Whether numba, a just-in-time compiler, works here, and on what. Where it does not, torch and numpy do the same more
-slowly."""
+"""Checks for the just-in-time compiler numba; without it, torch and numpy compute the same more slowly."""
 
 import functools
 import importlib.util
@@ -10,18 +9,18 @@ from torch import Tensor
 
 @functools.cache
 def numba_works() -> bool:
-    """It is installed, takes this numpy, and has a folder for what it compiles. Said once where it is no use."""
+    """Return whether numba is installed, supports this numpy and has a cache folder; warn once if it fails."""
     if importlib.util.find_spec("numba") is None:
         return False
     try:
         from numba import njit
 
         njit(cache=True)(_nothing)
-    except Exception as error:  # of another numpy ImportError, SystemError; of a package and a home that are read-only
+    except Exception as error:  # unsupported numpy: ImportError, SystemError; read-only package and home: RuntimeError
         why = " ".join(str(error).split()) or type(error).__name__
         warnings.warn(
-            f"numba is installed and does not work here ({why}): going on without it, more slowly. It wants a numpy "
-            "that it knows, and a folder to write in, which NUMBA_CACHE_DIR names",
+            f"numba is installed but fails ({why}). Continuing without it, more slowly. Install a supported numpy, and "
+            "set NUMBA_CACHE_DIR to a writable folder",
             stacklevel=2,
         )
         return False
@@ -29,7 +28,7 @@ def numba_works() -> bool:
 
 
 def in_memory(t: Tensor) -> bool:
-    """Not one that torch.func transforms, or that stands for another."""
+    """Return whether a tensor has memory, unlike those of torch.func transforms and fake tensors."""
     try:
         t.data_ptr()
     except RuntimeError:

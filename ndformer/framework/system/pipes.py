@@ -1,21 +1,22 @@
-"""Output that nobody reads any more, as `| head` leaves it: a program ends there, without a word (SIGPIPE)."""
+"""Exit silently when the reader of stdout closes the pipe, as `| head` does (SIGPIPE)."""
 
 import contextlib
 import os
 import sys
 from collections.abc import Iterator
 
-CLOSED = 141  # the exit code of who ends by SIGPIPE, as shells tell it
+CLOSED = 141  # exit code of shells for SIGPIPE
 
 
 @contextlib.contextmanager
-def ending_with_their_reader() -> Iterator[None]:
+def exit_on_closed_pipe() -> Iterator[None]:
+    """Exit with code CLOSED if stdout is closed during the block."""
     try:
         try:
             yield
         finally:
-            sys.stdout.flush()  # here, where it can be told
+            sys.stdout.flush()  # raises here if the pipe is closed
     except BrokenPipeError:
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())  # for what is still in its buffer, at exit
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, sys.stdout.fileno())  # for output still buffered at exit
         sys.exit(CLOSED)

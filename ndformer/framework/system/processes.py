@@ -1,7 +1,7 @@
-"""Several processes (DDP), each with its rows of every batch, that together do what one process would.
+"""Distributed data parallel (DDP) training that gives the same result as a single process.
 
-Rank r of W has rows r B to (r + 1) B of a batch of W B samples. Random numbers are drawn for all rows in every process,
-from the same seed, and each takes its own: so the number of processes does not change them.
+Rank r of W handles rows r B to (r + 1) B of a batch of W B samples. Every process draws the random numbers of all rows
+from the same seed and uses those of its rows, so results do not depend on the number of processes.
 """
 
 import atexit
@@ -28,59 +28,59 @@ from ndformer.framework.system import devices
 T = TypeVar("T")
 RESTARTS = "TORCHELASTIC_RESTART_COUNT"
 CHILD = "NDFORMER_ENDS_WITH_ITS_PARENT"
-TIMEOUT = timedelta(minutes=30)  # a process that waits longer for the others ends
+TIMEOUT = timedelta(minutes=30)  # a process that waits longer for other ranks exits
 
 
 def cores() -> int:
-    """How many this process may use."""
+    """Return the number of CPU cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @contextlib.contextmanager
-def joined() -> Iterator[None]:
-    """In the group that torchrun names in the environment, if there is one. Only rank 0 prints."""
+def process_group() -> Iterator[None]:
+    """Join the process group that torchrun sets in the environment, if any. Only rank 0 prints."""
     if "WORLD_SIZE" not in os.environ:
         yield
         return
-    device = devices.chosen()
+    device = devices.select()
     if device.index is not None:
-        raise DataError(f"{device} is one device, and there are several processes: ask for {device.type}")
+        raise DataError(f"device for several processes must be without an index, got {device}. Use {device.type}")
     cuda = device.type == "cuda"
     if cuda:
         torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
     backend = "nccl" if cuda else "gloo"
     with contextlib.ExitStack() as stack:
-        stack.enter_context(_lost_ones_told())
-        store, own, all_of_them = next(rendezvous("env://", timeout=TIMEOUT))
-        # started again they may find the store of the start before, with the addresses of processes that are gone
+        stack.enter_context(_peer_failures())
+        store, own_rank, world_size = next(rendezvous("env://", timeout=TIMEOUT))
+        # after a restart the store may contain addresses of processes from the previous start
         store = PrefixStore(os.environ.get(RESTARTS, "0"), store)
-        _check_alike(store, own, all_of_them, f"torch {torch.__version__} with {backend}")
-        dist.init_process_group(backend, store=store, rank=own, world_size=all_of_them, timeout=TIMEOUT)
+        _check_environment(store, own_rank, world_size, f"torch {torch.__version__} with {backend}")
+        dist.init_process_group(backend, store=store, rank=own_rank, world_size=world_size, timeout=TIMEOUT)
         if rank() > 0:
             stack.enter_context(contextlib.redirect_stdout(stack.enter_context(open(os.devnull, "w"))))
         yield
-        dist.barrier()  # a group that is left while another process still talks in it fails there
+        dist.barrier()  # leaving while another process still communicates makes that process fail
         dist.destroy_process_group()
 
 
-def _check_alike(store: Store, own: int, all_of_them: int, kind: str) -> None:
-    """Processes that speak in different ways would wait for each other: a sentence in each, before they are a group."""
-    store.set(f"kind of {own}", kind)
-    kinds = [store.get(f"kind of {one}").decode() for one in range(all_of_them)]
-    store.set(f"seen by {own}", "")
-    if own == 0:
-        store.wait([f"seen by {one}" for one in range(all_of_them)])  # it may be the one that keeps the store
-    other = next((one for one in range(all_of_them) if kinds[one] != kinds[0]), None)
+def _check_environment(store: Store, process_rank: int, world_size: int, kind: str) -> None:
+    """Raise in every process if torch versions or backends differ, as such processes would wait forever."""
+    store.set(f"kind of {process_rank}", kind)
+    kinds = [store.get(f"kind of {i}").decode() for i in range(world_size)]
+    store.set(f"seen by {process_rank}", "")
+    if process_rank == 0:
+        store.wait([f"seen by {i}" for i in range(world_size)])  # rank 0 may host the store
+    other = next((i for i in range(world_size) if kinds[i] != kinds[0]), None)
     if other is not None:
         raise DataError(
-            f"the processes of this run do not agree: rank {other} has {kinds[other]}, rank 0 {kinds[0]}. Start all in "
-            "the same environment, on hosts of the same kind"
+            f"all processes must have the same environment, but rank {other} has {kinds[other]} and rank 0 "
+            f"{kinds[0]}. Start all with the same packages on hosts of the same kind"
         )
 
 
 @contextlib.contextmanager
-def _lost_ones_told() -> Iterator[None]:
-    """That another process has ended shows in the next exchange with it."""
+def _peer_failures() -> Iterator[None]:
+    """Convert communication errors, caused by another process that ended, to DataError."""
     try:
         yield
     except RuntimeError as error:
@@ -90,31 +90,31 @@ def _lost_ones_told() -> Iterator[None]:
         )
         if not (late or lost):
             raise
-        atexit.register(_leave)
+        atexit.register(_exit_now)
         if late:
             waited = f"another process of this run did not answer for {TIMEOUT.total_seconds() / 60:.0f} minutes"
-            raise DataError(f"{waited}: see that all are started, and what it does", "--resume goes on") from error
-        raise DataError("another process of this run has ended, and says why", "--resume goes on") from error
+            raise DataError(f"{waited}. Check that all are started and running", "--resume continues") from error
+        raise DataError("another process of this run ended. See its error message", "--resume continues") from error
 
 
-def _leave() -> None:
-    """Now: the end of the interpreter would wait for the process that is gone."""
+def _exit_now() -> None:
+    """Exit at once: the shutdown of the interpreter would wait for the lost process."""
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(1)
 
 
 def start(command: Sequence[str], environment: dict[str, str], **options: Any) -> subprocess.Popen[Any]:
-    """Start a program of ours that ends when this process does, even by SIGKILL: it saves what it can first.
+    """Start one of our programs so that it ends with this process, even after SIGKILL, saving its state first.
 
-    Its standard input is a pipe that nobody writes to, and whose end it waits for. Close it when the program has ended.
+    Its standard input is a pipe; the program stops when the pipe closes. Close it after the program has ended.
     """
     return subprocess.Popen(command, stdin=subprocess.PIPE, env=environment | {CHILD: "1"}, **options)
 
 
 def end_with_parent() -> None:
-    """Where start() began this program."""
-    if os.environ.pop(CHILD, None):  # not for programs that this one starts
+    """Watch for the end of the parent, if start() began this program."""
+    if os.environ.pop(CHILD, None):  # not inherited by child processes
         threading.Thread(target=_wait_for_parent, daemon=True).start()
 
 
@@ -124,66 +124,66 @@ def _wait_for_parent() -> None:
     os.kill(os.getpid(), signal.SIGTERM)
 
 
-def launched() -> bool:
-    """Whether torchrun has started this process."""
+def is_launched() -> bool:
+    """Return whether torchrun started this process."""
     return RESTARTS in os.environ
 
 
-def restarted() -> bool:
-    """Whether torchrun has started these processes again, as its --max-restarts allows, after one had ended."""
+def is_restarted() -> bool:
+    """Return whether torchrun restarted the processes (--max-restarts) after a failure."""
     return int(os.environ.get(RESTARTS, "0")) > 0
 
 
-def several() -> bool:
+def is_distributed() -> bool:
     return dist.is_available() and dist.is_initialized()
 
 
 def rank() -> int:
-    return dist.get_rank() if several() else 0
+    return dist.get_rank() if is_distributed() else 0
 
 
 def count() -> int:
-    return dist.get_world_size() if several() else 1
+    return dist.get_world_size() if is_distributed() else 1
 
 
-def rows(own: int) -> slice:
-    """This process's rows of a batch in which each process has as many."""
-    return slice(rank() * own, (rank() + 1) * own)
+def rows(local_batch: int) -> slice:
+    """Return the rows of this process in a batch of `local_batch` rows per process."""
+    return slice(rank() * local_batch, (rank() + 1) * local_batch)
 
 
-def rand(own: int, *shape: int, device: torch.device | None = None) -> Tensor:
-    """torch.rand(own, *shape) for this process's rows."""
-    return torch.rand(own * count(), *shape, device=device)[rows(own)]
+def rand(local_batch: int, *shape: int, device: torch.device | None = None) -> Tensor:
+    """Return torch.rand(local_batch, *shape) for the rows of this process."""
+    return torch.rand(local_batch * count(), *shape, device=device)[rows(local_batch)]
 
 
 def mean(value: Tensor) -> Tensor:
-    """The mean over processes."""
-    if several():
+    """Return the mean over processes."""
+    if is_distributed():
         value = value.clone()
         dist.all_reduce(value)
         value /= count()
     return value
 
 
-def gathered(value: Tensor) -> Tensor:
-    """The rows of all processes, in order of rank; without gradients."""
-    if not several():
+def gather(value: Tensor) -> Tensor:
+    """Return the rows of all processes in order of rank, without gradients."""
+    if not is_distributed():
         return value
-    found = [torch.empty_like(value, memory_format=torch.contiguous_format) for _ in range(count())]
-    dist.all_gather(found, value.contiguous())
-    return torch.cat(found)
+    gathered = [torch.empty_like(value, memory_format=torch.contiguous_format) for _ in range(count())]
+    dist.all_gather(gathered, value.contiguous())
+    return torch.cat(gathered)
 
 
-def collected(value: T) -> Sequence[T]:
-    """The values of all processes, in order of rank."""
-    if not several():
+def gather_objects(value: T) -> Sequence[T]:
+    """Return the values of all processes in order of rank."""
+    if not is_distributed():
         return [value]
-    found: list[Any] = [None] * count()
-    dist.all_gather_object(found, value)
-    return found
+    gathered: list[Any] = [None] * count()
+    dist.all_gather_object(gathered, value)
+    return gathered
 
 
 def wait() -> None:
-    """Until all processes are here."""
-    if several():
+    """Wait for all processes (barrier)."""
+    if is_distributed():
         dist.barrier()

@@ -44,7 +44,7 @@ class GridCells(Adapter):
         """The first grid of a task that asks for an answer."""
         return dict(arc=read_task(path)["test"][0].input)
 
-    def taken(self, value: Any) -> Sample:
+    def from_memory(self, value: Any) -> Sample:
         return dict(arc=grid_of(value.tolist() if isinstance(value, (np.ndarray, Tensor)) else value, "the grid"))
 
     @property
@@ -56,7 +56,7 @@ class GridCells(Adapter):
         numbers = box_numbers(_coloured(canvas[None]))[0]
         return [side_by_side(drawn(canvas.numpy()), boxed(numbers.numpy()))]
 
-    def scene(self, sample: Sample, pack: Pack, places: np.ndarray) -> Scene:
+    def canvas(self, sample: Sample, pack: Pack, places: np.ndarray) -> Scene:
         canvas = sample["inputs"]["arc"].numpy()
         return GridScene(drawn(canvas)[None], canvas.shape)
 

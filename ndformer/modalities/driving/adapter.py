@@ -18,7 +18,7 @@ from ndformer.framework.registry import MODALITIES
 from ndformer.framework.registry.ranges import Few, Finite, Positive, Side, Width
 from ndformer.framework.sparse import reduce_segments
 from ndformer.framework.system.autocast import without_autocast
-from ndformer.framework.system.devices import sent
+from ndformer.framework.system.devices import tensor_like
 from ndformer.framework.tokens import TokenSet, Where
 from ndformer.modalities.driving.datasets.files import held, read_file
 from ndformer.modalities.driving.datasets.nuscenes.dataset import Version
@@ -38,7 +38,7 @@ class Scene(Adapter):
     camera. Each modality knows one of the two, and finds the other by the calibration."""
 
     axes = ("x", "y", "view", "row", "column", "row offset", "column offset")
-    told = TOLD
+    extra_inputs = TOLD
     patch: int  # pixels
     cell: float  # metres
 
@@ -46,7 +46,7 @@ class Scene(Adapter):
     def position_dims(self) -> int:
         return 7
 
-    def joint_scene(self, sample: Sample, pack: PackDriving, places: Mapping[str, np.ndarray]) -> SensorScene:
+    def joint_canvas(self, sample: Sample, pack: PackDriving, places: Mapping[str, np.ndarray]) -> SensorScene:
         about, none = sample["data_sample"], np.zeros((0, 7))
         return SensorScene(
             pack.picture(sample, 0),
@@ -112,11 +112,11 @@ class Pillars(Scene):
     def open(self, path: Path, columns: int = 4, sweeps: int = 10, version: Version | None = None) -> Sample:
         return read_file(path, columns, sweeps, version)
 
-    def taken(self, value: Any, **options: Any) -> Sample:
+    def from_memory(self, value: Any, **options: Any) -> Sample:
         return held(np.asarray(value.detach().cpu() if isinstance(value, Tensor) else value))
 
-    def scene(self, sample: Sample, pack: PackDriving, places: np.ndarray) -> SensorScene:
-        return self.joint_scene(sample, pack, dict(points=places))
+    def canvas(self, sample: Sample, pack: PackDriving, places: np.ndarray) -> SensorScene:
+        return self.joint_canvas(sample, pack, dict(points=places))
 
     @torch.no_grad()
     def pictures(self, sample: Sample, pack: PackDriving) -> list[np.ndarray]:
@@ -128,7 +128,7 @@ class Pillars(Scene):
         patches = np.zeros((len(cameras) * rows * columns, 7))
         patches[:, 2:5] = torch.cartesian_prod(cameras, torch.arange(rows), torch.arange(columns)).numpy()
         patches[:, 3:5] += 0.5
-        scene = self.joint_scene(sample, pack, dict(points=pillars, images=patches))
+        scene = self.joint_canvas(sample, pack, dict(points=pillars, images=patches))
         return [scene.painted(distinct_colors(len(scene.coordinates)), 0)]
 
     def forward(
@@ -144,12 +144,12 @@ class Pillars(Scene):
                     f"clouds are (points, {CHANNELS}) of x, y, z, intensity and lag, got {tuple(cloud.shape)}"
                 )
         B = len(clouds)
-        counts = sent([len(cloud) for cloud in clouds], clouds[0])
+        counts = tensor_like([len(cloud) for cloud in clouds], clouds[0])
         points = torch.cat(list(clouds)).float()
         sample = torch.repeat_interleave(counts)
         nx, ny = cells(self.low[:2], self.high[:2], self.cell)
-        at = ((points[:, :2].double() - sent(self.low[:2], points).double()) / self.cell).floor()
-        inside = (at >= 0).all(1) & (at < sent([nx, ny], at)).all(1) & points.isfinite().all(1)
+        at = ((points[:, :2].double() - tensor_like(self.low[:2], points).double()) / self.cell).floor()
+        inside = (at >= 0).all(1) & (at < tensor_like([nx, ny], at)).all(1) & points.isfinite().all(1)
         points, sample, at = points[inside], sample[inside], at[inside].long()
         number = (sample * nx + at[:, 0]) * ny + at[:, 1]
         number, order = number.sort(stable=True)
@@ -157,7 +157,7 @@ class Pillars(Scene):
         own = torch.repeat_interleave(lengths)  # (points,) the pillar of each
         sample = number.div(nx * ny, rounding_mode="floor")
         corner = torch.stack([number.div(ny, rounding_mode="floor") % nx, number % ny], 1)
-        middle = ((corner.double() + 0.5) * self.cell + sent(self.low[:2], at).double()).float()
+        middle = ((corner.double() + 0.5) * self.cell + tensor_like(self.low[:2], at).double()).float()
         middle = F.pad(middle, (0, 1), value=(self.low[2] + self.high[2]) / 2)  # (P, 3)
         x = self._features(points[order], middle, own, lengths)
         positions = torch.zeros(len(x), 7, device=x.device)
@@ -229,8 +229,8 @@ class CameraPatches(Scene):
         self.norm = nn.LayerNorm(dim)
         self.known: OrderedDict[tuple[bytes, tuple[int, int]], Tensor] = OrderedDict()
 
-    def scene(self, sample: Sample, pack: PackDriving, places: np.ndarray) -> SensorScene:
-        return self.joint_scene(sample, pack, dict(images=places))
+    def canvas(self, sample: Sample, pack: PackDriving, places: np.ndarray) -> SensorScene:
+        return self.joint_canvas(sample, pack, dict(images=places))
 
     @property
     def patch_sides(self) -> tuple[int, int]:
@@ -257,7 +257,7 @@ class CameraPatches(Scene):
             raise ValueError("pictures need their cameras: give camera_to_lidar (C, 4, 4) and intrinsics (C, 3, 3)")
         B, C, _, H, W = images.shape
         weight = self.embed.weight
-        mean, std = (sent(numbers, weight)[:, None, None] for numbers in (MEAN, STD))
+        mean, std = (tensor_like(numbers, weight)[:, None, None] for numbers in (MEAN, STD))
         x = self.embed((images.flatten(0, 1).to(weight.dtype) / 255 - mean) / std)  # (B C, dim, rows, columns)
         x = self.norm(x.flatten(2).mT).unflatten(0, (B, C)).flatten(1, 2)  # (B, C rows columns, dim)
         view = (H // self.patch, W // self.patch)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from ndformer.framework.system.autocast import without_autocast
-from ndformer.framework.system.devices import sent
+from ndformer.framework.system.devices import tensor_like
 
 NEAR = 1e-5  # metres before the camera, from which on a point is seen
 CHUNK = 1 << 22  # distances that are computed at once
@@ -39,7 +39,7 @@ def first_view(matrix: Tensor, points: Tensor, view: tuple[int, int]) -> Tensor:
     if len(matrix) == 0:
         return points.new_zeros(len(points), 3)
     at, depth = projected(matrix, points)
-    size = sent(view, at)
+    size = tensor_like(view, at)
     inside = (depth > NEAR) & (at > 0).all(-1) & (at < size).all(-1)  # (C, N)
     first = inside.long().argmax(0)
     own = at.gather(0, first[None, :, None].expand(1, -1, 2))[0]
@@ -64,7 +64,7 @@ class Ground:
     def axes(self, like: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The coordinates of these points along x, y and z."""
         sides = [*zip(self.low, self.high, self.cells), (*self.heights, self.layers)]
-        x, y, z = (sent(_middles(*side), like) for side in sides)
+        x, y, z = (tensor_like(_middles(*side), like) for side in sides)
         return x, y, z
 
     def seen(self, matrix: Tensor, view: tuple[int, int]) -> tuple[Tensor, Tensor]:
@@ -79,8 +79,8 @@ class Ground:
         rows, columns = view
         middles = torch.cartesian_prod(*(torch.arange(side, device=matrix.device) for side in view)).to(matrix) + 0.5
         if len(hits) == 0:
-            return sent([nx // 2, ny // 2], matrix).expand(len(middles), 2), middles * 0
-        share = sent([1 / rows, 1 / columns], hits)
+            return tensor_like([nx // 2, ny // 2], matrix).expand(len(middles), 2), middles * 0
+        share = tensor_like([1 / rows, 1 / columns], hits)
         nearest = _nearest(hits, middles, view, share)
         chosen = number[nearest] % (nx * ny)
         return torch.stack([chosen.div(ny, rounding_mode="floor"), chosen % ny], 1), hits[nearest] - middles

@@ -9,12 +9,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ndformer.framework.adapter import Adapter, ClassAt
+from ndformer.framework.adapter import Adapter, ClassPosition
 from ndformer.framework.data.dataset import Sample
 from ndformer.framework.pictures.canvas import Scene
 from ndformer.framework.registry import MODALITIES
 from ndformer.framework.registry.ranges import Few, Positive, Width
-from ndformer.framework.system.devices import sent
+from ndformer.framework.system.devices import tensor_like
 from ndformer.framework.tokens import TokenSet
 from ndformer.modalities.events.formats.files import ENDINGS, read_events
 from ndformer.modalities.events.formats.stream import Events, sample_of, sensor_of
@@ -44,7 +44,7 @@ class SpikingPatches(Adapter):
         "smaller `patch` both there and in the modality: docs/get-started/custom-recordings.md."
     )
     # and those that lie beside them: GEN1's boxes, DvsGesture's tables
-    beside = ("_bbox.npy", "_labels.csv", "trials_to_train.txt", "trials_to_test.txt")
+    companion_endings = ("_bbox.npy", "_labels.csv", "trials_to_train.txt", "trials_to_test.txt")
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class SpikingPatches(Adapter):
         bins: Few = 10,
         time_unit: Positive = 50_000.0,
         class_token: bool = True,
-        class_at: ClassAt = "nowhere",
+        class_at: ClassPosition = "nowhere",
     ) -> None:
         super().__init__()
         if not time_unit > 0:
@@ -73,7 +73,7 @@ class SpikingPatches(Adapter):
             warnings.warn(f"{path} holds no events", stacklevel=2)
         return sample_of(events, path)
 
-    def taken(self, value: Any) -> Sample:
+    def from_memory(self, value: Any) -> Sample:
         return sample_of(value if isinstance(value, Events) else held_events(value), "the recording")
 
     def likeness(self, sample: Sample) -> str:
@@ -82,7 +82,7 @@ class SpikingPatches(Adapter):
     def pictures(self, sample: Sample, pack: PackTokens) -> list[np.ndarray]:
         return stretches(sample["inputs"]["events"], self.patch, self.bins, pack.ages)
 
-    def scene(self, sample: Sample, pack: PackTokens, places: np.ndarray) -> Scene:
+    def canvas(self, sample: Sample, pack: PackTokens, places: np.ndarray) -> Scene:
         return Stream(sample["inputs"]["events"], self.patch, self.bins, pack.ages, places)
 
     def forward(self, packed: Tensor | list[Tensor]) -> TokenSet:
@@ -99,7 +99,7 @@ class SpikingPatches(Adapter):
         time = (since.double() / self.time_unit).float()
         features = self.project(self.logarithms(cells))  # (T, dim)
         rows = max([*counts, 1 - len(self.tokens)])  # never nothing at all
-        held = sent(counts, flat)  # (B,)
+        held = tensor_like(counts, flat)  # (B,)
         valid = torch.arange(rows, device=flat.device) < held[:, None]  # (B, N)
         before = torch.arange(len(counts), device=flat.device) * rows - held.cumsum(0) + held
         slot = torch.arange(len(flat), device=flat.device) + before.repeat_interleave(held, output_size=len(flat))

@@ -8,13 +8,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ndformer.framework.adapter import Adapter, ClassAt
+from ndformer.framework.adapter import Adapter, ClassPosition
 from ndformer.framework.data.dataset import Sample
 from ndformer.framework.data.pack import Pack
 from ndformer.framework.pictures.canvas import GridScene, Scene
 from ndformer.framework.registry import MODALITIES
 from ndformer.framework.registry.ranges import Few, FewOrNone, Finite, Offset, Width
-from ndformer.framework.system.devices import sent
+from ndformer.framework.system.devices import tensor_like
 from ndformer.framework.tokens import TokenSet
 from ndformer.modalities.image.formats.files import ENDINGS, open_image
 from ndformer.modalities.image.formats.held import held_image
@@ -44,7 +44,7 @@ class ImagePatches(Adapter):
         channels: Width = 3,
         class_token: bool = True,
         registers: FewOrNone = 0,
-        class_at: ClassAt = "nowhere",
+        class_at: ClassPosition = "nowhere",
         start: Offset = 0,
         plane: Sequence[Sequence[Finite]] | None = None,
     ) -> None:
@@ -61,7 +61,7 @@ class ImagePatches(Adapter):
     def open(self, path: Path) -> Sample:
         return dict(image=open_image(path, self.mode))
 
-    def taken(self, value: Any) -> Sample:
+    def from_memory(self, value: Any) -> Sample:
         return dict(image=held_image(value, self.mode))
 
     @property
@@ -80,7 +80,7 @@ class ImagePatches(Adapter):
     def pictures(self, sample: Sample, pack: Pack) -> list[np.ndarray]:
         return [apart(pack.picture(sample, 0), (self.patch, self.patch))]
 
-    def scene(self, sample: Sample, pack: Pack, places: np.ndarray) -> Scene:
+    def canvas(self, sample: Sample, pack: Pack, places: np.ndarray) -> Scene:
         """Of the photo, where there is one in more pixels than the model is given."""
         rows, columns = (side // self.patch for side in sample["inputs"]["image"].shape[-2:])
         return GridScene(pack.picture(sample.get("photo", sample), 0)[None], (rows, columns))
@@ -108,6 +108,6 @@ class ImagePatches(Adapter):
         axes = [torch.arange(n, dtype=torch.float32, device=x.device) + self.start for n in grid]
         positions = torch.cartesian_prod(*axes)[None]  # (1, rows columns, 2)
         if self.plane is not None:
-            first, *steps = sent(torch.tensor(self.plane, dtype=torch.float32), positions)
+            first, *steps = tensor_like(torch.tensor(self.plane, dtype=torch.float32), positions)
             positions = first + positions @ torch.stack(steps)  # (1, rows columns, 3)
         return self.with_tokens(x, positions, grid=grid if self.plane is None else None)

@@ -44,10 +44,10 @@ class Clouds(Adapter):
     def open(self, path: Path, columns: str | None = None) -> Sample:
         return dict(read_cloud(path, columns=columns))
 
-    def taken(self, value: Any, columns: str | None = None) -> Sample:
+    def from_memory(self, value: Any, columns: str | None = None) -> Sample:
         return dict(held_cloud(value, columns))
 
-    def scene(self, sample: Sample, pack: PackPoints, places: np.ndarray) -> Scene:
+    def canvas(self, sample: Sample, pack: PackPoints, places: np.ndarray) -> Scene:
         cloud = pack.unpacked(sample["inputs"]["points"].numpy())
         return TurningCloud(cloud["points"], seen_colours(cloud), places * self.unit)
 

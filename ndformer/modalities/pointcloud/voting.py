@@ -170,7 +170,7 @@ def submit(folder: Path, data: Dataset, labels: Sequence[np.ndarray]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     numbers = np.array(list(SCANNET.values()))
     for name, found in zip(names(data), labels):
-        with atomic.whole(folder / f"{name}.txt") as half:
+        with atomic.replacing(folder / f"{name}.txt") as half:
             np.savetxt(half, numbers[found], fmt="%d")
 
 
@@ -190,5 +190,5 @@ def objects(
 
 
 def _write(file: Path, values: np.ndarray) -> None:
-    with atomic.whole(file) as half, half.open("wb") as stream:
+    with atomic.replacing(file) as half, half.open("wb") as stream:
         np.save(stream, values)

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ndformer.framework.adapter import Adapter, ClassAt
+from ndformer.framework.adapter import Adapter, ClassPosition
 from ndformer.framework.data.dataset import Sample
 from ndformer.framework.data.pack import Pack
 from ndformer.framework.pictures.canvas import GridScene, Scene
@@ -42,7 +42,7 @@ class Tubelets(Adapter):
         dim: Width,
         tubelet: tuple[Few, Few, Few] = (2, 16, 16),
         class_token: bool = True,
-        class_at: ClassAt = "nowhere",
+        class_at: ClassPosition = "nowhere",
         start: Offset = 0,
         mean: Sequence[Finite] = RGB_MEAN,
         std: Sequence[Positive] = RGB_STD,
@@ -62,7 +62,7 @@ class Tubelets(Adapter):
     def open(self, path: Path) -> Sample:
         return dict(video=film(path))
 
-    def taken(self, value: Any) -> Sample:
+    def from_memory(self, value: Any) -> Sample:
         return dict(video=held_film(value))
 
     def is_sample(self, folder: Path) -> bool:
@@ -82,7 +82,7 @@ class Tubelets(Adapter):
     def pictures(self, sample: Sample, pack: Pack) -> list[np.ndarray]:
         return tubelets(sample["inputs"]["video"].permute(0, 2, 3, 1).numpy(), self.tubelet)
 
-    def scene(self, sample: Sample, pack: Pack, places: np.ndarray) -> Scene:
+    def canvas(self, sample: Sample, pack: Pack, places: np.ndarray) -> Scene:
         frames = sample["inputs"]["video"].permute(0, 2, 3, 1).numpy()
         time, rows, columns = (side // own for side, own in zip(frames.shape, self.tubelet))
         return GridScene(frames, (time, rows, columns))

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ndformer.framework.attention_maps import Look, z_scores
+from ndformer.framework.attention_maps import AttentionMaps, z_scores
 from ndformer.framework.engine.building import build_model
 from ndformer.framework.model import TokenModel
 from ndformer.framework.pictures.figures import Panels, canvas
@@ -56,7 +56,7 @@ def measure_terms(cell: Cell) -> Values:
     return values | {"near": mean(map(nearness, layer_maps)), "rest": concatenated(pape_run, model, images)}
 
 
-def nearness(layer_map: Look) -> Tensor:
+def nearness(layer_map: AttentionMaps) -> Tensor:
     """The mean distance of what is attended to, over that of all keys."""
     distances = torch.cdist(layer_map.where.positions[0], layer_map.where.positions[0])
     return (layer_map.attention() * distances).sum(-1).mean() / distances.mean()
@@ -78,7 +78,7 @@ def concatenated(pape_run: Run, model: TokenModel, images: Tensor) -> float:
     return (theirs.features(dict(image=images)).features - ours).abs().max().item()
 
 
-def maps(layer_map: Look, images: Tensor) -> list[Panels]:
+def maps(layer_map: AttentionMaps, images: Tensor) -> list[Panels]:
     """Figure 2, for the brightest patch of the first image."""
     pape_run = attention_maps(layer_map, images)
     blocks = [Panels(name, pape_run[name], "signed", limit=10.0) for name in (*POSITIONAL, "semantic")]

@@ -82,7 +82,7 @@ def draw(results: Results, path: Path) -> None:
                     axis.errorbar(at, means, halves, color=f"C{colour}", fmt=line, ms=3, lw=1, capsize=2, label=label)
             axis.set_xticks(at, [str(size) for size in at])
             axis.set(xlabel="pixels", title=name)
-            axis.set_ylim(within(axis.get_ylim(), Quantity.of("higher", "share")))
+            axis.set_ylim(within(axis.get_ylim(), Quantity.create("higher", "share")))
         figure.legend(*axes[0].get_legend_handles_labels(), loc="outside right upper")
         figure.supxlabel("solid: positions continue; dashed: interpolated", fontsize=8, color="0.35")
     figure.savefig(path)

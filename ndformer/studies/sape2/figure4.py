@@ -6,7 +6,7 @@ Each cell leaves a picture of one image's maps in its folder, maps.png; it is ma
 import torch
 from torch import Tensor
 
-from ndformer.framework.attention_maps import Look
+from ndformer.framework.attention_maps import AttentionMaps
 from ndformer.framework.pictures.figures import Panels
 from ndformer.lab.experiment import Cell, Experiment, Scale, Values
 from ndformer.lab.verdicts import Claim, above, ahead, combine
@@ -27,7 +27,7 @@ def measure(cell: Cell) -> Values:
     return {column: sum(one[column] for one in every) / len(every) for column in every[0]}
 
 
-def compared(layer_map: Look, images: Tensor) -> Values:
+def compared(layer_map: AttentionMaps, images: Tensor) -> Values:
     """Of one layer: the distance of patches across regions over that within one; how it goes with the distance in the
     picture; and how much more of its attention, in %, a patch gives to its own region because of it."""
     patches = brightness(images, layer_map.where).flatten(1)
@@ -48,7 +48,7 @@ def compared(layer_map: Look, images: Tensor) -> Values:
     }
 
 
-def maps(layer_map: Look, images: Tensor) -> list[Panels]:
+def maps(layer_map: AttentionMaps, images: Tensor) -> list[Panels]:
     """How unlike the brightest patch of the first image all others are, and where it looks."""
     found = attention_maps(layer_map, images)
     return [Panels("unlikeness", found["unlikeness"]), Panels("attention", found["attention"], "share")]

@@ -49,7 +49,7 @@ def pretrained(
 def save_encoding(reader: Reader, path: Path) -> None:
     encoding = reader.transformer.encoding
     assert encoding is not None
-    with atomic.whole(path) as half:
+    with atomic.replacing(path) as half:
         torch.save(encoding.state_dict(), half)
 
 

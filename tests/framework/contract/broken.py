@@ -14,7 +14,7 @@ from ndformer.encodings.pape_ri import PaPERI, PaPERILayer
 from ndformer.encodings.rope import AxialRoPE, RoPEMixed
 from ndformer.encodings.sincos import Sincos
 from ndformer.framework.bias.base import Bias, PositionBias
-from ndformer.framework.bias.channels import together
+from ndformer.framework.bias.channels import single_block
 from ndformer.framework.bias.parabolas import IsotropicBias
 from ndformer.framework.bias.pointwise import DistanceBias
 from ndformer.framework.encoding import LayerEncoding, PositionEncoding
@@ -116,7 +116,7 @@ class WrongFeatures(IsotropicBias):
 
 def wrong_features(self, q, k, x, state):
     right = PaPERILayer.bias(self, q, k, x, state)
-    return WrongFeatures(right.alpha, state.positions, near=together(state.positions))
+    return WrongFeatures(right.alpha, state.positions, local=single_block(state.positions))
 
 
 def detached(self, q, k, x, state):
@@ -158,7 +158,7 @@ class CountsTokens(ALiBi):
 
 
 class MovesEveryTokenBetweenBlocks(PositionEncoding):
-    def between_blocks(self, x, state, passed):
+    def block_update(self, x, state, passed):
         return x + x.mean(2, keepdim=True) if passed == 1 else x
 
 
@@ -166,7 +166,7 @@ class HearsTheRowBetweenBlocks(PositionEncoding):
     def tables(self, positions, where):
         return where.real
 
-    def between_blocks(self, x, state, passed):
+    def block_update(self, x, state, passed):
         heard = x.nan_to_num().mean(1, keepdim=True)  # of other samples, too
         return x + (heard if state is None else heard * state[..., None])
 

@@ -31,11 +31,11 @@ def covered(cfg: Any, where: Where) -> list[Coverage]:
 def test_a_span_is_that_of_the_widest_sample_with_padding_and_unplaced_tokens_aside() -> None:
     positions = torch.tensor([[[0.0, 0], [3, 1], [9, 9]], [[5, 5], [6, 9], [7, 5]]])
     valid = torch.tensor([[True, True, False], [True, True, True]])
-    span = Span.of([Where(positions, valid=valid), Where(positions[1:] + 10)], (1.0, 2.0))
+    span = Span.measure([Where(positions, valid=valid), Where(positions[1:] + 10)], (1.0, 2.0))
     assert span is not None
     assert (span.extent, span.low, span.high) == ((3, 8), (0, 0), (17, 38))
     assert not span.on_grid
-    assert Span.of([Where(torch.ones(1, 3, 2))], (1.0, 1.0)) is None
+    assert Span.measure([Where(torch.ones(1, 3, 2))], (1.0, 1.0)) is None
     assert PositionEncoding(8, 2, 2, 1).coverage([Where(torch.ones(1, 3, 2))]) == []
 
 
@@ -43,7 +43,7 @@ def test_free_tokens_on_whole_numbers_along_an_axis_are_a_whole_step_apart() -> 
     """Events: many times at each of a few rows."""
     torch.manual_seed(0)
     positions = torch.stack([torch.rand(2, 90) * 100, torch.randint(0, 5, (2, 90)).float()], dim=-1)
-    span = Span.of([Where(positions)], (1.0, 1.0))
+    span = Span.measure([Where(positions)], (1.0, 1.0))
     assert span is not None
     assert span.step[1] == 1
     assert 0.5 < span.step[0] < 20
@@ -127,7 +127,7 @@ def test_buckets_are_met_up_to_where_tokens_reach() -> None:
 
 
 def test_tables_whose_steps_tokens_skip_or_share_are_told() -> None:
-    for step, word in ((2.0, "steps between are never met"), (0.25, "several tokens share a step")):
+    for step, word in ((2.0, "steps between are never used"), (0.25, "several tokens share a step")):
         said = covered(dict(type="RelativeBias"), grid(9, 9, step=step))[0].warnings
         assert any(word in sentence for sentence in said)
 
@@ -139,7 +139,7 @@ def test_cells_of_a_table_over_places() -> None:
     assert across.counts == (0, 2, 3)  # from 0 to 2 of 8: between two cells of five
     assert "extent=(0, 2)" in across.warnings[0]
     beyond = covered(inside, grid(12, 9))
-    assert "on their border: extent=(0, 11)" in beyond[0].warnings[0]
+    assert "share those at the border: extent=(0, 11)" in beyond[0].warnings[0]
     assert beyond[1].warnings == ()
     resampled = covered(dict(type="LearnableAbsolute", grid=[7, 9]), grid(5, 9))
     assert [one.warnings for one in resampled] == [("7 cells along axis 0 are resampled to 5: grid=5",), ()]
@@ -170,18 +170,18 @@ def test_every_encoding_can_be_asked(name: str) -> None:
 def test_encodings_of_ones_own_are_asked_for_their_first_reach_alone() -> None:
     class Mine(PositionEncoding):
         @property
-        def first_reach(self) -> float | None:
+        def initial_radius(self) -> float | None:
             return 3.0
 
     (one,) = Mine(8, 2, 2, 1).coverage([grid(4, 4, step=4.0)])
-    assert (one.what, one.counts) == ("first reach", (1, 0, 0))
-    assert "the first reach does not tell the nearest token, 4 away" in one.warnings[0]
+    assert (one.name, one.counts) == ("initial radius", (1, 0, 0))
+    assert "the initial radius does not reach the nearest token, 4 away" in one.warnings[0]
     assert Mine(8, 2, 2, 1).coverage([grid(4, 4)])[0].warnings == ()
 
 
 def test_several_encodings_are_named_and_wrapped_ones_asked_in_their_own_unit() -> None:
     found = covered([dict(type="AxialRoPE"), dict(type="PaPE", m=4), dict(type="NoPE")], grid(7, 7))
-    assert [one.what for one in found] == [
+    assert [one.name for one in found] == [
         "AxialRoPE: waves along axis 0",
         "AxialRoPE: waves along axis 1",
         "PaPE: radii",
@@ -205,7 +205,7 @@ def test_sums_of_gates_go_up_to_the_tokens_in_between() -> None:
 def test_steps_beyond_the_grid_that_was_learnt_are_told() -> None:
     down, across = covered(dict(type="LogCPB", trained=6), grid(5, 9))
     assert (down.counts, across.counts) == ((0, 4, 0), (0, 5, 3))
-    assert "longer than those of 6 cells" in across.warnings[0]
+    assert "longer than the steps of 6 cells" in across.warnings[0]
     assert all(one.warnings == () for one in covered(dict(type="LogCPB"), grid(5, 9)))
 
 

@@ -10,7 +10,7 @@ from ndformer.framework.tokens import Where
 
 
 def spacing(where: Where, *factors: float) -> Spacing:
-    found = Spacing.of([where], factors or (1.0,) * where.positions.shape[2])
+    found = Spacing.measure([where], factors or (1.0,) * where.positions.shape[2])
     assert found is not None
     return found
 
@@ -55,4 +55,4 @@ def test_tokens_at_one_place_are_no_neighbours():
 
 @pytest.mark.parametrize("positions", [torch.zeros(2, 5, 2), torch.zeros(1, 1, 2)])
 def test_where_all_is_at_one_place_there_is_nothing_to_measure(positions):
-    assert Spacing.of([Where(positions)], (1.0, 1.0)) is None
+    assert Spacing.measure([Where(positions)], (1.0, 1.0)) is None

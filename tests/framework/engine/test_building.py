@@ -49,12 +49,12 @@ def spoiled(place, value):
 @pytest.mark.parametrize(
     "place, value, words",
     [
-        ("model.backbone.heads", 3, "dim 16 does not divide into 3 heads"),
+        ("model.backbone.heads", 3, "dim must be divisible by heads, got dim=16 and heads=3"),
         ("metrics", [dict(type="CocoMetric", backend="x")], "no backend is called 'x'"),
         ("train_cfg.checkpoint_every", "often", "checkpoint_every: expected a number of steps or a text"),
         ("test_dataloader.dataset.transforms", [dict(type="SampleFrames", every=1)], "SampleFrames takes groups"),
         ("optimizer", dict(type="Muon", lr=0.1), "Muon only supports 2D parameters"),
-        ("model.backbone.position_dims", 1, "gave positions of 2 dimensions to blocks of 1"),
+        ("model.backbone.position_dims", 1, "positions must have 1 dimensions, got 2 from"),
         ("optimizer", dict(type="AdamW", lr=0.1, weight_decay=10.0), "sets weights to 0 in one step"),
         ("param_groups", dict(lr_factors={"": 0.0}), "param_groups makes every learning rate 0"),
         ("param_groups", dict(lr_factors=dict(nowhere=0.5)), "expected a part of a parameter's name, got 'nowhere'"),

@@ -23,7 +23,7 @@ CLOUD = dict(type="PointPatches", centres=2, neighbours=2, features=0)
 
 def model(joined: bool = False, **modalities: Any) -> Any:
     made = {n: one if isinstance(one, nn.Module) else MODALITIES.create(one, dim=16) for n, one in modalities.items()}
-    return SimpleNamespace(modalities=nn.ModuleDict(made), joined=list(made) if joined else [])
+    return SimpleNamespace(modalities=nn.ModuleDict(made), joint_modalities=list(made) if joined else [])
 
 
 def config(**dataset: Any) -> Config:

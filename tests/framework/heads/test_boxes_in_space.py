@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from ndformer.framework.bev_grid import Field
+from ndformer.framework.bev_grid import BEVGrid
 from ndformer.framework.errors import DataError
 from ndformer.framework.heads.centre_point import Cells, boxes_of, code_of
 from ndformer.framework.losses.boxes3d import iou_3d
@@ -20,7 +20,7 @@ from ndformer.framework.necks.birds_eye import map_of
 from ndformer.framework.registry import HEADS, NECKS
 from ndformer.framework.tokens import TokenSet, Where
 
-FIELD = Field((-6.0, -3.0), 0.5, (12, 24))
+FIELD = BEVGrid((-6.0, -3.0), 0.5, (12, 24))
 NECK: dict[str, Any] = dict(
     type="BirdsEyeNet", low=(-6.0, -3.0), high=(6.0, 3.0), cell=0.5, blocks=(1, 1), strides=(1, 2), widths=(8, 8),
     stride=1, up=8,
@@ -91,7 +91,7 @@ def test_the_loss_of_peaks_is_the_formula():
 
 def test_codes_come_back_as_the_boxes_they_were():
     boxes = truth(1, 30)[0]["boxes"]
-    at = FIELD.number(FIELD.at(boxes))
+    at = FIELD.flat_index(FIELD.to_cells(boxes))
     again = boxes_of(code_of(boxes, FIELD), at, FIELD)
     assert torch.allclose(again, boxes, atol=1e-5, equal_nan=True)
 
@@ -222,7 +222,7 @@ def test_a_query_looks_at_the_cells_about_it_alone():
     near, far = head(BOTH[1]), head(BOTH[1], radius=100)
     q, keys = torch.randn(2, 5, 16), torch.randn(2, 288, 16)
     place = torch.tensor([[0, 23, 264, 287, 150], [3, 4, 5, 6, 7]])
-    middles = FIELD.middles(keys)
+    middles = FIELD.centers(keys)
     one = near.decoder(q, keys, middles, place, FIELD)
     moved = keys.clone()
     moved[0, 110] += 100  # row 4, column 14

@@ -52,7 +52,7 @@ def _forgetful(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(F, "scaled_dot_product_attention", flash)
     monkeypatch.setattr(backend, "GPU", "meta")
     monkeypatch.setattr(flex, "compiled", lambda: kernel)
-    monkeypatch.setattr(log, "_said", set())
+    monkeypatch.setattr(log, "_printed", set())
 
 
 def made(name: str, layout: str, dtype: torch.dtype) -> int:

@@ -9,7 +9,7 @@ import torch
 from PIL import Image
 
 from ndformer.framework.attention import Attention, build_encoding
-from ndformer.framework.attention_maps import Look
+from ndformer.framework.attention_maps import AttentionMaps
 from ndformer.framework.errors import DataError
 from ndformer.framework.pictures.explorer import forms, layers
 from ndformer.framework.pictures.explorer.arrays import Blob, read
@@ -47,7 +47,7 @@ def look_of(encoding, where):
     for name, weight in layer.named_parameters():
         if "frequencies" not in name:
             torch.nn.init.normal_(weight, std=0.4)
-    return Look(layer, torch.randn(1, where.positions.shape[1], DIM), where, whole.prepare(where))
+    return AttentionMaps(layer, torch.randn(1, where.positions.shape[1], DIM), where, whole.prepare(where))
 
 
 PARABOLAS = [dict(type="PaPE", m=3), dict(type="PaPERI"), dict(type="PaPECompact"), dict(type="Polynomial", degree=3)]

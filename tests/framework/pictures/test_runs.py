@@ -38,10 +38,13 @@ def test_curves_are_in_the_units_of_tables(tmp_path, monkeypatch):
     drawn = []
     monkeypatch.setattr(report, "_save", lambda figure, path: drawn.append(figure))
     report.curves(
-        tmp_path / "x.png", [dict(epoch=1, loss=2.0, lr=0.1, accuracy=0.42)], "accuracy", Quantity.of("higher", "share")
+        tmp_path / "x.png",
+        [dict(epoch=1, loss=2.0, lr=0.1, accuracy=0.42)],
+        "accuracy",
+        Quantity.create("higher", "share"),
     )
     report.curves(
-        tmp_path / "x.png", [dict(epoch=1, loss=2.0, lr=0.1, error=0.42)], "error", Quantity.of("lower", "px")
+        tmp_path / "x.png", [dict(epoch=1, loss=2.0, lr=0.1, error=0.42)], "error", Quantity.create("lower", "px")
     )
     shown = [(figure.axes[1].get_title("left"), *figure.axes[1].lines[0].get_ydata()) for figure in drawn]
     assert shown == [

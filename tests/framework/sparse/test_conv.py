@@ -140,11 +140,11 @@ def test_autocast_computes_in_16_bit() -> None:
 def test_what_does_not_fit_is_told() -> None:
     index = occupied()
     place = Sites(index[:, 1:], index[:, 0])
-    with pytest.raises(ValueError, match="rows of features for"):
+    with pytest.raises(ValueError, match="features must have .* rows, one per point"):
         SubMConv3d(4, 4)(torch.randn(3, 4), place)
     with pytest.raises(ValueError, match="odd and at least 3"):
         SubMConv3d(4, 4, kernel=2)
-    with pytest.raises(DataError, match="too many to number"):
+    with pytest.raises(DataError, match="voxel grids must have less than"):
         Sites(torch.tensor([[0, 0, 0], [2**21, 2**21, 2**21]]), torch.zeros(2))
 
 
@@ -165,7 +165,7 @@ def stand_in(monkeypatch: pytest.MonkeyPatch) -> Iterator[types.ModuleType]:
 
 def test_spconvs_cpu_build_is_refused_by_name(stand_in: types.ModuleType) -> None:
     assert not spconv.chosen("auto", torch.device("cuda"))
-    with pytest.raises(ImportError, match="CPU build.*wrong numbers"):
+    with pytest.raises(ImportError, match="CPU build.*convolution is wrong"):
         spconv.chosen("spconv", torch.device("cuda"))
 
 
@@ -174,7 +174,7 @@ def test_spconvs_cuda_build_is_for_tensors_on_a_gpu(stand_in: types.ModuleType) 
     assert spconv.chosen("auto", torch.device("cuda"))
     assert not spconv.chosen("auto", torch.device("cpu"))
     assert not spconv.chosen("torch", torch.device("cuda"))
-    with pytest.raises(RuntimeError, match="the tensors are on cpu"):
+    with pytest.raises(RuntimeError, match="requires tensors on a GPU, got cpu"):
         spconv.chosen("spconv", torch.device("cpu"))
 
 
@@ -182,7 +182,7 @@ def test_a_missing_spconv_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setitem(sys.modules, "spconv", None)
     monkeypatch.setitem(sys.modules, "spconv.pytorch", None)
     spconv.build.cache_clear()
-    with pytest.raises(ImportError, match="does not import"):
+    with pytest.raises(ImportError, match="cannot be imported"):
         spconv.chosen("spconv", torch.device("cuda"))
     spconv.build.cache_clear()
 
@@ -199,7 +199,7 @@ def test_spconv_gives_the_same(kernel: int, twice: int, monkeypatch: pytest.Monk
     layer = pytorch.SubMConv3d
     monkeypatch.setattr(pytorch, "SubMConv3d", lambda *a, **k: layer(*a, **k, algo=native))
     monkeypatch.setattr(spconv, "chosen", lambda backend, device: backend == "spconv")
-    spconv.bare.cache_clear()
+    spconv.template.cache_clear()
     index = occupied(size=9)
     index = torch.cat([index, index[:twice]])
     conv, x, back = SubMConv3d(8, 12, kernel), torch.randn(len(index), 8), torch.randn(len(index), 12)
@@ -208,5 +208,5 @@ def test_spconv_gives_the_same(kernel: int, twice: int, monkeypatch: pytest.Monk
         own = x.clone().requires_grad_()
         y = conv(own, Sites(index[:, 1:], index[:, 0]))
         results.append([y, *torch.autograd.grad(y, [own, conv.weight], back)])
-    spconv.bare.cache_clear()
+    spconv.template.cache_clear()
     torch.testing.assert_close(results[0], results[1], rtol=0, atol=1e-5)

@@ -10,7 +10,7 @@ from ndformer.framework.system import atomic
 def test_a_file_is_the_old_one_until_the_new_one_is_whole(tmp_path):
     path = tmp_path / "a.txt"
     path.write_text("old")
-    with atomic.whole(path) as half:
+    with atomic.replacing(path) as half:
         half.write_text("new")
         assert path.read_text() == "old"
         (beside,) = set(os.listdir(tmp_path)) - {"a.txt"}  # on the same disk, where a rename is one step
@@ -24,9 +24,9 @@ def test_a_file_is_the_old_one_until_the_new_one_is_whole(tmp_path):
 def test_what_fails_leaves_nothing_and_harms_nothing(tmp_path, failure):
     path = tmp_path / "a.txt"
     path.write_text("old")
-    new = atomic.whole(path)
+    new = atomic.replacing(path)
     new.__enter__().write_text("ne")
-    folder = atomic.whole(tmp_path / "folder")
+    folder = atomic.replacing(tmp_path / "folder")
     (folder.__enter__() / "inner").mkdir(parents=True)
     for half in (new, folder):
         assert not half.__exit__(failure, failure(), None)  # it goes on to who called
@@ -36,7 +36,7 @@ def test_what_fails_leaves_nothing_and_harms_nothing(tmp_path, failure):
 
 def test_what_a_killed_process_left_is_taken_away_and_nothing_else(tmp_path):
     (tmp_path / ".mine").mkdir()
-    killed = atomic.whole(tmp_path / "folder")
+    killed = atomic.replacing(tmp_path / "folder")
     half = killed.__enter__()
     half.mkdir()
     (half / "left").write_text("")
@@ -46,9 +46,9 @@ def test_what_a_killed_process_left_is_taken_away_and_nothing_else(tmp_path):
 
 def test_several_processes_write_one_file_under_names_of_their_own(tmp_path):
     path = tmp_path / "a.txt"
-    with atomic.whole(path) as one:
+    with atomic.replacing(path) as one:
         one.write_text("one")
-        with atomic.whole(path) as other:
+        with atomic.replacing(path) as other:
             other.write_text("other")
         assert path.read_text() == "other"
     assert path.read_text() == "one"

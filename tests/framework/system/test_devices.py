@@ -31,7 +31,7 @@ def test_nothing_fake_and_nothing_traced_is_kept() -> None:
     constant = Constant([2.0])
     with FakeTensorMode():
         constant(torch.zeros(1))
-    assert not constant.there
+    assert not constant.tensors
     compiled = torch.compile(lambda x: x * constant(x), backend="eager", fullgraph=True)
     assert compiled(torch.ones(1)).item() == 2
     assert constant(torch.ones(1)).item() == 2
@@ -41,4 +41,4 @@ def test_copies_have_the_numbers_and_no_tensors() -> None:
     constant = Constant([2.0])
     constant(torch.zeros(1))
     for other in (copy.deepcopy(constant), pickle.loads(pickle.dumps(constant))):
-        assert (other.values, other.there) == ([2.0], {})
+        assert (other.values, other.tensors) == ([2.0], {})

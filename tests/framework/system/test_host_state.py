@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 CODE = """
 import contextlib, gc, importlib, io, json, multiprocessing, os, pkgutil, signal, sys, tempfile, warnings
 from pathlib import Path

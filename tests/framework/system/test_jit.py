@@ -46,7 +46,7 @@ def test_a_numba_that_does_not_work_is_left_alone_and_said_once() -> None:
         assert attention(x, where, state).isfinite().all()
         assert fastest() is find_spikes
     (one,) = said
-    assert "numba is installed and does not work here (cannot cache function" in str(one.message)
+    assert "numba is installed but fails (cannot cache function" in str(one.message)
 
 
 def test_dense_attention_over_nothing_is_nothing() -> None:

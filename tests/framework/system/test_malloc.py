@@ -20,14 +20,16 @@ c.malloc.restype = ctypes.c_void_p
 c.malloc.argtypes = [ctypes.c_size_t]
 c.free.argtypes = [ctypes.c_void_p]
 if sys.argv[1] == "kept":
-    malloc.keep_freed()
+    malloc.retain_freed()
 before = c.mallinfo2().arena
 c.free(c.malloc(24 * 2**20))
 print(c.mallinfo2().arena - before)
 """
 
 
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="mallopt is of glibc; elsewhere keep_freed does nothing")
+@pytest.mark.skipif(
+    platform.libc_ver()[0] != "glibc", reason="mallopt is of glibc; elsewhere retain_freed does nothing"
+)
 def test_what_is_freed_is_there_for_the_next_step() -> None:
     held = {}
     for how in ("as it is", "kept"):

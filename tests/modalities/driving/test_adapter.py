@@ -203,11 +203,11 @@ def test_a_camera_that_is_missing_gives_no_tokens_and_sees_no_pillar():
 
 def test_rows_in_memory_are_a_cloud_that_no_camera_saw():
     rows = torch.arange(12.0).reshape(2, 6)
-    sample = pillars().taken(rows)
+    sample = pillars().from_memory(rows)
     assert sample["points"].tolist() == [[0, 1, 2, 3, 0], [6, 7, 8, 9, 0]]
     assert sample["images"] == []
     with pytest.raises(ValueError, match=r"a cloud is an array \(points, 4\) of finite x, y, z and intensity, got"):
-        pillars().taken(torch.full((1, 4), torch.nan))
+        pillars().from_memory(torch.full((1, 4), torch.nan))
 
 
 def test_places_are_as_exact_under_autocast():

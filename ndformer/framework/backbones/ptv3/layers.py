@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from ndformer.framework.attention import Attention
-from ndformer.framework.attention_maps import Cutting, Look
+from ndformer.framework.attention_maps import AttentionMaps, RowCutter
 from ndformer.framework.backbones.ptv3.points import Cells, Level
 from ndformer.framework.encoding import LayerEncoding, PositionEncoding
 from ndformer.framework.errors import DataError
@@ -98,7 +98,7 @@ class Block(nn.Module):
         return x + self.drop_path(self.mlp(self.norm2(x)))
 
 
-class Stage(Cutting):
+class Stage(RowCutter):
     """Blocks of one width with one position encoding; each follows the next curve."""
 
     def __init__(
@@ -124,11 +124,11 @@ class Stage(Cutting):
         """`skip`: after unpooling, the points' own part of x. The convolution of the first block sees it alone, which
         the paper does not say, but the published weights were trained with."""
         states: dict[int, Any] = {}
-        acts = self.encoding.acts_between_blocks
+        acts = self.encoding.has_block_update
         uncut = self.encoding.prepare(level.where) if acts else None
 
         def between(x: Tensor, passed: int) -> Tensor:
-            return self.encoding.between_blocks(x[None], uncut, passed)[0] if acts else x
+            return self.encoding.block_update(x[None], uncut, passed)[0] if acts else x
 
         x = between(x, 0)
         for i, block in enumerate(self.blocks):
@@ -138,9 +138,9 @@ class Stage(Cutting):
             x = between(block(x, level, curve, states[curve], skip if i == 0 else None), i + 1)
         return x
 
-    def places(self, look: Look, *given: Any) -> Tensor:
-        level: Level = given[1]
-        (windows,) = (one for one in level.cached.values() if one.where is look.where)
+    def sample_positions(self, maps: AttentionMaps, *args: Any) -> Tensor:
+        level: Level = args[1]
+        (windows,) = (one for one in level.cached.values() if one.where is maps.where)
         return windows.rows.gather(level.positions)
 
 

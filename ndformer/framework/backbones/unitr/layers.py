@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from ndformer.framework.attention import Attention
-from ndformer.framework.attention_maps import Cutting, Look
+from ndformer.framework.attention_maps import AttentionMaps, RowCutter
 from ndformer.framework.encoding import LayerEncoding
 from ndformer.framework.tokens import Rows, Where
 from ndformer.framework.transformer import MLP
@@ -62,7 +62,7 @@ class Own(nn.Module):
         return self.norm2(x + self.mlp(x))
 
 
-class Layer(Cutting):
+class Layer(RowCutter):
     def __init__(self, dim: int, heads: int, ratio: float, backend: str) -> None:
         super().__init__()
         self.attention = Attention(dim, heads, backend=backend)
@@ -73,9 +73,9 @@ class Layer(Cutting):
         """(T, dim) -> (T, dim), of which the first are pillars."""
         return self.norm(apart(self.own, x + sets.mixed(self.attention, x), pillars) + x)
 
-    def places(self, look: Look, *given: Any) -> Tensor:
-        sets: Sets = given[1]
-        (rows,) = (part.rows for part in sets.parts if part.where is look.where)
+    def sample_positions(self, maps: AttentionMaps, *args: Any) -> Tensor:
+        sets: Sets = args[1]
+        (rows,) = (part.rows for part in sets.parts if part.where is maps.where)
         return rows.gather(sets.places)
 
 

@@ -133,10 +133,10 @@ class UniTR(nn.Module):
             new = name not in known
             if new:
                 known[name] = encoding.prepare(self._uncut(name, flat))
-            if new or encoding.acts_between_blocks:
+            if new or encoding.has_block_update:
                 rows = flat.padded(x)
                 rows = encoding.embed(rows, known[name]) if new else rows
-                x = flat.flat(encoding.between_blocks(rows, known[name], passed))
+                x = flat.flat(encoding.block_update(rows, known[name], passed))
         return x
 
     def _uncut(self, name: str, flat: Flat) -> Where:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ndformer.framework.backbones.unitr.sets import partition
-from ndformer.framework.system.devices import sent
+from ndformer.framework.system.devices import tensor_like
 from ndformer.framework.tokens import Rows, TokenSet
 
 AXES = ("x", "y", "view", "row", "column", "row off", "column off")  # of the positions that adapters give
@@ -68,7 +68,7 @@ class Plane:
 
     def cells(self, places: Tensor) -> Tensor:
         """(T, 7) -> (T, 2), in cells with their fractions."""
-        at = torch.stack([places[:, axis] for axis in self.axes], 1) - sent(self.corner, places)
+        at = torch.stack([places[:, axis] for axis in self.axes], 1) - tensor_like(self.corner, places)
         return at / self.length
 
     def group(self, places: Tensor, sample: Tensor) -> Tensor:
@@ -92,7 +92,7 @@ class Windows:
 
     def inside(self, cells: Tensor, moved: bool, whole: bool) -> Tensor:
         """(T, 2) as seen from the middle of the window, in cells, or in whole ones."""
-        window = sent(self.window, cells)
-        at = cells + sent(self.shift, cells) if moved else cells
+        window = tensor_like(self.window, cells)
+        at = cells + tensor_like(self.shift, cells) if moved else cells
         at = at - (at.floor() / window).floor() * window
         return (at.floor() if whole else at) - window / 2

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from ndformer.framework.system.devices import sent
+from ndformer.framework.system.devices import tensor_like
 from ndformer.framework.tokens import Rows
 
 LENGTHS = 4  # groups of sets, at most
@@ -19,8 +19,8 @@ def partition(
     token floor((size j + i) n / (size S)), so that sets are alike in number. Where that is the token of the slot
     before, the slot is empty: each token is in exactly one.
     """
-    sides = sent(window, cells)
-    moved = cells + sent(shift, cells)
+    sides = tensor_like(window, cells)
+    moved = cells + tensor_like(shift, cells)
     numbers = moved.div(sides, rounding_mode="floor")  # (T, 2) of windows
     inside = moved - numbers * sides
     key = inside[:, major] * window[1 - major] + inside[:, 1 - major]

@@ -34,7 +34,7 @@ def write(folder: Path, cfg: dict[str, Any]) -> None:
     content = dict(digest=_digest(text.encode()), config=_marked(cfg))
     data = json.dumps(content, indent=1, allow_nan=False, default=repr)  # repr: for classes set by Python code
     for name, written in ((CODE, text), (DATA, f"{data}\n")):
-        with atomic.whole(folder / name) as half:
+        with atomic.replacing(folder / name) as half:
             half.write_text(written, encoding="utf-8")
 
 

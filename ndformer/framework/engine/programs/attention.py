@@ -12,7 +12,7 @@ from mmengine.config import Config
 from torch import Tensor
 
 from ndformer.framework.adapter import Adapter
-from ndformer.framework.attention_maps import Look, looking
+from ndformer.framework.attention_maps import AttentionMaps, record_attention
 from ndformer.framework.data.batches import collate
 from ndformer.framework.data.dataset import Sample
 from ndformer.framework.data.mixture import Mixture
@@ -56,15 +56,15 @@ class SampleAttention:
 
     title: str
     answer: Any
-    maps: list[Look]
+    maps: list[AttentionMaps]
     canvas: Scene
     positions: Tensor  # (N, P) of its tokens
     prefix: int  # number of class and register tokens before them
 
     @property
-    def layers(self) -> list[list[Look]]:
+    def layers(self) -> list[list[AttentionMaps]]:
         """Attention maps by layer; a layer that cuts tokens into windows may have several, with different rows."""
-        layers: list[list[Look]] = []
+        layers: list[list[AttentionMaps]] = []
         for maps in self.maps:
             if layers and maps.cut is not None and layers[-1][0].layer is maps.layer:
                 layers[-1].append(maps)
@@ -83,12 +83,12 @@ class SampleAttention:
     def named(self, token: int | None) -> str:
         return "class" if token is None else self.canvas.named(token)
 
-    def select(self, layer: Sequence[Look], token: int | None) -> tuple[Look, QueryView]:
+    def select(self, layer: Sequence[AttentionMaps], token: int | None) -> tuple[AttentionMaps, QueryView]:
         """Return the maps of a layer that contain a query token, and its view of them."""
         views = [(maps, self.view(maps, token)) for maps in layer]
         return next((pair for pair in views if bool((pair[1].query >= 0).any())), views[0])
 
-    def view(self, maps: Look, token: int | None) -> QueryView:
+    def view(self, maps: AttentionMaps, token: int | None) -> QueryView:
         """Return where a query token and all keys are in attention maps; rows are matched by position."""
         N = len(self.positions)
         if maps.cut is None:
@@ -113,12 +113,12 @@ class SampleAttention:
             query[row] = slot
         return QueryView(torch.full((N,), row), slots.masked_fill(~_is_minimum(distance, min_distance), -1), query)
 
-    def _known_axes(self, maps: Look) -> tuple[Tensor, Tensor, Tensor]:
+    def _known_axes(self, maps: AttentionMaps) -> tuple[Tensor, Tensor, Tensor]:
         """Return positions along the axes that the rows have.
 
         These are (N, A) of all tokens and (R, K, A) of the rows, with a mask (R, K) that is False for padding.
         """
-        places = maps.places  # (R, K, P)
+        places = maps.sample_positions  # (R, K, P)
         valid = places.new_ones(places.shape[:2], dtype=torch.bool) if maps.where.real is None else maps.where.real
         axes = ~places.isnan().any(0).any(0)
         return self.positions.to(places)[:, axes], places[..., axes], valid.expand(places.shape[:2])
@@ -137,7 +137,7 @@ def _nearest(points: Tensor, places: Tensor, valid: Tensor) -> tuple[Tensor, Ten
     return torch.cat([chunk.values for chunk in chunks]), torch.cat([chunk.indices for chunk in chunks])
 
 
-def logit_terms(maps: Look) -> dict[str, Tensor]:
+def logit_terms(maps: AttentionMaps) -> dict[str, Tensor]:
     """Return the terms of a layer's logits, or raise if they would fill the memory."""
     rows, tokens, heads = maps.x.shape[0], maps.x.shape[1], maps.layer.heads
     if 4 * rows * heads * tokens**2 > MAX_BYTES:
@@ -154,28 +154,28 @@ def record(
 ) -> SampleAttention:
     """Run a model on a sample that was transformed as in the test set, and record its attention."""
     batch = collate([sample])
-    tokens = model.tokens(model.at_home(batch)["inputs"])
+    tokens = model.tokens(model.to_device(batch)["inputs"])
     where = tokens.where
     name = next(name for name in model.modalities if sample["inputs"].get(name) is not None)
     adapter = cast(Adapter, model.modalities[name])
     mask = where.positions.new_ones(where.positions.shape[1], dtype=torch.bool)
     mask = mask if where.valid is None else where.valid[0]
-    mask = mask & (torch.arange(len(mask), device=mask.device) >= len(adapter.named))
+    mask = mask & (torch.arange(len(mask), device=mask.device) >= len(adapter.prefix_names))
     positions = where.positions[0][mask].cpu()
     pack = pack_of(name, prepared.steps.get(name) or next(iter(prepared.steps.values())))
-    if model.joined:
+    if model.joint_modalities:
         assert tokens.modality is not None
         kinds = tokens.modality[0][mask].cpu()
         by_modality = {name: positions[kinds == i].double().numpy() for i, name in enumerate(model.modalities)}
-        canvas = adapter.joint_scene(sample, pack, by_modality)
+        canvas = adapter.joint_canvas(sample, pack, by_modality)
     else:
-        canvas = adapter.scene(sample, pack, positions.double().numpy())
-    with looking(model) as maps:
+        canvas = adapter.canvas(sample, pack, positions.double().numpy())
+    with record_attention(model) as maps:
         (answer,) = model.val_step(batch)
     if not maps:
         raise DataError(f"{type(model.backbone).__name__} has no attention layers that can be recorded")
-    answer.known = list(classes)
-    return SampleAttention(printable(title), answer, maps, canvas, positions, len(adapter.named))
+    answer.class_names = list(classes)
+    return SampleAttention(printable(title), answer, maps, canvas, positions, len(adapter.prefix_names))
 
 
 def samples(
@@ -266,7 +266,7 @@ def painting(sample: SampleAttention, selection: Selection, title: str, in_momen
 
 
 def panels(
-    sample: SampleAttention, rows: Sequence[tuple[Sequence[Look], int | None]], heads: list[int], parts: bool
+    sample: SampleAttention, rows: Sequence[tuple[Sequence[AttentionMaps], int | None]], heads: list[int], parts: bool
 ) -> list[Panels]:
     """Return a block of panels for attention, after one for each term of the logits if `parts`."""
     by_name: dict[str, dict[int, np.ndarray]] = {}
@@ -296,7 +296,7 @@ def panels(
     return blocks
 
 
-def _off_share(sample: SampleAttention, maps: Look, view: QueryView, attention: Tensor) -> np.ndarray:
+def _off_share(sample: SampleAttention, maps: AttentionMaps, view: QueryView, attention: Tensor) -> np.ndarray:
     """Return the share of attention to class and register tokens, by head; empty if there are none."""
     if maps.cut is None:
         outside = torch.arange(attention.shape[-1]) < sample.prefix

@@ -23,7 +23,7 @@ from ndformer.framework.engine.training import pretrained
 from ndformer.framework.errors import ConfigError, DataError, UnknownNameError
 from ndformer.framework.foreign.files import VARIABLE, size_from
 from ndformer.framework.system import devices, malloc, processes
-from ndformer.framework.system.pipes import ending_with_their_reader
+from ndformer.framework.system.pipes import exit_on_closed_pipe
 from ndformer.version import __version__
 
 NO_MEMORY = ("can't allocate memory", "out of memory")  # in torch's messages, on CPU and on CUDA
@@ -45,11 +45,11 @@ def run(main: Callable[[], object]) -> None:
 
     warnings.formatwarning = format_warning
     processes.end_with_parent()
-    malloc.keep_freed()
+    malloc.retain_freed()
     # Distant keys have weights below 1e-38, with which some processors compute much slower than with 0
     torch.set_flush_denormal(True)
     try:
-        with ending_with_their_reader(), foreign.plain_streams():
+        with exit_on_closed_pipe(), foreign.plain_streams():
             main()
     except KeyboardInterrupt:
         sys.exit(130)
@@ -96,7 +96,7 @@ class _Device(argparse.Action):
     """Sets an environment variable, which worker processes and started programs inherit."""
 
     def __call__(self, parser: argparse.ArgumentParser, namespace: Any, values: Any, option: str | None = None) -> None:
-        devices.checked(values)
+        devices.parse(values)
         os.environ[devices.VARIABLE] = values
 
 

@@ -70,11 +70,11 @@ def measure(cfg: Config, split: str, batches: int) -> list[CoverageReport]:
         model = build_model(cfg).eval()
         with record_positions_by_encoding(model) as positions:
             for batch in itertools.islice(build_loader(cfg, split), batches):
-                model.features(model.at_home(batch)["inputs"])
+                model.features(model.to_device(batch)["inputs"])
         names = {module: name for name, module in model.named_modules()}
         reports = []
         for encoding, wheres in positions.items():
-            span = Span.of(wheres, encoding.factors)
+            span = Span.measure(wheres, encoding.factors)
             if span is not None:
                 name = f"{type(encoding).__name__} ({names[encoding]})"
                 reports.append(CoverageReport(name, span, encoding.coverage(wheres)))
@@ -88,12 +88,12 @@ def text(report: CoverageReport) -> str:
     steps = " x ".join(f"{step:.3g}" for step in report.span.step)
     extent = " x ".join(f"{extent:.3g}" for extent in report.span.extent)
     lines = [f"{report.name}: tokens are {steps} apart, a sample spans up to {extent}"]
-    width = max((len(one.what) for one in report.coverages), default=0)
+    width = max((len(one.name) for one in report.coverages), default=0)
     for one in report.coverages:
         short, used, long = one.counts
         ends = f"of length {min(one.lengths):.3g} to {max(one.lengths):.3g}"
         unused = [f"{n} {why}" for n, why in zip((short, long), one.why) if n]
-        parts = [f"  {one.what:{width}}  {used:4} of {len(one.lengths):<4} used, {ends}", *unused]
+        parts = [f"  {one.name:{width}}  {used:4} of {len(one.lengths):<4} used, {ends}", *unused]
         lines.append("; ".join([*parts, one.note] if one.note else parts))
     if not report.coverages:
         lines.append("  this encoding does not report its coverage")
@@ -123,10 +123,10 @@ def draw(path: Path, reports: Sequence[CoverageReport]) -> None:
         axis.set_xscale("symlog", linthresh=min(min(report.span.step) for report in reports))
         axis.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
         several = len(reports) > 1
-        labels = [f"{report.name}: {one.what}" if several else one.what for report, one in kinds]
+        labels = [f"{report.name}: {one.name}" if several else one.name for report, one in kinds]
         axis.set_yticks(range(len(kinds)), labels)
         axis.set_ylim(len(kinds) - 0.5, -0.5)
         axis.set_xlabel("length, in the encoding's unit (gray: from token spacing to sample extent)")
         figure.legend(loc="outside right upper")
-    with atomic.whole(path) as half:
+    with atomic.replacing(path) as half:
         figure.savefig(half)

@@ -34,7 +34,7 @@ MAX_CLASSES = 1000  # in a card
 
 def can_write(folder: Path) -> None:
     """Make the parent folder, and raise unless `folder` is new, empty or a published folder."""
-    atomic.make_folder_of(folder)
+    atomic.make_parent(folder)
     if folder.exists() and not (folder.is_dir() and (not any(folder.iterdir()) or (folder / exported.FILE).is_file())):
         raise DataError(f"{folder} already contains other files: give a new folder")
 

@@ -18,7 +18,7 @@ def ready(path: Path, endings: tuple[str, ...]) -> None:
         raise DataError(f"--out: expected a name that ends in {expected}, got '{path}'")
     if path.is_dir():
         raise DataError(f"--out: expected a file, got the folder {path}. Give a file in it")
-    atomic.make_folder_of(path, f"--out {path}")
+    atomic.make_parent(path, f"--out {path}")
 
 
 def folder(path: Path, option: str) -> None:

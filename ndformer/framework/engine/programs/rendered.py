@@ -16,7 +16,7 @@ from torch import Tensor
 
 from ndformer.framework import foreign
 from ndformer.framework.answers.gallery import cards, worst_and_best
-from ndformer.framework.attention_maps import Look
+from ndformer.framework.attention_maps import AttentionMaps
 from ndformer.framework.encoding import PositionEncoding
 from ndformer.framework.engine.building import build_model, encoding_name
 from ndformer.framework.engine.config.references import parse_reference
@@ -163,7 +163,7 @@ def before_and_after(
     return Painting(title, blocks, list(states), columns, [token] * len(rows), after.canvas, "ring: the query")
 
 
-def encoding_effects(maps: Look, encoding: PositionEncoding) -> dict[str, Tensor]:
+def encoding_effects(maps: AttentionMaps, encoding: PositionEncoding) -> dict[str, Tensor]:
     """Return the effects of an encoding in a layer, (R, H, K, K) each.
 
     These are the bias of the logits, the logits of equal queries and keys, and the similarity of embeddings, each only

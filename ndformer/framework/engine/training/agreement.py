@@ -29,7 +29,7 @@ def check_settings(cfg: Config, **options: object) -> None:
             code=_code(),
             torch=torch.__version__,
             numpy=np.__version__,
-            device=devices.chosen().type,
+            device=devices.select().type,
             dtype=str(torch.get_default_dtype()),
             options=options,
             config=drop_repeated_roots(cfg.to_dict()),
@@ -49,7 +49,7 @@ def check_data(datasets: Mapping[str, Dataset], batches: Mapping[str, int]) -> N
 
 def _compare(values: dict[str, Any]) -> None:
     """Raise in all processes if the values of one differ from those of rank 0."""
-    first, *others = processes.collected(values)
+    first, *others = processes.gather_objects(values)
     for rank, other in enumerate(others, 1):
         differences = list(_differences(first, other))
         if differences:

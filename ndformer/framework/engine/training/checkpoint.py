@@ -41,7 +41,7 @@ def save(path: Path, content: dict[str, Any], previous: str | None = None) -> No
     """
     recorder = None
     try:
-        with atomic.whole(path) as half:
+        with atomic.replacing(path) as half:
             with open(half, "wb") as file:
                 recorder = _Recorder(file)
                 torch.save(dict(format=FORMAT) | content, recorder)  # pyright: ignore[reportArgumentType]
@@ -64,7 +64,7 @@ def save(path: Path, content: dict[str, Any], previous: str | None = None) -> No
 
 def _link(path: Path, name: Path) -> None:
     """Give a file a second name; `path` exists at every moment."""
-    with atomic.whole(name) as copy:
+    with atomic.replacing(name) as copy:
         try:
             os.link(path, copy)
         except OSError:  # a file system without links

@@ -28,7 +28,7 @@ class Log:
 
     def __init__(self, path: Path | None) -> None:
         self.path, self.pending = path, ""  # pending: a line without its end
-        machine = f"{platform.system()} {platform.machine()}, {devices.named()}"
+        machine = f"{platform.system()} {platform.machine()}, {devices.describe()}"
         python = f"Python {platform.python_version()}"
         versions = f"ndformer {__version__}, torch {torch.__version__}, {python}, {machine}"
         command = " ".join(shlex.join(sys.argv).split())

@@ -55,7 +55,7 @@ def measure(
     values, quantities = {}, {}
     for metric, end in zip(built, ends):
         local = [metric.results[a:b] for a, b in zip(end, end[1:])]
-        results = [result for parts in zip(*processes.collected(local)) for part in parts for result in part]
+        results = [result for parts in zip(*processes.gather_objects(local)) for part in parts for result in part]
         if not results:
             raise DataError("no sample could be read, so there is nothing to evaluate")
         prefix = f"{metric.prefix}/" if metric.prefix else ""

@@ -21,7 +21,7 @@ def can_export(path: Path) -> None:
     _safetensors()
     if path.suffix != ".safetensors":
         raise DataError(f"{path}: expected a name that ends in .safetensors")
-    atomic.make_folder_of(path)
+    atomic.make_parent(path)
 
 
 def export(path: Path, content: dict[str, Any]) -> None:
@@ -31,7 +31,7 @@ def export(path: Path, content: dict[str, Any]) -> None:
     about = json.dumps({name: content[name] for name in keys if name in content})
     tensors = {name: value.detach().cpu().contiguous().clone() for name, value in content["model"].items()}
     metadata = {METADATA: about, DIGEST: _digest(about, tensors)}
-    with atomic.whole(path) as half:
+    with atomic.replacing(path) as half:
         half.touch()
         mode = half.stat().st_mode
         _safetensors().torch.save_file(tensors, str(half), metadata=metadata)

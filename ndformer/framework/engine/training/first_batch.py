@@ -40,7 +40,7 @@ def collect_warnings(model: nn.Module) -> Iterator[list[str]]:
     warnings: list[str] = []
     with record_positions_by_encoding(model) as positions, _counting(model) as counts:
         yield warnings
-    if not (isinstance(model, TokenModel) and model.joined):  # a joined modality may have few tokens
+    if not (isinstance(model, TokenModel) and model.joint_modalities):  # a joined modality may have few tokens
         warnings += filter(None, (few_tokens(name, adapter, counted) for name, (adapter, counted) in counts.items()))
     warnings += dict.fromkeys(filter(None, (_small_radius(encoding, wheres) for encoding, wheres in positions.items())))
 
@@ -80,12 +80,12 @@ def token_counts(adapter: Adapter, tokens: TokenSet) -> list[int]:
     """Return the number of tokens of each sample, without padding, class token and registers."""
     (rows, count, _), valid = tokens.features.shape, tokens.where.valid
     counts = [count] * rows if valid is None else valid.sum(1).expand(rows).tolist()
-    return [each - len(adapter.named) for each in counts]
+    return [each - len(adapter.prefix_names) for each in counts]
 
 
 def _small_radius(encoding: PositionEncoding, wheres: Sequence[Where]) -> str | None:
-    radius = encoding.first_reach
-    spacing = None if radius is None else Spacing.of(wheres, encoding.factors)
+    radius = encoding.initial_radius
+    spacing = None if radius is None else Spacing.measure(wheres, encoding.factors)
     if radius is None or spacing is None or spacing.nearest <= radius:
         return None
     return (

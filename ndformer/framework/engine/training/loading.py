@@ -43,15 +43,13 @@ class Loader(DataLoader[Any]):
             num_workers=workers,
             collate_fn=collate,
             persistent_workers=workers > 0,
-            pin_memory=devices.chosen().type == "cuda",
+            pin_memory=devices.select().type == "cuda",
             timeout=timeout if workers else 0,
             worker_init_fn=begin_worker,
         )
         self.data, self.split = dataset, split
         self.bad: dict[str, str] = {}
-        host_state.when_leaving(
-            functools.partial(_close, weakref.ref(self))
-        )  # else Python waits for the workers at exit
+        host_state.on_exit(functools.partial(_close, weakref.ref(self)))  # else Python waits for the workers at exit
 
     def _get_iterator(self) -> Any:
         return _LoaderIterator(self) if self.num_workers else super()._get_iterator()
@@ -115,7 +113,7 @@ def all_bad(loaders: dict[str, Loader]) -> dict[str, dict[str, str]]:
     """Return the samples that no process could read, by split, with their errors."""
     bad: dict[str, dict[str, str]] = {}
     for split, loader in loaders.items():
-        merged = {name: why for part in processes.collected(loader.bad) for name, why in part.items()}
+        merged = {name: why for part in processes.gather_objects(loader.bad) for name, why in part.items()}
         if merged:
             bad[split] = merged
     return bad

@@ -102,7 +102,7 @@ class Ownership:
     def __init__(self, folder: Path) -> None:
         self.file, self.first = folder / NAME, processes.rank() == 0
         self.owner = Owner(platform.node(), this())
-        agents = processes.collected(processes.launched() and this(os.getppid()))
+        agents = processes.gather_objects(processes.is_launched() and this(os.getppid()))
         self.launch = tuple(agent for agent in agents if agent)
         self.ended, before = threading.Event(), None
         if self.first:
@@ -110,8 +110,8 @@ class Ownership:
             with _folder_lock(folder):
                 before = self._take()
                 atomic.clear(folder)
-        again = processes.restarted() and before is not None and not {*before.launch}.isdisjoint(self.launch)
-        self.again = processes.collected(again)[0]
+        again = processes.is_restarted() and before is not None and not {*before.launch}.isdisjoint(self.launch)
+        self.again = processes.gather_objects(again)[0]
 
     def _take(self) -> Owner | None:
         """Take the lock; return the owner before, if there was one."""
@@ -119,7 +119,7 @@ class Ownership:
             self.file.parent.mkdir(parents=True, exist_ok=True)
             with (
                 contextlib.suppress(FileNotFoundError),
-                atomic.aside(self.file.parent) as aside,
+                atomic.temporary_folder(self.file.parent) as aside,
             ):  # cleared by another owner
                 new, before = aside / NAME, None
                 new.write_text(self.owner.text(), encoding="utf-8")
@@ -154,14 +154,14 @@ class Ownership:
 
     def same(self) -> None:
         """Raise unless all processes of this run have the same folder."""
-        process, end = processes.collected(self.owner.process)[0], time.monotonic() + PATIENCE
+        process, end = processes.gather_objects(self.owner.process)[0], time.monotonic() + PATIENCE
         while (current := Owner.read(self.file)) is None or current.process != process:
             if time.monotonic() > end:
                 break
             time.sleep(0.2)
         sees = current is not None and current.process == process
         folder = str(self.file.parent.absolute())
-        for rank, (is_same, its_folder) in enumerate(processes.collected((sees, folder))):
+        for rank, (is_same, its_folder) in enumerate(processes.gather_objects((sees, folder))):
             if not is_same:
                 raise DataError(
                     f"rank {rank} has another work dir than rank 0, or does not see the files of rank 0 in it: "

@@ -87,7 +87,7 @@ class TrainStep:
 
     def _loss(self, batch: dict[str, Any], model: nn.Module) -> Tensor:
         with self.wrapper.optim_context(model):
-            losses = model(**self.model.at_home(batch), mode="loss")
+            losses = model(**self.model.to_device(batch), mode="loss")
         return self.model.total(losses)
 
     def _bad_numbers(self, problem: str, batch: dict[str, Any], iteration: int, epoch: int) -> BadNumbers:

@@ -131,7 +131,7 @@ class Trainer(QuietRunner):
         allow_data_change: bool = False,
     ) -> None:
         settings, work_dir = cfg.train_cfg, ownership.file.parent
-        self.config, self.device = cfg, devices.chosen()
+        self.config, self.device = cfg, devices.select()
         self.loaders, self.path, self.text = loaders, work_dir, cfg.pretty_text
         self.console = console
         self.ownership = ownership
@@ -179,7 +179,7 @@ class Trainer(QuietRunner):
         if settings.get("compile"):
             model.backbone.compile()
         parallel: nn.Module = self.model
-        if processes.several():
+        if processes.is_distributed():
             several = len(model.modalities) > 1  # a batch may lack some of them
             parallel = DistributedDataParallel(model, find_unused_parameters=several)
         self.train_step = TrainStep(model, parallel, self.wrapper, self.preemption, cfg.seed, work_dir)
@@ -253,7 +253,7 @@ class Trainer(QuietRunner):
 
     def _check_signal(self) -> None:
         """Stop between validation batches, in runs of one process: several processes would have to agree first."""
-        if self.preemption.signal_name and not processes.several():
+        if self.preemption.signal_name and not processes.is_distributed():
             raise _StopInValidation
 
     def should_stop_early(self) -> bool:

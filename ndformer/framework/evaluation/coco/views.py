@@ -74,5 +74,5 @@ def draw(folder: Path, averages: Averages, counts: np.ndarray, classes: Sequence
         left.legend(fontsize=7)
         if len(present):
             right.legend(fontsize=6, loc="center left", bbox_to_anchor=(1.0, 0.5))
-        with atomic.whole(folder / "pr_curves.png") as half:
+        with atomic.replacing(folder / "pr_curves.png") as half:
             fig.savefig(half)

@@ -51,7 +51,7 @@ def form_of(bias: Bias, where: Where, kept: Tensor, blob: Blob, room: Room) -> F
     placed = placed_for(bias, where)
     inner = bias
     if isinstance(bias, Hidden):
-        placed, inner = bias.told, bias.bias
+        placed, inner = bias.mask, bias.bias
     found = _polynomial(inner, kept, blob) or _distance(inner, kept, blob)
     if found is None:
         return _steps(bias, where, blob) or _whole(bias, where, kept, blob, room)

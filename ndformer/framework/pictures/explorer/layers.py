@@ -6,14 +6,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ndformer.framework.attention_maps import Look
+from ndformer.framework.attention_maps import AttentionMaps
 from ndformer.framework.pictures.explorer.arrays import BITS, Blob, fixed
 from ndformer.framework.pictures.explorer.forms import Room, form_of, numbers
 
 CLOSE, NEAR = 2.5e-4, 5e-3  # queries and keys have as few bits as change no logit by more; those before a turn by more
 
 
-def told(look: Look, kept: Tensor, room: Room) -> tuple[dict[str, Any], str]:
+def told(look: AttentionMaps, kept: Tensor, room: Room) -> tuple[dict[str, Any], str]:
     """What a page is told of a look at one row, and the numbers to it, as text; of the tokens `kept` (N',)."""
     vectors, blob = look.vectors(), Blob()
     q, k, plain_q, plain_k = (numbers(one.float()[0][:, kept]) for one in vectors[:4])  # (H, N', h)

@@ -61,7 +61,7 @@ def keep(tables: Tables, index: Index, stamp: np.ndarray) -> Path:
     if path.parent.is_symlink():
         raise DataError(f"{path.parent} is a link, and what is kept of a dataset stays in it: take the link away")
     path.parent.mkdir(parents=True, exist_ok=True)
-    with atomic.whole(path) as half, half.open("wb") as file:
+    with atomic.replacing(path) as half, half.open("wb") as file:
         parts: dict[str, Any] = dict(form=FORM, stamps=stamp) | _parts(index)
         np.savez_compressed(file, **parts)
     return path

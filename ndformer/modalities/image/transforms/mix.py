@@ -6,7 +6,7 @@ from torch import Tensor
 from ndformer.framework.data.mixer import Mixer
 from ndformer.framework.registry import MIXERS
 from ndformer.framework.registry.ranges import NonNegative
-from ndformer.framework.system.processes import gathered, rows
+from ndformer.framework.system.processes import gather, rows
 
 
 @MIXERS.register_module()
@@ -30,7 +30,7 @@ class ImageMix(Mixer):
         cut = self.cutmix > 0 and (self.mixup <= 0 or bool(torch.rand(()) < 0.5))
         alpha = self.cutmix if cut else self.mixup
         share = float(torch.distributions.Beta(alpha, alpha).sample())
-        others, others_targets = gathered(images), gathered(targets)
+        others, others_targets = gather(images), gather(targets)
         order = torch.randperm(others.shape[0])[rows(images.shape[0])]
         if cut:
             top, bottom, left, right = box(images.shape[2], images.shape[3], share)

@@ -40,7 +40,7 @@ def cached(path: Path, source: Path, make: Callable[[], Cloud]) -> Cloud:
         return cloud
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with atomic.whole(path) as half, half.open("wb") as file:  # by all workers of a loader
+        with atomic.replacing(path) as half, half.open("wb") as file:  # by all workers of a loader
             np.savez(file, allow_pickle=False, stamp=stamp, **cloud)
     except OSError as error:
         warnings.warn(f"{path.parent} cannot keep clouds ({error}): they are made anew in each epoch", stacklevel=2)

@@ -46,7 +46,7 @@ def write(stem: Path, sample: Sample, prediction: np.ndarray, classes: Sequence[
         x, y = 8 + k % per_row * 150, top + 6 + k // per_row * LINE
         pen.rectangle((x, y + 2, x + 11, y + 13), fill=tuple(colours[k].tolist()))
         pen.text((x + 16, y), name, fill=(20, 20, 20), font=font(11))
-    with atomic.whole(stem.with_name(f"{stem.name}.png")) as half:
+    with atomic.replacing(stem.with_name(f"{stem.name}.png")) as half:
         sheet.save(half)
 
 
@@ -62,5 +62,5 @@ def write_ply(path: Path, points: np.ndarray, colours: np.ndarray, labels: np.nd
         fields += "property int label\n"
     table = np.rec.fromarrays(columns, row)
     head = f"ply\nformat binary_little_endian 1.0\nelement vertex {len(points)}\n{fields}end_header\n"
-    with atomic.whole(path) as half:
+    with atomic.replacing(path) as half:
         half.write_bytes(head.encode() + table.tobytes())

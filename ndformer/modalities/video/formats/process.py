@@ -72,7 +72,7 @@ class Decoder:
 
     def _running(self) -> subprocess.Popen[bytes]:
         if self.child is None:
-            host_state.when_leaving(self.end)
+            host_state.on_exit(self.end)
             self.child = subprocess.Popen(
                 [sys.executable, "-I", "-c", CODE, json.dumps(sys.path)],
                 stdin=subprocess.PIPE,

@@ -8,7 +8,7 @@ import torch
 
 from ndformer.framework.adapter import Adapter
 from ndformer.framework.attention import Attention
-from ndformer.framework.attention_maps import Look, looking
+from ndformer.framework.attention_maps import AttentionMaps, record_attention
 from ndformer.framework.backbones.factorised import FactorisedTransformer
 from ndformer.framework.backbones.ptv3.network import PTv3
 from ndformer.framework.engine.programs.attention import SampleAttention, logit_terms
@@ -17,7 +17,7 @@ from ndformer.framework.tokens import TokenSet, Where
 from tests.framework.backbones import test_unitr as unitr
 
 
-def seen(looks: list[Look], places: torch.Tensor, prefix: int = 0) -> SampleAttention:
+def seen(looks: list[AttentionMaps], places: torch.Tensor, prefix: int = 0) -> SampleAttention:
     return SampleAttention("", None, looks, None, places, prefix)  # pyright: ignore[reportArgumentType]
 
 
@@ -27,24 +27,24 @@ def test_points_see_those_of_their_own_window_by_where_they_are():
     small: dict[str, Any] = dict(enc_depths=(1, 1), enc_channels=(16, 16), enc_heads=(2, 4), dec_depths=(), window=8)
     model = PTv3(in_channels=3, grid_size=0.02, encoding=dict(type="PaPE", m=3), stage_scale=True, **small).eval()
     points = torch.rand(20, 3)  # windows of 8, 8 and 4 that borrow 4
-    with looking(model) as looks, torch.no_grad():
+    with record_attention(model) as looks, torch.no_grad():
         model(TokenSet(torch.randn(1, 20, 3), Where(points[None])))
     first, second = looks
-    assert first.places.shape == (3, 8, 3)
-    assert not torch.allclose(first.places, first.where.positions)  # encodings are told of places in windows
+    assert first.sample_positions.shape == (3, 8, 3)
+    assert not torch.allclose(first.sample_positions, first.where.positions)  # encodings are told of places in windows
     attention, of = first.attention(), seen(looks, points)
     for token in range(20):
-        homes = [(r, k) for r in range(3) for k in range(8) if torch.equal(first.places[r, k], points[token])]
+        homes = [(r, k) for r in range(3) for k in range(8) if torch.equal(first.sample_positions[r, k], points[token])]
         row, slot = homes[0]
         expected = torch.full((2, 20), torch.nan)
         for k in range(8):
-            other = (points == first.places[row, k]).all(1).nonzero()[0, 0]
+            other = (points == first.sample_positions[row, k]).all(1).nonzero()[0, 0]
             expected[:, other] = attention[row, :, slot, k]
         found = of.view(first, token).values(attention)
         torch.testing.assert_close(found, expected, equal_nan=True)
     coarse = of.view(second, 3).values(second.attention()).nan_to_num(-1)
     assert coarse.shape == (4, 20)
-    near = torch.cdist(points, second.places.flatten(0, 1)).argmin(1)  # a point shows its cell
+    near = torch.cdist(points, second.sample_positions.flatten(0, 1)).argmin(1)  # a point shows its cell
     assert all(torch.equal(coarse[:, i], coarse[:, j]) for i in range(20) for j in range(20) if near[i] == near[j])
 
 
@@ -53,7 +53,7 @@ def test_pillars_and_patches_see_those_of_their_own_set():
     torch.manual_seed(0)
     given: Any = unitr.tokens(pillars=(23,))
     net = unitr.network(**unitr.PARABOLIC)
-    with looking(net) as looks, torch.no_grad():
+    with record_attention(net) as looks, torch.no_grad():
         net(given)
     places = given.where.positions[0]
     of = seen(looks, places)
@@ -67,9 +67,9 @@ def test_pillars_and_patches_see_those_of_their_own_set():
             for look in layer:
                 attention, valid = look.attention(), look.where.valid
                 assert valid is not None
-                for row, slot in ((look.places == places[token]).all(2) & valid).nonzero().tolist():
+                for row, slot in ((look.sample_positions == places[token]).all(2) & valid).nonzero().tolist():
                     for k in valid[row].nonzero()[:, 0].tolist():
-                        other = (places == look.places[row, k]).all(1)
+                        other = (places == look.sample_positions[row, k]).all(1)
                         expected[:, other] = attention[row, :, slot, k, None]
                         met += int(kinds[other][0] != kinds[token])
             look, through = of.select(layer, token)
@@ -84,7 +84,7 @@ def test_moments_look_at_themselves_in_space_and_at_each_other_in_time():
     places = torch.cartesian_prod(torch.arange(2.0), torch.arange(3.0), torch.arange(2.0))  # (12, 3)
     positions = torch.cat([torch.zeros(1, 3), places])[None]  # a class token first
     where = Where(positions, placed=torch.arange(13)[None] > 0)
-    with looking(model) as looks, torch.no_grad():
+    with record_attention(model) as looks, torch.no_grad():
         model(TokenSet(torch.randn(1, 13, 16), where))
     space, time = looks
     of = seen(looks, places, prefix=1)
@@ -98,11 +98,11 @@ def test_moments_look_at_themselves_in_space_and_at_each_other_in_time():
 
 
 def test_modalities_that_nobody_draws_together_are_dots():
-    scene = Adapter().joint_scene({}, None, dict(image=np.zeros((1, 2)), sound=np.ones((2, 2))))
+    scene = Adapter().joint_canvas({}, None, dict(image=np.zeros((1, 2)), sound=np.ones((2, 2))))
     assert scene.coordinates.tolist() == [[0, 0], [1, 1], [1, 1]]
 
 
 def test_what_would_fill_the_memory_is_a_sentence():
-    look = Look(Attention(64, 16), torch.empty(1, 8192, 64), Where(torch.empty(1, 8192, 3)))
+    look = AttentionMaps(Attention(64, 16), torch.empty(1, 8192, 64), Where(torch.empty(1, 8192, 3)))
     with pytest.raises(DataError, match=r"1 x 8192 tokens and 16 heads, 4\.3 GB for a term"):
         logit_terms(look)

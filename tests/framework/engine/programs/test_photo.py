@@ -33,7 +33,7 @@ def test_the_photo_is_the_view_of_the_model_in_more_pixels(crop, shape):
     sample = packed(raw, chain)
     found = with_photo(sample, raw, chain)
     adapter = MODALITIES.create(dict(type="ImagePatches", patch=16), dim=4)
-    scene = adapter.scene(found, TRANSFORMS.create(dict(type="PackImage")), np.zeros((0, 2)))
+    scene = adapter.canvas(found, TRANSFORMS.create(dict(type="PackImage")), np.zeros((0, 2)))
     rows, columns = (side // 16 for side in sample["inputs"]["image"].shape[1:])
     assert scene.plain(0).shape == (*shape, 3)
     assert scene.grid == (1, rows, columns)

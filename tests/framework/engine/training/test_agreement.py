@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[4]
 
 def beside(monkeypatch, **changes):
     """As if rank 2 of three had something else."""
-    monkeypatch.setattr(processes, "collected", lambda own: [own, own, own | changes])
+    monkeypatch.setattr(processes, "gather_objects", lambda own: [own, own, own | changes])
 
 
 def test_the_rank_that_differs_is_named_with_both_values(monkeypatch):
@@ -40,7 +40,7 @@ def test_what_hosts_may_have_of_their_own_is_no_difference(monkeypatch):
 def test_other_data_under_the_same_names_and_numbers_is_seen(monkeypatch):
     data = SoakSquares(".", "train")
     seen = []
-    monkeypatch.setattr(processes, "collected", lambda own: seen.append(own) or [own])
+    monkeypatch.setattr(processes, "gather_objects", lambda own: seen.append(own) or [own])
     check_data(dict(train=data), dict(train=9))
     data.labels = data.labels[::-1]
     check_data(dict(train=data), dict(train=9))

@@ -152,7 +152,7 @@ def test_a_file_system_without_links_has_one_owner_too(tmp_path, monkeypatch):
 def test_a_file_taken_by_mistake_is_given_back(tmp_path):
     """Between a look at one that was killed and its removal another run came."""
     lock = leave(tmp_path, this())
-    with atomic.aside(tmp_path) as aside:
+    with atomic.temporary_folder(tmp_path) as aside:
         assert not owner._remove(lock, Owner("elsewhere", ended()), aside)
     assert lock.exists()
 

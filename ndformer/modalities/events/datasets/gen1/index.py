@@ -46,7 +46,7 @@ def keep(home: Path, pairs: list[tuple[Path, Path]], found: list[list[Moment]], 
     if path.parent.is_symlink():
         raise DataError(f"{path.parent} is a link, and what is kept of a dataset stays in it: take the link away")
     path.parent.mkdir(parents=True, exist_ok=True)
-    with atomic.whole(path) as half, half.open("wb") as file:
+    with atomic.replacing(path) as half, half.open("wb") as file:
         np.savez_compressed(
             file,
             rules=RULES,

@@ -18,7 +18,7 @@ from ndformer.framework.bias import (
     SeparableBias,
     SumBias,
 )
-from ndformer.framework.bias.channels import together
+from ndformer.framework.bias.channels import single_block
 from ndformer.framework.tokens import TokenSet, Where
 from ndformer.framework.transformer import Transformer
 from tests.framework.helpers import relative, spy
@@ -32,12 +32,12 @@ def _seeded() -> None:
 def test_only_what_rides_knows_of_riding() -> None:
     """A stranger's bias has pair() or rows(), and nothing to leave alone."""
     for kind in (Bias, PositionBias, DistanceBias, SumBias):
-        assert not {"near", "separable", "parabolas", "features"} & set(dir(kind))
+        assert not {"local", "separable", "parabolas", "features"} & set(dir(kind))
     r, none = torch.zeros(1, 3, 2), torch.zeros(1, 1, 3)
     for bias in (IsotropicBias(none, r), QuadraticBias(None, [none, none], r)):
         assert isinstance(bias, SeparableBias)
         assert not bias.separable
-    assert IsotropicBias(none, r, near=together(r)).separable
+    assert IsotropicBias(none, r, local=single_block(r)).separable
 
 
 def pape(positions: Tensor, dtype: torch.dtype = torch.float32, name: str = "PaPE", **masks: Any) -> Any:
@@ -169,7 +169,7 @@ def test_packed_samples_ride_each_about_its_own_middle(monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize("name", ["PaPE", "PaPERI", "PaPECompact", "PaPEDirectional"])
 def test_a_grid_is_halved_once_for_all_blocks(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    halved = spy(monkeypatch, centered_module, "near")
+    halved = spy(monkeypatch, centered_module, "local_positions")
     called = spy(monkeypatch, sdpa_module, "features")
     model = Transformer(64, 3, 1, 2, dict(type=name))
     positions = torch.cartesian_prod(*2 * [torch.arange(24.0)])[None]
@@ -183,7 +183,7 @@ def test_a_grid_is_halved_once_for_all_blocks(name: str, monkeypatch: pytest.Mon
 def test_a_layout_that_comes_again_is_not_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same tokens at the same places, for the same unit: what moved, is learnt from, or is made for a graph or for
     inference alone is looked at anew."""
-    looked = spy(monkeypatch, centered_module, "near")
+    looked = spy(monkeypatch, centered_module, "local_positions")
     encoding = build_encoding(dict(type="PaPE"), dim=64, heads=2, position_dims=2, depth=1)
     moving = build_encoding(dict(type="PaPE", shift=1.0), dim=64, heads=2, position_dims=2, depth=1)
     where = Where(image(8), grid=(14, 14))
