@@ -42,7 +42,7 @@ def test_the_gpu_finds_what_the_cpu_does(encoding: str) -> None:
 def test_sets_and_their_order_are_the_same() -> None:
     net: Any = model("points", "images")
     tokens = net.tokens(batch())
-    body, flats = net.backbone, [Flat.of(tokens), Flat.of(tokens.to(DEVICE))]
+    body, flats = net.backbone, [Flat.from_tokens(tokens), Flat.of(tokens.to(DEVICE))]
     body.at_once = True  # in one call, as on a GPU
     for kind in set(body.kinds):
         for name in OWN if kind == "own" else (kind,):

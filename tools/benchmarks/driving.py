@@ -119,7 +119,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     mib = (peak(device) - before) / 2**20
     print(f"placing: {mib:.0f} MiB at most")
     tokens: TokenSet = join(kept["pillars"], kept["patches"])
-    flat = Flat.of(tokens)
+    flat = Flat.from_tokens(tokens)
     for name in given.encodings:
         encoding = None if name == "none" else parse_encoding(name)
         build_encoding(

@@ -46,7 +46,7 @@ class Boxes(Objects):
     times: Any = None  # (D,) microseconds, of a recording that was looked at more than once
 
     @property
-    def found(self) -> dict[str, np.ndarray]:
+    def predictions(self) -> dict[str, np.ndarray]:
         parts = dict(boxes=self.boxes, labels=self.labels, scores=self.scores, times=self.times)
         return {name: np.asarray(part) for name, part in parts.items() if part is not None}
 
@@ -57,22 +57,22 @@ class Boxes(Objects):
     def where(self, box: Sequence[float]) -> str:
         return ", ".join(f"{side:.0f}" for side in box)
 
-    def mistakes(self, least: float) -> float:
-        return Verdict.of(self, least).mistakes
+    def mistakes(self, min_score: float) -> float:
+        return Verdict.from_answer(self, min_score).mistakes
 
-    def verdict(self, classes: Sequence[str], least: float) -> str:
-        return str(Verdict.of(self, least))
+    def verdict(self, classes: Sequence[str], min_score: float) -> str:
+        return str(Verdict.from_answer(self, min_score))
 
     def below(self, source: Source, i: int) -> np.ndarray:
         """What boxes are of: the photo, where its `frame` says that the model was given another."""
         moved = not np.array_equal(self.sample.get("frame", STILL), STILL)
         return source.original(i) if moved else source.picture(i)
 
-    def card(self, pixels: np.ndarray, classes: Sequence[str], least: float) -> Any:
-        verdict = Verdict.of(self, least)
-        colour = INK if verdict.there is None else WRONG if verdict.mistakes else RIGHT
-        drawn = draw(pixels, list(boxes_of(self, verdict, classes)), SIDE, 2 * SIDE)
-        return card(drawn if verdict.there is None else explained(drawn), str(verdict), self.path, colour)
+    def card(self, pixels: np.ndarray, classes: Sequence[str], min_score: float) -> Any:
+        verdict = Verdict.from_answer(self, min_score)
+        colour = INK if verdict.object_count is None else WRONG if verdict.mistakes else RIGHT
+        drawn = draw(pixels, list(outlines(self, verdict, classes)), SIDE, 2 * SIDE)
+        return card(drawn if verdict.object_count is None else explained(drawn), str(verdict), self.path, colour)
 
     @classmethod
     def annotated(
@@ -130,15 +130,15 @@ def explained(drawn: Any) -> Any:
 class Verdict:
     """Of what was found with a score of `least` or more."""
 
-    shown: np.ndarray  # (S,) numbers of these, best first
+    indices: np.ndarray  # (S,) numbers of these, best first
     right: np.ndarray  # (S,) bool: takes an object of its class
     missed: np.ndarray  # numbers of objects that nothing takes
-    there: int | None  # objects that are asked for; None where nobody knows
+    object_count: int | None  # objects that are asked for; None where nobody knows
 
     @classmethod
-    def of(cls, one: Boxes, least: float) -> Verdict:
-        seen = one.found
-        keep = np.flatnonzero(seen["scores"] >= least)
+    def from_answer(cls, one: Boxes, min_score: float) -> Verdict:
+        seen = one.predictions
+        keep = np.flatnonzero(seen["scores"] >= min_score)
         if one.truth is None:
             return cls(keep, np.zeros(len(keep), bool), keep[:0], None)
         there = {k: np.asarray(v) for k, v in one.truth.items()}
@@ -154,16 +154,18 @@ class Verdict:
 
     @property
     def mistakes(self) -> int:
-        return 0 if self.there is None else len(self.missed) + int((~self.right).sum())
+        return 0 if self.object_count is None else len(self.missed) + int((~self.right).sum())
 
     def __str__(self) -> str:
-        if self.there is None:
-            return f"{len(self.shown)} found"
+        if self.object_count is None:
+            return f"{len(self.indices)} found"
         wrong = int((~self.right).sum())
-        return f"{self.there - len(self.missed)} of {self.there} found" + (f", {wrong} wrong" if wrong else "")
+        return f"{self.object_count - len(self.missed)} of {self.object_count} found" + (
+            f", {wrong} wrong" if wrong else ""
+        )
 
 
-def boxes_of(one: Boxes, verdict: Verdict, classes: Sequence[str]) -> Iterator[Box]:
+def outlines(one: Boxes, verdict: Verdict, classes: Sequence[str]) -> Iterator[Box]:
     """First what is there, then what was found, with its class and score. Outlines say whether that is right, where it
     is known, and else the class."""
     colours = in_colours(classes)
@@ -173,7 +175,7 @@ def boxes_of(one: Boxes, verdict: Verdict, classes: Sequence[str]) -> Iterator[B
             missed = i in verdict.missed
             yield Box(box, MISSED if missed else THERE, classes[label] if missed else "", colours[label])
     labels, scores, found = one.labels.tolist(), one.scores.tolist(), np.asarray(one.boxes).tolist()
-    for i, right in zip(verdict.shown[::-1].tolist(), verdict.right[::-1]):  # the surest on top
+    for i, right in zip(verdict.indices[::-1].tolist(), verdict.right[::-1]):  # the surest on top
         own = colours[int(labels[i])]
-        outline = own if verdict.there is None else RIGHT if right else WRONG
+        outline = own if verdict.object_count is None else RIGHT if right else WRONG
         yield Box(found[i], outline, f"{classes[int(labels[i])]} {scores[i]:.2f}", own)

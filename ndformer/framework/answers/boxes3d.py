@@ -13,7 +13,7 @@ from ndformer.framework.pictures.cards import INK, RIGHT, WRONG, card, class_col
 from ndformer.framework.pictures.solids import Solid, draw
 from ndformer.framework.registry import ANSWERS
 
-NEAR = 2.0  # metres between centres, below which an object counts as found
+MAX_DISTANCE_M = 2.0  # metres between centres, below which an object counts as found
 MISSED, THERE = (60, 110, 220), (160, 160, 160)
 
 
@@ -37,49 +37,49 @@ class Boxes3D(Objects):
     def where(self, box: Sequence[float]) -> str:
         return f"{box[0]:.1f}, {box[1]:.1f}, {box[2]:.1f} m"
 
-    def mistakes(self, least: float) -> float:
-        found = self.compared(least)
+    def mistakes(self, min_score: float) -> float:
+        found = self.compared(min_score)
         return 0.0 if found is None else float((~found[0]).sum() + (~found[1]).sum())
 
-    def verdict(self, classes: Sequence[str], least: float) -> str:
-        found, shown = self.compared(least), int((np.asarray(self.scores) >= least).sum())
+    def verdict(self, classes: Sequence[str], min_score: float) -> str:
+        found, shown = self.compared(min_score), int((np.asarray(self.scores) >= min_score).sum())
         if found is None:
             return f"{shown} found"
         right, seen = found
         wrong = int((~right).sum())
         return f"{int(seen.sum())} of {len(seen)} found" + (f", {wrong} wrong" if wrong else "")
 
-    def compared(self, least: float) -> tuple[np.ndarray, np.ndarray] | None:
+    def compared(self, min_score: float) -> tuple[np.ndarray, np.ndarray] | None:
         """Which of the predictions with such a score are right, and which objects were found; the surest choose first,
         each the nearest that is free, of its class. None where nobody knows what is there."""
         if "boxes" not in self.sample:
             return None
-        shown = np.flatnonzero(np.asarray(self.scores) >= least)
+        shown = np.flatnonzero(np.asarray(self.scores) >= min_score)
         centres, labels = np.asarray(self.boxes)[shown, :2], np.asarray(self.labels)[shown]
         there, classes = np.asarray(self.sample["boxes"])[:, :2], np.asarray(self.sample["classes"])
         right, seen = np.zeros(len(shown), bool), np.zeros(len(there), bool)
         for i in range(len(shown)):
             free = np.flatnonzero(~seen & (classes == labels[i]))
             distance = np.linalg.norm(there[free] - centres[i], axis=1)
-            if len(free) and distance.min() < NEAR:
+            if len(free) and distance.min() < MAX_DISTANCE_M:
                 right[i] = seen[free[distance.argmin()]] = True
         return right, seen
 
-    def draw(self, pixels: np.ndarray, classes: Sequence[str], least: float) -> Any:
-        return draw(pixels, list(self._solids(least)), self.sample)
+    def draw(self, pixels: np.ndarray, classes: Sequence[str], min_score: float) -> Any:
+        return draw(pixels, list(self._solids(min_score)), self.sample)
 
-    def card(self, pixels: np.ndarray, classes: Sequence[str], least: float) -> Any:
-        known = self.compared(least) is not None
-        colour = (WRONG if self.mistakes(least) else RIGHT) if known else INK
-        return card(self.draw(pixels, classes, least), self.verdict(classes, least), self.path, colour)
+    def card(self, pixels: np.ndarray, classes: Sequence[str], min_score: float) -> Any:
+        known = self.compared(min_score) is not None
+        colour = (WRONG if self.mistakes(min_score) else RIGHT) if known else INK
+        return card(self.draw(pixels, classes, min_score), self.verdict(classes, min_score), self.path, colour)
 
-    def _solids(self, least: float) -> Iterator[Solid]:
+    def _solids(self, min_score: float) -> Iterator[Solid]:
         """What is there, then what was found: outlines say whether that is right, where it is known."""
-        found = self.compared(least)
+        found = self.compared(min_score)
         if found is not None:
             for box, seen in zip(np.asarray(self.sample["boxes"]), found[1]):
                 yield Solid(box, THERE if seen else MISSED)
-        for i, box in enumerate(np.asarray(self.boxes)[np.asarray(self.scores) >= least]):
+        for i, box in enumerate(np.asarray(self.boxes)[np.asarray(self.scores) >= min_score]):
             yield Solid(box, INK if found is None else RIGHT if found[0][i] else WRONG)
 
     @classmethod

@@ -27,14 +27,16 @@ class Cells(Pixels):
     def header(cls, classes: Sequence[str]) -> Sequence[str]:
         return cls.columns
 
-    def words(self, classes: Sequence[str], top: int, least: float) -> str:
+    def words(self, classes: Sequence[str], top: int, min_score: float) -> str:
         """Its rows, one behind the other."""
         names = self.names(classes)
         rows = [[names[k] for k in row] for row in np.asarray(self.predicted).tolist()]
         return " / ".join(" ".join(row) for row in rows)
 
-    def verdict(self, classes: Sequence[str], least: float) -> str:
-        return "predicted" if self.truth is None else "solved" if self.right == 1 else super().verdict(classes, least)
+    def verdict(self, classes: Sequence[str], min_score: float) -> str:
+        return (
+            "predicted" if self.truth is None else "solved" if self.right == 1 else super().verdict(classes, min_score)
+        )
 
     @classmethod
     def annotated(

@@ -11,7 +11,11 @@ from ndformer.framework.answer import Answer
 from ndformer.framework.pictures.cards import EDGE, GREY, INK, LINE, OTHER, RIGHT, SIZE, WRONG, fitted, font, shortened
 from ndformer.framework.registry import ANSWERS
 
-LEAST, BAR, NAMES = 230, 90, 3  # the least width of a card, the longest bar, and how many classes are named
+MIN_WIDTH, BAR_WIDTH, MAX_NAMES = (
+    230,
+    90,
+    3,
+)  # the least width of a card, the longest bar, and how many classes are named
 
 
 @ANSWERS.register_module()
@@ -44,24 +48,24 @@ class Label(Answer):
     def header(cls, classes: Sequence[str]) -> Sequence[str]:
         return [*cls.columns, *map(_column, classes)]
 
-    def words(self, classes: Sequence[str], top: int, least: float) -> str:
+    def words(self, classes: Sequence[str], top: int, min_score: float) -> str:
         names = self.names(classes)
         best = self.scores.topk(min(top, len(names)))
         return "  ".join(f"{names[i]} {p:.3f}" for p, i in zip(best.values.tolist(), best.indices.tolist()))
 
-    def mistakes(self, least: float) -> float:
+    def mistakes(self, min_score: float) -> float:
         """Of the wrong ones, the surest first; of the right ones, the least sure first; then those without truth."""
         sure = float(self.scores.max())
         return -1.0 if self.label < 0 else 1 - sure if self.prediction == self.label else 2 + sure
 
-    def verdict(self, classes: Sequence[str], least: float) -> str:
+    def verdict(self, classes: Sequence[str], min_score: float) -> str:
         names = self.names(classes)
         says = names[self.prediction]
         if self.label < 0:
             return says
         return f"right_{says}" if self.prediction == self.label else f"wrong_{names[self.label]}_as_{says}"
 
-    def card(self, pixels: np.ndarray, classes: Sequence[str], least: float) -> Any:
+    def card(self, pixels: np.ndarray, classes: Sequence[str], min_score: float) -> Any:
         names = self.names(classes)
         return card(pixels, names, self.scores.tolist(), names[self.label] if self.label >= 0 else None, self.path)
 
@@ -76,11 +80,11 @@ def card(pixels: np.ndarray, names: list[str], scores: list[float], truth: str |
     from PIL import Image, ImageDraw
 
     order = sorted(range(len(scores)), key=lambda i: -scores[i])
-    says, shown = names[order[0]], order[:NAMES]
+    says, shown = names[order[0]], order[:MAX_NAMES]
     if truth is not None and names.index(truth) not in shown:
         shown.append(names.index(truth))
     drawn = fitted(pixels, SIZE, 4 * SIZE)
-    wide = max(drawn.width, LEAST) + 2 * EDGE
+    wide = max(drawn.width, MIN_WIDTH) + 2 * EDGE
     sheet = Image.new("RGB", (wide, drawn.height + LINE * (len(shown) + 2) + 3 * EDGE + 6), "white")
     pen = ImageDraw.Draw(sheet)
     head = says if truth in (None, says) else f"says {says}, is {truth}"
@@ -89,13 +93,13 @@ def card(pixels: np.ndarray, names: list[str], scores: list[float], truth: str |
     top = EDGE + LINE + 4
     sheet.paste(drawn, ((wide - drawn.width) // 2, top))
     top += drawn.height + 8
-    room = min(wide - 2 * EDGE - BAR - 44, 180)
+    room = min(wide - 2 * EDGE - BAR_WIDTH - 44, 180)
     for i in shown:
         tint = RIGHT if names[i] == truth else WRONG if names[i] == says and truth is not None else OTHER
         pen.text((EDGE, top), shortened(names[i], room, 12), fill=INK, font=font(12))
         left = EDGE + room + 6
-        pen.rectangle((left, top + 3, left + max(1, round(BAR * scores[i])), top + 13), fill=tint)
-        pen.text((left + BAR + 6, top), f"{scores[i]:.2f}", fill=INK, font=font(12))
+        pen.rectangle((left, top + 3, left + max(1, round(BAR_WIDTH * scores[i])), top + 13), fill=tint)
+        pen.text((left + BAR_WIDTH + 6, top), f"{scores[i]:.2f}", fill=INK, font=font(12))
         top += LINE
     pen.text((EDGE, top + 4), shortened(title, wide - 2 * EDGE, 10, end=True), fill=GREY, font=font(10))
     return sheet

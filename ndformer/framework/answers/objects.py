@@ -32,9 +32,9 @@ class Objects(Answer):
             for name, score, box in self._objects(classes)
         ]
 
-    def words(self, classes: Sequence[str], top: int, least: float) -> str:
+    def words(self, classes: Sequence[str], top: int, min_score: float) -> str:
         objects = self._objects(classes)
-        shown = [f"{name} {score:.3f} ({self.where(box)})" for name, score, box in objects if score >= least]
+        shown = [f"{name} {score:.3f} ({self.where(box)})" for name, score, box in objects if score >= min_score]
         best = next(self._objects(classes), None)
         but = "" if best is None else f", the best is {best[0]} {best[1]:.3f}"
-        return "  ".join(shown) or f"nothing with a score of {least:g} or more{but}"
+        return "  ".join(shown) or f"nothing with a score of {min_score:g} or more{but}"

@@ -50,20 +50,20 @@ class Pixels(Answer):
     def header(cls, classes: Sequence[str]) -> Sequence[str]:
         return ["path", *classes]
 
-    def words(self, classes: Sequence[str], top: int, least: float) -> str:
+    def words(self, classes: Sequence[str], top: int, min_score: float) -> str:
         names = self.names(classes)
         share, which = self._shares(names).topk(min(top, len(names)))
         return "  ".join(f"{names[i]} {100 * p:.0f} %" for p, i in zip(share.tolist(), which.tolist()) if p > 0)
 
-    def mistakes(self, least: float) -> float:
+    def mistakes(self, min_score: float) -> float:
         return -self.right
 
-    def verdict(self, classes: Sequence[str], least: float) -> str:
+    def verdict(self, classes: Sequence[str], min_score: float) -> str:
         return "predicted" if self.truth is None else f"{100 * self.right:.0f} % right"
 
-    def card(self, pixels: np.ndarray, classes: Sequence[str], least: float) -> Any:
+    def card(self, pixels: np.ndarray, classes: Sequence[str], min_score: float) -> Any:
         masks = [np.asarray(mask) for mask in (self.truth, self.predicted) if mask is not None]
-        return card(pixels, masks, classes, f"{self.verdict(classes, least)}   {self.path}")
+        return card(pixels, masks, classes, f"{self.verdict(classes, min_score)}   {self.path}")
 
     @classmethod
     def annotated(

@@ -21,7 +21,7 @@ class Points(Pixels):
 
     tile = 128
 
-    def mistakes(self, least: float) -> float:
+    def mistakes(self, min_score: float) -> float:
         return -1.0 if self.truth is None else -self.right
 
     @classmethod
@@ -30,7 +30,7 @@ class Points(Pixels):
     ) -> Any:
         return fitted(pixels, *size)
 
-    def save(self, folder: Path, place: int, i: int, source: Source, classes: Sequence[str], least: float) -> None:
+    def save(self, folder: Path, place: int, i: int, source: Source, classes: Sequence[str], min_score: float) -> None:
         """000_NAME.png, 000_NAME_error.ply ... by what packs such samples; without truth, by name alone."""
         name = re.sub(UNFIT, "-", Path(self.path).name or str(i))
         name = Path(self.path).stem if self.truth is None else f"{place:03}_{name}"

@@ -91,7 +91,7 @@ def distance_iou(a: Tensor, b: Tensor) -> Tensor:
     return iou - (a[..., :3] - b[..., :3]).square().sum(-1) / around.clamp(min=EPS)
 
 
-def kept_above(boxes: Tensor, scores: Tensor, limit: float) -> Tensor:
+def rotated_nms(boxes: Tensor, scores: Tensor, limit: float) -> Tensor:
     """(N,) which of (N, 7) stay when each, the surest first, removes what overlaps it from above by more than `limit`
     (rotated NMS)."""
     order = scores.argsort(descending=True, stable=True)

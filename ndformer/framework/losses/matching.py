@@ -30,14 +30,14 @@ class Matching:
     overlap: float = 0.25
 
     @torch.no_grad()
-    def __call__(self, logits: Tensor, boxes: Tensor, objects: Objects3D, field: Field) -> Pairs:
+    def __call__(self, logits: Tensor, boxes: Tensor, objects: Objects3D, grid: Field) -> Pairs:
         """Assign the objects of each sample to its queries (B, Q, ...) at the lowest total cost (Hungarian assignment).
 
         Waits for the device once, for all samples.
         """
         from scipy.optimize import linear_sum_assignment  # here: it takes long to import
 
-        cost = self.costs(logits, boxes, objects, field).nan_to_num(1e4, 1e4, -1e4).cpu().numpy()  # (B, Q, K)
+        cost = self.costs(logits, boxes, objects, grid).nan_to_num(1e4, 1e4, -1e4).cpu().numpy()  # (B, Q, K)
         real = objects.real.cpu().numpy()
         found = []
         for b, (own, there) in enumerate(zip(cost, real)):
@@ -47,14 +47,14 @@ class Matching:
         columns = sent(torch.tensor(found, dtype=torch.int64), logits).reshape(-1, 3).unbind(1)
         return Pairs(*columns)
 
-    def costs(self, logits: Tensor, boxes: Tensor, objects: Objects3D, field: Field) -> Tensor:
+    def costs(self, logits: Tensor, boxes: Tensor, objects: Objects3D, grid: Field) -> Tensor:
         """(B, Q, K)."""
         p = logits.float().sigmoid()
         positive = ALPHA * (1 - p) ** GAMMA * -(p + 1e-12).log()
         negative = (1 - ALPHA) * p**GAMMA * -(1 - p + 1e-12).log()
         label = objects.labels[:, None].expand(-1, p.shape[1], -1)
         score = (positive - negative).gather(2, label)
-        size = sent(field.shape[::-1], boxes) * field.step
+        size = sent(grid.shape[::-1], boxes) * grid.step
         away = ((boxes[:, :, None, :2] - objects.boxes[:, None, :, :2]) / size).abs().sum(-1)
         common = iou_3d(boxes[:, :, None, :7], objects.boxes[:, None, :, :7])
         return self.score * score + self.distance * away - self.overlap * common
@@ -72,14 +72,14 @@ class Weights:
     overlap: float = 0.5
 
     def __call__(
-        self, logits: Tensor, boxes: Tensor, code: Tensor, iou: Tensor, objects: Objects3D, pairs: Pairs, field: Field
+        self, logits: Tensor, boxes: Tensor, code: Tensor, iou: Tensor, objects: Objects3D, pairs: Pairs, grid: Field
     ) -> dict[str, Tensor]:
         count = max(1, len(pairs.sample))
         chosen = (pairs.sample, pairs.query)
         truth = objects.boxes[pairs.sample, pairs.object]  # (P, 9)
         target = torch.zeros_like(logits)
         target[(*chosen, objects.labels[pairs.sample, pairs.object])] = 1
-        away = (code[chosen] - query_code(truth, field)) * sent([1.0] * 8 + [self.velocity] * 2, code)
+        away = (code[chosen] - query_code(truth, grid)) * sent([1.0] * 8 + [self.velocity] * 2, code)
         known = away.isfinite()  # velocities may be NaN
         own = boxes[chosen]
         with torch.no_grad():
@@ -100,9 +100,7 @@ def focal(logits: Tensor, target: Tensor) -> Tensor:
     return weight * (1 - right) ** GAMMA * F.binary_cross_entropy_with_logits(logits, target, reduction="none")
 
 
-def query_code(boxes: Tensor, field: Field) -> Tensor:
+def query_code(boxes: Tensor, grid: Field) -> Tensor:
     """(..., 9) -> (..., 10): x and y in cells, z, log sizes, sin and cos of yaw, velocity."""
     yaw = boxes[..., 6:7]
-    return torch.cat(
-        [field.at(boxes), boxes[..., 2:3], boxes[..., 3:6].log(), yaw.sin(), yaw.cos(), boxes[..., 7:]], -1
-    )
+    return torch.cat([grid.at(boxes), boxes[..., 2:3], boxes[..., 3:6].log(), yaw.sin(), yaw.cos(), boxes[..., 7:]], -1)

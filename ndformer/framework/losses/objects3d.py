@@ -26,7 +26,7 @@ class Objects3D:
     real: Tensor  # (B, K) False = padding
 
     @classmethod
-    def of(cls, samples: Sequence[dict[str, Any]], classes: int, device: torch.device) -> Objects3D:
+    def from_samples(cls, samples: Sequence[dict[str, Any]], classes: int, device: torch.device) -> Objects3D:
         """Of data samples with `boxes` (K, 9) and `classes` (K,); each with as many as it has, or none."""
         count = max([len(sample["classes"]) for sample in samples], default=0)
         boxes = torch.zeros(len(samples), count, 9)
@@ -46,28 +46,28 @@ class Objects3D:
         return cls(*(each.to(device, non_blocking=True) for each in (boxes, labels, real)))
 
 
-def peaks(objects: Objects3D, field: Field, classes: int, overlap: float = 0.1) -> Tensor:
+def peaks(objects: Objects3D, grid: Field, classes: int, overlap: float = 0.1) -> Tensor:
     """(B, classes, ny, nx): 1 in the cell of each object's middle, a Gaussian about it; the largest where several meet.
 
     CornerNet's radius: any box whose corners are so near overlaps by `overlap` or more. Objects beside the map have
     none.
     """
-    at = field.at(objects.boxes)  # (B, K, 2)
-    width, length = objects.boxes[..., 3] / field.step, objects.boxes[..., 4] / field.step
+    at = grid.at(objects.boxes)  # (B, K, 2)
+    width, length = objects.boxes[..., 3] / grid.step, objects.boxes[..., 4] / grid.step
     radius = corner_radius(length, width, overlap).floor().clamp(min=LEAST)  # (B, K)
     sigma = (2 * radius + 1) / 6
-    there = objects.real & field.inside(at)
+    there = objects.real & grid.inside(at)
     middle = at.floor()
     B, K = there.shape
-    maps = at.new_zeros(B, classes, *field.shape)
-    y, x = (torch.arange(n, device=at.device, dtype=at.dtype) for n in field.shape)
+    maps = at.new_zeros(B, classes, *grid.shape)
+    y, x = (torch.arange(n, device=at.device, dtype=at.dtype) for n in grid.shape)
     for k in range(K):  # all samples at once: K maps of a batch would not fit
         dx, dy = x - middle[:, k, :1], y - middle[:, k, 1:]  # (B, nx), (B, ny)
         near_x, near_y = dx.abs() <= radius[:, k, None], dy.abs() <= radius[:, k, None]
         twice = 2 * sigma[:, k, None] ** 2
         bell_x, bell_y = (-(dx**2) / twice).exp() * near_x, (-(dy**2) / twice).exp() * near_y
         bell = bell_y[:, :, None] * bell_x[:, None] * there[:, k, None, None]
-        own = objects.labels[:, k, None, None, None].expand(B, 1, *field.shape)
+        own = objects.labels[:, k, None, None, None].expand(B, 1, *grid.shape)
         maps = maps.scatter_reduce(1, own, bell[:, None], "amax")
     return maps
 

@@ -254,7 +254,7 @@ def test_empty_slots_change_nothing(options):
 @pytest.mark.parametrize("moved", [False, True])
 def test_the_camera_axis_is_0(moved):
     """Issue 44.17: the published code embeds (x, y, 0) in the image plane, not (x, y, -0.5)."""
-    net, flat = network(**LEARNED), Flat.of(tokens())
+    net, flat = network(**LEARNED), Flat.from_tokens(tokens())
     inside = net._told("image", flat, moved)
     assert inside.shape[1] == 3
     assert not inside[:, 2].any()
@@ -264,7 +264,7 @@ def test_the_camera_axis_is_0(moved):
 def test_batch_norm_is_of_all_sets_at_once():
     """What it keeps are mean and variance of what it is given of all pillars."""
     net, given = network(**LEARNED).train(), tokens()
-    told = Flat.of(given)
+    told = Flat.from_tokens(given)
     layer: Any = net.layers[0]["lidar"].mlp
     at = net._told("lidar", told, False)[: told.pillars]
     x, before = layer[0](at), layer[1].running_mean.clone()

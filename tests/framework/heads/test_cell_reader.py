@@ -42,7 +42,7 @@ def test_the_loss_is_the_cross_entropy_of_known_cells_and_answers_are_grids(toke
 
 def test_labels_of_another_grid_and_of_no_class_are_told(tokens):
     head = CellReader(4, 3)
-    with pytest.raises(ValueError, match="labels of 4 cells came for 6 tokens"):
+    with pytest.raises(ValueError, match="one label per token, 6, got labels of 4 cells"):
         head.loss(tokens, torch.zeros(2, 4, dtype=torch.int64))
     with pytest.raises(DataError, match="has the label 3"):
         head.targets([dict(labels=torch.full((2, 3), 3), path="x")], torch.device("cpu"))

@@ -109,7 +109,7 @@ class PTv3(nn.Module):
 
     def forward(self, tokens: TokenSet, grid: Tensor | None = None) -> TokenSet:
         """`grid` (B, N, 3): the voxels, where they are not to be floor(positions / grid_size)."""
-        points = Flat.of(tokens)
+        points = Flat.from_tokens(tokens)
         x = points.flat(tokens.features)
         if x.shape[1] != self.in_channels:
             raise ValueError(f"this PTv3 takes points with {self.in_channels} features, got {x.shape[1]}")
@@ -147,7 +147,7 @@ class PTv3(nn.Module):
         bits = bits_for(max(high), points.samples, self.bits, self.grid_size)
         bits = max(bits, len(self.encoder) - 1)  # one for each pooling
         codes = torch.stack([serialize(voxels, sample, bits, curve) for curve in self.curves])
-        counts, occupied = Counts.of(codes[0], sample, points.samples, len(self.encoder))
+        counts, occupied = Counts.from_codes(codes[0], sample, points.samples, len(self.encoder))
         if 0 in counts.here[0]:
             empty = counts.here[0].index(0)
             raise DataError(f"sample {empty} of a batch has no points: remove it, or what removed them")

@@ -113,7 +113,7 @@ class UniTR(nn.Module):
         return int(rest[0]) + 1 if part == "layers" else 0
 
     def forward(self, tokens: TokenSet) -> TokenSet:
-        flat = Flat.of(tokens)
+        flat = Flat.from_tokens(tokens)
         x = flat.flat(tokens.features)
         known: dict[str, Any] = {}  # planes that tokens are embedded in
         for k, (kind, block) in enumerate(zip(self.kinds, self.blocks)):
@@ -178,7 +178,7 @@ class UniTR(nn.Module):
                 if len(planes) > 1:
                     encoding, state = ComposedLayer(layers), tuple(state for _, state in states)
                 parts.append(Part(rows, where, state, encoding))
-        return Sets.of(parts, flat.places)
+        return Sets.from_parts(parts, flat.places)
 
     def rows(self, name: str, flat: Flat, moved: bool, major: int) -> list[Rows]:
         """The sets of a plane: without empty slots, unless all are told at once, or a GPU would wait for lengths."""

@@ -50,7 +50,7 @@ class CocoMetric(Metric):
     def process(self, data_batch: Any, data_samples: Sequence[Any]) -> None:
         for answer in data_samples:
             truth = {k: np.asarray(v) for k, v in answer.truth.items()}
-            self.results.append((answer.sample["image_id"], truth, answer.found))
+            self.results.append((answer.sample["image_id"], truth, answer.predictions))
 
     def compute_metrics(self, results: list[Evaluated]) -> dict[str, float]:
         self.images, self.truth, self.detections = gather(results)
