@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from ndformer.framework.errors import DataError
-from ndformer.framework.pictures.cards import card, fitted
+from ndformer.framework.pictures.cards import card, resize_to_fit
 from ndformer.framework.system import atomic
 
 
@@ -104,7 +104,7 @@ class Answer:
 
     def draw(self, pixels: np.ndarray, classes: Sequence[str], least: float) -> Any:
         """A PIL image: what was said, and what is true, on what `below` gives."""
-        return fitted(pixels, self.tile, 2 * self.tile)
+        return resize_to_fit(pixels, self.tile, 2 * self.tile)
 
     def card(self, pixels: np.ndarray, classes: Sequence[str], least: float) -> Any:
         """A PIL image, with its verdict and its name."""
@@ -126,7 +126,7 @@ class Answer:
         cls, pixels: np.ndarray, truth: Mapping[str, Any], classes: Sequence[str], size: tuple[int, int]
     ) -> Any:
         """A PIL image as large as fits into (height, width): a sample, and what is true of it."""
-        return fitted(pixels, *size)
+        return resize_to_fit(pixels, *size)
 
 
 UNFIT = r"[^\w.-]+"  # for names of files

@@ -59,8 +59,8 @@ class Detector(Head):
         strides = [patch / scale for scale in self.neck.scales]
         self.many = Branch(self.neck.width, classes, strides, norm_eps, norm_momentum)
         self.one = copy.deepcopy(self.many)
-        self.train_assigner = TaskAligned(least_side=least_side)
-        self.predict_assigner = TaskAligned(one_to_one, keep=None if one_to_one == 1 else 1, least_side=least_side)
+        self.train_assigner = TaskAligned(min_side=least_side)
+        self.predict_assigner = TaskAligned(one_to_one, None if one_to_one == 1 else 1, min_side=least_side)
         self.parts = DetectionLoss()
 
     def targets(self, data_samples: list[dict[str, Any]], device: torch.device) -> Objects:

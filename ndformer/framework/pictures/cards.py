@@ -18,7 +18,7 @@ def class_colours(count: int) -> np.ndarray:
     return (np.array(rows).reshape(-1, 3) * 255).astype(np.uint8)
 
 
-def fitted(pixels: np.ndarray, height: int, width: int) -> Any:
+def resize_to_fit(pixels: np.ndarray, height: int, width: int) -> Any:
     """As a PIL image, as large as fits; small ones show their pixels."""
     from PIL import Image
 

@@ -10,7 +10,7 @@ from ndformer.framework.data.dataset import Dataset, Sample
 from ndformer.framework.data.mixture import Mixture, PerModality
 from ndformer.framework.data.pack import Pack
 from ndformer.framework.errors import DataError
-from ndformer.framework.pictures.cards import SIZE, fitted
+from ndformer.framework.pictures.cards import SIZE, resize_to_fit
 from ndformer.framework.registry import TRANSFORMS
 
 
@@ -49,7 +49,7 @@ def picture(sample: Sample, transforms: Sequence[Any], size: int = SIZE) -> np.n
         )
     if len(found) == 1:
         return found[0]
-    return np.concatenate([np.asarray(fitted(one, size, 4 * size)) for one in found], 1)
+    return np.concatenate([np.asarray(resize_to_fit(one, size, 4 * size)) for one in found], 1)
 
 
 def write_labelled(

@@ -16,7 +16,7 @@ from ndformer.framework.heads.centre_point import Cells, decode_boxes, encode_bo
 from ndformer.framework.losses.boxes3d import iou_3d
 from ndformer.framework.losses.matching import Matching, Weights, query_code
 from ndformer.framework.losses.objects3d import Objects3D, peak_focal, peaks
-from ndformer.framework.necks.birds_eye import map_of
+from ndformer.framework.necks.birds_eye import scatter_to_map
 from ndformer.framework.registry import HEADS, NECKS
 from ndformer.framework.tokens import TokenSet, Where
 
@@ -296,7 +296,7 @@ def test_pillars_stand_at_their_cells_and_patches_beside_them_where_asked():
         net = NECKS.create(NECK | dict(patches=patches), dim=8)
         kind = torch.arange(40).expand(2, -1) % 2
         mixed = TokenSet(given.features, given.where, kind)
-        found = map_of(mixed, net.field, patches)
+        found = scatter_to_map(mixed, net.grid, patches)
         for b, n in itertools.product(range(2), range(40)):
             x, y = ((given.where.positions[b, n, :2] + torch.tensor([6.0, 3.0])) / 0.5).floor().long().tolist()
             there = (b == 0 or n < 20) and (patches or kind[b, n] == 0)
@@ -306,7 +306,7 @@ def test_pillars_stand_at_their_cells_and_patches_beside_them_where_asked():
 def test_boxes_that_are_none_are_told():
     (bad,) = truth(0, 3)
     bad["boxes"][1, 4] = -1
-    with pytest.raises(DataError, match=r"boxes of a.bin are not .number, 9. of finite places and sizes above 0"):
+    with pytest.raises(DataError, match=r"boxes of a.bin: expected 1, one per class label, with finite positions and sizes above 0"):
         Objects3D.from_samples([bad], 3, torch.device("cpu"))
     with pytest.raises(DataError, match="label 2, but there are 2 classes"):
         Objects3D.from_samples(
