@@ -79,7 +79,9 @@ def dataset_of(given: argparse.Namespace) -> Dataset:
         raise DataError(f"{name} names a dataset; --sample, --encoding and --cfg-options are for a config of it")
     if given.data_root is None:
         raise DataError(f"--data-root says where {name} is; tools/make_sample.py makes a small one")
-    dataset = DATASETS.create(dict(type=name, split=given.split, data_root=given.data_root, transforms=kind.shown))
+    dataset = DATASETS.create(
+        dict(type=name, split=given.split, data_root=given.data_root, transforms=kind.preview_transforms)
+    )
     if len(dataset) == 0:
         raise DataError(f"{name} has no {given.split} samples under {given.data_root}")
     return dataset

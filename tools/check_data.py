@@ -12,7 +12,7 @@ from ndformer.framework.engine.building import prepare_data
 from ndformer.framework.engine.programs.check import MOST, check_split
 from ndformer.framework.engine.programs.cli import config_arguments, config_from, new_parser, run
 from ndformer.framework.errors import DataError
-from ndformer.framework.foreign import one_line
+from ndformer.framework.foreign import single_line
 from ndformer.framework.system import processes
 
 
@@ -34,7 +34,7 @@ def main() -> None:
         stopped = f"; with {MOST} bad ones it ends here" if len(wrong) == MOST else ""
         print(f"{split}: {count} samples, {len(wrong)} bad{stopped}")
         for what in wrong[: given.show]:
-            print(f"  {one_line(what)}")
+            print(f"  {single_line(what)}")
         if len(wrong) > given.show:
             print(f"  and {len(wrong) - given.show} more: --show {len(wrong)} names them all")
     if total:

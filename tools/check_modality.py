@@ -56,7 +56,9 @@ def of_module(module: Any, data_root: str, given: dict[str, Any]) -> Parts:
     raw = data[0]
     if "inputs" not in raw:
         kinds = own(TRANSFORMS) + list(TRANSFORMS.all().items())  # its own first
-        able = [name for name, kind in kinds if isinstance(kind, type) and issubclass(kind, Pack) and kind.of in raw]
+        able = [
+            name for name, kind in kinds if isinstance(kind, type) and issubclass(kind, Pack) and kind.input_name in raw
+        ]
         data.transforms = [made(TRANSFORMS, name) for name in able[:1]]
     names = list(data[0].get("inputs", {}))
     adapters = {at: made(MODALITIES, name, dim=DIM) for at, (name, _) in zip(names, own(MODALITIES))}

@@ -18,7 +18,7 @@ from ndformer.framework.engine.config.text import spelled
 from ndformer.framework.engine.programs.cli import new_parser, run
 from ndformer.framework.engine.training.checkpoint import check_weights, save
 from ndformer.framework.engine.training.pretrained import architecture_of
-from ndformer.framework.foreign.weights import tensors_of
+from ndformer.framework.foreign.weights import load_tensors
 from ndformer.framework.importers import SOURCES
 from ndformer.framework.registry import BACKBONES, HEADS, MODALITIES
 from ndformer.framework.system import atomic
@@ -35,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     atomic.make_folder_of(given.output)
     source = SOURCES[given.origin]
     more = dict(fov=given.fov) if given.origin == "lookhere" else {}
-    imported = source.convert(tensors_of(given.input, source.INSIDE), given.head_dim or source.HEAD_DIM, **more)
+    imported = source.convert(load_tensors(given.input, source.INSIDE), given.head_dim or source.HEAD_DIM, **more)
     weights = {}
     dim = 0
     for name, part in imported.parts.items():

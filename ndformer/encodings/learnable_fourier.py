@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from ndformer.framework.encoding import PositionEncoding
 from ndformer.framework.encoding.coverage import Coverage, Span, frequency_vectors
 from ndformer.framework.errors import DataError
-from ndformer.framework.foreign.weights import tensors_of
+from ndformer.framework.foreign.weights import load_tensors
 from ndformer.framework.registry import ENCODINGS
 from ndformer.framework.registry.ranges import Dims, Positive, Width
 from ndformer.framework.tokens import Where
@@ -87,7 +87,7 @@ def _linear(layer: nn.Linear, x: Tensor) -> Tensor:
 
 def _weights(path: Path, own: dict[str, Tensor]) -> dict[str, Tensor]:
     """Those of a checkpoint that end in the names of `own`, the same way before each."""
-    found = tensors_of(path)
+    found = load_tensors(path)
     places = [name.removesuffix("frequencies") for name in found if name.rpartition(".")[2] == "frequencies"]
     fitting = [at for at in places if all(at + name in found for name in own)]
     if len(fitting) != 1:

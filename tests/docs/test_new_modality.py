@@ -101,7 +101,9 @@ def test_its_report_shows_attention_although_nothing_draws_its_samples(trained):
     shown = json.loads((trained / "work_dirs/chirps_config/shown/shown.json").read_text())
     assert [one["kind"] for one in shown if one["file"]] == ["attention", "attention", "encoding"]
     (missing,) = (one["says"] for one in shown if not one["file"])
-    assert missing.startswith("Not drawn: nothing draws samples of sound: give the transform that packs them `of`")
+    assert missing.startswith(
+        "Not drawn: nothing draws samples of sound: give the transform that packs them `input_name`"
+    )
 
 
 BEST = "work_dirs/chirps_config/best.pth"

@@ -159,14 +159,14 @@ def _rehearse_transforms(dataset: dict[str, Any], model: TokenModel, at: str) ->
             f"{at}.transforms have no Pack, so what {dataset['type']} reads never becomes inputs: end them with "
             "dict(type='PackImage'), or that of its modality"
         )
-    if not packs or packs[0].of not in model.modalities:
+    if not packs or packs[0].input_name not in model.modalities:
         return
-    sides = cast(Adapter, model.modalities[packs[0].of]).patch_sides
+    sides = cast(Adapter, model.modalities[packs[0].input_name]).patch_sides
     size = next((one.size for one in reversed(transforms) if isinstance(one, Framing)), None)
     if sides is not None and isinstance(size, tuple) and (size[0] % sides[0] or size[1] % sides[1]):
         raise ConfigError(
             f"{at}.transforms give {size[0]} x {size[1]}, which patches of {sides[0]} x {sides[1]} do not divide: "
-            f"change model.modalities.{packs[0].of} or the size"
+            f"change model.modalities.{packs[0].input_name} or the size"
         )
 
 
@@ -176,11 +176,12 @@ def check_classes(model: TokenModel, loader: DataLoader[Any]) -> None:
     pairs = [(f"head.{name}", model.head[name], part) for name, part in data.parts.items()] if model.in_turn else []  # pyright: ignore[reportIndexIssue]
     for at, head, part in pairs or [("head", model.head, data)]:
         found, given = len(part.classes), cast(Head, head).classes
-        strange = [name for name in part.classes if name not in part.known] if part.known else []
+        strange = [name for name in part.classes if name not in part.model_classes] if part.model_classes else []
         if given and given != found and strange:
             raise DataError(
                 f"{type(part).__name__} under {part.data_root} has classes that the checkpoint does not know "
-                f"({', '.join(strange[:3])}; it knows {', '.join(part.known[:3])}{', ...' * (len(part.known) > 3)}): "
+                f"({', '.join(strange[:3])}; it knows {', '.join(part.model_classes[:3])}"
+                f"{', ...' * (len(part.model_classes) > 3)}): "
                 "leave them out, or train with them"
             )
         if given and given != found:

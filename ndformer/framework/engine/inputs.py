@@ -11,7 +11,7 @@ from mmengine.config import Config
 from ndformer.framework.adapter import Adapter
 from ndformer.framework.data.batches import collate
 from ndformer.framework.data.dataset import Sample
-from ndformer.framework.data.folders import counted, files_in, tell_of
+from ndformer.framework.data.folders import counted, files_in, warn_skipped
 from ndformer.framework.engine.config.text import spelled
 from ndformer.framework.errors import DataError
 from ndformer.framework.model import TokenModel
@@ -86,7 +86,7 @@ class Preparation:
         if not found:
             but = f", but {counted(others)}" if others else ""
             raise DataError(f"no file that this model reads ({', '.join(self.endings)}) in {folder}{but}")
-        tell_of(others, folder, "modality of this model", self.endings)
+        warn_skipped(others, folder, "modality of this model", self.endings)
         return found
 
     def modality_of(self, path: Path) -> str:

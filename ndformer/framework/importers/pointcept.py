@@ -1,4 +1,4 @@
-"""Weights of Point Transformer V3 by the names that Pointcept gives them, and by ours."""
+"""Importer of Point Transformer V3 weights from Pointcept."""
 
 import re
 from collections.abc import Iterable
@@ -13,7 +13,7 @@ LICENCE = "MIT"
 INSIDE = ("state_dict", "model")
 HEAD_DIM = 16
 
-NAMES = [  # in a block, a pooling or an unpooling: their name, ours
+NAMES = [  # pattern of Pointcept's name in a block, pooling or unpooling, and our name
     (r"cpe\.0\.", "cpe.conv."),
     (r"cpe\.1\.", "cpe.linear."),
     (r"cpe\.2\.", "cpe.norm."),
@@ -29,16 +29,16 @@ NAMES = [  # in a block, a pooling or an unpooling: their name, ours
 ]
 
 
-def convert(given: State, head_dim: int) -> Imported:
-    body, weights, left = backbone(given, head_dim)
+def convert(state_dict: State, head_dim: int) -> Imported:
+    body, weights, left = backbone(state_dict, head_dim)
     parts = dict(backbone=Part(body, weights))
-    config, more, left = head(given, left)
+    config, more, left = head(state_dict, left)
     return Imported(parts | (dict(head=Part(config, more)) if config else {}), left)
 
 
-def backbone(given: State, head_dim: int) -> tuple[dict[str, Any], State, list[str]]:
-    """The backbone that weights of Pointcept's PT-v3m1 fit, those weights by our names, and the names left over."""
-    names = {name: re.sub(r"^(module\.)?(backbone\.)?", "", name) for name in given}
+def backbone(state_dict: State, head_dim: int) -> tuple[dict[str, Any], State, list[str]]:
+    """Return the backbone config for weights of Pointcept's PT-v3m1, the weights by our names, and unused names."""
+    names = {name: re.sub(r"^(module\.)?(backbone\.)?", "", name) for name in state_dict}
     coarsest = max((int(n) for n in _numbers(r"enc\.enc(\d+)\.", names.values())), default=-1)
     if coarsest < 0:
         raise DataError("these are no weights of a Point Transformer V3: none is called enc.enc0. ...")
@@ -48,11 +48,11 @@ def backbone(given: State, head_dim: int) -> tuple[dict[str, Any], State, list[s
         new = _renamed(name, coarsest)
         if new is None:
             left.append(old)
-        elif new.endswith("attention.encoding.tables"):  # theirs (3 (2 reach + 1), H) by i - j, ours the other way
-            for p, table in enumerate(given[old].chunk(3)):
+        elif new.endswith("attention.encoding.tables"):  # Pointcept's (3 (2 reach + 1), H) by i - j, ours by j - i
+            for p, table in enumerate(state_dict[old].chunk(3)):
                 found[f"{new}.{p}"] = table.flip(0).T.contiguous()
         else:
-            found[new] = given[old]
+            found[new] = state_dict[old]
     return _sizes(found, coarsest + 1, head_dim), found, left
 
 
@@ -62,25 +62,28 @@ def _renamed(name: str, coarsest: int) -> str | None:
     match = re.fullmatch(r"(enc|dec)\.(?:enc|dec)(\d+)\.(?:block(\d+)\.)?(.+)", name)
     if match is None:
         return None
-    side, stage, block, rest = match.groups()
-    for theirs, ours in NAMES:
-        new, count = re.subn(rf"^{theirs}", ours, rest)
+    side, stage, block, suffix = match.groups()
+    for pattern, replacement in NAMES:
+        new, count = re.subn(rf"^{pattern}", replacement, suffix)
         if count:
             place = f"encoder.{stage}." if side == "enc" else f"decoder.{coarsest - 1 - int(stage)}."
             return place + (f"blocks.{block}." if block else "") + new
     return None
 
 
-def head(given: State, left: Iterable[str]) -> tuple[dict[str, Any], State, list[str]]:
-    """The same of the head, from the names that the backbone left over: a linear layer on every point (`seg_head`), or
-    the classifier of objects (`cls_head`). Empty without one."""
+def head(state_dict: State, left: Iterable[str]) -> tuple[dict[str, Any], State, list[str]]:
+    """Return config, weights and unused names of the head, empty without one.
+
+    `left` are the names the backbone did not use. The head is a linear layer on every point (`seg_head`) or an object
+    classifier (`cls_head`).
+    """
     numbers = [int(match[1]) for name in left if (match := re.search(r"(?:^|\.)cls_head\.(\d+)\.", name))]
     last, found, over = max(numbers, default=0), {}, []
     for old in left:
         name = re.sub(r"^(module\.)?seg_head\.", "linear.", old)
         name = re.sub(r"^(module\.)?cls_head\.(\d+)\.", lambda m: _layer(int(m[2]), last), name)
         if name.startswith(("linear.", "hidden.")):
-            found[name] = given[old]
+            found[name] = state_dict[old]
         else:
             over.append(old)
     if "linear.weight" not in found:
@@ -97,7 +100,7 @@ def _layer(number: int, last: int) -> str:
 
 
 def _sizes(found: State, stages: int, head_dim: int) -> dict[str, Any]:
-    """The arguments of PTv3, read off the shapes; how wide heads are, shapes do not tell."""
+    """Return the arguments of PTv3 from the shapes of weights; the width of heads is not in the shapes."""
 
     def shape(name: str) -> torch.Size:
         if name not in found:

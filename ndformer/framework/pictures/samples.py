@@ -26,8 +26,8 @@ def packs(transforms: Sequence[Any]) -> Iterator[Pack]:
 
 def pack_of(name: str, transforms: Sequence[Any]) -> Pack | None:
     """Return the last Pack of this modality, or the registered one where no transform is; None if there is neither."""
-    found = [one for one in packs(transforms) if name in (one.of, *one.beside)]
-    return found[-1] if found else next((kind() for kind in _pack_kinds() if kind.of == name), None)
+    found = [one for one in packs(transforms) if name in (one.input_name, *one.extra_input_names)]
+    return found[-1] if found else next((kind() for kind in _pack_kinds() if kind.input_name == name), None)
 
 
 def _pack_kinds() -> list[type[Pack]]:
@@ -37,14 +37,14 @@ def _pack_kinds() -> list[type[Pack]]:
 def picture(sample: Sample, transforms: Sequence[Any], size: int = SIZE) -> np.ndarray:
     """(H, W, 3) uint8 of a sample, packed or not yet; what none of its transforms packs is drawn by who would."""
     held = sample.get("inputs", sample)
-    own = {one.of: one for one in packs(transforms)}
-    able = {kind.of: kind for kind in _pack_kinds() if kind.of in held}
+    own = {one.input_name: one for one in packs(transforms)}
+    able = {kind.input_name: kind for kind in _pack_kinds() if kind.input_name in held}
     drawers = {name: own.get(name) or able[name]() for name in able | own if held.get(name) is not None}
-    shown = {name for one in drawers.values() for name in one.beside}
+    shown = {name for one in drawers.values() for name in one.extra_input_names}
     found = [one.picture(sample, size) for name, one in drawers.items() if name not in shown]
     if not found:
         raise DataError(
-            f"nothing draws samples of {', '.join(held)}: give the transform that packs them `of` and "
+            f"nothing draws samples of {', '.join(held)}: give the transform that packs them `input_name` and "
             "picture(sample, size), as docs/new-modality.md shows"
         )
     if len(found) == 1:
@@ -56,7 +56,7 @@ def write_labelled(
     stem: Path, sample: Sample, labels: np.ndarray, transforms: Sequence[Any], classes: Sequence[str]
 ) -> None:
     """Files of a sample as it is on disk, with a label at each of its points, by what packs it."""
-    pack = next((one for one in packs(transforms) if one.of in sample), None)
+    pack = next((one for one in packs(transforms) if one.input_name in sample), None)
     if pack is None:
         raise DataError(f"nothing packs samples of {', '.join(sample)}, so nothing draws them with their labels")
     pack.write_labelled(stem, sample, labels, classes)

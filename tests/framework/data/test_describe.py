@@ -10,7 +10,7 @@ from ndformer.framework.registry import DESCRIBERS
 class Notes(Describer):
     endings = (".note",)
 
-    def tell(self, path, rows):
+    def describe(self, path, rows):
         return dict(lines=2, format=type(self).__name__), ["strange"], [dict(line=i) for i in range(9)]
 
 

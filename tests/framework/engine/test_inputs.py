@@ -51,7 +51,7 @@ def test_a_file_goes_through_the_tests_transforms_in_the_models_channels(folder)
 
 def test_folders_are_searched_and_files_taken_as_they_are(folder):
     prepared = Preparation(config(transforms=RESIZED), model(image=IMAGE))
-    with pytest.warns(UserWarning, match="no modality of this model by their endings and are left out, 1 .md, 1 .xyz"):
+    with pytest.warns(UserWarning, match="no modality of this model by their endings are skipped: 1 .md, 1 .xyz"):
         found = prepared.samples_in([folder / "notes.md", folder])
     assert found == [(folder / n,) for n in ("notes.md", "b.png", "deep/a.JPG")]
 

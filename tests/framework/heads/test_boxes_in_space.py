@@ -306,7 +306,9 @@ def test_pillars_stand_at_their_cells_and_patches_beside_them_where_asked():
 def test_boxes_that_are_none_are_told():
     (bad,) = truth(0, 3)
     bad["boxes"][1, 4] = -1
-    with pytest.raises(DataError, match=r"boxes of a.bin: expected 1, one per class label, with finite positions and sizes above 0"):
+    with pytest.raises(
+        DataError, match=r"boxes of a.bin: expected 1, one per class label, with finite positions and sizes above 0"
+    ):
         Objects3D.from_samples([bad], 3, torch.device("cpu"))
     with pytest.raises(DataError, match="label 2, but there are 2 classes"):
         Objects3D.from_samples(

@@ -101,7 +101,7 @@ def test_val_is_the_test_set_where_there_is_no_other(tmp_path, kind):
     WRITERS[kind](tmp_path)
     WRITERS[kind](tmp_path, "val")
     assert len(opened(kind, tmp_path, "test")) == 3
-    assert opened(kind, tmp_path, "test").found.keys() == {"train", "test"}
+    assert opened(kind, tmp_path, "test").disk_splits.keys() == {"train", "test"}
     held_out = DATASETS.create(dict(type=kind, data_root=tmp_path, split="val"))
     assert (len(held_out), held_out.name(0)[-5:]) == (1, "a.png")  # of train
     with pytest.raises(DataError, match="is missing: put"):

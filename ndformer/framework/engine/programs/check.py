@@ -24,7 +24,7 @@ class _Checked(torch.utils.data.Dataset[Any]):
     """What is wrong with each sample of a dataset, "" for nothing."""
 
     def __init__(self, data: Dataset) -> None:
-        self.data, self.board = data, data.board
+        self.data, self.worker_status = data, data.worker_status
 
     def __len__(self) -> int:
         return len(self.data)

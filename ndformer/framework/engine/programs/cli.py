@@ -36,7 +36,7 @@ def run(main: Callable[[], object]) -> None:
 
     def sentence(message: Warning | str, category: type[Warning], *where: Any) -> str:
         return (
-            f"{program()}: {foreign.one_line(message)}\n"
+            f"{program()}: {foreign.single_line(message)}\n"
             if category is UserWarning
             else plain(message, category, *where)
         )
@@ -59,7 +59,7 @@ def run(main: Callable[[], object]) -> None:
         where = "" if ours else " (NDFORMER_DEBUG=1 shows where)"
         option = error.option if isinstance(error, DataError) else ""
         several = told(error).splitlines() if isinstance(error, ConfigError) else [told(error)]
-        words = "\n".join(map(foreign.one_line, several))
+        words = "\n".join(map(foreign.single_line, several))
         sys.exit(f"{program()}: {words}{';' * (bool(option) and words[-1:] != '?')} {option}".rstrip() + where)
     finally:
         torch.set_flush_denormal(False)  # of this thread, which a test goes on with

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from ndformer.framework.data.dataset import LETTERS
+from ndformer.framework.data.dataset import MAX_LETTERS
 from ndformer.framework.errors import DataError
 
 Test = Callable[[Any], bool]
@@ -30,7 +30,7 @@ def text(value: Any) -> bool:
 
 
 def class_name(value: Any) -> bool:
-    return isinstance(value, str) and len(value) <= LETTERS
+    return isinstance(value, str) and len(value) <= MAX_LETTERS
 
 
 def name(value: Any) -> bool:
@@ -64,7 +64,7 @@ def with_keys(**keys: Test) -> Test:
 WEIGHTS = Key(by_name(tensor), "tensors by their names")
 TOLD = dict(  # beside weights, as far as it is there
     format=Key(count, "a whole number"),
-    classes=Key(several(class_name), f"a list of names of at most {LETTERS} letters"),
+    classes=Key(several(class_name), f"a list of names of at most {MAX_LETTERS} letters"),
     epoch=Key(count, "a whole number"),
     metrics=Key(by_name(number), "numbers by their names"),
     config=Key(text, "a text"),

@@ -20,7 +20,7 @@ from mmengine.config import Config
 
 from ndformer.framework import foreign
 from ndformer.framework.data.dataset import Dataset
-from ndformer.framework.data.fingerprint import LOOKS, plain_parts
+from ndformer.framework.data.fingerprint import MAX_READ_FILES, plain_parts
 from ndformer.framework.data.mixture import Mixture
 from ndformer.framework.errors import DataError
 
@@ -114,7 +114,7 @@ def _copies(mine: _Files, theirs: _Files) -> tuple[int, list[tuple[str, str]]]:
     sizes: dict[int, list[str]] = {}
     for path in many.own:
         sizes.setdefault(many.known[path][1], []).append(path)
-    chosen = [few.own[i] for i in np.linspace(0, len(few.own) - 1, min(LOOKS, len(few.own))).astype(int)]
+    chosen = [few.own[i] for i in np.linspace(0, len(few.own) - 1, min(MAX_READ_FILES, len(few.own))).astype(int)]
     found = []
     for path in chosen:
         near = sizes.get(few.known[path][1] or -1, [])  # empty ones are alike, and no samples

@@ -99,7 +99,7 @@ def build_loader(cfg: Config, split: str, known: Sequence[str] = ()) -> Loader:
     length = dataset if isinstance(dataset, Mixture) else len(dataset)
     dataset.skip_bad = options.skip_bad
     if options.random_labels:
-        dataset.deal_labels()
+        dataset.shuffle_labels()
     dataset.check_memory(workers)
     watch(dataset, workers)
     loops = options.loops
@@ -123,6 +123,6 @@ def tell_bad(bad: dict[str, dict[str, str]], all_of_them: str) -> None:
     """What all_bad() found, the first of it; where the rest is."""
     for split, why in bad.items():
         print(f"{len(why)} samples of {split} could not be read and were left out:")
-        print("\n".join(f"  {foreign.one_line(one)}" for one in list(why.values())[:20]))
+        print("\n".join(f"  {foreign.single_line(one)}" for one in list(why.values())[:20]))
         if len(why) > 20:
             print(f"  and {len(why) - 20} more: {all_of_them}")

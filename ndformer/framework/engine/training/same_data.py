@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ndformer.framework.data.dataset import Dataset
-from ndformer.framework.data.fingerprint import NAMED, changed, fingerprint
+from ndformer.framework.data.fingerprint import MAX_NAMES, changed, fingerprint
 from ndformer.framework.errors import DataError
 
 
@@ -16,7 +16,7 @@ def differences(content: dict[str, Any], now: Mapping[str, Any], classes: Sequen
     """In sentences: `now` has fingerprints by split. Older checkpoints have names of classes alone, others neither."""
     names = zip_longest(content.get("classes", classes), classes, fillvalue="nothing")
     found = [f"class {i} was {one!r}, is {other!r}" for i, (one, other) in enumerate(names) if one != other]
-    found[NAMED:] = [f"{len(found) - NAMED} more classes differ"] if len(found) > NAMED else []
+    found[MAX_NAMES:] = [f"{len(found) - MAX_NAMES} more classes differ"] if len(found) > MAX_NAMES else []
     before = content.get("data", {})
     try:
         return found + [one for split in now if split in before for one in changed(before[split], now[split], split)]
@@ -49,5 +49,7 @@ def tell_of_absent(data: Dataset) -> None:
     """Classes of which a test set has no samples, which its figures are not about."""
     absent = data.absent()
     if absent:
-        named = ", ".join(absent[:NAMED]) + (f" and {len(absent) - NAMED} more" if len(absent) > NAMED else "")
+        named = ", ".join(absent[:MAX_NAMES]) + (
+            f" and {len(absent) - MAX_NAMES} more" if len(absent) > MAX_NAMES else ""
+        )
         print(f"the test set has nothing of {named}: figures are those of the other classes", file=sys.stderr)

@@ -19,8 +19,8 @@ class PackDriving(Pack):
     """The last one. Inputs are `points`, `images` where there are cameras, and TOLD, tensors as docs/driving.md has
     them. Pictures show `reach` metres from above."""
 
-    of = "camera_to_lidar"
-    beside = ("points", "images")
+    input_name = "camera_to_lidar"
+    extra_input_names = ("points", "images")
 
     def __init__(self, reach: Positive = 54.0) -> None:
         self.reach = reach
