@@ -23,7 +23,7 @@ def finite(scores: Scores, samples: Sequence[dict[str, Any]]) -> Scores:
     if not all(good):
         sample = samples[good.index(False)]
         name = sample.get("path") or f"sample {sample.get('index', '')}".strip()
-        raise BadNumbers(f"what the model says of {name} is not finite, so its weights or its input are not finite")
+        raise BadNumbers(f"the model's output for {name} is not finite. Check the weights and the input.")
     return scores
 
 

@@ -1,4 +1,4 @@
-"""ViTs with timm's names, shared by DeiT and DINOv2: learned position embedding, class token, registers, layer scale."""
+"""ViTs with timm's names, as in DeiT and DINOv2: learned position embedding, class token, registers, layer scale."""
 
 from ndformer.framework.importers import vit
 from ndformer.framework.importers.state_dict import Imported, Part, State, StateDictReader

@@ -66,7 +66,7 @@ class Slow:
 
     def __init__(self, net: Any) -> None:
         self.net = copy.deepcopy(net).double()
-        self.published = net.whole
+        self.published = net.integer_cells
 
     def __call__(self, given: Any) -> Tensor:
         out = torch.zeros_like(given.features, dtype=torch.float64)
@@ -227,7 +227,7 @@ def test_checkpointing_changes_no_gradient():
 @pytest.mark.parametrize(
     "options, said",
     [
-        (dict(blocks=("own", "map")), "blocks are 'own', 'image' or 'bev'.*map"),
+        (dict(blocks=("own", "map")), "blocks expects one or more of 'own', 'image' and 'bev'.*map"),
         (dict(encoding=dict(type="SaPE2")), "SaPE2 needs tokens on a full grid"),
     ],
 )
@@ -237,7 +237,7 @@ def test_what_cannot_be_is_refused(options, said):
 
 
 def test_tokens_of_others_are_refused():
-    with pytest.raises(ValueError, match="UniTR takes tokens at .x, y, view, row.*got 3 position dimensions"):
+    with pytest.raises(ValueError, match="UniTR expects tokens at .x, y, view, row.*got 3 position dimensions"):
         network()(TokenSet(torch.zeros(1, 2, 16), Where(torch.zeros(1, 2, 3))))
 
 
@@ -247,7 +247,7 @@ def test_empty_slots_change_nothing(options):
     """Sets by their lengths, as on a CPU, and all at once, as on a GPU."""
     net, given = network(**options), tokens()
     by_length = net(given).features
-    net.at_once = True
+    net.needs_all_sets = True
     assert torch.allclose(net(given).features, by_length, atol=1e-5)
 
 

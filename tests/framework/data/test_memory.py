@@ -179,7 +179,7 @@ def test_the_loader_asks_before_the_first_epoch():
     DATASETS.register_module(module=Counted)
     try:
         data = dict(type="Counted", data_root=".", split="train", cache="memory", cache_limit="1K")
-        with pytest.raises(DataError, match="raise it, take fewer workers"):
+        with pytest.raises(DataError, match="Raise it, use fewer workers"):
             build_loader(config(train_dataloader=dict(batch_size=2, dataset=data)), "train")
     finally:
         DATASETS.module_dict.pop("Counted")

@@ -56,7 +56,7 @@ def test_folders_are_searched_and_files_taken_as_they_are(folder):
     assert found == [(folder / n,) for n in ("notes.md", "b.png", "deep/a.JPG")]
 
 
-@pytest.mark.filterwarnings("ignore:.*are left out")
+@pytest.mark.filterwarnings("ignore:.*are skipped")
 def test_of_several_modalities_the_name_says_which(folder):
     parts = dict(image=dict(transforms=RESIZED), points=dict(transforms=POINTS))
     prepared = Preparation(config(parts=parts), model(image=IMAGE, points=CLOUD))
@@ -71,7 +71,7 @@ def test_of_several_modalities_the_name_says_which(folder):
         Preparation(config(parts=parts), model(image=IMAGE, points=CLOUD))((folder / "b.png",))
 
 
-@pytest.mark.filterwarnings("ignore:.*are left out")
+@pytest.mark.filterwarnings("ignore:.*are skipped")
 def test_joined_files_of_one_name_are_one_sample(folder):
     chains = dict(image=RESIZED, points=POINTS)
     cfg = config(transforms=[dict(type="PerModality", chains=chains)])

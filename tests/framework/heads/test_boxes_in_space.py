@@ -307,7 +307,7 @@ def test_boxes_that_are_none_are_told():
     (bad,) = truth(0, 3)
     bad["boxes"][1, 4] = -1
     with pytest.raises(
-        DataError, match=r"boxes of a.bin: expected 1, one per class label, with finite positions and sizes above 0"
+        DataError, match=r"boxes of a.bin: expected 3, one per class label, with finite positions and sizes above 0"
     ):
         Objects3D.from_samples([bad], 3, torch.device("cpu"))
     with pytest.raises(DataError, match="label 2, but there are 2 classes"):

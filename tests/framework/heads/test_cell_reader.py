@@ -65,7 +65,7 @@ def test_one_wrong_cell_is_a_grid_that_is_not_solved():
     assert found == dict(solve_rate=pytest.approx(2 / 3), cell_accuracy=pytest.approx(10 / 11))
     assert [one.verdict(NAMES, 0) for one in some] == ["solved", "75 % right", "solved"]
     assert some[1].mistakes(0) > some[0].mistakes(0)
-    with pytest.raises(DataError, match="x has no answer to compare with"):
+    with pytest.raises(DataError, match="x has no true answer"):
         metric.process(None, [answer([[0]], None)])
 
 
