@@ -27,8 +27,8 @@ from ndformer.framework.engine.training.first_batch import few_tokens, tokens_of
 from ndformer.framework.errors import DataError
 from ndformer.framework.foreign import printable
 from ndformer.framework.pictures.attention import save_gif
-from ndformer.framework.pictures.canvas import Scene, axis_names, distinct_colors
-from ndformer.framework.pictures.samples import pack_of
+from ndformer.framework.pictures.canvas import Canvas, axis_names, distinct_colors
+from ndformer.framework.pictures.samples import find_pack
 from ndformer.framework.system import atomic
 from ndformer.framework.tokens import Where
 
@@ -56,7 +56,7 @@ def places_of(adapter: Adapter, where: Where) -> np.ndarray:
     return where.positions[0].cpu()[valid].double().numpy()
 
 
-def dots(scene: Scene) -> list[np.ndarray]:
+def dots(scene: Canvas) -> list[np.ndarray]:
     """Draw each token in a color of its own, one picture for each moment."""
     colors = distinct_colors(len(scene.coordinates))
     colors[:, 3] = 1
@@ -106,7 +106,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print("\n".join(in_words(where, adapter.axes)))
     if few := few_tokens(name, adapter, tokens_of(adapter, tokens)):
         warnings.warn(few, stacklevel=2)
-    pack = pack_of(name, prepared.steps[name])
+    pack = find_pack(name, prepared.steps[name])
     pictures = adapter.pictures(sample, pack) or dots(adapter.scene(sample, pack, places_of(adapter, where)))
     out = given.out or Path("tokens.png" if len(pictures) == 1 else "tokens.gif")
     save(pictures, out, given.seconds)

@@ -23,7 +23,7 @@ from ndformer.framework.engine.training import checkpoint, same_data
 from ndformer.framework.engine.training.loading import all_bad, tell_bad
 from ndformer.framework.engine.training.progress import announced
 from ndformer.framework.errors import NothingLeftError
-from ndformer.framework.pictures.samples import OfDataset
+from ndformer.framework.pictures.samples import DatasetSource
 
 
 def main() -> None:
@@ -78,7 +78,7 @@ def main() -> None:
             write_table(given.out, result.answers, data.classes)
         print(given.out)
     if given.show_dir is not None:
-        source = OfDataset(data, loader.bad)
+        source = DatasetSource(data, loader.bad)
         gallery.show(given.show_dir, result.answers, data.classes, source, given.show_count, given.show_score)
         print(given.show_dir)
         if hint := show_dir.too_high(result.answers, given.show_score, content.get("metrics", {})):

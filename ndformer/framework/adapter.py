@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from ndformer.framework.data.dataset import Sample
 from ndformer.framework.errors import DataError
-from ndformer.framework.pictures.canvas import Dots, Scene
+from ndformer.framework.pictures.canvas import Canvas, Dots
 from ndformer.framework.tokens import TokenSet, Where
 
 ClassAt = Literal["nowhere", "origin", "centre", "auto"]  # centre: the mean of a sample's places; auto: the encoding's
@@ -62,12 +62,12 @@ class Adapter(nn.Module):
         one, tokens are drawn on the scene(), each in a color of its own."""
         return []
 
-    def scene(self, sample: Sample, pack: Any, places: np.ndarray) -> Scene:
+    def scene(self, sample: Sample, pack: Any, places: np.ndarray) -> Canvas:
         """The same sample to draw values of its tokens on, which are at `places` (N, P) of forward(), in their order;
         those of add_tokens() are left out. `pack` is None where the dataset's read() gives what the model takes."""
         return Dots(places, self.axes)
 
-    def joint_scene(self, sample: Sample, pack: Any, places: Mapping[str, np.ndarray]) -> Scene:
+    def joint_scene(self, sample: Sample, pack: Any, places: Mapping[str, np.ndarray]) -> Canvas:
         """The same of a model that joins modalities in one token set, of all their tokens: those of each, by its name,
         in the order in which they are joined. The first modality that a sample has is asked."""
         return Dots(np.concatenate(list(places.values())), self.axes)

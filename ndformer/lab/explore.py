@@ -23,11 +23,11 @@ from ndformer.framework.heads.head import Head
 from ndformer.framework.model import TokenModel
 from ndformer.framework.pictures.canvas import axis_names
 from ndformer.framework.pictures.explorer import layers
-from ndformer.framework.pictures.explorer.arrays import text_of
-from ndformer.framework.pictures.explorer.forms import Room
+from ndformer.framework.pictures.explorer.arrays import encode_array
+from ndformer.framework.pictures.explorer.forms import Budget
 from ndformer.framework.pictures.explorer.page import page
 from ndformer.framework.pictures.explorer.view import View
-from ndformer.framework.pictures.samples import pack_of
+from ndformer.framework.pictures.samples import find_pack
 from ndformer.framework.system import atomic
 from ndformer.framework.tokens import TokenSet, Where
 
@@ -97,21 +97,21 @@ def _told(side: Side, sample: Sample, name: str, chosen: Sequence[int]) -> tuple
     wrong = [one for one in chosen if not 1 <= one <= len(looks)]
     if wrong:
         raise DataError(f"layers of {side.name} are 1 to {len(looks)}, got {wrong[0]}")
-    room, found = Room(), []
+    room, found = Budget(), []
     numbers = list(chosen) or list(range(1, len(looks) + 1))
     for number in numbers:
-        layer, text = layers.told(looks[number - 1], kept, room)
+        layer, text = layers.layer_data(looks[number - 1], kept, room)
         found.append((dict(number=number) | layer, text))
     told = dict(
         model=side.name,
         encoding=as_argument(side.cfg.model.backbone.get("encoding")),
         says=answer.words(side.classes, 1, 0.3)[:WORDS],
-        scene=view.told(),
+        scene=view.data(),
         prefix=prefix,
         count=len(kept),
         dims=where.positions.shape[2],
         axes=axes,
-        positions=text_of(where.positions[0][kept].cpu().numpy(), "<f4"),
+        positions=encode_array(where.positions[0][kept].cpu().numpy(), "<f4"),
         layers=[layer for layer, _ in found],
     )
     return told, [text for _, text in found]
@@ -140,7 +140,7 @@ def _view(side: Side, sample: Sample, tokens: TokenSet, kept: Tensor) -> tuple[V
     adapter = cast(Adapter, side.model.modalities[name])
     prefix = list(adapter.named)
     places = tokens.where.positions[0][kept][len(prefix) :].cpu()
-    scene = adapter.scene(sample, pack_of(name, side.prepared.steps[name]), places.double().numpy())
+    scene = adapter.scene(sample, find_pack(name, side.prepared.steps[name]), places.double().numpy())
     view = scene.view()
     if len(view) + len(prefix) != len(kept):
         raise DataError(

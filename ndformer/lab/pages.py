@@ -12,7 +12,7 @@ from typing import Any
 
 from ndformer.framework import foreign
 from ndformer.framework.errors import DataError
-from ndformer.framework.pictures.studies import rows_of_dots
+from ndformer.framework.pictures.studies import dot_plots
 from ndformer.framework.system import atomic
 from ndformer.lab.experiment import Experiment, Results, ScaleName
 from ndformer.lab.interval import Summary
@@ -44,7 +44,7 @@ def write(experiment: Experiment, scale: ScaleName, results: Results, folder: Pa
             experiment.draw(results, half)
         else:
             summaries = {c: {r: Summary.of(results.of(r, c)) for r in results.values} for c in experiment.columns}
-            rows_of_dots(half, experiment.title, experiment.columns, summaries)
+            dot_plots(half, experiment.title, experiment.columns, summaries)
     return said
 
 

@@ -15,7 +15,7 @@ from ndformer.framework.encoding import PositionEncoding
 from ndformer.framework.engine.run import build_loader
 from ndformer.framework.model import TokenModel
 from ndformer.framework.pictures.attention import Painting
-from ndformer.framework.pictures.canvas import GridScene
+from ndformer.framework.pictures.canvas import GridCanvas
 from ndformer.framework.pictures.figures import Panels
 from ndformer.framework.tokens import Where
 from ndformer.studies.small import Control
@@ -87,7 +87,7 @@ def draw_maps(path: Path, title: str, look: Look, images: Tensor, blocks: Sequen
     """Of the first image and its brightest patch: blocks of (heads, N) values, N patches."""
     assert look.where.grid is not None
     query, _ = brightest(images, look.where)
-    scene = GridScene(picture_of(images[0])[None], look.where.grid)
+    scene = GridCanvas(picture_of(images[0])[None], look.where.grid)
     heads = [f"head {head}" for head in range(1, blocks[0].values.shape[1] + 1)]
     patch = query - look.where.positions.shape[1] + len(scene.coordinates)
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from ndformer.framework.pictures.figures import canvas
+from ndformer.framework.pictures.figures import new_figure
 from ndformer.lab.experiment import Cell, Claim, Experiment, Results, Scale, Values, Verdict
 
 Printed = dict[str, dict[str, str]]  # row -> column -> as it is printed
@@ -54,7 +54,7 @@ def experiment(paper: str, sentences: tuple[Sentence, ...]) -> Experiment:
         return judge
 
     def draw(results: Results, path: Path) -> None:
-        with canvas(10, 1 + 0.27 * len(by_row), "found by its tables, minus what the text says") as figure:
+        with new_figure(10, 1 + 0.27 * len(by_row), "found by its tables, minus what the text says") as figure:
             axis = figure.subplots()
             for at, sentence in enumerate(by_row.values()):
                 axis.plot(

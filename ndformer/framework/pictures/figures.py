@@ -67,7 +67,7 @@ class Panels:
 
 
 @contextmanager
-def canvas(width: float, height: float, title: str) -> Iterator[Figure]:
+def new_figure(width: float, height: float, title: str) -> Iterator[Figure]:
     """An empty figure, in inches, to draw on in the house's style. It leaves matplotlib's global state alone."""
     try:
         import matplotlib
@@ -98,7 +98,7 @@ def heat_maps(
     beside = len(columns) * len(blocks) <= 8  # blocks next to each other, or else one below the other
     across, down = (len(blocks), 1) if beside else (1, len(blocks))
     full = max(block_width * across, 5)
-    with canvas(full, block_height * down + 0.55, title) as fig:
+    with new_figure(full, block_height * down + 0.55, title) as fig:
         fig.supxlabel(note, fontsize=8, color="0.35")
         for block, part in zip(blocks, fig.subfigures(down, across, squeeze=False).flat):
             part.suptitle(block.name, fontsize=10)
@@ -156,7 +156,7 @@ def curves(
     title: str, blocks: Sequence[Panels], at: np.ndarray, rows: Sequence[str], columns: Sequence[str], xlabel: str
 ) -> Figure:
     """A panel per row and quantity, with a line per column. `at` (rows, length): where the values are."""
-    with canvas(4.0 * len(blocks) + 1.2, 1.8 * len(rows) + 0.8, title) as fig:
+    with new_figure(4.0 * len(blocks) + 1.2, 1.8 * len(rows) + 0.8, title) as fig:
         axes = fig.subplots(len(rows), len(blocks), squeeze=False, sharey="col")
         for (r, c), ax in np.ndenumerate(axes):
             block = blocks[c]

@@ -47,7 +47,7 @@ def element(tag: str, *inner: Any, **attributes: str) -> Markup:
     return Markup(f"<{tag}{said}>{''.join(map(_inner, inner))}</{tag}>")
 
 
-def joined(parts: Iterable[Any]) -> Markup:
+def join_markup(parts: Iterable[Any]) -> Markup:
     return Markup("\n".join(map(_inner, parts)))
 
 
@@ -66,7 +66,7 @@ def columns(*sections: Markup) -> Markup:
     return element("div", *sections, class_="columns") if sections else Markup("")
 
 
-def width_of(png: bytes) -> int:
+def png_width(png: bytes) -> int:
     """Return the width of a PNG in pixels, from its header."""
     return int.from_bytes(png[16:20], "big")
 
@@ -96,5 +96,5 @@ def page(title: str, *inner: Any) -> str:
         f'<meta http-equiv="Content-Security-Policy" content="{GUARD}">\n'
         f'<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f"<title>{html.escape(title)}</title><style>{STYLE}</style></head>\n"
-        f"<body>{joined([element('h1', title), *inner])}</body></html>\n"
+        f"<body>{join_markup([element('h1', title), *inner])}</body></html>\n"
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ndformer.framework.pictures.figures import canvas
+from ndformer.framework.pictures.figures import new_figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -20,7 +20,7 @@ def critical_difference(
     names = list(ranks)
     half = (len(names) + 1) // 2
     first = 0.5 + BAR * (len(groups) + 1)  # the first line of names, below the bars
-    with canvas(8, 0.9 + 0.24 * (half + first + 1), title) as figure:
+    with new_figure(8, 0.9 + 0.24 * (half + first + 1), title) as figure:
         axis = figure.subplots()
         axis.set_axis_off()
         axis.set_xlim(len(names) + 0.02, 0.98)

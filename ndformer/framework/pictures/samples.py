@@ -24,7 +24,7 @@ def packs(transforms: Sequence[Any]) -> Iterator[Pack]:
                 yield from packs(chain)
 
 
-def pack_of(name: str, transforms: Sequence[Any]) -> Pack | None:
+def find_pack(name: str, transforms: Sequence[Any]) -> Pack | None:
     """Return the last Pack of this modality, or the registered one where no transform is; None if there is neither."""
     found = [one for one in packs(transforms) if name in (one.input_name, *one.extra_input_names)]
     return found[-1] if found else next((kind() for kind in _pack_kinds() if kind.input_name == name), None)
@@ -67,7 +67,7 @@ def parts(dataset: Dataset) -> dict[str, Dataset]:
     return dataset.parts if isinstance(dataset, Mixture) else {"": dataset}
 
 
-class OfDataset:
+class DatasetSource:
     """The samples of a set that answers are about, where some of them could not be read."""
 
     def __init__(self, dataset: Dataset, bad: Sequence[str] | dict[str, str] = ()) -> None:

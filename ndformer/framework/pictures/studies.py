@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ndformer.framework.pictures.figures import Panels, canvas, heat_maps
+from ndformer.framework.pictures.figures import Panels, heat_maps, new_figure
 from ndformer.framework.pictures.runs import _figure, _save
 from ndformer.framework.system import atomic
 
@@ -22,7 +22,7 @@ class Mean(Protocol):
 Curves = Mapping[str, Mapping[str, Mapping[int, Mean]]]  # panel -> row -> amount of data, or steps -> mean
 
 
-def rows_of_dots(
+def dot_plots(
     path: Path, title: str, columns: Mapping[str, str], summaries: Mapping[str, Mapping[str, Mean]], wide: float = 2.2
 ) -> None:
     """One small plot a column, rows in one order for all."""
@@ -47,7 +47,7 @@ def learning_curves(path: Path, title: str, across: str, panels: Curves) -> None
     """A line a row; amounts are on a logarithmic axis."""
     rows = list(next(iter(panels.values())))
     wide = 1.4 + 2.9 * len(panels) + 0.065 * max(map(len, rows))
-    with canvas(wide, max(3.2, 0.8 + 0.17 * len(rows)), title) as figure:
+    with new_figure(wide, max(3.2, 0.8 + 0.17 * len(rows)), title) as figure:
         _lines(figure, across, panels, wide=len(panels))
         with atomic.whole(path) as half:
             figure.savefig(half)
@@ -65,7 +65,7 @@ def abilities(
     rows = list(next(iter(means.values())))
     values = np.array([[means[column][row] for column in columns] for row in rows])
     low = np.array([chances[column] for column in columns])
-    with canvas(4.5 + 0.5 * len(columns) + 6.5, max(4.5, 1.8 + 0.27 * len(rows)), title) as figure:
+    with new_figure(4.5 + 0.5 * len(columns) + 6.5, max(4.5, 1.8 + 0.27 * len(rows)), title) as figure:
         parts: Any = figure.subfigures(1, 2, width_ratios=(3 + 0.5 * len(columns), 8))
         left, right = parts
         axis = left.subplots()

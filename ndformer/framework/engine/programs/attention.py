@@ -24,9 +24,9 @@ from ndformer.framework.errors import DataError
 from ndformer.framework.foreign import printable
 from ndformer.framework.model import TokenModel
 from ndformer.framework.pictures.attention import Painting, sheet
-from ndformer.framework.pictures.canvas import Scene
+from ndformer.framework.pictures.canvas import Canvas
 from ndformer.framework.pictures.figures import Panels
-from ndformer.framework.pictures.samples import pack_of
+from ndformer.framework.pictures.samples import find_pack
 
 LIMIT = 10.0  # of logits: at -10 nothing is left of attention
 MOST = 2**24  # distances at once
@@ -58,7 +58,7 @@ class Seen:
     title: str
     answer: Any
     looks: list[Look]
-    scene: Scene
+    scene: Canvas
     places: Tensor  # (N, P) of its tokens
     prefix: int  # class and register tokens before them
 
@@ -159,7 +159,7 @@ def seen(model: TokenModel, prepared: Preparation, sample: Sample, title: str, c
     kept = kept if where.valid is None else where.valid[0]
     kept = kept & (torch.arange(len(kept), device=kept.device) >= len(adapter.named))
     places = where.positions[0][kept].cpu()
-    pack = pack_of(name, prepared.steps.get(name) or next(iter(prepared.steps.values())))
+    pack = find_pack(name, prepared.steps.get(name) or next(iter(prepared.steps.values())))
     if model.joined:
         assert tokens.modality is not None
         kinds = tokens.modality[0][kept].cpu()

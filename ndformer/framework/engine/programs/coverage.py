@@ -22,7 +22,7 @@ from ndformer.framework.engine.programs.cli import config_arguments, config_from
 from ndformer.framework.engine.training.first_batch import seen_by
 from ndformer.framework.engine.training.loading import build_loader
 from ndformer.framework.errors import DataError
-from ndformer.framework.pictures.figures import canvas
+from ndformer.framework.pictures.figures import new_figure
 from ndformer.framework.system import atomic
 
 SAMPLES = 8  # of a batch
@@ -109,7 +109,7 @@ def file_of(encoding: Any) -> Path:
 def draw(path: Path, found: Sequence[Look]) -> None:
     """A line for each kind of things, by their lengths; grey is from one token to the next and up to the extent."""
     kinds = [(look, one) for look in found for one in look.found]
-    with canvas(8, 1.4 + 0.45 * len(kinds), "what the data use of the encodings") as figure:
+    with new_figure(8, 1.4 + 0.45 * len(kinds), "what the data use of the encodings") as figure:
         axis = figure.subplots()
         for y, (look, one) in enumerate(kinds):
             reach = math.hypot(*look.span.extent)

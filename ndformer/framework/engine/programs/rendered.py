@@ -32,7 +32,7 @@ from ndformer.framework.pictures.cards import shortened
 from ndformer.framework.pictures.encodings import NAMES
 from ndformer.framework.pictures.figures import Panels
 from ndformer.framework.pictures.runs import attempted
-from ndformer.framework.pictures.samples import OfDataset
+from ndformer.framework.pictures.samples import DatasetSource
 from ndformer.framework.system import atomic, processes
 
 FOLDER, TOLD = "shown", "shown.json"
@@ -72,7 +72,7 @@ def _drawn(
     cfg: Config, model: TokenModel, loader: Loader, found: Evaluation, count: int
 ) -> Iterator[tuple[str, str, Callable[[Path], object] | None]]:
     """The kind of each picture, what it says, and what writes it; None: it says why it cannot be drawn."""
-    source, classes = OfDataset(loader.data, loader.bad), loader.data.classes
+    source, classes = DatasetSource(loader.data, loader.bad), loader.data.classes
     try:
         for says, card in cards(found.answers, classes, source, count).items():
             yield "samples", says, card.save

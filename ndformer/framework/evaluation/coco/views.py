@@ -7,7 +7,7 @@ import numpy as np
 
 from ndformer.framework.evaluation.coco.average import NAMES, RECALLS, THRESHOLDS, Averages
 from ndformer.framework.evaluation.coco.match import Detections, Truth, assign, best_first, overlapping
-from ndformer.framework.pictures.figures import canvas
+from ndformer.framework.pictures.figures import new_figure
 from ndformer.framework.pictures.runs import confusion_matrix
 from ndformer.framework.system import atomic
 
@@ -58,7 +58,7 @@ def draw(folder: Path, averages: Averages, counts: np.ndarray, classes: Sequence
     confusion_matrix(folder / "confusion_matrix.png", counts, names, ("nothing there", "missed"))
     precision = averages.precision[0]  # (T, K, R)
     present = np.flatnonzero(precision[0, :, 0] > -1)
-    with canvas(9.0, 3.6, "precision over recall") as fig:
+    with new_figure(9.0, 3.6, "precision over recall") as fig:
         left, right = fig.subplots(1, 2, sharey=True)
         for t in range(0, len(THRESHOLDS), 2):
             mean = precision[t, present].mean(0) if len(present) else np.full(len(RECALLS), np.nan)

@@ -10,7 +10,7 @@ Header = dict[str, Any]
 BITS = (16, 20)  # of a number in fixed point
 
 
-def text_of(values: np.ndarray, kind: str) -> str:
+def encode_array(values: np.ndarray, kind: str) -> str:
     """The numbers alone, as base64 of a numpy kind: '<f4'."""
     return base64.b64encode(np.ascontiguousarray(values).astype(kind).tobytes()).decode()
 
@@ -22,7 +22,7 @@ class Blob:
         self.headers: list[Header] = []
         self._parts: list[bytes] = []
         self._size = 0
-        self._known: dict[tuple[str, tuple[int, ...], bytes], int] = {}
+        self._index: dict[tuple[str, tuple[int, ...], bytes], int] = {}
 
     def add(self, values: np.ndarray) -> int:
         """As float32, or float64 where they are: positions may be."""
@@ -41,13 +41,13 @@ class Blob:
     def _put(self, values: np.ndarray, kind: str, **more: int) -> int:
         data = np.ascontiguousarray(values).astype(f"<{kind}").tobytes()
         key = kind, values.shape, data
-        if key not in self._known or more:
-            self._known[key] = len(self.headers)
+        if key not in self._index or more:
+            self._index[key] = len(self.headers)
             self.headers.append(dict(kind=kind, shape=list(values.shape), at=self._size, **more))
             data += bytes(-len(data) % 8)  # where the next one begins, any kind may
             self._parts.append(data)
             self._size += len(data)
-        return self._known[key]
+        return self._index[key]
 
     @property
     def text(self) -> str:

@@ -25,41 +25,41 @@ from ndformer.framework.kernels.masks import bias_rows, placed_for
 from ndformer.framework.pictures.explorer.arrays import Blob
 from ndformer.framework.tokens import Where
 
-MOST = 2**23  # numbers of whole terms that a page takes for a sample
+MAX_NUMBERS = 2**23  # numbers of whole terms that a page takes for a sample
 CURVES: dict[Callable[..., Tensor], str] = {power: "power", logarithm: "logarithm", gaussian: "gaussian"}
 Form = dict[str, Any]
 
 
 @dataclass
-class Room:
+class Budget:
     """How many numbers of whole terms may still come."""
 
-    left: int = field(default_factory=lambda: MOST)
+    left: int = field(default_factory=lambda: MAX_NUMBERS)
 
     def take(self, count: int, name: str) -> None:
         self.left -= count
         if self.left < 0:
             raise DataError(
                 f"the term '{name}' of this encoding has no short form and would be {count:,} numbers in a layer, more "
-                f"than a page holds ({MOST:,} in all layers): take fewer layers or a smaller sample, or PaPE, ALiBi or "
+                f"than a page holds ({MAX_NUMBERS:,} in all layers): take fewer layers or a smaller sample, or PaPE, ALiBi or "
                 "a rotary encoding"
             )
 
 
-def form_of(bias: Bias, where: Where, kept: Tensor, blob: Blob, room: Room) -> Form:
+def encode_bias(bias: Bias, where: Where, tokens: Tensor, blob: Blob, budget: Budget) -> Form:
     """A part of a bias of one row, for its tokens `kept` (N',); with which tokens it `hides`: pairs with them get 0."""
     placed = placed_for(bias, where)
     inner = bias
     if isinstance(bias, Hidden):
         placed, inner = bias.told, bias.bias
-    found = _polynomial(inner, kept, blob) or _distance(inner, kept, blob)
+    found = _polynomial(inner, tokens, blob) or _distance(inner, tokens, blob)
     if found is None:
-        return _steps(bias, where, blob) or _whole(bias, where, kept, blob, room)
-    hides = [] if placed is None else torch.nonzero(~placed[0, kept]).flatten().tolist()
+        return _steps(bias, where, blob) or _dense(bias, where, tokens, blob, budget)
+    hides = [] if placed is None else torch.nonzero(~placed[0, tokens]).flatten().tolist()
     return found | dict(hides=hides)
 
 
-def _polynomial(bias: Bias, kept: Tensor, blob: Blob) -> Form | None:
+def _polynomial(bias: Bias, tokens: Tensor, blob: Blob) -> Form | None:
     if isinstance(bias, SeparableBias):
         axes, entries = len(bias.axes), bias.parabolas().entries
         terms = {tuple(at.count(axis) for axis in range(axes)): (len(set(at)), one) for at, one in entries.items()}
@@ -69,25 +69,25 @@ def _polynomial(bias: Bias, kept: Tensor, blob: Blob) -> Form | None:
         return None
     return dict(
         form="polynomial",
-        axes=_axes(bias, kept, blob),
+        axes=_axes(bias, tokens, blob),
         exponents=[list(at) for at in terms],
         times=[times for times, _ in terms.values()],  # off-diagonal entries of M count twice
-        coefficients=[blob.add(numbers(one[0][:, kept])) for _, one in terms.values()],
+        coefficients=[blob.add(numbers(one[0][:, tokens])) for _, one in terms.values()],
     )
 
 
-def _distance(bias: Bias, kept: Tensor, blob: Blob) -> Form | None:
+def _distance(bias: Bias, tokens: Tensor, blob: Blob) -> Form | None:
     if isinstance(bias, DistanceBias):
         curve, own = "linear", [bias.slopes]
     elif isinstance(bias, CurveBias) and bias.curve in CURVES:
         curve, own = CURVES[bias.curve], bias.numbers
     else:
         return None
-    return dict(form="distance", axes=_axes(bias, kept, blob), curve=curve, numbers=[one.tolist() for one in own])
+    return dict(form="distance", axes=_axes(bias, tokens, blob), curve=curve, numbers=[one.tolist() for one in own])
 
 
-def _axes(bias: PositionBias, kept: Tensor, blob: Blob) -> list[int]:
-    return [blob.add(numbers(axis[0, kept])) for axis in bias.axes]
+def _axes(bias: PositionBias, tokens: Tensor, blob: Blob) -> list[int]:
+    return [blob.add(numbers(axis[0, tokens])) for axis in bias.axes]
 
 
 def _steps(bias: Bias, where: Where, blob: Blob) -> Form | None:
@@ -118,9 +118,9 @@ def _steps(bias: Bias, where: Where, blob: Blob) -> Form | None:
     )
 
 
-def _whole(bias: Bias, where: Where, kept: Tensor, blob: Blob, room: Room) -> Form:
-    values = bias_rows(bias, where, 0, where.positions.shape[1])[0][:, kept][:, :, kept]  # (H or 1, N', N')
-    room.take(values.numel(), bias.term)
+def _dense(bias: Bias, where: Where, tokens: Tensor, blob: Blob, budget: Budget) -> Form:
+    values = bias_rows(bias, where, 0, where.positions.shape[1])[0][:, tokens][:, :, tokens]  # (H or 1, N', N')
+    budget.take(values.numel(), bias.term)
     return dict(form="whole", values=blob.add(numbers(values)))
 
 

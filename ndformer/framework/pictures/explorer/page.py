@@ -22,7 +22,7 @@ STYLE = "explorer.css"
 
 def page(title: str, files: Sequence[dict[str, Any]], texts: dict[str, str]) -> str:
     """`files` and `texts` as the scripts read them: docstrings of engine/studies/explore.py say what is in them."""
-    code, style = (f"(() => {{\n'use strict';\n{_own(*SCRIPTS)}}})();\n"), _own(STYLE)
+    code, style = (f"(() => {{\n'use strict';\n{_sources(*SCRIPTS)}}})();\n"), _sources(STYLE)
     guard = (
         f"default-src 'none'; img-src data:; script-src '{_hash(code)}'; style-src '{_hash(style)}'; "
         "base-uri 'none'; form-action 'none'"
@@ -50,7 +50,7 @@ def colours() -> dict[str, str]:
     }
 
 
-def _own(*names: str) -> str:
+def _sources(*names: str) -> str:
     folder = resources.files("ndformer.framework.pictures.explorer")
     return "".join(folder.joinpath(name).read_text("utf-8") for name in names)
 
