@@ -255,7 +255,7 @@ def test_empty_slots_change_nothing(options):
 def test_the_camera_axis_is_0(moved):
     """Issue 44.17: the published code embeds (x, y, 0) in the image plane, not (x, y, -0.5)."""
     net, flat = network(**LEARNED), Flat.from_tokens(tokens())
-    inside = net._told("image", flat, moved)
+    inside = net._coordinates("image", flat, moved)
     assert inside.shape[1] == 3
     assert not inside[:, 2].any()
     assert not net._uncut("image", flat).positions[..., 2].any()
@@ -266,7 +266,7 @@ def test_batch_norm_is_of_all_sets_at_once():
     net, given = network(**LEARNED).train(), tokens()
     told = Flat.from_tokens(given)
     layer: Any = net.layers[0]["lidar"].mlp
-    at = net._told("lidar", told, False)[: told.pillars]
+    at = net._coordinates("lidar", told, False)[: told.pillars]
     x, before = layer[0](at), layer[1].running_mean.clone()
     net(given)
     assert torch.allclose(layer[1].running_mean, 0.9 * before + 0.1 * x.mean(0), atol=1e-5)

@@ -1,4 +1,4 @@
-"""View: what a scene is in the explorer, and which part of it each of its tokens is."""
+"""Views: a sample in the attention viewer and the part of it that each token covers."""
 
 import base64
 import io
@@ -10,16 +10,16 @@ import numpy as np
 
 from ndformer.framework.pictures.explorer.arrays import encode_array
 
-SMALL, FEW = 160, 1024  # pictures of up to so many pixels or colours are kept as they are, others as a photo is
-MAX_POINTS = 2**18  # points of a cloud that are drawn
+SMALL, FEW = 160, 1024  # pictures up to this side or number of colors are stored as PNG, others as JPEG
+MAX_POINTS = 2**18  # drawn points of a cloud
 
 
 @dataclass(frozen=True, eq=False)
 class Moments:
-    """Pictures, one of an image, one for each moment of a video; a token is a box in some of them."""
+    """One picture of an image or one per moment of a video; a token is a box in some of them."""
 
     pictures: Sequence[np.ndarray]  # each (H, W, 3) uint8, all of one size
-    boxes: np.ndarray  # (N, 6) whole numbers: the first picture, the one behind the last; top, left, bottom, right
+    boxes: np.ndarray  # (N, 6) integers: first picture, last picture + 1; top, left, bottom, right
     captions: Sequence[str] = ()  # of each moment
 
     def __len__(self) -> int:
@@ -29,7 +29,7 @@ class Moments:
         height, width = self.pictures[0].shape[:2]
         return dict(
             kind="moments",
-            pictures=[_as_url(one) for one in self.pictures],
+            pictures=[_as_url(pixels) for pixels in self.pictures],
             height=height,
             width=width,
             boxes=encode_array(self.boxes, "<i4"),
@@ -39,11 +39,11 @@ class Moments:
 
 @dataclass(frozen=True, eq=False)
 class Cloud:
-    """Points in space, the second axis upwards; a token stands at its centre, and some of them are of it."""
+    """Points in space with the second axis upwards; each point belongs to a token."""
 
     points: np.ndarray  # (n, 3)
-    token: np.ndarray  # (n,) the token that each is of
-    centres: np.ndarray  # (N, 3)
+    token: np.ndarray  # (n,) the token of each point
+    centres: np.ndarray  # (N, 3) of tokens
 
     def __len__(self) -> int:
         return len(self.centres)
@@ -54,7 +54,6 @@ class Cloud:
         reach = max(float(np.linalg.norm(self.points - (low + high) / 2, axis=1).max()), 1e-9)
 
         def normalized(places: np.ndarray) -> np.ndarray:
-            """About the middle, within 1 of it."""
             return (places - (low + high) / 2) / reach
 
         return dict(
