@@ -42,7 +42,7 @@ def backbone(state_dict: State, head_dim: int) -> tuple[dict[str, Any], State, l
     coarsest = max((int(n) for n in _numbers(r"enc\.enc(\d+)\.", names.values())), default=-1)
     if coarsest < 0:
         raise DataError("these are no weights of a Point Transformer V3: none is called enc.enc0. ...")
-    found: State = {}
+    weights: State = {}
     left = []
     for old, name in names.items():
         new = _renamed(name, coarsest)
@@ -50,10 +50,10 @@ def backbone(state_dict: State, head_dim: int) -> tuple[dict[str, Any], State, l
             left.append(old)
         elif new.endswith("attention.encoding.tables"):  # Pointcept's (3 (2 reach + 1), H) by i - j, ours by j - i
             for p, table in enumerate(state_dict[old].chunk(3)):
-                found[f"{new}.{p}"] = table.flip(0).T.contiguous()
+                weights[f"{new}.{p}"] = table.flip(0).T.contiguous()
         else:
-            found[new] = state_dict[old]
-    return _sizes(found, coarsest + 1, head_dim), found, left
+            weights[new] = state_dict[old]
+    return _sizes(weights, coarsest + 1, head_dim), weights, left
 
 
 def _renamed(name: str, coarsest: int) -> str | None:
@@ -78,39 +78,39 @@ def head(state_dict: State, left: Iterable[str]) -> tuple[dict[str, Any], State,
     classifier (`cls_head`).
     """
     numbers = [int(match[1]) for name in left if (match := re.search(r"(?:^|\.)cls_head\.(\d+)\.", name))]
-    last, found, over = max(numbers, default=0), {}, []
+    last, weights, over = max(numbers, default=0), {}, []
     for old in left:
         name = re.sub(r"^(module\.)?seg_head\.", "linear.", old)
         name = re.sub(r"^(module\.)?cls_head\.(\d+)\.", lambda m: _layer(int(m[2]), last), name)
         if name.startswith(("linear.", "hidden.")):
-            found[name] = state_dict[old]
+            weights[name] = state_dict[old]
         else:
             over.append(old)
-    if "linear.weight" not in found:
+    if "linear.weight" not in weights:
         return {}, {}, list(left)
-    hidden = tuple(len(found[f"hidden.{i}.weight"]) for i in range(0, last, 4))  # each with a norm, ReLU and dropout
-    classes = len(found["linear.weight"])
+    hidden = tuple(len(weights[f"hidden.{i}.weight"]) for i in range(0, last, 4))  # each with a norm, ReLU and dropout
+    classes = len(weights["linear.weight"])
     if not hidden:
-        return dict(type="TokenSegmenter", classes=classes), found, over
-    return dict(type="Classifier", classes=classes, pool="mean", hidden=hidden, dropout=0.5), found, over
+        return dict(type="TokenSegmenter", classes=classes), weights, over
+    return dict(type="Classifier", classes=classes, pool="mean", hidden=hidden, dropout=0.5), weights, over
 
 
 def _layer(number: int, last: int) -> str:
     return "linear." if number == last else f"hidden.{number}."
 
 
-def _sizes(found: State, stages: int, head_dim: int) -> dict[str, Any]:
+def _sizes(weights: State, stages: int, head_dim: int) -> dict[str, Any]:
     """Return the arguments of PTv3 from the shapes of weights; the width of heads is not in the shapes."""
 
     def shape(name: str) -> torch.Size:
-        if name not in found:
+        if name not in weights:
             raise DataError(f"no weights of {name} were found: the file holds no whole Point Transformer V3")
-        return found[name].shape
+        return weights[name].shape
 
     sides = dict(
         enc=[f"encoder.{s}." for s in range(stages)], dec=[f"decoder.{stages - 2 - s}." for s in range(stages - 1)]
     )
-    if not any(name.startswith("decoder.") for name in found):
+    if not any(name.startswith("decoder.") for name in weights):
         sides["dec"] = []
     first = "encoder.0.blocks.0."
     cfg: dict[str, Any] = dict(type="PTv3", in_channels=shape("stem.conv.weight")[-1])
@@ -118,11 +118,11 @@ def _sizes(found: State, stages: int, head_dim: int) -> dict[str, Any]:
         channels = tuple(shape(f"{at}blocks.0.norm1.weight")[0] for at in places)
         if any(c % head_dim for c in channels):
             raise DataError(f"channels {channels} do not divide into heads of {head_dim}: say how wide they are")
-        cfg[f"{side}_depths"] = tuple(len(_numbers(rf"{at}blocks\.(\d+)\.", found)) for at in places)
+        cfg[f"{side}_depths"] = tuple(len(_numbers(rf"{at}blocks\.(\d+)\.", weights)) for at in places)
         cfg |= {f"{side}_channels": channels, f"{side}_heads": tuple(c // head_dim for c in channels)}
     cfg["mlp_ratio"] = shape(first + "mlp.0.weight")[0] / cfg["enc_channels"][0]
-    cfg |= dict(cpe="xcpe" if first + "cpe.conv.weight" in found else "none", bits=None)
-    table = found.get(first + "attention.encoding.tables.0")
+    cfg |= dict(cpe="xcpe" if first + "cpe.conv.weight" in weights else "none", bits=None)
+    table = weights.get(first + "attention.encoding.tables.0")
     if table is not None:
         cfg |= dict(encoding=dict(type="RelativeBias", reach=table.shape[1] // 2), positions="grid", stage_scale=True)
     return cfg

@@ -65,7 +65,7 @@ class StateDictReader:
             raise DataError(f"these are no weights of {self.model}: none is called like {_example(pattern)}")
         return count
 
-    def rest(self, unused: str = "") -> list[str]:
+    def check_unused(self, unused: str = "") -> list[str]:
         """Return the names of entries not taken, or raise DataError if one does not match the pattern `unused`."""
         unexpected = [name for name in self.left if not re.fullmatch(unused, name)]
         if unexpected:
