@@ -144,7 +144,7 @@ def test_a_class_with_too_few_is_one_sentence():
     with pytest.raises(ValueError, match="per_class expects at least 1, got 0"):
         train(per_class=0)
     Boxed = type("Boxed", (Uneven,), dict(answer="Boxes"))  # whose samples are of no class
-    with pytest.raises(DataError, match=r"under here has 9: ask for fewer"):
+    with pytest.raises(DataError, match=r"under here has 9. Use a smaller per_class"):
         Boxed("here", per_class=10)
 
 
