@@ -1,4 +1,4 @@
-"""Classification metrics: accuracy, mean accuracy over classes, top-5 accuracy and the confusion matrix."""
+"""Classification metrics: accuracy, mean accuracy over classes, top-5 (top-k) accuracy, confusion matrix."""
 
 from collections.abc import Sequence
 from typing import Any
